@@ -25,18 +25,22 @@ if TYPE_CHECKING:
     from treadle.training.devices import Accelerator as Accelerator
     from treadle.training.devices import accelerator as accelerator
     from treadle.training.devices import read_accelerator as read_accelerator
+    from treadle.training.forms.axes import AXIS_FORMS as AXIS_FORMS
     from treadle.training.models.model_layer import ModelLayer as ModelLayer
     from treadle.training.models.training_model import TrainingModel as TrainingModel
     from treadle.training.models.zoo import zoo_model as zoo_model
+    from treadle.training.step import StepOutcome as StepOutcome
+    from treadle.training.step import TrainingSetup as TrainingSetup
+    from treadle.training.step import simulate_step as simulate_step
     from treadle.training.timeline.contention import Contention as Contention
     from treadle.training.timeline.streams import run_tasks as run_tasks
     from treadle.training.timeline.task import Category as Category
     from treadle.training.timeline.task import Task as Task
     from treadle.training.timeline.timeline import DeviceTime as DeviceTime
     from treadle.training.timeline.timeline import Timeline as Timeline
+    from treadle.training.training_options import TrainingOptions as TrainingOptions
 
 _HOMES = {
-    "treadle.training.costs": ["AlphaBetaCosts", "Costs"],
     "treadle.training.compute_times": [
         "ComputeTimes",
         "LayerTimes",
@@ -45,15 +49,19 @@ _HOMES = {
         "layer_times",
         "read_layer_times",
     ],
+    "treadle.training.costs": ["AlphaBetaCosts", "Costs"],
     "treadle.training.device_memory": ["Keeping", "MemoryParts", "memory_parts", "shortfall"],
     "treadle.training.devices": ["Accelerator", "accelerator", "read_accelerator"],
+    "treadle.training.forms.axes": ["AXIS_FORMS"],
     "treadle.training.models.model_layer": ["ModelLayer"],
     "treadle.training.models.training_model": ["TrainingModel"],
     "treadle.training.models.zoo": ["zoo_model"],
+    "treadle.training.step": ["StepOutcome", "TrainingSetup", "simulate_step"],
     "treadle.training.timeline.contention": ["Contention"],
     "treadle.training.timeline.streams": ["run_tasks"],
     "treadle.training.timeline.task": ["Category", "Task"],
     "treadle.training.timeline.timeline": ["DeviceTime", "Timeline"],
+    "treadle.training.training_options": ["TrainingOptions"],
 }
 
 __all__, __getattr__, __dir__ = load_lazily(__name__, _HOMES)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cache
 from types import MappingProxyType
 from typing import Protocol, TypeAlias
 
@@ -53,6 +54,15 @@ class Costs(Protocol):
         They come sorted by `traffic_words`; the same traffic may stand there twice.
         """
         ...
+
+
+class RememberedCosts:
+    """Costs that are asked once for the same."""
+
+    def __init__(self, costs: Costs) -> None:
+        self.words, self.is_bound = costs.words, costs.is_bound
+        self.time_s, self.send_s = cache(costs.time_s), cache(costs.send_s)
+        self.slowdowns = cache(costs.slowdowns)
 
 
 @brief("words", "alpha_s", "rates")

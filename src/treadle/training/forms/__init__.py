@@ -1,0 +1,1 @@
+"""Forms of parallelism: what each axis of a mesh makes of a step, as tasks."""

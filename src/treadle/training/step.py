@@ -1,0 +1,234 @@
+"""A step of training, simulated: model, mesh, devices and costs of communication in, times out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+from treadle.brief import brief
+from treadle.errors import ScheduleError
+from treadle.schedules.mesh import Mesh
+from treadle.training.compute_times import ComputeTimes, LocalWork, layer_times
+from treadle.training.costs import Costs, RememberedCosts, Seconds
+from treadle.training.devices import Accelerator
+from treadle.training.forms.axes import ParallelLayout
+from treadle.training.forms.layer_passes import LayerSeconds
+from treadle.training.forms.share import Share, share_of
+from treadle.training.forms.training_tasks import PlacedModel, place_model, training_tasks
+from treadle.training.models.training_model import TrainingModel
+from treadle.training.timeline.contention import Contention
+from treadle.training.timeline.streams import run_tasks
+from treadle.training.timeline.task import Category
+from treadle.training.timeline.timeline import DeviceTime, Timeline
+from treadle.training.training_options import BUCKETS, TrainingOptions
+
+
+@brief("model", "mesh", "sequences")
+@dataclass(frozen=True)
+class TrainingSetup:
+    """What is trained, on what, and how.
+
+    Parameters
+    ----------
+    model : TrainingModel
+    mesh : Mesh
+        Its axes are called as in `treadle.training.forms.axes.AXIS_FORMS`.
+    device : Accelerator
+        Each rank's.
+    precision : str
+        Of matrix products: whose peak the MFU refers to.
+    times : ComputeTimes
+        Seconds of computing on a rank.
+    sequences : int
+        Of a step on all ranks together (samples, where the model's unit is one).
+    tokens : mapping of str to int
+        Of a sequence, by stream of the model; {"": 1} for samples.
+    options : TrainingOptions
+
+    Raises
+    ------
+    ScheduleError
+        If the mesh's axes have no meaning, the batch, the sequences or the experts cannot be shared, or a
+        stream is missing.
+    """
+
+    model: TrainingModel
+    mesh: Mesh
+    device: Accelerator
+    precision: str
+    times: ComputeTimes
+    sequences: int
+    tokens: Mapping[str, int]
+    options: TrainingOptions
+
+    def __post_init__(self) -> None:
+        if missing := [stream for stream in self.model.streams if stream not in self.tokens]:
+            raise ScheduleError(f"model {self.model.name}: how many tokens has stream {missing[0]!r}?")
+        experts = {layer.experts for layer in self.model.layers if layer.experts}
+        n = ParallelLayout(self.mesh).size("ep")
+        if n > 1 and not experts:
+            raise ScheduleError(f"mesh {self.mesh.text}: {self.model.name} has no experts to spread over ep")
+        if spread := [number for number in experts if number % n]:
+            raise ScheduleError(
+                f"mesh {self.mesh.text}: expected ep to divide the {spread[0]} experts of {self.model.name}"
+            )
+        self.device.peak(self.precision)
+        _ = self.share
+
+    @cached_property
+    def share(self) -> Share:
+        """A rank's part of the step."""
+        return share_of(ParallelLayout(self.mesh), self.options, self.sequences, self.tokens)
+
+    @property
+    def local(self) -> LocalWork:
+        """A rank's part of a micro-batch, as times of computing take it."""
+        layout = self.share.layout
+        return LocalWork(
+            self.share.sequences,
+            self.tokens,
+            tp=layout.size("tp"),
+            cp=layout.size("cp"),
+            ep=layout.size("ep"),
+            sequence_parallel=self.options.sequence_parallel and layout.size("tp") > 1,
+        )
+
+    @property
+    def flops(self) -> Fraction:
+        """Model FLOPs of a step, forward and backward, without what is recomputed."""
+        return self.sequences * self.model.step_flops(self.tokens)
+
+
+@brief("iteration_s", "mfu")
+@dataclass(frozen=True)
+class StepOutcome:
+    """A simulated step.
+
+    Parameters
+    ----------
+    setup : TrainingSetup
+    placed : PlacedModel
+        Which layers are on which stage; device s of the timeline is a rank of stage s.
+    timeline : Timeline
+        Every task, its start and its end.
+    bucket_bytes : int, optional
+        Of the gradients' buckets, where there are any: as given, or the best.
+    """
+
+    setup: TrainingSetup
+    placed: PlacedModel
+    timeline: Timeline
+    bucket_bytes: int | None
+
+    @property
+    def iteration_s(self) -> Seconds:
+        """Seconds of the step."""
+        return self.timeline.total_s
+
+    @cached_property
+    def device_times(self) -> tuple[DeviceTime, ...]:
+        """What the time of each stage's ranks goes to."""
+        return tuple(map(self.timeline.device_time, self.timeline.devices))
+
+    @property
+    def compute_s(self) -> Seconds:
+        """Seconds of computing without communication beside it; mean of the stages, as the three below."""
+        return sum(one.compute_s for one in self.device_times) / len(self.device_times)
+
+    @property
+    def contention_s(self) -> Seconds:
+        """Seconds that computing takes longer because of the communication beside it."""
+        return sum(one.contention_s for one in self.device_times) / len(self.device_times)
+
+    @property
+    def exposed_s(self) -> dict[Category, Seconds]:
+        """Seconds in which nothing is computed, by what is communicated then; only those that there are."""
+        found = {
+            category: sum(one.exposed_s.get(category, 0) for one in self.device_times)
+            / len(self.device_times)
+            for category in Category
+        }
+        return {category: seconds for category, seconds in found.items() if seconds}
+
+    @property
+    def idle_s(self) -> Seconds:
+        """Seconds in which a stage neither computes nor communicates."""
+        return sum(one.idle_s for one in self.device_times) / len(self.device_times)
+
+    @property
+    def mfu(self) -> float:
+        """Model FLOPs utilisation: FLOPs of the model, none recomputed, over (peak x ranks x iteration)."""
+        peak = self.setup.device.peak(self.setup.precision) * self.setup.mesh.n_ranks
+        return float(self.setup.flops) / (peak * float(self.iteration_s))
+
+    @property
+    def flops_per_rank_per_s(self) -> float:
+        """Model FLOP/s of a rank, as papers print it: no FLOPs of recomputation."""
+        return float(self.setup.flops) / (self.setup.mesh.n_ranks * float(self.iteration_s))
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Tokens of all streams (or samples) per second, on all ranks."""
+        return self.setup.sequences * sum(self.setup.tokens.values()) / float(self.iteration_s)
+
+
+def layer_seconds(setup: TrainingSetup) -> list[LayerSeconds]:
+    """Seconds of each layer for a micro-batch on one rank."""
+    found = []
+    for layer in setup.model.layers:
+        times = layer_times(setup.times, layer, setup.local)
+        found.append(
+            LayerSeconds(
+                (
+                    times.forward_s - times.attention_forward_s,
+                    times.backward_s - times.attention_backward_s,
+                ),
+                (times.attention_forward_s, times.attention_backward_s),
+                (times.expert_forward_s, times.expert_backward_s),
+            )
+        )
+    return found
+
+
+def simulate_step(setup: TrainingSetup, costs: Costs) -> StepOutcome:
+    """A step with these costs of communication.
+
+    Parameters
+    ----------
+    setup : TrainingSetup
+    costs : Costs
+        Asked once for each kind, axes and size.
+
+    Returns
+    -------
+    StepOutcome
+        With the best of `BUCKETS`, where gradients are summed in buckets whose size is not given.
+
+    Raises
+    ------
+    ScheduleError
+        If the model cannot be cut into the stages of the mesh, or the micro-batches not be interleaved.
+    """
+    seconds = layer_seconds(setup)
+    placed = place_model(setup.model.layers, seconds, setup.share)
+    layout, options = setup.share.layout, setup.options
+    has_buckets = layout.size("fsdp") == 1 and any(layout.replica_axes(expert=one) for one in (False, True))
+    known = RememberedCosts(costs)
+    best: StepOutcome | None = None
+    for capacity in BUCKETS if options.bucket_bytes is None and has_buckets else [options.bucket_bytes]:
+        tasks = training_tasks(
+            placed,
+            seconds,
+            setup.share,
+            known,
+            optimizer_s=setup.times.optimizer_s,
+            bucket_bytes=capacity or BUCKETS[0],
+        )
+        timeline = run_tasks(tasks, Contention(options.kappa, known.slowdowns))
+        found = StepOutcome(setup, placed, timeline, capacity if has_buckets else None)
+        if best is None or found.iteration_s < best.iteration_s:
+            best = found
+    assert best is not None
+    return best

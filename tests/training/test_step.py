@@ -1,0 +1,131 @@
+"""Steps from setups: figures of the outcome, the best bucket, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from samples.training.small_steps import free_costs, mesh_of
+from treadle.errors import TreadleError
+from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.mesh import Mesh
+from treadle.training.compute_times import RooflineTimes
+from treadle.training.costs import AlphaBetaCosts
+from treadle.training.devices import accelerator
+from treadle.training.models.model_layer import Attended, ModelLayer, Weight, Work, WorkKind
+from treadle.training.models.training_model import TrainingModel
+from treadle.training.step import StepOutcome, TrainingSetup, simulate_step
+from treadle.training.training_options import BUCKETS, TrainingOptions
+
+N = 2**20
+WORK = Work("w", WorkKind.MATMUL, flops=2 * N, weight_elements=N)
+A100 = accelerator("a100")
+
+
+def setup(mesh: Mesh, layer: dict[str, Any] | None = None, n: int = 4, **fields: Any) -> TrainingSetup:
+    layers = [
+        ModelLayer(
+            f"l{place}",
+            **{"weights": (Weight("w", N),), "works": (WORK,), "boundary_elements": 64, **(layer or {})},
+        )
+        for place in range(n)
+    ]
+    given: dict[str, Any] = {
+        "device": A100,
+        "precision": "bf16",
+        "times": RooflineTimes(A100, "bf16", 0.5, memory_efficiency=None),
+        "sequences": mesh.n_ranks,
+        "tokens": {"": 1000},
+        "options": TrainingOptions(kappa=1, has_optimizer=False),
+        **fields,
+    }
+    return TrainingSetup(TrainingModel("small", tuple(layers)), mesh, **given)
+
+
+def outcome(mesh: Mesh, rate: float = 1e30, **fields: Any) -> StepOutcome:
+    kinds = dict.fromkeys([None, *CollectiveKind], rate)
+    return simulate_step(setup(mesh, **fields), free_costs(mesh, kinds))
+
+
+def test_without_communication_mfu_is_the_efficiency() -> None:
+    """2 FLOPs forward and 4 backward for each of 4 N weights and 8000 tokens."""
+    found = outcome(mesh_of(dp=8))
+    assert found.setup.flops == 6 * 4 * N * 8000
+    assert found.mfu == pytest.approx(0.5)
+    assert float(found.iteration_s) == pytest.approx(6 * 4 * N * 1000 / (0.5 * 312e12))
+    assert found.tokens_per_s == pytest.approx(8000 / float(found.iteration_s))
+    assert found.flops_per_rank_per_s == pytest.approx(156e12)
+
+
+def test_what_is_computed_again_does_not_count() -> None:
+    """8 FLOPs where 6 count."""
+    options = TrainingOptions(kappa=1, has_optimizer=False, recompute="full")  # type: ignore[arg-type]
+    assert outcome(mesh_of(dp=8), options=options).mfu == pytest.approx(0.5 * 6 / 8)
+
+
+def test_parts_of_the_time_add_up() -> None:
+    mesh = mesh_of(pp=2, fsdp=2)
+    options = TrainingOptions(kappa=Fraction(3, 2), micro_batches=4)
+    found = outcome(mesh, 1e9, options=options, sequences=8)
+    parts = [found.compute_s, found.contention_s, found.idle_s, *found.exposed_s.values()]
+    assert float(sum(parts)) == pytest.approx(float(found.iteration_s))
+    assert min(parts) > 0
+    assert set(found.exposed_s) == {"allgather", "reduce-scatter", "send"}
+    assert len(found.device_times) == 2
+
+
+def test_the_best_bucket_is_taken() -> None:
+    mesh = mesh_of(dp=8)
+    # 8 MB in all. Latencies favour large buckets, rates small ones.
+    for alpha, best in ((1e-2, BUCKETS[1]), (0.0, BUCKETS[0])):
+        costs = AlphaBetaCosts(alpha, {(CollectiveKind.ALLREDUCE, ("dp",)): 4e9})
+        free = setup(mesh)
+        found = simulate_step(free, costs)
+        times = []
+        for size in BUCKETS:
+            one = simulate_step(replace(free, options=replace(free.options, bucket_bytes=size)), costs)
+            assert one.bucket_bytes == size
+            times.append(one.iteration_s)
+        assert (found.bucket_bytes, found.iteration_s) == (best, min(times))
+    assert outcome(mesh_of(fsdp=8)).bucket_bytes is None
+
+
+def test_replicas_at_kappa_2_gain_nothing_from_overlap() -> None:
+    mesh = mesh_of(dp=8)
+    options = TrainingOptions(kappa=2, has_optimizer=False, bucket_bytes=1)
+    found = outcome(mesh, 1e10, options=options)
+    moved = 4 * 2 * N / 1e10
+    assert float(found.iteration_s) == pytest.approx(float(found.compute_s) + moved)
+
+
+@pytest.mark.parametrize(
+    ("mesh", "fields", "message"),
+    [
+        (mesh_of(data=8), {}, "axis 'data' has no meaning here"),
+        (mesh_of(dp=8), {"sequences": 12}, "batch of 12: expected a multiple of 8"),
+        (mesh_of(dp=8), {"tokens": {"decoder": 5}}, "how many tokens has stream ''"),
+        (mesh_of(ep=8), {}, "small has no experts to spread over ep"),
+        (mesh_of(dp=8), {"precision": "fp8"}, "has no 'fp8' products"),
+    ],
+)
+def test_setups_that_do_not_fit_are_refused(mesh: Mesh, fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(TreadleError, match=message):
+        setup(mesh, **fields)
+
+
+def test_experts_are_spread_evenly_or_not_at_all() -> None:
+    layer = {"weights": (Weight("w", 6 * N, expert=True),), "experts": 6, "top_k": 1}
+    setup(mesh_of(ep=3), layer={**layer, "works": (), "routed_elements": 1, "exchanges": 2})
+    with pytest.raises(TreadleError, match="expected ep to divide the 6 experts of small"):
+        setup(mesh_of(ep=4), layer={**layer, "works": (), "routed_elements": 1, "exchanges": 2})
+
+
+def test_context_parallelism_shares_attention() -> None:
+    scores = Work("scores", WorkKind.ATTENTION, flops_per_context=64, attended=Attended())
+    fields: dict[str, Any] = {"layer": {"works": (WORK, scores), "kv_elements": 8}, "sequences": 8}
+    alone = outcome(mesh_of(dp=1), **fields)
+    shared = outcome(mesh_of(cp=8), **fields)
+    assert float(shared.compute_s) == pytest.approx(float(alone.compute_s) / 8)
