@@ -32,6 +32,19 @@ def test_the_switch_saves_a_crossing(make, silent: set[int], sharing: Sharing) -
     assert busy == pytest.approx([0 if link in silent else 1000e-9 for link in range(6)], rel=1e-9)
 
 
+@pytest.mark.parametrize("make", [one_to_two, two_to_one])
+def test_what_is_crossed_aside_uses_its_hosts_port(make) -> None:
+    """Ports of half the links' rate: twice the time, for copies and for sums that no rank receives itself."""
+    fabric = star(3, capable=True)
+    ports = np.zeros(fabric.n_nodes, dtype=np.int64)
+    ports[:3] = RATE // 2
+    narrow = dataclasses.replace(fabric, injection_bytes_per_s=ports)
+    result = simulate_program(narrow, make(), 1000, SimulationOptions(sharing=Sharing.FAIR))
+    assert result.time_s == pytest.approx(2000e-9, rel=1e-9)
+    ports_busy = result.busy[fabric.n_links :] * float(result.tick_s)
+    assert sorted(ports_busy.tolist()) == pytest.approx([0, 0, 0, *[2000e-9] * 3], rel=1e-9)
+
+
 def test_sums_wait_for_all_that_they_add() -> None:
     """Stored at the switch: both arrive at 1000 ns, the sum leaves then."""
     options = SimulationOptions(forwarding=Forwarding.STORE_AND_FORWARD)
