@@ -15,7 +15,7 @@ from treadle.schedules.mesh import Mesh
 from treadle.training.compute_times import RooflineTimes
 from treadle.training.costs import AlphaBetaCosts
 from treadle.training.devices import accelerator
-from treadle.training.models.model_layer import Attended, ModelLayer, Weight, Work, WorkKind
+from treadle.training.models.model_layer import Attended, ModelLayer, Saved, Weight, Work, WorkKind
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.step import StepOutcome, TrainingSetup, simulate_step
 from treadle.training.training_options import BUCKETS, TrainingOptions
@@ -129,3 +129,21 @@ def test_context_parallelism_shares_attention() -> None:
     alone = outcome(mesh_of(dp=1), **fields)
     shared = outcome(mesh_of(cp=8), **fields)
     assert float(shared.compute_s) == pytest.approx(float(alone.compute_s) / 8)
+
+
+def test_memory_is_that_of_each_stage() -> None:
+    """Two stages of two layers, shards of two ranks: of each layer half a weight, gradient and Adam state.
+
+    The first stage has two micro-batches in flight, the last one.
+    """
+    saved = {"saved": (Saved("x", 10),)}
+    options = TrainingOptions(kappa=1, micro_batches=4)
+    found = outcome(mesh_of(pp=2, fsdp=2), layer=saved, options=options, sequences=8).memory
+    assert [one.weights_bytes for one in found] == [2 * N, 2 * N]
+    assert [one.optimizer_bytes for one in found] == [12 * N, 12 * N]
+    # Not dropped after the forward pass, so that all of the stage is there, and a gradient.
+    assert [one.gathered_bytes for one in found] == [2 * 2 * N + 2 * N] * 2
+    assert [one.activations_bytes for one in found] == [2 * 2 * 10 * 1000 * 2, 2 * 10 * 1000 * 2]
+    free = replace(options, reshard_after_forward=True, prefetch=0, has_optimizer=False)
+    dropped = outcome(mesh_of(pp=2, fsdp=2), options=free, sequences=8).memory
+    assert [(one.gathered_bytes, one.optimizer_bytes) for one in dropped] == [(2 * N + 2 * N, 0)] * 2

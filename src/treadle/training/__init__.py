@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from treadle.training.models.model_layer import ModelLayer as ModelLayer
     from treadle.training.models.training_model import TrainingModel as TrainingModel
     from treadle.training.models.zoo import zoo_model as zoo_model
+    from treadle.training.serving import ServingOutcome as ServingOutcome
+    from treadle.training.serving import ServingPhase as ServingPhase
+    from treadle.training.serving import ServingSetup as ServingSetup
+    from treadle.training.serving import simulate_phase as simulate_phase
     from treadle.training.step import StepOutcome as StepOutcome
     from treadle.training.step import TrainingSetup as TrainingSetup
     from treadle.training.step import simulate_step as simulate_step
@@ -56,6 +60,7 @@ _HOMES = {
     "treadle.training.models.model_layer": ["ModelLayer"],
     "treadle.training.models.training_model": ["TrainingModel"],
     "treadle.training.models.zoo": ["zoo_model"],
+    "treadle.training.serving": ["ServingOutcome", "ServingPhase", "ServingSetup", "simulate_phase"],
     "treadle.training.step": ["StepOutcome", "TrainingSetup", "simulate_step"],
     "treadle.training.timeline.contention": ["Contention"],
     "treadle.training.timeline.streams": ["run_tasks"],

@@ -10,11 +10,13 @@ from functools import cached_property
 from treadle.brief import brief
 from treadle.errors import ScheduleError
 from treadle.schedules.mesh import Mesh
-from treadle.training.compute_times import ComputeTimes, LocalWork, layer_times
+from treadle.training.compute_times import ComputeTimes, LocalWork
 from treadle.training.costs import Costs, RememberedCosts, Seconds
+from treadle.training.device_memory import Keeping, MemoryParts, memory_parts
 from treadle.training.devices import Accelerator
 from treadle.training.forms.axes import ParallelLayout
-from treadle.training.forms.layer_passes import LayerSeconds
+from treadle.training.forms.layer_passes import layer_seconds
+from treadle.training.forms.pipeline_parallel import stage_order
 from treadle.training.forms.share import Share, share_of
 from treadle.training.forms.training_tasks import PlacedModel, place_model, training_tasks
 from treadle.training.models.training_model import TrainingModel
@@ -96,6 +98,23 @@ class TrainingSetup:
         )
 
     @property
+    def keeping(self) -> Keeping:
+        """How a rank keeps what it must remember."""
+        layout, options = self.share.layout, self.options
+        return Keeping(
+            weight_shards=layout.size(*layout.shard_axes(expert=False)),
+            expert_shards=layout.size(*layout.shard_axes(expert=True)),
+            reshard_after_forward=self.share.reshards,
+            prefetch=options.prefetch,
+            recompute=options.recompute.value,
+            fused_attention=options.has_fused_attention,
+            weight_bytes=options.weight_bytes,
+            element_bytes=options.element_bytes,
+            gradient_bytes=options.gradient_bytes,
+            optimizer_bytes=options.optimizer_bytes if options.has_optimizer else 0,
+        )
+
+    @property
     def flops(self) -> Fraction:
         """Model FLOPs of a step, forward and backward, without what is recomputed."""
         return self.sequences * self.model.step_flops(self.tokens)
@@ -157,6 +176,21 @@ class StepOutcome:
         """Seconds in which a stage neither computes nor communicates."""
         return sum(one.idle_s for one in self.device_times) / len(self.device_times)
 
+    @cached_property
+    def memory(self) -> tuple[MemoryParts, ...]:
+        """What a rank of each stage must hold, part by part."""
+        setup, stages = self.setup, self.placed.stages
+        batches, interleave = setup.options.micro_batches, setup.options.interleave
+        found = []
+        for stage in range(stages):
+            pieces = [
+                [self.placed.layers[place] for place in chunk] for chunk in self.placed.chunks[stage::stages]
+            ]
+            visits = stage_order(stage, stages, batches, interleave)
+            order = [(visit.chunk // stages, visit.is_forward) for visit in visits]
+            found.append(memory_parts(pieces, order, setup.local, setup.keeping))
+        return tuple(found)
+
     @property
     def mfu(self) -> float:
         """Model FLOPs utilisation: FLOPs of the model, none recomputed, over (peak x ranks x iteration)."""
@@ -172,24 +206,6 @@ class StepOutcome:
     def tokens_per_s(self) -> float:
         """Tokens of all streams (or samples) per second, on all ranks."""
         return self.setup.sequences * sum(self.setup.tokens.values()) / float(self.iteration_s)
-
-
-def layer_seconds(setup: TrainingSetup) -> list[LayerSeconds]:
-    """Seconds of each layer for a micro-batch on one rank."""
-    found = []
-    for layer in setup.model.layers:
-        times = layer_times(setup.times, layer, setup.local)
-        found.append(
-            LayerSeconds(
-                (
-                    times.forward_s - times.attention_forward_s,
-                    times.backward_s - times.attention_backward_s,
-                ),
-                (times.attention_forward_s, times.attention_backward_s),
-                (times.expert_forward_s, times.expert_backward_s),
-            )
-        )
-    return found
 
 
 def simulate_step(setup: TrainingSetup, costs: Costs) -> StepOutcome:
@@ -211,7 +227,7 @@ def simulate_step(setup: TrainingSetup, costs: Costs) -> StepOutcome:
     ScheduleError
         If the model cannot be cut into the stages of the mesh, or the micro-batches not be interleaved.
     """
-    seconds = layer_seconds(setup)
+    seconds = [layer_seconds(setup.times, layer, setup.local) for layer in setup.model.layers]
     placed = place_model(setup.model.layers, seconds, setup.share)
     layout, options = setup.share.layout, setup.options
     has_buckets = layout.size("fsdp") == 1 and any(layout.replica_axes(expert=one) for one in (False, True))

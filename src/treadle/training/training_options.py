@@ -9,6 +9,7 @@ from fractions import Fraction
 
 from treadle.errors import ScheduleError
 from treadle.training.costs import Seconds
+from treadle.training.device_memory import ADAM_STATE_BYTES
 
 BUCKETS = (2**20, 10 * 2**20, 100 * 2**20, 2**30)
 """Capacities in bytes that the dissertation compares (A.1.4): 1, 10, 100 MB and 1 GB."""
@@ -70,6 +71,10 @@ class TrainingOptions:
     recompute : Recompute
     element_bytes, gradient_bytes : int
         Of weights and activations as they are sent; of gradients as they are reduced.
+    weight_bytes, optimizer_bytes : int
+        Per parameter, as they are kept: the weight, and what the optimizer keeps beside it.
+    has_fused_attention : bool
+        Matrices of attention scores never reach memory.
     capacity_factor : Fraction
         Tokens sent to experts over tokens routed: padding or drops.
     alltoall_overtakes : bool
@@ -100,6 +105,9 @@ class TrainingOptions:
     recompute: Recompute = Recompute.NONE
     element_bytes: int = 2
     gradient_bytes: int = 2
+    weight_bytes: int = 2
+    optimizer_bytes: int = ADAM_STATE_BYTES
+    has_fused_attention: bool = True
     capacity_factor: Fraction = Fraction(1)
     alltoall_overtakes: bool = False
     streams: CommunicationStreams = CommunicationStreams.ONE
@@ -132,6 +140,8 @@ _LEAST = {
     "prefetch": 0,
     "element_bytes": 1,
     "gradient_bytes": 1,
+    "weight_bytes": 1,
+    "optimizer_bytes": 0,
 }
 _WORDS: Mapping[str, type[StrEnum]] = {
     "context_exchange": ContextExchange,

@@ -73,8 +73,10 @@ def test_keys_and_values_are_gathered_before_attention() -> None:
     forward, backward = passes(mesh_of(cp=2), LayerSeconds((4, 8), (2, 5)), kv_elements=4)
     assert forward == ["2", "allgather cp 32", "2", "2"]
     assert backward == ["4", "5", "reduce-scatter cp 32", "4"]
-    cut, _ = passes(mesh_of(cp=2, tp=2), LayerSeconds((4, 8), (2, 5)), kv_elements=4)
-    assert "allgather cp 16" in cut
+    for pieces, size in ((4, 8), (2, 16), (1, 32)):
+        layer = {"kv_elements": 4, "kv_pieces": pieces}
+        cut, _ = passes(mesh_of(cp=2, tp=4), LayerSeconds((4, 8), (2, 5)), **layer)
+        assert f"allgather cp {size}" in cut, "heads are cut, not copied, as far as there are any"
 
 
 def test_a_ring_sends_keys_and_values_while_it_attends() -> None:

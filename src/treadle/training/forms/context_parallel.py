@@ -37,7 +37,9 @@ def attention(layer: ModelLayer, seconds: tuple[Seconds, Seconds], share: Share)
     )
     if not axes or not layer.kv_elements:
         return [LayerPart((LayerAction(forward),), (*again, LayerAction(backward)))]
-    size = share.activation_bytes(layer, Fraction(layer.kv_elements, share.layout.size("tp")))
+    size = share.activation_bytes(
+        layer, Fraction(layer.kv_elements, min(share.layout.size("tp"), layer.kv_pieces))
+    )
     if share.options.context_exchange is ContextExchange.GATHER:
         gather = LayerAction(exchange=Communication(CollectiveKind.ALLGATHER, axes, n * size))
         scatter = LayerAction(exchange=Communication(CollectiveKind.REDUCE_SCATTER, axes, n * size))

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from itertools import chain
 
 from treadle.schedules.collective import CollectiveKind
+from treadle.training.compute_times import ComputeTimes, LocalWork, layer_times
 from treadle.training.costs import Seconds
+from treadle.training.models.model_layer import ModelLayer
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,14 @@ class LayerSeconds:
     def total_s(self) -> Seconds:
         """Of both passes."""
         return sum(chain(self.dense, self.attention, self.expert))
+
+
+def layer_seconds(times: ComputeTimes, layer: ModelLayer, local: LocalWork) -> LayerSeconds:
+    """Seconds of a layer with a rank's part of a micro-batch."""
+    found = layer_times(times, layer, local)
+    attention = (found.attention_forward_s, found.attention_backward_s)
+    dense = (found.forward_s - attention[0], found.backward_s - attention[1])
+    return LayerSeconds(dense, attention, (found.expert_forward_s, found.expert_backward_s))
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,12 @@ class Share:
     sequences: int
     tokens: Mapping[str, int]
 
+    @property
+    def reshards(self) -> bool:
+        """Sharded weights are gathered again for the backward pass."""
+        chosen = self.options.reshard_after_forward
+        return self.layout.size("pp") == 1 if chosen is None else chosen
+
     def rank_tokens(self, stream: str) -> Fraction:
         """Tokens of a micro-batch that a rank has; those of tensor parallelism have the same."""
         return Fraction(self.sequences * self.tokens[stream], self.layout.size("cp"))

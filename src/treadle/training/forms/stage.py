@@ -63,8 +63,7 @@ class Stage:
         }
         self.turns = [turn for visit in visits for turn in self._turns(visit)]
         self.turn = 0
-        reshards = share.options.reshard_after_forward
-        self.reshards = share.layout.size("pp") == 1 if reshards is None else reshards
+        self.reshards = share.reshards
         places = {layer.name: place for place, layer in layers.items()}
         kept = frozenset(places[layer.shares] for layer in layers.values() if layer.shares in places)
         self.gathers = turns_to_gather_for(self.turns, reshards=self.reshards, kept=kept)[::-1]
