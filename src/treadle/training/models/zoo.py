@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from types import MappingProxyType
 
 from treadle.errors import TreadleError
 from treadle.spelling import spelt_alike, unknown
 from treadle.training.models.attention import Heads, LatentHeads
 from treadle.training.models.feed_forward import Experts
+from treadle.training.models.image_models import IMAGE_MODELS
+from treadle.training.models.recommendation import criteo_dlrm
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.models.transformer import TransformerShape, transformer
 
@@ -152,8 +154,8 @@ _TRANSFORMERS = (
 def _builders() -> Mapping[str, Callable[[], TrainingModel]]:
     found: dict[str, Callable[[], TrainingModel]] = {}
     for shape in _TRANSFORMERS:
-        found[shape.name] = lambda shape=shape: transformer(shape)  # type: ignore[misc]
-    return MappingProxyType(found)
+        found[shape.name] = partial(transformer, shape)
+    return MappingProxyType(found | dict(IMAGE_MODELS) | {"dlrm": criteo_dlrm})
 
 
 MODELS: Mapping[str, Callable[[], TrainingModel]] = _builders()

@@ -1,0 +1,116 @@
+"""Recommendation: large tables of embeddings, cut among ranks, between small products that are replicated.
+
+Naumov et al. 2019 (DLRM). The tables' rows are spread over the ranks of expert parallelism; each sample's
+rows are looked up where they are and exchanged once forward (rows) and once backward (their gradients).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from treadle.training.models.model_layer import ModelLayer, Saved, Weight, Work, WorkKind
+from treadle.training.models.training_model import TrainingModel
+
+ROW_MULTIPLE = 61_440
+"""Rows are filled up to a multiple of this (2^12 x 15), so that they can be cut evenly: Criteo's by .03%."""
+CRITEO_ROWS = 187_767_403
+"""Rows of the 26 tables of MLPerf's benchmark: Criteo 1TB, at most 40 million a table."""
+CRITEO_TABLES = 26
+
+
+def dlrm(
+    name: str,
+    *,
+    rows: int,
+    tables: int,
+    width: int,
+    bottom: Sequence[int],
+    top: Sequence[int],
+    source: str = "",
+) -> TrainingModel:
+    """A recommendation model.
+
+    Parameters
+    ----------
+    name : str
+    rows, tables, width : int
+        Of all tables together; how many there are; elements of a row.
+    bottom : sequence of int
+        Widths of the products of dense features, input first; the last is `width`.
+    top : sequence of int
+        Widths of the products after the interaction.
+    source : str
+    """
+    filled = -(-rows // ROW_MULTIPLE) * ROW_MULTIPLE
+    looked_up = tables * width
+    lookup = ModelLayer(
+        "tables",
+        weights=(Weight("tables", filled * width, split=False, expert=True),),
+        works=(Work("rows", WorkKind.LOOKUP, moved_elements=2 * looked_up, split=False, expert=True),),
+        saved=(Saved("numbers", 2 * tables, split=False),),  # of 32 bits
+        boundary_elements=looked_up,
+        experts=filled,
+        top_k=tables,
+        routed_elements=looked_up,
+        exchanges=1,
+    )
+    vectors = tables + 1
+    # Each pair of vectors once, beside the dense features' own vector.
+    crossed = vectors * (vectors - 1) // 2
+    interaction = ModelLayer(
+        "interaction",
+        works=(
+            Work(
+                "pairs",
+                WorkKind.MATMUL,
+                flops=2 * vectors * vectors * width,
+                moved_elements=vectors * width + crossed,
+                split=False,
+            ),
+        ),
+        saved=(Saved("vectors", vectors * width, split=False),),
+        boundary_elements=crossed + width,
+    )
+    layers = [
+        lookup,
+        *_products("bottom", bottom),
+        interaction,
+        *_products("top", (crossed + width, *top)),
+    ]
+    return TrainingModel(name, tuple(layers), unit="sample", source=source)
+
+
+def _products(name: str, widths: Sequence[int]) -> list[ModelLayer]:
+    return [
+        ModelLayer(
+            f"{name} {index}",
+            weights=(Weight("matrix", (rows + 1) * columns, split=False),),
+            works=(
+                Work(
+                    "product",
+                    WorkKind.MATMUL,
+                    flops=2 * rows * columns,
+                    moved_elements=rows + 3 * columns,
+                    weight_elements=rows * columns,
+                    split=False,
+                ),
+            ),
+            saved=(Saved("input", rows, split=False),),
+            boundary_elements=columns,
+        )
+        for index, (rows, columns) in enumerate(pairwise(widths))
+    ]
+
+
+def criteo_dlrm() -> TrainingModel:
+    """The model of MLPerf Training 0.7 to 2.1."""
+    return dlrm(
+        "dlrm",
+        rows=CRITEO_ROWS,
+        tables=CRITEO_TABLES,
+        width=128,
+        bottom=(13, 512, 256, 128),
+        top=(1024, 1024, 512, 256, 1),
+        source="Naumov et al. 2019; dimensions of MLPerf Training's benchmark on Criteo 1TB",
+    )
