@@ -97,6 +97,7 @@ def test_long_lines_hang_below_their_label() -> None:
 COMMANDS = {
     "compare": ["compare", "dgx_a100:2", "allgather", "--algorithms", "ring,hierarchical-ring,forestcoll"],
     "compare, steps": ["compare", "torus:3x3", "allreduce", "--algorithms", "ring,bfb,forestcoll"],
+    "compare, groups": ["compare", "dgx_a100:2", "allreduce", "--mesh", "2,8", "--axes", "1"],
     "compare, all-to-all": ["compare", "torus:3x3", "alltoall", "--algorithms", "pairwise,pipelined"],
     "simulate": ["simulate", "{}/plan", "--size", "1K,1G", "--slices", "1"],
     "run": ["run", "{}/plan", "--size", "1K,1M", "--iterations", "1"],

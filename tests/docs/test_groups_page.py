@@ -58,3 +58,19 @@ def test_quoted_reports_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
         lines = [line for line in block.splitlines() if not line.startswith("$")]
         assert lines
         assert not [line for line in lines if line not in printed]
+
+
+def test_schedulers_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = re.findall(r"^\| ((?:`[a-z-]+`(?:, )?)+) \| (\S+) \| (\d+)% \|$", TEXT, flags=re.MULTILINE)
+    command = next(line for line in TEXT.splitlines() if line.startswith("$ treadle compare"))
+    assert main([*shlex.split(command)[2:], "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    found = {one["algorithm"]: Fraction(one["algbw_exact"]) for one in values["schedules"]}
+    told = {
+        name: (rate(cell), int(share)) for names, cell, share in rows for name in names[1:-1].split("`, `")
+    }
+    assert {name: algbw for name, (algbw, _) in told.items()} == found
+    best = Fraction(values["optimal_algbw_exact"])
+    assert {name: share for name, (_, share) in told.items()} == {
+        name: round(100 * algbw / best) for name, algbw in found.items()
+    }

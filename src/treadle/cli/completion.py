@@ -175,19 +175,23 @@ def _of_command(command: Any, words: Sequence[str], word: str) -> Iterable[str]:
         for name in (*one.opts, *one.secondary_opts)
     }
     arguments = [one for one in command.params if one.param_type_name == "argument"]
-    typed, expecting = list[str](), None
+    typed, expecting, mesh = list[str](), None, ""
     for one in words:
         if expecting is not None:
+            mesh = one if expecting.name == "mesh" else mesh
             expecting = None
         elif one in options and not options[one].is_flag:
             expecting = options[one]
         elif not one.startswith("-"):
             typed.append(one)
+        elif one.startswith("--mesh="):
+            mesh = one.partition("=")[2]
     if expecting is not None:
-        return _values(expecting, word, typed)
+        return _axes(word, mesh) if expecting.name == "axes" else _values(expecting, word, typed)
     name, equals, value = word.partition("=")
     if equals and name in options and not options[name].is_flag:
-        return [f"{name}={one}" for one in _values(options[name], value, typed)]
+        offered = _axes(value, mesh) if name == "--axes" else _values(options[name], value, typed)
+        return [f"{name}={one}" for one in offered]
     if word.startswith("-"):
         shown = [one for one, option in options.items() if one.startswith("--") and not option.hidden]
         return _beginning(word, [*shown, "--help"]) or _beginning(word, options)
@@ -220,6 +224,8 @@ def _values(parameter: Any, word: str, typed: Sequence[str]) -> list[str]:
         return _beginning(word, Packer)
     if name == "without":
         return _parts(word, typed)
+    if name == "mesh":
+        return _meshes(word, typed)
     known_words = {"unit": _UNITS, "method": _METHODS}.get(name)
     if known_words is not None:
         return _beginning(word, known_words)
@@ -248,16 +254,21 @@ def _fabrics(word: str) -> list[str]:
     return found
 
 
-def _parts(word: str, typed: Sequence[str]) -> list[str]:
-    """Nodes of the fabric that was typed, and behind ``A--`` those to which A has a link."""
+def _typed_fabric(typed: Sequence[str]) -> Any:
+    """The first fabric of the catalogue among the words; None if there is none."""
     from treadle.errors import TreadleError
     from treadle.topologies.expressions import names_fabric, parse
 
     fabrics = [one for one in typed if names_fabric(one)]
     try:
-        fabric = parse(fabrics[0]) if fabrics else None
+        return parse(fabrics[0]) if fabrics else None
     except TreadleError:
-        fabric = None
+        return None
+
+
+def _parts(word: str, typed: Sequence[str]) -> list[str]:
+    """Nodes of the fabric that was typed, and behind ``A--`` those to which A has a link."""
+    fabric = _typed_fabric(typed)
     if fabric is None:
         return []
     listed, comma, last = word.rpartition(",")
@@ -270,6 +281,27 @@ def _parts(word: str, typed: Sequence[str]) -> list[str]:
             for name in _beginning(other, dict.fromkeys(names[end] for end in ends))
         ]
     return [f"{head}{name}" for name in _beginning(last, names)]
+
+
+def _meshes(word: str, typed: Sequence[str]) -> list[str]:
+    """Two axes that lay out all compute nodes of the fabric that was typed."""
+    fabric = _typed_fabric(typed)
+    n = 0 if fabric is None else len(fabric.compute_nodes)
+    return _beginning(word, [f"{size},{n // size}" for size in range(2, n // 2 + 1) if n % size == 0])
+
+
+def _axes(word: str, mesh: str) -> list[str]:
+    """Axes of the mesh that was typed, those that stand already left out."""
+    from treadle.errors import TreadleError
+    from treadle.planning.meshes import as_mesh
+
+    listed, comma, last = word.rpartition(",")
+    try:
+        names = as_mesh(mesh).axis_names if mesh else ()
+    except TreadleError:
+        return []
+    free = [name for name in names if name not in listed.split(",")]
+    return [f"{listed}{comma}{name}" for name in _beginning(last, free)]
 
 
 def _collectives() -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from treadle.planning.group_summary import rates_of_groups
 from treadle.planning.judging.placed_schedules import PlacedSchedule
 from treadle.planning.measuring.congestion import congestion
 from treadle.planning.problem import busbw_values
@@ -22,6 +23,7 @@ def comparison_summary(result: Comparison) -> dict[str, object]:
     return {
         **problem_summary(result.topology, result.collective),
         **bound_values(result.bound, result.topology, result.collective),
+        **rates_of_groups(result.shared),
         "schedules": [_row(result.bound, result.collective, row) for row in result.rows],
         **({} if result.in_network is None else {"in_network": _in_network(result, result.in_network)}),
     }

@@ -62,7 +62,6 @@ def cut_off_values(error: CutOffGroupError) -> dict[str, object]:
         **rate_values("alone", Fraction(0)),
         "witness": {"kind": "cut", "nodes": list(error.cut)},
         "cut_off_group": error.group,
-        "seconds": {} if error.forwarding is None else dict(error.forwarding.seconds),
     }
     if error.forwarding is not None:
         values |= rate_values("forwarding", error.forwarding.algbw)

@@ -44,3 +44,10 @@ def written_out(schedule: Schedule) -> ExplicitSchedule:
             f"fabric"
         )
     return schedule.explicit()
+
+
+def unit_trees(schedule: Schedule) -> int | None:
+    """Unit trees in all, of all groups together; None for other schedules."""
+    if isinstance(schedule, GroupSchedule):
+        return sum(one.total_units for one in schedule.groups)
+    return schedule.total_units if isinstance(schedule, ForestSchedule | FactoredSchedule) else None

@@ -37,6 +37,7 @@ class Comparing(StrEnum):
     ALWAYS = "always"
     SMALL = "up to 64 ranks"
     SWITCHED = "with switches"
+    GROUPS = "of several groups at once"
     ABLE = "with switches that copy or add up as it needs"
     NAMED = "when named"
 
@@ -71,7 +72,7 @@ class Scheduler:
     is_peer : bool
         The algorithm of another project, as its paper and its public code have it: to compare with.
     in_groups : bool
-        Serves several groups at once, too.
+        Knows several groups of ranks at once; others that make trees serve each group by itself.
 
     Raises
     ------
@@ -128,12 +129,18 @@ class Scheduler:
         if collective.kind not in self.collectives:
             return Refusal(f"{collective.kind} is not supported; it knows {', '.join(self.collectives)}")
         if collective.groups is not None and not self.in_groups:
-            return Refusal(
-                f"it knows one group of ranks, found {len(collective.groups)} at once; leave out --algorithm"
-            )
+            return self._refusal_of_groups(len(collective.groups))
         for need in self.needs:
             if (found := need(topology, collective)) is not None:
                 return found
+        return None
+
+    def _refusal_of_groups(self, n_groups: int) -> Refusal | None:
+        """Trees can be made of each group by itself; whether they can is found on the way."""
+        if self.form is not ScheduleForm.TREES:
+            return Refusal(f"it knows one group of ranks, found {n_groups} at once; leave out --algorithm")
+        if self.comparing is Comparing.ABLE:
+            return Refusal("copies and sums in the network are not modelled for several groups at once")
         return None
 
     def load(self) -> Callable[..., Any]:

@@ -216,29 +216,68 @@ def test_plans_of_groups_are_simulated_and_run_beside_their_rates(
         assert judged(command, capsys)["alone_exact"] == "200000000000/3"
 
 
+def test_schedulers_are_compared_on_groups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [SPINES, "allreduce", "--mesh", "dp=4,tp=8", "--axes", "dp"]
+    plan = str(tmp_path / "groups.plan")
+    assert main(["solve", *words, "-o", plan, "-q"]) == 0
+    values = judged(["compare", *words, "--with", plan, "--size", "1M"], capsys)
+    assert (values["mesh"], values["axes"], values["groups"]) == ("dp=4,tp=8", ["dp"], 8)
+    told = judged(["bound", *words], capsys)
+    keys = ("alone_exact", "alone_rates", "together_exact", "rs_ag_exact", "binding_links", "witness")
+    assert [values[key] for key in keys] == [told[key] for key in keys]
+    rates = {one["algorithm"]: one["algbw_exact"] for one in values["schedules"]}
+    assert rates["forestcoll"] == rates["rs-ag"] == rates["groups.plan"] == told["together_exact"]
+    assert rates["isolated"] == "6250000000/1"  # all groups alone would take the same spine
+    assert rates["ring"] == "12500000000/3"
+    assert all(one["verified"] for one in values["schedules"])
+    assert main(["compare", *words]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "together    8.33 GB/s (25/3) algbw of each group, 12.5 GB/s busbw, exact" in lines
+    assert "RS + AG     reduce-scatter + allgather is optimal" in lines
+    assert [line for line in lines if line.startswith("isolated ")]
+
+
+def test_comparing_names_a_group_that_is_cut_off(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["compare", "rail_optimized:4", "allgather", "--mesh", "4,8", "--axes", "0"]
+    values = judged([*words, "--without", "box2.gpu3--rail3"], capsys, 3)
+    assert (values["together_exact"], values["cut_off_group"], values["schedules"]) == ("0/1", 3, [])
+    assert values["forwarding_exact"] == "175000000000/3"
+
+
+def test_alltoalls_of_groups_and_one_group_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["compare", "torus:4,4", "alltoall", "--mesh", "4,4", "--axes", "1"]
+    names = ["--algorithms", "pipelined,torus-exchange,pairwise"]
+    values = judged([*words, *names], capsys)
+    assert (values["alone_exact"], values["together_exact"]) == ("16/3", "2/1")
+    assert [one["algbw_exact"] for one in values["schedules"]] == ["2/1", "2/1", "1/2"]
+    whole = ["compare", "ring:4", "allgather", "--mesh", "2,2", "--axes", "0,1", "--algorithms", "ring"]
+    assert judged(whole, capsys)["groups"] == 1
+
+
 def test_plans_of_groups_are_repaired_and_hardened(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan, repaired = str(tmp_path / "rails.plan"), str(tmp_path / "new.plan")
-    assert main(["solve", "rail_optimized:2", "allreduce", "--mesh", "2,8", "--axes", "0", "-o", plan]) == 0
+    rails = ["rail_optimized(2, gpus_per_box=4)", "allreduce", "--mesh", "2,4", "--axes", "0"]
+    assert main(["solve", *rails, "-o", plan]) == 0
     capsys.readouterr()
     words = ["repair", plan, "--link", "box1.gpu2--rail2"]
     assert main(words) == 3
     assert "group 2 (box0.gpu2, box1.gpu2): 'box0.gpu2' does not reach" in capsys.readouterr().err
     values = judged([*words, "--forward", "-o", repaired], capsys)
-    assert (values["before"]["algbw_exact"], values["algbw_exact"]) == ("50000000000/1", "43750000000/1")
-    assert values["optimum_loss"] == values["throughput_loss"] == 0.125
-    assert (values["groups"], values["group_size"], values["ranks_forward"]) == (8, 2, True)
-    assert values["together_exact"] == values["optimal_algbw_exact"] == "43750000000/1"
+    assert (values["before"]["algbw_exact"], values["algbw_exact"]) == ("50000000000/1", "37500000000/1")
+    assert values["optimum_loss"] == values["throughput_loss"] == 0.25
+    assert (values["groups"], values["group_size"], values["ranks_forward"]) == (4, 2, True)
+    assert values["together_exact"] == values["optimal_algbw_exact"] == "37500000000/1"
     assert judged(["verify", repaired], capsys)["verified"] is True
     assert main([*words, "--forward"]) == 0
     said = capsys.readouterr().out.splitlines()
     assert "before      optimum 50 GB/s, 50 GB/s busbw" in said
-    assert "after       optimum 43.75 GB/s, 43.75 GB/s busbw" in said
+    assert "after       optimum 37.5 GB/s, 37.5 GB/s busbw" in said
     hardened = judged(["harden", plan, "--forward"], capsys)["failures"]
-    assert len(hardened) == 32
-    assert {one["loss"] for one in hardened} == {0.0, 0.125}
-    assert sum("refusal" in one for one in judged(["harden", plan], capsys)["failures"]) == 16
+    assert len(hardened) == 16
+    assert {one["loss"] for one in hardened} == {0.0, 0.25}
+    assert sum("refusal" in one for one in judged(["harden", plan], capsys)["failures"]) == 8
 
 
 @pytest.mark.parametrize(

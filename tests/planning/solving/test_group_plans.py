@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
 import treadle
 from treadle.errors import InfeasibleError, ScheduleError
+from treadle.planning import program_of
 from treadle.planning.problem import Problem
 from treadle.planning.solving.bounds import find_bound
 from treadle.planning.solving.generation import fall_back
 from treadle.planning.solving.schedulers import schedulers
+from treadle.planning.solving.transfer import transfer_schedule
 from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind
 from treadle.schedules.mesh import Mesh
+from treadle.schedules.trees.forest import ForestSchedule
+from treadle.schedules.trees.forest_cost import link_loads
 from treadle.schedules.trees.group_schedule import GroupSchedule
+from treadle.synthesis.scheduler import Comparing, Scheduler
+from treadle.synthesis.scheduler_options import ScheduleForm
 from treadle.topologies import Topology, parse
 from treadle.verification.schedules import verify
 
@@ -121,15 +128,96 @@ def test_a_member_out_of_reach_is_told() -> None:
         treadle.solve(topology, grouped(topology, "allgather", (2, 8), "a"))
 
 
+ONE_GROUP = [one for one in schedulers(plug_ins=False) if not one.in_groups]
+
+
 @pytest.mark.parametrize(
-    "record", [one for one in schedulers(plug_ins=False) if not one.in_groups], ids=lambda record: record.name
+    "record",
+    [one for one in ONE_GROUP if one.form is not ScheduleForm.TREES or one.comparing is Comparing.ABLE],
+    ids=lambda one: one.name,
 )
-def test_schedulers_of_one_group_refuse_several(record: object) -> None:
-    topology = parse("ring(4)")
-    collective = grouped(topology, "allreduce", (2, 2), "b")
-    name = record.name  # type: ignore[attr-defined]
-    with pytest.raises(ScheduleError, match=r"one group of ranks, found 2 at once|not supported"):
-        treadle.solve(topology, collective, algorithm=name)
+def test_what_is_no_trees_or_needs_able_switches_refuses_several(record: Scheduler) -> None:
+    topology = parse("dgx_h100(2,gpus_per_box=4,nvls=True)" if record.name == "nvls" else "ring(4)")
+    collective = grouped(topology, "allreduce", (2, len(topology.compute_nodes) // 2), "b")
+    why = r"one group of ranks, found 2 at once|not supported|not modelled for several groups"
+    with pytest.raises(ScheduleError, match=why):
+        treadle.solve(topology, collective, algorithm=record.name)
+
+
+@pytest.mark.parametrize("fabric", ["leaf_spine(4,2,gpus_per_leaf=2)", "torus(4,4)"])
+@pytest.mark.parametrize(
+    "record",
+    [one for one in schedulers(plug_ins=False) if one.form is ScheduleForm.TREES and one.name != "nvls"],
+    ids=lambda one: one.name,
+)
+def test_trees_are_made_of_each_group_by_itself(record: Scheduler, fabric: str) -> None:
+    topology = parse(fabric)
+    kind = next(kind for kind in ("allgather", "allreduce") if kind in record.collectives)
+    collective = grouped(topology, kind, (4, len(topology.compute_nodes) // 4), "b", forward=True)
+    if record.name == "tto":  # no group is a mesh by itself
+        with pytest.raises(ScheduleError, match=r"tto: .* is no mesh|square mesh"):
+            treadle.solve(topology, collective, algorithm=record.name)
+        return
+    found = treadle.solve(topology, collective, algorithm=record.name)
+    assert found.plan.algorithm == record.name
+    assert found.report.is_ok
+    assert found.optimal_algbw is not None
+    assert found.algbw <= found.optimal_algbw
+    assert found.groups is not None
+    assert found.alone
+    if record.in_groups and record.name != "isolated":
+        assert found.is_optimal or record.name == "rs-ag"
+
+
+@pytest.mark.parametrize(
+    ("fabric", "kind", "shape", "axis", "forward"),
+    [
+        ("leaf_spine(4,2,gpus_per_leaf=2)", "allgather", (4, 2), "a", False),
+        ("generalized_kautz(3,12)", "reduce-scatter", (4, 3), "a", True),
+        ("torus(4,4)", "allreduce", (2, 8), "b", True),
+    ],
+)
+def test_isolated_is_the_sum_of_plans_that_know_of_no_other(
+    fabric: str, kind: str, shape: tuple[int, int], axis: str, forward: bool
+) -> None:
+    topology = parse(fabric)
+    collective = grouped(topology, kind, shape, axis, forward=forward)
+    assert collective.groups is not None
+    loads = [Fraction(0)] * topology.n_links
+    for group in collective.groups:
+        own = treadle.solve(topology, kind, ranks=group, forward=forward, exact=True, form="explicit").plan
+        schedule = transfer_schedule(own.entries[-1].schedule, own.topology, topology)
+        assert isinstance(schedule, ForestSchedule)
+        for link, load in enumerate(link_loads(topology, schedule)):
+            loads[link] += Fraction(int(load), schedule.total_units)
+    widths = topology.bandwidths.tolist()
+    reached = min(width / load for width, load in zip(widths, loads, strict=True) if load)
+    found = treadle.solve(topology, collective, algorithm="isolated")
+    assert found.algbw == reached
+    assert reached < treadle.solve(topology, collective).algbw
+
+
+def test_two_phases_reach_what_their_optima_allow() -> None:
+    topology = parse("mesh(3,4)")
+    collective = grouped(topology, "allreduce", (3, 4), "a", forward=True)
+    found = treadle.solve(topology, collective, algorithm="rs-ag")
+    # one after the other; where they load different links, as here, both run at once
+    assert found.rs_ag == Fraction(3, 4) <= found.algbw <= found.optimal_algbw == 1
+    with pytest.raises(ScheduleError, match="--trees"):
+        treadle.solve(topology, collective, algorithm="rs-ag", trees=2)
+
+
+def test_isolated_is_forestcoll_where_there_is_one_group() -> None:
+    found = treadle.solve("ring:4", "allgather", algorithm="isolated")
+    assert (found.plan.algorithm, found.is_optimal) == ("isolated", True)
+
+
+def test_switches_that_sum_do_nothing_for_a_group_alone() -> None:
+    able, plain = (
+        treadle.bound(f"dgx_h100(2,nvls={able})", "allreduce", mesh="2,8", axes="1") for able in (True, False)
+    )
+    assert able.alone == plain.alone
+    assert able.algbw == plain.algbw
 
 
 @pytest.mark.parametrize(
@@ -174,9 +262,41 @@ def test_when_time_has_run_out_each_group_gets_a_baseline(forward: bool, kind: s
 def test_comparing_lists_groups_for_those_that_know_them() -> None:
     topology = parse("torus(4,4)")
     found = treadle.compare(topology, grouped(topology, "allgather", (4, 4), "b"))
-    (made,) = [row for row in found.rows if row.algbw is not None]
-    assert made.algorithm == "forestcoll"
-    assert made.algbw == found.optimal_algbw
-    refusals = [row.refusal for row in found.rows if row is not made]
-    assert all(refusals)
-    assert sum("one group of ranks, found 4 at once" in why for why in refusals) >= 3
+    assert found.rows[0].algbw == found.optimal_algbw
+    names = {row.algorithm for row in found.rows}
+    assert {"forestcoll", "isolated", "ring", "halving-doubling"} <= names
+    assert not {"bfb", "ring-steps", "nvls", "tto"} & names
+    assert not any(row.refusal for row in found.rows)
+    assert found.shared is not None
+    assert (found.shared.lower, found.shared.upper) == (found.optimal_algbw, found.optimal_algbw)
+
+
+def test_links_are_as_busy_as_the_loads_of_all_groups_say() -> None:
+    topology = parse("leaf_spine(4,2,gpus_per_leaf=2,oversubscription=2)")
+    collective = grouped(topology, "allreduce", (4, 2), "a")
+    plan = treadle.solve(topology, collective).plan
+    found = treadle.compare(topology, collective, beside=plan, sizes=[2**20])
+    assert len(found.rows) > 6
+    for row in found.rows:
+        assert row.measured is not None
+        assert row.algbw is not None
+        assert row.measured.congestion is not None
+        assert row.measured.congestion.times_optimum == found.optimal_algbw / row.algbw
+        [simulated] = row.measured.sizes
+        assert simulated.algbw_bytes_per_s < row.algbw
+    beside = next(row for row in found.rows if row.form == "plan")
+    made = next(row for row in found.rows if row.algorithm == "forestcoll" and not row.form)
+    assert (beside.algbw, beside.trees) == (made.algbw, made.trees)
+
+
+def test_texts_of_one_group_do_not_stand_beside_several(tmp_path: Path) -> None:
+    topology = parse("ring(4)")
+    lowered = treadle.lower(treadle.solve(topology, "allgather").plan)
+    (tmp_path / "ring.xml").write_text(lowered.text)
+    collective = grouped(topology, "allgather", (2, 2), "b")
+    program = program_of(treadle.solve(topology, "allgather").plan, 2**10)
+    found = treadle.compare(topology, collective, beside=[tmp_path / "ring.xml", program], algorithms=())
+    assert [row.algbw for row in found.rows] == [None, None]
+    for row in found.rows:
+        assert row.report is not None
+        assert "it is for one group of ranks" in str(row.report.violations[0])

@@ -94,7 +94,8 @@ def command(
                 **posed,
             )
     except planning.CutOffGroupError as error:
-        return cut_off(output, error, mesh, axes)
+        seconds = {} if error.forwarding is None else dict(error.forwarding.seconds)
+        return cut_off(output, error, mesh, axes, {"seconds": seconds})
     except planning.TimeLimitError:
         return late("the bound is not known; allow more time (--time-limit)")
     print_problem(output, result.topology, result.collective)

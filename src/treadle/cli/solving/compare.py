@@ -24,11 +24,14 @@ from treadle.cli.output import (
 from treadle.cli.quantities import Rates, busbw, counted, parse_seconds
 from treadle.cli.solving.algorithm_help import algorithm_sections as help_sections  # noqa: F401
 from treadle.cli.solving.comparison_report import IN_NETWORK_NAME, in_network_line, print_measures, row_name
+from treadle.cli.solving.group_report import cut_off, mesh_values, print_groups, print_mesh
 from treadle.cli.solving.problem_arguments import (
+    AxesOption,
     CollectiveArgument,
     DemandsOption,
     FormatOption,
     ForwardOption,
+    MeshOption,
     RanksOption,
     RootOption,
     TopologyArgument,
@@ -75,6 +78,8 @@ def command(
     root: RootOption = None,
     weights: WeightsOption = None,
     demands: DemandsOption = None,
+    mesh: MeshOption = None,
+    axes: AxesOption = None,
     file_format: FormatOption = None,
     time_limit: TimeLimitOption = None,
     threads: ThreadsOption = None,
@@ -86,23 +91,31 @@ def command(
 ) -> int:
     """Show schedulers side by side, each schedule verified, beside the optimum."""
     output = Output(json, quiet, Rates(unit or ""))
-    with ProgressLine(quiet=quiet or json) as progress, workers(threads=threads, cluster=cluster):
-        result = planning.compare(
-            topology,
-            collective,
-            algorithms=None if algorithms is None else algorithms.split(","),
-            beside=[Path(name) for name in beside.split(",")] if beside else (),
-            sizes=[] if size is None else parse_sizes(size),
-            time_limit_s=None if time_limit is None else parse_seconds(time_limit),
-            trim=trim,
-            seed=seed,
-            progress=progress,
-            **problem_options(ranks, forward, root, weights, file_format, demands),
-        )
+    try:
+        with ProgressLine(quiet=quiet or json) as progress, workers(threads=threads, cluster=cluster):
+            result = planning.compare(
+                topology,
+                collective,
+                algorithms=None if algorithms is None else algorithms.split(","),
+                beside=[Path(name) for name in beside.split(",")] if beside else (),
+                sizes=[] if size is None else parse_sizes(size),
+                time_limit_s=None if time_limit is None else parse_seconds(time_limit),
+                trim=trim,
+                seed=seed,
+                progress=progress,
+                **problem_options(ranks, forward, root, weights, file_format, demands, mesh, axes),
+            )
+    except planning.CutOffGroupError as error:
+        return cut_off(output, error, mesh, axes, {"schedules": []})
     for fault in planning.plug_in_faults():
         warn(fault)
     print_problem(output, result.topology, result.collective)
-    print_bound(output, result.topology, result.collective, result.bound)
+    print_mesh(output, mesh, axes)
+    if result.shared is not None:
+        model = result.bound.model or planning.model_of(result.topology, result.collective)
+        print_groups(output, result.topology, result.collective, result.shared, model)
+    else:
+        print_bound(output, result.topology, result.collective, result.bound)
     output.line()
     rows = [row for row in result.rows if not row.refusal]
     if result.collective.kind is CollectiveKind.ALLTOALL:
@@ -121,7 +134,7 @@ def command(
             reason = row.refusal.removeprefix(f"{row.algorithm}: ")
             output.line(f"{row.algorithm}: {reason}")
     print_measures(output, result)
-    output.result(comparison_summary(result))
+    output.result({**comparison_summary(result), **mesh_values(mesh, axes)})
     if any(row.report is not None and not row.report.is_ok for row in result.rows):
         return FAILED
     unfinished = ", ".join(row.algorithm for row in result.rows if row.is_late)

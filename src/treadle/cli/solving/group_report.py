@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -113,8 +114,17 @@ def say(output: Output, label: str, text: str) -> None:
         output.line(line)
 
 
-def cut_off(output: Output, error: CutOffGroupError, mesh: str | None, axes: str | None) -> int:
-    """Report a group that is cut off, and what all reach where compute nodes forward; the exit status."""
+def cut_off(
+    output: Output,
+    error: CutOffGroupError,
+    mesh: str | None,
+    axes: str | None,
+    more: Mapping[str, object],
+) -> int:
+    """Report a group that is cut off, and what all reach where compute nodes forward; the exit status.
+
+    `more` is what else JSON has of the command.
+    """
     problem, forwarding = error.problem, error.forwarding
     print_problem(output, problem.topology, problem.collective)
     print_mesh(output, mesh, axes)
@@ -124,5 +134,5 @@ def cut_off(output: Output, error: CutOffGroupError, mesh: str | None, axes: str
         rate = output.rates.exact(forwarding.algbw)
         say(output, "--forward", f"{rate} algbw of each group, {scaled} busbw")
     values = problem_summary(problem.topology, problem.collective)
-    output.result({**values, **cut_off_values(error), **mesh_values(mesh, axes)})
+    output.result({**values, **cut_off_values(error), **mesh_values(mesh, axes), **more})
     return fail(str(error), INFEASIBLE)

@@ -28,17 +28,17 @@ from treadle.planning.judging.verification import verify
 from treadle.planning.measuring.congestion import algbw_of_program
 from treadle.planning.problem import Problem, pose
 from treadle.planning.solving.bounds import find_bound
-from treadle.program.any_schedule import lower
+from treadle.program.any_schedule import lower, lower_groups
 from treadle.program.foreign.placing import Placement, place_program
 from treadle.program.foreign.traffic import NamedTrees, Traffic
+from treadle.program.group_lists import ProgramGroups, as_groups
 from treadle.program.program import OperationKind, Program
 from treadle.runtime.measured_sizes import measure
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.plan import HasPlan, Plan
 from treadle.schedules.plan_files.archive import load_plan
-from treadle.schedules.schedule import Schedule
-from treadle.schedules.trees.forest import ForestSchedule
+from treadle.schedules.schedule import Schedule, unit_trees
+from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.simulation.tasks import task_graph
 from treadle.topologies.files import topology_hash
 from treadle.topologies.topology import Topology
@@ -50,6 +50,8 @@ HEAD = 2**16
 _ELEMENTS = 3
 """Of each chunk, in the run that judges a program."""
 _SPELT = {"reducescatter": "reduce-scatter", "reduce_scatter": "reduce-scatter"}
+
+_ONE_GROUP = "it is for one group of ranks; a plan of all groups can stand here"
 
 ForeignSchedule = Plan | HasPlan | Schedule | Program | Path | str
 """What can stand beside our schedulers: a plan or a result with one, a value of ours, or a file."""
@@ -126,10 +128,17 @@ class PlacedSchedule:
         return lower(self.topology, self.collective, self.schedule)
 
     @property
+    def programs(self) -> ProgramGroups:
+        """What is simulated of all groups of ranks; ScheduleError where something is wrong."""
+        if not isinstance(self.schedule, GroupSchedule):
+            return as_groups(self.program)
+        self.require()
+        return lower_groups(self.topology, self.collective, self.schedule)
+
+    @property
     def trees(self) -> int | None:
         """Unit trees in all; None for other schedules."""
-        schedule = self.schedule
-        return schedule.total_units if isinstance(schedule, ForestSchedule | FactoredSchedule) else None
+        return None if self.schedule is None else unit_trees(self.schedule)
 
 
 def place_schedule(source: ForeignSchedule, problem: Problem, *, name: str = "") -> PlacedSchedule:
@@ -226,6 +235,8 @@ def _of_program(program: Program, problem: Problem, name: str) -> PlacedSchedule
     """A program, run on data and put on ways where it names none."""
     topology, collective = problem.topology, problem.collective
     form = type(program).__name__
+    if collective.groups is not None:
+        return _refused(name, form, problem, _ONE_GROUP)
     if program.kind is not collective.kind or program.root != (
         -1 if collective.root is None else collective.root
     ):
@@ -292,6 +303,8 @@ def read_schedule_text(path: Path, *, root: int = 0) -> ScheduleText:
 def place_text(text: ScheduleText, problem: Problem, *, name: str = "") -> PlacedSchedule:
     """Put a text on a fabric; see `place_schedule`."""
     name, form, collective = name or text.name, text.record.name, problem.collective
+    if collective.groups is not None:
+        return _refused(name, form, problem, _ONE_GROUP)
     faults = list(text.judgement.violations)
     if text.judgement.n_ranks != collective.n_ranks:
         faults.insert(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import lcm
 
 import numpy as np
 
@@ -47,11 +49,19 @@ class Congestion:
     times_optimum: Fraction
 
 
-def congestion(topology: Topology, program: Program, optimum: Fraction, *, most: int = 2) -> Congestion:
-    """Where a program's messages take longest, beside the optimum's algbw (bytes/s)."""
-    loads = link_loads(topology, program).tolist()
+def congestion(
+    topology: Topology, program: Program | Sequence[Program], optimum: Fraction, *, most: int = 2
+) -> Congestion:
+    """Where a program's messages, or those of several at once, take longest, beside the optimum's algbw."""
+    programs = [program] if isinstance(program, Program) else program
+    n_chunks = lcm(*(one.n_chunks for one in programs))
+    loads = [0] * topology.n_links
+    for one in programs:  # each of its own chunks, of the same bytes in all
+        scale = n_chunks // one.n_chunks
+        own = link_loads(topology, one).tolist()
+        loads = [load + scale * more for load, more in zip(loads, own, strict=True)]
     busy = [Fraction(load, int(width)) for load, width in zip(loads, topology.bandwidths, strict=True)]
     longest = max(busy)
     links = [link for link, time in enumerate(busy) if time == longest]
     names = tuple(topology.link_name(link) for link in links[:most])
-    return Congestion(names, len(links), longest * optimum / program.n_chunks)
+    return Congestion(names, len(links), longest * optimum / n_chunks)

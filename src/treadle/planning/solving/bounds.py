@@ -177,11 +177,38 @@ def bound(
             f"gap: the bound of {problem.collective.kind} is exact; only an all-to-all has a gap"
         )
     if problem.collective.groups is not None:
-        with naming_cut_off(problem, topology, collective, options, limit):
-            return _groups_bound(problem, watch, limit)
+        return bound_in_groups(problem, topology, collective, options, limit, watch)
     with watch.stage("optimum"):
         found = find_bound(problem, limit)
     return BoundResult(problem.topology, problem.collective, found, watch.seconds())
+
+
+def bound_in_groups(
+    problem: Problem,
+    topology: FabricLike,
+    collective: Collective | CollectiveKind | str,
+    options: ProblemOptions,
+    limit: Watch = UNWATCHED,
+    watch: Stopwatch | None = None,
+) -> BoundResult:
+    """The optimum of several groups at once, and what they reach alone; see `bound`.
+
+    Parameters
+    ----------
+    problem : Problem
+    topology, collective, options
+        From which it was posed.
+    limit : Watch
+    watch : Stopwatch, optional
+        Of the stages.
+
+    Raises
+    ------
+    CutOffGroupError
+        If a rank of a group cannot be reached.
+    """
+    with naming_cut_off(problem, topology, collective, options, limit):
+        return _groups_bound(problem, watch or Stopwatch(limit.progress), limit)
 
 
 def _groups_bound(problem: Problem, watch: Stopwatch, limit: Watch) -> BoundResult:

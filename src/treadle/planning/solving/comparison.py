@@ -16,18 +16,23 @@ from treadle.planning.judging.placed_schedules import ForeignSchedule, PlacedSch
 from treadle.planning.measuring.congestion import Congestion, congestion
 from treadle.planning.measuring.simulation import SimulatedRow, SimulatedSubject, simulated
 from treadle.planning.problem import Problem, ProblemOptions, pose
-from treadle.planning.solving.bounds import Bound, find_bound
+from treadle.planning.solving.bounds import Bound, bound_in_groups, find_bound
 from treadle.planning.solving.generation import generate
+from treadle.planning.solving.group_rates import own_fabric
 from treadle.planning.solving.schedulers import find_scheduler, schedulers
 from treadle.planning.solving.summing_twin import NVLS, summing_twin
 from treadle.planning.stages import seconds_left
 from treadle.planning.tabular import Cell, Tabular, plain_row
-from treadle.program.any_schedule import lower
-from treadle.program.program import Program
+from treadle.planning.together.shared_rates import (
+    SharedRates,
+    alltoalls_alone,
+    bottleneck,
+    shared_rates,
+)
+from treadle.program.any_schedule import lower_groups
+from treadle.program.group_lists import ProgramGroups
 from treadle.schedules.collective import Collective, CollectiveKind, busbw_factor
-from treadle.schedules.factored import FactoredSchedule
-from treadle.schedules.schedule import Schedule
-from treadle.schedules.trees.forest import ForestSchedule
+from treadle.schedules.schedule import Schedule, unit_trees
 from treadle.simulation.simulation_options import SimulationOptions, default_alpha_ns
 from treadle.synthesis.parallel import map_blocks, runs_apart
 from treadle.synthesis.scheduler import Comparing, Scheduler, no_switches
@@ -141,6 +146,8 @@ class Comparison(Tabular):
         Bytes at which they were simulated.
     in_network : InNetwork, optional
         Where the fabric's NVSwitches may be of those that sum, and it does not say so.
+    shared : SharedRates, optional
+        Of several groups of ranks at once: what each reaches alone, and all together.
     """
 
     topology: Topology
@@ -149,6 +156,7 @@ class Comparison(Tabular):
     rows: tuple[ComparisonRow, ...]
     sizes: tuple[int, ...] = ()
     in_network: InNetwork | None = None
+    shared: SharedRates | None = None
 
     @property
     def optimal_algbw(self) -> Fraction:
@@ -236,7 +244,13 @@ def compare(
     problem = pose(topology, collective, **problem_options)
     several = beside if isinstance(beside, list | tuple) else [beside]
     brought = place_schedules(several, problem)
-    bound = find_bound(problem, Watch(progress), cards_forward=True)  # routes are compared as well
+    whole = Watch(progress)
+    shared: SharedRates | None = None
+    if problem.collective.groups is not None:
+        told = bound_in_groups(problem, topology, collective, problem_options, whole)
+        bound, shared = told.bound, shared_rates(told)
+    else:
+        bound = find_bound(problem, whole, cards_forward=True)  # routes are compared as well
     watch = Watch(progress, seconds_left(time_limit_s))
     asked = _Asked(bound, at, bool(at or beside))
     chosen = named or _fitting(problem)
@@ -246,7 +260,11 @@ def compare(
     rows += [_brought_row(one, asked) for one in brought]
     rows.sort(key=lambda row: -(row.algbw or Fraction(-1)))
     found = _in_network(problem, asked, watch) if algorithms is None else None
-    return Comparison(problem.topology, problem.collective, bound, tuple(rows), asked.sizes, found)
+    if shared is None and problem.collective.blocks is not None:
+        lower = bound.algbw if bound.is_tight else rows[0].algbw if rows else None
+        alone = alltoalls_alone(problem, watch=watch)
+        shared = SharedRates(lower or Fraction(0), bound.algbw, alone, bottleneck(bound.witness))
+    return Comparison(problem.topology, problem.collective, bound, tuple(rows), asked.sizes, found, shared)
 
 
 def _in_network(problem: Problem, asked: _Asked, watch: Watch) -> InNetwork | None:
@@ -278,7 +296,7 @@ def _brought_row(placed: PlacedSchedule, asked: _Asked) -> ComparisonRow:
     measured = None
     if report.is_ok:
         try:
-            measured = _measured(placed.problem, placed.schedule, placed.program, asked)
+            measured = _measured(placed.problem, placed.schedule, placed.programs, asked)
         except TreadleError as error:
             measured = RowMeasures(refusal=str(error))
     return ComparisonRow(
@@ -286,11 +304,13 @@ def _brought_row(placed: PlacedSchedule, asked: _Asked) -> ComparisonRow:
     )
 
 
-def _measured(problem: Problem, schedule: Schedule | None, program: Program, asked: _Asked) -> RowMeasures:
+def _measured(
+    problem: Problem, schedule: Schedule | None, programs: ProgramGroups, asked: _Asked
+) -> RowMeasures:
     """Where messages congest, and how long they take."""
-    found = congestion(problem.topology, program, asked.bound.algbw)
+    found = congestion(problem.topology, programs.programs, asked.bound.algbw)
     options = SimulationOptions(alpha_ns=default_alpha_ns(problem.topology))
-    subject = SimulatedSubject(problem, program, schedule, asked.bound.algbw)
+    subject = SimulatedSubject(problem, programs.lists, schedule, asked.bound.algbw)
     rows = simulated(subject, asked.sizes, options, most_tasks=_MOST_TASKS)
     return RowMeasures(found, tuple(row for row, _ in rows))
 
@@ -313,6 +333,7 @@ def _fitting(problem: Problem) -> list[Scheduler]:
         Comparing.ALWAYS: True,
         Comparing.SMALL: problem.collective.n_ranks <= _LARGE,
         Comparing.SWITCHED: has_switches,
+        Comparing.GROUPS: problem.collective.groups is not None,
         Comparing.ABLE: True,
         Comparing.NAMED: False,
     }
@@ -321,12 +342,20 @@ def _fitting(problem: Problem) -> list[Scheduler]:
         for scheduler in schedulers()
         if (CollectiveKind.ALLTOALL in scheduler.collectives) == is_alltoall
         and not (has_switches and no_switches in scheduler.needs)
+        and (problem.collective.groups is None or _serves_groups(scheduler, problem))
         and wanted[scheduler.comparing]
         and (
             scheduler.comparing is not Comparing.ABLE
             or scheduler.refusal(problem.topology, problem.collective) is None
         )
     ]
+
+
+def _serves_groups(scheduler: Scheduler, problem: Problem) -> bool:
+    """Whether a scheduler serves several groups, all at once or the first by itself."""
+    if scheduler.refusal(problem.topology, problem.collective) is not None:
+        return False
+    return scheduler.in_groups or scheduler.refusal(*own_fabric(problem, 0)) is None
 
 
 _Chosen = tuple[Scheduler, SchedulerOptions]
@@ -367,11 +396,11 @@ def _row(problem: Problem, chosen: _Chosen, asked: _Asked, watch: Watch) -> Comp
         claimed_optimal_algbw=bound.algbw,
         witness=bound.witness,
     )
-    trees = schedule.total_units if isinstance(schedule, ForestSchedule | FactoredSchedule) else None
+    trees = unit_trees(schedule)
     measured = None
     if asked.measures and report.is_ok:
         try:
-            program = lower(problem.topology, problem.collective, schedule)
+            program = lower_groups(problem.topology, problem.collective, schedule)
             measured = _measured(problem, schedule, program, asked)
         except TreadleError as error:
             measured = RowMeasures(refusal=str(error))

@@ -87,7 +87,12 @@ def rs_ag(
     **asked: Unpack[ForestKeywords],
 ) -> Candidate:
     """An allreduce as ForestColl's reduce-scatter and then its allgather; see `forestcoll`."""
-    return _forest(Problem(topology, collective), RS_AG, _request(bound, watch, **asked))
+    problem = Problem(topology, collective)
+    if collective.groups is not None:
+        from treadle.planning.solving.groups import two_phase_groups  # brings a solver
+
+        return two_phase_groups(problem, RS_AG, asked, watch=watch)
+    return _forest(problem, RS_AG, _request(bound, watch, **asked))
 
 
 def _request(

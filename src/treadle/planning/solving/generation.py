@@ -153,6 +153,10 @@ def _made(
     asked = {name: value for name, value in options.asked().items() if name in scheduler.options}
     topology, collective = problem.topology, problem.collective
     with _faults_of_strangers(scheduler):
+        if collective.groups is not None and not scheduler.in_groups:
+            from treadle.planning.solving.groups import each_group  # brings a solver
+
+            return each_group(problem, scheduler, asked, bound=bound, watch=watch)
         made = scheduler.make(topology, collective, asked, watch=watch, bound=bound)
     schedule = made.schedule if isinstance(made, Candidate | Built) else made
     expected = _SCHEDULES[scheduler.form]

@@ -166,7 +166,7 @@ def _words(problem: Problem, cut_off: str, forwarding: BoundResult | None) -> st
 def _alone(problem: Problem, group: int, watch: Watch) -> tuple[Fraction, bool]:
     """The optimum of one group, and whether it is one."""
     topology, member = own_fabric(problem, group)
-    if member.kind is CollectiveKind.ALLREDUCE:  # which switches might speed up; groups at once cannot say so
+    if member.kind is CollectiveKind.ALLREDUCE:
         from treadle.synthesis.trees.groups.group_optimum import group_optimum  # brings a solver
 
         optimum = group_optimum(topology, member, watch=watch)
@@ -177,8 +177,11 @@ def _alone(problem: Problem, group: int, watch: Watch) -> tuple[Fraction, bool]:
 
 
 def own_fabric(problem: Problem, group: int) -> tuple[Topology, Collective]:
-    """One group's collective, on the fabric without nodes that are not there for it."""
+    """One group's collective, on the fabric without nodes that are absent for it; switches only pass on."""
     topology, member = problem.topology, problem.collective.member(group)
+    if problem.collective.groups is not None and (topology.multicast | topology.aggregation).any():
+        idle = np.zeros(topology.n_nodes, dtype=np.bool_)  # what groups at once are bounded by
+        topology = replace(topology, multicast=idle, aggregation=idle, turns_round=idle)
     nodes = np.sort(np.array((*member.ranks, *member.forwarders)))
     if len(nodes) == len(topology.compute_nodes):
         return topology, member

@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from time import process_time
 
-from treadle.errors import ScheduleError, TreadleError
+from treadle.errors import InfeasibleError, ScheduleError, TreadleError
 from treadle.planning.problem import Problem
 from treadle.planning.solving.bounds import (
+    Bound,
     algbw_of_phases,
     bound_of_groups,
     bracket_note,
     groups_optimum,
     phase_optima,
 )
-from treadle.planning.solving.candidate import Candidate
+from treadle.planning.solving.candidate import Built, Candidate
+from treadle.planning.solving.group_rates import own_fabric
 from treadle.planning.solving.schedulers import find_scheduler
-from treadle.planning.solving.transfer import transfer_collective, transfer_schedule
-from treadle.refusal import Refusal
-from treadle.schedules.collective import CollectiveKind
+from treadle.planning.solving.transfer import transfer_schedule
+from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.group_schedule import GroupSchedule
+from treadle.synthesis.scheduler import Scheduler
 from treadle.synthesis.scheduler_options import Form, flag_of
 from treadle.synthesis.trees.groups.group_optimum import GroupOptimum
 from treadle.synthesis.trees.groups.share_forests import lean_forests, two_phases
-from treadle.topologies import subset
+from treadle.topologies.topology import Topology
 from treadle.verification.schedules import verify
-from treadle.watch import UNWATCHED, Watch
+from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
+ISOLATED = "isolated"
 QUICK = ("hierarchical-ring", "ring", "multitree", "double-binary-tree")
 """Tried for each group when time has run out; all of them are quick."""
 
@@ -142,6 +146,152 @@ def _check_asked(algorithm: str, asked: Mapping[str, object]) -> None:
         raise ScheduleError(f"{algorithm}: trees of several groups are written out, not factored (--form)")
 
 
+def two_phase_groups(
+    problem: Problem, algorithm: str, asked: Mapping[str, object], *, watch: Watch = UNWATCHED
+) -> Candidate:
+    """Reduce-scatters of all groups, then their allgathers, each phase at its optimum; see `group_candidate`.
+
+    Raises
+    ------
+    TimeLimitError
+        If the deadline passed before both optima were known.
+    """
+    _check_asked(algorithm, asked)
+    start = process_time()
+    phases = _phases(problem, watch)
+    if phases is None:
+        raise TimeLimitError("the time limit was reached")
+    seconds = {"phases": process_time() - start}
+    start = process_time()
+    schedule = phases.schedule(watch.unlimited)
+    seconds["trees"] = process_time() - start
+    return _beside_optimum(Candidate(algorithm, schedule, None, seconds=seconds), problem, watch)
+
+
+def isolated(topology: Topology, collective: Collective, *, watch: Watch = UNWATCHED) -> Candidate:
+    """ForestColl's optimal trees of each group as if the others were idle; all of them at once.
+
+    What isolated planning makes of shared links: `forestcoll` knows of the others. Of one group it is the
+    same.
+
+    Raises
+    ------
+    InfeasibleError, ScheduleError
+        If a group has no such trees.
+    TimeLimitError
+        If the deadline passed.
+    """
+    problem = Problem(topology, collective)
+    if collective.groups is None:
+        return replace(_alone(topology, collective, watch), algorithm=ISOLATED)
+
+    def trees(own: Topology, member: Collective) -> object:
+        return _alone(own, member, watch).schedule
+
+    return _beside_optimum(Candidate(ISOLATED, _each(problem, trees, watch), None), problem, watch)
+
+
+def _alone(topology: Topology, collective: Collective, watch: Watch) -> Candidate:
+    """The optimum's trees written out; where they are too many for that, as many as come close to it."""
+    forestcoll = find_scheduler("forestcoll")
+    for asked in ({"exact": True}, {}):
+        with suppress(InfeasibleError):
+            found = forestcoll.make(topology, collective, {**asked, "form": Form.EXPLICIT}, watch=watch)
+            assert isinstance(found, Candidate)
+            return found
+    found = forestcoll.make(topology, collective, {}, watch=watch)  # says what is wrong
+    assert isinstance(found, Candidate)
+    return found
+
+
+def each_group(
+    problem: Problem,
+    scheduler: Scheduler,
+    asked: Mapping[str, object],
+    *,
+    bound: Bound | None = None,
+    watch: Watch = UNWATCHED,
+) -> Candidate:
+    """A scheduler's trees of each group by itself, all of them at once.
+
+    Parameters
+    ----------
+    problem : Problem
+        In groups.
+    scheduler : Scheduler
+        Of trees, which knows one group.
+    asked : mapping
+        Its options by field.
+    bound : Bound, optional
+        Of all groups, if it is known already.
+    watch : Watch
+
+    Raises
+    ------
+    ScheduleError, InfeasibleError
+        If it does not serve a group; or relies on copies and sums in the network, which groups do not have.
+    """
+    start = process_time()
+    schedule = _each(problem, _making(scheduler, asked, watch), watch)
+    found = Candidate(scheduler.name, schedule, bound, seconds={"schedule": process_time() - start})
+    return found if bound is not None else _beside_optimum(found, problem, watch)
+
+
+def _making(
+    scheduler: Scheduler, asked: Mapping[str, object], watch: Watch
+) -> Callable[[Topology, Collective], object]:
+    def trees(own: Topology, member: Collective) -> object:
+        refusal = scheduler.refusal(own, member)
+        if refusal is not None:
+            raise ScheduleError(f"{scheduler.name}: {refusal}")
+        made = scheduler.make(own, member, asked, watch=watch)
+        return made.schedule if isinstance(made, Candidate | Built) else made
+
+    return trees
+
+
+def _beside_optimum(found: Candidate, problem: Problem, watch: Watch) -> Candidate:
+    """The schedule beside the optimum of all groups, and what two phases reach of it."""
+    start = process_time()
+    try:
+        optimum = groups_optimum(problem, watch)
+        phases = phase_optima(problem, watch)
+    except TimeLimitError:
+        return replace(found, is_late=True)
+    seconds = {**found.seconds, "bound": process_time() - start}
+    rs_ag = None if phases is None else algbw_of_phases(phases)
+    limit = bound_of_groups(problem, optimum)
+    return replace(found, bound=limit, groups=optimum, rs_ag=rs_ag, seconds=seconds)
+
+
+def _each(problem: Problem, trees: Callable[[Topology, Collective], object], watch: Watch) -> GroupSchedule:
+    """Trees of each group on the nodes that it may use; of groups that are alike once."""
+    topology, collective = problem.topology, problem.collective
+    known: dict[tuple[object, ...], object] = {}
+    made = []
+    n_groups = collective.n_groups or 0
+    for group in range(n_groups):
+        watch.beat("groups by themselves", group, n_groups)
+        own, member = own_fabric(problem, group)
+        key = (*_arrays(own), member)
+        if key not in known:
+            known[key] = trees(own, member)
+        found = known[key]
+        if not isinstance(found, ForestSchedule):
+            raise ScheduleError(f"{topology.name}: a schedule of trees written out is needed for each group")
+        schedule = transfer_schedule(found, own, topology)
+        assert isinstance(schedule, ForestSchedule)
+        made.append(schedule)
+    return GroupSchedule(collective.kind, tuple(made))
+
+
+def _arrays(topology: Topology) -> tuple[bytes, ...]:
+    """Equal for fabrics that differ in names only."""
+    columns = (topology.is_compute, topology.tails, topology.heads, topology.bandwidths)
+    able = (topology.multicast, topology.aggregation, topology.injection_bytes_per_s)
+    return tuple(column.tobytes() for column in (*columns, *able))
+
+
 def quick_groups(problem: Problem) -> Candidate:
     """The best baseline, each group by itself, for when time has run out; no bound.
 
@@ -153,7 +303,7 @@ def quick_groups(problem: Problem) -> Candidate:
     found: list[tuple[Fraction, Candidate]] = []
     for name in QUICK:
         try:
-            schedule = _by_itself(problem, name)
+            schedule = _each(problem, _making(find_scheduler(name), {}, UNWATCHED), UNWATCHED)
         except TreadleError:
             continue
         report = verify(problem.topology, problem.collective, schedule)
@@ -165,20 +315,3 @@ def quick_groups(problem: Problem) -> Candidate:
             f"allow more time"
         )
     return max(found, key=lambda entry: entry[0])[1]
-
-
-def _by_itself(problem: Problem, name: str) -> GroupSchedule:
-    """A baseline for each group on the nodes that it may use."""
-    topology, collective = problem.topology, problem.collective
-    scheduler, made = find_scheduler(name), []
-    for group in range(collective.n_groups or 0):
-        member = collective.member(group)
-        own = subset(topology, *(topology.node_names[node] for node in (*member.ranks, *member.forwarders)))
-        inner = transfer_collective(member, topology, own)
-        refusal = scheduler.refusal(own, inner)
-        if isinstance(refusal, Refusal):
-            raise ScheduleError(f"{name}: {refusal}")
-        schedule = transfer_schedule(scheduler.make(own, inner, {}), own, topology)
-        assert isinstance(schedule, ForestSchedule)
-        made.append(schedule)
-    return GroupSchedule(collective.kind, tuple(made))

@@ -71,6 +71,16 @@ _OURS = (
         f"{_HERE}.forestcoll:rs_ag",
         options=_TREES,
         source="ForestColl's reduce-scatter, then its allgather: dissertation, chapter 4",
+        in_groups=True,
+    ),
+    Scheduler(
+        "isolated",
+        ScheduleForm.TREES,
+        SPANNING_KINDS,
+        f"{_HERE}.groups:isolated",
+        source="ForestColl's trees of each group as if the others were idle",
+        comparing=Comparing.GROUPS,
+        in_groups=True,
     ),
     Scheduler(
         "bfb",

@@ -27,7 +27,7 @@ def summing_twin(problem: Problem) -> Problem | None:
     """
     topology, collective = problem.topology, problem.collective
     is_said = topology.multicast.any() or topology.aggregation.any()
-    if collective.kind is not CollectiveKind.ALLREDUCE or is_said:
+    if collective.kind is not CollectiveKind.ALLREDUCE or collective.groups is not None or is_said:
         return None
     able = np.zeros(topology.n_nodes, dtype=np.bool_)
     for switch in topology.switches.tolist():

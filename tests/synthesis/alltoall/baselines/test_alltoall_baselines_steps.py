@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from math import ceil, log2
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from samples.strategies import digraphs
 from samples.table import ALLTOALL_BASELINES
 from treadle.errors import InfeasibleError, ScheduleError
-from treadle.schedules.alltoall.demands import Demands
+from treadle.schedules.alltoall.demands import Demands, block_demands
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.exchange_cost import exchange_algbw, step_times
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
@@ -102,6 +103,16 @@ def test_torus_exchange_with_unequal_sides(sides: tuple[int, ...]) -> None:
     loads = [Fraction(n, 2) if side == 2 else Fraction(n * (side**2 - side % 2), 8 * side) for side in sides]
     schedule = torus_exchange(fabric, everyone(fabric))
     assert checked_time(fabric, everyone(fabric), schedule) == max(loads)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_torus_exchange_where_nobody_has_anything_along_an_axis(axis: int) -> None:
+    fabric = torus(4, 4)
+    rows = np.arange(16).reshape(4, 4)
+    groups = (rows if axis else rows.T).tolist()
+    collective = replace(everyone(fabric), demands=block_demands(16, groups))
+    schedule = torus_exchange(fabric, collective)
+    assert checked_time(fabric, collective, schedule) == 2  # rings of four: 1 + 1 + 2 hops over two links
 
 
 @pytest.mark.parametrize("halves", [1, 2])

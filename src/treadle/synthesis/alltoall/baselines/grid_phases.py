@@ -159,6 +159,8 @@ def _members(grid: GridFabric, axis: int, begin: Int64Array, end: Int64Array) ->
 def _joined(table: list[Int64Array]) -> list[Int64Array]:
     """Both halves as one send where they cross the same link in the same step."""
     shard, link, step, low, high = table
+    if not len(shard):  # nobody has anything for others along this axis
+        return table
     order = np.lexsort((low, shard, link, step))
     shard, link, step, low, high = (column[order] for column in table)
     joins = (step[1:] == step[:-1]) & (link[1:] == link[:-1])
