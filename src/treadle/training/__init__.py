@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from treadle.training.devices import accelerator as accelerator
     from treadle.training.devices import read_accelerator as read_accelerator
     from treadle.training.forms.axes import AXIS_FORMS as AXIS_FORMS
+    from treadle.training.models.layer_table import read_model as read_model
     from treadle.training.models.model_layer import ModelLayer as ModelLayer
     from treadle.training.models.training_model import TrainingModel as TrainingModel
     from treadle.training.models.zoo import zoo_model as zoo_model
@@ -57,6 +58,7 @@ _HOMES = {
     "treadle.training.device_memory": ["Keeping", "MemoryParts", "memory_parts", "shortfall"],
     "treadle.training.devices": ["Accelerator", "accelerator", "read_accelerator"],
     "treadle.training.forms.axes": ["AXIS_FORMS"],
+    "treadle.training.models.layer_table": ["read_model"],
     "treadle.training.models.model_layer": ["ModelLayer"],
     "treadle.training.models.training_model": ["TrainingModel"],
     "treadle.training.models.zoo": ["zoo_model"],

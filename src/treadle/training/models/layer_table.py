@@ -1,0 +1,179 @@
+"""Models of the user's own: a table of layers as CSV, a row per layer."""
+
+from __future__ import annotations
+
+import csv
+from io import StringIO
+
+from treadle.errors import FormatError
+from treadle.spelling import unknown
+from treadle.training.models.config_json import read_config
+from treadle.training.models.model_layer import Attended, ModelLayer, Saved, Weight, Work, WorkKind
+from treadle.training.models.training_model import TrainingModel
+
+MAX_TABLE_BYTES = 4 * 2**20
+_MOST_LAYERS = 10_000
+_MOST_DIGITS = 18
+REQUIRED = ("layer", "parameters", "flops")
+OPTIONAL = (
+    "flops_per_context",
+    "moved_elements",
+    "output_elements",
+    "saved_elements",
+    "reductions",
+    "experts",
+    "top_k",
+    "expert_parameters",
+    "expert_flops",
+    "routed_elements",
+)
+
+
+def read_model(text: str, *, name: str = "", unit: str = "token") -> TrainingModel:
+    """A model from the text of a file: a ``config.json``, or a table of layers.
+
+    Parameters
+    ----------
+    text : str
+    name : str
+        For reports.
+    unit : str
+        What passes through a table's layers: "token" or "sample".
+
+    Raises
+    ------
+    FormatError
+        As `read_config` and `read_layer_table`.
+    """
+    if text.lstrip()[:1] in ("{", "["):
+        return read_config(text, name=name)
+    return read_layer_table(text, name=name or "table", unit=unit)
+
+
+def read_layer_table(text: str, *, name: str = "table", unit: str = "token") -> TrainingModel:
+    """A model from CSV.
+
+    Parameters
+    ----------
+    text : str
+        A header and a row per layer. Columns: ``layer`` (a name), ``parameters``, ``flops`` (forward, per
+        token or sample), and where they are not 0 ``flops_per_context`` (causal attention: per token and
+        context token), ``moved_elements`` (activations read and written per token), ``output_elements``
+        (handed on per token), ``saved_elements`` (kept per token), ``reductions`` (sums over tensor ranks),
+        ``experts``, ``top_k``, ``expert_parameters`` (of all experts), ``expert_flops`` (per token, of all
+        experts that it visits) and ``routed_elements`` (per token, each way). All whole numbers.
+    name, unit : str
+
+    Raises
+    ------
+    FormatError
+        With its line.
+
+    Examples
+    --------
+    >>> read_layer_table("layer,parameters,flops\\nfirst,1000,2000\\nsecond,10,20\\n").parameters
+    1010
+    """
+    if len(text) > MAX_TABLE_BYTES:
+        raise FormatError(f"layer table: expected at most {MAX_TABLE_BYTES} bytes, found {len(text)}")
+    try:
+        rows = list(csv.reader(StringIO(text), strict=True))
+    except csv.Error as error:
+        raise FormatError(f"layer table: no CSV: {error}") from None
+    header = [cell.strip() for cell in rows[0]] if rows else []
+    _check_header(header)
+    layers: dict[str, ModelLayer] = {}
+    for number, cells in enumerate(rows[1:], start=2):
+        if not any(cell.strip() for cell in cells):
+            continue
+        if len(cells) != len(header):
+            raise FormatError(f"layer table: line {number}: expected {len(header)} cells, found {len(cells)}")
+        row = dict(zip(header, (cell.strip() for cell in cells), strict=True))
+        own = row.pop("layer")
+        if not own or own in layers:
+            raise FormatError(
+                f"layer table: line {number}: expected a new name of a layer, found {own[:40]!r}"
+            )
+        layers[own] = _layer(own, {key: _number(key, cell, number) for key, cell in row.items()}, number)
+        if len(layers) > _MOST_LAYERS:
+            raise FormatError(f"layer table: expected at most {_MOST_LAYERS} layers")
+    if not layers:
+        raise FormatError("layer table: expected a row per layer below the header, found none")
+    return TrainingModel(name, tuple(layers.values()), unit=unit, source="a table of layers")
+
+
+def _check_header(header: list[str]) -> None:
+    if missing := [name for name in REQUIRED if name not in header]:
+        raise FormatError(
+            f"layer table: line 1: the column {missing[0]} is missing; expected {','.join(REQUIRED)} at least"
+        )
+    for name in header:
+        if name not in (*REQUIRED, *OPTIONAL):
+            raise FormatError(f"layer table: line 1: {unknown('column', name, (*REQUIRED, *OPTIONAL))}")
+    if len(set(header)) < len(header):
+        raise FormatError("layer table: line 1: a column stands twice")
+
+
+def _number(column: str, cell: str, line: int) -> int:
+    if not cell:
+        return 0
+    if not (cell.isascii() and cell.isdigit() and len(cell) <= _MOST_DIGITS):
+        raise FormatError(
+            f"layer table: line {line}: {column}: expected a whole number, 0 or more, found {cell[:20]!r}"
+        )
+    return int(cell)
+
+
+def _layer(name: str, row: dict[str, int], line: int) -> ModelLayer:
+    def of(column: str) -> int:
+        return row.get(column, 0)
+
+    experts = of("experts")
+    has_parts = [bool(of(column)) for column in ("top_k", "expert_parameters", "routed_elements")]
+    if any(has_parts) != bool(experts) or all(has_parts) != any(has_parts) or of("top_k") > max(experts, 0):
+        raise FormatError(
+            f"layer table: line {line}: experts, top_k (at most as many), expert_parameters and "
+            "routed_elements: expected all of them, or none"
+        )
+    weights = [Weight("weights", of("parameters"))] if of("parameters") else []
+    works = [
+        Work(
+            "work",
+            WorkKind.MATMUL,
+            flops=of("flops"),
+            moved_elements=of("moved_elements"),
+            weight_elements=of("parameters"),
+        )
+    ]
+    if of("flops_per_context"):
+        works.append(
+            Work(
+                "scores",
+                WorkKind.ATTENTION,
+                flops_per_context=of("flops_per_context"),
+                attended=Attended(),
+            )
+        )
+    if experts:
+        weights.append(Weight("experts", of("expert_parameters"), expert=True))
+        works.append(
+            Work(
+                "experts",
+                WorkKind.MATMUL,
+                flops=of("expert_flops"),
+                weight_elements=of("expert_parameters"),
+                expert=True,
+            )
+        )
+    return ModelLayer(
+        name,
+        weights=tuple(weights),
+        works=tuple(works),
+        saved=(Saved("saved", of("saved_elements")),) if of("saved_elements") else (),
+        boundary_elements=of("output_elements"),
+        reductions=of("reductions"),
+        experts=experts,
+        top_k=of("top_k"),
+        routed_elements=of("routed_elements"),
+        exchanges=2 if experts else 0,
+    )
