@@ -32,6 +32,10 @@ _FEW_UNITS = 1000
 """Of each group; so many are packed in an instant."""
 
 
+_SURE = 16
+"""Times fewer units with which trees are fewer, too."""
+
+
 class SharedOptimum(Protocol):
     """What trees are packed from; a `GroupOptimum` is one."""
 
@@ -119,10 +123,15 @@ def lean_forests(
     if fewer is None:
         return group_forests(topology, collective, optimum, watch=packing)
     found = group_forests(topology, collective, fewer, watch=packing)
-    shares = [optimum.shares(0, reducing=turned) for turned in optimum.families]
-    if count_units(shares) > _FEW_UNITS:
+    before, after = (_n_units(one) for one in (optimum, fewer))
+    if before > max(_FEW_UNITS, _SURE * after):
         return found
     return min((found, group_forests(topology, collective, optimum, watch=packing)), key=_leanness)
+
+
+def _n_units(optimum: GroupOptimum) -> int:
+    """Unit trees of each group."""
+    return count_units([optimum.shares(0, reducing=turned) for turned in optimum.families])
 
 
 def _leanness(schedule: GroupSchedule) -> tuple[int, int, int]:

@@ -234,16 +234,12 @@ class ShareProgram:
         found.col_lower_, found.col_upper_ = lower, upper
         return found
 
-    def leanest_whole(self, count: int, unit: Fraction) -> highspy.HighsLp:
-        """The same at a rate of `count` units of so many bytes/s, with whole units as shares and roots."""
+    def leanest_in_units(self, count: int, unit: Fraction) -> highspy.HighsLp:
+        """The same at a rate of `count` units of so many bytes/s, where links hold whole units only."""
         found = self.leanest(float(count))
         upper = np.array(found.row_upper_)
-        # what is whole leaves the rest of a link idle
         upper[: len(self.capacity.links)] = [int(b) // unit for b in self.capacity.bandwidths]
         found.row_upper_ = upper
-        kinds = [highspy.HighsVarType.kInteger] * self.n_own
-        kinds += [highspy.HighsVarType.kContinuous] * (self.n_columns - self.n_own)
-        found.integrality_ = kinds
         return found
 
     def split(self, values: Sequence[Fraction]) -> tuple[list[list[list[Fraction]]], list[list[Fraction]]]:

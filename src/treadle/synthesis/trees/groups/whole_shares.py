@@ -1,20 +1,23 @@
 """Shares at the same rate in fewer units: whole multiples of a bandwidth that is as large as possible.
 
 A vertex of the program of shares may have any denominators, and trees come in units that all of them are
-multiples of. Most optima have shares in few units beside: a mixed-integer program finds them, whose flows
-need not be whole. A link with a price carries all of its bandwidth at any optimum, so it holds a whole number
-of units; that tells the fewest units that may do.
+multiples of. Most optima have shares in few units beside. A link with a price carries all of its bandwidth at
+any optimum, so it holds a whole number of units; that tells the fewest units that may do. They are looked for
+by rounding one share after the other, each time with a new optimum of all others, and where that fails on a
+small program by a mixed-integer one. Flows need not be whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd, lcm
+from typing import Any
 
 import highspy
 import numpy as np
 
+from treadle.arrays import Int64Array
 from treadle.schedules.group_witness import GroupLengthWitness
 from treadle.synthesis.trees.groups.rational_program import RationalProgram
 from treadle.synthesis.trees.groups.share_program import Floats, make_solver
@@ -27,14 +30,22 @@ _TIMES = (1, 2, 3, 4, 6, 8, 12, 24)
 _FEW = 2
 """Unit trees for each member with which shares are good enough."""
 
-_MOST_ROWS = 4000
-"""Beyond, the first whole solution may take a minute."""
+_LARGE_ROWS = 4000
+"""Beyond, a few seconds go by until a search has failed: then there are fewer of them."""
 
-_NODES = 64
-"""Of the search tree; nearly all searches end at its root."""
+_LARGE_TRIALS = 2
 
-_GAP = 1e-3
-"""Part of the capacity in all that is not worth searching on."""
+_WHOLE = 1e-6
+"""How far from a whole number a share of the solver may be."""
+
+_MOST_FLIPS = 16
+"""Shares that turn out to be rounded the wrong way before a search is given up."""
+
+_SEARCH_ROWS, _SEARCH_UNITS = 1000, 500
+"""A mixed-integer program is solved up to so many rows, where shares have at least so many units."""
+
+_SEARCHES, _SEARCH_NODES, _SEARCH_GAP = 3, 64, 1e-3
+"""How many, with how many nodes, and what part of the capacity in all is not worth searching on."""
 
 
 def whole_shares(
@@ -53,24 +64,20 @@ def whole_shares(
     watch : Watch
         When its deadline passes the search ends.
     """
-    if rational.program.n_rows > _MOST_ROWS:
-        return None
     units, size = _units(known), len(rational.program.groups[0].members)
     if units <= _FEW * size:
         return None
+    is_large = rational.program.n_rows > _LARGE_ROWS
     fewest, most = _fewest(rational, known, witness), units // rational.total
-    for times in _TIMES:
+    searches = _SEARCHES if rational.program.n_rows <= _SEARCH_ROWS and units >= _SEARCH_UNITS else 0
+    for trial, times in enumerate(_TIMES[:_LARGE_TRIALS] if is_large else _TIMES):
         count = fewest * times
         if count >= most or watch.is_late:
             break
-        for found in _shares_in(rational, known.rate / rational.total, count, watch):
-            if not fits(rational.union, rational.every.number, found):
-                break
-            is_served, missed = rational.served(found)
-            if is_served:
-                return found
-            if missed is None or not rational.ask(missed):
-                break
+        grid = _Grid(rational, known.rate / rational.total, count, watch)
+        found = grid.shares(can_search=trial < searches)
+        if found is not None:
+            return found
     return None
 
 
@@ -87,26 +94,111 @@ def _fewest(rational: RationalProgram, known: RationalShares, witness: GroupLeng
     return lcm(*((int(b) / rate).denominator for b in capacity.bandwidths[np.array(priced)]))
 
 
-def _shares_in(
-    rational: RationalProgram, rate: Fraction, count: int, watch: Watch
-) -> Iterator[RationalShares]:
-    """Shares in so many units for each weight; again while the caller asks for more sinks."""
-    while True:
-        values = _solved(rational, count, rate / count, watch)
-        if values is None:
-            return
-        columns = [int(value) * (rate / count) for value in np.rint(values[: rational.program.n_own])]
-        yield rational.as_shares(columns, rate)
+@dataclass(frozen=True, eq=False)
+class _Grid:
+    """Whole shares at a rate of so many units for each weight.
+
+    Parameters
+    ----------
+    rational : RationalProgram
+    rate : Fraction
+        For each weight, bytes/s.
+    count : int
+        Units of that rate.
+    watch : Watch
+    """
+
+    rational: RationalProgram
+    rate: Fraction
+    count: int
+    watch: Watch
+
+    def shares(self, *, can_search: bool) -> RationalShares | None:
+        """The first that pass all checks, None if there are none or none were found."""
+        while True:
+            values = self._values(can_search=can_search)
+            if values is None:
+                return None
+            found = self.rational.as_shares([int(v) * self.rate / self.count for v in values], self.rate)
+            if not fits(self.rational.union, self.rational.every.number, found):
+                return None
+            is_served, missed = self.rational.served(found)
+            if is_served:
+                return found
+            if missed is None or not self.rational.ask(missed):
+                return None
+
+    def _values(self, *, can_search: bool) -> Int64Array | None:
+        """Whole values of the program's own columns."""
+        self.watch.announce("shares in few units")
+        n_own = self.rational.program.n_own
+        for upwards in (False,) if self.rational.program.n_rows > _LARGE_ROWS else (False, True):
+            values = _rounded(self._solver(), n_own, self.count, upwards=upwards)
+            if values is not None:
+                return values
+        return _searched(self._solver(), n_own) if can_search else None
+
+    def _solver(self) -> Any:
+        """With the program, not yet solved."""
+        solver = make_solver(self.watch, self.rational.program.n_rows)
+        solver.passModel(self.rational.program.leanest_in_units(self.count, self.rate / self.count))
+        return solver
 
 
-def _solved(rational: RationalProgram, count: int, unit: Fraction, watch: Watch) -> Floats | None:
-    """Columns of the mixed-integer program in units; None if it has no solution or none was found."""
-    watch.announce("shares in few units")
-    solver = make_solver(watch, rational.program.n_rows)
-    for option, value in (("solver", "choose"), ("mip_max_nodes", _NODES), ("mip_rel_gap", _GAP)):
+def _rounded(solver: Any, n_own: int, count: int, *, upwards: bool) -> Int64Array | None:
+    """Round the share that is nearest to a whole number, or to the next one, and solve again, until all are.
+
+    Parameters
+    ----------
+    solver : highspy.Highs
+        With the program.
+    n_own : int
+        Columns that are to be whole, the first of which is `count`.
+    """
+    lower, upper = np.zeros(n_own), np.full(n_own, highspy.kHighsInf)
+    lower[0] = upper[0] = count
+    values, flips = _optimum(solver, n_own), 0
+    # from here on a basis is known that is nearly optimal
+    solver.setOptionValue("solver", "simplex")
+    while values is not None and flips <= _MOST_FLIPS:
+        off = np.abs(values - np.rint(values))
+        broken = np.flatnonzero(off > _WHOLE)
+        if not len(broken):
+            return np.rint(values).astype(np.int64)
+        way = (np.ceil(values) - values if upwards else off)[broken]
+        chosen = int(broken[np.argmin(way)])
+        value, values = values[chosen], None
+        ranges = [(lower[chosen], np.floor(value)), (np.ceil(value), upper[chosen])]
+        for low, high in reversed(ranges) if np.rint(value) > value else ranges:
+            solver.changeColBounds(chosen, low, high)
+            values = _optimum(solver, n_own)
+            if values is not None:
+                lower[chosen], upper[chosen] = low, high
+                break
+            flips += 1
+    return None
+
+
+def _optimum(solver: Any, n_own: int) -> Floats | None:
+    """The first columns of an optimum, None if there is none or the time was up."""
+    solver.run()
+    if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        return None
+    return np.array(solver.getSolution().col_value[:n_own], dtype=np.float64)
+
+
+def _searched(solver: Any, n_own: int) -> Int64Array | None:
+    """Whole values of the first columns by branch and bound; None if there are none or none were found."""
+    whole = np.arange(n_own, dtype=np.int32)
+    solver.changeColsIntegrality(n_own, whole, np.ones(n_own, dtype=np.uint8))  # all integer
+    for option, value in (
+        ("solver", "choose"),
+        ("mip_max_nodes", _SEARCH_NODES),
+        ("mip_rel_gap", _SEARCH_GAP),
+        ("mip_pscost_minreliable", 0),  # no trial branching, which takes longest
+    ):
         solver.setOptionValue(option, value)
-    solver.passModel(rational.program.leanest_whole(count, unit))
     solver.run()
     if solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
         return None
-    return np.array(solver.getSolution().col_value)
+    return np.rint(np.array(solver.getSolution().col_value[:n_own], dtype=np.float64)).astype(np.int64)
