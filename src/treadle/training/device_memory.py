@@ -33,6 +33,9 @@ class Keeping:
         expert parallelism, for the experts'): the ranks of FSDP; 1: none.
     reshard_after_forward : bool
         Of sharded weights, whole layers are dropped after use and gathered again for the backward pass.
+    keeps_whole_gradients : bool
+        Of sharded weights, gradients of all layers are added up whole until the last micro-batch, and
+        scattered then; else each layer's are scattered at once.
     prefetch : int
         Layers gathered ahead.
     recompute : str
@@ -49,6 +52,7 @@ class Keeping:
     weight_shards: int = 1
     expert_shards: int = 1
     reshard_after_forward: bool = True
+    keeps_whole_gradients: bool = False
     prefetch: int = 1
     recompute: str = "none"
     fused_attention: bool = True
@@ -73,7 +77,7 @@ class MemoryParts:
     weights_bytes, gradients_bytes, optimizer_bytes : float
         As they are kept, sharded.
     gathered_bytes : float
-        Weights of whole layers gathered at once, and the whole gradient of one layer before it is scattered.
+        Weights of whole layers gathered at once, and whole gradients before they are scattered.
     activations_bytes : float
         Saved for the backward pass, of all micro-batches in flight; with full recomputation, those of the
         layer that is computed again as well.
@@ -176,6 +180,7 @@ def _gathered(pieces: Sequence[Sequence[ModelLayer]], local: LocalWork, keeping:
         ]
         for piece in pieces
     ]
+    everything = sum(one for piece in per_piece for one in piece)
     largest = max((one for piece in per_piece for one in piece), default=0.0)
     if keeping.reshard_after_forward or not keeping.is_training:
         window = 1 + keeping.prefetch
@@ -184,8 +189,9 @@ def _gathered(pieces: Sequence[Sequence[ModelLayer]], local: LocalWork, keeping:
             default=0.0,
         )
     else:
-        at_once = sum(one for piece in per_piece for one in piece)
-    gradient = largest * keeping.gradient_bytes if keeping.is_training else 0.0
+        at_once = everything
+    whole = everything if keeping.keeps_whole_gradients else largest
+    gradient = whole * keeping.gradient_bytes if keeping.is_training else 0.0
     return at_once * keeping.element_bytes + gradient
 
 

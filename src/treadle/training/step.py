@@ -105,6 +105,7 @@ class TrainingSetup:
             weight_shards=layout.size(*layout.shard_axes(expert=False)),
             expert_shards=layout.size(*layout.shard_axes(expert=True)),
             reshard_after_forward=self.share.reshards,
+            keeps_whole_gradients=not self.share.reshards and options.micro_batches > 1,
             prefetch=options.prefetch,
             recompute=options.recompute.value,
             fused_attention=options.has_fused_attention,
