@@ -91,6 +91,8 @@ def test_the_best_bucket_is_taken() -> None:
             times.append(one.iteration_s)
         assert (found.bucket_bytes, found.iteration_s) == (best, min(times))
     assert outcome(mesh_of(fsdp=8)).bucket_bytes is None
+    sharded = TrainingOptions(kappa=1, bucket_bytes=7)
+    assert outcome(mesh_of(fsdp=8), options=sharded).bucket_bytes is None
 
 
 def test_replicas_at_kappa_2_gain_nothing_from_overlap() -> None:
@@ -150,3 +152,26 @@ def test_memory_is_that_of_each_stage() -> None:
     free = replace(options, reshard_after_forward=True, prefetch=0, has_optimizer=False)
     dropped = outcome(mesh_of(pp=2, fsdp=2), options=free, sequences=8).memory
     assert [(one.gathered_bytes, one.optimizer_bytes) for one in dropped] == [(2 * N + 2 * N, 0)] * 2
+
+
+def test_interleaved_pieces_are_counted_apart() -> None:
+    """Two stages of two pieces, four micro-batches; only the first layer saves anything.
+
+    F0a F1a F0b F1b F2a B0b F3a B1b F2b B0a ...: all four are in flight before the first comes back.
+    """
+    options = TrainingOptions(kappa=1, micro_batches=4, interleave=2)
+    small = setup(mesh_of(pp=2), sequences=4, options=options)
+    first = replace(small.model.layers[0], saved=(Saved("x", 10),))
+    model = replace(small.model, layers=(first, *small.model.layers[1:]))
+    found = simulate_step(replace(small, model=model), free_costs(small.mesh)).memory
+    assert [one.activations_bytes for one in found] == [4 * 10 * 1000 * 2, 0]
+
+
+def test_shards_of_experts_are_along_fewer_axes() -> None:
+    """Of 4 N elements of a layer's experts, 1/2 along ep and 1/2 along fsdp; of its N others, a quarter."""
+    experts = {"experts": 2, "top_k": 1, "routed_elements": 1, "exchanges": 2}
+    weights = (Weight("w", N), Weight("e", 4 * N, expert=True))
+    work = replace(WORK, name="e", expert=True)
+    layer = {**experts, "weights": weights, "works": (WORK, work)}
+    found = outcome(mesh_of(fsdp=2, ep=2), layer=layer, n=1)
+    assert found.memory[0].weights_bytes == 2 * (N + N // 4)

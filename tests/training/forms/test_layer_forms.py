@@ -74,7 +74,7 @@ def test_keys_and_values_are_gathered_before_attention() -> None:
     assert forward == ["2", "allgather cp 32", "2", "2"]
     assert backward == ["4", "5", "reduce-scatter cp 32", "4"]
     for pieces, size in ((4, 8), (2, 16), (1, 32)):
-        layer = {"kv_elements": 4, "kv_pieces": pieces}
+        layer: dict[str, Any] = {"kv_elements": 4, "kv_pieces": pieces}
         cut, _ = passes(mesh_of(cp=2, tp=4), LayerSeconds((4, 8), (2, 5)), **layer)
         assert f"allgather cp {size}" in cut, "heads are cut, not copied, as far as there are any"
 
@@ -99,6 +99,17 @@ def test_a_ring_hides_sends_behind_attention() -> None:
         context_exchange="ring",
     )
     assert step.times("l0", "forward")[-1] == (12, 13)
+
+
+def test_a_ring_waits_for_attention_as_well() -> None:
+    """Rounds of 4 s of attention, sends of 1 s."""
+    mesh = mesh_of(cp=4)
+    layers = plain_layers(1, kv_elements=4, weights=())
+    seconds = LayerSeconds((0, 0), (16, 0))
+    step = small_step(
+        layers, mesh, free_costs(mesh, {None: 8}), seconds=seconds, tokens=8, context_exchange="ring"
+    )
+    assert step.times("l0", "send")[:3] == [(0, 1), (4, 5), (8, 9)]
 
 
 def test_uneven_parts_of_causal_attention_take_up_to_twice_as_long() -> None:

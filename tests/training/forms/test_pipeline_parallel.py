@@ -90,6 +90,27 @@ def test_sends_stand_between_stages() -> None:
     assert (first.compute_s, first.exposed_s, first.idle_s) == (3, {Category.SEND: 2}, 5)
 
 
+def test_gradients_go_back_over_the_same_boundary() -> None:
+    mesh = mesh_of(pp=3)
+    layers = [replace(layer, boundary_elements=5 * (k + 1)) for k, layer in enumerate(plain_layers(3))]
+    step = small_step(layers, mesh, free_costs(mesh))
+    assert [(task.device, task.size_bytes) for task in step.of("send")] == [(0, 5), (1, 10), (2, 10), (1, 5)]
+
+
+def test_both_stages_wait_for_the_gradient_of_the_other() -> None:
+    """Sends of 8 bytes take 8 s, of activations and gradients next to nothing: 0-1, 1-4, 4-6.
+
+    The last stage sends its copy's gradient at 4, the first its own at 6; each updates with both.
+    """
+    mesh = mesh_of(pp=2)
+    head = replace(plain_layers(1)[0], name="head", weights=(Weight("norm", 2),), shares="l0")
+    layers = [replace(plain_layers(1)[0], boundary_elements=0), head]
+    step = small_step(layers, mesh, free_costs(mesh, {None: 1}), optimizer_s=1)
+    assert sorted(step.times("gradient of w", "send")) == [(4, 12), (6, 14)]
+    # 8 elements on the first stage, after the other's gradient; 8 + 2 on the last.
+    assert sorted(step.times("optimizer", "optimizer")) == [(12, 20), (14, 24)]
+
+
 def test_a_shared_weight_of_two_stages_is_held_and_summed_twice() -> None:
     mesh = mesh_of(pp=2, dp=2)
     head = replace(plain_layers(1)[0], name="head", weights=(), shares="l0")
