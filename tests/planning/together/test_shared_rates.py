@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -9,8 +10,13 @@ import pytest
 
 from treadle import planning
 from treadle.planning import bound, pose, solve
+from treadle.planning.problem import Problem
+from treadle.planning.solving import bounds
 from treadle.planning.together.shared_rates import alike_groups, alone_in_plan, shared_rates
 from treadle.schedules.alltoall.demands import Demands, block_demands
+from treadle.schedules.collective import CollectiveKind
+from treadle.synthesis.trees.groups.group_optimum import GroupOptimum
+from treadle.watch import UNWATCHED, Watch
 
 ALLTOALLS = [
     ("torus:4,4", "2,8", "0", ""),
@@ -118,3 +124,17 @@ def test_two_phases_beside_the_joint_optimum(
     ]
     assert 1 / phases == 1 / each[0] + 1 / each[1]
     assert bound(fabric, "allgather", mesh=mesh, axes=axis, without=without, forward=True).rs_ag is None
+
+
+def test_phases_that_are_not_known_exactly_are_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    true_optimum = bounds.groups_optimum
+
+    def stopped(problem: Problem, watch: Watch = UNWATCHED) -> GroupOptimum:
+        found = true_optimum(problem, watch)
+        is_phase = problem.collective.kind is not CollectiveKind.ALLREDUCE
+        return replace(found, lower=found.lower * 9 / 10) if is_phase else found
+
+    words = {"mesh": "3,4", "axes": "0", "forward": True}
+    assert bound("mesh:3,4", "allreduce", **words).rs_ag == Fraction(3, 4)
+    monkeypatch.setattr(bounds, "groups_optimum", stopped)
+    assert bound("mesh:3,4", "allreduce", **words).rs_ag is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Unpack
@@ -225,7 +225,7 @@ def _groups_bound(problem: Problem, watch: Stopwatch, limit: Watch) -> BoundResu
         watch.seconds(),
         groups=groups,
         alone=alone,
-        rs_ag=None if phases is None else algbw_of_phases(phases),
+        rs_ag=None if phases is None else exact_algbw_of_phases(phases),
         notes=bracket_note(groups),
     )
 
@@ -350,6 +350,11 @@ def phase_optima(problem: Problem, watch: Watch = UNWATCHED) -> tuple[GroupOptim
 def algbw_of_phases(phases: Iterable[GroupOptimum]) -> Fraction:
     """What an allreduce reaches in two phases, one after the other: their times per byte add up."""
     return 1 / sum((1 / phase.lower for phase in phases), Fraction(0))
+
+
+def exact_algbw_of_phases(phases: Sequence[GroupOptimum]) -> Fraction | None:
+    """The same where both optima are known; None where time ran out before."""
+    return algbw_of_phases(phases) if all(phase.is_exact for phase in phases) else None
 
 
 def bound_of_groups(problem: Problem, found: GroupOptimum) -> Bound:

@@ -15,6 +15,7 @@ from treadle.planning.solving.bounds import (
     algbw_of_phases,
     bound_of_groups,
     bracket_note,
+    exact_algbw_of_phases,
     groups_optimum,
     phase_optima,
 )
@@ -87,7 +88,7 @@ def group_candidate(
         notes=(*notes, *bracket_note(optimum)),
         is_late=watch.is_late and not optimum.is_exact,
         groups=optimum,
-        rs_ag=None if phases is None else phases.algbw,
+        rs_ag=None if phases is None else exact_algbw_of_phases((phases.scatter, phases.gather)),
     )
 
 
@@ -259,7 +260,7 @@ def _beside_optimum(found: Candidate, problem: Problem, watch: Watch) -> Candida
     except TimeLimitError:
         return replace(found, is_late=True)
     seconds = {**found.seconds, "bound": process_time() - start}
-    rs_ag = None if phases is None else algbw_of_phases(phases)
+    rs_ag = None if phases is None else exact_algbw_of_phases(phases)
     limit = bound_of_groups(problem, optimum)
     return replace(found, bound=limit, groups=optimum, rs_ag=rs_ag, seconds=seconds)
 
