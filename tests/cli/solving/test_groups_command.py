@@ -244,6 +244,12 @@ def test_comparing_names_a_group_that_is_cut_off(capsys: pytest.CaptureFixture[s
     assert values["forwarding_exact"] == "175000000000/3"
 
 
+def test_comparing_stops_when_time_has_run_out(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["compare", "torus:8,8", "allreduce", "--mesh", "8,8", "--axes", "0", "--forward"]
+    assert main([*words, "--without", "n0_0--n0_1", "--time-limit", "1us"]) == 4
+    assert "allow more time" in capsys.readouterr().err
+
+
 def test_alltoalls_of_groups_and_one_group_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["compare", "torus:4,4", "alltoall", "--mesh", "4,4", "--axes", "1"]
     names = ["--algorithms", "pipelined,torus-exchange,pairwise"]

@@ -16,7 +16,7 @@ from treadle.planning.together.shared_rates import alike_groups, alone_in_plan, 
 from treadle.schedules.alltoall.demands import Demands, block_demands
 from treadle.schedules.collective import CollectiveKind
 from treadle.synthesis.trees.groups.group_optimum import GroupOptimum
-from treadle.watch import UNWATCHED, Watch
+from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 ALLTOALLS = [
     ("torus:4,4", "2,8", "0", ""),
@@ -124,6 +124,17 @@ def test_two_phases_beside_the_joint_optimum(
     ]
     assert 1 / phases == 1 / each[0] + 1 / each[1]
     assert bound(fabric, "allgather", mesh=mesh, axes=axis, without=without, forward=True).rs_ag is None
+
+
+def test_what_is_known_together_is_told_where_time_ends_before_each_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def late(*_: object) -> None:
+        raise TimeLimitError("the time limit was reached")
+
+    monkeypatch.setattr(bounds, "rates_of", late)
+    found = bound("mesh:3,4", "allreduce", mesh="3,4", axes="0", forward=True)
+    assert (found.algbw, found.alone) == (1, ())
 
 
 def test_phases_that_are_not_known_exactly_are_not_told(monkeypatch: pytest.MonkeyPatch) -> None:

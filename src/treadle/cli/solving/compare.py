@@ -107,6 +107,8 @@ def command(
             )
     except planning.CutOffGroupError as error:
         return cut_off(output, error, mesh, axes, {"schedules": []})
+    except planning.TimeLimitError:
+        return late("the optimum of the groups is not known; allow more time (--time-limit)")
     for fault in planning.plug_in_faults():
         warn(fault)
     print_problem(output, result.topology, result.collective)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Unpack
@@ -216,7 +217,8 @@ def _groups_bound(problem: Problem, watch: Stopwatch, limit: Watch) -> BoundResu
         groups = groups_optimum(problem, limit)
     with watch.stage("phases"):
         phases = phase_optima(problem, limit)
-    with watch.stage("alone"):
+    alone: tuple[AloneRate, ...] = ()
+    with watch.stage("alone"), suppress(TimeLimitError):  # what is known of all together is told
         alone = rates_of(problem, groups, limit)
     return BoundResult(
         problem.topology,

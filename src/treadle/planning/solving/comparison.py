@@ -233,6 +233,8 @@ def compare(
     ------
     TreadleError
         For malformed input; InfeasibleError if no schedule exists at all.
+    TimeLimitError
+        If time ran out before anything was known of the optimum of several groups.
 
     Notes
     -----
@@ -244,14 +246,14 @@ def compare(
     problem = pose(topology, collective, **problem_options)
     several = beside if isinstance(beside, list | tuple) else [beside]
     brought = place_schedules(several, problem)
-    whole = Watch(progress)
+    watch = Watch(progress, seconds_left(time_limit_s))
     shared: SharedRates | None = None
     if problem.collective.groups is not None:
-        told = bound_in_groups(problem, topology, collective, problem_options, whole)
+        told = bound_in_groups(problem, topology, collective, problem_options, watch)
         bound, shared = told.bound, shared_rates(told)
     else:
-        bound = find_bound(problem, whole, cards_forward=True)  # routes are compared as well
-    watch = Watch(progress, seconds_left(time_limit_s))
+        bound = find_bound(problem, Watch(progress), cards_forward=True)  # routes are compared as well
+        watch = Watch(progress, seconds_left(time_limit_s))
     asked = _Asked(bound, at, bool(at or beside))
     chosen = named or _fitting(problem)
     if algorithms is not None and not named:
