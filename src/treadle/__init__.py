@@ -24,6 +24,7 @@ Plans
 Numbers and files
     simulate             predicted times of a plan on its fabric
     run                  moves real data by a plan, checks and times it
+    train                a step of training on fabrics, simulated
     diagnose             why a measured bandwidth is low
     lower                a plan as text for a runtime
 
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from treadle.planning import scheduler as scheduler
     from treadle.planning import simulate as simulate
     from treadle.planning import solve as solve
+    from treadle.planning import train as train
     from treadle.planning import verify as verify
     from treadle.schedules.collective import Collective as Collective
     from treadle.schedules.collective import CollectiveKind as CollectiveKind
@@ -84,6 +86,7 @@ else:
                 "scheduler",
                 "simulate",
                 "solve",
+                "train",
                 "verify",
             ),
             "treadle.schedules.collective": ("Collective", "CollectiveKind"),

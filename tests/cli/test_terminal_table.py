@@ -113,6 +113,10 @@ COMMANDS = {
         *("--iterations", "3"),
     ],
 }
+COMMANDS["step_report"] = [
+    *("train", "gpt2", "--fabric", "ring:4", "--fabric", "complete:4", "--mesh", "fsdp=4", "--gpu", "a100"),
+    *("--sequence", "64", "--schedule", "treadle,bound"),
+]
 COMMANDS["jobs_report"] = ["bound", "complete:4", "--jobs", "{}/jobs.toml"]
 MEASURED = {"run", "pareto", "testbed"}
 """Two runs of these differ in times, of the host or of the solver."""

@@ -53,6 +53,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "scheduler": {"name": "x", "form": "trees", "collectives": ["allgather"]},
     "simulate": {"plan": PLAN, "sizes": "1K"},
     "solve": {"topology": "ring:4", "collective": "allgather"},
+    "train": {"model": "gpt2", "fabrics": "ring:4", "mesh": "dp=4", "gpu": "a100", "schedules": "bound"},
     "verify": {"plan": PLAN},
 }
 """Arguments of each public function that it needs."""
@@ -110,7 +111,7 @@ def test_every_annotation_can_be_read(function: str) -> None:
     assert unread_hints(FUNCTIONS[function]) == left.get(function, [])
 
 
-@pytest.mark.parametrize("function", ["solve", "bound", "compare", "lower", "run", "diagnose"])
+@pytest.mark.parametrize("function", ["solve", "bound", "compare", "lower", "run", "diagnose", "train"])
 def test_an_option_that_there_is_not_is_named(function: str) -> None:
     with pytest.raises(TreadleError, match=f"{function}: there is no option 'colour'"):
         FUNCTIONS[function](**GOOD[function], colour="red")

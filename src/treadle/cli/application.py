@@ -74,6 +74,7 @@ SUMMARIES = {
     "routes": "Route an all-to-all over weighted paths, free of deadlock, near the optimal rate; or write a "
     "plan's.",
     "design": "Find the best topologies for N nodes of degree D, and their schedules.",
+    "train": "Simulate a step of training: its time, exposed communication and MFU, by fabric and schedule.",
     "topology": "The catalogue of fabrics; one fabric in detail; its JSON.",
     "config": "Show what treadle.toml and the environment set, and where each value comes from.",
     "schema": "Print the JSON Schema of what a command prints with --json.",
@@ -85,6 +86,7 @@ _ROOMS = {
     "judging": ("verify", "lower"),
     "designing": ("design", "topology"),
     "measuring": ("run", "simulate", "testbed", "diagnose", "calibrate", "reproduce"),
+    "training": ("train",),
     "settings": ("config", "schema"),
 }
 _ROOM = {command: room for room, commands in _ROOMS.items() for command in commands}

@@ -226,11 +226,36 @@ def _values(parameter: Any, word: str, typed: Sequence[str]) -> list[str]:
         return _parts(word, typed)
     if name == "mesh":
         return _meshes(word, typed)
+    if metavar in ("MODEL", "GPU", "NAME") and (words := _of_training(name)) is not None:
+        return [*_beginning(word, words), *(_files(word) if metavar != "NAME" else ())]
     known_words = {"unit": _UNITS, "method": _METHODS}.get(name)
     if known_words is not None:
         return _beginning(word, known_words)
     is_file = metavar in ("FILE", "PLAN") or getattr(descriptor, "is_path", False) or name == "output_path"
     return _files(word) if is_file or (not metavar and parameter.param_type_name == "argument") else []
+
+
+def _of_training(name: str) -> Iterable[str] | None:
+    """Names that `train` takes for one of its parameters; None for others."""
+    if name == "model":
+        from treadle.training.models.zoo import MODELS
+
+        return MODELS
+    if name == "gpu":
+        from treadle.training.devices import ACCELERATORS
+
+        return ACCELERATORS
+    if name == "schedule":
+        from treadle.planning.training.fabric_costs import SCHEDULERS
+
+        return SCHEDULERS
+    return {
+        "recompute": ("none", "attention", "full"),
+        "streams": ("one", "per-axis"),
+        "context_exchange": ("gather", "ring"),
+        "precision": ("bf16", "fp16", "fp8", "fp32", "tf32"),
+        "gradients": ("bf16", "fp16", "fp32"),
+    }.get(name)
 
 
 def _beginning(word: str, known: Iterable[str]) -> list[str]:

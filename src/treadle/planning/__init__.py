@@ -110,6 +110,14 @@ if TYPE_CHECKING:
     from treadle.planning.together.solve_jobs import solve_jobs as solve_jobs
     from treadle.planning.training.fabric_costs import FabricCosts as FabricCosts
     from treadle.planning.training.fabric_costs import step_costs as step_costs
+    from treadle.planning.training.step_files import step_picture_of as step_picture_of
+    from treadle.planning.training.step_files import step_trace_of as step_trace_of
+    from treadle.planning.training.step_files import step_workload_of as step_workload_of
+    from treadle.planning.training.step_files import write_step_chakra as write_step_chakra
+    from treadle.planning.training.train import TrainResult as TrainResult
+    from treadle.planning.training.train import TrainRow as TrainRow
+    from treadle.planning.training.train import train as train
+    from treadle.planning.training.train_options import TrainKeywords as TrainKeywords
     from treadle.planning.writing.lower import FriendlierTrees as FriendlierTrees
     from treadle.planning.writing.lower import Loading as Loading
     from treadle.planning.writing.lower import Lowered as Lowered
@@ -176,6 +184,14 @@ else:
             "treadle.planning.together.group_costs": ("GroupCost", "GroupCosts", "group_costs"),
             "treadle.planning.together.jobs_folder": ("StoredJobs", "load_jobs", "save_jobs"),
             "treadle.planning.training.fabric_costs": ("FabricCosts", "step_costs"),
+            "treadle.planning.training.step_files": (
+                "step_picture_of",
+                "step_trace_of",
+                "step_workload_of",
+                "write_step_chakra",
+            ),
+            "treadle.planning.training.train": ("TrainResult", "TrainRow", "train"),
+            "treadle.planning.training.train_options": ("TrainKeywords",),
             "treadle.planning.writing.lower": (
                 "FriendlierTrees",
                 "Loading",

@@ -87,7 +87,7 @@ def utilisation_picture(simulation: Simulation, *, file_format: str = "png") -> 
     graph = simulation.graph
     shown = np.argsort(-simulation.busy, kind="stable")[:MAX_LANES]
     shown = np.sort(shown[simulation.busy[shown] > 0])
-    figure = _figure(8.0, 1.5 + 0.16 * max(4, len(shown)))
+    figure = new_figure(8.0, 1.5 + 0.16 * max(4, len(shown)))
     axes = figure.add_subplot()
     image = axes.imshow(
         utilisation_over_time(simulation)[shown].reshape(len(shown), -1) if len(shown) else np.zeros((1, 1)),
@@ -110,8 +110,8 @@ def utilisation_picture(simulation: Simulation, *, file_format: str = "png") -> 
     return stream.getvalue()
 
 
-def _figure(width: float, height: float) -> Any:
-    """A figure in inches that no global state of matplotlib knows."""
+def new_figure(width: float, height: float) -> Any:
+    """A figure in inches that no global state of matplotlib knows; MissingDependencyError without it."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

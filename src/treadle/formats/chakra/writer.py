@@ -164,9 +164,14 @@ class _RankTrace:
         return self._classes["Node"](id=self._following - 1, name=name, type=kind, data_deps=waits)
 
     def _append(self, message: Any) -> int:
-        data = message.SerializeToString(deterministic=True)
-        self._parts.append(_varint(len(data)) + data)
+        self._parts.append(length_delimited(message))
         return self._following - 1
+
+
+def length_delimited(message: Any) -> bytes:
+    """A message with its length before it, as traces hold them one after the other."""
+    data: bytes = message.SerializeToString(deterministic=True)
+    return _varint(len(data)) + data
 
 
 def _varint(value: int) -> bytes:

@@ -206,8 +206,16 @@ class FabricCosts:
 
     @property
     def words(self) -> str:
-        """Where the seconds come from."""
-        return self.scheduler.words
+        """Where the seconds come from; of a baseline that is a fabric itself, that fabric."""
+        name = self.scheduler.name
+        if name not in direct.BASELINES:
+            return self.scheduler.words
+        ranks = tuple(self.topology.compute_nodes.tolist())
+        whole = Problem(self.topology, Collective(CollectiveKind.ALLREDUCE, ranks))
+        bandwidth = direct.node_bandwidth(whole)
+        if bandwidth is None:
+            return self.scheduler.words
+        return f"{self.scheduler.words}: {direct.baseline_fabric(name, len(ranks), bandwidth).name}"
 
     @property
     def is_bound(self) -> bool:

@@ -1,0 +1,212 @@
+"""How a simulated step is told, to people and in JSON."""
+
+from __future__ import annotations
+
+from treadle.cli.output import Output
+from treadle.planning import TrainResult, TrainRow
+from treadle.training.costs import traffic_words
+from treadle.training.device_memory import MemoryParts, shortfall
+from treadle.training.forms.axes import AXIS_FORMS
+
+_MFU = "model FLOPs (backward 2x forward, nothing recomputed) / (peak x ranks x step)"
+
+
+def print_steps(output: Output, result: TrainResult) -> None:
+    """Model, mesh, what was assumed and fitted, a row for each fabric and schedule, and what figures mean."""
+    _print_setting(output, result)
+    output.line()
+    _print_rows(output, result)
+    output.line()
+    output.line("exposed     time in which a rank communicates and does not compute, by what it waits for")
+    output.line(f"MFU         {_MFU}")
+    for row in {row.schedule: row for row in result.rows}.values():
+        output.line(f"{row.schedule:<12}{'' if len(row.schedule) < 12 else '  '}{row.words}")
+    for words in dict.fromkeys(words for row in result.rows for words in row.model_words):
+        output.line(f"times       {words}")
+
+
+def _print_setting(output: Output, result: TrainResult) -> None:
+    setup, model = result.setup, result.model
+    own = f" ({model.source})" if model.source else ""
+    active = model.active_parameters
+    some = "" if active == model.parameters else f", {_count(active)} active"
+    output.line(
+        f"model       {model.name}: {_count(model.parameters)} parameters{some}, {model.n_layers} layers{own}"
+    )
+    output.line(
+        f"mesh        {result.mesh.text} on {result.mesh.n_ranks} {setup.device.name}, {setup.precision}"
+    )
+    for name, size in zip(result.mesh.axis_names, result.mesh.shape, strict=True):
+        if size > 1:
+            output.line(f"            {name}: {AXIS_FORMS[name].words}")
+    output.line(f"step        {_step(result)}")
+    output.line(f"compute     {setup.times.words}")
+    if result.calibration is not None:
+        found = result.calibration
+        output.line(
+            f"fitted      efficiency {found.efficiency:.4f}, so that {found.row} takes "
+            f"{_time(found.measured_s)} as measured; all other rows are predictions"
+        )
+    output.line(f"contention  {result.contention.kappa:g}: {result.contention.words}")
+    if result.network_words:
+        output.line(f"network     {result.network_words}; bounds stay as they are")
+    parts = _largest(result.rows[0])
+    told = ", ".join(f"{name} {_gigabytes(size)}" for name, size in parts.by_part.items() if size >= 2**20)
+    whole = _gigabytes(setup.device.memory_bytes)
+    output.line(f"memory      {_gigabytes(parts.total_bytes)} of {whole} at the peak: {told}")
+    if missing := shortfall(result.rows[0].outcome.memory, setup.device.memory_bytes):
+        output.line(f"note        does not fit: {missing}")
+    for note in result.notes:
+        output.line(f"note        {note}")
+
+
+def _largest(row: TrainRow) -> MemoryParts:
+    """Of the pipeline stage that needs most."""
+    return max(row.outcome.memory, key=lambda parts: parts.total_bytes)
+
+
+def _gigabytes(size: float) -> str:
+    return f"{size / 2**30:.3g} GB"
+
+
+def _step(result: TrainResult) -> str:
+    setup, options = result.setup, result.setup.options
+    if result.model.unit == "sample":
+        words = [f"{setup.sequences} samples"]
+    else:
+        tokens = " + ".join(
+            f"{count} tokens{f' ({name})' if name else ''}" for name, count in setup.tokens.items()
+        )
+        words = [f"{setup.sequences} sequences of {tokens}"]
+    if options.micro_batches > 1:
+        words.append(f"{options.micro_batches} micro-batches")
+    if options.interleave > 1:
+        words.append(f"{options.interleave} pieces a stage")
+    words.append(f"recompute {options.recompute}")
+    if options.gradient_bytes != options.element_bytes:
+        words.append(f"gradients of {options.gradient_bytes} bytes")
+    buckets = {row.outcome.bucket_bytes for row in result.rows} - {None}
+    if buckets:
+        words.append(f"buckets {'best' if options.bucket_bytes is None else 'as given'}")
+    words.append(f"streams {options.streams}")
+    return ", ".join(words)
+
+
+def _print_rows(output: Output, result: TrainResult) -> None:
+    categories = result.exposed_categories
+    several = len({row.fabric for row in result.rows}) > 1
+    if not several:
+        output.line(f"fabric      {result.rows[0].fabric}")
+        output.line()
+    headings = [
+        *(["fabric"] if several else []),
+        "schedule",
+        "step",
+        "compute",
+        "exposed",
+        *(category.value for category in categories),
+        "idle",
+        "MFU",
+        "per s",
+    ]
+    rows = [
+        (
+            *([row.fabric] if several else []),
+            row.schedule,
+            _time(float(row.outcome.iteration_s)),
+            _time(float(row.outcome.compute_s)),
+            _time(row.exposed_s),
+            *(_time(float(row.outcome.exposed_s.get(category, 0))) for category in categories),
+            _time(float(row.outcome.idle_s)),
+            f"{row.outcome.mfu:.1%}",
+            _count(row.outcome.tokens_per_s),
+        )
+        for row in result.rows
+    ]
+    least = ["per s", "idle", *(category.value for category in categories), "compute"]
+    output.table(headings, rows, left=2 if several else 1, least=least)
+    what = "samples" if result.model.unit == "sample" else "tokens"
+    output.line()
+    output.line(f"per s       {what} a second, all ranks together")
+
+
+def _time(seconds: float) -> str:
+    """With three digits, in the unit that they fit."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= scale:
+            value = seconds / scale
+            return f"{value:.{max(0, 3 - len(str(int(value))))}f} {unit}"
+    return "0" if seconds < 5e-10 else f"{seconds * 1e6:.3f} us"
+
+
+def _count(number: float) -> str:
+    """With three digits and the prefix that fits: 8.03B."""
+    for letter, scale in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("K", 1e3)):
+        if number >= scale:
+            value = number / scale
+            return f"{value:.{max(0, 3 - len(str(int(value))))}f}{letter}"
+    return f"{number:.0f}" if number >= 10 else f"{number:.3g}"
+
+
+def step_values(result: TrainResult) -> dict[str, object]:
+    """What JSON says."""
+    setup = result.setup
+    found: dict[str, object] = {
+        "model": result.model.name,
+        "parameters": result.model.parameters,
+        "active_parameters": result.model.active_parameters,
+        "mesh": result.mesh.text,
+        "ranks": result.mesh.n_ranks,
+        "gpu": setup.device.name,
+        "precision": setup.precision,
+        "batch": setup.sequences,
+        "tokens": {name or "all": count for name, count in setup.tokens.items()},
+        "micro_batches": setup.options.micro_batches,
+        "interleave": setup.options.interleave,
+        "compute_times": setup.times.words,
+        "kappa": float(setup.options.kappa),
+        "contention": result.contention.words,
+        "contention_given": result.contention.is_given,
+        "network": result.network_words,
+        "notes": list(result.notes),
+        "memory_by_part": _largest(result.rows[0]).by_part,
+        "steps_simulated": [_row_values(row) for row in result.rows],
+        "seconds": {"total": result.seconds},
+    }
+    if result.calibration is not None:
+        found["fitted"] = {
+            "efficiency": result.calibration.efficiency,
+            "measured_s": result.calibration.measured_s,
+            "row": result.calibration.row,
+        }
+    return found
+
+
+def _row_values(row: TrainRow) -> dict[str, object]:
+    found = row.outcome
+    bucket = {} if found.bucket_bytes is None else {"bucket_bytes": found.bucket_bytes}
+    return {
+        "fabric": row.fabric,
+        "schedule": row.schedule,
+        "bound_only": row.is_bound,
+        "iteration_s": float(found.iteration_s),
+        "compute_s": float(found.compute_s),
+        "contention_s": float(found.contention_s),
+        "exposed_s": row.exposed_s,
+        "exposed_by_kind": {kind.value: float(seconds) for kind, seconds in found.exposed_s.items()},
+        "idle_s": float(found.idle_s),
+        "mfu": found.mfu,
+        "flops_per_rank_per_s": found.flops_per_rank_per_s,
+        "tokens_per_s": found.tokens_per_s,
+        "memory_bytes": _largest(row).total_bytes,
+        **bucket,
+        "communications": [
+            {
+                "communication": traffic_words((one.kind, one.axes)),
+                "algbw_bytes_per_s": float(one.algbw),
+                "delay_s": one.delay_s,
+                "time_model": one.model.value,
+            }
+            for one in row.priced
+        ],
+    }

@@ -1,0 +1,253 @@
+"""``treadle train``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from treadle import planning
+from treadle.atomic import write_bytes
+from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption
+from treadle.cli.training.step_report import print_steps, step_values
+from treadle.errors import FormatError
+from treadle.planning import TrainKeywords, TrainResult, TrainRow
+from treadle.units import parse_size, parse_time_ns
+
+
+def command(
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL", help="A name (llama-3-8b), a Hugging Face config.json, or a table of layers."
+        ),
+    ],
+    fabric: Annotated[
+        list[str],
+        typer.Option("--fabric", help="What to train on; again for several side by side.", metavar="FABRIC"),
+    ],
+    mesh: Annotated[
+        str,
+        typer.Option(
+            help="Axes and ranks, the last the fastest, as fsdp=16,tp=8: dp replicas, fsdp sharded weights, "
+            "tp tensors, cp context, ep experts, pp pipeline stages.",
+            metavar="MESH",
+        ),
+    ],
+    gpu: Annotated[str, typer.Option(help="a100, h100, mi300x, ..., or a TOML file.", metavar="GPU")],
+    schedule: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--schedule",
+            help="treadle, ring, tree, bound, shifted-ring, double-binary-tree, torus, any-fabric; again, or "
+            "with commas; default treadle,ring,bound.",
+            metavar="NAME",
+        ),
+    ] = None,
+    batch: Annotated[
+        int | None,
+        typer.Option(help="Sequences of a step, on all ranks; default one a replica.", metavar="N"),
+    ] = None,
+    sequence: Annotated[
+        str | None,
+        typer.Option(help="Tokens of a sequence; of encoder and decoder as 512,114.", metavar="TOKENS"),
+    ] = None,
+    micro_batches: Annotated[
+        int, typer.Option(help="Parts of a replica's batch, one after the other.", metavar="N")
+    ] = 1,
+    interleave: Annotated[int, typer.Option(help="Pieces of the model on each stage.", metavar="N")] = 1,
+    bucket: Annotated[
+        str | None,
+        typer.Option(
+            help="Of gradients: 25MB, or best (of 1, 10, 100 MB, 1 GB); default best.", metavar="SIZE"
+        ),
+    ] = None,
+    prefetch: Annotated[int, typer.Option(help="Layers whose weights are gathered ahead.", metavar="N")] = 1,
+    reshard: Annotated[
+        bool | None,
+        typer.Option(
+            "--reshard/--no-reshard",
+            help="Gather weights again for the backward pass; default: unless there is a pipeline.",
+        ),
+    ] = None,
+    sequence_parallel: Annotated[
+        bool,
+        typer.Option(
+            "--sequence-parallel/--no-sequence-parallel",
+            help="Over tp: gather and scatter tokens, or sum all.",
+        ),
+    ] = True,
+    context_exchange: Annotated[
+        str, typer.Option(help="Over cp: gather keys and values, or pass them round a ring.", metavar="NAME")
+    ] = "gather",
+    recompute: Annotated[
+        str, typer.Option(help="In the backward pass: none, attention or full.", metavar="NAME")
+    ] = "none",
+    precision: Annotated[
+        str | None, typer.Option(help="Of products: bf16, fp16, fp8, fp32, tf32.", metavar="NAME")
+    ] = None,
+    gradients: Annotated[
+        str | None,
+        typer.Option(help="Of gradients that are reduced, as fp32; default as --precision.", metavar="NAME"),
+    ] = None,
+    layer_times: Annotated[
+        Path | None, typer.Option(help="Measured: CSV of layer,forward_s,backward_s.", metavar="FILE")
+    ] = None,
+    efficiency: Annotated[
+        float | None, typer.Option(help="Share of the GPU's peak that products reach.", metavar="X")
+    ] = None,
+    memory_efficiency: Annotated[
+        str,
+        typer.Option(help="Share of its memory's bandwidth; none: bytes cost nothing.", metavar="X|none"),
+    ] = "0.8",
+    calibrate: Annotated[
+        str | None,
+        typer.Option(
+            help="Time of a measured step on the first fabric by the first schedule: finds the efficiency.",
+            metavar="TIME",
+        ),
+    ] = None,
+    contention: Annotated[
+        str | None,
+        typer.Option(
+            help="Cost of computing and communicating at once: torchtitan-h100, msccl-a100, free, serial, or "
+            "1 to 2; default by GPU, told in the report.",
+            metavar="NAME|X",
+        ),
+    ] = None,
+    network_efficiency: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Share of all modelled rates, as 0.85; or measured: allgather=nccl.log, again for more.",
+            metavar="X|KIND=FILE",
+        ),
+    ] = None,
+    streams: Annotated[
+        str,
+        typer.Option(help="one: a communication at a time; per-axis: one along each axis.", metavar="NAME"),
+    ] = "one",
+    capacity_factor: Annotated[
+        float, typer.Option(help="Tokens sent to experts over tokens routed.", metavar="X")
+    ] = 1.0,
+    alltoall_overtakes: Annotated[
+        bool, typer.Option("--alltoall-overtakes", help="All-to-alls go before what has not begun.")
+    ] = False,
+    alpha: Annotated[
+        str | None,
+        typer.Option(
+            help="Latency of a message; default 10us, or 0us where links have some.", metavar="TIME"
+        ),
+    ] = None,
+    forward: Annotated[bool, typer.Option("--forward", help="Ranks of other groups pass data on.")] = False,
+    simulate: Annotated[
+        bool,
+        typer.Option(
+            "--simulate/--no-simulate",
+            help="Simulate schedules of up to 64 ranks, or price all by alpha and rate.",
+        ),
+    ] = True,
+    trace: Annotated[
+        Path | None, typer.Option(help="Timeline of the first row, for Chrome and Perfetto.", metavar="FILE")
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="The same as .png, .svg or .pdf.", metavar="FILE")
+    ] = None,
+    chakra: Annotated[
+        Path | None, typer.Option(help="The same as Chakra execution traces, one a rank.", metavar="FOLDER")
+    ] = None,
+    workload: Annotated[
+        Path | None, typer.Option(help="What it communicates, for design --workload.", metavar="FILE")
+    ] = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Simulate a step of training: its time, exposed communication and MFU, by fabric and schedule."""
+    output = Output(json, quiet)
+    names = [part.strip() for text in schedule or ["treadle,ring,bound"] for part in text.split(",")]
+    options: TrainKeywords = {
+        "batch": batch,
+        "sequence": sequence,
+        "micro_batches": micro_batches,
+        "interleave": interleave,
+        "bucket_bytes": _bucket(bucket),
+        "prefetch": prefetch,
+        "reshard": reshard,
+        "sequence_parallel": sequence_parallel,
+        "context_exchange": context_exchange,
+        "recompute": recompute,
+        "precision": precision,
+        "gradients": gradients,
+        "layer_times": layer_times,
+        "efficiency": efficiency,
+        "memory_efficiency": _share(memory_efficiency),
+        "calibrate_s": None if calibrate is None else parse_time_ns(calibrate) / 1e9,
+        "contention": contention,
+        "network_efficiency": network_efficiency,
+        "streams": streams,
+        "capacity_factor": capacity_factor,
+        "alltoall_overtakes": alltoall_overtakes,
+        "alpha_s": None if alpha is None else parse_time_ns(alpha) / 1e9,
+        "forward": forward,
+        "simulates": simulate,
+    }
+    with ProgressLine(quiet=quiet or json) as progress:
+        result = planning.train(
+            model, fabric, mesh=mesh, gpu=gpu, schedules=names, progress=progress, **options
+        )
+    print_steps(output, result)
+    values = step_values(result) | _files(result, result.rows[0], trace, picture, chakra, workload)
+    for name in ("trace", "picture", "chakra", "workload"):
+        if name in values:
+            row = result.rows[0]
+            output.line(f"{name:<12}{values[name]}: {row.fabric}, {row.schedule}")
+    output.result(values)
+    return 0
+
+
+def _files(
+    result: TrainResult,
+    row: TrainRow,
+    trace: Path | None,
+    picture: Path | None,
+    chakra: Path | None,
+    workload: Path | None,
+) -> dict[str, object]:
+    """Write what was asked for; paths as JSON has them."""
+    given = {"trace": trace, "picture": picture, "workload": workload}
+    places = [path.resolve() for path in given.values() if path is not None]
+    if len(set(places)) < len(places):
+        raise FormatError("--trace, --picture and --workload: expected different files")
+    if trace is not None:
+        write_bytes(trace, planning.step_trace_of(result, row).encode())
+    if picture is not None:
+        image = planning.step_picture_of(result, row, file_format=picture.suffix[1:].lower())
+        write_bytes(picture, image)
+    if workload is not None:
+        write_bytes(workload, planning.step_workload_of(result, row).encode())
+    if chakra is not None:
+        planning.write_step_chakra(chakra, result, row)
+    return {
+        **{name: str(path) for name, path in given.items() if path is not None},
+        **({} if chakra is None else {"chakra": str(chakra)}),
+    }
+
+
+def _bucket(text: str | None) -> int | None:
+    if text is None or text == "best":
+        return None
+    size = parse_size(text)
+    if size < 1:
+        raise FormatError(f"--bucket {text}: expected at least 1 byte, or best")
+    return size
+
+
+def _share(text: str) -> float | None:
+    if text == "none":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise FormatError(
+            f"--memory-efficiency {text[:40]!r}: expected a share such as 0.8, or none"
+        ) from None

@@ -1,0 +1,336 @@
+"""Steps of training on fabrics, simulated: models, meshes and schedules side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import process_time
+from typing import Unpack, cast
+
+from treadle.brief import brief
+from treadle.checking import checked, left_alone
+from treadle.errors import FormatError
+from treadle.planning.fabrics_and_plans import FabricLike, as_fabric
+from treadle.planning.meshes import as_mesh
+from treadle.planning.problem import resolve_topology
+from treadle.planning.tabular import Cell, Tabular, plain_row
+from treadle.planning.training.calibrated_efficiency import CalibratedEfficiency, calibrated_efficiency
+from treadle.planning.training.contention_presets import ContentionChoice
+from treadle.planning.training.fabric_costs import (
+    FabricCosts,
+    PricedTraffic,
+    StepSchedulerRecord,
+    scheduler_named,
+)
+from treadle.planning.training.model_argument import as_model
+from treadle.planning.training.train_options import AskedStep, TrainKeywords, asked_step
+from treadle.schedules.mesh import Mesh
+from treadle.simulation.simulation_options import default_alpha_ns
+from treadle.topologies.topology import Topology
+from treadle.training.compute_times import RooflineTimes
+from treadle.training.devices import Accelerator
+from treadle.training.forms.axes import ParallelLayout
+from treadle.training.models.training_model import TrainingModel
+from treadle.training.step import StepOutcome, TrainingSetup, simulate_step
+from treadle.training.timeline.task import Category
+from treadle.units import format_bandwidth
+from treadle.watch import Progress, Watch
+
+_SLOW = 10**6
+"""Bytes/s that no link of a machine is below."""
+DEFAULT_SCHEDULES = ("treadle", "ring", "bound")
+
+
+@brief("fabric", "schedule", "outcome")
+@dataclass(frozen=True)
+class TrainRow:
+    """A step on a fabric by one way of scheduling.
+
+    Parameters
+    ----------
+    fabric : str
+    schedule : str
+    outcome : StepOutcome
+    words : str
+        What the schedule is; of a baseline that is a fabric itself, that fabric.
+    is_bound : bool
+        No schedule makes the communication quicker.
+    priced : tuple of PricedTraffic
+        What the step's communications cost.
+    model_words : tuple of str
+        How their times are found.
+    """
+
+    fabric: str
+    schedule: str
+    outcome: StepOutcome
+    words: str
+    is_bound: bool
+    priced: tuple[PricedTraffic, ...]
+    model_words: tuple[str, ...]
+
+    @property
+    def exposed_s(self) -> float:
+        """Seconds in which a rank communicates and does not compute."""
+        return float(sum(self.outcome.exposed_s.values()))
+
+
+@brief("model", "mesh", "rows", "seconds")
+@dataclass(frozen=True)
+class TrainResult(Tabular):
+    """Steps side by side: a row for each fabric and schedule.
+
+    Parameters
+    ----------
+    model : TrainingModel
+    mesh : Mesh
+    setup : TrainingSetup
+        After calibration; the same for all rows.
+    rows : tuple of TrainRow
+    contention : ContentionChoice
+    network_words : str
+        What is reached of modelled rates; "" if all of it.
+    calibration : CalibratedEfficiency, optional
+        What was fitted, and on which row.
+    notes : tuple of str
+        What was assumed.
+    seconds : float
+        CPU time.
+    """
+
+    model: TrainingModel
+    mesh: Mesh
+    setup: TrainingSetup
+    rows: tuple[TrainRow, ...]
+    contention: ContentionChoice
+    network_words: str
+    calibration: CalibratedEfficiency | None
+    notes: tuple[str, ...]
+    seconds: float
+
+    def records(self) -> list[dict[str, Cell]]:
+        """A row for each fabric and schedule."""
+        rows = []
+        for row in self.rows:
+            found = row.outcome
+            exposed = {
+                f"exposed_{category.value.replace('-', '_')}_s": found.exposed_s.get(category, 0)
+                for category in self.exposed_categories
+            }
+            rows.append(
+                plain_row(
+                    {
+                        "fabric": row.fabric,
+                        "schedule": row.schedule,
+                        "iteration_s": found.iteration_s,
+                        "compute_s": found.compute_s,
+                        "contention_s": found.contention_s,
+                        "exposed_s": row.exposed_s,
+                        **exposed,
+                        "idle_s": found.idle_s,
+                        "mfu": found.mfu,
+                        "per_s": found.tokens_per_s,
+                    }
+                )
+            )
+        return rows
+
+    @property
+    def exposed_categories(self) -> tuple[Category, ...]:
+        """What is exposed in some row, in the order of `Category`."""
+        found = {category for row in self.rows for category in row.outcome.exposed_s}
+        return tuple(category for category in Category if category in found)
+
+
+@checked(model=left_alone, fabrics=left_alone, options=left_alone)
+def train(
+    model: TrainingModel | Path | str,
+    fabrics: FabricLike | Sequence[FabricLike],
+    *,
+    mesh: Mesh | str,
+    gpu: Accelerator | Path | str,
+    schedules: Sequence[str] | str = DEFAULT_SCHEDULES,
+    progress: Progress | None = None,
+    **options: Unpack[TrainKeywords],
+) -> TrainResult:
+    """Simulate a step of training: compute and communication streams of a rank, on fabrics by schedules.
+
+    Parameters
+    ----------
+    model : TrainingModel, Path or str
+        A value, a name (``llama-3-8b``), a Hugging Face ``config.json``, or a table of layers (CSV or TOML).
+    fabrics : fabric or sequence of fabrics
+        What `bound` takes; each with as many compute nodes as the mesh has ranks.
+    mesh : Mesh or str
+        ``fsdp=16,tp=8``. Axes: dp (replicas), fsdp (sharded weights; with dp: HSDP), tp, cp (context), ep
+        (experts), pp (stages). The last axis is the fastest.
+    gpu : Accelerator, Path or str
+        A preset (``a100``, ``h100``), or a TOML file.
+    schedules : str or sequence of str
+        See `step_costs`.
+    progress : callable, optional
+    batch : int, optional
+        Sequences (or samples) of a step, on all ranks together; default one a replica and micro-batch.
+    sequence : int, str or mapping, optional
+        Tokens of a sequence; of several streams ``"512,114"``. Default: those that the model was made for.
+    micro_batches, interleave : int
+        Of a pipeline: parts of a replica's batch, and pieces of the model a stage.
+    bucket_bytes : int, optional
+        Of gradients summed by allreduce; default the best of 1, 10, 100 MB and 1 GB.
+    prefetch : int
+        Layers whose weights are gathered ahead.
+    reshard : bool, optional
+        Weights are gathered anew for the backward pass; default: unless there is a pipeline.
+    sequence_parallel : bool
+    context_exchange : {"gather", "ring"}
+    recompute : {"none", "attention", "full"}
+    precision, gradients : str, optional
+        Of products and activations (default bf16), and of the gradients that are reduced (default as these).
+    layer_times : Path or str, optional
+        CSV of measured seconds: layer,forward_s,backward_s.
+    efficiency, memory_efficiency : float, optional
+        Shares of the peak and of the memory's bandwidth that the roofline takes; .5 and .8. A memory
+        efficiency of None: bytes cost nothing.
+    calibrate_s : float, optional
+        Seconds of a measured step on the first fabric by the first schedule: finds the efficiency.
+    contention : str or float, optional
+        A preset of `contention_presets.PRESETS`, or kappa from 1 to 2; default the device's preset.
+    network_efficiency : NetworkEfficiency, float, str or sequence of str, optional
+        A share of all modelled rates, or ``KIND=FILE`` with measured times.
+    streams : {"one", "per-axis"}
+        Communication one at a time, or what goes along different axes at once.
+    capacity_factor : float
+        Tokens sent to experts over tokens routed.
+    alltoall_overtakes : bool
+        An all-to-all goes before collectives that have not begun.
+    alpha_s, forward, simulates, file_format
+        See `step_costs`.
+
+    Raises
+    ------
+    TreadleError
+        For malformed input; InfeasibleError if ranks of a group do not reach each other.
+
+    Notes
+    -----
+    MFU is model FLOPs (forward and backward, attention scores and head counted, nothing recomputed) over
+    peak x ranks x iteration.
+
+    Examples
+    --------
+    >>> found = train("llama-3-8b", "dgx_h100:1", mesh="fsdp=8", gpu="h100", schedules="treadle")
+    >>> found.rows[0].outcome.mfu > 0.3
+    True
+    """
+    start = process_time()
+    watch = Watch(progress)
+    found_model, meant = as_model(model), as_mesh(mesh)
+    ParallelLayout(meant)
+    asked = asked_step(found_model, meant, gpu, options)
+    several = _several(fabrics)
+    if not several:
+        raise FormatError("train: fabrics: expected at least one")
+    topologies = [
+        resolve_topology(as_fabric(one, "train: fabrics"), file_format=options.get("file_format"))
+        for one in several
+    ]
+    records = [scheduler_named(name) for name in ([schedules] if isinstance(schedules, str) else schedules)]
+    if not records:
+        raise FormatError("train: schedules: expected at least one")
+    costs = [
+        (topology, record, _costs(topology, meant, record, asked, options, watch))
+        for topology in topologies
+        for record in records
+    ]
+    setup = TrainingSetup(
+        found_model,
+        meant,
+        asked.device,
+        asked.precision,
+        asked.times,
+        asked.sequences,
+        asked.tokens,
+        asked.options,
+    )
+    calibration = None
+    if (measured_s := options.get("calibrate_s")) is not None:
+        calibration, setup = _calibrated(setup, measured_s, *costs[0], watch)
+    rows = []
+    for place, (topology, record, own) in enumerate(costs):
+        watch.beat("steps", place, len(costs))
+        outcome = simulate_step(setup, own)
+        rows.append(
+            TrainRow(
+                topology.name, record.name, outcome, own.words, record.is_bound, own.priced, own.model_words
+            )
+        )
+    return TrainResult(
+        found_model,
+        meant,
+        setup,
+        tuple(rows),
+        asked.contention,
+        asked.network.words,
+        calibration,
+        (*asked.notes, *_slow_links(topologies)),
+        process_time() - start,
+    )
+
+
+def _slow_links(topologies: Sequence[Topology]) -> list[str]:
+    """Notes about fabrics whose links are those of a graph, not of a machine."""
+    return [
+        f"{one.name}: its links carry {format_bandwidth(int(one.bandwidths.max()))} at most; graphs take "
+        f'bandwidth="25GB/s"'
+        for one in topologies
+        if one.n_links and int(one.bandwidths.max()) < _SLOW
+    ]
+
+
+def _several(fabrics: FabricLike | Sequence[FabricLike]) -> list[FabricLike]:
+    return [*fabrics] if isinstance(fabrics, list | tuple) else [cast(FabricLike, fabrics)]
+
+
+def _costs(
+    topology: Topology,
+    mesh: Mesh,
+    record: StepSchedulerRecord,
+    asked: AskedStep,
+    options: TrainKeywords,
+    watch: Watch,
+) -> FabricCosts:
+    alpha_s = options.get("alpha_s")
+    return FabricCosts(
+        topology,
+        mesh,
+        record,
+        alpha_ns=default_alpha_ns(topology) if alpha_s is None else round(alpha_s * 1e9),
+        forward=options.get("forward", False),
+        simulates=options.get("simulates", True),
+        network=asked.network,
+        watch=watch,
+    )
+
+
+def _calibrated(
+    setup: TrainingSetup,
+    measured_s: float,
+    topology: Topology,
+    record: StepSchedulerRecord,
+    costs: FabricCosts,
+    watch: Watch,
+) -> tuple[CalibratedEfficiency, TrainingSetup]:
+    """The efficiency at which this row takes as long as it was measured, and the setup with it."""
+    times = setup.times
+    assert isinstance(times, RooflineTimes), "layer times have no efficiency"
+
+    def at(efficiency: float) -> TrainingSetup:
+        return replace(setup, times=times.with_efficiency(efficiency))
+
+    watch.announce("calibration")
+    row = f"{topology.name}, {record.name}"
+    found = calibrated_efficiency(
+        lambda share: float(simulate_step(at(share), costs).iteration_s), measured_s, row
+    )
+    return found, at(found.efficiency)

@@ -1,0 +1,126 @@
+"""``treadle train``: what it prints, writes and refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from treadle.cli.main import main
+
+RING = 'ring(4, bandwidth="25GB/s")'
+ASKED = ["--fabric", RING, "--mesh", "fsdp=4", "--gpu", "a100", "--sequence", "64"]
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def found(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    assert main(["train", "gpt2", *ASKED, "--json", *arguments]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_report_says_what_was_taken_for_granted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "gpt2", *ASKED]) == 0
+    out = capsys.readouterr().out
+    for words in (
+        "gpt2: 124M parameters",
+        "fsdp: weights sharded",
+        "contention  2: msccl-a100 (dissertation, figure 4.13",
+        "note        efficiency 0.5 of the peak is assumed",
+        "note        batch of 4 sequences",
+        "MFU         model FLOPs",
+        "times       verified schedules in the simulator",
+    ):
+        assert words in out
+    rows = [line.split()[0] for line in out.splitlines() if line]
+    assert rows[rows.index("schedule") + 1 :][:3] == ["treadle", "ring", "bound"]
+
+
+def test_what_is_given_is_no_note(capsys: pytest.CaptureFixture[str]) -> None:
+    value = found(capsys, "--batch", "8", "--efficiency", "0.4", "--contention", "1.5", "--schedule", "ring")
+    assert value["notes"] == []
+    assert (value["kappa"], value["contention"], value["contention_given"]) == (1.5, "as given", True)
+    assert [row["schedule"] for row in value["steps_simulated"]] == ["ring"]
+
+
+def test_fitted_row_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    value = found(capsys, "--calibrate", "20ms", "--schedule", "treadle")
+    assert value["fitted"]["row"] == f"{RING}, treadle"
+    assert value["fitted"]["measured_s"] == 0.02
+    assert value["steps_simulated"][0]["iteration_s"] == pytest.approx(0.02, rel=1e-4)
+    assert main(["train", "gpt2", *ASKED, "--calibrate", "20ms", "--schedule", "treadle,ring"]) == 0
+    assert "takes 20.0 ms as measured; all other rows are predictions" in capsys.readouterr().out
+
+
+def test_files(capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["--trace", "t.json", "--picture", "p.svg", "--workload", "w.toml", "--chakra", "et"]
+    value = found(capsys, "--schedule", "treadle", *names)
+    assert [value[name] for name in ("trace", "picture", "workload", "chakra")] == names[1::2]
+    assert json.loads(Path("t.json").read_text("utf-8"))["otherData"]["fabric"] == RING
+    assert {path.name for path in Path("et").iterdir()} == {
+        *(f"step.{n}.et" for n in range(4)),
+        "groups.json",
+    }
+    assert main(["design", "--nodes", "4", "--degree", "2", "--workload", "w.toml", "--no-cache", "-q"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "MODEL is missing"),
+        (["gpt2"], "--fabric"),
+        (["gpt2", "--fabric", "ring:4"], "--mesh"),
+        (["gpt2", "--fabric", "ring:4", "--mesh", "fsdp=4"], "--gpu"),
+        (["gpt22", *ASKED], "gpt22"),
+        (["gpt2", *ASKED, "--gpu", "b100000"], "b100000"),
+        (["gpt2", *ASKED, "--mesh", "fsdp=5"], "lays out 5 ranks"),
+        (["gpt2", *ASKED, "--fabric", "rong:4"], "rong"),
+        (["gpt2", *ASKED, "--schedule", "rong"], "unknown schedule 'rong'; did you mean ring"),
+        (["gpt2", *ASKED, "--calibrate", "3"], "unit"),
+        (["gpt2", *ASKED, "--bucket", "0MB"], "at least 1 byte"),
+        (["gpt2", *ASKED, "--memory-efficiency", "all"], "expected a share"),
+        (["gpt2", *ASKED, "--network-efficiency", "allgather=none.log"], "none.log"),
+        (["gpt2", *ASKED, "--layer-times", "none.csv"], "none.csv"),
+        (["gpt2", *ASKED, "--picture", "p.bmp"], "expected png, svg or pdf"),
+        (["gpt2", *ASKED, "--trace", "x.json", "--workload", "./x.json"], "different files"),
+        (["gpt2", *ASKED, "--schedule", "torus"], "torus: 4 nodes are no grid"),
+    ],
+)
+def test_mistakes_are_one_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("treadle: ")
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+    assert not Path("x.json").exists()
+
+
+def test_groups_that_are_cut_off_are_infeasible(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["train", "gpt2", "--fabric", "mesh:4", "--mesh", "fsdp=2,tp=2", "--gpu", "a100"]
+    arguments += ["--sequence", "64", "--schedule", "treadle"]
+    assert main(arguments) == 3
+    assert "--forward" in capsys.readouterr().err
+    assert main([*arguments, "--forward"]) == 0
+
+
+def test_links_of_one_byte_are_noted(capsys: pytest.CaptureFixture[str]) -> None:
+    """Graphs of the catalogue have unit links."""
+    assert main(["train", "gpt2", *ASKED, "--fabric", "ring:4", "--json"]) == 0
+    notes = json.loads(capsys.readouterr().out)["notes"]
+    assert any(note.startswith("ring(4): its links carry 1 B/s") for note in notes)
+
+
+def test_what_does_not_fit_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "llama-3-70b", *ASKED]) == 0
+    out = capsys.readouterr().out
+    assert "note        does not fit: a device needs" in out
+    assert "memory      " in out
+    value = found(capsys)
+    assert value["steps_simulated"][0]["memory_bytes"] == pytest.approx(sum(value["memory_by_part"].values()))

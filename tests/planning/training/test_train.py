@@ -1,0 +1,173 @@
+"""Steps side by side: against times worked out by hand, calibration, options and errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from treadle.errors import TreadleError
+from treadle.planning import TrainResult, step_costs, train
+from treadle.planning.training.calibrated_efficiency import calibrated_efficiency
+from treadle.planning.training.contention_presets import PRESETS, contention_of
+from treadle.schedules.collective import CollectiveKind
+from treadle.training.timeline.task import Category
+
+LINE = "leaf_spine:2,1,gpus_per_leaf=2"
+
+
+def trained(**changes: Any) -> TrainResult:
+    asked: dict[str, Any] = {
+        "mesh": "fsdp=4",
+        "gpu": "a100",
+        "schedules": "treadle",
+        "sequence": 512,
+        "efficiency": 0.5,
+    }
+    model, fabric = changes.pop("model", "gpt2"), changes.pop("fabric", LINE)
+    return train(model, fabric, **{**asked, **changes})
+
+
+def test_one_rank_a_group_only_computes() -> None:
+    """No communication on a mesh of one: the step is its computing, and MFU follows from FLOPs and time."""
+    found = trained(mesh="dp=4", fabric="complete:4", contention="free", schedules="bound", alpha_s=0)
+    row = found.rows[0].outcome
+    parts = float(row.compute_s) + float(row.contention_s) + sum(map(float, row.exposed_s.values()))
+    assert float(row.iteration_s) == pytest.approx(parts + float(row.idle_s))
+    flops = float(found.setup.model.step_flops({"": 512})) * 4
+    assert row.mfu == pytest.approx(flops / (312e12 * 4 * float(row.iteration_s)))
+
+
+def test_replicas_sum_each_gradient_once() -> None:
+    """All gradients of gpt2 in bf16, tied embedding once; at kappa 2 no second of it is hidden."""
+    found = trained(mesh="dp=4", contention="serial", bucket_bytes=2**40, simulates=False)
+    costs = step_costs(LINE, "dp=4", simulates=False)
+    whole = costs.time_s(CollectiveKind.ALLREDUCE, ("dp",), 2 * found.model.parameters)
+    sent = [task for task in found.rows[0].outcome.timeline.tasks if task.traffic is not None]
+    assert sum(task.size_bytes for task in sent) == 2 * found.model.parameters
+    assert sum(float(task.seconds) for task in sent) == pytest.approx(whole, rel=1e-3)
+
+
+def test_contention_only_makes_it_slower() -> None:
+    times = [float(trained(contention=kappa).rows[0].outcome.iteration_s) for kappa in (1, 1.5, 2)]
+    assert times == sorted(times)
+    assert times[0] < times[-1]
+    by_preset = trained().contention
+    assert (by_preset.kappa, by_preset.is_given) == (2, False)
+    assert by_preset.words.startswith("msccl-a100 (dissertation")
+
+
+def test_bounds_are_below_all_schedules() -> None:
+    found = trained(
+        fabric="dgx_h100:2", mesh="fsdp=2,tp=8", schedules=["treadle", "ring", "tree", "bound"], batch=2
+    )
+    times = {row.schedule: float(row.outcome.iteration_s) for row in found.rows}
+    assert times["bound"] == min(times.values())
+    assert [row.is_bound for row in found.rows] == [False, False, False, True]
+    assert found.exposed_categories
+    assert {row["schedule"] for row in found.records()} == set(times)
+
+
+def test_several_fabrics_side_by_side() -> None:
+    found = trained(fabric=[LINE, "complete:4"], schedules=["treadle", "ring"])
+    assert [(row.fabric, row.schedule) for row in found.rows] == [
+        ("leaf_spine(2, 1, gpus_per_leaf=2)", "treadle"),
+        ("leaf_spine(2, 1, gpus_per_leaf=2)", "ring"),
+        ("complete(4)", "treadle"),
+        ("complete(4)", "ring"),
+    ]
+
+
+def test_calibration_fits_the_first_row_and_predicts_the_others() -> None:
+    truth = trained(efficiency=0.37, schedules=["treadle", "ring"], contention=1)
+    measured = float(truth.rows[0].outcome.iteration_s)
+    found = trained(efficiency=None, calibrate_s=measured, schedules=["treadle", "ring"], contention=1)
+    assert found.calibration is not None
+    assert found.calibration.efficiency == pytest.approx(0.37, rel=1e-3)
+    assert found.calibration.row == "leaf_spine(2, 1, gpus_per_leaf=2), treadle"
+    for one, other in zip(found.rows, truth.rows, strict=True):
+        assert float(one.outcome.iteration_s) == pytest.approx(float(other.outcome.iteration_s), rel=1e-4)
+
+
+@pytest.mark.parametrize("measured", [1e-6, 1e6])
+def test_times_that_no_efficiency_gives(measured: float) -> None:
+    with pytest.raises(TreadleError, match=r"calibrate: .* even at .* check the model"):
+        trained(efficiency=None, calibrate_s=measured)
+
+
+def test_calibration_of_a_step_that_hides_part_of_its_time() -> None:
+    found = calibrated_efficiency(lambda share: max(0.5, 0.1 / share) + 0.2 / share, 1.5, "")
+    assert found.efficiency == pytest.approx(0.2, rel=1e-4)
+
+
+def test_measured_layer_times(tmp_path: Path) -> None:
+    path = tmp_path / "layers.csv"
+    path.write_text("layer,forward_s,backward_s\n*,0.001,0.003\n", encoding="utf-8")
+    found = trained(efficiency=None, layer_times=path, fabric="complete:4", mesh="dp=4", contention=1)
+    assert float(found.rows[0].outcome.compute_s) == pytest.approx(0.004 * found.model.n_layers)
+    with pytest.raises(TreadleError, match="leave one of them out"):
+        trained(layer_times=path)
+    path.write_text("layer,forward\n", encoding="utf-8")
+    with pytest.raises(TreadleError, match=r"layers.csv: layer times: line 1"):
+        trained(efficiency=None, layer_times=path)
+
+
+def test_a_device_of_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.toml"
+    path.write_text(
+        'name="x"\nmemory="96GB"\nmemory_bandwidth="4TB/s"\ntflops={bf16=500}\n', encoding="utf-8"
+    )
+    found = trained(gpu=path)
+    assert found.setup.device.peak("bf16") == 5e14
+    assert found.contention.words.startswith("free: nothing was measured for x")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": "gpt9"}, "gpt9"),
+        ({"mesh": "rows=4"}, "axis 'rows' has no meaning"),
+        ({"mesh": "fsdp=8"}, "lays out 8 ranks, and leaf_spine"),
+        ({"gpu": "a1000"}, "a1000"),
+        ({"gpu": "nowhere.toml"}, "nowhere.toml"),
+        ({"schedules": []}, "at least one"),
+        ({"fabric": []}, "at least one"),
+        ({"schedules": "quick"}, "unknown schedule 'quick'"),
+        ({"batch": 3}, "multiple of 4"),
+        ({"batch": 0}, "at least 1"),
+        ({"sequence": "many"}, "expected tokens"),
+        ({"sequence": "1,2"}, "1 stream of tokens, found 2 numbers"),
+        ({"sequence": 0}, "from 1 to"),
+        ({"sequence": {"x": 1}}, "tokens of the streams"),
+        ({"efficiency": 1.5}, "expected a share of the peak"),
+        ({"efficiency": 0.5, "calibrate_s": 1.0}, "leave one of them out"),
+        ({"contention": "3"}, "from 1"),
+        ({"contention": "nccl"}, "unknown contention 'nccl'"),
+        ({"precision": "fp4"}, "fp4"),
+        ({"precision": "fp8"}, "has no 'fp8'"),
+        ({"recompute": "half"}, "half"),
+        ({"streams": "three"}, "three"),
+        ({"prefetch": -1}, "prefetch"),
+        ({"micro_batch": 2}, "did you mean micro_batches"),
+        ({"batch": "four"}, "expected an integer"),
+    ],
+)
+def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(TreadleError, match=message):
+        trained(**changes)
+
+
+def test_contention_presets() -> None:
+    assert contention_of("MSCCL_A100", "h100").kappa == 2
+    assert contention_of(1.25, "h100").words == "as given"
+    assert "nearest one measured for b200" in contention_of(None, "b200").words
+    devices = [device for one in PRESETS.values() for device in one.devices]
+    assert len(set(devices)) == len(devices)
+
+
+def test_streams_per_axis_are_no_slower_than_one() -> None:
+    asked: dict[str, Any] = {"mesh": "fsdp=2,tp=2", "batch": 2}
+    one, several = (trained(streams=streams, **asked).rows[0].outcome for streams in ("one", "per-axis"))
+    assert float(several.iteration_s) <= float(one.iteration_s) * 1.001
+    assert Category.ALLGATHER in one.exposed_s
