@@ -110,6 +110,10 @@ def test_multicast_reports_traffic(capsys: pytest.CaptureFixture[str]) -> None:
     assert (values["traffic_before"], values["traffic_after"]) == (14, 9)
     assert values["verified"] is True
     assert values["optimal"] is True
+    assert main(["solve", "dgx_h100(1, nvls=True)", "broadcast", "--multicast"]) == 0
+    assert "traffic     9 x size over all links after pruning, 14 before (35.7% less)\n" in (
+        capsys.readouterr().out
+    )
     # an allgather fills all links into GPUs: there is no room for copies that come back to who asks
     values = run_json(capsys, "solve", "dgx_h100(1, nvls=True)", "allgather", "--multicast")
     assert values["traffic_before"] == values["traffic_after"] == 14

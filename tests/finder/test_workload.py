@@ -80,8 +80,13 @@ def test_files_are_read_with_limits(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="cannot be read"):
         load_workload(path)
     path.write_bytes(b"#" * (2**20 + 1))
-    with pytest.raises(FormatError, match="larger than"):
+    with pytest.raises(FormatError, match="larger than") as large:
         load_workload(path)
+    assert str(large.value).count(str(path)) == 1
+    path.write_text("nodes = 2")
+    with pytest.raises(FormatError) as told:
+        load_workload(path)
+    assert str(told.value).count(str(path)) == 1
     with pytest.raises(FormatError, match="no such workload file"):
         load_workload(tmp_path)
 

@@ -18,6 +18,7 @@ from samples.simulation_samples import RATE, messages, one_to_two, star
 from shortcuts.simulated import simulate_program
 from treadle import planning
 from treadle.errors import InfeasibleError, MissingDependencyError, ScheduleError
+from treadle.planning.measuring.referee import Referee, require_referee
 from treadle.program.program import Operation, OperationKind, Program, program_from_operations
 from treadle.program.program_text import program_text
 from treadle.schedules.collective import CollectiveKind
@@ -198,3 +199,5 @@ def test_without_simgrid_the_message_names_the_package(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MissingDependencyError, match="libsimgrid-dev"):
         find_simgrid()
+    with pytest.raises(MissingDependencyError, match="libsimgrid-dev"):
+        require_referee(Referee.SIMGRID, 2, [1024])

@@ -241,3 +241,15 @@ def test_limits_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(measurements, "MAX_FILE_BYTES", 100)
     with pytest.raises(FormatError, match="larger than 100 bytes"):
         read_measurements(path)
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"), [(1, 1), (2**31 - 1, 2**31 - 1), (0, None), (2**31, None), ("7", None), (None, None)]
+)
+def test_steps_of_a_row_count_if_they_are_a_number_of_steps(
+    tmp_path: Path, told: object, kept: int | None
+) -> None:
+    path = tmp_path / "run.json"
+    row = {"size_bytes": 2**20, "time_s": 1e-3, "bytes_factor": 1.5, "steps": told}
+    path.write_text(json.dumps({"collective": "allreduce", "ranks": 8, "rows": [row]}))
+    assert [found.steps for found in read_measurements(path)] == [kept]

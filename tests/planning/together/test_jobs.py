@@ -341,3 +341,17 @@ def test_levels_that_prove_nothing_are_refused() -> None:
     ):
         with pytest.raises(ScheduleError, match=message):
             proved_rates(fabric, jobs, [wrong])
+
+
+def test_plans_that_do_not_verify_are_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong rate of a job is a defect, and is told as one."""
+    fabric = parse("ring:4")
+    jobs = [Job("a", Collective(CollectiveKind.ALLGATHER, (0, 1, 2, 3)), Fraction(1))]
+    right = planning.solve_jobs(fabric, jobs)
+    assert right.report is not None
+    wrong = replace(
+        right.report, report=replace(right.report.report, violations=("planted",), n_violations=1)
+    )
+    monkeypatch.setattr("treadle.verification.jobs_check.verify_jobs", lambda *claims: wrong)
+    with pytest.raises(planning.RejectedError, match="planted"):
+        planning.solve_jobs(fabric, jobs)

@@ -430,3 +430,11 @@ def test_every_order_of_execution_is_right(kind: CollectiveKind, in_place: bool)
         collective, schedule = samples.greedy_schedule(topology, kind, n_chunks=4 - topology.n_nodes, root=1)
         program = lower_steps(topology, collective, schedule, in_place=in_place)
         assert not any_order_fails(program)
+
+
+def test_links_that_the_fabric_has_not_are_refused() -> None:
+    topology = samples.ring(4)
+    steps = steps_from_sends(Direction.BROADCAST, 4, 1, [(0, 0, 0, 0, 1), (0, topology.n_links, 0, 0, 1)])
+    schedule = StepSchedule(CollectiveKind.ALLGATHER, broadcast=steps)
+    with pytest.raises(ScheduleError, match=f"link {topology.n_links}, expected links from 0 to"):
+        lower_steps(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER), schedule)

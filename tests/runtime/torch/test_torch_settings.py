@@ -1,5 +1,6 @@
 """Options, environment variables, and the words of what is refused."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,12 @@ from treadle.topologies import parse
 
 pytest.importorskip("torch", reason="torch: not installed; pip install 'treadle[torch]'")
 
+from torch.distributed import HashStore
+
 from treadle.torch import Options
 from treadle.torch.creation import create_group
+from treadle.torch.group_engine import Engine
+from treadle.torch.plans import Membership
 from treadle.torch.provision import problems_of
 from treadle.torch.settings import SLICE_BYTES, fabric_of, settings_of
 
@@ -85,3 +90,13 @@ def test_options_of_another_backend_are_refused() -> None:
 
     with pytest.raises(ScheduleError, match=r"expects treadle\.torch\.Options, found dict"):
         create_group(Backend(), {})
+
+
+def test_a_group_that_never_spoke_is_aborted() -> None:
+    """Its calls are refused from then on, whether or not there were connections to end."""
+    fabric = parse("ring:2")
+    group = Membership("g", 0, (0, 1), fabric, timedelta(seconds=1))
+    engine = Engine(HashStore(), group, settings_of(Options(fabric=fabric), {}))
+    engine.abort()
+    with pytest.raises(RuntimeError, match="group g was aborted"):
+        engine.check()

@@ -202,3 +202,8 @@ def test_bad_arguments_are_refused() -> None:
 def test_a_jellyfish_of_odd_degrees_and_nodes_is_refused() -> None:
     with pytest.raises(TopologyError, match=r"n \* d must be even, found 5 \* 3; a link has two ends"):
         jellyfish(5, 3)
+
+
+def test_punctured_leaves_one_node_if_asked() -> None:
+    left = punctured(torus(3, 3), nodes=8, seed=1)
+    assert (left.n_nodes, left.n_links) == (1, 0)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from reference.bfb_lp import breaches_of_theorem_14, jobs, lp_time
 from reference.step_times import runtime_s
 from samples.strategies import digraphs
-from treadle.errors import InfeasibleError, ScheduleError
+from treadle.errors import InfeasibleError, ScheduleError, TopologyError
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.simulation.alpha_beta import alpha_beta_time
@@ -194,3 +194,11 @@ def test_equal_latencies_need_no_size(chunks: int | None) -> None:
 def test_one_root_has_no_size() -> None:
     with pytest.raises(ScheduleError, match="leave out the size"):
         schedule_for_size(unequal_k33(), CollectiveKind.BROADCAST, 1000)
+
+
+def test_bandwidths_that_sums_cannot_hold_are_refused() -> None:
+    wide = from_arcs("wide", [0] * 4100 + [1], [1] * 4100 + [0], n=2)
+    speeds = np.ones(wide.n_links, dtype=np.int64)
+    speeds[0] = 2**50
+    with pytest.raises(TopologyError, match="wide: bandwidths differ too much: the fastest times the links"):
+        bfb_value(replace(wide, bandwidths=speeds))

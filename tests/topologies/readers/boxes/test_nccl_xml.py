@@ -277,7 +277,7 @@ def test_elements_without_part_in_the_fabric_are_passed_over(tmp_path: Path, ele
 
 
 def test_unknown_elements_are_told(tmp_path: Path) -> None:
-    found = imported(tmp_path, nccl_xml().replace("</gpu>", "<later/></gpu>", 1))
+    found = imported(tmp_path, nccl_xml().replace("</gpu>", "<later/><later/></gpu>", 1))
     assert [str(one) for one in found.warnings] == ["line 8: <later> is not known and left out"]
 
 

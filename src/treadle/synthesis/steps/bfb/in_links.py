@@ -72,8 +72,8 @@ def link_rows(topology: Topology) -> InLinkRows:
     Raises
     ------
     TopologyError
-        If the fabric has switches, fewer than 2 nodes or more than 65,535, or if the bandwidths into a node
-        add up to more than 2**62.
+        If the fabric has switches, fewer than 2 nodes or more than 65,535, or if the fastest
+        link, in units that divide all bandwidths, times the most links into a node is 2**62 or more.
     """
     _check_nodes(topology)
     order = np.argsort(topology.heads, kind="stable").astype(np.int32)
@@ -83,7 +83,10 @@ def link_rows(topology: Topology) -> InLinkRows:
     unit = gcd(*(int(b) for b in np.unique(bandwidths))) or 1
     weight = bandwidths // unit
     if int(weight.max(initial=1)) * int(np.diff(offset).max()) >= MAX_WEIGHT:
-        raise TopologyError(f"{topology.name}: bandwidths into one node add up to more than 2**62 units")
+        raise TopologyError(
+            f"{topology.name}: bandwidths differ too much: the fastest times the links into a node is over "
+            f"2**62 units of {unit} bytes/s"
+        )
     return InLinkRows(topology, offset, topology.tails[link], link, weight, unit)
 
 
