@@ -81,6 +81,18 @@ def group_arborescences(
     control: Int64,
 ) -> tuple[int, int, tuple[Int64, UInt64]]: ...
 
+# Cheapest trees of one group, and what is nearest to each member: status, parents, paths as starts and arcs
+def cheapest_trees(
+    n_nodes: int,
+    tail: Int32,
+    head: Int32,
+    length: Int64,
+    members: Int32,
+    roots: Int32,
+    is_centre: bool,
+    control: Int64,
+) -> tuple[int, Int32, tuple[Int64, Int32]]: ...
+
 # Packers of trees in graphs without switches
 def pack(
     multiplicity: Int64, arcs: Arcs, speculate: bool, control: Int64

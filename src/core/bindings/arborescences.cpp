@@ -1,6 +1,7 @@
 // Cheapest arborescences of groups.
 #include "bindings/arrays.hpp"
 #include "trees/arborescences.hpp"
+#include "trees/cheapest_trees.hpp"
 
 namespace treadle {
 namespace {
@@ -29,11 +30,26 @@ auto weigh_groups(Int32In tail, Int32In head, const WideArrayIn& length, Int32In
                            std::make_tuple(to_numpy(std::move(high)), to_numpy(std::move(low))));
 }
 
+// Status, the parents, and the paths as starts and arcs.
+auto price_trees(int n_nodes, Int32In tail, Int32In head, Int64In length, Int32In members, Int32In roots, bool is_centre,
+                 ControlIn control) {
+    CheapestTrees found;
+    {
+        nb::gil_scoped_release release;
+        const PricedGraph graph{n_nodes, to_vector<int>(tail), to_vector<int>(head), to_vector<std::int64_t>(length)};
+        found = cheapest_trees(graph, to_vector<int>(members), to_vector<int>(roots), is_centre, Control{control.data()});
+    }
+    return std::make_tuple(static_cast<int>(found.status), to_numpy(std::move(found.parent)),
+                           std::make_tuple(to_numpy(std::move(found.start)), to_numpy(std::move(found.arc))));
+}
+
 }  // namespace
 
 void bind_arborescences(nb::module_& m) {
     m.def("group_arborescences", &weigh_groups, nb::arg("tail"), nb::arg("head"), nb::arg("length"), nb::arg("passing"),
           nb::arg("members"), nb::arg("group_size"), nb::arg("root"), nb::arg("control"));
+    m.def("cheapest_trees", &price_trees, nb::arg("n_nodes"), nb::arg("tail"), nb::arg("head"), nb::arg("length"),
+          nb::arg("members"), nb::arg("roots"), nb::arg("is_centre"), nb::arg("control"));
 }
 
 }  // namespace treadle
