@@ -3,14 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.synthesis.trees.groups.group_colours import Colours, Hashes
 from treadle.synthesis.trees.groups.representative import Representative
-from treadle.synthesis.trees.groups.share_program import CapacityRows
 from treadle.synthesis.trees.groups.union import GroupUnion
+
+
+@dataclass(frozen=True, eq=False)
+class CapacityRows:
+    """Which classes of pairs use each class of fabric links.
+
+    Parameters
+    ----------
+    links : array of int64, shape (E,)
+        One fabric link of each class.
+    sizes : array of int64, shape (E,)
+        Links of each class.
+    bandwidths : array of int64, shape (E,)
+    rows, groups, classes, counts : arrays of int64
+        Row, representative, class of pairs, and pairs of that class on one link.
+    class_of : array of int64, shape (n_links,)
+        Class of each fabric link; -1: no group uses it.
+    """
+
+    links: Int64Array
+    sizes: Int64Array
+    bandwidths: Int64Array
+    rows: Int64Array
+    groups: Int64Array
+    classes: Int64Array
+    counts: Int64Array
+    class_of: Int64Array
+
+    def spread(self, values: Sequence[Fraction]) -> tuple[Fraction, ...]:
+        """A value of each class at every fabric link; 0 where no group goes."""
+        table = np.array([*values, Fraction(0)], dtype=object)
+        return tuple(table[self.class_of].tolist())
 
 
 def capacity_rows(union: GroupUnion, colours: Colours, groups: Sequence[Representative]) -> CapacityRows:

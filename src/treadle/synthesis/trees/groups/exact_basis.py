@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
-from treadle.synthesis.trees.groups.share_program import Floats
+from treadle.synthesis.trees.groups.cheapest_trees import Floats
 
 Integers = NDArray[Any]
 """Python integers of any size."""

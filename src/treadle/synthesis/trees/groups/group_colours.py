@@ -154,6 +154,19 @@ def refined(union: GroupUnion, watch: Watch) -> Colours:
     return _stable(union, _roles(union), links, mixed(union.is_own.astype(np.uint64)), watch)
 
 
+def told_apart(union: GroupUnion, colours: Colours, chosen: BoolArray, watch: Watch) -> Colours:
+    """Stable colours with some places told apart.
+
+    Raises
+    ------
+    TimeLimitError
+        If the watch's deadline passed.
+    """
+    places = colours.places.copy()
+    places[chosen] ^= TOLD_APART
+    return _stable(union, places, colours.links, colours.pairs, watch)
+
+
 def can_sharpen(union: GroupUnion) -> bool:
     """Whether `sharpened` is worth its memory."""
     return bool(len(union.tails) * union.members.shape[1] <= _MOST_SHARPENED)

@@ -6,6 +6,7 @@ with links shared by the groups; docs/algorithms/groups.md.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -19,16 +20,28 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.group_witness import GroupLengthWitness
 from treadle.synthesis.trees.groups.capacity import capacity_rows
 from treadle.synthesis.trees.groups.every_group import EveryGroup, every_group
-from treadle.synthesis.trees.groups.group_colours import Colours, can_sharpen, refined, sharpened
+from treadle.synthesis.trees.groups.group_colours import (
+    Colours,
+    can_sharpen,
+    refined,
+    sharpened,
+)
 from treadle.synthesis.trees.groups.rational_program import RationalProgram
 from treadle.synthesis.trees.groups.representative import representatives
-from treadle.synthesis.trees.groups.rounded_shares import rounded_shares
-from treadle.synthesis.trees.groups.share_program import ShareProgram
 from treadle.synthesis.trees.groups.shares import RationalShares
+from treadle.synthesis.trees.groups.symmetries import Symmetry, orbit_colours, symmetries
+from treadle.synthesis.trees.groups.tree_optimum import TreeOptimum, TreeParts
+from treadle.synthesis.trees.groups.tree_program import TreeProgram
 from treadle.synthesis.trees.groups.union import GroupUnion, union_of
 from treadle.synthesis.trees.groups.whole_shares import whole_shares
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, TimeLimitError, Watch
+from treadle.watch import UNWATCHED, Watch
+
+_MOSTLY_SINGLE = 2
+"""Links of a class, on average, from which it is quicker to solve for classes and pack trees afterwards."""
+
+_MOST_FLOW_CLASSES = 1000
+"""Of links, up to which a program with flows to sinks takes seconds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +65,28 @@ class GroupShares:
     denominator: int
 
 
+@dataclass(frozen=True, eq=False)
+class GroupTree:
+    """A tree of one group, in one direction of data.
+
+    Parameters
+    ----------
+    root : int
+        Place in the group's order.
+    bandwidth : Fraction
+        Bytes/s that it carries.
+    parent : tuple of int
+        Place of the member above each, -1 at the root.
+    paths : mapping of place to tuple of int
+        Links of the edge between a member and the one above it, as the data go.
+    """
+
+    root: int
+    bandwidth: Fraction
+    parent: tuple[int, ...]
+    paths: Mapping[int, tuple[int, ...]]
+
+
 @brief("lower", "upper", "is_exact")
 @dataclass(frozen=True, eq=False)
 class GroupOptimum:
@@ -69,9 +104,9 @@ class GroupOptimum:
     families : tuple of bool
         Shares for out-trees (False) and in-trees (True); both for an allreduce.
     n_classes : int
-        Share variables of the program.
-    n_sinks : int
-        Sinks that it had to be asked for.
+        Classes of links as the groups see them.
+    n_columns : int
+        Trees that the program was given.
     rounds : int
         Of colour refinement.
     """
@@ -83,11 +118,12 @@ class GroupOptimum:
     witness: GroupLengthWitness
     families: tuple[bool, ...]
     n_classes: int
-    n_sinks: int
+    n_columns: int
     rounds: int
     _every: EveryGroup = field(repr=False)
     _shares: RationalShares = field(repr=False)
-    _rational: RationalProgram = field(repr=False)
+    _parts: TreeParts = field(default=(), repr=False)
+    _symmetries: tuple[Symmetry, ...] = field(default=(), repr=False)
 
     @property
     def is_exact(self) -> bool:
@@ -136,10 +172,55 @@ class GroupOptimum:
         watch : Watch
             When its deadline passes the search ends.
         """
-        if not self.is_exact:
+        if not self.is_exact or self.n_classes > _MOST_FLOW_CLASSES:
             return None
-        found = whole_shares(self._rational, self._shares, self.witness, watch)
-        return None if found is None else replace(self, _shares=found)
+        rational = RationalProgram(self._every, self.families, watch.unlimited)
+        found = whole_shares(rational, self._shares, self.witness, watch)
+        return None if found is None else replace(self, _shares=found, _parts=())
+
+    @property
+    def has_trees(self) -> bool:
+        """Whether trees are known that make up the shares; else they are to be packed into these."""
+        return bool(self._parts)
+
+    def trees(self, group: int, *, reducing: bool) -> Iterator[GroupTree]:
+        """The trees of a group that make up its shares, if they are known.
+
+        Parameters
+        ----------
+        group : int
+        reducing : bool
+            In-trees, or out-trees.
+        """
+        family = self.families.index(reducing)
+        kind = int(self._every.union.type_of[group])
+        colour = self._every.colour_of(kind)
+        original = self._every.groups[colour].kind
+        images = [self._image(group, one) for one in self._symmetries if one.kinds[original] == kind]
+        for column, bandwidth in self._parts:
+            if (column.family, column.group) != (family, colour):
+                continue
+            tree, above = column.tree, column.tree.parent.tolist()
+            for places, links in images:
+                taken = links[tree.pairs].tolist()
+                parent, paths = [-1] * len(above), {}
+                for member, rank in enumerate(places):
+                    if above[member] >= 0:
+                        parent[rank] = places[above[member]]
+                        path = taken[int(tree.starts[member]) : int(tree.starts[member + 1])]
+                        paths[rank] = tuple(reversed(path) if reducing else path)
+                yield GroupTree(places[tree.root], bandwidth / len(images), tuple(parent), paths)
+
+    def _image(self, group: int, symmetry: Symmetry) -> tuple[list[int], Int64Array]:
+        """Place in a group of each member of its representative, and links of the pairs of that."""
+        union = self._every.union
+        original = self._every.groups[self._every.colour_of(int(union.type_of[group]))].kind
+        links = union.links_of(int(union.first[original]))
+        if len(self._symmetries) == 1:  # then types may have copies, which are alike place by place
+            return list(range(union.nodes.shape[1])), union.links_of(group)
+        place = {node: number for number, node in enumerate(union.nodes[group].tolist())}
+        nodes = symmetry.nodes[union.nodes[union.first[original]]]
+        return [place[node] for node in nodes.tolist()], symmetry.links[links]
 
 
 def group_optimum(topology: Topology, collective: Collective, *, watch: Watch = UNWATCHED) -> GroupOptimum:
@@ -170,18 +251,31 @@ def group_optimum(topology: Topology, collective: Collective, *, watch: Watch = 
     watch.announce("groups")
     union = union_of(topology, collective)
     colours = refined(union, watch)
-    found = _optimum_of(union, colours, watch)
-    if not found.is_exact and not watch.is_late and can_sharpen(union):
-        finer = sharpened(union, colours, watch)
-        if len(np.unique(finer.pairs)) > len(np.unique(colours.pairs)):
-            other = _optimum_of(union, finer, watch)
-            found = _better(found, other)
+    n_classes, found = len(np.unique(colours.pairs)), None
+    known: Sequence[Symmetry] = ()
+    if collective.groups is None:  # nobody will pack trees
+        known = symmetries(union, colours, watch)
+    if _MOSTLY_SINGLE * n_classes <= len(union.links) and not _are_orbits(union, colours, known):
+        found = _optimum_of(union, colours, watch)
+        if not found.is_exact and not watch.is_late and can_sharpen(union):
+            finer = sharpened(union, colours, watch)
+            if len(np.unique(finer.pairs)) > n_classes:
+                found = _better(found, _optimum_of(union, finer, watch))
+    if found is None or not (found.is_exact or watch.is_late):
+        known = known or symmetries(union, colours, watch)
+        other = _optimum_of(union, orbit_colours(union, known), watch, tuple(known))
+        found = other if found is None else _better(found, other)
     return found
 
 
 def count_classes(topology: Topology, collective: Collective, *, watch: Watch = UNWATCHED) -> int:
-    """How many classes of links the program of `group_optimum` has: what its time depends on."""
+    """How many classes of links the groups see: what the time of `group_optimum` depends on."""
     return len(np.unique(refined(union_of(topology, collective), watch).pairs))
+
+
+def _are_orbits(union: GroupUnion, colours: Colours, known: Sequence[Symmetry]) -> bool:
+    """Whether pairs of a colour are carried to each other by known symmetries."""
+    return bool(known) and len(np.unique(orbit_colours(union, known).pairs)) == len(np.unique(colours.pairs))
 
 
 def _better(one: GroupOptimum, other: GroupOptimum) -> GroupOptimum:
@@ -191,45 +285,39 @@ def _better(one: GroupOptimum, other: GroupOptimum) -> GroupOptimum:
     return replace(shares, upper=lengths.upper, witness=lengths.witness)
 
 
-def _optimum_of(union: GroupUnion, colours: Colours, watch: Watch) -> GroupOptimum:
-    """The optimum of shares and lengths that are the same within classes."""
+def _optimum_of(
+    union: GroupUnion, colours: Colours, watch: Watch, known: tuple[Symmetry, ...] = ()
+) -> GroupOptimum:
+    """The optimum of shares and lengths that are the same within classes, perhaps of known symmetries."""
     topology, collective = union.topology, union.collective
     groups = representatives(union, colours)
     families = _families(collective.kind)
-    program = ShareProgram(
+    program = TreeProgram(
         groups,
         capacity_rows(union, colours, groups),
         families,
-        free_roots=len(families) > 1,
+        is_rooted=collective.root is not None,
+        joins_twins=not known,
         unit=int(topology.bandwidths.max()),
+        watch=watch,
     )
     total = 1 if program.free_roots else sum(groups[0].weights)
-    rational = RationalProgram(every_group(union, colours, groups), program, total, watch)
-    found: RationalShares | None = None
-    try:
-        found = rational.optimise()
-    except TimeLimitError:
-        watch = watch.unlimited  # what is left to do is short
-    lengths, upper = rational.lengths()
-    if found is None:
-        for near in rational.guesses():
-            rounded = rounded_shares(rational.every, program, near, watch)
-            if found is None or rounded.rate > found.rate:
-                found = rounded
-    assert found is not None
+    every = every_group(union, colours, groups)
+    found = TreeOptimum(every, program, total, watch, is_proven=bool(known))
     return GroupOptimum(
         topology=topology,
         collective=collective,
-        lower=found.rate,
-        upper=upper,
-        witness=lengths,
+        lower=found.shares.rate,
+        upper=found.upper,
+        witness=found.witness,
         families=families,
-        n_classes=program.n_own - 1,
-        n_sinks=len(program.sinks),
+        n_classes=sum(group.n_classes for group in groups),
+        n_columns=len(program.columns),
         rounds=colours.rounds,
-        _every=rational.every,
-        _shares=found,
-        _rational=rational,
+        _every=every,
+        _shares=found.shares,
+        _parts=found.parts,
+        _symmetries=known,
     )
 
 

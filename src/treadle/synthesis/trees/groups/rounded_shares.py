@@ -16,12 +16,13 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.errors import InfeasibleError
+from treadle.synthesis.trees.groups.cheapest_trees import Floats
 from treadle.synthesis.trees.groups.every_group import EveryGroup
 from treadle.synthesis.trees.groups.group_colours import as_mask
 from treadle.synthesis.trees.groups.representative import Representative
 from treadle.synthesis.trees.groups.served_sinks import instance_on
-from treadle.synthesis.trees.groups.share_program import Floats, ShareProgram, ShareSolution
 from treadle.synthesis.trees.groups.shares import RationalShares, over_one_denominator
+from treadle.synthesis.trees.groups.tree_program import ShareValues, TreeProgram
 from treadle.synthesis.trees.optimality import instance_optimum
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.balance import balanced_capacities
@@ -33,32 +34,16 @@ _MARGIN = 1e-8
 _GRID = 2**56
 
 
-def even_shares(program: ShareProgram, n_groups: int) -> ShareSolution:
-    """The same part of every link for every group, and even roots; for want of something better."""
-    parts = n_groups * len(program.families)
-    shares: list[Floats] = []
-    for number, group in enumerate(program.groups):
-        found = np.zeros(group.n_classes)
-        rows = program.capacity
-        mine = rows.groups == number
-        found[rows.classes[mine]] = rows.bandwidths[rows.rows[mine]] / (program.unit * parts)
-        shares.append(found)
-    roots = tuple(np.ones(len(group.members)) for group in program.groups)
-    prices = program.capacity.sizes * (program.unit / program.capacity.bandwidths)
-    return ShareSolution(0.0, (tuple(shares),) * len(program.families), roots, prices)
-
-
 def rounded_shares(
-    every: EveryGroup, program: ShareProgram, near: ShareSolution, watch: Watch
+    every: EveryGroup, program: TreeProgram, near: ShareValues, watch: Watch
 ) -> RationalShares:
     """Balanced shares within those of a solution, and the exact rate that they attain.
 
     Parameters
     ----------
     every : EveryGroup
-    program : ShareProgram
-    near : ShareSolution
-        Need not serve every sink.
+    program : TreeProgram
+    near : ShareValues
     watch : Watch
     """
     pieces = lcm(*(int(size) for group in program.groups for size in group.class_sizes()))
@@ -124,7 +109,7 @@ def _factor(
         return Fraction(0)
 
 
-def _supplies(program: ShareProgram, near: ShareSolution) -> list[list[int]]:
+def _supplies(program: TreeProgram, near: ShareValues) -> list[list[int]]:
     """Whole numbers in proportion to what members feed in."""
     if not program.free_roots:
         return [list(group.weights) for group in program.groups]

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.errors import InfeasibleError
 from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.trees.groups.every_group import EveryGroup
 from treadle.synthesis.trees.groups.representative import Representative
-from treadle.synthesis.trees.groups.share_program import Floats
+from treadle.synthesis.trees.groups.shares import RationalShares
 from treadle.synthesis.trees.instance import Instance, find_violated_cut
 from treadle.topologies.topology import Topology
 from treadle.watch import Watch
 
-_GRID = 2**56
-"""Sum of rounded shares and weights of one group: flows in it fit 64 bits."""
-
-TOLERANCE = 1e-7
-"""Part of a sink's due that may be missing in floats."""
+Sink = tuple[int, int, int]
+"""Family, representative and place."""
 
 
 def instance_on(topology: Topology, group: Representative, turned: bool, weights: Int64Array) -> Instance:
@@ -34,34 +32,6 @@ def instance_on(topology: Topology, group: Representative, turned: bool, weights
         heads=heads.astype(np.int32),
         bandwidths=np.ones(len(tails), dtype=np.int64),
     )
-
-
-def unserved(
-    topology: Topology,
-    group: Representative,
-    turned: bool,
-    shares: Floats,
-    supplies: Floats,
-    watch: Watch,
-) -> Iterator[int]:
-    """Places of members that shares in floats do not serve, but for a tolerance; one for each cut found.
-
-    Parameters
-    ----------
-    shares : array of float, shape (classes,)
-    supplies : array of float, shape (group size,)
-        What each member feeds in.
-    """
-    scale = _GRID / max(float(shares[group.pair_class].sum()), float(supplies.sum()), 1e-300) / 4
-    capacities = np.floor(np.maximum(shares, 0.0) * scale).astype(np.int64)[group.pair_class]
-    weights = np.floor(np.maximum(supplies, 0.0) * scale * (1 - TOLERANCE)).astype(np.int64)
-    problem, first = instance_on(topology, group, turned, weights), 0
-    while first < len(group.members):
-        found = find_violated_cut(problem, capacities, first=first, watch=watch)
-        if found is None:
-            return
-        first, nodes = found[0] + 1, found[1]
-        yield int(np.setdiff1d(group.members, nodes)[0])
 
 
 def first_unserved(
@@ -87,3 +57,33 @@ def first_unserved(
     problem = instance_on(topology, group, turned, np.array(supplies, dtype=np.int64))
     found = find_violated_cut(problem, capacities, watch=watch)
     return None if found is None else int(np.setdiff1d(group.members, found[1])[0])
+
+
+def first_missed(
+    every: EveryGroup, families: Sequence[bool], found: RationalShares, watch: Watch
+) -> Sink | None:
+    """A member of a representative that shares do not serve; families say whether links are turned round."""
+    for number, group in enumerate(every.groups):
+        for family, turned in enumerate(families):
+            shares, supplies = found.shares[family][number], found.roots[number]
+            sink = first_unserved(every.union.topology, group, turned, shares, supplies, watch)
+            if sink is not None:
+                return family, number, sink
+    return None
+
+
+def serve_others(every: EveryGroup, families: Sequence[bool], found: RationalShares, watch: Watch) -> bool:
+    """Whether groups that are no representatives are served: equal colours do not make it certain."""
+    return all(
+        first_unserved(
+            every.union.topology,
+            one,
+            turned,
+            found.shares[family][number],
+            every.in_order_of(one.kind, found.roots[number]),
+            watch,
+        )
+        is None
+        for number, one in every.others()
+        for family, turned in enumerate(families)
+    )

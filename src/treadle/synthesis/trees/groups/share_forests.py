@@ -23,6 +23,7 @@ from treadle.schedules.trees.forest_cost import height_max
 from treadle.schedules.trees.forest_transforms import coarsened, equalised, reverse
 from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.synthesis.trees.groups.group_optimum import GroupOptimum, GroupShares
+from treadle.synthesis.trees.groups.known_trees import forests_of_trees
 from treadle.synthesis.trees.groups.unit_problems import UnitProblem, count_units, unit_problem, unit_shares
 from treadle.synthesis.trees.pipeline import pack_forest
 from treadle.topologies.topology import Topology
@@ -101,7 +102,7 @@ def group_forests(
 def lean_forests(
     topology: Topology, collective: Collective, optimum: GroupOptimum, *, watch: Watch = UNWATCHED
 ) -> GroupSchedule:
-    """Trees of every group by an optimum's shares or by shares in fewer units: as few trees as known.
+    """Trees of every group: those that an optimum has, or by its shares or shares in fewer units.
 
     Parameters
     ----------
@@ -117,6 +118,8 @@ def lean_forests(
     ScheduleError, InfeasibleError
         As `group_forests`.
     """
+    if optimum.has_trees:
+        return forests_of_trees(optimum)
     # worth waiting for: it takes less than the optimum did, and nothing else is near it
     packing = watch.unlimited
     fewer = optimum.in_fewer_units(watch)

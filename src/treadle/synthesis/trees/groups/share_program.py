@@ -1,4 +1,4 @@
-"""The linear program of shares: largest rate at which all groups are served at once, one variable per class.
+"""The linear program of shares: the rate at which all groups are served at once, one variable per class.
 
 Columns: the rate x; of each family (out-trees, in-trees) the share c of every class of pairs; for an
 allreduce the rate of every class of roots; for each sink asked for so far a flow within the shares. Rows:
@@ -15,67 +15,12 @@ from typing import Any
 
 import highspy
 import numpy as np
-from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array, offsets_of
-from treadle.errors import InfeasibleError
+from treadle.synthesis.trees.groups.capacity import CapacityRows
+from treadle.synthesis.trees.groups.cheapest_trees import Floats
 from treadle.synthesis.trees.groups.representative import Representative, SinkFlow, sink_flow
-from treadle.watch import TimeLimitError, Watch
-
-Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class CapacityRows:
-    """Which classes of pairs use each class of fabric links.
-
-    Parameters
-    ----------
-    links : array of int64, shape (E,)
-        One fabric link of each class.
-    sizes : array of int64, shape (E,)
-        Links of each class.
-    bandwidths : array of int64, shape (E,)
-    rows, groups, classes, counts : arrays of int64
-        Row, representative, class of pairs, and pairs of that class on one link.
-    class_of : array of int64, shape (n_links,)
-        Class of each fabric link; -1: no group uses it.
-    """
-
-    links: Int64Array
-    sizes: Int64Array
-    bandwidths: Int64Array
-    rows: Int64Array
-    groups: Int64Array
-    classes: Int64Array
-    counts: Int64Array
-    class_of: Int64Array
-
-    def spread(self, values: Sequence[Fraction]) -> tuple[Fraction, ...]:
-        """A value of each class at every fabric link; 0 where no group goes."""
-        table = np.array([*values, Fraction(0)], dtype=object)
-        return tuple(table[self.class_of].tolist())
-
-
-@dataclass(frozen=True, eq=False)
-class ShareSolution:
-    """What the solver found, in floats.
-
-    Parameters
-    ----------
-    rate : float
-        x, in units of the program.
-    shares : tuple per family of tuple per representative of array of float
-    roots : tuple per representative of array of float, shape (group size,)
-        Rate of each root; empty where it is the weight times x.
-    prices : array of float, shape (E,)
-        Dual of each capacity row.
-    """
-
-    rate: float
-    shares: tuple[tuple[Floats, ...], ...]
-    roots: tuple[Floats, ...]
-    prices: Floats
+from treadle.watch import Watch
 
 
 @dataclass
@@ -250,15 +195,6 @@ class ShareProgram:
         ]
         return shares, [[values[j] for j in at] for at in self._root_at]
 
-    def solution(self, values: Floats, duals: Floats) -> ShareSolution:
-        """What the columns and rows of a solution say."""
-        shares = tuple(
-            tuple(values[s : s + g.n_classes] for s, g in zip(starts, self.groups, strict=True))
-            for starts in self._share_at
-        )
-        roots = tuple(values[at] for at in self._root_at)
-        return ShareSolution(float(values[0]), shares, roots, duals[: len(self.capacity.links)])
-
 
 _SIMPLEX_ROWS = 1500
 """Rows up to which the simplex method is as quick as interior points and a crossover."""
@@ -280,23 +216,3 @@ def make_solver(watch: Watch, n_rows: int) -> Any:
     if left is not None:
         solver.setOptionValue("time_limit", max(left, 0.1))
     return solver
-
-
-def run(solver: Any, stage: str) -> tuple[Floats, Floats]:
-    """Values of columns and duals of rows of an optimum.
-
-    Raises
-    ------
-    TimeLimitError
-        If the solver's time was up.
-    InfeasibleError
-        If it ended otherwise.
-    """
-    solver.run()
-    status = solver.getModelStatus()
-    if status == highspy.HighsModelStatus.kTimeLimit:
-        raise TimeLimitError(stage)
-    if status != highspy.HighsModelStatus.kOptimal:
-        raise InfeasibleError(f"shares of groups: the solver ended with {status.name}, expected an optimum")
-    solution = solver.getSolution()
-    return np.array(solution.col_value), np.array(solution.row_dual)

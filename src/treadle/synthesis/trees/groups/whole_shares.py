@@ -19,8 +19,9 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.schedules.group_witness import GroupLengthWitness
+from treadle.synthesis.trees.groups.cheapest_trees import Floats
 from treadle.synthesis.trees.groups.rational_program import RationalProgram
-from treadle.synthesis.trees.groups.share_program import Floats, make_solver
+from treadle.synthesis.trees.groups.share_program import make_solver
 from treadle.synthesis.trees.groups.shares import RationalShares, fits
 from treadle.watch import Watch
 
@@ -56,7 +57,6 @@ def whole_shares(
     Parameters
     ----------
     rational : RationalProgram
-        Solved.
     known : RationalShares
         At the optimum.
     witness : GroupLengthWitness

@@ -1,0 +1,229 @@
+"""Solve the program over trees and turn both sides of its optimum into rationals that are checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+
+from treadle.errors import InfeasibleError, ScheduleError
+from treadle.schedules.group_witness import GroupLengthWitness
+from treadle.synthesis.trees.groups.cheapest_trees import Floats
+from treadle.synthesis.trees.groups.every_group import EveryGroup
+from treadle.synthesis.trees.groups.exact_basis import BasisSystem, Integers, simplest
+from treadle.synthesis.trees.groups.rounded_shares import rounded_shares
+from treadle.synthesis.trees.groups.served_sinks import first_missed, serve_others
+from treadle.synthesis.trees.groups.shares import RationalShares, fits, over_one_denominator
+from treadle.synthesis.trees.groups.tree_program import TreeColumn, TreeProgram
+from treadle.watch import TimeLimitError, Watch
+
+_SIMPLE = (1000, 10**6)
+"""Denominators up to which floats are taken for the nearest simple fraction, at first."""
+
+_CLOSE = Fraction(1, 10**8)
+"""Part by which a bound in rationals may differ from the solver's optimum."""
+
+TreeParts = tuple[tuple[TreeColumn, Fraction], ...]
+"""Trees of representatives, and bytes/s of each (of all roots of its class together)."""
+
+
+class TreeOptimum:
+    """Both sides of the optimum of groups whose shares are alike within classes.
+
+    Parameters
+    ----------
+    every : EveryGroup
+    program : TreeProgram
+    total : int
+        algbw is this many times the program's rate.
+    watch : Watch
+        When its deadline passes, the sides do not meet.
+    is_proven : bool
+        Groups of a colour are copies of each other and links within a class the same link of those: then
+        shares are the trees', and serve every member.
+
+    Attributes
+    ----------
+    shares : RationalShares
+    upper : Fraction
+        That `witness` proves, bytes/s.
+    witness : GroupLengthWitness
+    parts : TreeParts
+        Of proven classes, the trees that make up the shares; none where time ran out.
+    """
+
+    def __init__(
+        self, every: EveryGroup, program: TreeProgram, total: int, watch: Watch, *, is_proven: bool
+    ) -> None:
+        self.every, self.program, self.total, self.watch = every, program, total, watch
+        self.parts: TreeParts = ()
+        self._is_proven, self._topology = is_proven, every.union.topology
+        self._values: Floats = np.zeros(0)
+        program.begin()
+        self.witness, self.upper = self._first_bound()
+        found = None
+        try:
+            found = self._optimised()
+        except TimeLimitError:
+            self.watch = watch.unlimited  # what is left to do is short
+        self.shares = self._rounded() if found is None else found
+
+    def _first_bound(self) -> tuple[GroupLengthWitness, Fraction]:
+        """What links that are as long as they are narrow prove."""
+        bandwidths = self.program.capacity.bandwidths.tolist()
+        witness = GroupLengthWitness(self.program.capacity.spread([Fraction(1, b) for b in bandwidths]))
+        try:
+            return witness, self._bound(witness)
+        except ScheduleError:  # too many digits
+            witness = GroupLengthWitness(self.program.capacity.spread([Fraction(1)] * len(bandwidths)))
+            return witness, self._bound(witness)
+
+    def _bound(self, witness: GroupLengthWitness) -> Fraction:
+        return witness.bound(self._topology, self.every.union.collective)
+
+    def _optimised(self) -> RationalShares | None:
+        """Shares that attain the optimum, with the least load if that is confirmed; None if none are.
+
+        Raises
+        ------
+        TimeLimitError
+            If the deadline passed.
+        """
+        duals = self._solved()
+        rate = float(self._values[0])
+        self._prove(duals, rate)
+        bound = self.upper / self.total
+        if abs(float(bound / self.program.unit) - rate) > float(_CLOSE) * rate:
+            return None
+        self.program.load_least(float(bound / self.program.unit))
+        try:
+            self._solved()
+            found = self._confirmed(bound)
+        except InfeasibleError:  # by the solver's tolerances
+            found = None
+        if found is None:
+            self.program.load_least(None)
+            self._solved()
+            found = self._confirmed(None)
+        return found
+
+    def _solved(self) -> Floats:
+        """Add trees until none is cheaper than its data are worth; returns the prices of the rows."""
+        mean = np.zeros(len(self.program.limits))
+        try:
+            while True:
+                self._values, duals = self.program.solve()
+                mean += self.program.prices(duals)
+                if not self.program.grow(duals):
+                    return duals
+        except TimeLimitError:
+            # prices go to and fro while trees are few: their mean proves more than the last
+            self._take(_simple(mean, _SIMPLE[0]))
+            raise
+
+    def _prove(self, duals: Floats, rate: float) -> None:
+        """Lengths in rationals from the prices of capacity; the best bound so far is kept."""
+        close = Fraction(rate) * self.program.unit * self.total * (1 + _CLOSE)
+        for prices in self._rational_prices(duals):
+            if self._take(prices) <= close:
+                return
+
+    def _take(self, prices: list[Fraction]) -> Fraction:
+        """The bound that lengths of classes prove, or what is known if that is less."""
+        witness = GroupLengthWitness(self.program.capacity.spread(prices))
+        try:
+            bound = self._bound(witness)
+        except ScheduleError:  # too many digits, or nothing proved
+            return self.upper
+        if bound < self.upper:
+            self.witness, self.upper = witness, bound
+        return self.upper
+
+    def _rational_prices(self, duals: Floats) -> Iterator[list[Fraction]]:
+        """Simple fractions near the solver's prices, then those of its basis."""
+        prices = self.program.prices(duals)
+        for limit in _SIMPLE:
+            yield _simple(prices, limit)
+        system = BasisSystem(self.program.solver)
+        costs: Integers = np.zeros(system.n_columns, dtype=object)
+        costs[0] = 1
+        for digits in system.dual(costs):
+            found = simplest(digits, len(prices))
+            if found is not None:
+                yield [max(v, Fraction(0)) for v in found]
+
+    def _confirmed(self, rate: Fraction | None) -> RationalShares | None:
+        """The basis's shares if they pass all checks; at a rate that is given or the basis's."""
+        for values in self._rational_values(rate):
+            if min(values) < 0 or not self._add_up(values):
+                continue
+            found = self._as_shares(values)
+            if not fits(self.every.union, self.every.number, found):
+                continue
+            if self._is_proven:
+                trees = zip(self.program.columns, values[self.program.first_tree :], strict=True)
+                self.parts = tuple((column, value) for column, value in trees if value)
+                return found
+            return found if self._serve(found) else None
+        return None
+
+    def _rational_values(self, rate: Fraction | None) -> Iterator[list[Fraction]]:
+        """Candidates for the basis's columns, the simplest first."""
+        system, program = BasisSystem(self.program.solver), self.program
+        scale = 1 if rate is None else rate.denominator
+        needed: Integers = np.zeros(system.n_rows, dtype=object)
+        needed[: len(program.limits)] = [limit * scale for limit in program.limits]
+        if rate is not None and 0 not in system.columns:
+            needed = needed - system.column(0) * rate.numerator
+        for digits in system.primal(needed):
+            found = simplest(digits, system.n_columns)
+            if found is not None:
+                found = [value / scale for value in found]
+                if rate is not None:
+                    found[0] = rate
+                yield found
+
+    def _add_up(self, values: list[Fraction]) -> bool:
+        """Whether the trees of each class of roots carry what it sends, and free roots send all."""
+        sent: dict[int, Fraction] = {}
+        for column, value in zip(self.program.columns, values[self.program.first_tree :], strict=True):
+            sent[column.root_row] = sent.get(column.root_row, Fraction(0)) + value
+        return all(
+            sent.get(row, Fraction(0)) == factor * values[column]
+            for row, (column, factor) in self.program.root_rows.items()
+        ) and all(
+            not one.rates or sum(values[j] for j in one.rates) == values[0]
+            for one in self.program.root_classes
+        )
+
+    def _as_shares(self, values: list[Fraction]) -> RationalShares:
+        shares, roots = self.program.shares_of(np.array(values, dtype=object))
+        sent = [list(one) for one in roots]
+        if not self.program.free_roots:
+            sent = [[w * values[0] for w in group.weights] for group in self.program.groups]
+        return over_one_denominator(
+            values[0] * self.total, [[list(one) for one in family] for family in shares], sent
+        )
+
+    def _serve(self, found: RationalShares) -> bool:
+        """Whether every member of every group is served."""
+        try:
+            missed = first_missed(self.every, self.program.families, found, self.watch)
+            return missed is None and serve_others(self.every, self.program.families, found, self.watch)
+        except InfeasibleError:  # too many digits
+            return False
+
+    def _rounded(self) -> RationalShares:
+        """Shares near the solver's, at the rate that they are sure to attain."""
+        values = self._values
+        if not len(values) or not values[0]:
+            values = self.program.even_values()
+        near = self.program.near(values)
+        return rounded_shares(self.every, self.program, near, self.watch)
+
+
+def _simple(prices: Floats, limit: int) -> list[Fraction]:
+    """Fractions near prices, the largest of which is 1."""
+    near = prices / max(float(prices.max(initial=0.0)), 1e-300)
+    return [Fraction(v).limit_denominator(limit) for v in near.tolist()]

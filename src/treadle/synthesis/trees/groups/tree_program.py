@@ -1,0 +1,363 @@
+"""The linear program of groups with a column for each tree, made as trees are needed.
+
+At the prices of its links the cheapest tree of every root is a minimum arborescence; where none is cheaper
+than what its data are worth, the vertex is optimal, and prices are the lengths that prove it. Links that
+are alike have one row, and groups that are alike the trees of one of them: a tree loads the links of a class
+by what it takes of them on average. So there are as many rows as classes of links and of roots, however many
+classes of pairs there are. Source: column generation (Dantzig and Wolfe 1960) on Edmonds' packing of
+arborescences (1973).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import highspy
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import Int64Array
+from treadle.errors import InfeasibleError
+from treadle.synthesis.trees.groups.capacity import CapacityRows
+from treadle.synthesis.trees.groups.cheapest_trees import Floats, PricedTree, TreePricer
+from treadle.synthesis.trees.groups.representative import Representative
+from treadle.watch import TimeLimitError, Watch
+
+_CHEAPER = 1e-9
+"""Part by which a tree is to be cheaper than what its root's data are worth."""
+
+
+@dataclass(frozen=True, eq=False)
+class TreeColumn:
+    """A tree of the program.
+
+    Parameters
+    ----------
+    family, group : int
+    root_row : int
+        Row of the program that counts what its root's class sends.
+    tree : PricedTree
+    classes, counts : arrays of int64
+        Pairs that it takes of each class of its group.
+    """
+
+    family: int
+    group: int
+    root_row: int
+    tree: PricedTree
+    classes: Int64Array
+    counts: Int64Array
+
+
+@dataclass(frozen=True, eq=False)
+class ShareValues:
+    """Shares that trees make up, in floats.
+
+    Parameters
+    ----------
+    rate : float
+        x, in units of the program.
+    shares : tuple per family of tuple per representative of array of float
+        Of each class of pairs.
+    roots : tuple per representative of array of float, shape (group size,)
+        What each member sends; of free roots only.
+    """
+
+    rate: float
+    shares: tuple[tuple[Floats, ...], ...]
+    roots: tuple[Floats, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class RootClasses:
+    """Members of a group that send alike.
+
+    Parameters
+    ----------
+    first : array of int64
+        Place in the group of one of each class.
+    of_place : array of int64, shape (group size,)
+        Class of each.
+    sizes : array of int64
+    rates : tuple of int
+        Columns of what each class sends, where roots are free.
+    """
+
+    first: Int64Array
+    of_place: Int64Array
+    sizes: Int64Array
+    rates: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Ways:
+    """Where trees of a group and family are priced and counted."""
+
+    family: int
+    group: int
+    pricer: TreePricer
+    rows: tuple[int, ...]  # of each root that it prices
+    at: Int64Array  # capacity row of each pair
+
+
+class TreeProgram:
+    """The program so far, with its solver.
+
+    Parameters
+    ----------
+    groups : sequence of Representative
+    capacity : CapacityRows
+    families : tuple of bool
+        Whether links are turned round (in-trees); both for free roots.
+    is_rooted : bool
+        One root has all data.
+    joins_twins : bool
+        Trees need not tell members with the same ways in and out from each other.
+    unit : int
+        Bytes/s that count as 1.
+    watch : Watch
+    """
+
+    def __init__(
+        self,
+        groups: Sequence[Representative],
+        capacity: CapacityRows,
+        families: tuple[bool, ...],
+        *,
+        is_rooted: bool,
+        joins_twins: bool,
+        unit: int,
+        watch: Watch,
+    ) -> None:
+        self.groups, self.capacity, self.families = groups, capacity, families
+        self.free_roots, self.unit, self.watch = len(families) > 1, unit, watch
+        self.columns: list[TreeColumn] = []
+        self._known: set[tuple[int, bytes, bytes]] = set()
+        self.solver = _make_solver()
+        self._column({}, 1.0)
+        self.limits = [int(b) * int(n) for b, n in zip(capacity.bandwidths, capacity.sizes, strict=True)]
+        for limit in self.limits:
+            self._row({}, limit / unit, equality=False)
+        self.root_classes = [self._root_classes(group) for group in groups]
+        self.first_tree = int(self.solver.getNumCol())
+        self.root_rows: dict[int, tuple[int, int]] = {}  # what its trees carry: so many times a column
+        self._ways = [
+            way for number in range(len(groups)) for way in self._ways_of(number, is_rooted, joins_twins)
+        ]
+        self._even = 1.0 / capacity.bandwidths
+        self._costs: float | None = None
+
+    def _column(self, entries: dict[int, float], cost: float) -> int:
+        index, value = np.array(list(entries), dtype=np.int32), np.array(list(entries.values()), dtype=float)
+        self.solver.addCol(cost, 0.0, highspy.kHighsInf, len(index), index, value)
+        return int(self.solver.getNumCol()) - 1
+
+    def _row(self, entries: dict[int, float], upper: float, *, equality: bool) -> int:
+        index, value = np.array(list(entries), dtype=np.int32), np.array(list(entries.values()), dtype=float)
+        lower = upper if equality else -highspy.kHighsInf
+        self.solver.addRow(lower, upper, len(index), index, value)
+        return int(self.solver.getNumRow()) - 1
+
+    def _root_classes(self, group: Representative) -> RootClasses:
+        _, first, of_place = np.unique(
+            group.place_class[group.members], return_index=True, return_inverse=True
+        )
+        of_place = of_place.ravel()
+        rates = tuple(self._column({}, 0.0) for _ in first) if self.free_roots else ()
+        return RootClasses(first, of_place, np.bincount(of_place), rates)
+
+    def _ways_of(self, number: int, is_rooted: bool, joins_twins: bool) -> list[_Ways]:
+        """The rows of a group's roots, and what prices trees for them."""
+        group, classes = self.groups[number], self.root_classes[number]
+        weights = np.array(group.weights)[classes.first] * classes.sizes
+        sending = np.arange(len(classes.first)) if self.free_roots else np.flatnonzero(weights)
+        if self.free_roots:
+            self._row({0: 1.0, **dict.fromkeys(classes.rates, -1.0)}, 0.0, equality=True)
+        found = []
+        for family, turned in enumerate(self.families):
+            rows = tuple(
+                self._root_row((classes.rates[c], 1) if self.free_roots else (0, int(weights[c])))
+                for c in sending.tolist()
+            )
+            pricer = TreePricer(
+                group,
+                turned=turned,
+                roots=classes.first[sending],
+                is_centre=is_rooted,
+                joins_twins=joins_twins,
+            )
+            found.append(_Ways(family, number, pricer, rows, self.capacity.class_of[group.links]))
+        return found
+
+    def _root_row(self, carried: tuple[int, int]) -> int:
+        row = self._row({carried[0]: float(carried[1])}, 0.0, equality=True)
+        self.root_rows[row] = carried
+        return row
+
+    def solve(self) -> tuple[Floats, Floats]:
+        """Values of the columns and prices of the rows at the optimum over the trees so far.
+
+        Raises
+        ------
+        TimeLimitError
+            If time was up.
+        """
+        left = self.watch.seconds_left
+        if left is not None:
+            self.solver.setOptionValue("time_limit", self.solver.getRunTime() + max(left, 0.1))
+        self.solver.run()
+        status = self.solver.getModelStatus()
+        if status == highspy.HighsModelStatus.kTimeLimit:
+            raise TimeLimitError("trees of groups")
+        if status != highspy.HighsModelStatus.kOptimal:
+            raise InfeasibleError(
+                f"trees of groups: the solver ended with {status.name}, expected an optimum"
+            )
+        solution = self.solver.getSolution()
+        return np.array(solution.col_value), np.array(solution.row_dual)
+
+    def prices(self, duals: Floats) -> Floats:
+        """Length of each class of links."""
+        return np.maximum(duals[: len(self.limits)], 0.0)
+
+    def begin(self) -> None:
+        """Add a cheapest tree of each root where links are as long as they are narrow.
+
+        Raises
+        ------
+        InfeasibleError
+            If a member cannot be reached.
+        """
+        for way in self._ways:
+            for row, tree in zip(way.rows, way.pricer.cheapest(self._even[way.at]), strict=True):
+                self._add(way, row, tree)
+
+    def grow(self, duals: Floats) -> int:
+        """Add the trees that are cheaper than their data are worth; returns how many.
+
+        Parameters
+        ----------
+        duals : array of float
+            Of all rows.
+
+        Raises
+        ------
+        TimeLimitError
+            If the deadline passed.
+        """
+        prices, added = self.prices(duals) + (self._costs or 0.0), 0
+        for way in self._ways:
+            self.watch.beat("trees of groups", len(self.columns), 0)
+            times = self.groups[way.group].times
+            for row, tree in zip(way.rows, way.pricer.cheapest(prices[way.at]), strict=True):
+                worth = float(duals[row])
+                if tree.length * times < worth - _CHEAPER * max(abs(worth), 1e-300):
+                    added += self._add(way, row, tree)
+        return added
+
+    def _add(self, way: _Ways, row: int, tree: PricedTree) -> bool:
+        """Add a tree, unless it is the same to the program as one that it has."""
+        group = self.groups[way.group]
+        loads = _sums(way.at[tree.pairs], tree.times, len(self.limits)) * group.times
+        used = np.flatnonzero(loads)
+        key = row, used.tobytes(), loads[used].tobytes()
+        if key in self._known:
+            return False
+        self._known.add(key)
+        counts = _sums(group.pair_class[tree.pairs], tree.times, group.n_classes)
+        classes = np.flatnonzero(counts)
+        self.columns.append(TreeColumn(way.family, way.group, row, tree, classes, counts[classes]))
+        entries = dict(zip([*used.tolist(), row], [*loads[used].tolist(), -1.0], strict=True))
+        self._column(entries, self._cost_of(self.columns[-1]))
+        return True
+
+    def _cost_of(self, column: TreeColumn) -> float:
+        """In the program of least load."""
+        if self._costs is None:
+            return 0.0
+        return -self._costs * float(int(column.counts.sum()) * self.groups[column.group].times)
+
+    def load_least(self, rate: float | None) -> None:
+        """Ask for the least load of all links together at a rate; None: for the largest rate again.
+
+        Parameters
+        ----------
+        rate : float, optional
+            In units of the program.
+        """
+        self._costs = None if rate is None else 1.0 / float(self.capacity.sizes.sum())
+        self.solver.changeColCost(0, 1.0 if rate is None else 0.0)
+        self.solver.changeColBounds(0, rate or 0.0, highspy.kHighsInf if rate is None else rate)
+        for number, column in enumerate(self.columns):
+            self.solver.changeColCost(self.first_tree + number, self._cost_of(column))
+
+    def shares_of(self, values: NDArray[Any]) -> tuple[list[list[NDArray[Any]]], list[NDArray[Any]]]:
+        """Shares by family and representative, and free root rates by representative, of all columns.
+
+        Parameters
+        ----------
+        values : array of float, or of Fraction objects, shape (columns,)
+        """
+        zero = values[0] * 0
+        sizes = [group.class_sizes() for group in self.groups]
+        shares = [[np.full(len(size), zero, dtype=values.dtype) for size in sizes] for _ in self.families]
+        for number in np.flatnonzero(values[self.first_tree :]).tolist():
+            column, value = self.columns[number], values[self.first_tree + number]
+            shares[column.family][column.group][column.classes] += (
+                column.counts.astype(values.dtype) * value / sizes[column.group][column.classes]
+            )
+        roots = [
+            values[np.array(one.rates)][one.of_place] / one.sizes[one.of_place]
+            for one in self.root_classes
+            if one.rates
+        ]
+        return shares, roots
+
+    def even_values(self) -> Floats:
+        """The first tree of each root, at the rate that links carry; for want of something better."""
+        values = np.zeros(int(self.solver.getNumCol()))
+        values[0] = 1.0
+        for one in self.root_classes:
+            values[list(one.rates)] = 1.0 / len(one.first)
+        loads = np.zeros(len(self.limits))
+        first = self.columns[: len(self.root_rows)]
+        for number, column in enumerate(first):
+            carried, factor = self.root_rows[column.root_row]
+            values[self.first_tree + number] = factor * values[carried]
+            group = self.groups[column.group]
+            at = self.capacity.class_of[group.links[column.tree.pairs]]
+            loads += factor * values[carried] * group.times * _sums(at, column.tree.times, len(loads))
+        used = np.flatnonzero(loads)
+        room = np.array(self.limits, dtype=float)[used] / self.unit / loads[used]
+        return values * float(room.min(initial=np.inf))
+
+    def near(self, values: Floats) -> ShareValues:
+        """Shares of a solution."""
+        shares, roots = self.shares_of(values)
+        return ShareValues(float(values[0]), tuple(map(tuple, shares)), tuple(roots))
+
+
+def _make_solver() -> Any:
+    """With tight tolerances; each solve goes on from the last, whose solution new columns leave feasible."""
+    make: Any = highspy.Highs  # its constructor has no type annotations
+    solver = make()
+    for option, value in (
+        ("output_flag", False),
+        ("threads", 1),
+        ("solver", "simplex"),
+        ("simplex_strategy", 4),  # primal: a third of the time of the dual simplex
+        ("primal_feasibility_tolerance", 1e-9),
+        ("dual_feasibility_tolerance", 1e-9),
+    ):
+        solver.setOptionValue(option, value)
+    solver.changeObjectiveSense(highspy.ObjSense.kMaximize)
+    return solver
+
+
+def _sums(keys: Int64Array, values: Int64Array, size: int) -> Int64Array:
+    """Sum of the values of each key."""
+    found = np.zeros(size, dtype=np.int64)
+    np.add.at(found, keys, values)
+    return found
