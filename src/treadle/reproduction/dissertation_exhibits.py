@@ -14,7 +14,7 @@ SIMULATOR = f"message simulator (pipelined latencies of 10 us, {_HOW})"
 _TESTBED = f"message simulator (pipelined latencies of 13.33 us, {_HOW}; 21.6 us more, links of 79/4 Gbit/s)"
 _SECONDS = "CPU seconds (one thread of this machine)"
 _WORDS, _LATER = FigureBasis.NO_FIGURES, FigureBasis.WITH_TRAINING
-_TRAINING = "training is not modelled yet"
+_STEPS = "simulated steps"
 
 
 def _computed(
@@ -130,8 +130,22 @@ _CHAPTER_3 = (
         left_out="flows on generalized Kautz graphs",
         model="alpha-beta model (section 3.3.2; all-to-alls by bounds)",
     ),
-    _other("figure-3.8", "data-parallel training on the testbed", _LATER, _TRAINING),
-    _other("figure-3.9", "simulated expert-parallel training", _LATER, _TRAINING),
+    _simulated(
+        "figure-3.8",
+        "data-parallel training on the testbed",
+        f"{_HERE}.testbed_training:figure_3_8",
+        f"{_STEPS} (roofline at 0.3 of the tf32 peak; alpha-beta model of A.1.2; buckets of 25 MiB)",
+        quick_s=0.5,
+    ),
+    _simulated(
+        "figure-3.9",
+        "simulated expert-parallel training",
+        f"{_HERE}.expert_training:figure_3_9",
+        f"{_STEPS} (roofline at 0.2 of the bf16 peak; certified all-to-all flows)",
+        quick_s=5,
+        full_s=30,
+        left_out="the other rows of table A.1",
+    ),
     _computed(
         "table-3.6",
         "time to generate schedules: BFB and SCCL",
@@ -231,7 +245,13 @@ _CHAPTER_4 = (
         left_out="simulations of 128 GPUs",
         command="treadle bound dgx_h100:16 allgather",
     ),
-    _other("figure-4.13", "FSDP training", _LATER, _TRAINING),
+    _simulated(
+        "figure-4.13",
+        "FSDP training",
+        f"{_HERE}.sharded_training:figure_4_13",
+        f"{_STEPS} (roofline at 0.65 of the bf16 peak, kappa 2, 0.88 of Treadle's rates)",
+        quick_s=1,
+    ),
     _computed(
         "figure-4.14",
         "schedule generation at large scale",
@@ -277,7 +297,13 @@ _APPENDIX_A = (
         left_out="501 to 2000 nodes",
         model="alpha-beta model (section 3.3.2)",
     ),
-    _other("figure-A.5", "a training timeline", _LATER, _TRAINING),
+    _simulated(
+        "figure-A.5",
+        "a training timeline",
+        f"{_HERE}.expert_training:figure_a_5",
+        f"{_STEPS} (figure 3.9's at 256 nodes)",
+        quick_s=1.5,
+    ),
     _computed(
         "figure-A.6",
         "breadth-first broadcast on rings",

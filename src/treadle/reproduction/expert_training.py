@@ -1,0 +1,245 @@
+"""Expert-parallel training of Switch Transformers: figure 3.9, and a timeline as figure A.5 draws it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache
+from itertools import pairwise
+from types import MappingProxyType
+
+from treadle.finder.construction import Construction
+from treadle.reproduction.exhibit import Ours
+from treadle.reproduction.expansion_tables import TABLE_A1, all_to_all_rate, allgather_of, bfb
+from treadle.reproduction.training_costs import GIGABIT, DirectConnectCosts
+from treadle.schedules.mesh import Mesh
+from treadle.topologies import all_to_all_limit, moore_steps, parse
+from treadle.training.compute_times import RooflineTimes
+from treadle.training.devices import accelerator
+from treadle.training.models.training_model import TrainingModel
+from treadle.training.models.zoo import zoo_model
+from treadle.training.step import StepOutcome, TrainingSetup, simulate_step
+from treadle.training.timeline.task import Category
+from treadle.training.training_options import TrainingOptions
+
+ALPHA_S = 10e-6
+NODE_BYTES_PER_S = 100 * GIGABIT
+EFFICIENCY = 0.20
+"""Of an A100's bf16 peak: not stated in the paper, and fitted to figure 3.9."""
+SEQUENCES = 2048
+TOKENS: Mapping[str, int] = MappingProxyType({"encoder": 512, "decoder": 512})
+PRINTED_RATE = MappingProxyType({256: 4.10e-3, 1024: 8.12e-4})
+"""Table A.1's f of the paper's best topologies, for the question what they would make of the figures."""
+
+
+@dataclass(frozen=True)
+class ExpertCase:
+    """A half of figure 3.9.
+
+    Parameters
+    ----------
+    nodes : int
+    model : str
+    best : str
+        The row of table A.1 with the shortest iteration.
+    side : int
+        Of the torus.
+    own : Construction
+        The best that `treadle design` knows for this workload.
+    """
+
+    nodes: int
+    model: str
+    best: str
+    side: int
+    own: Construction
+
+
+CASES = (
+    ExpertCase(
+        256,
+        "switch-base-256",
+        "L^2(DBJMod(4,2))",
+        16,
+        bfb("line_graph(metacyclic_cayley(8, 2, 7, 4, 7, 9, 6), 2)"),
+    ),
+    ExpertCase(
+        1024,
+        "switch-c",
+        "L^3(C(16,{3,4}))",
+        32,
+        bfb('extension_cayley("8x4x4", "3,2,2/1,3,2/2,3,1", "0,0,0", 8, 440, 751, 981, 63)'),
+    ),
+)
+
+
+@cache
+def fabric_costs(name: str, construction: Construction) -> DirectConnectCosts:
+    """Costs of a fabric whose allgather was built and verified and whose flow is certified."""
+    topology, found = allgather_of(construction)
+    rate = all_to_all_rate(topology)
+    return DirectConnectCosts(
+        name, found.nodes, found.steps, found.t_b, ALPHA_S, NODE_BYTES_PER_S, exchange=rate
+    )
+
+
+@cache
+def ring_costs(nodes: int) -> DirectConnectCosts:
+    """ShiftedRing: rings, each way around."""
+    rate = all_to_all_rate(parse(f"shifted_ring({nodes})"))
+    t_b = Fraction(nodes - 1, nodes)
+    return DirectConnectCosts("ShiftedRing", nodes, nodes - 1, t_b, ALPHA_S, NODE_BYTES_PER_S, exchange=rate)
+
+
+@cache
+def torus_costs(side: int) -> DirectConnectCosts:
+    """A square torus with the traditional schedule: rings along one dimension after another."""
+    nodes = side * side
+    rate = all_to_all_rate(parse(f"torus({side}, {side})"))
+    t_b = Fraction(nodes - 1, nodes)
+    return DirectConnectCosts("torus", nodes, 2 * (side - 1), t_b, ALPHA_S, NODE_BYTES_PER_S, exchange=rate)
+
+
+def bound_costs(nodes: int) -> DirectConnectCosts:
+    """What no fabric of so many nodes of degree 4 beats."""
+    return DirectConnectCosts(
+        "bound",
+        nodes,
+        moore_steps(nodes, 4),
+        Fraction(nodes - 1, nodes),
+        ALPHA_S,
+        NODE_BYTES_PER_S,
+        exchange=float(all_to_all_limit(nodes, 4)),
+        is_bound=True,
+    )
+
+
+def without_routers(model: TrainingModel) -> TrainingModel:
+    """The same without the matrices that choose experts."""
+    layers = tuple(
+        replace(
+            layer,
+            weights=tuple(weight for weight in layer.weights if weight.name != "router"),
+            works=tuple(work for work in layer.works if work.name != "router"),
+        )
+        for layer in model.layers
+    )
+    return replace(model, layers=layers)
+
+
+def expert_step(
+    model: TrainingModel,
+    costs: DirectConnectCosts,
+    *,
+    efficiency: float = EFFICIENCY,
+    tokens: Mapping[str, int] = TOKENS,
+    gradient_bytes: int = 2,
+) -> StepOutcome:
+    """An iteration on A100s: experts on all nodes, all else replicated, the best of the paper's buckets."""
+    device = accelerator("a100")
+    times = RooflineTimes(device, "bf16", efficiency, memory_efficiency=None)
+    options = TrainingOptions(kappa=1, gradient_bytes=gradient_bytes, has_optimizer=False)
+    mesh = Mesh((costs.nodes,), ("ep",))
+    return simulate_step(TrainingSetup(model, mesh, device, "bf16", times, SEQUENCES, tokens, options), costs)
+
+
+def exchange_share(step: StepOutcome) -> float:
+    """Of the iteration, in %."""
+    return 100 * float(step.exposed_s[Category.ALLTOALL] / step.iteration_s)
+
+
+def _parts(place: str, step: StepOutcome) -> Iterator[Ours]:
+    yield Ours(f"{place}: iteration", 1e3 * float(step.iteration_s), "ms", _bucket(step))
+    yield Ours(f"{place}: compute", 1e3 * float(step.compute_s), "ms")
+    for category, words in ((Category.ALLREDUCE, "exposed allreduce"), (Category.ALLTOALL, "all-to-all")):
+        yield Ours(f"{place}: {words}", 1e3 * float(step.exposed_s.get(category, 0)), "ms")
+
+
+def _bucket(step: StepOutcome) -> str:
+    return f"buckets of {step.bucket_bytes // 2**20} MiB" if step.bucket_bytes else ""
+
+
+def figure_3_9(full: bool) -> Iterator[Ours]:
+    """Iterations of both models on ours, ShiftedRing and torus, beside what no fabric beats."""
+    for case in CASES:
+        yield from _case(case, full=full)
+
+
+def _case(case: ExpertCase, *, full: bool) -> Iterator[Ours]:
+    place = f"{case.nodes} nodes"
+    model = without_routers(zoo_model(case.model))
+    ours = fabric_costs(case.best, TABLE_A1[case.nodes][case.best])
+    others = {"ShiftedRing": ring_costs(case.nodes), "torus": torus_costs(case.side)}
+    step = expert_step(model, ours)
+    yield Ours(f"{place}: parameters", model.parameters / 1e9, "1e9")
+    yield from _parts(f"{place}, {case.best}", step)
+    yield Ours(f"{place}: all-to-all's share, ours", exchange_share(step), "%")
+    for name, costs in others.items():
+        other = expert_step(model, costs)
+        yield from _parts(f"{place}, {name}", other)
+        yield Ours(f"{place}: all-to-all, {name} / ours", ours.exchange / costs.exchange, "times")
+        yield Ours(f"{place}: iteration, {name} / ours", float(other.iteration_s / step.iteration_s), "times")
+        yield Ours(f"{place}: all-to-all's share, {name}", exchange_share(other), "%")
+    limit = expert_step(model, bound_costs(case.nodes))
+    yield Ours(f"{place}: iteration, ours above the bound", _above(step, limit), "%")
+    own = expert_step(model, fabric_costs("own", case.own))
+    yield Ours(f"{place}: iteration, Treadle's design above the bound", _above(own, limit), "%")
+    printed = expert_step(model, replace(ours, exchange=PRINTED_RATE[case.nodes]))
+    yield Ours(f"{place}: all-to-all's share, ours, at the printed rate", exchange_share(printed), "%")
+    yield from _ratios(f"{place}, with routers", zoo_model(case.model), ours, others)
+    if full:
+        yield from _frontier(case, model, step)
+        kautz = all_to_all_rate(parse(f"generalized_kautz(4, {case.nodes})"))
+        for name, costs in others.items():
+            yield Ours(f"{place}: all-to-all, {name} / Pi(4,{case.nodes})", kautz / costs.exchange, "times")
+
+
+def _above(step: StepOutcome, limit: StepOutcome) -> float:
+    return 100 * float(step.iteration_s / limit.iteration_s - 1)
+
+
+def _ratios(
+    place: str, model: TrainingModel, ours: DirectConnectCosts, others: Mapping[str, DirectConnectCosts]
+) -> Iterator[Ours]:
+    step = expert_step(model, ours)
+    yield Ours(f"{place}: all-to-all's share, ours", exchange_share(step), "%")
+    for name, costs in others.items():
+        ratio = expert_step(model, costs).iteration_s / step.iteration_s
+        yield Ours(f"{place}: iteration, {name} / ours", float(ratio), "times")
+
+
+def _frontier(case: ExpertCase, model: TrainingModel, best: StepOutcome) -> Iterator[Ours]:
+    """The other rows of table A.1: none is quicker."""
+    for name, construction in TABLE_A1[case.nodes].items():
+        if name != case.best:
+            step = expert_step(model, fabric_costs(name, construction))
+            ratio = float(step.iteration_s / best.iteration_s)
+            yield Ours(f"{case.nodes} nodes: iteration, {name} / {case.best}", ratio, "times")
+
+
+def figure_a_5(_full: bool) -> Iterator[Ours]:
+    """What the drawn timeline shows, counted on a simulated one."""
+    case = CASES[0]
+    costs = fabric_costs(case.best, TABLE_A1[case.nodes][case.best])
+    step = expert_step(without_routers(zoo_model(case.model)), costs)
+    line = step.timeline
+    rows = sorted(
+        (start, end, task)
+        for start, end, task in zip(line.starts, line.ends, line.tasks, strict=True)
+        if end > start
+    )
+    sends = [row for row in rows if not row[2].computes]
+    overlaps = sum(after[0] < before[1] for before, after in pairwise(sends))
+    exchanges = [row for row in sends if row[2].category is Category.ALLTOALL]
+    blocked = sum(
+        start < exchange_end and exchange_start < end
+        for exchange_start, exchange_end, _ in exchanges
+        for start, end, task in rows
+        if task.computes
+    )
+    yield Ours("computations", sum(row[2].computes for row in rows))
+    yield Ours("all-to-alls", len(exchanges))
+    yield Ours("allreduces", len(sends) - len(exchanges), note=_bucket(step))
+    yield Ours("pairs of communications that overlap", overlaps)
+    yield Ours("computations during an all-to-all", blocked)

@@ -1,0 +1,112 @@
+"""Fully sharded training of language models: figure 4.13."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from treadle import planning
+from treadle.reproduction.exhibit import Ours
+from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.mesh import Mesh
+from treadle.training.compute_times import RooflineTimes
+from treadle.training.costs import AlphaBetaCosts
+from treadle.training.devices import accelerator
+from treadle.training.models.zoo import zoo_model
+from treadle.training.step import StepOutcome, TrainingSetup, simulate_step
+from treadle.training.training_options import TrainingOptions
+
+FABRIC = "dgx_a100:2"
+RANKS = 16
+EFFICIENCY = 0.65
+"""Of an A100's bf16 peak: fitted to figure 4.13, as is the next."""
+NETWORK = Fraction(88, 100)
+"""Of the rates of both schedulers."""
+KAPPA = 2
+MEASURED = (Fraction(187 * 10**9), Fraction(247 * 10**9))
+"""Allgather of 1 GB by NCCL and ForestColl, bytes/s: preprint, table 3."""
+_SHARDED = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)
+
+
+@dataclass(frozen=True)
+class ShardedCase:
+    """A model of figure 4.13: batch per GPU and tokens of a sequence."""
+
+    name: str
+    model: str
+    batch: int
+    tokens: int
+
+
+CASES = (
+    ShardedCase("Gemma-2-2b", "gemma-2-2b", 8, 2048),
+    ShardedCase("Llama-2-7b", "llama-2-7b", 12, 1024),
+    ShardedCase("Llama-3-8b", "llama-3-8b", 8, 1024),
+    ShardedCase("Gemma-2-27b", "gemma-2-27b", 1, 2048),
+    ShardedCase("Llama-2-70b", "llama-2-70b", 1, 1024),
+    ShardedCase("Llama-3-119b", "llama-3-119b", 1, 1024),
+)
+"""Batches of Llama-3-8b and of the 70b stand in the text; the others are assumed."""
+
+
+def found_rates() -> tuple[Fraction, Fraction]:
+    """Allgather of the ring that NCCL runs and of Treadle's trees, bytes/s."""
+    ring = planning.solve(FABRIC, CollectiveKind.ALLGATHER, algorithm="ring")
+    return ring.algbw, planning.bound(FABRIC, CollectiveKind.ALLGATHER).algbw
+
+
+def sharded_step(
+    case: ShardedCase, rate: Fraction, *, efficiency: float = EFFICIENCY, kappa: float = KAPPA
+) -> StepOutcome:
+    """Forward and backward pass with weights gathered twice and gradients scattered, all in bf16.
+
+    Parameters
+    ----------
+    case : ShardedCase
+    rate : Fraction
+        Algbw of allgather and reduce-scatter, bytes/s.
+    efficiency, kappa : float
+    """
+    costs = AlphaBetaCosts(0, {(kind, ("fsdp",)): rate for kind in _SHARDED})
+    device = accelerator("a100")
+    times = RooflineTimes(device, "bf16", efficiency, memory_efficiency=None)
+    options = TrainingOptions(kappa=kappa, has_optimizer=False)
+    setup = TrainingSetup(
+        zoo_model(case.model),
+        Mesh((RANKS,), ("fsdp",)),
+        device,
+        "bf16",
+        times,
+        case.batch * RANKS,
+        {"": case.tokens},
+        options,
+    )
+    return simulate_step(setup, costs)
+
+
+def compute_share(step: StepOutcome) -> float:
+    """Compute alone, without what contention adds, of the iteration, in %."""
+    return 100 * float(step.compute_s / step.iteration_s)
+
+
+def gain(slow: StepOutcome, fast: StepOutcome) -> float:
+    """By how much an iteration is shorter, in %."""
+    return 100 * float(1 - fast.iteration_s / slow.iteration_s)
+
+
+def figure_4_13(_full: bool) -> Iterator[Ours]:
+    """Shares of compute and gains over NCCL: at Treadle's rates, and at those that were measured."""
+    ring, trees = found_rates()
+    yield Ours("NCCL-like ring: algbw", ring / 10**9, "GB/s")
+    yield Ours("Treadle: algbw", trees / 10**9, "GB/s")
+    for case in CASES:
+        slow, fast = (sharded_step(case, rate * NETWORK) for rate in (ring, trees))
+        yield Ours(f"{case.name}: iteration with NCCL", float(slow.iteration_s), "s")
+        yield Ours(f"{case.name}: compute's share with NCCL", compute_share(slow), "%")
+        yield Ours(f"{case.name}: iteration below NCCL", gain(slow, fast), "%")
+        measured = [sharded_step(case, rate) for rate in MEASURED]
+        yield Ours(f"{case.name}: iteration below NCCL, at the measured rates", gain(*measured), "%")
+    for name, exposed, saved in (("27b", 35, 14), ("70b", 50, 20), ("119b", 57, 20)):
+        ratio = Fraction(exposed, exposed - saved)
+        yield Ours(f"{name}: ratio of rates that {saved}% of exposed {exposed}% needs", ratio, "times")

@@ -1,0 +1,208 @@
+"""Steps that others measured and published, set beside steps simulated with one number fitted on one row.
+
+Sources: data/printed.toml. What was fitted stands in the rows, with the row it was fitted on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+
+from treadle import planning
+from treadle.reproduction.exhibit import Ours
+from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.mesh import Mesh
+from treadle.training.compute_times import RooflineTimes
+from treadle.training.costs import AlphaBetaCosts, Traffic
+from treadle.training.devices import accelerator
+from treadle.training.models.zoo import zoo_model
+from treadle.training.step import StepOutcome, TrainingSetup, simulate_step
+from treadle.training.training_options import CommunicationStreams, Recompute, TrainingOptions
+
+REACHED = Fraction(85, 100)
+"""Of the modelled rates: what NCCL reaches of them in large collectives on such machines; assumed."""
+LLAMA_ROW = 430.0
+"""TFLOP/s of the row that is fitted."""
+TORCHTITAN_ROWS = {"eager": 5762, "compiled": 6667}
+"""Tokens/s of each of 8 GPUs: the rows that are fitted."""
+_TOKENS = 8192
+_MOST_SECANTS, _CLOSE = 10, 2e-4
+
+
+def fitted(value_at: Callable[[float], float], wanted: float) -> float:
+    """The efficiency at which a speed is the wanted one.
+
+    A step's seconds are nearly linear in 1 / efficiency, so that secants find it in a few steps.
+    """
+    share, other = 0.5, 0.4
+    slow = 1 / value_at(other)
+    for _ in range(_MOST_SECANTS):
+        now = 1 / value_at(share)
+        if abs(now * wanted - 1) < _CLOSE or now == slow:
+            break
+        slope = (now - slow) / (1 / share - 1 / other)
+        other, slow = share, now
+        share = min(1.0, 1 / max(1.0, 1 / share + (1 / wanted - now) / slope))
+    return share
+
+
+def sharded_costs(fabric: str) -> AlphaBetaCosts:
+    """Weights over all GPUs of the fabric, at what NCCL reaches of Treadle's rate."""
+    rate = planning.bound(fabric, CollectiveKind.ALLGATHER).algbw * REACHED
+    kinds = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)
+    return AlphaBetaCosts(0, {(kind, ("fsdp",)): rate for kind in kinds})
+
+
+def torchtitan_step(gpus: int, costs: AlphaBetaCosts, efficiency: float, kappa: float) -> StepOutcome:
+    """Llama 3 8B, two sequences a GPU, weights over all GPUs."""
+    device = accelerator("h100")
+    times = RooflineTimes(device, "bf16", efficiency, memory_efficiency=None)
+    setup = TrainingSetup(
+        zoo_model("llama-3-8b"),
+        Mesh((gpus,), ("fsdp",)),
+        device,
+        "bf16",
+        times,
+        2 * gpus,
+        {"": _TOKENS},
+        TrainingOptions(kappa=kappa, recompute=Recompute.ATTENTION),
+    )
+    return simulate_step(setup, costs)
+
+
+def torchtitan(_full: bool) -> Iterator[Ours]:
+    """128 GPUs from 8, with and without contention."""
+    small, large = sharded_costs("dgx_h100:1"), sharded_costs("dgx_h100:16")
+    for title, measured in TORCHTITAN_ROWS.items():
+        for kappa, words in ((1, ""), (2, ", kappa 2")):
+
+            def speed(gpus: int, costs: AlphaBetaCosts, efficiency: float, kappa: int = kappa) -> float:
+                return float(torchtitan_step(gpus, costs, efficiency, kappa).tokens_per_s) / gpus
+
+            efficiency = fitted(lambda share: speed(8, small, share), measured)
+            yield Ours(f"8 GPUs, {title}: efficiency{words}", efficiency, "of the peak", "fitted on this row")
+            yield Ours(f"128 GPUs, {title}{words}", speed(128, large, efficiency), "tokens/s a GPU")
+
+
+@dataclass(frozen=True)
+class LlamaRow:
+    """A row of table 4: ranks along pp, cp, fsdp; sequences of a batch and their tokens."""
+
+    name: str
+    fsdp: int
+    cp: int
+    sequences: int
+    tokens: int
+
+
+LLAMA_ROWS = (
+    LlamaRow("8192 GPUs", 64, 1, 2048, 8192),
+    LlamaRow("16384 GPUs", 128, 1, 2048, 8192),
+    LlamaRow("16384 GPUs, CP 16", 8, 16, 128, 131072),
+)
+INTERLEAVES = (2, 4, 8)
+_STAGES, _TENSOR = 16, 8
+
+
+def box_costs(row: LlamaRow) -> AlphaBetaCosts:
+    """Boxes of 8 GPUs on one switch: tensor parallelism inside a box, all else GPU i to GPU i of other boxes.
+
+    A group of n GPUs in n boxes has a NIC for each: each gathers at n / (n - 1) times its rate, all at once.
+    """
+    nvlink, nic = 450 * 10**9 * REACHED, 50 * 10**9 * REACHED
+    rates: dict[Traffic, Fraction] = {(None, ("pp",)): nic}
+    kinds = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)
+    groups: dict[tuple[str, ...], int] = {
+        ("cp",): row.cp,
+        ("fsdp",): row.fsdp,
+        ("fsdp", "cp"): row.fsdp * row.cp,
+    }
+    for axes, size in groups.items():
+        if size > 1:
+            rates |= {(kind, axes): nic * Fraction(size, size - 1) for kind in kinds}
+    rates |= {(kind, ("tp",)): nvlink * Fraction(_TENSOR, _TENSOR - 1) for kind in kinds}
+    return AlphaBetaCosts(0, rates)
+
+
+def llama_step(row: LlamaRow, interleave: int, efficiency: float) -> StepOutcome:
+    """A step of 405B: one sequence a micro-batch, weights kept gathered after the forward pass."""
+    device = accelerator("h100")
+    times = RooflineTimes(device, "bf16", efficiency, memory_efficiency=None)
+    model = zoo_model("llama-3-405b")
+    options = TrainingOptions(
+        kappa=1,
+        streams=CommunicationStreams.PER_AXIS,
+        micro_batches=row.sequences // row.fsdp,
+        interleave=interleave,
+        layers_per_chunk=(model.n_layers // (_STAGES * interleave),) * (_STAGES * interleave),
+    )
+    mesh = Mesh((row.fsdp, _STAGES, row.cp, _TENSOR), ("fsdp", "pp", "cp", "tp"))
+    setup = TrainingSetup(model, mesh, device, "bf16", times, row.sequences, {"": row.tokens}, options)
+    return simulate_step(setup, box_costs(row))
+
+
+@cache
+def llama_tflops(row: LlamaRow, interleave: int, efficiency: float) -> float:
+    """Model TFLOP/s of a GPU: forward and backward without recomputation, masked scores not counted."""
+    return llama_step(row, interleave, efficiency).flops_per_rank_per_s / 1e12
+
+
+def llama_405b(full: bool) -> Iterator[Ours]:
+    """Both rows of 16384 GPUs from that of 8192, for each interleave."""
+    first, *others = LLAMA_ROWS
+    for interleave in INTERLEAVES if full else INTERLEAVES[-1:]:
+        efficiency = fitted(lambda share: llama_tflops(first, interleave, share), LLAMA_ROW)  # noqa: B023
+        place = f"interleave {interleave}"
+        yield Ours(f"{first.name}, {place}: efficiency", efficiency, "of the peak", "fitted on this row")
+        for row in others:
+            yield Ours(f"{row.name}, {place}", llama_tflops(row, interleave, efficiency), "TFLOP/s a GPU")
+
+
+DEEPSEEK_EFFICIENCY = 0.6
+"""Of the fp8 peak: assumed."""
+_STAGES_OF_DEEPSEEK, _EXPERT_RANKS, _REPLICAS = 16, 64, 2
+
+
+def deepseek_costs(*, is_hidden: bool) -> AlphaBetaCosts:
+    """A NIC of 50 GB/s for each GPU; a token goes to at most 4 of the 8 boxes, in fp8, and back in bf16.
+
+    Exchanges are counted as eight copies of a token in bf16: of these 16 bytes per element, 7/8 x 4 x 1.5
+    leave the box, so that the rate is 50 GB/s x 16 / 5.25. NVLink (160 GB/s) carries the rest meanwhile.
+    """
+    nic = Fraction(10**21 if is_hidden else 50 * 10**9)
+    over_all = _REPLICAS * _EXPERT_RANKS
+    rates: dict[Traffic, Fraction] = {
+        (None, ("pp",)): nic,
+        (CollectiveKind.ALLTOALL, ("ep",)): nic * 16 / (Fraction(7, 8) * 4 * Fraction(3, 2)),
+        (CollectiveKind.ALLREDUCE, ("dp", "ep")): nic / 2 * Fraction(over_all, over_all - 1),
+        (CollectiveKind.ALLREDUCE, ("dp",)): nic / 2 * Fraction(_REPLICAS, _REPLICAS - 1),
+    }
+    return AlphaBetaCosts(0, rates)
+
+
+def deepseek_step(*, is_hidden: bool) -> StepOutcome:
+    """A step of 15360 sequences of 4096 tokens on 16 stages."""
+    device = accelerator("h800")
+    times = RooflineTimes(device, "fp8", DEEPSEEK_EFFICIENCY, memory_efficiency=None)
+    sequences = 15_360
+    options = TrainingOptions(
+        kappa=1,
+        streams=CommunicationStreams.PER_AXIS,
+        micro_batches=sequences // (_REPLICAS * _EXPERT_RANKS),
+        bucket_bytes=2**30,
+    )
+    mesh = Mesh((_STAGES_OF_DEEPSEEK, _REPLICAS, _EXPERT_RANKS), ("pp", "dp", "ep"))
+    model = zoo_model("deepseek-v3")
+    setup = TrainingSetup(model, mesh, device, "fp8", times, sequences, {"": 4096}, options)
+    return simulate_step(setup, deepseek_costs(is_hidden=is_hidden))
+
+
+def deepseek_v3(_full: bool) -> Iterator[Ours]:
+    """The two ends between which DualPipe lies."""
+    for words, is_hidden in (("exposed", False), ("hidden", True)):
+        step = deepseek_step(is_hidden=is_hidden)
+        yield Ours(f"step, all communication {words}", float(step.iteration_s), "s")
+        yield Ours(f"compute of a stage, communication {words}", float(step.compute_s), "s")
+        yield Ours(f"pipeline stands still, communication {words}", float(step.idle_s), "s")

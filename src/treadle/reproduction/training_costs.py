@@ -1,0 +1,68 @@
+"""Costs of communication as the dissertation's training figures have them (3.3.2, A.1.2, A.1.4, A.1.5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from treadle.errors import ScheduleError
+from treadle.schedules.collective import CollectiveKind
+from treadle.training.costs import Traffic
+
+GIGABIT = 10**9 // 8
+"""Bytes."""
+
+
+@dataclass(frozen=True)
+class DirectConnectCosts:
+    """Of a fabric of degree 4: an allreduce takes 2 (T_L + T_B), an all-to-all what a flow allows.
+
+    Parameters
+    ----------
+    words : str
+        The fabric.
+    nodes : int
+    steps : int
+        T_L / alpha of an allgather.
+    t_b : Fraction
+        T_B of an allgather, in M/B.
+    alpha_s : float
+        Of a step.
+    bytes_per_s : float
+        B: of a node's four links together.
+    exchange : float
+        f, in link bandwidths: what everyone can send to everyone at once. 0: not asked for.
+    overhead_s : float
+        Epsilon of A.1.2, once for each collective.
+    is_bound : bool
+        No fabric is quicker.
+    """
+
+    words: str
+    nodes: int
+    steps: int
+    t_b: Fraction
+    alpha_s: float
+    bytes_per_s: float
+    exchange: float = 0.0
+    overhead_s: float = 0.0
+    is_bound: bool = False
+
+    def time_s(self, kind: CollectiveKind, axes: tuple[str, ...], size_bytes: int) -> float:
+        """Seconds of an allreduce or all-to-all over all nodes."""
+        if size_bytes == 0:
+            return 0.0
+        if kind is CollectiveKind.ALLREDUCE:
+            transfer_s = float(self.t_b) * size_bytes / self.bytes_per_s
+            return 2 * (self.steps * self.alpha_s + transfer_s) + self.overhead_s
+        if kind is CollectiveKind.ALLTOALL and self.exchange:
+            return size_bytes / self.nodes / (self.exchange * self.bytes_per_s / 4) + self.overhead_s
+        raise ScheduleError(f"{self.words}: no price of a {kind.value} over {', '.join(axes)}")
+
+    def send_s(self, axis: str, size_bytes: int) -> float:
+        """There are no pipelines in these figures."""
+        raise ScheduleError(f"{self.words}: no price of {size_bytes} bytes along {axis}")
+
+    def slowdowns(self, running: tuple[Traffic, ...]) -> tuple[float, ...]:
+        """One collective runs at a time."""
+        return (1.0,) * len(running)
