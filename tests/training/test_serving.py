@@ -128,7 +128,7 @@ def test_decoding_leaves_the_encoder_out() -> None:
         (mesh_of(data=2), {}, "axis 'data' has no meaning here"),
         (mesh_of(dp=4), {"sequences": 6}, "batch of 6: expected a multiple of 4"),
         (mesh_of(tp=2), {"tokens": 0}, "how many tokens has stream"),
-        (mesh_of(tp=2), {"model": TrainingModel("head", (HEAD,))}, "keeps no keys and values"),
+        (mesh_of(dp=1), {"model": TrainingModel("head", (HEAD,))}, "keeps no keys and values"),
     ],
 )
 def test_what_cannot_be_served_is_refused(mesh: Mesh, fields: dict[str, Any], message: str) -> None:

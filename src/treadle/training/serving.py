@@ -25,6 +25,7 @@ from treadle.training.forms.issue import Chain, Issue
 from treadle.training.forms.layer_forms import layer_passes
 from treadle.training.forms.layer_passes import layer_seconds
 from treadle.training.forms.share import Share
+from treadle.training.forms.suitable import check_suitable
 from treadle.training.models.model_layer import ModelLayer
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.timeline.streams import run_tasks
@@ -71,8 +72,8 @@ class ServingSetup:
     Raises
     ------
     ScheduleError
-        If the mesh has other axes, replicas do not share the sequences equally, or the model keeps nothing
-        from token to token.
+        If the mesh has other axes or the model nothing to share along them, replicas do not share the
+        sequences equally, or the model keeps nothing from token to token.
     """
 
     model: TrainingModel
@@ -94,6 +95,7 @@ class ServingSetup:
                 f"mesh {self.mesh.text}: serving knows no axis {others[0]}; expected some of "
                 f"{', '.join(SERVING_AXES)}"
             )
+        check_suitable(self.model, layout)
         if missing := [stream for stream in self.model.streams if self.tokens.get(stream, 0) < 1]:
             raise ScheduleError(f"model {self.model.name}: how many tokens has stream {missing[0]!r}?")
         if not any(layer.cache_elements for layer in self.model.layers):

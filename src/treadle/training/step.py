@@ -18,6 +18,7 @@ from treadle.training.forms.axes import ParallelLayout
 from treadle.training.forms.layer_passes import layer_seconds
 from treadle.training.forms.pipeline_parallel import stage_order
 from treadle.training.forms.share import Share, share_of
+from treadle.training.forms.suitable import check_suitable
 from treadle.training.forms.training_tasks import PlacedModel, place_model, training_tasks
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.timeline.contention import Contention
@@ -52,8 +53,8 @@ class TrainingSetup:
     Raises
     ------
     ScheduleError
-        If the mesh's axes have no meaning, the batch, the sequences or the experts cannot be shared, or a
-        stream is missing.
+        If the mesh's axes have no meaning or nothing to share in this model, the batch or the sequences
+        cannot be shared equally, or a stream is missing.
     """
 
     model: TrainingModel
@@ -68,14 +69,7 @@ class TrainingSetup:
     def __post_init__(self) -> None:
         if missing := [stream for stream in self.model.streams if stream not in self.tokens]:
             raise ScheduleError(f"model {self.model.name}: how many tokens has stream {missing[0]!r}?")
-        experts = {layer.experts for layer in self.model.layers if layer.experts}
-        n = ParallelLayout(self.mesh).size("ep")
-        if n > 1 and not experts:
-            raise ScheduleError(f"mesh {self.mesh.text}: {self.model.name} has no experts to spread over ep")
-        if spread := [number for number in experts if number % n]:
-            raise ScheduleError(
-                f"mesh {self.mesh.text}: expected ep to divide the {spread[0]} experts of {self.model.name}"
-            )
+        check_suitable(self.model, ParallelLayout(self.mesh))
         self.device.peak(self.precision)
         _ = self.share
 
