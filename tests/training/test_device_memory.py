@@ -138,6 +138,9 @@ def test_gathered_layers(prefetch: int, reshard: bool, at_once: int) -> None:
     keeping = Keeping(weight_shards=4, prefetch=prefetch, reshard_after_forward=reshard)
     parts = memory_parts([layers], ONCE, LocalWork(1, {"": 1}), keeping)
     assert parts.gathered_bytes == at_once * 2 + 50 * 2
+    added_up = replace(keeping, keeps_whole_gradients=True)
+    parts = memory_parts([layers], ONCE, LocalWork(1, {"": 1}), added_up)
+    assert parts.gathered_bytes == at_once * 2 + 105 * 2
 
 
 @pytest.mark.parametrize("stage", range(4))

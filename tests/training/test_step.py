@@ -143,8 +143,11 @@ def test_memory_is_that_of_each_stage() -> None:
     found = outcome(mesh_of(pp=2, fsdp=2), layer=saved, options=options, sequences=8).memory
     assert [one.weights_bytes for one in found] == [2 * N, 2 * N]
     assert [one.optimizer_bytes for one in found] == [12 * N, 12 * N]
-    # Not dropped after the forward pass, so that all of the stage is there, and a gradient.
-    assert [one.gathered_bytes for one in found] == [2 * 2 * N + 2 * N] * 2
+    # Not dropped after the forward pass, so that all of the stage is there, and its gradients are added up.
+    assert [one.gathered_bytes for one in found] == [2 * 2 * N + 2 * 2 * N] * 2
+    once = replace(options, micro_batches=1)
+    found_once = outcome(mesh_of(pp=2, fsdp=2), layer=saved, options=once, sequences=8).memory
+    assert [one.gathered_bytes for one in found_once] == [2 * 2 * N + 2 * N] * 2
     assert [one.activations_bytes for one in found] == [2 * 2 * 10 * 1000 * 2, 2 * 10 * 1000 * 2]
     free = replace(options, reshard_after_forward=True, prefetch=0, has_optimizer=False)
     dropped = outcome(mesh_of(pp=2, fsdp=2), options=free, sequences=8).memory
