@@ -48,6 +48,9 @@ ROWS = (
     ),
     Row("torus:32,32", "16,64", ("--forward",), Fraction(16, 15), 5),
     Row("torus:64,64", "32,128", ("--forward",), Fraction(32, 31), 20),
+    Row("torus:16,16", "16,16", ("--forward", "--without", "n0_0--n1_0"), Fraction(31, 15), 30),
+    Row("torus:32,32", "32,32", ("--forward", "--without", "n0_0--n1_0"), Fraction(63, 31), 60),
+    Row("random_regular_digraph:64,3", "8,8", ("--forward",), Fraction(25522864, 18055425), 10),
     Row(SPINES, "128,512", (), Fraction(1600 * GB, 127), 5),
     Row(SPINES, "128,512", ("--without", "leaf3--spine2"), Fraction(1500 * GB, 127), 5),
 )
