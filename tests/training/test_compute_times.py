@@ -95,6 +95,14 @@ def test_decoding_reads_weights_and_the_cache() -> None:
     assert expert == pytest.approx(8e6 * 2 / 0.8e9 * 4 / 8)  # two tokens visit at most four of the eight
 
 
+def test_what_a_decoded_token_costs_may_differ() -> None:
+    layer = ModelLayer("latent", works=(replace(SCORES, flops_per_cached=9_000_000),))
+    (time,) = ROOFLINE.work_times(layer, LocalWork(1, {"": 1000}, is_decoding=True))
+    assert time.forward_s == pytest.approx(9_000_000 * 1000 / 0.5e12)
+    (time,) = ROOFLINE.work_times(layer, LocalWork(1, {"": 1000}))
+    assert time.forward_s == pytest.approx(1000 * 4000 * 500 / 0.5e12)
+
+
 def test_ranks_beyond_the_heads_read_the_same_cache() -> None:
     reading = replace(SCORES, flops_per_context=1)
     for pieces, share in ((1, 1), (2, 2), (8, 4)):

@@ -127,7 +127,7 @@ class RooflineTimes:
     ----------
     device : Accelerator
     precision : str
-        Of matrix products, one that the device has.
+        Of matrix products and attention, one that the device has.
     efficiency : float
         Share of the peak that matrix products and attention reach, above 0 and at most 1.
     memory_efficiency : float or None
@@ -193,7 +193,8 @@ class RooflineTimes:
         flops = tokens * work.flops
         if work.attended is not None:
             context, cached = self._context(layer, work, local)
-            flops += tokens * work.flops_per_context * context
+            per_context = (local.is_decoding and work.flops_per_cached) or work.flops_per_context
+            flops += tokens * per_context * context
             copies = shards / min(shards, layer.kv_pieces)  # ranks beyond the pieces read what others read
             moved += tokens * work.moved_per_context * cached * copies
         forward_s = self._seconds(flops, width * (moved + weights))

@@ -134,6 +134,12 @@ def test_where_experts_are() -> None:
     assert (layer.routed_elements, layer.exchanges) == (8 * 7168, 2)
 
 
+def test_a_latent_costs_more_to_decode() -> None:
+    """DeepSeek-V3: 2 x 128 heads x (576 + 512) per cached token, where unfolded keys take 2 x 128 x 320."""
+    (scores,) = [work for work in zoo_model("deepseek-v3").layer("block 9").works if work.attended]
+    assert (scores.flops_per_cached, scores.flops_per_context) == (278_528, 81_920)
+
+
 def test_caches() -> None:
     """Per token: 2 x 8 x 128 elements of Llama-3 blocks; DeepSeek-V3's 70 kB over all blocks in bf16."""
     assert zoo_model("llama-3-8b").layer("block 7").cache_elements == 2048

@@ -153,6 +153,11 @@ class LatentHeads:
         """FLOPs per token and token attended, keys and values unfolded, as in training and prefill."""
         return 2 * self.heads * (self.plain_dim + self.rotated_dim + self.value_dim)
 
+    @property
+    def latent_score_flops(self) -> int:
+        """The same when decoding: queries meet the latents themselves, which are their own values."""
+        return 2 * self.heads * (self.cache_elements + self.kv_rank)
+
     def parts(self, hidden: int, attended: Attended, *, has_dropout: bool = False) -> BlockParts:
         """From the norm's output to the output product, without the residual."""
         queries = self.heads * (self.plain_dim + self.rotated_dim)
@@ -185,6 +190,7 @@ class LatentHeads:
                 "scores",
                 WorkKind.ATTENTION,
                 flops_per_context=self.score_flops,
+                flops_per_cached=self.latent_score_flops,
                 moved_elements=queries + unfolded + values,
                 moved_per_context=self.cache_elements,
                 attended=attended,

@@ -98,6 +98,8 @@ class Work:
         Floating-point operations per token; of an expert, those of all experts that a token visits.
     flops_per_context : int
         More of them per token and token attended; 0 unless `attended` is given.
+    flops_per_cached : int
+        The same for a token that is decoded, where they differ (a latent that is not unfolded); 0: as above.
     moved_elements : int
         Elements of activations read and written per token, if nothing stays in caches.
     moved_per_context : int
@@ -119,6 +121,7 @@ class Work:
     kind: WorkKind
     flops: int = 0
     flops_per_context: int = 0
+    flops_per_cached: int = 0
     moved_elements: int = 0
     moved_per_context: int = 0
     weight_elements: int = 0
