@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import permutations
 from random import Random
 
@@ -13,6 +14,7 @@ from samples.groups.regular_fabrics import grouped_fabric
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind
 from treadle.synthesis.trees.groups import group_optimum as module
+from treadle.synthesis.trees.groups import known_trees
 from treadle.synthesis.trees.groups.group_colours import refined
 from treadle.synthesis.trees.groups.group_optimum import group_optimum
 from treadle.synthesis.trees.groups.known_trees import forests_of_trees
@@ -143,3 +145,16 @@ def test_random_fabrics_agree_both_ways(monkeypatch: pytest.MonkeyPatch) -> None
         report = verify(case.topology, case.collective, schedule)
         assert not report.violations
         assert report.algbw == found.lower
+
+
+@pytest.mark.parametrize("kind", SPANNING_KINDS)
+def test_trees_of_too_many_units_are_rounded(kind: CollectiveKind, monkeypatch: pytest.MonkeyPatch) -> None:
+    topology, collective = grouped(kind, "random_regular_digraph(12,3)", (3, 4), 0, True)
+    by_symmetries(monkeypatch)
+    found = group_optimum(topology, collective)
+    monkeypatch.setattr(known_trees, "UNIT_LIMIT", 1)
+    monkeypatch.setattr(known_trees, "_GRID", 1000)
+    report = verify(topology, collective, forests_of_trees(found))
+    assert not report.violations
+    assert report.algbw is not None
+    assert found.lower * Fraction(99, 100) < report.algbw <= found.lower

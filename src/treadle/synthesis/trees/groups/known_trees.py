@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from math import gcd, lcm
 
-from treadle.errors import InfeasibleError
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule, TreeSpec, forest_from_trees
 from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.synthesis.trees.groups.group_optimum import GroupOptimum, GroupTree
 from treadle.synthesis.trees.instance import UNIT_LIMIT
 
+_GRID = 2**24
+"""Unit trees of each root where those of the vertex are too many to count: a part in 10^6 or so is lost."""
+
 
 def forests_of_trees(optimum: GroupOptimum) -> GroupSchedule:
-    """The schedule of an optimum that has its trees.
+    """The schedule of an optimum that has its trees; rounded where these are too many units to count.
 
     Parameters
     ----------
     optimum : GroupOptimum
         With `has_trees`; of a collective in groups.
-
-    Raises
-    ------
-    InfeasibleError
-        If a group needs more unit trees than can be counted.
     """
     kind = optimum.collective.kind
     groups = range(optimum.collective.n_groups or 0)
@@ -33,31 +32,64 @@ def forests_of_trees(optimum: GroupOptimum) -> GroupSchedule:
 def _of_group(optimum: GroupOptimum, kind: CollectiveKind, group: int) -> ForestSchedule:
     """In-trees or out-trees, or both, in the largest common unit."""
     trees = {reducing: list(optimum.trees(group, reducing=reducing)) for reducing in optimum.families}
-    every = [tree.bandwidth for family in trees.values() for tree in family]
-    scale = lcm(*(bandwidth.denominator for bandwidth in every))
-    divisor = gcd(*(int(bandwidth * scale) for bandwidth in every))
-    links = max(
-        sum(len(path) for path in tree.paths.values()) for family in trees.values() for tree in family
-    )
-    units = int(sum(every) * scale) // divisor
-    if units * max(links, 1) >= UNIT_LIMIT:
-        raise InfeasibleError(
-            f"{optimum.topology.name}: group {group}: its exact optimum takes {units} unit trees, too many "
-            f"to count; round the bandwidths of the fabric, say to whole GB/s"
-        )
+    units = _exact_units(trees) or _rounded_units(trees)
     size = optimum.collective.group_size
 
     def forest(direction: Direction, *, reducing: bool) -> Forest | None:
         if reducing not in trees:
             return None
-        specs = (_spec(tree, int(tree.bandwidth * scale) // divisor) for tree in trees[reducing])
-        return forest_from_trees(direction, size, specs)
+        counted = zip(trees[reducing], units[reducing], strict=True)
+        return forest_from_trees(direction, size, (_spec(tree, count) for tree, count in counted if count))
 
     return ForestSchedule(
         kind,
         reduce=forest(Direction.REDUCE, reducing=True),
         broadcast=forest(Direction.BROADCAST, reducing=False),
     )
+
+
+def _exact_units(trees: Mapping[bool, Sequence[GroupTree]]) -> dict[bool, list[int]] | None:
+    """Units of each tree in the largest that all are multiples of; None if they are too many to count."""
+    every = [tree.bandwidth for family in trees.values() for tree in family]
+    scale = lcm(*(bandwidth.denominator for bandwidth in every))
+    divisor = gcd(*(int(bandwidth * scale) for bandwidth in every))
+    longest = max(sum(map(len, tree.paths.values())) for family in trees.values() for tree in family)
+    if int(sum(every) * scale) // divisor * max(longest, 1) >= UNIT_LIMIT:
+        return None
+    return {
+        reducing: [int(tree.bandwidth * scale) // divisor for tree in family]
+        for reducing, family in trees.items()
+    }
+
+
+def _rounded_units(trees: Mapping[bool, Sequence[GroupTree]]) -> dict[bool, list[int]]:
+    """Units near the exact ones, as many at each root in both directions."""
+    sent: dict[int, Fraction] = {}
+    for tree in next(iter(trees.values())):
+        sent[tree.root] = sent.get(tree.root, Fraction(0)) + tree.bandwidth
+    at_root = dict(zip(sent, _parts_of(_GRID * len(sent), list(sent.values())), strict=True))
+    found = {}
+    for reducing, family in trees.items():
+        units = [0] * len(family)
+        for root, total in at_root.items():
+            mine = [number for number, tree in enumerate(family) if tree.root == root]
+            for number, count in zip(
+                mine, _parts_of(total, [family[number].bandwidth for number in mine]), strict=True
+            ):
+                units[number] = count
+        found[reducing] = units
+    return found
+
+
+def _parts_of(total: int, shares: Sequence[Fraction]) -> list[int]:
+    """Whole numbers nearest to these proportions that add up to the total (largest remainders)."""
+    whole = sum(shares, Fraction(0))
+    exact = [share * total / whole for share in shares]
+    parts = [int(value) for value in exact]
+    order = sorted(range(len(parts)), key=lambda place: parts[place] - exact[place])
+    for place in order[: total - sum(parts)]:
+        parts[place] += 1
+    return parts
 
 
 def _spec(tree: GroupTree, units: int) -> TreeSpec:
