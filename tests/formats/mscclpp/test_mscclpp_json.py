@@ -342,6 +342,8 @@ def test_bad_arguments(options: dict[str, Any], message: str) -> None:
         (lambda plan: plan.update(protocol="LL"), "protocol='LL'"),
         (lambda plan: plan.update(collective="gossip"), "collective='gossip'"),
         (lambda plan: plan["gpus"].clear(), "0 gpus"),
+        (lambda plan: plan["gpus"].extend([{}] * 4094), "4097 gpus: expected 1 to 4096"),
+        (lambda plan: plan["gpus"].extend([{}] * 4093), "gpu 3"),
         (lambda plan: plan["gpus"][1].update(id=0), "id=0"),
         (lambda plan: plan["gpus"][0].update(scratch_chunks=10**9), "scratch_chunks=1000000000"),
         (lambda plan: plan["gpus"][0]["channels"][0].update(connected_to=[0]), "names the gpu itself"),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from samples.allreduce_fabrics import allreduce, fano, undirected, without_capabilities
 from treadle.errors import InfeasibleError
-from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.trees.forest import Direction, ForestSchedule, TreeSpec, forest_from_trees
 from treadle.synthesis.trees import pack_forest
 from treadle.synthesis.trees.allreduce import (
@@ -22,6 +22,7 @@ from treadle.synthesis.trees.allreduce import (
     allreduce_bound,
     solve_allreduce,
 )
+from treadle.synthesis.trees.allreduce.capacities import LinkShares, whole_shares
 from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp, solve_exactly
 from treadle.synthesis.trees.allreduce.pair_network import network_of
 from treadle.synthesis.trees.allreduce.separation import violated_cuts
@@ -29,7 +30,7 @@ from treadle.synthesis.trees.allreduce.steiner_trees import SteinerTreeFinder
 from treadle.synthesis.trees.allreduce.switch_terminals import prune_to_ranks
 from treadle.synthesis.trees.allreduce.tree_schedule import MAX_UNITS, trees_to_schedule
 from treadle.synthesis.trees.allreduce.undirected_packing import pack_fabric_trees
-from treadle.topologies import Topology, TopologyBuilder
+from treadle.topologies import Topology, TopologyBuilder, parse
 from treadle.topologies.catalogue.platforms import dgx_h100, mi250
 from treadle.verification.schedules import verify
 
@@ -248,3 +249,15 @@ def test_limited_units_lose_as_little_as_they_must(max_units: int) -> None:
         topology, allreduce(topology), solution.schedule, claimed_algbw=solution.algbw
     ).violations
     assert solution.algbw >= {1: 16, 5: 80, 20: 128, 100: 128}[max_units] * 10**9
+
+
+@pytest.mark.parametrize("finer", [1, 3, 10])
+def test_shares_become_whole_numbers_without_a_common_divisor(finer: int) -> None:
+    """Half of a link of 6 in units of 1/finer: fewest trees, whatever the denominators."""
+    fabric = parse("complete(3)")
+    network = network_of(fabric, on_all_ranks(fabric, CollectiveKind.ALLREDUCE))
+    rates = [Fraction(6, finer), Fraction(12, finer), Fraction(9, finer)]
+    link = [Fraction(3 * (1 + pair % 2), finer) for pair in range(len(network.capacity))]
+    found = whole_shares(fabric, network, LinkShares(rates, link, link))
+    assert found.roots == [2, 4, 3]
+    assert set(found.broadcast) == set(found.reduce) == {1, 2}
