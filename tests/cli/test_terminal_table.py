@@ -117,6 +117,10 @@ COMMANDS["step_report"] = [
     *("train", "gpt2", "--fabric", "ring:4", "--fabric", "complete:4", "--mesh", "fsdp=4", "--gpu", "a100"),
     *("--sequence", "64", "--schedule", "treadle,bound"),
 ]
+COMMANDS["serve_report"] = [
+    *("train", "gpt2", "--fabric", "ring:4", "--fabric", "complete:4", "--mesh", "dp=4", "--gpu", "a100"),
+    *("--sequence", "64", "--schedule", "bound", "--phase", "decode"),
+]
 COMMANDS["jobs_report"] = ["bound", "complete:4", "--jobs", "{}/jobs.toml"]
 MEASURED = {"run", "pareto", "testbed"}
 """Two runs of these differ in times, of the host or of the solver."""

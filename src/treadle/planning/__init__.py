@@ -110,6 +110,10 @@ if TYPE_CHECKING:
     from treadle.planning.together.solve_jobs import solve_jobs as solve_jobs
     from treadle.planning.training.fabric_costs import FabricCosts as FabricCosts
     from treadle.planning.training.fabric_costs import step_costs as step_costs
+    from treadle.planning.training.serve import DEFAULT_BATCHES as DEFAULT_BATCHES
+    from treadle.planning.training.serve import ServeResult as ServeResult
+    from treadle.planning.training.serve import ServeRow as ServeRow
+    from treadle.planning.training.serve import serve as serve
     from treadle.planning.training.step_files import step_picture_of as step_picture_of
     from treadle.planning.training.step_files import step_trace_of as step_trace_of
     from treadle.planning.training.step_files import step_workload_of as step_workload_of
@@ -184,6 +188,7 @@ else:
             "treadle.planning.together.group_costs": ("GroupCost", "GroupCosts", "group_costs"),
             "treadle.planning.together.jobs_folder": ("StoredJobs", "load_jobs", "save_jobs"),
             "treadle.planning.training.fabric_costs": ("FabricCosts", "step_costs"),
+            "treadle.planning.training.serve": ("DEFAULT_BATCHES", "ServeResult", "ServeRow", "serve"),
             "treadle.planning.training.step_files": (
                 "step_picture_of",
                 "step_trace_of",

@@ -241,6 +241,8 @@ def test_every_command_that_prints_json_has_a_schema() -> None:
         for one, inner in several.items():
             if any("--json" in option.opts for option in inner.params):
                 found.add(f"{name}-{one}" if one else name)
+            if any("--phase" in option.opts for option in inner.params):
+                found.add(f"{name}-phase")
             if any("--jobs" in option.opts for option in inner.params) or name == "verify":
                 found.add(f"{name}-jobs")
     assert found == set(described_commands())

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from harness.json_schema_judge import faults
 from treadle.cli.main import main
+from treadle.cli.settings.json_schema import json_schema
 
 RING = 'ring(4, bandwidth="25GB/s")'
 ASKED = ["--fabric", RING, "--mesh", "fsdp=4", "--gpu", "a100", "--sequence", "64"]
@@ -124,3 +126,22 @@ def test_what_does_not_fit_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert "memory      " in out
     value = found(capsys)
     assert value["steps_simulated"][0]["memory_bytes"] == pytest.approx(sum(value["memory_by_part"].values()))
+
+
+@pytest.mark.parametrize("phase", ["prefill", "decode"])
+def test_phases_of_serving(phase: str, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["train", "gpt2", "--fabric", RING, "--mesh", "tp=4", "--gpu", "a100", "--sequence", "64"]
+    asked += ["--phase", phase, "--schedule", "treadle", "--batch", "1,2"]
+    assert main([*asked, "--json"]) == 0
+    value = json.loads(capsys.readouterr().out)
+    schema = json_schema("train-phase")
+    assert faults(value, schema, schema) == []
+    assert [row["batch"] for row in value["phases_simulated"]] == [1, 2]
+    assert main(asked) == 0
+    assert "time to the first token" in capsys.readouterr().out or phase == "decode"
+    assert main([*asked, "--trace", "x.json"]) == 2
+    assert "--trace is of training steps" in capsys.readouterr().err
+    assert main([*asked, "--recompute", "full"]) == 2
+    assert "recompute is of training steps" in capsys.readouterr().err
+    assert main([*asked[:-1], "many"]) == 2
+    assert "expected whole numbers" in capsys.readouterr().err

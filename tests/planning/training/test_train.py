@@ -171,3 +171,20 @@ def test_streams_per_axis_are_no_slower_than_one() -> None:
     one, several = (trained(streams=streams, **asked).rows[0].outcome for streams in ("one", "per-axis"))
     assert float(several.iteration_s) <= float(one.iteration_s) * 1.001
     assert Category.ALLGATHER in one.exposed_s
+
+
+def test_models_of_files(tmp_path: Path) -> None:
+    table = tmp_path / "own.csv"
+    table.write_text("layer,parameters,flops\nfirst,1000,2000\nsecond,10,20\n", encoding="utf-8")
+    tokens = trained(model=str(table))
+    assert (tokens.model.name, tokens.model.parameters) == ("own", 1010)
+    found = trained(model=table, samples=True, sequence=None, batch=8)
+    assert (found.model.unit, found.setup.sequences) == ("sample", 8)
+    with pytest.raises(TreadleError, match="trained on samples; say how many"):
+        trained(model=table, samples=True, sequence=None)
+    table.write_text("layer,parameters\nx\n", encoding="utf-8")
+    with pytest.raises(TreadleError, match=r"own.csv"):
+        trained(model=table)
+    for missing in ("nowhere.json", tmp_path / "nowhere", "./gpt2"):
+        with pytest.raises(TreadleError, match=r"nowhere|gpt2"):
+            trained(model=missing)

@@ -29,9 +29,10 @@ def _print_setting(output: Output, result: TrainResult) -> None:
     setup, model = result.setup, result.model
     own = f" ({model.source})" if model.source else ""
     active = model.active_parameters
-    some = "" if active == model.parameters else f", {_count(active)} active"
+    some = "" if active == model.parameters else f", {count_text(active)} active"
     output.line(
-        f"model       {model.name}: {_count(model.parameters)} parameters{some}, {model.n_layers} layers{own}"
+        f"model       {model.name}: {count_text(model.parameters)} parameters{some}, "
+        f"{model.n_layers} layers{own}"
     )
     output.line(
         f"mesh        {result.mesh.text} on {result.mesh.n_ranks} {setup.device.name}, {setup.precision}"
@@ -45,15 +46,15 @@ def _print_setting(output: Output, result: TrainResult) -> None:
         found = result.calibration
         output.line(
             f"fitted      efficiency {found.efficiency:.4f}, so that {found.row} takes "
-            f"{_time(found.measured_s)} as measured; all other rows are predictions"
+            f"{time_text(found.measured_s)} as measured; all other rows are predictions"
         )
     output.line(f"contention  {result.contention.kappa:g}: {result.contention.words}")
     if result.network_words:
         output.line(f"network     {result.network_words}; bounds stay as they are")
     parts = _largest(result.rows[0])
-    told = ", ".join(f"{name} {_gigabytes(size)}" for name, size in parts.by_part.items() if size >= 2**20)
-    whole = _gigabytes(setup.device.memory_bytes)
-    output.line(f"memory      {_gigabytes(parts.total_bytes)} of {whole} at the peak: {told}")
+    told = ", ".join(f"{name} {gigabytes(size)}" for name, size in parts.by_part.items() if size >= 2**20)
+    whole = gigabytes(setup.device.memory_bytes)
+    output.line(f"memory      {gigabytes(parts.total_bytes)} of {whole} at the peak: {told}")
     if missing := shortfall(result.rows[0].outcome.memory, setup.device.memory_bytes):
         output.line(f"note        does not fit: {missing}")
     for note in result.notes:
@@ -65,7 +66,8 @@ def _largest(row: TrainRow) -> MemoryParts:
     return max(row.outcome.memory, key=lambda parts: parts.total_bytes)
 
 
-def _gigabytes(size: float) -> str:
+def gigabytes(size: float) -> str:
+    """Of 2^30 bytes, three digits."""
     return f"{size / 2**30:.3g} GB"
 
 
@@ -113,13 +115,13 @@ def _print_rows(output: Output, result: TrainResult) -> None:
         (
             *([row.fabric] if several else []),
             row.schedule,
-            _time(float(row.outcome.iteration_s)),
-            _time(float(row.outcome.compute_s)),
-            _time(row.exposed_s),
-            *(_time(float(row.outcome.exposed_s.get(category, 0))) for category in categories),
-            _time(float(row.outcome.idle_s)),
+            time_text(float(row.outcome.iteration_s)),
+            time_text(float(row.outcome.compute_s)),
+            time_text(row.exposed_s),
+            *(time_text(float(row.outcome.exposed_s.get(category, 0))) for category in categories),
+            time_text(float(row.outcome.idle_s)),
             f"{row.outcome.mfu:.1%}",
-            _count(row.outcome.tokens_per_s),
+            count_text(row.outcome.tokens_per_s),
         )
         for row in result.rows
     ]
@@ -130,7 +132,7 @@ def _print_rows(output: Output, result: TrainResult) -> None:
     output.line(f"per s       {what} a second, all ranks together")
 
 
-def _time(seconds: float) -> str:
+def time_text(seconds: float) -> str:
     """With three digits, in the unit that they fit."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= scale:
@@ -139,7 +141,7 @@ def _time(seconds: float) -> str:
     return "0" if seconds < 5e-10 else f"{seconds * 1e6:.3f} us"
 
 
-def _count(number: float) -> str:
+def count_text(number: float) -> str:
     """With three digits and the prefix that fits: 8.03B."""
     for letter, scale in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("K", 1e3)):
         if number >= scale:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
 from treadle import planning
 from treadle.atomic import write_bytes
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption
+from treadle.cli.training.serve_report import phase_values, print_phases
 from treadle.cli.training.step_report import print_steps, step_values
 from treadle.errors import FormatError
 from treadle.planning import TrainKeywords, TrainResult, TrainRow
@@ -46,9 +47,24 @@ def command(
         ),
     ] = None,
     batch: Annotated[
-        int | None,
-        typer.Option(help="Sequences of a step, on all ranks; default one a replica.", metavar="N"),
+        str | None,
+        typer.Option(
+            help="Sequences of a step, on all ranks; default one a replica. With --phase several, each of a "
+            "replica, as 1,8,64.",
+            metavar="N",
+        ),
     ] = None,
+    phase: Annotated[
+        str | None,
+        typer.Option(
+            help="Of serving, instead of a training step: prefill (time to the first token) or decode (per "
+            "token after --sequence others).",
+            metavar="NAME",
+        ),
+    ] = None,
+    samples: Annotated[
+        bool, typer.Option("--samples", help="The table of layers counts per sample, not per token.")
+    ] = False,
     sequence: Annotated[
         str | None,
         typer.Option(help="Tokens of a sequence; of encoder and decoder as 512,114.", metavar="TOKENS"),
@@ -165,8 +181,14 @@ def command(
     """Simulate a step of training: its time, exposed communication and MFU, by fabric and schedule."""
     output = Output(json, quiet)
     names = [part.strip() for text in schedule or ["treadle,ring,bound"] for part in text.split(",")]
+    if phase is not None:
+        for option, value in (("--trace", trace), ("--picture", picture), ("--chakra", chakra)):
+            if value is not None:
+                raise FormatError(f"{option} is of training steps; --phase {phase} has rows by batch only")
+        if workload is not None:
+            raise FormatError(f"--workload is of training steps; --phase {phase} has rows by batch only")
     options: TrainKeywords = {
-        "batch": batch,
+        "batch": None if batch is None or phase is not None else _batches(batch, 1)[0],
         "sequence": sequence,
         "micro_batches": micro_batches,
         "interleave": interleave,
@@ -190,7 +212,28 @@ def command(
         "alpha_s": None if alpha is None else parse_time_ns(alpha) / 1e9,
         "forward": forward,
         "simulates": simulate,
+        "samples": samples,
     }
+    if phase is not None:
+        batches = planning.DEFAULT_BATCHES if batch is None else _batches(batch, None)
+        kept = {
+            name: value for name, value in options.items() if value != _TRAINING_DEFAULTS.get(name, _NONE)
+        }
+        with ProgressLine(quiet=quiet or json) as progress:
+            served = planning.serve(
+                model,
+                fabric,
+                mesh=mesh,
+                gpu=gpu,
+                phase=phase,
+                batches=batches,
+                schedules=names,
+                progress=progress,
+                **cast(TrainKeywords, kept),
+            )
+        print_phases(output, served)
+        output.result(phase_values(served), variant="phase")
+        return 0
     with ProgressLine(quiet=quiet or json) as progress:
         result = planning.train(
             model, fabric, mesh=mesh, gpu=gpu, schedules=names, progress=progress, **options
@@ -231,6 +274,29 @@ def _files(
         **{name: str(path) for name, path in given.items() if path is not None},
         **({} if chakra is None else {"chakra": str(chakra)}),
     }
+
+
+_NONE = object()
+_TRAINING_DEFAULTS: dict[str, object] = {
+    "micro_batches": 1,
+    "interleave": 1,
+    "prefetch": 1,
+    "recompute": "none",
+    "streams": "one",
+    "alltoall_overtakes": False,
+    "context_exchange": "gather",
+}
+"""Of options that a phase of serving refuses: left at these, nobody asked for them."""
+
+
+def _batches(text: str, most: int | None) -> tuple[int, ...]:
+    """Whole numbers of at least 1, with commas between."""
+    parts = [part.strip() for part in text.split(",")]
+    is_right = all(part.isascii() and part.isdigit() and 0 < len(part) < 10 for part in parts)
+    if not is_right or (most is not None and len(parts) > most):
+        expected = "a whole number" if most == 1 else "whole numbers with commas between"
+        raise FormatError(f"--batch {text[:40]!r}: expected {expected}")
+    return tuple(map(int, parts))
 
 
 def _bucket(text: str | None) -> int | None:

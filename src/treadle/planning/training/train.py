@@ -6,39 +6,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import process_time
-from typing import Unpack, cast
+from typing import Unpack
 
 from treadle.brief import brief
 from treadle.checking import checked, left_alone
-from treadle.errors import FormatError
-from treadle.planning.fabrics_and_plans import FabricLike, as_fabric
+from treadle.planning.fabrics_and_plans import FabricLike
 from treadle.planning.meshes import as_mesh
-from treadle.planning.problem import resolve_topology
 from treadle.planning.tabular import Cell, Tabular, plain_row
 from treadle.planning.training.calibrated_efficiency import CalibratedEfficiency, calibrated_efficiency
 from treadle.planning.training.contention_presets import ContentionChoice
 from treadle.planning.training.fabric_costs import (
     FabricCosts,
     PricedTraffic,
-    StepSchedulerRecord,
-    scheduler_named,
 )
 from treadle.planning.training.model_argument import as_model
-from treadle.planning.training.train_options import AskedStep, TrainKeywords, asked_step
+from treadle.planning.training.step_inputs import costs_of_rows, slow_links
+from treadle.planning.training.train_options import TrainKeywords, asked_step
 from treadle.schedules.mesh import Mesh
-from treadle.simulation.simulation_options import default_alpha_ns
-from treadle.topologies.topology import Topology
 from treadle.training.compute_times import RooflineTimes
 from treadle.training.devices import Accelerator
 from treadle.training.forms.axes import ParallelLayout
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.step import StepOutcome, TrainingSetup, simulate_step
 from treadle.training.timeline.task import Category
-from treadle.units import format_bandwidth
 from treadle.watch import Progress, Watch
 
-_SLOW = 10**6
-"""Bytes/s that no link of a machine is below."""
 DEFAULT_SCHEDULES = ("treadle", "ring", "bound")
 
 
@@ -204,6 +196,8 @@ def train(
         Tokens sent to experts over tokens routed.
     alltoall_overtakes : bool
         An all-to-all goes before collectives that have not begun.
+    samples : bool
+        The layers of a table that `model` names count per sample, not per token.
     alpha_s, forward, simulates, file_format
         See `step_costs`.
 
@@ -225,24 +219,10 @@ def train(
     """
     start = process_time()
     watch = Watch(progress)
-    found_model, meant = as_model(model), as_mesh(mesh)
+    found_model, meant = as_model(model, samples=options.get("samples", False)), as_mesh(mesh)
     ParallelLayout(meant)
     asked = asked_step(found_model, meant, gpu, options)
-    several = _several(fabrics)
-    if not several:
-        raise FormatError("train: fabrics: expected at least one")
-    topologies = [
-        resolve_topology(as_fabric(one, "train: fabrics"), file_format=options.get("file_format"))
-        for one in several
-    ]
-    records = [scheduler_named(name) for name in ([schedules] if isinstance(schedules, str) else schedules)]
-    if not records:
-        raise FormatError("train: schedules: expected at least one")
-    costs = [
-        (topology, record, _costs(topology, meant, record, asked, options, watch))
-        for topology in topologies
-        for record in records
-    ]
+    costs = costs_of_rows(fabrics, schedules, meant, asked, options, watch)
     setup = TrainingSetup(
         found_model,
         meant,
@@ -255,16 +235,13 @@ def train(
     )
     calibration = None
     if (measured_s := options.get("calibrate_s")) is not None:
-        calibration, setup = _calibrated(setup, measured_s, *costs[0], watch)
+        calibration, setup = _calibrated(setup, measured_s, costs[0], watch)
     rows = []
-    for place, (topology, record, own) in enumerate(costs):
+    for place, own in enumerate(costs):
         watch.beat("steps", place, len(costs))
         outcome = simulate_step(setup, own)
-        rows.append(
-            TrainRow(
-                topology.name, record.name, outcome, own.words, record.is_bound, own.priced, own.model_words
-            )
-        )
+        fabric, name = own.topology.name, own.scheduler.name
+        rows.append(TrainRow(fabric, name, outcome, own.words, own.is_bound, own.priced, own.model_words))
     return TrainResult(
         found_model,
         meant,
@@ -273,51 +250,14 @@ def train(
         asked.contention,
         asked.network.words,
         calibration,
-        (*asked.notes, *_slow_links(topologies)),
+        (*asked.notes, *slow_links(costs)),
         process_time() - start,
-    )
-
-
-def _slow_links(topologies: Sequence[Topology]) -> list[str]:
-    """Notes about fabrics whose links are those of a graph, not of a machine."""
-    return [
-        f"{one.name}: its links carry {format_bandwidth(int(one.bandwidths.max()))} at most; graphs take "
-        f'bandwidth="25GB/s"'
-        for one in topologies
-        if one.n_links and int(one.bandwidths.max()) < _SLOW
-    ]
-
-
-def _several(fabrics: FabricLike | Sequence[FabricLike]) -> list[FabricLike]:
-    return [*fabrics] if isinstance(fabrics, list | tuple) else [cast(FabricLike, fabrics)]
-
-
-def _costs(
-    topology: Topology,
-    mesh: Mesh,
-    record: StepSchedulerRecord,
-    asked: AskedStep,
-    options: TrainKeywords,
-    watch: Watch,
-) -> FabricCosts:
-    alpha_s = options.get("alpha_s")
-    return FabricCosts(
-        topology,
-        mesh,
-        record,
-        alpha_ns=default_alpha_ns(topology) if alpha_s is None else round(alpha_s * 1e9),
-        forward=options.get("forward", False),
-        simulates=options.get("simulates", True),
-        network=asked.network,
-        watch=watch,
     )
 
 
 def _calibrated(
     setup: TrainingSetup,
     measured_s: float,
-    topology: Topology,
-    record: StepSchedulerRecord,
     costs: FabricCosts,
     watch: Watch,
 ) -> tuple[CalibratedEfficiency, TrainingSetup]:
@@ -329,7 +269,7 @@ def _calibrated(
         return replace(setup, times=times.with_efficiency(efficiency))
 
     watch.announce("calibration")
-    row = f"{topology.name}, {record.name}"
+    row = f"{costs.topology.name}, {costs.scheduler.name}"
     found = calibrated_efficiency(
         lambda share: float(simulate_step(at(share), costs).iteration_s), measured_s, row
     )

@@ -59,6 +59,7 @@ class TrainKeywords(TypedDict, total=False):
     alpha_s: float | None
     forward: bool
     simulates: bool
+    samples: bool
     file_format: str | None
 
 

@@ -1,0 +1,179 @@
+"""Serving on fabrics, simulated: time to the first token, and per token, by batch and schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from time import process_time
+from typing import Unpack
+
+from treadle.brief import brief
+from treadle.checking import checked, left_alone
+from treadle.errors import FormatError
+from treadle.planning.fabrics_and_plans import FabricLike
+from treadle.planning.meshes import as_mesh
+from treadle.planning.tabular import Cell, Tabular, plain_row
+from treadle.planning.training.model_argument import as_model
+from treadle.planning.training.step_inputs import costs_of_rows, slow_links
+from treadle.planning.training.train_options import TrainKeywords, asked_step
+from treadle.schedules.mesh import Mesh
+from treadle.spelling import spelt_alike, unknown
+from treadle.training.devices import Accelerator
+from treadle.training.models.training_model import TrainingModel
+from treadle.training.serving import ServingOutcome, ServingPhase, ServingSetup, simulate_phase
+from treadle.watch import Progress, Watch
+
+DEFAULT_BATCHES = (1, 8, 64)
+"""Sequences at once, of each replica."""
+_TRAINING_ONLY = (
+    *(
+        "batch",
+        "micro_batches",
+        "interleave",
+        "bucket_bytes",
+        "prefetch",
+        "reshard",
+        "recompute",
+        "gradients",
+    ),
+    *("calibrate_s", "contention", "streams", "alltoall_overtakes", "context_exchange"),
+)
+
+
+@brief("fabric", "schedule", "sequences", "outcome")
+@dataclass(frozen=True)
+class ServeRow:
+    """A phase on a fabric, by one way of scheduling, for so many sequences at once.
+
+    Parameters
+    ----------
+    fabric, schedule, words : str
+    sequences : int
+        On all ranks together.
+    outcome : ServingOutcome
+    """
+
+    fabric: str
+    schedule: str
+    words: str
+    sequences: int
+    outcome: ServingOutcome
+
+
+@brief("model", "mesh", "phase", "rows")
+@dataclass(frozen=True)
+class ServeResult(Tabular):
+    """Phases side by side: a row for each fabric, schedule and batch.
+
+    Parameters
+    ----------
+    model : TrainingModel
+    mesh : Mesh
+    phase : ServingPhase
+    rows : tuple of ServeRow
+    model_words : tuple of str
+        How times of communication are found.
+    notes : tuple of str
+        What was assumed.
+    seconds : float
+        CPU time.
+    """
+
+    model: TrainingModel
+    mesh: Mesh
+    phase: ServingPhase
+    rows: tuple[ServeRow, ...]
+    model_words: tuple[str, ...]
+    notes: tuple[str, ...]
+    seconds: float
+
+    def records(self) -> list[dict[str, Cell]]:
+        """A row for each fabric, schedule and batch."""
+        return [
+            plain_row(
+                {
+                    "fabric": row.fabric,
+                    "schedule": row.schedule,
+                    "batch": row.sequences,
+                    "time_s": row.outcome.seconds,
+                    "exposed_s": sum(row.outcome.device_time.exposed_s.values()),
+                    "tokens_per_s": row.outcome.tokens_per_s,
+                    "memory_bytes": row.outcome.memory.total_bytes,
+                }
+            )
+            for row in self.rows
+        ]
+
+
+@checked(model=left_alone, fabrics=left_alone)
+def serve(
+    model: TrainingModel | Path | str,
+    fabrics: FabricLike | Sequence[FabricLike],
+    *,
+    mesh: Mesh | str,
+    gpu: Accelerator | Path | str,
+    phase: str,
+    batches: Sequence[int] = DEFAULT_BATCHES,
+    schedules: Sequence[str] | str = ("treadle", "ring", "bound"),
+    progress: Progress | None = None,
+    **options: Unpack[TrainKeywords],
+) -> ServeResult:
+    """Simulate a phase of serving: reading a prompt, or writing a token.
+
+    Parameters
+    ----------
+    model, fabrics, mesh, gpu, schedules, progress
+        See `train`; axes of the mesh are dp, tp and ep.
+    phase : {"prefill", "decode"}
+        All tokens of a prompt at once, to the first token; or one token after `sequence` others.
+    batches : sequence of int
+        Sequences at once of each rank that has its own.
+    **options
+        Those of `train` that are about a forward pass.
+
+    Raises
+    ------
+    TreadleError
+        For malformed input, or an option of training only.
+    """
+    start = process_time()
+    meant = spelt_alike(phase, list(ServingPhase))
+    if meant is None:
+        raise FormatError(unknown("phase", phase, list(ServingPhase)))
+    for name in _TRAINING_ONLY:
+        if options.get(name) is not None:
+            raise FormatError(f"{name} is of training steps; phase {meant} is one forward pass: leave it out")
+    if not batches or min(batches) < 1:
+        raise FormatError("batches: expected at least one, each at least 1")
+    found, laid_out = as_model(model, samples=options.get("samples", False)), as_mesh(mesh)
+    asked = asked_step(found, laid_out, gpu, {**options, "batch": 1, "contention": 1.0})
+    costs = costs_of_rows(fabrics, schedules, laid_out, asked, options, Watch(progress))
+    rows = []
+    for own in costs:
+        for batch in batches:
+            setup = ServingSetup(
+                found,
+                laid_out,
+                asked.device,
+                asked.times,
+                ServingPhase(meant),
+                batch * _replicas(laid_out),
+                asked.tokens,
+                Fraction(asked.options.capacity_factor),
+                element_bytes=asked.options.element_bytes,
+            )
+            outcome = simulate_phase(setup, own)
+            rows.append(ServeRow(own.topology.name, own.scheduler.name, own.words, setup.sequences, outcome))
+    words = dict.fromkeys(words for own in costs for words in own.model_words)
+    seconds, notes = process_time() - start, (*asked.notes, *slow_links(costs))
+    return ServeResult(found, laid_out, ServingPhase(meant), tuple(rows), tuple(words), notes, seconds)
+
+
+def _replicas(mesh: Mesh) -> int:
+    """Ranks with sequences of their own."""
+    size = 1
+    for name, ranks in zip(mesh.axis_names, mesh.shape, strict=True):
+        size *= ranks if name in ("dp", "ep") else 1
+    return size

@@ -1,0 +1,69 @@
+"""Phases of serving: against times worked out from their parts, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from treadle.errors import TreadleError
+from treadle.planning import ServeResult, serve, step_costs
+from treadle.schedules.collective import CollectiveKind
+
+
+def served(**changes: Any) -> ServeResult:
+    asked: dict[str, Any] = {
+        "mesh": "tp=4",
+        "gpu": "a100",
+        "phase": "decode",
+        "schedules": "treadle",
+        "sequence": 512,
+        "efficiency": 0.5,
+        "batches": (1, 8),
+    }
+    return serve(
+        changes.pop("model", "gpt2"), changes.pop("fabric", "dgx_a100_flat:1"), **{**asked, **changes}
+    )
+
+
+def test_decoding_exposes_two_sums_a_layer_and_what_the_head_needs() -> None:
+    found = served(mesh="tp=8", batches=(4,))
+    costs = step_costs("dgx_a100_flat:1", "tp=8")
+    exposed = found.rows[0].outcome.device_time.exposed_s
+    # 12 blocks, two sums each of 4 tokens x 768 elements x 2 bytes
+    least = 24 * costs.time_s(CollectiveKind.ALLREDUCE, ("tp",), 4 * 768 * 2)
+    assert least <= float(sum(exposed.values())) <= 1.2 * least
+
+
+@pytest.mark.parametrize("phase", ["prefill", "decode"])
+def test_larger_batches_take_longer_and_give_more(phase: str) -> None:
+    found = served(mesh="tp=8", phase=phase)
+    one, eight = found.rows
+    assert (one.sequences, eight.sequences) == (1, 8)
+    assert float(one.outcome.seconds) < float(eight.outcome.seconds)
+    assert one.outcome.tokens_per_s < eight.outcome.tokens_per_s
+    assert one.outcome.memory.total_bytes < eight.outcome.memory.total_bytes
+
+
+def test_bounds_are_below() -> None:
+    found = served(mesh="tp=8", schedules=["treadle", "ring", "bound"], batches=(1,))
+    times = [float(row.outcome.seconds) for row in found.rows]
+    assert times[2] == min(times)
+    assert [row["schedule"] for row in found.records()] == ["treadle", "ring", "bound"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"phase": "train"}, "unknown phase 'train'"),
+        ({"mesh": "fsdp=8"}, "serving knows no axis fsdp"),
+        ({"mesh": "tp=8", "batches": ()}, "at least one"),
+        ({"mesh": "tp=8", "batches": (0,)}, "at least 1"),
+        ({"mesh": "tp=8", "bucket_bytes": 1}, "bucket_bytes is of training steps"),
+        ({"mesh": "tp=8", "calibrate_s": 1.0}, "calibrate_s is of training steps"),
+        ({"mesh": "dp=8", "model": "resnet-50", "sequence": None}, "keys and values"),
+    ],
+)
+def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(TreadleError, match=message):
+        served(**changes)
