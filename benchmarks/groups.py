@@ -58,7 +58,6 @@ DEAD_SPINES = ("--without", "leaf3--spine2,leaf3--spine5,leaf9--spine0")
 SOLVED = (
     Solved("generalized_kautz:4,64", "reduce-scatter", "8,8", ("--forward",), 110),
     Solved("generalized_kautz:4,48", "reduce-scatter", "6,8", ("--forward",), 40),
-    Solved("generalized_kautz:4,128", "allgather", "16,8", ("--forward",), 90),
     Solved("leaf_spine:32,8,gpus_per_leaf=32,oversubscription=4", "allgather", "32,32", DEAD_SPINES, 119),
     Solved("rail_optimized:128", "allgather", "128,8", ("--forward", "--without", "box5.gpu1--rail1"), 128),
     Solved("torus:8,8", "allgather", "8,8", ("--forward", "--without", "n0_0--n1_0"), 20),

@@ -12,7 +12,7 @@ import numpy as np
 
 from treadle.synthesis.trees.groups.capacity import capacity_rows
 from treadle.synthesis.trees.groups.every_group import EveryGroup
-from treadle.synthesis.trees.groups.served_sinks import Sink, first_missed, serve_others
+from treadle.synthesis.trees.groups.served_sinks import Sink, first_missed, first_unserved, serve_others
 from treadle.synthesis.trees.groups.share_program import ShareProgram
 from treadle.synthesis.trees.groups.shares import RationalShares, over_one_denominator
 from treadle.watch import Watch
@@ -69,6 +69,17 @@ class RationalProgram:
         families = self.program.families
         missed = first_missed(self.every, families, found, self.watch)
         return missed is None and serve_others(self.every, families, found, self.watch), missed
+
+    def missed(self, found: RationalShares) -> list[Sink]:
+        """A sink of each representative in each family that shares miss."""
+        sinks = []
+        for number, group in enumerate(self.every.groups):
+            for family, turned in enumerate(self.program.families):
+                shares, supplies = found.shares[family][number], found.roots[number]
+                sink = first_unserved(self.union.topology, group, turned, shares, supplies, self.watch)
+                if sink is not None:
+                    sinks.append((family, number, sink))
+        return sinks
 
     def as_shares(self, columns: Sequence[Fraction], rate: Fraction) -> RationalShares:
         """What the program's own columns say, in bytes/s, at a rate of so many bytes/s for each weight."""

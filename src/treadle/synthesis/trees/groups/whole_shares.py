@@ -39,6 +39,9 @@ _LARGE_TRIALS = 2
 _WHOLE = 1e-6
 """How far from a whole number a share of the solver may be."""
 
+_TICKS = 2**20
+"""Parts of a unit in which shares that are not whole are looked at."""
+
 _MOST_FLIPS = 16
 """Shares that turn out to be rounded the wrong way before a search is given up."""
 
@@ -115,6 +118,7 @@ class _Grid:
 
     def shares(self, *, can_search: bool) -> RationalShares | None:
         """The first that pass all checks, None if there are none or none were found."""
+        self._complete()
         while True:
             values = self._values(can_search=can_search)
             if values is None:
@@ -127,6 +131,18 @@ class _Grid:
                 return found
             if missed is None or not self.rational.ask(missed):
                 return None
+
+    def _complete(self) -> None:
+        """Ask for all sinks that shares miss before anything is rounded: one solution a time."""
+        rational, n_own = self.rational, self.rational.program.n_own
+        while not self.watch.is_late:
+            values = _optimum(self._solver(), n_own)
+            if values is None:
+                return
+            # a little more than the solver says, so that its tolerance misses no sink
+            near = [Fraction(int(np.ceil(v * _TICKS)), _TICKS) * self.rate / self.count for v in values]
+            if not sum(map(rational.ask, rational.missed(rational.as_shares(near, self.rate)))):
+                return
 
     def _values(self, *, can_search: bool) -> Int64Array | None:
         """Whole values of the program's own columns."""
