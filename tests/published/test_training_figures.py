@@ -11,6 +11,7 @@ from functools import cache
 import pytest
 
 from treadle.reproduction import expert_training, sharded_training, testbed_training, training_anchors
+from treadle.reproduction.expansion_tables import TABLE_A1
 from treadle.reproduction.printed import printed_exhibits
 from treadle.reproduction.reproduce import reproduce
 from treadle.training.models.zoo import zoo_model
@@ -48,6 +49,27 @@ def theirs(name: str, label: str) -> float:
 )
 def test_expert_parallel_training_within_5_percent(label: str) -> None:
     assert ours("figure-3.9", label) == pytest.approx(theirs("figure-3.9", label), rel=0.05)
+
+
+def test_one_efficiency_meets_all_seven_figures_of_iterations() -> None:
+    """At 0.19 of the peak all are within 5%; at 0.20 our share at 1024 nodes is 5.6% off."""
+    for case in expert_training.CASES:
+        model = expert_training.without_routers(zoo_model(case.model))
+        ours_costs = expert_training.fabric_costs(case.best, TABLE_A1[case.nodes][case.best])
+        others = (expert_training.ring_costs(case.nodes), expert_training.torus_costs(case.side))
+        step = expert_training.expert_step(model, ours_costs, efficiency=0.19)
+        found = {"all-to-all's share, ours": expert_training.exchange_share(step)}
+        for costs in others:
+            other = expert_training.expert_step(model, costs, efficiency=0.19)
+            found[f"iteration, {costs.words} / ours"] = float(other.iteration_s / step.iteration_s)
+            found[f"all-to-all's share, {costs.words}"] = expert_training.exchange_share(other)
+        figures = printed_exhibits()["figure-3.9"].figures
+        compared = [label for label in found if f"{case.nodes} nodes: {label}" in figures]
+        assert len(compared) == (2 if case.nodes == 256 else 5)
+        for label in compared:
+            assert found[label] == pytest.approx(
+                theirs("figure-3.9", f"{case.nodes} nodes: {label}"), rel=0.05
+            )
 
 
 def test_share_of_our_all_to_alls_at_1024_nodes() -> None:
