@@ -17,7 +17,7 @@ from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveK
 from treadle.schedules.group_witness import MAX_LENGTHS, GroupLengthWitness
 from treadle.schedules.mesh import Mesh
 from treadle.schedules.witness import witness_from_json
-from treadle.topologies import Topology, parse
+from treadle.topologies import Topology, parse, without_failures
 
 ALLGATHER, ALLREDUCE, BROADCAST = (
     CollectiveKind.ALLGATHER,
@@ -145,6 +145,34 @@ def test_groups_across_leaves_by_hand() -> None:
     assert rounds.bound(topology, collective) > witness.bound(topology, collective)
     _, both = boxes(ALLREDUCE)
     assert witness.bound(topology, both) == Fraction(25 * 10**9, 3)
+
+
+@pytest.mark.parametrize("kind", SPANNING_KINDS)
+def test_ranks_at_no_length_of_each_other_count_as_one(kind: CollectiveKind) -> None:
+    """One group as such, whose ranks are merged, against the same as the only one of several."""
+    random, compared = Random(11), 0
+    for _ in range(120):
+        topology, groups = random_fabric(random, kind, most_ranks=8)
+        topology = replace(topology, multicast=(), aggregation=(), turns_round=())
+        ranks = groups.member(0).ranks
+        others = tuple(node for node in topology.compute_nodes.tolist() if node not in ranks)
+        alone = replace(groups.member(0), forwarders=others, weights=None)
+        lengths = random_lengths(random, topology.n_links)
+        listed = replace(alone, groups=(tuple(range(alone.n_ranks)),))
+        expected = proved(topology, listed, lengths)
+        assert proved(topology, alone, lengths) == expected
+        compared += expected is not None
+    assert compared > 30
+
+
+def test_boxes_of_a_large_fabric_are_few_places() -> None:
+    """65,536 ranks in 8,192 boxes that are alike but one: each other byte crosses its box's cards twice."""
+    topology = without_failures(parse("dgx_h100:8192"), ["box0.gpu0--ib0"])
+    (outside,) = [node for node in topology.switches.tolist() if topology.node_names[node] == "ib0"]
+    crosses = (topology.tails == outside) | (topology.heads == outside)
+    witness = GroupLengthWitness(tuple(map(Fraction, crosses.astype(int).tolist())))
+    volume = 2 * 50 * 10**9 * 65535
+    assert witness.bound(topology, on_all_ranks(topology, ALLREDUCE)) == Fraction(volume, 4 * 8191)
 
 
 def test_whole_fabrics_of_many_alike_ranks() -> None:

@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array
+from treadle.arrays import BoolArray, Int32Array, Int64Array
 from treadle.brief import brief
 from treadle.errors import FormatError, ScheduleError
 from treadle.schedules.collective import Collective, check_declared
@@ -192,15 +192,28 @@ def _weights(topology: Topology, collective: Collective, lengths: list[int], *, 
     passing[list(collective.forwarders)] = True
     if collective.ranks_forward:
         passing[:] = True  # ranks of the group, too: a path through one is as good as two edges
-    tails, heads = (topology.heads, topology.tails) if inwards else (topology.tails, topology.heads)
+    ends = topology.tails, topology.heads
+    members, place = nodes[np.array(groups, dtype=np.int64).ravel()], None
+    size, root = collective.group_size, collective.root
+    if collective.groups is None:
+        name = _merged(topology, lengths, passing, nodes)
+        ends = name[ends[0]], name[ends[1]]
+        merged = np.unique(name[members])
+        place = np.searchsorted(merged, name[members])
+        members, size = merged.astype(np.int32), len(merged)
+        passing[merged] = False  # a path through a rank is as good as two edges
+        if size == 1:
+            return [0] * (1 if root is not None else collective.group_size)
+        root = None if root is None else int(place[root])
+    tails, heads = (ends[1], ends[0]) if inwards else ends
     status, group, (high, low) = _core.group_arborescences(
         tails,
         heads,
         _halves(lengths),
         passing.astype(np.int32),
-        nodes[np.array(groups, dtype=np.int64).ravel()],
-        collective.group_size,
-        -1 if collective.root is None else collective.root,
+        members,
+        size,
+        -1 if root is None else root,
         np.zeros(3, dtype=np.int64),
     )
     if status == _STUCK:
@@ -210,9 +223,34 @@ def _weights(topology: Topology, collective: Collective, lengths: list[int], *, 
     if status == _TOO_LARGE:
         raise ScheduleError(
             f"group length witness: group {group} is too large for a table of its distances; "
-            f"{collective.group_size} ranks that differ"
+            f"{size} ranks that differ"
         )
-    return [(one << 64) + other for one, other in zip(high.tolist(), low.tolist(), strict=True)]
+    found = [(one << 64) + other for one, other in zip(high.tolist(), low.tolist(), strict=True)]
+    return found if place is None or root is not None else [found[number] for number in place.tolist()]
+
+
+def _merged(topology: Topology, lengths: list[int], passing: BoolArray, ranks: Int32Array) -> Int32Array:
+    """For each node the first of those that are joined to it at length 0, there and back.
+
+    Of one group: what is at length 0 of each other is one place to an arborescence, as its trees may pass
+    through ranks; so boxes are few and alike where only the links between them have a length.
+    """
+    there = passing.copy()
+    there[ranks] = True
+    free = np.array([not length for length in lengths], dtype=bool)
+    free &= there[topology.tails] & there[topology.heads]
+    n = topology.n_nodes
+    ways = topology.tails[free].astype(np.int64) * n + topology.heads[free]
+    back = topology.heads[free].astype(np.int64) * n + topology.tails[free]
+    tails, heads = np.divmod(ways[np.isin(ways, back)], n)
+    name = np.arange(n)
+    while True:
+        lower = name.copy()
+        np.minimum.at(lower, tails, name[heads])
+        lower = lower[lower]
+        if np.array_equal(lower, name):
+            return name.astype(np.int32)
+        name = lower
 
 
 def _halves(values: list[int]) -> tuple[Int64Array, UInt64Array]:

@@ -64,7 +64,7 @@ def test_all_collectives(collective: str) -> None:
     result = solved(collective=collective)
     assert result.report.is_ok
     assert isinstance(result.plan.entries[0].schedule, FactoredSchedule)
-    assert (result.bound is None) == (collective == "allreduce")  # its bound takes other means
+    assert result.is_optimal
     assert not lower(result.plan, to="cpu-xml").faults
 
 

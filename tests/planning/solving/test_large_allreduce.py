@@ -5,6 +5,7 @@ from fractions import Fraction
 import pytest
 
 from treadle import planning
+from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.group_witness import GroupLengthWitness
 from treadle.synthesis.trees.allreduce import allreduce_bound
 
@@ -36,3 +37,64 @@ def test_fabrics_of_few_ranks_or_few_links_alike_keep_the_program_by_cuts() -> N
     many = planning.bound("torus:12,12", "allreduce", without="n0_0--n0_1")
     assert not isinstance(many.bound.witness, GroupLengthWitness)
     assert many.algbw == Fraction(287, 143)
+
+
+@pytest.mark.parametrize(
+    ("fabric", "failed", "shards", "gain"),
+    [
+        ("dgx_h100:40", "box0.gpu0--ib0", (7, 46), Fraction(319, 280)),
+        ("mi300x:40", "box0.gpu[0-1]--ib0,box7.gpu3--ib0", None, None),
+        ("mi250:18", "box0.gpu0--ib0", None, None),
+        ("rail_optimized:40", "box5.gpu1--rail1", (7, 46), Fraction(319, 280)),
+    ],
+)
+def test_boxes_that_lost_cards_are_roots_of_more(
+    fabric: str, failed: str, shards: tuple[int, int] | None, gain: Fraction | None
+) -> None:
+    """Factored, equal to a bound that link lengths prove, and faster than with equal shards."""
+    found = planning.solve(fabric, "allreduce", without=failed.split(","))
+    schedule = found.plan.entries[-1].schedule
+    assert isinstance(schedule, FactoredSchedule)
+    assert found.report.is_ok
+    assert found.is_optimal
+    assert found.bound is not None
+    assert isinstance(found.bound.witness, GroupLengthWitness)
+    assert found.bound.witness.bound(found.plan.topology, found.plan.collective) == found.plan.algbw
+    multiplicity = schedule.root_multiplicity
+    assert multiplicity.min() < multiplicity.max()
+    assert any("of unequal shards" in note for note in found.notes)
+    equal = planning.solve(fabric, "allreduce", algorithm="rs-ag", without=failed.split(","))
+    assert equal.plan.algbw < found.plan.algbw
+    if gain is not None:
+        assert found.plan.algbw / equal.plan.algbw == gain
+        assert {int(multiplicity.min()), int(multiplicity.max())} == set(shards or ())
+
+
+def test_unequal_shards_in_pieces_move_data_and_are_lowered() -> None:
+    found = planning.solve("mi300x:3", "allreduce", form="factored", without="box0.gpu[0-1]--ib0")
+    schedule = found.plan.entries[-1].schedule
+    assert isinstance(schedule, FactoredSchedule)
+    assert schedule.root_multiplicity.min() < schedule.root_multiplicity.max()
+    assert planning.run(found.plan, [4096]).wrong == 0
+    assert not planning.lower(found.plan, to="cpu-xml").faults
+
+
+def test_a_number_of_trees_is_for_equal_shards() -> None:
+    fabric, failed = "dgx_h100:40", "box0.gpu0--ib0"
+    fixed = planning.solve(fabric, "allreduce", trees=1, without=failed)
+    multiplicity = fixed.plan.entries[-1].schedule.root_multiplicity
+    assert multiplicity.min() == multiplicity.max() == 1
+    # the bound is that of all allreduces, whatever was asked for
+    assert fixed.bound is not None
+    assert fixed.bound.algbw > fixed.plan.algbw
+    few = planning.solve(fabric, "allreduce", max_trees=7, without=failed)
+    assert few.plan.entries[-1].schedule.total_units <= 7 * 320
+    most = planning.solve(fabric, "allreduce", max_trees=8, without=failed)
+    assert most.plan.algbw == fixed.bound.algbw
+
+
+def test_beyond_8192_ranks_forests_attain_what_bounds_them() -> None:
+    found = planning.bound("dgx_h100:1025", "allreduce", without="box0.gpu0--ib0")
+    assert found.bound.is_tight
+    assert isinstance(found.bound.witness, GroupLengthWitness)
+    assert found.algbw == Fraction(50 * 10**9 * (8200 - 1), 2 * 1024)

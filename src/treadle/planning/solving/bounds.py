@@ -244,6 +244,9 @@ def _method(name: RateMethod | str) -> RateMethod:
 MAX_RANKS_BY_CUTS = 128
 """Beyond this many ranks the bound of an allreduce is first sought as that of one group."""
 
+MAX_RANKS_AS_GROUP = 2**13
+"""Beyond this many ranks the bound of an allreduce is that of factored forests which attain it."""
+
 MAX_RANKS_BY_FLOW = 1024
 """Beyond this many ranks a bound is first sought by tight cuts."""
 
@@ -266,7 +269,7 @@ def find_bound(problem: Problem, watch: Watch = UNWATCHED, *, cards_forward: boo
     if problem.collective.groups is not None:
         return bound_of_groups(problem, groups_optimum(problem, watch))
     if problem.collective.kind is CollectiveKind.ALLREDUCE:
-        large = _large_allreduce(problem, watch)
+        large = large_allreduce(problem, watch)
         if large is not None:
             return large
         found = allreduce.allreduce_bound(problem.topology, problem.collective, watch=watch)
@@ -285,7 +288,7 @@ def find_bound(problem: Problem, watch: Watch = UNWATCHED, *, cards_forward: boo
     return Bound(best.algbw, best.witness)
 
 
-def _large_allreduce(problem: Problem, watch: Watch) -> Bound | None:
+def large_allreduce(problem: Problem, watch: Watch) -> Bound | None:
     """The optimum of many ranks as that of one group, links that are alike as one; None if it is no question.
 
     The program by cuts is for fabrics that copy or add, or that have few links alike. Its time grows with the
@@ -297,12 +300,22 @@ def _large_allreduce(problem: Problem, watch: Watch) -> Bound | None:
     able = topology.multicast.any() or topology.aggregation.any() or topology.injection_bytes_per_s.any()
     if able or problem.collective.n_ranks <= MAX_RANKS_BY_CUTS:
         return None
+    if problem.collective.n_ranks > MAX_RANKS_AS_GROUP:
+        return _bound_by_pieces(problem, watch)
     from treadle.synthesis.trees.groups.group_optimum import count_classes  # brings a solver
 
     if 2 * count_classes(topology, problem.collective, watch=watch) > problem.collective.n_ranks:
         return None
     found = bound_of_groups(problem, groups_optimum(problem, watch))
     return found if found.is_tight else None
+
+
+def _bound_by_pieces(problem: Problem, watch: Watch) -> Bound | None:
+    """An allreduce's optimum that lengths prove and factored forests attain."""
+    found = forestcoll.decompose_allreduce(problem.topology, problem.collective, lower=False, watch=watch)
+    if isinstance(found, Refusal) or found.found.algbw < found.bound:
+        return None
+    return Bound(found.bound, found.witness, True, model_of(problem.topology, problem.collective))
 
 
 def _optimum(problem: Problem, watch: Watch) -> forestcoll.Optimum:

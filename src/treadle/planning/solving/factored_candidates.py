@@ -6,8 +6,8 @@ from dataclasses import replace
 from time import process_time
 
 from treadle.errors import InfeasibleError, ScheduleError
-from treadle.planning.problem import Problem
-from treadle.planning.solving.bounds import Bound
+from treadle.planning.problem import Problem, model_of
+from treadle.planning.solving.bounds import Bound, large_allreduce
 from treadle.planning.solving.candidate import Candidate, ForestRequest
 from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
@@ -16,7 +16,12 @@ from treadle.synthesis.scheduler_options import Form
 from treadle.synthesis.trees.fixed_trees import floor_capacities
 from treadle.synthesis.trees.heights import lowest_height
 from treadle.synthesis.trees.instance import instance_of
-from treadle.synthesis.trees.tight_cuts.decompose import FactoredSynthesis, decompose
+from treadle.synthesis.trees.tight_cuts.decompose import (
+    FactoredSynthesis,
+    FreeRoots,
+    decompose,
+    decompose_allreduce,
+)
 
 MAX_EXPLICIT_RANKS = 256
 """Without a form asked for, trees of more ranks are factored where tight cuts allow it."""
@@ -25,7 +30,9 @@ MAX_BOUNDED_RANKS = 2**14
 """Beyond, no bound of the height is looked for: at 65,536 ranks it would take as long as the verifier."""
 
 
-def factored_forest(problem: Problem, algorithm: str, request: ForestRequest) -> Candidate | Refusal:
+def factored_forest(
+    problem: Problem, algorithm: str, request: ForestRequest, *, free_roots: bool = False
+) -> Candidate | Refusal:
     """A factored forest schedule, or why the trees are to be written out.
 
     Parameters
@@ -35,6 +42,8 @@ def factored_forest(problem: Problem, algorithm: str, request: ForestRequest) ->
     algorithm : str
         Of ForestColl or its two phases: the candidate's name.
     request : ForestRequest
+    free_roots : bool
+        Of an allreduce: its shards may differ where that is faster.
 
     Raises
     ------
@@ -60,11 +69,11 @@ def factored_forest(problem: Problem, algorithm: str, request: ForestRequest) ->
     if not is_wanted and switches.any():
         return Refusal("not tried: switches multicast or aggregate, which factored forests leave unused")
     start = process_time()
-    found = decompose(
-        problem.topology,
-        problem.collective,
-        budget=request.budget,
-        watch=request.watch,
+    free = _free_roots(problem, request) if free_roots else None
+    found = (
+        free.found
+        if free is not None
+        else decompose(problem.topology, problem.collective, budget=request.budget, watch=request.watch)
     )
     if isinstance(found, Refusal):
         if is_wanted:
@@ -83,10 +92,45 @@ def factored_forest(problem: Problem, algorithm: str, request: ForestRequest) ->
         candidate = replace(candidate, height_bound=_height_bound(problem, found))
     if problem.collective.kind is not CollectiveKind.ALLREDUCE:
         return candidate
-    note = (
-        "built as reduce-scatter + allgather, each the best of its kind; the allreduce bound is not computed"
+    if free is None:
+        note = "built as reduce-scatter + allgather, each the best of its kind; the bound is not computed"
+        return replace(candidate, bound=request.bound, notes=(note,))
+    return _with_bound(problem, candidate, free, request)
+
+
+def _free_roots(problem: Problem, request: ForestRequest) -> FreeRoots | None:
+    """Reduce-scatter and allgather of the best shards, with a bound; None if there are no pieces."""
+    if problem.collective.kind is not CollectiveKind.ALLREDUCE:
+        return None
+    found = decompose_allreduce(
+        problem.topology, problem.collective, budget=request.budget, watch=request.watch
     )
-    return replace(candidate, bound=request.bound, notes=(note,))
+    return None if isinstance(found, Refusal) else found
+
+
+def _with_bound(problem: Problem, candidate: Candidate, free: FreeRoots, request: ForestRequest) -> Candidate:
+    """The candidate with the least bound of an allreduce that is known."""
+    algbw = free.found.algbw
+    bound = Bound(
+        free.bound, free.witness, algbw == free.bound, model_of(problem.topology, problem.collective)
+    )
+    known = request.bound
+    if known is None and algbw < free.bound:
+        known = large_allreduce(problem, request.watch)
+    if known is not None and known.algbw < free.bound:
+        bound = known
+    note = "built as reduce-scatter + allgather"
+    if max(free.weights) == min(free.weights):
+        return replace(candidate, bound=bound, notes=(note,))
+    least, most = min(free.weights), max(free.weights)
+    return replace(
+        candidate,
+        bound=bound,
+        trees_per_root=None,
+        exact_trees_per_root=None,
+        exact_trees=free.found.exact_trees * sum(free.weights) or None,
+        notes=(f"{note} of unequal shards, {least} to {most}: those behind less bandwidth hold more",),
+    )
 
 
 def _height_bound(problem: Problem, found: FactoredSynthesis) -> int:

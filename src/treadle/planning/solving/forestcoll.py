@@ -120,7 +120,7 @@ def _forest(problem: Problem, algorithm: str, request: ForestRequest) -> Candida
     topology, collective = problem.topology, problem.collective
     if request.trim:
         return _on_trimmed(problem, algorithm, request)
-    factored = factored_forest(problem, algorithm, request)
+    factored = factored_forest(problem, algorithm, request, free_roots=algorithm == FORESTCOLL)
     if isinstance(factored, Candidate):
         return factored
     if collective.n_ranks > MAX_WRITTEN_OUT and not collective.kind.is_rooted:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from treadle.synthesis.trees.pipeline import synthesise as synthesise
     from treadle.synthesis.trees.tight_cuts.decompose import FactoredSynthesis as FactoredSynthesis
     from treadle.synthesis.trees.tight_cuts.decompose import decompose as decompose
+    from treadle.synthesis.trees.tight_cuts.decompose import decompose_allreduce as decompose_allreduce
     from treadle.synthesis.trees.tree_budget import DYADIC_LOSS as DYADIC_LOSS
     from treadle.synthesis.trees.tree_budget import TreeBudget as TreeBudget
     from treadle.synthesis.trees.tree_units import dyadic_alternative as dyadic_alternative
@@ -28,7 +29,11 @@ else:
         __name__,
         {
             "treadle.synthesis.trees.tree_budget": ("DYADIC_LOSS", "TreeBudget"),
-            "treadle.synthesis.trees.tight_cuts.decompose": ("FactoredSynthesis", "decompose"),
+            "treadle.synthesis.trees.tight_cuts.decompose": (
+                "FactoredSynthesis",
+                "decompose",
+                "decompose_allreduce",
+            ),
             "treadle.synthesis.trees.multicast": ("Pruning", "prune_for_switches"),
             "treadle.synthesis.trees.optimality": ("Optimum", "optimum"),
             "treadle.synthesis.trees.packers.packers": ("Packer", "PackingAttempt"),

@@ -12,11 +12,14 @@ from fractions import Fraction
 from functools import partial
 from math import lcm
 
+from treadle.errors import ScheduleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.factored import FactoredSchedule
+from treadle.schedules.group_witness import GroupLengthWitness
 from treadle.synthesis.trees.instance import Instance, instance_of
 from treadle.synthesis.trees.optimality import Optimum
+from treadle.synthesis.trees.tight_cuts.root_shares import root_shares
 from treadle.synthesis.trees.tight_cuts.sets.detection import detect
 from treadle.synthesis.trees.tight_cuts.tight_cuts import Decomposition, decompose_with
 from treadle.synthesis.trees.tight_cuts.whole_regrowth import regrow_whole
@@ -105,7 +108,7 @@ def decompose(
     """
     budget = budget or TreeBudget()
     if collective.kind is CollectiveKind.ALLREDUCE:
-        return _two_phases(topology, collective, budget, lower, watch)
+        return _two_phases(topology, collective, None, budget, lower, watch)
     problem = instance_of(topology, collective)
     found = _within_budget(problem, budget, watch)
     if isinstance(found, Refusal):
@@ -121,15 +124,98 @@ def decompose(
     return FactoredSynthesis(schedule, found.algbw, found.optimum, found.trees, found.exact_trees, (found,))
 
 
+@dataclass(frozen=True)
+class FreeRoots:
+    """An allreduce whose roots are chosen freely, and what bounds all of them.
+
+    Parameters
+    ----------
+    found : FactoredSynthesis
+    weights : tuple of int
+        Shards of the roots, in lowest terms.
+    bound : Fraction
+        No allreduce is faster, bytes/s.
+    witness : GroupLengthWitness
+        Proves that.
+    """
+
+    found: FactoredSynthesis
+    weights: tuple[int, ...]
+    bound: Fraction
+    witness: GroupLengthWitness
+
+
+def decompose_allreduce(
+    topology: Topology,
+    collective: Collective,
+    *,
+    budget: TreeBudget | None = None,
+    lower: bool = True,
+    watch: Watch = UNWATCHED,
+) -> FreeRoots | Refusal:
+    """An allreduce as reduce-scatter and allgather of the shards that suit the fabric, with a bound.
+
+    Parameters, errors: see `decompose`; `budget.max_trees` is per rank, and a fixed number of trees is for
+    equal shards.
+
+    Notes
+    -----
+    Where no box and no rank has more bandwidth than others the shards are equal. Source: `root_shares`.
+    """
+    budget = budget or TreeBudget()
+    problem = instance_of(topology, replace(collective, kind=CollectiveKind.ALLGATHER))
+    choices = root_shares(problem, detect(problem), watch=watch)
+    if not choices:
+        return Refusal("sets of ranks that differ are too many")
+    best = choices[0]
+    try:
+        bound = best.witness.bound(topology, collective)
+    except ScheduleError as error:
+        return Refusal(f"no bound by link lengths: {error}")
+    even = (1,) * collective.n_ranks
+    for shares in choices:
+        found = _of_shares(topology, collective, shares.weights, budget, lower, watch)
+        if not isinstance(found, Refusal) and found.algbw == shares.rate:
+            return FreeRoots(found, shares.weights, bound, best.witness)
+    equal = decompose(topology, collective, budget=budget, lower=lower, watch=watch)
+    if isinstance(found, Refusal) or (not isinstance(equal, Refusal) and equal.algbw >= found.algbw):
+        return equal if isinstance(equal, Refusal) else FreeRoots(equal, even, bound, best.witness)
+    return FreeRoots(found, shares.weights, bound, best.witness)
+
+
+def _of_shares(
+    topology: Topology,
+    collective: Collective,
+    weights: tuple[int, ...],
+    budget: TreeBudget,
+    lower: bool,
+    watch: Watch,
+) -> FactoredSynthesis | Refusal:
+    """Reduce-scatter and allgather of these shards; a number of trees per rank is one in all."""
+    if max(weights) == 1 == min(weights):
+        return _two_phases(topology, collective, None, budget, lower, watch)
+    if budget.trees is not None:
+        return Refusal("the number of trees is for equal shards")
+    if budget.max_trees is None:
+        return _two_phases(
+            topology, collective, weights, replace(budget, dyadic_loss=Fraction(0)), lower, watch
+        )
+    most = budget.max_trees * len(weights) // sum(weights)
+    if not most:
+        return Refusal("fewer trees than the shards ask for")
+    return _two_phases(topology, collective, weights, TreeBudget(max_trees=most), lower, watch)
+
+
 def _two_phases(
     topology: Topology,
     collective: Collective,
+    weights: tuple[int, ...] | None,
     budget: TreeBudget,
     lower: bool,
     watch: Watch,
 ) -> FactoredSynthesis | Refusal:
     kinds = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)
-    one, other = (instance_of(topology, replace(collective, kind=kind)) for kind in kinds)
+    one, other = (instance_of(topology, replace(collective, kind=kind, weights=weights)) for kind in kinds)
     gather = _within_budget(one, budget, watch)
     if isinstance(gather, Refusal):
         return gather

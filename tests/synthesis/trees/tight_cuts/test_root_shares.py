@@ -1,0 +1,94 @@
+"""Shards of an allreduce that suit a fabric whose boxes are not alike."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.synthesis import trees as forestcoll
+from treadle.synthesis.trees.allreduce import allreduce_bound
+from treadle.synthesis.trees.instance import instance_of
+from treadle.synthesis.trees.tight_cuts.root_shares import RootShares, root_shares
+from treadle.synthesis.trees.tight_cuts.sets.detection import detect
+from treadle.topologies import parse, without_failures
+from treadle.topologies.topology import Topology
+
+PHASES = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)
+DAMAGED = (
+    ("dgx_h100:4", "box0.gpu0--ib0"),
+    ("dgx_h100:4", "box0.gpu[0-3]--ib0,box2.gpu1--ib0"),
+    ("mi300x:3", "box1.gpu2--ib0"),
+    ("mi250:2", "box0.gpu0--ib0"),
+    ("dgx_a100:3", "box0.nic0"),
+    ("rail_optimized:4", "box3.gpu1--rail1"),
+    ("pods:2,2,oversubscription=2", "box0.gpu0--leaf0"),
+)
+
+
+def posed(expression: str, failed: str | None) -> tuple[Topology, Collective]:
+    fabric = parse(expression)
+    fabric = fabric if failed is None else without_failures(fabric, failed.split(","))
+    return fabric, Collective(CollectiveKind.ALLREDUCE, tuple(fabric.compute_nodes.tolist()))
+
+
+def choices(fabric: Topology, collective: Collective) -> tuple[RootShares, ...]:
+    problem = instance_of(fabric, replace(collective, kind=CollectiveKind.ALLGATHER))
+    return root_shares(problem, detect(problem))
+
+
+def in_turn(fabric: Topology, collective: Collective, weights: tuple[int, ...]) -> Fraction:
+    """What reduce-scatter and then allgather of these shards can reach, by exact maximum flows."""
+    found = [
+        forestcoll.optimum(fabric, replace(collective, kind=kind, weights=weights)).algbw for kind in PHASES
+    ]
+    return 1 / sum((1 / rate for rate in found), Fraction(0))
+
+
+@pytest.mark.parametrize(("expression", "failed"), DAMAGED)
+def test_no_shards_are_faster_and_lengths_bound_every_allreduce(expression: str, failed: str) -> None:
+    fabric, collective = posed(expression, failed)
+    found = choices(fabric, collective)
+    best = found[0]
+    optimum = allreduce_bound(fabric, collective).algbw
+    assert best.witness.bound(fabric, collective) >= optimum
+    reached = in_turn(fabric, collective, best.weights)
+    assert reached <= min(best.rate, optimum)
+    rng = np.random.default_rng(7)
+    for _ in range(3):
+        other = tuple((np.array(best.weights) * 8 + rng.integers(0, 9, len(best.weights))).tolist())
+        assert in_turn(fabric, collective, other) <= best.rate
+    assert in_turn(fabric, collective, (1,) * len(best.weights)) <= best.rate
+
+
+@pytest.mark.parametrize(
+    ("expression", "failed", "shards"),
+    [
+        ("dgx_h100:4", "box0.gpu0--ib0", {9, 40}),
+        ("dgx_h100:16", "box0.gpu0--ib0", {7, 22}),
+        ("mi300x:8", "box1.gpu2--ib0", {1, 2}),
+        ("rail_optimized:16", "box3.gpu1--rail1", {7, 22}),
+        ("mi250:4", None, {1}),
+    ],
+)
+def test_the_best_shards_reach_the_optimum_in_turn(
+    expression: str, failed: str | None, shards: set[int]
+) -> None:
+    """128 ranks and fewer: by cuts, as the allreduce bound of another module has it."""
+    fabric, collective = posed(expression, failed)
+    best = choices(fabric, collective)[0]
+    assert best.rate == best.witness.bound(fabric, collective) == allreduce_bound(fabric, collective).algbw
+    assert in_turn(fabric, collective, best.weights) == best.rate
+    assert set(best.weights) == shards
+
+
+def test_a_star_of_ranks_needs_both_phases_at_once() -> None:
+    """Every leaf wants half of the data: in turn 3/4 of a link, together all of it; the bound tells so."""
+    fabric, collective = posed("star:4", None)
+    best = choices(fabric, collective)[0]
+    assert best.rate == Fraction(3, 4)
+    assert in_turn(fabric, collective, best.weights) == Fraction(3, 4)
+    assert allreduce_bound(fabric, collective).algbw == 1 == best.witness.bound(fabric, collective)
