@@ -123,14 +123,18 @@ def _shares(problem: Instance, family: Family, classes: Int64Array, watch: Watch
     vertex = program.exact_optimum(watch)
     if vertex is None:
         return None
-    shares = [vertex.primal[share[number]] for number in classes.tolist()]
+    times = vertex.primal[gather] / unit, vertex.primal[scatter] / unit
+    even = _even_shares(cuts, sizes, times, watch)
+    if even is None:
+        return None
+    shares = [even[number] for number in classes.tolist()]
     scale = lcm(*(value.denominator for value in set(shares)))
     whole = [int(value * scale) for value in shares]
     divisor = gcd(*whole)
     lengths = _lengths(problem, family, _prices(rows, vertex.dual))
     return RootShares(
         tuple(value // divisor for value in whole),
-        unit / (vertex.primal[gather] + vertex.primal[scatter]),
+        1 / sum(times, Fraction(0)),
         GroupLengthWitness(lengths),
     )
 
@@ -227,6 +231,35 @@ def _degrees(problem: Instance, row: np.ndarray) -> tuple[Int64Array, Int64Array
     np.add.at(into, heads[enters], problem.bandwidths[enters])
     np.add.at(out, tails[leaves], problem.bandwidths[leaves])
     return into, out
+
+
+def _even_shares(
+    cuts: list[_Cut], sizes: Counter[int], times: tuple[Fraction, Fraction], watch: Watch
+) -> dict[int, Fraction] | None:
+    """Of the shares that allow these times of allgather and reduce-scatter those whose least is largest.
+
+    A vertex of the program above would leave ranks without any, where others have room.
+    """
+    whole = lcm(*(time.denominator for time in times))
+    program = GrowingLp()
+    program.scale = whole
+    least = program.add_column(1)
+    share = {number: program.add_column(0) for number in sorted(sizes)}
+    program.add_row({share[number]: count for number, count in sizes.items()}, whole, equality=True)
+    for column in share.values():
+        program.add_row({least: 1, column: -1})
+    gather, scatter = (int(time * whole) for time in times)
+    for cut in cuts:
+        inside = {share[number]: count for number, count in cut.ranks.items()}
+        lacking = {column: -count for column, count in inside.items()}
+        most = min(cut.entering * gather, cut.leaving * scatter)
+        program.add_row(lacking, min(most - whole, 0))
+        program.add_row(inside, min(cut.leaving * gather, cut.entering * scatter, whole))
+    program.solve()
+    vertex = program.exact_optimum(watch)
+    if vertex is None:
+        return None
+    return {number: vertex.primal[column] / whole for number, column in share.items()}
 
 
 def _prices(
