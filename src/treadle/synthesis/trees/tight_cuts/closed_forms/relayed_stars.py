@@ -21,6 +21,9 @@ from treadle.watch import UNWATCHED, Watch
 MOST_CELLS = 2**24
 """Trees times children, in bundles, that are written out."""
 
+MOST_UNEVEN_CELLS = 2**19
+"""The same of children with different numbers of trees: 256 boxes, one with 37 times as many, take 5 s."""
+
 _WORK_PER_CELL = 500
 _LEAST_WORK = 10**7
 
@@ -64,7 +67,8 @@ def relayed_stars(
     sides = [border_runs(piece, cutting, solved, leaving=leaving) for leaving in (True, False)]
     bundle = int(np.gcd.reduce(np.concatenate([[block], *(side.units for side in sides)])))
     trees = piece.native // bundle
-    if int(trees.sum()) * n > MOST_CELLS:
+    most = MOST_CELLS if trees.min() == trees.max() else MOST_UNEVEN_CELLS
+    if int(trees.sum()) * n > most:
         return Refusal(f"{n} children with {int(trees.sum())} trees are too many for a table")
     out, into = (_border(side, piece, bundle) for side in sides)
     if np.any(out.sums.sum(axis=0) != into.sums.sum(axis=0)):
