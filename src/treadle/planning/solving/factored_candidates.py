@@ -18,7 +18,7 @@ from treadle.synthesis.trees.heights import lowest_height
 from treadle.synthesis.trees.instance import instance_of
 from treadle.synthesis.trees.tight_cuts.decompose import (
     FactoredSynthesis,
-    FreeRoots,
+    UnequalShards,
     decompose,
     decompose_allreduce,
 )
@@ -98,7 +98,7 @@ def factored_forest(
     return _with_bound(problem, candidate, free, request)
 
 
-def _free_roots(problem: Problem, request: ForestRequest) -> FreeRoots | None:
+def _free_roots(problem: Problem, request: ForestRequest) -> UnequalShards | None:
     """Reduce-scatter and allgather of the best shards, with a bound; None if there are no pieces."""
     if problem.collective.kind is not CollectiveKind.ALLREDUCE:
         return None
@@ -108,7 +108,9 @@ def _free_roots(problem: Problem, request: ForestRequest) -> FreeRoots | None:
     return None if isinstance(found, Refusal) else found
 
 
-def _with_bound(problem: Problem, candidate: Candidate, free: FreeRoots, request: ForestRequest) -> Candidate:
+def _with_bound(
+    problem: Problem, candidate: Candidate, free: UnequalShards, request: ForestRequest
+) -> Candidate:
     """The candidate with the least bound of an allreduce that is known."""
     algbw = free.found.algbw
     bound = Bound(

@@ -125,7 +125,7 @@ def decompose(
 
 
 @dataclass(frozen=True)
-class FreeRoots:
+class UnequalShards:
     """An allreduce whose roots are chosen freely, and what bounds all of them.
 
     Parameters
@@ -152,7 +152,7 @@ def decompose_allreduce(
     budget: TreeBudget | None = None,
     lower: bool = True,
     watch: Watch = UNWATCHED,
-) -> FreeRoots | Refusal:
+) -> UnequalShards | Refusal:
     """An allreduce as reduce-scatter and allgather of the shards that suit the fabric, with a bound.
 
     Parameters, errors: see `decompose`; `budget.max_trees` is per rank, and a fixed number of trees is for
@@ -176,11 +176,11 @@ def decompose_allreduce(
     for shares in choices:
         found = _of_shares(topology, collective, shares.weights, budget, lower, watch)
         if not isinstance(found, Refusal) and found.algbw == shares.rate:
-            return FreeRoots(found, shares.weights, bound, best.witness)
+            return UnequalShards(found, shares.weights, bound, best.witness)
     equal = decompose(topology, collective, budget=budget, lower=lower, watch=watch)
     if isinstance(found, Refusal) or (not isinstance(equal, Refusal) and equal.algbw >= found.algbw):
-        return equal if isinstance(equal, Refusal) else FreeRoots(equal, even, bound, best.witness)
-    return FreeRoots(found, shares.weights, bound, best.witness)
+        return equal if isinstance(equal, Refusal) else UnequalShards(equal, even, bound, best.witness)
+    return UnequalShards(found, shares.weights, bound, best.witness)
 
 
 def _of_shares(
