@@ -19,7 +19,6 @@ from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.group_witness import GroupLengthWitness
 from treadle.synthesis.trees.instance import Instance, instance_of
 from treadle.synthesis.trees.optimality import Optimum
-from treadle.synthesis.trees.tight_cuts.root_shares import root_shares
 from treadle.synthesis.trees.tight_cuts.sets.detection import detect
 from treadle.synthesis.trees.tight_cuts.tight_cuts import Decomposition, decompose_with
 from treadle.synthesis.trees.tight_cuts.whole_regrowth import regrow_whole
@@ -162,6 +161,8 @@ def decompose_allreduce(
     -----
     Where no box and no rank has more bandwidth than others the shards are equal. Source: `root_shares`.
     """
+    from treadle.synthesis.trees.tight_cuts.root_shares import root_shares  # brings a solver
+
     budget = budget or TreeBudget()
     problem = instance_of(topology, replace(collective, kind=CollectiveKind.ALLGATHER))
     choices = root_shares(problem, detect(problem), watch=watch)
