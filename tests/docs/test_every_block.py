@@ -24,7 +24,7 @@ ELSEWHERE: dict[tuple[str, str], tuple[str, int | None]] = {
     ("docs/guide.md", "python"): ("tests/docs/test_guide.py", 1),
     ("docs/formats.md", ""): ("tests/docs/test_formats_page.py", 1),
     ("docs/compare.md", ""): ("tests/docs/test_compare_page.py", 3),
-    ("docs/failures.md", ""): ("tests/docs/test_failures_page.py", 3),
+    ("docs/failures.md", ""): ("tests/docs/test_failures_page.py", 4),
     ("docs/failures.md", "text"): ("tests/docs/test_failures_page.py", 2),
     ("docs/jobs.md", ""): ("tests/docs/test_jobs_page.py", 1),
     ("docs/jobs.md", "toml"): ("tests/docs/test_jobs_page.py", 1),
