@@ -75,7 +75,7 @@ def test_files(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "message"),
     [
         ([], "MODEL is missing"),
-        (["gpt2"], "--fabric"),
+        (["gpt2", "--mesh", "fsdp=4", "--gpu", "a100"], "--fabric FABRIC is missing"),
         (["gpt2", "--fabric", "ring:4"], "--mesh"),
         (["gpt2", "--fabric", "ring:4", "--mesh", "fsdp=4"], "--gpu"),
         (["gpt22", *ASKED], "gpt22"),
@@ -101,6 +101,7 @@ def test_mistakes_are_one_line(
     assert captured.err.startswith("treadle: ")
     assert message in captured.err
     assert captured.err.count("\n") == 1
+    assert captured.out == ""
     assert not Path("x.json").exists()
 
 
@@ -145,3 +146,11 @@ def test_phases_of_serving(phase: str, capsys: pytest.CaptureFixture[str]) -> No
     assert "recompute is of training steps" in capsys.readouterr().err
     assert main([*asked[:-1], "many"]) == 2
     assert "expected whole numbers" in capsys.readouterr().err
+
+
+def test_the_fabric_of_the_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("treadle.toml").write_text('fabric = "complete:4"\n', encoding="utf-8")
+    assert main(["train", "gpt2", "--mesh", "fsdp=4", "--gpu", "a100", "--sequence", "64", "--json"]) == 0
+    value = json.loads(capsys.readouterr().out)
+    assert {row["fabric"] for row in value["steps_simulated"]} == {"complete(4)"}
+    assert found(capsys)["steps_simulated"][0]["fabric"] == RING

@@ -10,6 +10,7 @@ import typer
 from treadle import planning
 from treadle.atomic import write_bytes
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption
+from treadle.cli.settings.configuration import chosen_settings
 from treadle.cli.training.serve_report import phase_values, print_phases
 from treadle.cli.training.step_report import print_steps, step_values
 from treadle.errors import FormatError
@@ -24,10 +25,6 @@ def command(
             metavar="MODEL", help="A name (llama-3-8b), a Hugging Face config.json, or a table of layers."
         ),
     ],
-    fabric: Annotated[
-        list[str],
-        typer.Option("--fabric", help="What to train on; again for several side by side.", metavar="FABRIC"),
-    ],
     mesh: Annotated[
         str,
         typer.Option(
@@ -37,6 +34,14 @@ def command(
         ),
     ],
     gpu: Annotated[str, typer.Option(help="a100, h100, mi300x, ..., or a TOML file.", metavar="GPU")],
+    fabric: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fabric",
+            help="What to train on; again for several side by side; default that of treadle.toml.",
+            metavar="FABRIC",
+        ),
+    ] = None,
     schedule: Annotated[
         list[str] | None,
         typer.Option(
@@ -180,6 +185,7 @@ def command(
 ) -> int:
     """Simulate a step of training: its time, exposed communication and MFU, by fabric and schedule."""
     output = Output(json, quiet)
+    fabrics = fabric or [_set_fabric()]
     names = [part.strip() for text in schedule or ["treadle,ring,bound"] for part in text.split(",")]
     if phase is not None:
         for option, value in (("--trace", trace), ("--picture", picture), ("--chakra", chakra)):
@@ -222,7 +228,7 @@ def command(
         with ProgressLine(quiet=quiet or json) as progress:
             served = planning.serve(
                 model,
-                fabric,
+                fabrics,
                 mesh=mesh,
                 gpu=gpu,
                 phase=phase,
@@ -236,10 +242,11 @@ def command(
         return 0
     with ProgressLine(quiet=quiet or json) as progress:
         result = planning.train(
-            model, fabric, mesh=mesh, gpu=gpu, schedules=names, progress=progress, **options
+            model, fabrics, mesh=mesh, gpu=gpu, schedules=names, progress=progress, **options
         )
+    written = _files(result, result.rows[0], trace, picture, chakra, workload)
     print_steps(output, result)
-    values = step_values(result) | _files(result, result.rows[0], trace, picture, chakra, workload)
+    values = step_values(result) | written
     for name in ("trace", "picture", "chakra", "workload"):
         if name in values:
             row = result.rows[0]
@@ -274,6 +281,14 @@ def _files(
         **{name: str(path) for name, path in given.items() if path is not None},
         **({} if chakra is None else {"chakra": str(chakra)}),
     }
+
+
+def _set_fabric() -> str:
+    """The fabric of the settings; FormatError without one."""
+    chosen = chosen_settings().get("fabric")
+    if chosen is None:
+        raise FormatError("--fabric FABRIC is missing: what to train on; again for several side by side")
+    return chosen.value
 
 
 _NONE = object()

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from math import isfinite
 from pathlib import Path
 from typing import TypedDict, TypeVar
 
@@ -30,6 +31,7 @@ DEFAULT_EFFICIENCY = 0.5
 """Of the peak, where nobody says: told in every report that takes it."""
 _MOST_FILE = 10**7
 _MOST_TOKENS = 2**30
+_MOST_CAPACITY = 1000
 
 
 class TrainKeywords(TypedDict, total=False):
@@ -115,7 +117,7 @@ def asked_step(
         recompute=_word(Recompute, asked.get("recompute", "none"), "recompute"),
         element_bytes=element_bytes,
         gradient_bytes=gradient_bytes,
-        capacity_factor=Fraction(str(asked.get("capacity_factor", 1))),
+        capacity_factor=_capacity(asked.get("capacity_factor", 1)),
         alltoall_overtakes=asked.get("alltoall_overtakes", False),
         streams=_word(CommunicationStreams, asked.get("streams", "one"), "streams"),
     )
@@ -131,6 +133,13 @@ def asked_step(
         as_network_efficiency(asked.get("network_efficiency")),
         tuple(notes),
     )
+
+
+def _capacity(asked: float) -> Fraction:
+    """Tokens sent to experts over tokens routed; a number that is one."""
+    if not (isfinite(asked) and 0 < asked <= _MOST_CAPACITY):
+        raise FormatError(f"--capacity-factor {asked}: expected a number above 0, at most {_MOST_CAPACITY}")
+    return Fraction(str(asked))
 
 
 def as_accelerator(gpu: Accelerator | Path | str) -> Accelerator:
@@ -237,7 +246,8 @@ def _tokens(
         parts = str(asked).split(",")
         if not all(part.strip().isascii() and part.strip().isdigit() and len(part) < 12 for part in parts):
             raise FormatError(
-                f"--sequence {str(asked)[:40]!r}: expected tokens, or as 512,114 for {len(streams)} streams"
+                f"--sequence {str(asked)[:40]!r}: expected a number of tokens up to {_MOST_TOKENS}, for each "
+                f"stream of {model.name}"
             )
         if len(parts) not in (1, len(streams)):
             raise FormatError(
