@@ -17,7 +17,7 @@ from treadle.training.costs import AlphaBetaCosts
 from treadle.training.devices import accelerator
 from treadle.training.models.model_layer import Attended, ModelLayer, Saved, Weight, Work, WorkKind
 from treadle.training.models.training_model import TrainingModel
-from treadle.training.step import StepOutcome, TrainingSetup, simulate_step
+from treadle.training.step import MOST_PASSES, StepOutcome, TrainingSetup, simulate_step
 from treadle.training.training_options import BUCKETS, TrainingOptions
 
 N = 2**20
@@ -175,3 +175,11 @@ def test_shards_of_experts_are_along_fewer_axes() -> None:
     layer = {**experts, "weights": weights, "works": (WORK, work)}
     found = outcome(mesh_of(fsdp=2, ep=2), layer=layer, n=1)
     assert found.memory[0].weights_bytes == 2 * (N + N // 4)
+
+
+def test_more_passes_than_can_be_simulated_are_refused() -> None:
+    most = MOST_PASSES // (2 * 4)
+    options = TrainingOptions(kappa=1, micro_batches=most + 1)
+    with pytest.raises(TreadleError, match="use fewer micro-batches"):
+        setup(mesh_of(dp=2), sequences=2 * (most + 1), options=options)
+    setup(mesh_of(dp=2), sequences=2 * most, options=replace(options, micro_batches=most))

@@ -27,6 +27,9 @@ from treadle.training.timeline.task import Category
 from treadle.training.timeline.timeline import DeviceTime, Timeline
 from treadle.training.training_options import BUCKETS, TrainingOptions
 
+MOST_PASSES = 2 * 10**6
+"""Of layers with micro-batches, forward and backward: a minute or so of simulation."""
+
 
 @brief("model", "mesh", "sequences")
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class TrainingSetup:
     ------
     ScheduleError
         If the mesh's axes have no meaning or nothing to share in this model, the batch or the sequences
-        cannot be shared equally, or a stream is missing.
+        cannot be shared equally, a stream is missing, or there are more than `MOST_PASSES` to simulate.
     """
 
     model: TrainingModel
@@ -72,6 +75,12 @@ class TrainingSetup:
         check_suitable(self.model, ParallelLayout(self.mesh))
         self.device.peak(self.precision)
         _ = self.share
+        passes = 2 * self.model.n_layers * self.options.micro_batches
+        if passes > MOST_PASSES:
+            raise ScheduleError(
+                f"step of {passes} passes (2 x {self.model.n_layers} layers x {self.options.micro_batches} "
+                f"micro-batches): expected at most {MOST_PASSES}; use fewer micro-batches"
+            )
 
     @cached_property
     def share(self) -> Share:
