@@ -172,8 +172,13 @@ def read_accelerator(text: str) -> Accelerator:
     if not all(isinstance(text, str) for text in texts):
         raise FormatError("device file: name, memory, memory_bandwidth and source: expected texts in quotes")
     name, memory, bandwidth, source = texts
+    if not (name.strip() and name.isprintable() and source.isprintable()):
+        raise FormatError(f"device file: name {name[:40]!r}: expected letters that can be printed on a line")
+    size = parse_size(memory)
+    if not size:
+        raise FormatError(f"device file: memory {memory!r}: expected more than nothing")
     return Accelerator(
-        name[:40], _own_peaks(table["tflops"]), parse_size(memory), float(parse_bandwidth(bandwidth)), source
+        name[:40], _own_peaks(table["tflops"]), size, float(parse_bandwidth(bandwidth)), source
     )
 
 
