@@ -190,3 +190,37 @@ def test_models_of_files(tmp_path: Path) -> None:
     for missing in ("nowhere.json", tmp_path / "nowhere", "./gpt2"):
         with pytest.raises(TreadleError, match=r"nowhere|gpt2"):
             trained(model=missing)
+
+
+@pytest.mark.parametrize(
+    ("mesh", "changes", "message"),
+    [
+        ("dp=4", {"prefetch": 2}, "--prefetch: it needs an axis fsdp, which mesh dp=4 lacks"),
+        ("dp=4", {"reshard": True}, "--reshard: it needs an axis fsdp"),
+        ("dp=4", {"sequence_parallel": False}, "--no-sequence-parallel: it needs an axis tp"),
+        ("dp=4", {"context_exchange": "ring"}, "--context-exchange ring: it needs an axis cp"),
+        ("dp=4", {"capacity_factor": 1.5}, "--capacity-factor: it needs an axis ep"),
+        ("dp=4", {"alltoall_overtakes": True}, "--alltoall-overtakes: it needs an axis ep"),
+        ("fsdp=4", {"bucket_bytes": 10**6}, "--bucket: it needs replicas"),
+        ("tp=4", {"bucket_bytes": 10**6}, "--bucket: it needs replicas"),
+    ],
+)
+def test_options_without_their_axis_are_refused(mesh: str, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(TreadleError, match=message):
+        trained(mesh=mesh, simulates=False, **changes)
+
+
+def test_recomputing_attention_needs_attention() -> None:
+    with pytest.raises(TreadleError, match="resnet-18 has no attention"):
+        trained(model="resnet-18", mesh="dp=4", batch=4, sequence=None, recompute="attention")
+
+
+def test_a_baseline_that_is_quicker_is_told() -> None:
+    """On a ring messages of a chain of trees wait for one another where the ring's own do not."""
+    asked = {"mesh": "fsdp=8", "fabric": 'ring(8, bandwidth="25GB/s")', "sequence": 1024}
+    found = trained(schedules=["treadle", "ring"], **asked)
+    own, ring = (float(row.outcome.iteration_s) for row in found.rows)
+    assert ring < own
+    (told,) = [note for note in found.notes if "less by ring than by Treadle's schedules" in note]
+    assert f"a step takes {1 - ring / own:.1%} less" in told
+    assert not [note for note in trained(schedules=["treadle", "bound"], **asked).notes if "less by" in note]

@@ -250,7 +250,7 @@ def train(
         asked.contention,
         asked.network.words,
         calibration,
-        (*asked.notes, *slow_links(costs)),
+        (*asked.notes, *slow_links(costs), *_quicker_baselines(rows)),
         process_time() - start,
     )
 
@@ -274,3 +274,23 @@ def _calibrated(
         lambda share: float(simulate_step(at(share), costs).iteration_s), measured_s, row
     )
     return found, at(found.efficiency)
+
+
+def _quicker_baselines(rows: Sequence[TrainRow]) -> list[str]:
+    """Notes about steps that a baseline on the same fabric makes quicker than Treadle's schedules do."""
+    own = {row.fabric: float(row.outcome.iteration_s) for row in rows if row.schedule == "treadle"}
+    found = []
+    for row in rows:
+        seconds = float(row.outcome.iteration_s)
+        if row.schedule in _BASELINES and row.fabric in own and seconds < own[row.fabric] * (1 - _ALIKE):
+            less = 1 - seconds / own[row.fabric]
+            found.append(
+                f"{row.fabric}: a step takes {less:.1%} less by {row.schedule} than by Treadle's schedules; "
+                f"the rate of those is optimal, but at these sizes latency and chunks count as well"
+            )
+    return found
+
+
+_BASELINES = ("ring", "tree")
+_ALIKE = 1e-3
+"""Differences that no report shows."""

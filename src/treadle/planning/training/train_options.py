@@ -13,6 +13,7 @@ from typing import TypedDict, TypeVar
 from treadle.errors import FormatError, TreadleError
 from treadle.planning.input_text import read_input_text
 from treadle.planning.training.contention_presets import ContentionChoice, contention_of
+from treadle.planning.training.idle_options import check_options_matter
 from treadle.planning.training.measured_network import NetworkEfficiency, as_network_efficiency
 from treadle.schedules.mesh import Mesh
 from treadle.spelling import counted, spelt_alike, unknown
@@ -121,6 +122,7 @@ def asked_step(
         alltoall_overtakes=asked.get("alltoall_overtakes", False),
         streams=_word(CommunicationStreams, asked.get("streams", "one"), "streams"),
     )
+    check_options_matter(model, mesh, options)
     tokens = _tokens(model, asked.get("sequence"), notes)
     return AskedStep(
         device,
