@@ -144,6 +144,8 @@ def test_phases_of_serving(phase: str, capsys: pytest.CaptureFixture[str]) -> No
     assert "--trace is of training steps" in capsys.readouterr().err
     assert main([*asked, "--recompute", "full"]) == 2
     assert "recompute is of training steps" in capsys.readouterr().err
+    assert main([*asked, "--no-sequence-parallel"]) == 2
+    assert "sequence_parallel is of training steps" in capsys.readouterr().err
     assert main([*asked[:-1], "many"]) == 2
     assert "expected whole numbers" in capsys.readouterr().err
 
@@ -154,3 +156,11 @@ def test_the_fabric_of_the_settings(capsys: pytest.CaptureFixture[str]) -> None:
     value = json.loads(capsys.readouterr().out)
     assert {row["fabric"] for row in value["steps_simulated"]} == {"complete(4)"}
     assert found(capsys)["steps_simulated"][0]["fabric"] == RING
+
+
+def test_json_notes_what_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["--batch", "40000", "--no-simulate"]
+    (note,) = [one for one in found(capsys, *asked)["notes"] if one.startswith("does not fit: ")]
+    assert main(["train", "gpt2", *ASKED, *asked]) == 0
+    assert f"note        {note}" in capsys.readouterr().out
+    assert not any("does not fit" in one for one in found(capsys, "--no-simulate")["notes"])

@@ -61,6 +61,7 @@ def test_bounds_are_below() -> None:
         ({"mesh": "tp=8", "batches": (0,)}, "at least 1"),
         ({"mesh": "tp=8", "bucket_bytes": 1}, "bucket_bytes is of training steps"),
         ({"mesh": "tp=8", "calibrate_s": 1.0}, "calibrate_s is of training steps"),
+        ({"mesh": "tp=8", "sequence_parallel": False}, "sequence_parallel is of training steps"),
         ({"mesh": "dp=8", "model": "resnet-50", "sequence": None}, "keys and values"),
     ],
 )

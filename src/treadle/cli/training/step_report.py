@@ -55,10 +55,14 @@ def _print_setting(output: Output, result: TrainResult) -> None:
     told = ", ".join(f"{name} {gigabytes(size)}" for name, size in parts.by_part.items() if size >= 2**20)
     whole = gigabytes(setup.device.memory_bytes)
     output.line(f"memory      {gigabytes(parts.total_bytes)} of {whole} at the peak: {told}")
-    if missing := shortfall(result.rows[0].outcome.memory, setup.device.memory_bytes):
-        output.line(f"note        does not fit: {missing}")
-    for note in result.notes:
+    for note in _notes(result):
         output.line(f"note        {note}")
+
+
+def _notes(result: TrainResult) -> list[str]:
+    """What was assumed, after what does not fit."""
+    missing = shortfall(result.rows[0].outcome.memory, result.setup.device.memory_bytes)
+    return [*([f"does not fit: {missing}"] if missing else []), *result.notes]
 
 
 def _largest(row: TrainRow) -> MemoryParts:
@@ -170,7 +174,7 @@ def step_values(result: TrainResult) -> dict[str, object]:
         "contention": result.contention.words,
         "contention_given": result.contention.is_given,
         "network": result.network_words,
-        "notes": list(result.notes),
+        "notes": _notes(result),
         "memory_by_part": _largest(result.rows[0]).by_part,
         "steps_simulated": [_row_values(row) for row in result.rows],
         "seconds": {"total": result.seconds},

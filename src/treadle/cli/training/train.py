@@ -300,6 +300,7 @@ _TRAINING_DEFAULTS: dict[str, object] = {
     "streams": "one",
     "alltoall_overtakes": False,
     "context_exchange": "gather",
+    "sequence_parallel": True,
 }
 """Of options that a phase of serving refuses: left at these, nobody asked for them."""
 

@@ -38,7 +38,7 @@ _TRAINING_ONLY = (
         "recompute",
         "gradients",
     ),
-    *("calibrate_s", "contention", "streams", "alltoall_overtakes", "context_exchange"),
+    *("calibrate_s", "contention", "streams", "alltoall_overtakes", "context_exchange", "sequence_parallel"),
 )
 
 
