@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -83,15 +84,20 @@ def _connected(address: str, connect_s: float) -> Iterator[Any]:
         ) from None
     if not (math.isfinite(connect_s) and connect_s > 0):
         raise TreadleError(f"cluster {address}: {connect_s} s to connect, expected more than 0")
+    reason = ""
     try:
         make_client: Any = Client  # its constructor has no type annotations
         client: Any = make_client(address, timeout=connect_s, set_as_default=False)
     except (OSError, ValueError, ImportError) as error:
         # dask names unknown protocols and malformed addresses by ValueError; TimeoutError is an OSError
         reason = f"{error}".splitlines()[0] if f"{error}" else type(error).__name__
+    if reason:
+        # outside of the handler nothing holds the client that failed: collected later, it closes itself under
+        # a lock that the next client's start may hold, and both wait for ever
+        gc.collect()
         raise TreadleError(
             f"cluster {address}: no scheduler answers ({reason}); start one with: dask scheduler --host HOST"
-        ) from None
+        )
     try:
         _check_workers(client, address)
         yield client

@@ -16,6 +16,7 @@ from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.synthesis.trees.groups import whole_shares as module
 from treadle.synthesis.trees.groups.group_optimum import GroupOptimum, group_optimum
 from treadle.synthesis.trees.groups.share_forests import group_forests, lean_forests
+from treadle.synthesis.trees.groups.tree_optimum import TreeOptimum
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.failures import without_failures
 from treadle.verification.schedules import verify
@@ -157,3 +158,15 @@ def test_without_an_optimum_or_time_there_are_no_others() -> None:
     optimum = group_optimum(topology, collective)
     assert optimum.in_fewer_units(Watch(None, deadline=0.0)) is None
     assert replace(optimum, upper=2 * optimum.upper).in_fewer_units() is None
+
+
+def test_flows_find_what_trees_of_representatives_do_not_serve(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups of a colour that are no copies: shares by trees of one miss members of others."""
+    fabric, collective = posed("generalized_kautz(4,64)", (8, 8), KINDS.ALLGATHER, True)
+    expected = group_optimum(fabric, collective)
+    monkeypatch.setattr(TreeOptimum, "_serve", lambda self, found: False)
+    found = group_optimum(fabric, collective)
+    assert found.is_exact
+    assert not found.has_trees
+    assert found.lower == expected.lower == Fraction(32, 21)
+    assert verify(fabric, collective, lean_forests(fabric, collective, found)).is_ok

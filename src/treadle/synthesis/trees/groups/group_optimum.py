@@ -33,7 +33,7 @@ from treadle.synthesis.trees.groups.symmetries import Symmetry, orbit_colours, s
 from treadle.synthesis.trees.groups.tree_optimum import TreeOptimum, TreeParts
 from treadle.synthesis.trees.groups.tree_program import TreeProgram
 from treadle.synthesis.trees.groups.union import GroupUnion, union_of
-from treadle.synthesis.trees.groups.whole_shares import whole_shares
+from treadle.synthesis.trees.groups.whole_shares import units_of, whole_shares
 from treadle.topologies.topology import Topology
 from treadle.watch import UNWATCHED, Watch
 
@@ -42,6 +42,10 @@ _MOSTLY_SINGLE = 2
 
 _MOST_FLOW_CLASSES = 1000
 """Of links, up to which a program with flows to sinks takes seconds."""
+
+
+_MOST_UNITS = 2**40
+"""Unit trees of a group that shares by flows may have."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +179,8 @@ class GroupOptimum:
         if not self.is_exact or self.n_classes > _MOST_FLOW_CLASSES:
             return None
         rational = RationalProgram(self._every, self.families, watch.unlimited)
-        found = whole_shares(rational, self._shares, self.witness, watch)
+        units = units_of(self._shares)
+        found = whole_shares(rational, self.lower, self.witness, watch, units=units)
         return None if found is None else replace(self, _shares=found, _parts=())
 
     @property
@@ -261,6 +266,8 @@ def group_optimum(topology: Topology, collective: Collective, *, watch: Watch = 
             finer = sharpened(union, colours, watch)
             if len(np.unique(finer.pairs)) > n_classes:
                 found = _better(found, _optimum_of(union, finer, watch))
+        if not (found.is_exact or watch.is_late):
+            found = _by_flows(found, watch)
     if found is None or not (found.is_exact or watch.is_late):
         known = known or symmetries(union, colours, watch)
         other = _optimum_of(union, orbit_colours(union, known), watch, tuple(known))
@@ -319,6 +326,19 @@ def _optimum_of(
         _parts=found.parts,
         _symmetries=known,
     )
+
+
+def _by_flows(found: GroupOptimum, watch: Watch) -> GroupOptimum:
+    """The same with shares that attain what its lengths prove, if flows to all sinks find such in few units.
+
+    Shares that the trees of representatives fill need not serve the other groups of their colour; a program
+    with their sinks knows of them, and takes seconds where one without colours takes minutes.
+    """
+    if found.n_classes > _MOST_FLOW_CLASSES:
+        return found
+    rational = RationalProgram(found._every, found.families, watch)
+    shares = whole_shares(rational, found.upper, found.witness, watch, units=_MOST_UNITS)
+    return found if shares is None else replace(found, lower=found.upper, _shares=shares, _parts=())
 
 
 def _families(kind: CollectiveKind) -> tuple[bool, ...]:

@@ -53,46 +53,47 @@ _SEARCHES, _SEARCH_NODES, _SEARCH_GAP = 3, 64, 1e-3
 
 
 def whole_shares(
-    rational: RationalProgram, known: RationalShares, witness: GroupLengthWitness, watch: Watch
+    rational: RationalProgram, rate: Fraction, witness: GroupLengthWitness, watch: Watch, *, units: int
 ) -> RationalShares | None:
-    """Shares at the rate of known ones whose units are larger; None if none were found.
+    """Shares at the optimum in fewer units than are known to do; None if none were found.
 
     Parameters
     ----------
     rational : RationalProgram
-    known : RationalShares
-        At the optimum.
+    rate : Fraction
+        The optimum, bytes/s.
     witness : GroupLengthWitness
-        Proves that it is the optimum.
+        Proves that no rate is larger.
     watch : Watch
         When its deadline passes the search ends.
+    units : int
+        Unit trees of each group that are known to do.
     """
-    units, size = _units(known), len(rational.program.groups[0].members)
-    if units <= _FEW * size:
+    if units <= _FEW * len(rational.program.groups[0].members):
         return None
     is_large = rational.program.n_rows > _LARGE_ROWS
-    fewest, most = _fewest(rational, known, witness), units // rational.total
+    fewest, most = _fewest(rational, rate, witness), units // rational.total
     searches = _SEARCHES if rational.program.n_rows <= _SEARCH_ROWS and units >= _SEARCH_UNITS else 0
     for trial, times in enumerate(_TIMES[:_LARGE_TRIALS] if is_large else _TIMES):
         count = fewest * times
         if count >= most or watch.is_late:
             break
-        grid = _Grid(rational, known.rate / rational.total, count, watch)
+        grid = _Grid(rational, rate / rational.total, count, watch)
         found = grid.shares(can_search=trial < searches)
         if found is not None:
             return found
     return None
 
 
-def _units(known: RationalShares) -> int:
-    """Unit trees of each group."""
+def units_of(known: RationalShares) -> int:
+    """Unit trees of each group that fill shares."""
     values = {v for family in known.shares for shares in family for v in shares}
     return sum(known.roots[0]) // gcd(*values, *(v for roots in known.roots for v in roots))
 
 
-def _fewest(rational: RationalProgram, known: RationalShares, witness: GroupLengthWitness) -> int:
+def _fewest(rational: RationalProgram, total: Fraction, witness: GroupLengthWitness) -> int:
     """A divisor of all numbers of units for each weight with which links that have a price are full."""
-    capacity, rate = rational.program.capacity, known.rate / rational.total
+    capacity, rate = rational.program.capacity, total / rational.total
     priced = [witness.lengths[link] > 0 for link in capacity.links.tolist()]
     return lcm(*((int(b) / rate).denominator for b in capacity.bandwidths[np.array(priced)]))
 
