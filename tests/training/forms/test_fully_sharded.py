@@ -89,3 +89,12 @@ def test_turns_that_need_a_gather() -> None:
     assert turns_to_gather_for(turns, reshards=True, kept=frozenset()) == [0, 1, 3]
     assert turns_to_gather_for(turns, reshards=True, kept=frozenset({0})) == [0, 1]
     assert turns_to_gather_for(turns, reshards=False, kept=frozenset()) == [0, 1]
+
+
+def test_a_stage_gathers_while_it_waits_for_the_one_before() -> None:
+    """Two layers of 1 + 2 s on two stages: both gather 0-1; l0 1-2, l1 2-3, back 3-5 and 5-7."""
+    mesh = mesh_of(pp=2, fsdp=4)
+    step = small_step(plain_layers(2), mesh, free_costs(mesh, {CollectiveKind.ALLGATHER: 8}))
+    assert step.times("weights of l0", "allgather") == step.times("weights of l1", "allgather") == [(0, 1)]
+    [(start, end)] = step.times("l1", "forward")
+    assert (float(start), float(end), float(step.timeline.total_s)) == (2, 3, 7)

@@ -76,17 +76,21 @@ class Stage:
 
     def visit(self, visit: Visit, arrived: tuple[int, ...]) -> tuple[int, ...]:
         """Passes a micro-batch that has arrived through a piece; returns what its result waits for."""
-        self.chain.tail += arrived
         for _ in self._turns(visit):
+            self._gather_ahead()  # does not wait for what arrives
+            self.chain.tail += arrived
+            arrived = ()
             self._take_turn()
         return self.chain.tail
+
+    def _gather_ahead(self) -> None:
+        while self.gathers and self.gathers[-1] <= self.turn + self.share.options.prefetch:
+            place = self.gathers.pop()
+            self.gathered[place] = self._gather(self.layers[self.turns[place].layer])
 
     def _take_turn(self) -> None:
         turn = self.turns[self.turn]
         layer = self.layers[turn.layer]
-        while self.gathers and self.gathers[-1] <= self.turn + self.share.options.prefetch:
-            place = self.gathers.pop()
-            self.gathered[place] = self._gather(self.layers[self.turns[place].layer])
         self.chain.tail += self.gathered.pop(self.turn, ())
         passes = self.passes[turn.layer]
         batch = f", micro-batch {turn.micro_batch}" if self.last_batch else ""
