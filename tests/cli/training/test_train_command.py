@@ -164,3 +164,15 @@ def test_json_notes_what_does_not_fit(capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["train", "gpt2", *ASKED, *asked]) == 0
     assert f"note        {note}" in capsys.readouterr().out
     assert not any("does not fit" in one for one in found(capsys, "--no-simulate")["notes"])
+
+
+def test_times_say_whose_they_are_where_schedules_differ(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["train", "gpt2", "--fabric", "ring:4", "--mesh", "dp=4", "--gpu", "a100", "--efficiency", ".5"]
+    assert main([*words, "--schedule", "treadle,bound"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("times")]
+    assert lines == [
+        "times       treadle: verified schedules in the simulator, message by message",
+        "times       bound: no schedule is quicker: max(alpha to the farthest rank, bytes / optimal rate)",
+    ]
+    assert main([*words, "--schedule", "treadle"]) == 0
+    assert "\ntimes       verified schedules" in capsys.readouterr().out

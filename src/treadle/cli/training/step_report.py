@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from treadle.cli.output import Output
 from treadle.planning import TrainResult, TrainRow
 from treadle.training.costs import traffic_words
@@ -16,13 +18,23 @@ def print_steps(output: Output, result: TrainResult) -> None:
     _print_setting(output, result)
     output.line()
     _print_rows(output, result)
-    output.line()
     output.line("exposed     time in which a rank communicates and does not compute, by what it waits for")
     output.line(f"MFU         {_MFU}")
     for row in {row.schedule: row for row in result.rows}.values():
         output.line(f"{row.schedule:<12}{'' if len(row.schedule) < 12 else '  '}{row.words}")
-    for words in dict.fromkeys(words for row in result.rows for words in row.model_words):
-        output.line(f"times       {words}")
+    print_models(output, [(row.schedule, row.model_words) for row in result.rows])
+
+
+def print_models(output: Output, rows: Sequence[tuple[str, Sequence[str]]]) -> None:
+    """What models gave the times of each schedule, which is named unless all have the same."""
+    users: dict[str, dict[str, None]] = {}
+    for schedule, models in rows:
+        for words in models:
+            users.setdefault(words, {})[schedule] = None
+    everyone = len({schedule for schedule, _ in rows})
+    for words, schedules in users.items():
+        whose = "" if len(schedules) == everyone else f"{', '.join(schedules)}: "
+        output.line(f"times       {whose}{words}")
 
 
 def _print_setting(output: Output, result: TrainResult) -> None:
