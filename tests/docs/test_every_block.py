@@ -32,7 +32,7 @@ ELSEWHERE: dict[tuple[str, str], tuple[str, int | None]] = {
     ("docs/jobs.md", "python"): ("tests/docs/test_jobs_page.py", 1),
     ("docs/diagnose.md", ""): ("tests/docs/test_diagnose_page.py", 1),
     ("docs/diagnose.md", "text"): ("tests/docs/test_diagnose_page.py", 2),
-    ("docs/groups.md", "text"): ("tests/docs/test_groups_page.py", 2),
+    ("docs/groups.md", "text"): ("tests/docs/test_groups_page.py", 4),
     ("docs/import.md", "text"): ("tests/docs/test_import_page.py", 1),
     ("docs/import.md", "sh"): ("tests/docs/test_import_page.py", 3),
     ("docs/import.md", "output"): ("tests/docs/test_import_page.py", 2),

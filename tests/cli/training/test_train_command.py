@@ -36,7 +36,7 @@ def test_the_report_says_what_was_taken_for_granted(capsys: pytest.CaptureFixtur
         "note        efficiency 0.5 of the peak is assumed",
         "note        batch of 4 sequences",
         "MFU         model FLOPs",
-        "times       verified schedules in the simulator",
+        ": verified schedules in the simulator, message by message",
     ):
         assert words in out
     rows = [line.split()[0] for line in out.splitlines() if line]
@@ -171,8 +171,8 @@ def test_times_say_whose_they_are_where_schedules_differ(capsys: pytest.CaptureF
     assert main([*words, "--schedule", "treadle,bound"]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("times")]
     assert lines == [
-        "times       treadle: verified schedules in the simulator, message by message",
+        "times       treadle: longest way through the verified schedule x alpha + bytes / its rate",
         "times       bound: no schedule is quicker: max(alpha to the farthest rank, bytes / optimal rate)",
     ]
     assert main([*words, "--schedule", "treadle"]) == 0
-    assert "\ntimes       verified schedules" in capsys.readouterr().out
+    assert "\ntimes       longest way" in capsys.readouterr().out
