@@ -224,3 +224,18 @@ def test_a_baseline_that_is_quicker_is_told() -> None:
     (told,) = [note for note in found.notes if "less by ring than by Treadle's schedules" in note]
     assert f"a step takes {1 - ring / own:.1%} less" in told
     assert not [note for note in trained(schedules=["treadle", "bound"], **asked).notes if "less by" in note]
+
+
+def test_one_stream_for_what_layers_wait_for_and_what_they_do_not_is_noted() -> None:
+    def noted(mesh: str, **options: Any) -> bool:
+        found = train(
+            "gpt2", "ring:4", mesh=mesh, gpu="a100", schedules="bound", batch=4, forward=True, **options
+        )
+        return "one communication at a time: those of tp wait behind those of fsdp (--streams per-axis)" in (
+            found.notes
+        )
+
+    assert noted("fsdp=2,tp=2")
+    assert not noted("fsdp=2,tp=2", streams="per-axis")
+    assert not noted("fsdp=4")
+    assert not noted("tp=4")
