@@ -139,7 +139,7 @@ def _n_units(optimum: GroupOptimum) -> int:
 
 def _leanness(schedule: GroupSchedule) -> tuple[int, int, int]:
     """Trees of all groups, the greatest height, and units of a group."""
-    trees = sum(len(forest.tree_root) for one in schedule.groups for forest in one.forests)
+    trees = sum(forest.n_trees for one in schedule.groups for forest in one.forests)
     return trees, max(map(height_max, schedule.groups)), max(one.total_units for one in schedule.groups)
 
 
