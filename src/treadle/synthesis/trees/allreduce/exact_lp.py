@@ -89,8 +89,7 @@ class GrowingLp:
             solution = self._solver.getSolution()
             return list(solution.col_value), [float(v) for v in solution.row_dual]
         # it may be the numbers: what is tiny beside others counts as 0
-        idle = Basis((False,) * len(self._costs), (True,) * len(self._rows))
-        vertex = self._refined(idle, UNWATCHED)
+        vertex = self._refined(self._idle_basis(), UNWATCHED)
         if vertex is None:
             raise InfeasibleError(f"linear program: solver ended with {status.name}, expected an optimum")
         return [float(value / self.scale) for value in vertex.primal], [float(v) for v in vertex.dual]
@@ -130,12 +129,17 @@ class GrowingLp:
         return None
 
     def _basis(self) -> Basis:
-        """Of the last solve."""
+        """Of the last solve; that of all slacks where the solver failed and has none."""
         basis, basic = self._solver.getBasis(), highspy.HighsBasisStatus.kBasic
+        if (len(basis.col_status), len(basis.row_status)) != (len(self._costs), len(self._rows)):
+            return self._idle_basis()
         return Basis(
             tuple(status == basic for status in basis.col_status),
             tuple(status == basic for status in basis.row_status),
         )
+
+    def _idle_basis(self) -> Basis:
+        return Basis((False,) * len(self._costs), (True,) * len(self._rows))
 
     def _vertex(self, basis: Basis) -> Vertex | None:
         columns = [j for j, is_basic in enumerate(basis.columns) if is_basic]
