@@ -82,12 +82,10 @@ def utilisation_picture(simulation: Simulation, *, file_format: str = "png") -> 
     MissingDependencyError
         Without matplotlib.
     """
-    if file_format not in ("png", "svg", "pdf"):
-        raise ScheduleError(f"picture: format {file_format[:20]!r}, expected png, svg or pdf")
     graph = simulation.graph
     shown = np.argsort(-simulation.busy, kind="stable")[:MAX_LANES]
     shown = np.sort(shown[simulation.busy[shown] > 0])
-    figure = new_figure(8.0, 1.5 + 0.16 * max(4, len(shown)))
+    figure = new_figure(8.0, 1.5 + 0.16 * max(4, len(shown)), file_format)
     axes = figure.add_subplot()
     image = axes.imshow(
         utilisation_over_time(simulation)[shown].reshape(len(shown), -1) if len(shown) else np.zeros((1, 1)),
@@ -105,13 +103,21 @@ def utilisation_picture(simulation: Simulation, *, file_format: str = "png") -> 
         f"{graph.program.kind} on {graph.topology.name}, {simulation.size_bytes} bytes", fontsize=9
     )
     figure.colorbar(image, label="utilisation")
-    stream = io.BytesIO()
-    figure.savefig(stream, format=file_format, dpi=150)
-    return stream.getvalue()
+    return figure_bytes(figure, file_format)
 
 
-def new_figure(width: float, height: float) -> Any:
-    """A figure in inches that no global state of matplotlib knows; MissingDependencyError without it."""
+def new_figure(width: float, height: float, file_format: str) -> Any:
+    """A figure in inches, to be written in a format, that no global state of matplotlib knows.
+
+    Raises
+    ------
+    ScheduleError
+        If the format is none of png, svg and pdf.
+    MissingDependencyError
+        Without matplotlib.
+    """
+    if file_format not in ("png", "svg", "pdf"):
+        raise ScheduleError(f"picture: format {file_format[:20]!r}, expected png, svg or pdf")
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -119,3 +125,10 @@ def new_figure(width: float, height: float) -> Any:
             "pictures need matplotlib, which is not installed: pip install 'treadle[plot]'"
         ) from None
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def figure_bytes(figure: Any, file_format: str) -> bytes:
+    """What a file of a figure holds."""
+    stream = io.BytesIO()
+    figure.savefig(stream, format=file_format, dpi=150)
+    return stream.getvalue()

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import io
-
-from treadle.errors import ScheduleError
 from treadle.planning.training.step_trace import lanes_of
-from treadle.simulation.picture import new_figure
+from treadle.simulation.picture import figure_bytes, new_figure
 from treadle.training.timeline.task import Category
 from treadle.training.timeline.timeline import Timeline
 
@@ -43,11 +40,9 @@ def step_picture(timeline: Timeline, title: str, *, file_format: str = "png") ->
     MissingDependencyError
         Without matplotlib.
     """
-    if file_format not in ("png", "svg", "pdf"):
-        raise ScheduleError(f"picture: format {file_format[:20]!r}, expected png, svg or pdf")
     lanes = lanes_of(timeline)[:MOST_LANES]
     places = {lane: place for place, lane in enumerate(lanes)}
-    figure = new_figure(10.0, 1.6 + 0.4 * max(2, len(lanes)))
+    figure = new_figure(10.0, 1.6 + 0.4 * max(2, len(lanes)), file_format)
     axes = figure.add_subplot()
     bars: dict[tuple[Category, int], list[tuple[float, float]]] = {}
     for place, task in enumerate(timeline.tasks):
@@ -68,6 +63,4 @@ def step_picture(timeline: Timeline, title: str, *, file_format: str = "png") ->
     axes.set_title(title, fontsize=9)
     if told:
         figure.legend(loc="outside lower center", ncols=min(9, len(told)), fontsize=7)
-    stream_out = io.BytesIO()
-    figure.savefig(stream_out, format=file_format, dpi=150)
-    return stream_out.getvalue()
+    return figure_bytes(figure, file_format)
