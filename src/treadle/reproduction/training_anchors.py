@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 
 from treadle import planning
 from treadle.reproduction.exhibit import Ours
@@ -153,7 +153,7 @@ def llama_405b(full: bool) -> Iterator[Ours]:
     """Both rows of 16384 GPUs from that of 8192, for each interleave."""
     first, *others = LLAMA_ROWS
     for interleave in INTERLEAVES if full else INTERLEAVES[-1:]:
-        efficiency = fitted(lambda share: llama_tflops(first, interleave, share), LLAMA_ROW)  # noqa: B023
+        efficiency = fitted(partial(llama_tflops, first, interleave), LLAMA_ROW)
         place = f"interleave {interleave}"
         yield Ours(f"{first.name}, {place}: efficiency", efficiency, "of the peak", "fitted on this row")
         for row in others:
