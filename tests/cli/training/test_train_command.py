@@ -176,3 +176,12 @@ def test_times_say_whose_they_are_where_schedules_differ(capsys: pytest.CaptureF
     ]
     assert main([*words, "--schedule", "treadle"]) == 0
     assert "\ntimes       longest way" in capsys.readouterr().out
+
+
+def test_serving_names_whose_times_and_no_options_of_steps(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["train", "gpt2", "--fabric", "ring:4", "--mesh", "dp=2,tp=2", "--gpu", "a100", "--forward"]
+    assert main([*words, "--phase", "decode", "--schedule", "treadle,bound"]) == 0
+    out = capsys.readouterr().out
+    assert "--streams" not in out
+    assert "\ntimes       treadle: " in out
+    assert "\ntimes       bound: no schedule is quicker" in out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from treadle.cli.output import Output
-from treadle.cli.training.step_report import count_text, gigabytes, time_text
+from treadle.cli.training.step_report import count_text, gigabytes, print_models, time_text
 from treadle.planning import ServeResult
 from treadle.training.device_memory import shortfall
 
@@ -45,8 +45,7 @@ def print_phases(output: Output, result: ServeResult) -> None:
     output.line()
     output.line("batch       sequences at once, on all ranks; per s: tokens a second, all together")
     output.line("exposed     time in which a rank communicates and does not compute")
-    for words in result.model_words:
-        output.line(f"times       {words}")
+    print_models(output, [(row.schedule, row.model_words) for row in result.rows])
 
 
 def phase_values(result: ServeResult) -> dict[str, object]:

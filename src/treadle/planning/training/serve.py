@@ -53,6 +53,8 @@ class ServeRow:
     sequences : int
         On all ranks together.
     outcome : ServingOutcome
+    model_words : tuple of str
+        How times of communication are found.
     """
 
     fabric: str
@@ -60,6 +62,7 @@ class ServeRow:
     words: str
     sequences: int
     outcome: ServingOutcome
+    model_words: tuple[str, ...]
 
 
 @brief("model", "mesh", "phase", "rows")
@@ -73,8 +76,6 @@ class ServeResult(Tabular):
     mesh : Mesh
     phase : ServingPhase
     rows : tuple of ServeRow
-    model_words : tuple of str
-        How times of communication are found.
     notes : tuple of str
         What was assumed.
     seconds : float
@@ -85,7 +86,6 @@ class ServeResult(Tabular):
     mesh: Mesh
     phase: ServingPhase
     rows: tuple[ServeRow, ...]
-    model_words: tuple[str, ...]
     notes: tuple[str, ...]
     seconds: float
 
@@ -165,10 +165,10 @@ def serve(
                 element_bytes=asked.options.element_bytes,
             )
             outcome = simulate_phase(setup, own)
-            rows.append(ServeRow(own.topology.name, own.scheduler.name, own.words, setup.sequences, outcome))
-    words = dict.fromkeys(words for own in costs for words in own.model_words)
+            fabric, name = own.topology.name, own.scheduler.name
+            rows.append(ServeRow(fabric, name, own.words, setup.sequences, outcome, own.model_words))
     seconds, notes = process_time() - start, (*asked.notes, *slow_links(costs))
-    return ServeResult(found, laid_out, ServingPhase(meant), tuple(rows), tuple(words), notes, seconds)
+    return ServeResult(found, laid_out, ServingPhase(meant), tuple(rows), notes, seconds)
 
 
 def _replicas(mesh: Mesh) -> int:

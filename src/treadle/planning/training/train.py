@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import process_time
@@ -29,6 +29,7 @@ from treadle.training.forms.axes import ParallelLayout
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.step import StepOutcome, TrainingSetup, simulate_step
 from treadle.training.timeline.task import Category
+from treadle.training.training_options import CommunicationStreams
 from treadle.watch import Progress, Watch
 
 DEFAULT_SCHEDULES = ("treadle", "ring", "bound")
@@ -250,9 +251,20 @@ def train(
         asked.contention,
         asked.network.words,
         calibration,
-        (*asked.notes, *slow_links(costs), *_quicker_baselines(rows)),
+        (*asked.notes, *_held_back(setup), *slow_links(costs), *_quicker_baselines(rows)),
         process_time() - start,
     )
+
+
+def _held_back(setup: TrainingSetup) -> Iterator[str]:
+    """On one stream layers that wait for small collectives of their own wait for large ones issued before."""
+    wide = {name for name, size in zip(setup.mesh.axis_names, setup.mesh.shape, strict=True) if size > 1}
+    inside, beside = wide & {"tp", "cp"}, wide & {"dp", "fsdp", "ep"}
+    if inside and beside and setup.options.streams is CommunicationStreams.ONE:
+        yield (
+            f"one communication at a time: those of {', '.join(sorted(inside))} wait behind those of "
+            f"{', '.join(sorted(beside))} (--streams per-axis)"
+        )
 
 
 def _calibrated(

@@ -123,7 +123,6 @@ def asked_step(
         streams=_word(CommunicationStreams, asked.get("streams", "one"), "streams"),
     )
     check_options_matter(model, mesh, options)
-    _note_one_stream(mesh, options, notes)
     tokens = _tokens(model, asked.get("sequence"), notes)
     return AskedStep(
         device,
@@ -262,17 +261,6 @@ def _tokens(
     if min(found.values()) < 1 or max(found.values()) > _MOST_TOKENS:
         raise FormatError(f"--sequence {str(asked)[:40]}: expected from 1 to {_MOST_TOKENS} tokens")
     return found
-
-
-def _note_one_stream(mesh: Mesh, options: TrainingOptions, notes: list[str]) -> None:
-    """Layers that wait for small collectives of their own wait for large ones that were issued before."""
-    wide = {name for name, size in zip(mesh.axis_names, mesh.shape, strict=True) if size > 1}
-    inside, beside = wide & {"tp", "cp"}, wide & {"dp", "fsdp", "ep"}
-    if inside and beside and options.streams is CommunicationStreams.ONE:
-        notes.append(
-            f"one communication at a time: those of {', '.join(sorted(inside))} wait behind those of "
-            f"{', '.join(sorted(beside))} (--streams per-axis)"
-        )
 
 
 def _batch(
