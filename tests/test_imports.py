@@ -50,6 +50,7 @@ ALLOWED = {
     "simulation": {"topologies", "schedules", "program", "runtime", "simulation"},
     "diagnosis": {"topologies", "schedules", "diagnosis"},
     "training": {"schedules", "training"},
+    "parallelism": {"schedules", "training", "parallelism"},
     "planning": {
         "topologies",
         "schedules",
@@ -105,7 +106,7 @@ THIRD_PARTY = {
     "matplotlib": {"simulation"},
     "ml_dtypes": {"runtime"},
     "mpi4py": {"runtime"},
-    "torch": {"torch"},
+    "torch": {"torch", "parallelism"},
     "rich": {"cli"},
     "typer": {"cli"},
     "click": {"cli"},

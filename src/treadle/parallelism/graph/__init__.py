@@ -1,0 +1,1 @@
+"""Compute graphs that know dimensions and nothing of their order (dissertation, section 5.3)."""

@@ -1,0 +1,264 @@
+"""The compute graph of a training step: operators, and tensors by their dimensions (section 5.3, Fig. 5.2b).
+
+A dimension is a tuple of atoms, the outermost first; views, transposes and copies are no operators: they
+are how an operator sees a tensor. Tensors are told by (node, slot), because an operator may have several
+results.
+
+An operator has **roles** of its own: self-attention meets one sequence twice, as queries and as keys, and a
+matrix times its transpose has one atom in two places. So an ``Index`` is an atom and a prime: of a tensor,
+the prime counts the atom's repetitions in that tensor; of a role, its repetitions in that operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from math import prod
+from typing import NamedTuple
+
+from treadle.errors import TreadleError
+
+
+class OperatorKind(Enum):
+    """What an operator does with its roles.
+
+    EINSUM and REDUCTION add over roles that no result has, GATHER reads them by index, SCATTER writes roles
+    that no operand has (by index or by place), ATTENTION contracts queries with keys and those with values.
+    DISPATCH and COMBINE carry tokens to experts and back. ELEMENTWISE does none of these.
+    """
+
+    PLACEHOLDER = "PLACEHOLDER"
+    EINSUM = "EINSUM"
+    ELEMENTWISE = "ELEMENTWISE"
+    REDUCTION = "REDUCTION"
+    GATHER = "GATHER"
+    SCATTER = "SCATTER"
+    ATTENTION = "ATTENTION"
+    DISPATCH = "DISPATCH"
+    COMBINE = "COMBINE"
+    OUTPUT = "OUTPUT"
+
+
+class Phase(Enum):
+    """The half of a step that an operator belongs to."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+
+
+class Source(Enum):
+    """What a placeholder stands for."""
+
+    PARAMETER = "parameter"
+    BUFFER = "buffer"
+    INPUT = "input"
+    TANGENT = "tangent"
+
+
+class Index(NamedTuple):
+    """One factor of a dimension: an atom by its number, and which of its appearances this is."""
+
+    atom: int
+    prime: int = 0
+
+
+Dims = tuple[tuple[Index, ...], ...]
+"""Dimensions in the order of the captured tensor, each a product of factors, the outermost first."""
+
+
+@dataclass(frozen=True)
+class Atom:
+    """A factor of dimensions: its letter in print, and its elements."""
+
+    name: str
+    size: int
+
+
+class TensorRef(NamedTuple):
+    """A result of a node: the node's number and the result's."""
+
+    node: int
+    slot: int = 0
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A tensor as an operator sees it: without dimensions of size 1, or those that it is repeated over.
+
+    Parameters
+    ----------
+    tensor : TensorRef
+        Whose result it is.
+    dims : Dims
+        Indices of that tensor, regrouped as the views in between tell.
+    roles : Dims
+        Those of the operator, one for each of ``dims``.
+    """
+
+    tensor: TensorRef
+    dims: Dims
+    roles: Dims
+
+
+@dataclass(frozen=True)
+class Result:
+    """A tensor as its operator makes it.
+
+    Parameters
+    ----------
+    dims : Dims
+        Its own indices.
+    roles : Dims
+        Those of the operator, one for each of ``dims``.
+    element_bytes : int
+        Bytes of an element.
+    """
+
+    dims: Dims
+    roles: Dims
+    element_bytes: int
+
+
+@dataclass(frozen=True)
+class Node:
+    """An operator.
+
+    Parameters
+    ----------
+    name : str
+        Unique in the graph.
+    kind : OperatorKind
+        What it does.
+    operands, results : tuple
+        What it reads and what it makes; an OUTPUT makes nothing.
+    phase : Phase
+        Forward or backward.
+    operator : str
+        What was captured (``aten.mm.default``), for people and for execution.
+    whole : frozenset of Index
+        Roles that it cannot be split over: the dimension of a softmax.
+    source, path
+        Of placeholders: what it stands for, and its name in the module.
+    line : str
+        Where the model calls it, if known.
+    """
+
+    name: str
+    kind: OperatorKind
+    operands: tuple[Operand, ...] = ()
+    results: tuple[Result, ...] = ()
+    phase: Phase = Phase.FORWARD
+    operator: str = ""
+    whole: frozenset[Index] = frozenset()
+    source: Source | None = None
+    path: str = ""
+    line: str = ""
+
+    @cached_property
+    def read(self) -> tuple[Index, ...]:
+        """Roles of the operands, in order."""
+        return tuple(dict.fromkeys(i for operand in self.operands for dim in operand.roles for i in dim))
+
+    @cached_property
+    def made(self) -> tuple[Index, ...]:
+        """Roles of the results, in order."""
+        return tuple(dict.fromkeys(i for result in self.results for dim in result.roles for i in dim))
+
+
+@dataclass(frozen=True)
+class ComputeGraph:
+    """Operators in an order that they can run in, and what belongs together.
+
+    Parameters
+    ----------
+    atoms : tuple of Atom
+        By number.
+    nodes : tuple of Node
+        Each reads results of earlier ones only; the last is the only OUTPUT.
+    gradients : mapping of TensorRef to TensorRef
+        From a parameter or input to its gradient.
+    tangents : mapping of TensorRef to TensorRef
+        From a result of the forward pass to what the backward pass begins with.
+    """
+
+    atoms: tuple[Atom, ...]
+    nodes: tuple[Node, ...]
+    gradients: Mapping[TensorRef, TensorRef] = field(default_factory=dict)
+    tangents: Mapping[TensorRef, TensorRef] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        names: set[str] = set()
+        for number, node in enumerate(self.nodes):
+            if node.name in names:
+                raise TreadleError(f"compute graph: two nodes are called {node.name!r}")
+            names.add(node.name)
+            if (node.kind is OperatorKind.OUTPUT) != (number == len(self.nodes) - 1):
+                raise TreadleError(f"compute graph: {node.name}: expected one OUTPUT, as the last node")
+            for operand in node.operands:
+                self._check_operand(number, operand)
+            for result in node.results:
+                self._check_shape(node.name, result.dims, result.roles)
+        for first, second in (*self.gradients.items(), *self.tangents.items()):
+            if self._factors(first) != self._factors(second):
+                raise TreadleError(
+                    f"compute graph: {self.spelled(first)} and {self.spelled(second)} are tied, "
+                    "but made of unequal atoms"
+                )
+
+    def _check_operand(self, number: int, operand: Operand) -> None:
+        name, (node, slot) = self.nodes[number].name, operand.tensor
+        if not 0 <= node < number or not 0 <= slot < len(self.nodes[node].results):
+            raise TreadleError(
+                f"compute graph: {name} reads result {slot} of node {node}, which is not there yet"
+            )
+        self._check_shape(name, operand.dims, operand.roles)
+        owned = {index for dim in self.result(operand.tensor).dims for index in dim}
+        seen = [index for dim in operand.dims for index in dim]
+        if not owned.issuperset(seen) or len(set(seen)) != len(seen):
+            raise TreadleError(
+                f"compute graph: {name} sees dimensions that {self.spelled(operand.tensor)} has not"
+            )
+
+    def _check_shape(self, name: str, dims: Dims, roles: Dims) -> None:
+        atoms = [[index.atom for index in dim] for dim in dims]
+        if atoms != [[index.atom for index in dim] for dim in roles]:
+            raise TreadleError(f"compute graph: {name}: roles and dimensions are of different atoms")
+        if any(not 0 <= atom < len(self.atoms) for dim in atoms for atom in dim):
+            raise TreadleError(f"compute graph: {name}: an atom is not listed")
+
+    def _factors(self, tensor: TensorRef) -> list[int]:
+        return sorted(i.atom for dim in self.result(tensor).dims for i in dim if self.atoms[i.atom].size > 1)
+
+    def result(self, tensor: TensorRef) -> Result:
+        """A tensor as it is made."""
+        return self.nodes[tensor.node].results[tensor.slot]
+
+    def elements(self, tensor: TensorRef) -> int:
+        """Elements of a tensor."""
+        return prod(self.atoms[index.atom].size for dim in self.result(tensor).dims for index in dim)
+
+    def nbytes(self, tensor: TensorRef) -> int:
+        """Bytes of a tensor."""
+        return self.elements(tensor) * self.result(tensor).element_bytes
+
+    def shape(self, tensor: TensorRef) -> tuple[int, ...]:
+        """Sizes of a tensor's dimensions as captured."""
+        return tuple(prod(self.atoms[i.atom].size for i in dim) for dim in self.result(tensor).dims)
+
+    def tensors(self) -> Iterator[TensorRef]:
+        """All results of all nodes, in order."""
+        for number, node in enumerate(self.nodes):
+            for slot in range(len(node.results)):
+                yield TensorRef(number, slot)
+
+    def spelled(self, tensor: TensorRef) -> str:
+        """A tensor's name: that of its node, and the slot if it is not the first."""
+        name = self.nodes[tensor.node].name
+        return f"{name}.{tensor.slot}" if tensor.slot else name
+
+    def __str__(self) -> str:
+        from treadle.parallelism.graph.printing import printed
+
+        return printed(self)
