@@ -1,0 +1,1 @@
+"""From modules of PyTorch to compute graphs; it loads torch, which of the rest only execution does."""

@@ -1,0 +1,58 @@
+"""A call of an operator as rules see it: arguments by name, shapes of tensors; no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from string import ascii_letters
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class OperatorCall:
+    """One call.
+
+    Parameters
+    ----------
+    operator : str
+        As rules name it: ``aten.mm.default``.
+    arguments : mapping of str to object
+        By the names of the operator's schema, defaults included; tensors are left out.
+    operands : tuple of Shape
+        Shapes of tensors, in the order of the arguments; those in lists count one by one.
+    results : tuple of Shape
+        Shapes of what it returns.
+    names : tuple of str
+        The argument that each operand came as.
+    """
+
+    operator: str
+    arguments: Mapping[str, object]
+    operands: tuple[Shape, ...]
+    results: tuple[Shape, ...]
+    names: tuple[str, ...] = ()
+
+    def axis(self, name: str = "dim", rank: int | None = None) -> int:
+        """An argument that is a dimension, counted from 0; of the first operand's rank, if none is given."""
+        value = self.arguments[name]
+        assert isinstance(value, int), f"{self.operator}: {name} is {value!r}"
+        return value % max(1, len(self.operands[0]) if rank is None else rank)
+
+    def axes(self, name: str = "dim") -> tuple[int, ...]:
+        """An argument that is one or several dimensions; all, if it is absent or empty."""
+        rank, value = len(self.operands[0]), self.arguments.get(name)
+        if isinstance(value, int):
+            return (value % max(1, rank),)
+        if isinstance(value, Sequence) and value:
+            return tuple(int(axis) % max(1, rank) for axis in value)
+        return tuple(range(rank))
+
+    def flag(self, name: str) -> bool:
+        """An argument that is true or false."""
+        return bool(self.arguments.get(name))
+
+
+def labels(rank: int) -> list[str]:
+    """So many labels; ``z`` and ``y`` stay free for what a rule adds."""
+    return [letter for letter in ascii_letters if letter not in "xyz"][:rank]

@@ -1,0 +1,226 @@
+"""From a joint graph of torch.fx to a compute graph; reads the graph by attributes and needs no torch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from treadle.errors import TreadleError
+from treadle.parallelism.capture.call import OperatorCall
+from treadle.parallelism.capture.drafting import Drafting, Seen
+from treadle.parallelism.capture.rules import RULES, OperatorRule
+from treadle.parallelism.capture.specification import Specification, read_specification
+from treadle.parallelism.capture.views import VIEWS, broadcast
+from treadle.parallelism.graph.compute_graph import ComputeGraph, OperatorKind, Phase, Source, TensorRef
+
+_SOURCES = {
+    "ParamAOTInput": Source.PARAMETER,
+    "BufferAOTInput": Source.BUFFER,
+    "PlainAOTInput": Source.INPUT,
+    "TangentAOTInput": Source.TANGENT,
+}
+
+
+def read_joint(
+    module: Any, *, rules: Iterable[OperatorRule] = (), tied: Mapping[str, str] | None = None
+) -> ComputeGraph:
+    """The compute graph of a ``torch.fx.GraphModule`` with descriptors.
+
+    Parameters
+    ----------
+    module : torch.fx.GraphModule
+        As ``aot_export_joint_with_descriptors`` makes it.
+    rules : iterable of OperatorRule
+        They come before the table.
+    tied : mapping of str to str
+        Second names of parameters with their first names: placeholders of both are one, and gradients add.
+    """
+    return _Reading(module, rules, tied or {}).graph()
+
+
+class _Reading:
+    def __init__(self, module: Any, rules: Iterable[OperatorRule], tied: Mapping[str, str]) -> None:
+        self._module = module
+        self._rules = {rule.operator: rule for rule in (*RULES, *rules)}
+        self._draft = Drafting()
+        self._tied = tied
+        self._sums = 0
+        self._paths: dict[str, Seen] = {}  # parameters and buffers by their first names
+        self._values: dict[Any, Any] = {}  # fx node -> Seen, list of Seen, or a number
+        self._late: set[Any] = set()  # fx nodes of the backward pass
+        self._placeholders: dict[Any, Any] = {}  # descriptor -> fx node
+
+    def graph(self) -> ComputeGraph:
+        """Read all nodes; tangents come just before what first reads them."""
+        for node in self._module.graph.nodes:
+            if node.op == "placeholder":
+                self._placeholders[node.meta["desc"]] = node
+                if _SOURCES.get(type(node.meta["desc"]).__name__) is not Source.TANGENT:
+                    self._place(node)
+            elif node.op == "get_attr":
+                self._place(node)
+            elif node.op == "call_function":
+                for read in node.all_input_nodes:
+                    if read not in self._values:
+                        self._place(read)
+                self._values[node] = self._call(node)
+            elif node.op == "output":
+                return self._finish(node)
+        raise TreadleError("capture: the joint graph has no output")
+
+    def _place(self, node: Any) -> None:
+        desc, value = node.meta.get("desc"), node.meta["val"]
+        if not hasattr(value, "shape"):
+            self._values[node] = value
+            return
+        source = _SOURCES.get(type(desc).__name__, Source.BUFFER)
+        path = getattr(desc, "target", None) or (f"{desc.idx}" if hasattr(desc, "idx") else "")
+        if source in (Source.PARAMETER, Source.BUFFER) and str(path) in self._tied:
+            self._values[node] = self._paths[self._tied[str(path)]]
+            return
+        self._values[node] = self._paths[str(path)] = self._draft.place(
+            node.name, tuple(value.shape), value.element_size(), source=source, path=str(path)
+        )
+        if source is Source.TANGENT:
+            self._late.add(node)
+
+    def _call(self, node: Any) -> Any:
+        operator = str(node.target)
+        if operator == "<built-in function getitem>":
+            if node.args[0] in self._late:
+                self._late.add(node)
+            return self._values[node.args[0]][node.args[1]]
+        if node.meta.get("partitioner_tag") == "is_backward" or any(
+            n in self._late for n in node.all_input_nodes
+        ):
+            self._late.add(node)
+        if operator == "aten._to_copy.default" and node.args[0].meta["val"].dtype == node.meta["val"].dtype:
+            return self._values[node.args[0]]
+        call, operands = self._described(node, operator)
+        try:
+            if operator in VIEWS and operator not in self._rules:
+                return self._draft.notice(VIEWS[operator](self._draft, operands[0], call))
+            kind, specification = self._rule(node, call)
+            made = self._draft.add(
+                node.name,
+                kind,
+                specification,
+                operands if specification.operands else [],
+                [(tuple(value.shape), value.element_size()) for value in self._values_of(node)],
+                phase=Phase.BACKWARD if node in self._late else Phase.FORWARD,
+                operator=operator,
+                line=_line(node),
+            )
+            if (
+                operands and not specification.operands
+            ):  # of the shape of another tensor, which it does not read
+                self._draft.tie(made[0], operands[0])
+            return self._unpacked(node, made)
+        except TreadleError as error:
+            where = f" at {line}" if (line := _line(node)) else ""
+            raise TreadleError(f"capture: {operator}{where}: {error}") from error
+
+    def _rule(self, node: Any, call: OperatorCall) -> tuple[OperatorKind, Specification]:
+        rule = self._rules.get(call.operator)
+        ranks = tuple(map(len, call.operands)), tuple(map(len, call.results))
+        if rule is not None:
+            text = rule.specify(call)
+            return rule.kind, read_specification(text, () if text.startswith("->") else ranks[0], ranks[1])
+        if any(str(tag).endswith("pointwise") for tag in getattr(node.target, "tags", ())):
+            return OperatorKind.ELEMENTWISE, broadcast(call)
+        raise TreadleError(
+            "no rule for this operator; add OperatorRule("
+            f'"{call.operator}", OperatorKind..., "...->...") to the rules that capture is given: '
+            "its kind and what it does to dimensions, as treadle.parallelism.capture.rules tells"
+        )
+
+    def _described(self, node: Any, operator: str) -> tuple[OperatorCall, list[Seen]]:
+        """The call as rules see it, and the tensors that it reads."""
+        arguments: dict[str, Any] = {}
+        schema = getattr(getattr(node.target, "_schema", None), "arguments", [])
+        for place, argument in enumerate(schema):
+            if place < len(node.args):
+                arguments[argument.name] = node.args[place]
+            else:
+                arguments[argument.name] = node.kwargs.get(argument.name, argument.default_value)
+        operands, names = [], []
+        for name, value in list(arguments.items()):
+            for one in _tensors(value):
+                seen = self._values[one]
+                if isinstance(seen, Seen):
+                    operands.append(seen)
+                    names.append(name)
+                    arguments.pop(name, None)
+        shapes = tuple(self._draft.shape(seen) for seen in operands)
+        results = tuple(tuple(value.shape) for value in self._values_of(node))
+        return OperatorCall(operator, arguments, shapes, results, tuple(names)), operands
+
+    @staticmethod
+    def _values_of(node: Any) -> list[Any]:
+        value = node.meta["val"]
+        values = value if isinstance(value, list | tuple) else [value]
+        return [one for one in values if hasattr(one, "shape")]
+
+    @staticmethod
+    def _unpacked(node: Any, made: list[Seen]) -> Any:
+        value = node.meta["val"]
+        if not isinstance(value, list | tuple):
+            return made[0]
+        left = iter(made)
+        return [next(left) if hasattr(one, "shape") else None for one in value]
+
+    def _finish(self, node: Any) -> ComputeGraph:
+        outputs: list[Seen] = []
+        owners: list[tuple[Seen, Seen]] = []
+        tangents: dict[TensorRef, TensorRef] = {}
+        places = {getattr(desc, "output", None): place for desc, place in self._placeholders.items()}
+        for desc, value in zip(node.meta["desc"], node.args[0], strict=True):
+            if value is None:
+                continue
+            seen = self._values[value]
+            if type(desc).__name__ == "GradAOTOutput":
+                owners.append((self._values[self._placeholders[desc.grad_of]], seen))
+                self._draft.tie(*owners[-1])
+                continue
+            outputs.append(seen)
+            place = places.get(desc)
+            if place is not None and place in self._values:
+                self._draft.tie(seen, self._values[place])
+                tangents[seen.tensor] = self._values[place].tensor
+        gradients: dict[TensorRef, Seen] = {}
+        for owner, seen in owners:
+            before = gradients.get(owner.tensor)
+            gradients[owner.tensor] = seen if before is None else self._added(owner, before, seen)
+        return self._draft.finish([*outputs, *gradients.values()], gradients=gradients, tangents=tangents)
+
+    def _added(self, owner: Seen, first: Seen, second: Seen) -> Seen:
+        """The gradient of a parameter that a module has twice."""
+        self._sums += 1
+        shape = self._draft.shape(owner)
+        call = OperatorCall("aten.add.Tensor", {}, (shape, shape), (shape,))
+        (seen,) = self._draft.add(
+            f"tied_{self._sums}",
+            OperatorKind.ELEMENTWISE,
+            broadcast(call),
+            [first, second],
+            [(shape, self._draft.element_bytes(owner))],
+            phase=Phase.BACKWARD,
+            operator=call.operator,
+        )
+        return seen
+
+
+def _tensors(value: object) -> Iterator[Any]:
+    """Nodes of fx in an argument."""
+    if hasattr(value, "all_input_nodes"):
+        yield value
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _tensors(one)
+
+
+def _line(node: Any) -> str:
+    """Where the model calls an operator: the last place of its stack, as ``file:line``."""
+    places = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
+    return ":".join(places[-1]) if places else ""

@@ -1,0 +1,277 @@
+"""The table of rules: what each operator of PyTorch is in a compute graph.
+
+To add an operator is to add one ``OperatorRule``: its name as the error tells it, its kind, and a
+specification (see ``specification``), or a function that makes one from the call where arguments decide.
+Pointwise operators, which PyTorch marks as such, need none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from treadle.parallelism.capture.call import OperatorCall, labels
+from treadle.parallelism.graph.compute_graph import OperatorKind
+
+
+@dataclass(frozen=True)
+class OperatorRule:
+    """One operator.
+
+    Parameters
+    ----------
+    operator : str
+        ``aten.mm.default``.
+    kind : OperatorKind
+        Of the node that it becomes.
+    specification : str or function of OperatorCall to str
+        Operands are the tensors among the arguments, in order.
+
+    Examples
+    --------
+    >>> OperatorRule("my.double.default", OperatorKind.ELEMENTWISE, "...->...").kind.value
+    'ELEMENTWISE'
+    """
+
+    operator: str
+    kind: OperatorKind
+    specification: str | Callable[[OperatorCall], str]
+
+    def specify(self, call: OperatorCall) -> str:
+        """The specification of one call."""
+        return self.specification if isinstance(self.specification, str) else self.specification(call)
+
+
+def _reduced(call: OperatorCall) -> str:
+    names, gone = labels(len(call.operands[0])), call.axes()
+    keep = call.flag("keepdim")
+    left = "".join(
+        "1" if axis in gone and keep else name for axis, name in enumerate(names) if keep or axis not in gone
+    )
+    return f"{''.join(names)}->{','.join([left] * len(call.results))}"
+
+
+def _reduced_whole(call: OperatorCall) -> str:
+    """A reduction that parts do not add up to: of what it reduces, nothing can be split."""
+    names, gone = labels(len(call.operands[0])), call.axes()
+    before = "".join(f"{name}!" if axis in gone else name for axis, name in enumerate(names))
+    return f"{before}->{_reduced(call).partition('->')[2]}"
+
+
+def _whole_axis(call: OperatorCall) -> str:
+    """One dimension stays whole in all operands and results: softmax, cumulative sums, sorting."""
+    names = labels(len(call.operands[0]))
+    names[call.axis()] += "!"
+    word = "".join(names)
+    return f"{','.join([word] * len(call.operands))}->{','.join([word] * len(call.results))}"
+
+
+def _whole_part(call: OperatorCall) -> str:
+    """A part of a dimension, of which neither the whole nor the part can be split (topk)."""
+    names = labels(len(call.operands[0]))
+    before, after = names.copy(), names.copy()
+    axis = call.axis()
+    before[axis], after[axis] = "z!", "y!"
+    return f"{''.join(before)}->{','.join([''.join(after)] * len(call.results))}"
+
+
+def _part(call: OperatorCall, axis: int, *, start: int) -> tuple[str, str]:
+    """Words of a tensor and of a run of it along an axis: of an equal part if it is one, else of any."""
+    large, small = call.operands[0], call.results[0]
+    if len(large) < len(small) or large[axis] < small[axis]:
+        large, small = small, large
+    names = labels(len(large))
+    is_equal = large[axis] % small[axis] == 0 and start % small[axis] == 0
+    outer, inner = names.copy(), names.copy()
+    outer[axis], inner[axis] = ("(zy)" if is_equal else "z"), "y"
+    return "".join(outer), "".join(inner)
+
+
+def _slice(call: OperatorCall) -> str:
+    start = call.arguments.get("start") or 0
+    step = call.arguments.get("step") or 1
+    assert isinstance(start, int)
+    large, small = _part(call, call.axis(), start=start if step == 1 and start >= 0 else 1)
+    return f"{large}->{small}"
+
+
+def _slice_backward(call: OperatorCall) -> str:
+    start = call.arguments.get("start") or 0
+    step = call.arguments.get("step") or 1
+    assert isinstance(start, int)
+    large, small = _part(call, call.axis(), start=start if step == 1 and start >= 0 else 1)
+    return f"{small}->{large}"
+
+
+def _select(call: OperatorCall) -> str:
+    names = labels(len(call.operands[0]))
+    axis = call.axis()
+    return f"{''.join(names)}->{''.join(names[:axis] + names[axis + 1 :])}"
+
+
+def _select_backward(call: OperatorCall) -> str:
+    names = labels(len(call.results[0]))
+    axis = call.axis(rank=len(names))
+    return f"{''.join(names[:axis] + names[axis + 1 :])}->{''.join(names)}"
+
+
+def _split(call: OperatorCall) -> str:
+    names = labels(len(call.operands[0]))
+    axis = call.axis()
+    sizes = [shape[axis] for shape in call.results]
+    inner = ["y"] * len(sizes) if len(set(sizes)) == 1 else list("xyABCDEFGHIJKLMNOPQRSTUVW"[: len(sizes)])
+    outer = "(zy)" if len(set(sizes)) == 1 and len(sizes) > 1 else inner[0] if len(sizes) == 1 else "z"
+    before, after = "".join(names[:axis]), "".join(names[axis + 1 :])
+    return f"{before}{outer}{after}->{','.join(f'{before}{one}{after}' for one in inner)}"
+
+
+def _cat(call: OperatorCall) -> str:
+    names = labels(len(call.operands[0]))
+    axis = call.axis()
+    sizes = [shape[axis] for shape in call.operands]
+    inner = ["y"] * len(sizes) if len(set(sizes)) == 1 else list("xyABCDEFGHIJKLMNOPQRSTUVW"[: len(sizes)])
+    outer = "(zy)" if len(set(sizes)) == 1 and len(sizes) > 1 else inner[0] if len(sizes) == 1 else "z"
+    before, after = "".join(names[:axis]), "".join(names[axis + 1 :])
+    return f"{','.join(f'{before}{one}{after}' for one in inner)}->{before}{outer}{after}"
+
+
+def _stack(call: OperatorCall) -> str:
+    names = labels(len(call.operands[0]))
+    axis = call.axis(rank=len(names) + 1)
+    word = "".join(names)
+    return f"{','.join([word] * len(call.operands))}->{''.join([*names[:axis], 'z', *names[axis:]])}"
+
+
+def _attention(call: OperatorCall) -> str:
+    queries, rows = "b(kg)qe", "b(kg)q"
+    mask = ["...qs"] if "attn_mask" in call.names else []
+    return f"{','.join([queries, 'bkse', 'bksv', *mask])}->b(kg)qv,{rows}"
+
+
+def _attention_backward(call: OperatorCall) -> str:
+    heads = "b(kg)q"
+    mask = ["...qs"] if "attn_mask" in call.names else []
+    operands = [f"{heads}v", f"{heads}e", "bkse", "bksv", f"{heads}v", heads, *mask]
+    return f"{','.join(operands)}->{heads}e,bkse,bksv"
+
+
+def _layer_norm(call: OperatorCall) -> str:
+    shape = call.arguments["normalized_shape"]
+    assert isinstance(shape, list | tuple)
+    normal = "uvw"[: len(shape)]
+    marked = "".join(f"{label}!" for label in normal)
+    weights = [normal for name in call.names if name in ("weight", "bias")]
+    ones = "1" * len(shape)
+    return f"{','.join([f'...{marked}', *weights])}->...{normal},...{ones},...{ones}"
+
+
+def _same(call: OperatorCall) -> str:
+    return f"{','.join(['...'] * len(call.operands))}->{','.join(['...'] * len(call.results))}"
+
+
+def _made(call: OperatorCall) -> str:
+    """Made from nothing, perhaps of another tensor's shape: each rank makes its part."""
+    return f"->{','.join(''.join(labels(len(shape))) for shape in call.results)}"
+
+
+def _gathered(call: OperatorCall) -> str:
+    """``gather(x, dim, index)``: the axis is read by index; index and result have one of their own."""
+    names = labels(len(call.operands[0]))
+    axis, other = call.axis(), labels(len(call.operands[0]))
+    names[axis], other[axis] = "z", "y"
+    return f"{''.join(names)},{''.join(other)}->{''.join(other)}"
+
+
+def _scattered(call: OperatorCall) -> str:
+    """``scatter(x, dim, index, src)``: the axis is written by index."""
+    names = labels(len(call.operands[0]))
+    axis, other = call.axis(), labels(len(call.operands[0]))
+    names[axis], other[axis] = "z", "y"
+    rest = [",".join(["".join(other)] * (len(call.operands) - 1))]
+    return f"{','.join([''.join(names), *rest])}->{''.join(names)}"
+
+
+_CPU_ATTENTION = "aten._scaled_dot_product_flash_attention_for_cpu"
+
+RULES: tuple[OperatorRule, ...] = (
+    OperatorRule("aten.mm.default", OperatorKind.EINSUM, "ij,jk->ik"),
+    OperatorRule("aten.bmm.default", OperatorKind.EINSUM, "bij,bjk->bik"),
+    OperatorRule("aten.mv.default", OperatorKind.EINSUM, "ij,j->i"),
+    OperatorRule("aten.dot.default", OperatorKind.EINSUM, "i,i->"),
+    *(
+        OperatorRule(f"aten.{name}", OperatorKind.REDUCTION, _reduced)
+        for name in (
+            "sum.default",
+            "sum.dim_IntList",
+            "mean.default",
+            "mean.dim",
+            "amax.default",
+            "amin.default",
+            "max.default",
+            "min.default",
+        )
+    ),
+    *(
+        OperatorRule(f"aten.{name}", OperatorKind.REDUCTION, _reduced_whole)
+        for name in (
+            "any.default",
+            "any.dim",
+            "argmax.default",
+            "linalg_vector_norm.default",
+            "var.correction",
+            "var_mean.correction",
+        )
+    ),
+    *(
+        OperatorRule(f"aten.{name}.default", OperatorKind.ELEMENTWISE, _whole_axis)
+        for name in (
+            "_softmax",
+            "_softmax_backward_data",
+            "_log_softmax",
+            "_log_softmax_backward_data",
+            "cumsum",
+            "flip",
+        )
+    ),
+    OperatorRule("aten.sort.default", OperatorKind.ELEMENTWISE, _whole_axis),
+    OperatorRule("aten.topk.default", OperatorKind.ELEMENTWISE, _whole_part),
+    OperatorRule("aten.native_layer_norm.default", OperatorKind.ELEMENTWISE, _layer_norm),
+    OperatorRule("aten.slice.Tensor", OperatorKind.GATHER, _slice),
+    OperatorRule("aten.slice_backward.default", OperatorKind.SCATTER, _slice_backward),
+    OperatorRule("aten.select.int", OperatorKind.GATHER, _select),
+    OperatorRule("aten.select_backward.default", OperatorKind.SCATTER, _select_backward),
+    OperatorRule("aten.split.Tensor", OperatorKind.GATHER, _split),
+    OperatorRule("aten.split_with_sizes.default", OperatorKind.GATHER, _split),
+    OperatorRule("aten.cat.default", OperatorKind.SCATTER, _cat),
+    OperatorRule("aten.stack.default", OperatorKind.SCATTER, _stack),
+    OperatorRule("aten.embedding.default", OperatorKind.GATHER, "va,...->...a"),
+    OperatorRule("aten.embedding_dense_backward.default", OperatorKind.SCATTER, "...a,...->va"),
+    OperatorRule("aten.gather.default", OperatorKind.GATHER, _gathered),
+    OperatorRule("aten.scatter.src", OperatorKind.SCATTER, _scattered),
+    OperatorRule("aten.scatter.value", OperatorKind.SCATTER, _scattered),
+    OperatorRule("aten.scatter_add.default", OperatorKind.SCATTER, _scattered),
+    OperatorRule(f"{_CPU_ATTENTION}.default", OperatorKind.ATTENTION, _attention),
+    OperatorRule(f"{_CPU_ATTENTION}_backward.default", OperatorKind.ATTENTION, _attention_backward),
+    *(
+        OperatorRule(f"aten.{name}", OperatorKind.ELEMENTWISE, _same)
+        for name in ("_to_copy.default", "tril.default", "triu.default", "bernoulli.p")
+    ),
+    *(
+        OperatorRule(f"aten.{name}", OperatorKind.ELEMENTWISE, _made)
+        for name in (
+            "full.default",
+            "zeros.default",
+            "ones.default",
+            "empty.memory_format",
+            "arange.default",
+            "arange.start",
+            "arange.start_step",
+            "scalar_tensor.default",
+            "full_like.default",
+            "zeros_like.default",
+            "ones_like.default",
+            "empty_like.default",
+            "rand_like.default",
+        )
+    ),
+)
