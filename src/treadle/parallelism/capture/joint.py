@@ -12,6 +12,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,7 @@ def capture(
             aten._log_softmax_backward_data,
         ]
     )
+    table |= {aten.mean.dim: _mean, aten.mean.default: _mean}
     with FakeTensorMode(allow_non_fake_inputs=True), ExitStack() as stack, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # tracing warns of its own use of deprecated names
         module, arguments = make()
@@ -82,6 +84,12 @@ def capture(
             joint = aot_export_joint_with_descriptors(stack, module, arguments, decompositions=table)
         tied = _tied(module)
     return read_joint(joint.graph_module, rules=rules, tied=tied)
+
+
+def _mean(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """A sum that is divided: means of parts are no parts of a mean."""
+    axes = range(x.dim()) if dim is None or dim == [] else [dim] if isinstance(dim, int) else dim
+    return x.sum(list(axes), keepdim, dtype=dtype) / prod(x.shape[axis] for axis in axes)
 
 
 def _tied(module: Any) -> dict[str, str]:

@@ -66,6 +66,12 @@ def _whole_axis(call: OperatorCall) -> str:
     return f"{','.join([word] * len(call.operands))}->{','.join([word] * len(call.results))}"
 
 
+def _flipped(call: OperatorCall) -> str:
+    names, turned = labels(len(call.operands[0])), call.axes("dims")
+    word = "".join(f"{name}!" if axis in turned else name for axis, name in enumerate(names))
+    return f"{word}->{''.join(names)}"
+
+
 def _whole_part(call: OperatorCall) -> str:
     """A part of a dimension, of which neither the whole nor the part can be split (topk)."""
     names = labels(len(call.operands[0]))
@@ -203,8 +209,6 @@ RULES: tuple[OperatorRule, ...] = (
         for name in (
             "sum.default",
             "sum.dim_IntList",
-            "mean.default",
-            "mean.dim",
             "amax.default",
             "amin.default",
             "max.default",
@@ -230,12 +234,16 @@ RULES: tuple[OperatorRule, ...] = (
             "_log_softmax",
             "_log_softmax_backward_data",
             "cumsum",
-            "flip",
         )
     ),
+    OperatorRule("aten.flip.default", OperatorKind.ELEMENTWISE, _flipped),
     OperatorRule("aten.sort.default", OperatorKind.ELEMENTWISE, _whole_axis),
     OperatorRule("aten.topk.default", OperatorKind.ELEMENTWISE, _whole_part),
     OperatorRule("aten.native_layer_norm.default", OperatorKind.ELEMENTWISE, _layer_norm),
+    *(
+        OperatorRule(f"aten.{name}.default", OperatorKind.ELEMENTWISE, "...i!j!->...ij")
+        for name in ("tril", "triu")
+    ),
     OperatorRule("aten.slice.Tensor", OperatorKind.GATHER, _slice),
     OperatorRule("aten.slice_backward.default", OperatorKind.SCATTER, _slice_backward),
     OperatorRule("aten.select.int", OperatorKind.GATHER, _select),
@@ -254,7 +262,7 @@ RULES: tuple[OperatorRule, ...] = (
     OperatorRule(f"{_CPU_ATTENTION}_backward.default", OperatorKind.ATTENTION, _attention_backward),
     *(
         OperatorRule(f"aten.{name}", OperatorKind.ELEMENTWISE, _same)
-        for name in ("_to_copy.default", "tril.default", "triu.default", "bernoulli.p")
+        for name in ("_to_copy.default", "bernoulli.p")
     ),
     *(
         OperatorRule(f"aten.{name}", OperatorKind.ELEMENTWISE, _made)
