@@ -1,0 +1,109 @@
+"""Graphs that are written by hand: JSON, and what constructors and readers refuse."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from treadle.errors import FormatError, TreadleError
+from treadle.parallelism.graph.compute_graph import (
+    Atom,
+    ComputeGraph,
+    Index,
+    Node,
+    Operand,
+    OperatorKind,
+    Phase,
+    Result,
+    Source,
+    TensorRef,
+)
+from treadle.parallelism.graph.graph_files import from_json, to_json
+
+ROW, COLUMN = (Index(0),), (Index(0, 1),)
+
+
+def squared() -> ComputeGraph:
+    """A square matrix of weights times its transpose."""
+    weight = Node(
+        "w",
+        OperatorKind.PLACEHOLDER,
+        results=(Result((ROW, COLUMN), (ROW, COLUMN), 4),),
+        source=Source.PARAMETER,
+        path="w",
+    )
+    other = (Index(0, 2),)
+    product = Node(
+        "mm",
+        OperatorKind.EINSUM,
+        (
+            Operand(TensorRef(0), (ROW, COLUMN), (ROW, COLUMN)),
+            Operand(TensorRef(0), (COLUMN, ROW), (COLUMN, other)),
+        ),
+        (Result((ROW, COLUMN), (ROW, other), 4),),
+        operator="aten.mm.default",
+    )
+    output = Node(
+        "output",
+        OperatorKind.OUTPUT,
+        (Operand(TensorRef(1), (ROW, COLUMN), (ROW, COLUMN)),),
+        phase=Phase.BACKWARD,
+    )
+    return ComputeGraph((Atom("a", 16),), (weight, product, output))
+
+
+def test_roles_are_primed_in_print() -> None:
+    graph = squared()
+    assert "mm: EINSUM \"aa',a'a''->aa''\"(w, w) -> [aa'']" in str(graph)
+    assert graph.shape(TensorRef(1)) == (16, 16)
+    assert graph.nbytes(TensorRef(1)) == 1024
+
+
+def test_json_brings_it_back() -> None:
+    assert from_json(json.loads(json.dumps(to_json(squared())))) == squared()
+
+
+def edited(*keys: Any, value: object) -> Any:
+    data: Any = deepcopy(json.loads(json.dumps(to_json(squared()))))
+    place = data
+    for key in keys[:-1]:
+        place = place[key]
+    place[keys[-1]] = value
+    return data
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        ([], "no compute graph"),
+        ({"treadle": "plan"}, "no compute graph"),
+        (edited("version", value=9), "version 9"),
+        (edited("atoms", value=None), "malformed"),
+        (edited("atoms", 0, value=["a", -4]), "-4 is no number"),
+        (edited("atoms", 0, value=["a", True]), "True is no number"),
+        (edited("nodes", 0, "kind", value="MAGIC"), "MAGIC"),
+        (edited("nodes", 0, "name", value="mm"), "two nodes are called 'mm'"),
+        (edited("nodes", 1, "operands", 0, 0, value=[1, 0]), "not there yet"),
+        (edited("nodes", 1, "operands", 0, 0, value=[0, 1]), "not there yet"),
+        (edited("nodes", 1, "operands", 0, 1, value=[[[0, 5]], [[0, 1]]]), "has not"),
+        (edited("nodes", 1, "results", 0, 1, value=[[[0, 0]]]), "different atoms"),
+        (edited("nodes", 0, "results", 0, value=[[[[7, 0]]], [[[7, 0]]], 4]), "not listed"),
+        (edited("nodes", 2, "kind", value="REDUCTION"), "expected one OUTPUT"),
+        (edited("gradients", value=[[[0, 0], [9, 0]]]), "malformed"),
+    ],
+)
+def test_what_is_malformed_is_refused_in_one_line(data: object, reason: str) -> None:
+    with pytest.raises(FormatError, match=reason) as caught:
+        from_json(data, source="g.json")
+    assert str(caught.value).startswith("g.json: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_tied_has_equal_atoms() -> None:
+    graph = squared()
+    scalar = Node("s", OperatorKind.REDUCTION, (graph.nodes[2].operands[0],), (Result((ROW,), (ROW,), 4),))
+    with pytest.raises(TreadleError, match="w and s are tied, but made of unequal atoms"):
+        ComputeGraph(graph.atoms, (*graph.nodes[:2], scalar, graph.nodes[2]), {TensorRef(0): TensorRef(2)})
