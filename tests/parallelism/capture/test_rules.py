@@ -69,6 +69,19 @@ SAMPLES = {
     "aten.var.correction": (real(4, 6), [1]),
     "aten.var_mean.correction": (real(4, 6), [1]),
     "aten._softmax.default": (real(4, 6), -1, False),
+    "aten._safe_softmax.default": (real(4, 6), 0),
+    "aten.all.default": (real(4, 6) > -1,),
+    "aten.all.dim": (real(4, 6) > 0, 1),
+    "aten.unbind.int": (real(4, 2, 6), 1),
+    "aten.view_as_complex.default": (real(4, 6, 2),),
+    "aten.view_as_real.default": (torch.view_as_complex(real(4, 6, 2)),),
+    "aten.index.Tensor": (real(4, 6, 8), [None, index(6, 2, 4)]),
+    "aten.index_put.default": (real(4, 6), [None, torch.tensor([1, 5])], real(4, 2)),
+    "aten.index_add.default": (real(4, 6), 1, index(6, 4), real(4, 4)),
+    "aten.index_select.default": (real(4, 6), 1, index(6, 4)),
+    "aten._conj.default": (torch.view_as_complex(real(4, 6, 2)),),
+    "aten.native_dropout.default": (real(4, 6), 0.0, True),
+    "aten.floor_divide.default": (real(4, 1), real(6, 1, 8)),
     "aten._softmax_backward_data.default": (real(4, 6), real(4, 6), 0, torch.float64),
     "aten._log_softmax.default": (real(4, 6), -1, False),
     "aten._log_softmax_backward_data.default": (real(4, 6), real(4, 6), 0, torch.float64),
@@ -113,7 +126,8 @@ def called(name: str, arguments):
             if isinstance(one, torch.Tensor):
                 tensors.append(one)
                 names.append(key)
-                values.pop(key, None)
+                is_list = isinstance(value, list)
+                values[key] = tuple(item is not None for item in value) if is_list else None
     shapes = [tuple(tuple(one.shape) for one in many) for many in (tensors, results)]
     return OperatorCall(name, values, *shapes, tuple(names)), tensors, results, target
 
@@ -125,7 +139,7 @@ def rebuilt(arguments, parts):
     def one(value):
         if isinstance(value, torch.Tensor):
             return next(left)
-        is_list = isinstance(value, list) and value and isinstance(value[0], torch.Tensor)
+        is_list = isinstance(value, list) and any(isinstance(item, torch.Tensor) for item in value)
         return [one(item) for item in value] if is_list else value
 
     return [one(value) for value in arguments]

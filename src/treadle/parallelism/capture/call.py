@@ -18,7 +18,8 @@ class OperatorCall:
     operator : str
         As rules name it: ``aten.mm.default``.
     arguments : mapping of str to object
-        By the names of the operator's schema, defaults included; tensors are left out.
+        By the names of the operator's schema, defaults included. A tensor is None; a list of them tells
+        which are there.
     operands : tuple of Shape
         Shapes of tensors, in the order of the arguments; those in lists count one by one.
     results : tuple of Shape

@@ -116,7 +116,8 @@ def _lines_of_the_model() -> Any:
             frame = sys._getframe(1)
             while frame.f_back is not None and frame.f_code.co_filename.startswith(own):
                 frame = frame.f_back
-            set_stack_trace([f'File "{frame.f_code.co_filename}", line {frame.f_lineno}'])
+            is_ours = frame.f_code.co_filename == __file__  # the module is one of torch
+            set_stack_trace([] if is_ours else [f'File "{frame.f_code.co_filename}", line {frame.f_lineno}'])
             return function(*args, **(kwargs or {}))
 
     return Lines()

@@ -97,6 +97,8 @@ class _Reading:
             self._late.add(node)
         if operator == "aten._to_copy.default" and node.args[0].meta["val"].dtype == node.meta["val"].dtype:
             return self._values[node.args[0]]
+        if node.meta.get("val") is None:  # a check that returns nothing
+            return None
         call, operands = self._described(node, operator)
         try:
             if operator in VIEWS and operator not in self._rules:
@@ -151,7 +153,8 @@ class _Reading:
                 if isinstance(seen, Seen):
                     operands.append(seen)
                     names.append(name)
-                    arguments.pop(name, None)
+                    is_list = isinstance(value, list | tuple)
+                    arguments[name] = tuple(one is not None for one in value) if is_list else None
         shapes = tuple(self._draft.shape(seen) for seen in operands)
         results = tuple(tuple(value.shape) for value in self._values_of(node))
         return OperatorCall(operator, arguments, shapes, results, tuple(names)), operands

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from treadle.errors import TreadleError
 from treadle.parallelism.capture.call import OperatorCall, labels
 from treadle.parallelism.graph.compute_graph import OperatorKind
 
@@ -112,7 +113,8 @@ def _slice_backward(call: OperatorCall) -> str:
 def _select(call: OperatorCall) -> str:
     names = labels(len(call.operands[0]))
     axis = call.axis()
-    return f"{''.join(names)}->{''.join(names[:axis] + names[axis + 1 :])}"
+    word = "".join(names[:axis] + names[axis + 1 :])
+    return f"{''.join(names)}->{','.join([word] * len(call.results))}"
 
 
 def _select_backward(call: OperatorCall) -> str:
@@ -180,6 +182,62 @@ def _made(call: OperatorCall) -> str:
     return f"->{','.join(''.join(labels(len(shape))) for shape in call.results)}"
 
 
+def _pointwise(call: OperatorCall) -> str:
+    """Aligned from the right, dimensions of size 1 repeated: for operators that PyTorch does not mark so."""
+    rank = len(call.results[0])
+    names = labels(rank)
+    words = []
+    for shape in call.operands:
+        sides = zip(names[rank - len(shape) :], shape, call.results[0][rank - len(shape) :], strict=True)
+        words.append("".join("1" if size == 1 < wanted else name for name, size, wanted in sides))
+    return f"{','.join(words)}->{','.join([''.join(names)] * len(call.results))}"
+
+
+def _index_words(call: OperatorCall, place: int) -> tuple[str, str, str]:
+    """Words of a tensor that is indexed along one dimension, of the index, and of what it picks."""
+    given = call.arguments["indices"]
+    assert isinstance(given, tuple)
+    if sum(given) != 1:
+        raise TreadleError(f"{sum(given)} dimensions are indexed at once; expected one")
+    axis = given.index(True)
+    names = labels(len(call.operands[0]) + len(call.operands[place]))
+    names, index = names[: len(call.operands[0])], "".join(names[len(call.operands[0]) :])
+    before, after = "".join(names[:axis]), "".join(names[axis + 1 :])
+    return f"{before}z{after}", index, f"{before}{index}{after}"
+
+
+def _indexed(call: OperatorCall) -> str:
+    """``x[:, index]``."""
+    tensor, index, picked = _index_words(call, 1)
+    return f"{tensor},{index}->{picked}"
+
+
+def _selected(call: OperatorCall) -> str:
+    """``index_select(x, dim, index)``."""
+    names = labels(len(call.operands[0]))
+    axis, other = call.axis(), names.copy()
+    names[axis], other[axis] = "z", "y"
+    return f"{''.join(names)},y->{''.join(other)}"
+
+
+def _put(call: OperatorCall) -> str:
+    """``x[:, index] = values``, or added."""
+    tensor, index, picked = _index_words(call, 1)
+    if len(call.operands[2]) != len(picked):
+        raise TreadleError(
+            f"values of {len(call.operands[2])} dimensions are repeated; expected {len(picked)}"
+        )
+    return f"{tensor},{index},{picked}->{tensor}"
+
+
+def _put_along(call: OperatorCall) -> str:
+    """``index_add(x, dim, index, source)``."""
+    names = labels(len(call.operands[0]))
+    axis, other = call.axis(), names.copy()
+    names[axis], other[axis] = "z", "y"
+    return f"{''.join(names)},y,{''.join(other)}->{''.join(names)}"
+
+
 def _gathered(call: OperatorCall) -> str:
     """``gather(x, dim, index)``: the axis is read by index; index and result have one of their own."""
     names = labels(len(call.operands[0]))
@@ -218,6 +276,8 @@ RULES: tuple[OperatorRule, ...] = (
     *(
         OperatorRule(f"aten.{name}", OperatorKind.REDUCTION, _reduced_whole)
         for name in (
+            "all.default",
+            "all.dim",
             "any.default",
             "any.dim",
             "argmax.default",
@@ -230,6 +290,7 @@ RULES: tuple[OperatorRule, ...] = (
         OperatorRule(f"aten.{name}.default", OperatorKind.ELEMENTWISE, _whole_axis)
         for name in (
             "_softmax",
+            "_safe_softmax",
             "_softmax_backward_data",
             "_log_softmax",
             "_log_softmax_backward_data",
@@ -248,6 +309,14 @@ RULES: tuple[OperatorRule, ...] = (
     OperatorRule("aten.slice_backward.default", OperatorKind.SCATTER, _slice_backward),
     OperatorRule("aten.select.int", OperatorKind.GATHER, _select),
     OperatorRule("aten.select_backward.default", OperatorKind.SCATTER, _select_backward),
+    OperatorRule("aten.unbind.int", OperatorKind.GATHER, _select),
+    OperatorRule("aten.view_as_complex.default", OperatorKind.GATHER, "...z!->..."),
+    OperatorRule("aten.view_as_real.default", OperatorKind.SCATTER, "...->...z!"),
+    OperatorRule("aten.index.Tensor", OperatorKind.GATHER, _indexed),
+    OperatorRule("aten.index_select.default", OperatorKind.GATHER, _selected),
+    OperatorRule("aten.index_put.default", OperatorKind.SCATTER, _put),
+    OperatorRule("aten.index_add.default", OperatorKind.SCATTER, _put_along),
+    OperatorRule("aten.floor_divide.default", OperatorKind.ELEMENTWISE, _pointwise),
     OperatorRule("aten.split.Tensor", OperatorKind.GATHER, _split),
     OperatorRule("aten.split_with_sizes.default", OperatorKind.GATHER, _split),
     OperatorRule("aten.cat.default", OperatorKind.SCATTER, _cat),
@@ -262,7 +331,7 @@ RULES: tuple[OperatorRule, ...] = (
     OperatorRule(f"{_CPU_ATTENTION}_backward.default", OperatorKind.ATTENTION, _attention_backward),
     *(
         OperatorRule(f"aten.{name}", OperatorKind.ELEMENTWISE, _same)
-        for name in ("_to_copy.default", "bernoulli.p")
+        for name in ("_to_copy.default", "_conj.default", "native_dropout.default", "bernoulli.p")
     ),
     *(
         OperatorRule(f"aten.{name}", OperatorKind.ELEMENTWISE, _made)
