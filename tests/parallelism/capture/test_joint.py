@@ -168,3 +168,12 @@ def test_what_make_returns_is_checked() -> None:
 def test_a_module_without_parameters_is_refused() -> None:
     with pytest.raises(TreadleError, match="no parameter of GELU is trained"):
         capture(lambda: (torch.nn.GELU(), (torch.empty(2, 2),)))
+
+
+def test_what_has_the_shape_of_a_tensor_does_not_read_it() -> None:
+    graph = tied()
+    made = [node for node in graph.nodes if "_like." in node.operator]
+    assert made
+    assert not any(node.operands for node in made)
+    words = next(i for dim in parameters(graph)["embedding.weight"].results[0].dims for i in dim)
+    assert any(words in dim for node in made for dim in node.results[0].dims), "unified all the same"

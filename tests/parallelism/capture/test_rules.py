@@ -49,6 +49,10 @@ MADE = {
     "aten.ones_like.default": (real(4, 6),),
     "aten.empty_like.default": (real(4, 6),),
     "aten.rand_like.default": (real(4, 6),),
+    "aten.new_zeros.default": (real(2), [4, 6]),
+    "aten.new_ones.default": (real(2), [4, 6]),
+    "aten.new_empty.default": (real(2), [4, 6]),
+    "aten.new_full.default": (real(2), [4, 6], 1.0),
 }
 """Made from nothing: shapes only."""
 SAMPLES = {

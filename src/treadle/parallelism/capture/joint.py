@@ -61,6 +61,7 @@ def capture(
         [
             aten.addmm,
             aten.baddbmm,
+            aten.native_layer_norm_backward,
             aten.nll_loss_forward,
             aten.nll_loss_backward,
             aten._log_softmax,

@@ -114,9 +114,7 @@ class _Reading:
                 operator=operator,
                 line=_line(node),
             )
-            if (
-                operands and not specification.operands
-            ):  # of the shape of another tensor, which it does not read
+            if "_like." in operator:  # of the shape of a tensor that it does not read
                 self._draft.tie(made[0], operands[0])
             return self._unpacked(node, made)
         except TreadleError as error:

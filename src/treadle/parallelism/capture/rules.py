@@ -349,6 +349,10 @@ RULES: tuple[OperatorRule, ...] = (
             "ones_like.default",
             "empty_like.default",
             "rand_like.default",
+            "new_zeros.default",
+            "new_ones.default",
+            "new_empty.default",
+            "new_full.default",
         )
     ),
 )
