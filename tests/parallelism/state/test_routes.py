@@ -1,0 +1,156 @@
+"""Routes between shardings: done on shards they give the target; no sequence of collectives is cheaper."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from parallelism.state.shards_on_ranks import (
+    all_shardings,
+    check_state,
+    follow,
+    lay_out,
+    single_collectives,
+)
+from treadle.parallelism.state.moves import n_shards_of
+from treadle.parallelism.state.routes import Transitions
+from treadle.parallelism.state.sharding import Sharding
+from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.mesh import Mesh
+from treadle.training.costs import AlphaBetaCosts
+
+KINDS = (
+    CollectiveKind.ALLGATHER,
+    CollectiveKind.REDUCE_SCATTER,
+    CollectiveKind.ALLREDUCE,
+    CollectiveKind.ALLTOALL,
+)
+ITEM_BYTES = 2
+
+
+def drawn_costs(mesh: Mesh, seed: int, alpha_s: Fraction | int = 0) -> AlphaBetaCosts:
+    """Rates without any order between kinds, axes or fused axes."""
+    rng = np.random.default_rng(seed)
+    names = mesh.axis_names
+    subsets = [axes for n in range(1, len(names) + 1) for axes in combinations(names, n)]
+    rates = {(kind, axes): int(rng.integers(1, 40)) for kind in KINDS for axes in subsets}
+    return AlphaBetaCosts(alpha_s, rates)
+
+
+MESHES = [
+    (Mesh((2, 2), ("a", "b")), (8, 8)),
+    (Mesh((2, 4), ("a", "b")), (8, 16)),
+    (Mesh((3, 2), ("a", "b")), (6, 6, 6)),
+    (Mesh((2, 2, 2), ("a", "b", "c")), (8, 8)),
+    (Mesh((2, 3, 2), ("a", "b", "c")), (12, 12)),
+    (Mesh((2, 1, 2), ("a", "idle", "b")), (4, 2)),
+]
+
+
+@pytest.mark.parametrize(("mesh", "shape"), MESHES, ids=lambda value: getattr(value, "text", None))
+def test_routes_done_on_shards_give_the_target(mesh: Mesh, shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(len(shape) + mesh.n_ranks)
+    whole = rng.integers(-1000, 1000, shape).astype(float)
+    for seed in range(3):
+        transitions = Transitions(mesh, drawn_costs(mesh, seed), shape, ITEM_BYTES)
+        states = all_shardings(shape, transitions.sizes)
+        for _ in range(40):
+            source, target = (states[at] for at in rng.integers(len(states), size=2))
+            route = transitions.cheapest(source, target)
+            held = lay_out(whole, source, transitions.sizes, seed)
+            check_state(held, whole, source, transitions.sizes)
+            held = follow(route, held, shape, transitions.sizes, ITEM_BYTES)
+            check_state(held, whole, target, transitions.sizes)
+
+
+def brute_force(
+    costs: AlphaBetaCosts, shape: tuple[int, ...], sizes: dict[str, int]
+) -> tuple[list[Sharding], list[list[Fraction]]]:
+    """Least seconds between all shardings: each collective that index sets allow, then Floyd and Warshall."""
+    states = all_shardings(shape, sizes)
+    least = [[Fraction(10**9)] * len(states) for _ in states]
+    for i, before in enumerate(states):
+        for j, after in enumerate(states):
+            for kind, axes, elements, times in single_collectives(before, after, shape, sizes):
+                one = Fraction(0) if kind is None else times * costs.time_s(kind, axes, elements * ITEM_BYTES)
+                least[i][j] = min(least[i][j], one)
+    for via in range(len(states)):
+        for row in least:
+            first = row[via]
+            for j, second in enumerate(least[via]):
+                if first + second < row[j]:
+                    row[j] = first + second
+    return states, least
+
+
+@pytest.mark.parametrize(("mesh", "shape", "seed"), [
+    *((Mesh((2, 2), ("a", "b")), (8, 8), seed) for seed in range(4)),
+    (Mesh((2, 4), ("a", "b")), (8, 16), 4),
+    (Mesh((3, 2), ("a", "b")), (6, 2, 6), 5),
+    (Mesh((2, 2, 2), ("a", "b", "c")), (8, 8), 6),
+])  # fmt: skip
+def test_no_sequence_of_collectives_is_cheaper(mesh: Mesh, shape: tuple[int, ...], seed: int) -> None:
+    costs = drawn_costs(mesh, seed, Fraction(seed % 3, 7))
+    transitions = Transitions(mesh, costs, shape, ITEM_BYTES)
+    states, least = brute_force(costs, shape, transitions.sizes)
+    step = 1 if len(states) < 50 else 7
+    for i in range(0, len(states), step):
+        found = transitions.seconds_from(states[i])
+        assert [found[target] for target in states] == least[i], states[i]
+        for j in range(i % 5, len(states), 5 * step):
+            route = transitions.cheapest(states[i], states[j])
+            assert route.seconds == least[i][j] == sum(one.seconds for one in route.steps)
+
+
+def dgx_rates() -> dict[tuple[CollectiveKind, tuple[str, ...]], Fraction]:
+    """Bytes/s by groups of dgx_h100:16, 16 boxes x 8: between boxes, in the box, over all 128 ranks."""
+    by_axes = {("ib",): Fraction("53.33"), ("nv",): Fraction("571.43"), ("ib", "nv"): Fraction("426.67")}
+    halves = {CollectiveKind.ALLREDUCE: 2}
+    return {
+        (kind, axes): rate * 10**9 / halves.get(kind, 1) for kind in KINDS for axes, rate in by_axes.items()
+    }
+
+
+@pytest.mark.parametrize("kind", [CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER])
+def test_one_group_over_all_axes_is_cheaper_than_axis_after_axis(kind: CollectiveKind) -> None:
+    mesh, shape = Mesh((16, 8), ("ib", "nv")), (8192, 28672)
+    cut, whole = Sharding((("nv", "ib"), ())), Sharding(((), ()))
+    ends = (
+        (cut, whole)
+        if kind is CollectiveKind.ALLGATHER
+        else (Sharding(((), ()), frozenset(("ib", "nv"))), cut)
+    )
+    fused = Transitions(mesh, AlphaBetaCosts(0, dgx_rates()), shape, 2).cheapest(*ends)
+    assert [(step.kind, step.axes) for step in fused.collectives] == [(kind, ("ib", "nv"))]
+    assert fused.seconds == Fraction(8192 * 28672 * 2) / (Fraction("426.67") * 10**9)
+    slow = {traffic: rate if len(traffic[1]) == 1 else Fraction(1) for traffic, rate in dgx_rates().items()}
+    single = Transitions(mesh, AlphaBetaCosts(0, slow), shape, 2).cheapest(*ends)
+    order = [("ib",), ("nv",)] if kind is CollectiveKind.ALLGATHER else [("nv",), ("ib",)]
+    assert [(step.kind, step.axes) for step in single.collectives] == [(kind, axes) for axes in order]
+    assert round(float(single.seconds / fused.seconds), 2) == 1.75
+
+
+def test_an_allreduce_over_slow_links_gets_smaller_first() -> None:
+    """Found, not declared: reduce-scatter in the box, allreduce between boxes, allgather in the box."""
+    rates = {traffic: rate if len(traffic[1]) == 1 else Fraction(1) for traffic, rate in dgx_rates().items()}
+    rates[CollectiveKind.ALLREDUCE, ("ib",)] = Fraction(40 * 10**9)
+    transitions = Transitions(Mesh((16, 8), ("ib", "nv")), AlphaBetaCosts(0, rates), (1024, 1024), 4)
+    route = transitions.cheapest(Sharding(((), ()), frozenset(("ib", "nv"))), Sharding(((), ())))
+    assert [(step.kind, step.axes) for step in route.collectives] == [
+        (CollectiveKind.REDUCE_SCATTER, ("nv",)),
+        (CollectiveKind.ALLREDUCE, ("ib",)),
+        (CollectiveKind.ALLGATHER, ("nv",)),
+    ]
+    assert [step.size_bytes for step in route.collectives] == [2**22, 2**19, 2**22]
+    assert route.peak_bytes == 2**22 + 2**19
+
+
+def test_shards_in_another_order_are_another_state() -> None:
+    transitions = Transitions(Mesh((2, 4), ("a", "b")), drawn_costs(Mesh((2, 4), ("a", "b")), 1), (64,), 4)
+    route = transitions.cheapest(Sharding((("a", "b"),)), Sharding((("b", "a"),)))
+    assert route.collectives
+    assert route.seconds > 0
+    assert all(n_shards_of(step.before, transitions.sizes) >= 1 for step in route.steps)
