@@ -1,0 +1,279 @@
+"""What operators accept: by mesh axis one choice of which letter of the operator is cut, and what follows for
+tensors.
+
+An operator has letters, as einsum has: the dimensions of what goes in and comes out, those of different
+tensors that run together with the same letter. Along one axis of the mesh the ranks share out its work in one
+of these ways:
+
+- by a letter: tensors that have it are sharded there, inputs without it are replicated, outputs without it
+  are partial (each rank has summed over its own part of the letter);
+- by summands: an operator linear in some inputs together takes them partial and gives partial outputs;
+- not at all: all ranks along the axis do the same.
+
+Choices of different axes are independent, so that a strategy is one choice per axis, and an order where
+several axes cut the same letter. Which letters may be cut is a rule per kind of operator, `RULES`: an
+operator that is added needs one rule and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import permutations, product
+from math import prod
+
+from treadle.errors import ScheduleError
+from treadle.parallelism.state.sharding import Sharding
+
+PARTIAL = "+"
+"""Place of a tensor in a choice: a summand."""
+WHOLE = ""
+"""Place of a tensor in a choice: replicated."""
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator by the letters of its tensors.
+
+    Parameters
+    ----------
+    kind : str
+        A key of `RULES`: ``EINSUM``.
+    inputs, outputs : tuple of str
+        Letters of each tensor, one a dimension.
+    linear : tuple of tuples of int
+        Sets of inputs in which it is linear, all of a set taken together: of a sum ``((0, 1),)``, of a
+        product ``((0,), (1,))``. An einsum knows by itself.
+    summed : bool
+        Letters that outputs lack are summed over; else they are combined in another way (a maximum).
+
+    Raises
+    ------
+    ScheduleError
+        For a kind without a rule, or a letter that stands twice in a tensor.
+    """
+
+    kind: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    linear: tuple[tuple[int, ...], ...] = ()
+    summed: bool = True
+
+    def __post_init__(self) -> None:
+        if self.kind not in RULES:
+            raise ScheduleError(f"operator {self.kind[:40]!r}: no rule; there are {', '.join(RULES)}")
+        for letters in (*self.inputs, *self.outputs):
+            if len(set(letters)) != len(letters):
+                raise ScheduleError(f"operator {self.kind}: a letter stands twice in {letters!r}")
+
+    @property
+    def letters(self) -> str:
+        """All of its letters, each once, in the order in which they come."""
+        return "".join(dict.fromkeys("".join((*self.inputs, *self.outputs))))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How the ranks along one axis share out an operator.
+
+    Parameters
+    ----------
+    inputs, outputs : tuple of str
+        For each tensor the letter that is cut, `PARTIAL` or `WHOLE`.
+    divides : bool
+        Each rank does its part of the work; else all do all of it.
+    """
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    divides: bool = True
+
+    @property
+    def letters(self) -> frozenset[str]:
+        """Letters that are cut."""
+        return frozenset((*self.inputs, *self.outputs)) - {PARTIAL, WHOLE}
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """What an operator wants of its inputs and makes of its outputs on a mesh.
+
+    Parameters
+    ----------
+    choices : tuple of Choice
+        One for each axis.
+    inputs, outputs : tuple of Sharding
+    n_parts : int
+        Parts that the work is cut into: each rank does 1 / n_parts of it.
+    """
+
+    choices: tuple[Choice, ...]
+    inputs: tuple[Sharding, ...]
+    outputs: tuple[Sharding, ...]
+    n_parts: int
+
+
+Rule = Callable[[Operator], Iterator[Choice]]
+"""All choices of an operator but the one to do the same everywhere."""
+
+
+def cut_by(operator: Operator, letter: str) -> Choice:
+    """The choice to cut one letter: shards where it stands, sums where outputs lack it."""
+    return Choice(
+        tuple(letter if letter in letters else WHOLE for letters in operator.inputs),
+        tuple(letter if letter in letters else PARTIAL for letters in operator.outputs),
+    )
+
+
+def _by_summands(operator: Operator, linear: tuple[tuple[int, ...], ...]) -> Iterator[Choice]:
+    for together in linear:
+        places = tuple(PARTIAL if at in together else WHOLE for at in range(len(operator.inputs)))
+        yield Choice(places, (PARTIAL,) * len(operator.outputs), divides=False)
+
+
+def _any_letter(operator: Operator) -> Iterator[Choice]:
+    """Letters of all outputs; those that an output lacks where they are summed over."""
+    for letter in operator.letters:
+        if operator.summed or all(letter in letters for letters in operator.outputs):
+            yield cut_by(operator, letter)
+    yield from _by_summands(operator, operator.linear)
+
+
+def _einsum(operator: Operator) -> Iterator[Choice]:
+    """Batch, row, column and contraction are all letters; linear in each factor by itself."""
+    for letter in operator.letters:
+        yield cut_by(operator, letter)
+    yield from _by_summands(operator, tuple((at,) for at in range(len(operator.inputs))))
+
+
+def _attention(operator: Operator) -> Iterator[Choice]:
+    """Batch, heads and queries: all letters of the queries, the first input, but the last, within a head.
+
+    Softmax needs the whole sequence of keys, and scores the whole of a head's dimension, before anything is
+    summed. Cut queries leave keys and values whole (context parallelism); gradients of keys and values are
+    then sums.
+    """
+    for letter in operator.inputs[0][:-1]:
+        yield cut_by(operator, letter)
+
+
+def _gather(operator: Operator) -> Iterator[Choice]:
+    """Rows of a table (first input) by index: a cut table gives zeros for the rows of others."""
+    for letter in operator.letters:
+        yield cut_by(operator, letter)
+    yield from _by_summands(operator, ((0,),))
+
+
+def _scatter(operator: Operator) -> Iterator[Choice]:
+    """The gradient of `_gather`: (index, rows) to a table; ranks add their rows, or those of their part."""
+    for letter in operator.letters:
+        yield cut_by(operator, letter)
+    yield from _by_summands(operator, ((1,),))
+
+
+def _dispatch(operator: Operator) -> Iterator[Choice]:
+    """Tokens (``td``, and others by token) to places of experts (``ecd``): the first letters are linked.
+
+    Ranks with their own tokens fill their own places of every expert, a cut of ``c``: that experts are
+    elsewhere is then an all-to-all from ``c`` to ``e``, which comes out as a transition. With whole tokens
+    each rank fills the places of its experts.
+    """
+    token, expert, place, *rest = operator.inputs[0][0], *operator.outputs[0]
+    yield Choice(
+        tuple(token if token in letters else WHOLE for letters in operator.inputs),
+        tuple(place if place in letters else PARTIAL for letters in operator.outputs),
+    )
+    for letter in (expert, *rest):
+        yield cut_by(operator, letter)
+
+
+def _combine(operator: Operator) -> Iterator[Choice]:
+    """Places of experts (``ecd``) back to tokens (``td``): a rank with some of the experts gives summands."""
+    token, expert, place, *rest = operator.outputs[0][0], *operator.inputs[0]
+    yield Choice(
+        tuple(
+            place if place in letters else token if token in letters else WHOLE for letters in operator.inputs
+        ),
+        (token,) * len(operator.outputs),
+    )
+    for letter in (expert, *rest):
+        yield cut_by(operator, letter)
+    yield from _by_summands(operator, ((0,),))
+
+
+RULES: dict[str, Rule] = {
+    "EINSUM": _einsum,
+    "ELEMENTWISE": _any_letter,
+    "REDUCTION": _any_letter,
+    "GATHER": _gather,
+    "SCATTER": _scatter,
+    "ATTENTION": _attention,
+    "DISPATCH": _dispatch,
+    "COMBINE": _combine,
+}
+"""By kind of operator its rule."""
+
+
+def choices_of(operator: Operator) -> tuple[Choice, ...]:
+    """Ways to share out an operator along one axis; the last is to do the same everywhere."""
+    everywhere = Choice((WHOLE,) * len(operator.inputs), (WHOLE,) * len(operator.outputs), divides=False)
+    return (*dict.fromkeys(RULES[operator.kind](operator)), everywhere)
+
+
+def strategies(
+    operator: Operator, letter_sizes: Mapping[str, int], sizes: Mapping[str, int]
+) -> Iterator[Strategy]:
+    """All strategies on a mesh: a choice for each axis, every order of axes that cut the same letter.
+
+    Parameters
+    ----------
+    operator : Operator
+    letter_sizes : mapping from letter to int
+    sizes : mapping from axis to its ranks
+        As by `axis_sizes`.
+
+    Examples
+    --------
+    >>> for one in strategies(Operator("EINSUM", ("ca", "ab"), ("cb",)), dict(a=8, b=8, c=7), {"tp": 2}):
+    ...     print(*one.inputs, "->", *one.outputs, one.n_parts, sep="   ")
+    - | tp   tp | -   ->   - | - partial tp   2
+    - | -   - | tp   ->   - | tp   2
+    - | - partial tp   - | -   ->   - | - partial tp   1
+    - | -   - | - partial tp   ->   - | - partial tp   1
+    - | -   - | -   ->   - | -   1
+    """
+    for choices in product(choices_of(operator), repeat=len(sizes)):
+        by_axis = dict(zip(sizes, choices, strict=True))
+        cut = {
+            letter: [a for a, choice in by_axis.items() if letter in choice.letters]
+            for letter in letter_sizes
+        }
+        if any(letter_sizes[letter] % prod(sizes[axis] for axis in axes) for letter, axes in cut.items()):
+            continue
+        several = [axes for axes in cut.values() if len(axes) > 1]
+        seen = set()
+        for orders in product(*map(permutations, several)):
+            ranked = tuple(dict.fromkeys((*(axis for order in orders for axis in order), *sizes)))
+            found = _strategy(operator, {axis: by_axis[axis] for axis in ranked}, tuple(sizes), sizes)
+            if found not in seen:
+                seen.add(found)
+                yield found
+
+
+def _strategy(
+    operator: Operator, by_axis: Mapping[str, Choice], axes: tuple[str, ...], sizes: Mapping[str, int]
+) -> Strategy:
+    def sharding(letters: str, places: Mapping[str, str]) -> Sharding:
+        dims = tuple(tuple(axis for axis, place in places.items() if place == letter) for letter in letters)
+        return Sharding(dims, frozenset(axis for axis, place in places.items() if place == PARTIAL))
+
+    inputs = tuple(
+        sharding(letters, {axis: choice.inputs[at] for axis, choice in by_axis.items()})
+        for at, letters in enumerate(operator.inputs)
+    )
+    outputs = tuple(
+        sharding(letters, {axis: choice.outputs[at] for axis, choice in by_axis.items()})
+        for at, letters in enumerate(operator.outputs)
+    )
+    parts = prod(sizes[axis] for axis, choice in by_axis.items() if choice.divides)
+    return Strategy(tuple(by_axis[axis] for axis in axes), inputs, outputs, parts)
