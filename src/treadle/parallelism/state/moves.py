@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations, permutations, product
 from math import prod
 from typing import TypeAlias
@@ -70,11 +71,16 @@ class Move:
     target: Place
 
 
-def moves_from(place: Place, axes: tuple[str, ...]) -> Iterator[Move]:
+@cache
+def moves_from(place: Place, axes: tuple[str, ...]) -> tuple[Move, ...]:
     """All moves from a sharding on a mesh with these axes, whatever the sizes of dimensions.
 
     Local moves change one axis each; several are several moves.
     """
+    return tuple(_moves(place, axes))
+
+
+def _moves(place: Place, axes: tuple[str, ...]) -> Iterator[Move]:
     if isinstance(place, Mixed):
         for target in scattered(place.base, place.open_axes):
             yield Move(CollectiveKind.ALLTOALL, place.open_axes, target)
