@@ -11,8 +11,8 @@ from math import prod
 
 import numpy as np
 
-from treadle.parallelism.state.routes import Route, Step
 from treadle.parallelism.state.sharding import Sharding
+from treadle.parallelism.state.transitions import Route, Step
 from treadle.schedules.collective import CollectiveKind
 
 Rank = tuple[int, ...]

@@ -8,9 +8,9 @@ from itertools import combinations
 
 import pytest
 
-from treadle.parallelism.state.routes import Transitions
 from treadle.parallelism.state.sharding import Sharding, axis_sizes
 from treadle.parallelism.state.strategies import Operator, Strategy, strategies
+from treadle.parallelism.state.transitions import Transitions
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.training.costs import AlphaBetaCosts

@@ -9,9 +9,9 @@ import pytest
 
 from parallelism.state.shards_on_ranks import all_shardings
 from treadle.errors import ScheduleError
-from treadle.parallelism.state.routes import Transitions
 from treadle.parallelism.state.seconds_table import move_arrays, seconds_between
 from treadle.parallelism.state.sharding import Sharding, axis_sizes
+from treadle.parallelism.state.transitions import Transitions
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.training.costs import AlphaBetaCosts

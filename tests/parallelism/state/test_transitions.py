@@ -15,8 +15,8 @@ from parallelism.state.shards_on_ranks import (
     single_collectives,
 )
 from treadle.parallelism.state.moves import n_shards_of
-from treadle.parallelism.state.routes import Transitions
 from treadle.parallelism.state.sharding import Sharding
+from treadle.parallelism.state.transitions import Transitions
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.training.costs import AlphaBetaCosts, Costs, RememberedCosts, Traffic
