@@ -96,7 +96,7 @@ NO_VALUES = ("treadle.schedules.plan_files",)
 THIRD_PARTY = {
     "numpy": set(ALLOWED),
     "distributed": {"planning"},
-    "highspy": {"topologies", "synthesis"},
+    "highspy": {"topologies", "synthesis", "parallelism"},
     "joblib": {"synthesis", "planning"},
     "lxml": {"topologies", "formats"},
     "networkx": {"topologies", "planning"},

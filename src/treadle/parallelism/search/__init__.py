@@ -1,0 +1,1 @@
+"""The search for the best state of every tensor, as numerics: nothing here knows of tensors."""

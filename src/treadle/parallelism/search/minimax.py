@@ -1,0 +1,125 @@
+"""What is minimised: a weighted sum of maxima of linear forms of the quantities, some forms below limits.
+
+The step of a model is the sum over sections of repeats * max(compute, communication); memory holds at each
+moment persistent + transient bytes below a limit. The smallest memory that fits is the maximum over moments,
+without limits. All three are a `Minimax`, and so are a step without overlap and one whose overlap is counted
+over the whole model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from treadle.parallelism.search.factor_graph import FactorGraph, FloatArray
+
+
+class Overlap(Enum):
+    """Where communication hides behind compute."""
+
+    NONE = "none"
+    LAYER = "layer"
+    MODEL = "model"
+
+
+@dataclass(frozen=True, eq=False)
+class Minimax:
+    """Minimise the sum over groups of weight * max of the group's forms, subject to limits.
+
+    Parameters
+    ----------
+    forms : array of shape (forms, quantities)
+        Coefficients, not negative.
+    groups : tuple of (float, tuple of int)
+        Weight, and the forms of which the largest counts.
+    limited : tuple of int
+        Forms that may not exceed `limit`.
+    limit : float
+        Infinity where nothing is limited.
+    """
+
+    forms: FloatArray
+    groups: tuple[tuple[float, tuple[int, ...]], ...]
+    limited: tuple[int, ...] = ()
+    limit: float = np.inf
+
+    def value(self, amounts: FloatArray) -> float:
+        """Of a plan with these quantities, whether or not it keeps to the limits."""
+        found = self.forms @ amounts
+        return sum(weight * max(float(found[i]) for i in forms) for weight, forms in self.groups)
+
+    def values(self, amounts: FloatArray) -> FloatArray:
+        """Of many plans: shape (plans, quantities) to (plans,)."""
+        found = amounts @ self.forms.T
+        total = np.zeros(len(amounts))
+        for weight, forms in self.groups:
+            total += weight * found[:, list(forms)].max(axis=1)
+        return total
+
+    def excess(self, amounts: FloatArray) -> FloatArray:
+        """How far the largest limited form of each plan lies above the limit, or 0: shape (plans,)."""
+        if not self.limited or np.isinf(self.limit):
+            return np.zeros(len(amounts))
+        found = amounts @ self.forms[list(self.limited)].T
+        return np.asarray(np.maximum(found.max(axis=1) - self.limit, 0.0))
+
+    def fits(self, amounts: FloatArray) -> bool:
+        """Whether a plan with these quantities keeps to the limits."""
+        return not self.excess(amounts[None, :])[0] > 0
+
+
+def _moments(graph: FactorGraph) -> FloatArray:
+    """Forms of the bytes held at each moment; of the persistent ones where no moment is told apart."""
+    names = graph.quantities
+    rows = np.zeros((max(names.n_moments, 1), names.count))
+    rows[:, names.persistent] = 1
+    for moment in range(names.n_moments):
+        rows[moment, names.transient(moment)] = 1
+    return rows
+
+
+def step_time(
+    graph: FactorGraph, *, overlap: Overlap = Overlap.LAYER, memory_bytes: float = np.inf
+) -> Minimax:
+    """Seconds of a step, below a limit of memory.
+
+    Notes
+    -----
+    Under `Overlap.MODEL` the maximum is taken of the totals, as in section 5.4 of the dissertation.
+    """
+    names = graph.quantities
+    rows: list[FloatArray] = []
+    groups: list[tuple[float, tuple[int, ...]]] = []
+
+    def row(quantities: Sequence[int], weights: Sequence[float]) -> int:
+        made = np.zeros(names.count)
+        made[list(quantities)] = weights
+        rows.append(made)
+        return len(rows) - 1
+
+    sections = range(names.n_sections)
+    compute = [names.compute(s) for s in sections]
+    communication = [names.communication(s) for s in sections]
+    if overlap is Overlap.MODEL:
+        groups.append((1.0, (row(compute, graph.repeats), row(communication, graph.repeats))))
+    elif overlap is Overlap.NONE:
+        groups.append((1.0, (row([*compute, *communication], [*graph.repeats, *graph.repeats]),)))
+    else:
+        groups += [
+            (float(graph.repeats[s]), (row([compute[s]], [1]), row([communication[s]], [1])))
+            for s in sections
+        ]
+    moments = _moments(graph)
+    n = len(rows)
+    return Minimax(
+        np.vstack([*rows, moments]), tuple(groups), tuple(range(n, n + len(moments))), memory_bytes
+    )
+
+
+def peak_memory(graph: FactorGraph) -> Minimax:
+    """Bytes of the fullest moment."""
+    moments = _moments(graph)
+    return Minimax(moments, ((1.0, tuple(range(len(moments)))),))
