@@ -1,0 +1,314 @@
+"""The best weights of a minimax by Kelley's cutting planes: each plan found is a cut over the weights.
+
+For weights a of the forms of each group (they sum up to the group's weight) and mu >= 0 of the limited forms,
+
+    theta(a, mu) = min over plans of sum a f + sum mu (f - limit)
+
+is a lower bound on every plan that keeps to the limits. theta is concave, each plan bounds it from above by a
+linear function, and a small linear program over the plans found so far says where to look next: half way
+between its answer and the best weights so far, which tames the jumps of the first steps. Limits come in when
+a plan breaks them. Wherever theta (bounded by `reweighted_trees`, so the answer is a bound whether or not
+that is tight) shows that a state costs more than the cutoff, the state goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import highspy
+import numpy as np
+
+from treadle.parallelism.search.factor_graph import FactorGraph, FloatArray
+from treadle.parallelism.search.local_moves import improved
+from treadle.parallelism.search.minimax import Minimax
+from treadle.parallelism.search.reweighted_trees import UNIT_ROUNDOFF, TreeBound, TreeMessages, tree_bound
+from treadle.parallelism.search.slices import Domains, Slice, consistent
+
+MOST_MULTIPLIER = 1e3
+"""Objectives paid for exceeding a limit by itself: a plan 0.1% above it then costs one more."""
+
+
+Support = tuple[tuple[float, tuple[int, ...]], ...]
+"""Plans that a linear program mixes, with their shares, heaviest first."""
+
+
+@dataclass
+class Columns:
+    """Plans found so far, with their quantities, and the best that keeps to the limits.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+    aim : Minimax
+    """
+
+    graph: FactorGraph
+    aim: Minimax
+    plans: dict[tuple[int, ...], FloatArray] = field(default_factory=dict)
+    best: tuple[int, ...] | None = None
+    value: float = np.inf
+
+    def add(self, plan: tuple[int, ...]) -> bool:
+        """Take an allowed plan in; whether it is new."""
+        if plan in self.plans:
+            return False
+        amounts = self.graph.amounts(plan)
+        self.plans[plan] = amounts
+        if self.aim.fits(amounts):
+            value = self.aim.value(amounts)
+            if value < self.value:
+                self.best, self.value = plan, value
+        return True
+
+
+@dataclass(frozen=True, eq=False)
+class DualPoint:
+    """Where a search over weights ended.
+
+    Parameters
+    ----------
+    bound : float
+        No plan of the domains that keeps to the limits costs less, or it costs more than the cutoff.
+    weights : array of shape (forms,)
+        That gave the bound.
+    domains : tuple of int arrays, optional
+        What pruning left; None where nothing was left.
+    messages : TreeMessages
+    support : tuple of (float, plan)
+        Plans that the linear program mixes, heaviest first.
+    n_solves : int
+        Calls of message passing.
+    """
+
+    bound: float
+    weights: FloatArray
+    domains: Domains | None
+    messages: TreeMessages
+    support: Support
+    n_solves: int
+
+
+def even_weights(aim: Minimax) -> FloatArray:
+    """Every form of a group alike, no limit."""
+    weights = np.zeros(len(aim.forms))
+    for weight, forms in aim.groups:
+        weights[list(forms)] = weight / len(forms)
+    return weights
+
+
+def theta(
+    part: Slice, aim: Minimax, weights: FloatArray, messages: TreeMessages, *, tolerance: float = 1e-4
+) -> TreeBound:
+    """Bound of the relaxed problem at given weights, the limits' share taken off, safe against rounding."""
+    weights = weights.copy()
+    for weight, forms in aim.groups:  # what sums up to more than the group's weight would be no bound
+        total = float(weights[list(forms)].sum())
+        if total > weight:
+            weights[list(forms)] *= weight / total
+    found = tree_bound(part, part.energies(weights @ aim.forms), messages, tolerance=tolerance)
+    limited = list(aim.limited)
+    paid = float(weights[limited].sum()) * aim.limit if weights[limited].any() else 0.0
+    # sums of weights and the product round by (forms + 2) u of what is taken off; the group's weights may sum
+    # up to a few u too much
+    n = len(weights) + 4
+    rounding = 2 * n * UNIT_ROUNDOFF * (paid + abs(found.bound))
+    return TreeBound(found.bound - paid - rounding, found.labels, found.slack, found.messages)
+
+
+def climb(
+    part: Slice,
+    columns: Columns,
+    weights: FloatArray,
+    messages: TreeMessages,
+    *,
+    cut_at: float,
+    n_solves: int,
+    tolerance: float = 1e-3,
+) -> DualPoint:
+    """Raise theta over the weights, removing states on the way.
+
+    Parameters
+    ----------
+    part : Slice
+    columns : Columns
+        Added to.
+    weights, messages
+        To begin with.
+    cut_at : float
+        Plans above this fraction of the best known value need not be told apart: states go, and the climb
+        ends.
+    n_solves : int
+        Most calls of message passing.
+    tolerance : float
+        Relative distance to the linear program's value at which to stop.
+    """
+    aim = columns.aim
+    best_bound, best_weights = -np.inf, weights
+    support: Support = ()
+    shifts: dict[tuple[int, ...], float] = {}
+    here, stale, done = weights, 0, 0
+    steps = _steps(aim)
+    while done < n_solves:
+        found = theta(part, aim, here, messages)
+        done += 1
+        messages = found.messages
+        stale = 0 if found.bound > best_bound + 0.1 * tolerance * abs(best_bound) else stale + 1
+        if found.bound > best_bound:
+            best_bound, best_weights = found.bound, here
+        _take(part, columns, found, here, shifts, do_improve=done <= 3)
+        cutoff = columns.value * cut_at
+        if best_bound >= cutoff:
+            break
+        smaller = _pruned(part, found, cutoff)
+        if smaller is None:
+            return DualPoint(cutoff, best_weights, None, messages, (), done)
+        part = smaller
+        master, wanted, support = _master(part, columns, best_weights, shifts)
+        is_tight = shifts.get(next(reversed(shifts), ()), 0.0) <= tolerance * abs(best_bound)
+        if master - best_bound > tolerance * abs(master) and stale <= 4:
+            here = (wanted + (0, 1, 3)[stale % 3] * best_weights) / (1, 2, 4)[stale % 3]
+        elif is_tight:
+            break
+        else:  # the cuts of plans do not tell where the relaxation goes: feel about
+            trial = next(steps, None)
+            if trial is None:
+                break
+            here = trial(best_weights)
+    return DualPoint(best_bound, best_weights, part.domains, messages, support, done)
+
+
+def _take(
+    part: Slice,
+    columns: Columns,
+    found: TreeBound,
+    weights: FloatArray,
+    shifts: dict[tuple[int, ...], float],
+    *,
+    do_improve: bool,
+) -> None:
+    """Keep the plan that message passing chose, and by how much it lies above the bound at these weights."""
+    if not found.labels:
+        return
+    plan, aim = part.plan(found.labels), columns.aim
+    if columns.add(plan) and do_improve:
+        columns.add(part.plan(improved(part, aim, found.labels)))
+    forms = aim.forms @ columns.plans[plan]
+    limited = list(aim.limited)
+    energy = float(weights @ forms)
+    if weights[limited].any():
+        energy -= float(weights[limited].sum()) * aim.limit
+    shifts[plan] = max(energy - found.bound, 0.0)
+
+
+def _steps(aim: Minimax) -> Iterator[Callable[[FloatArray], FloatArray]]:
+    """Moves along one coordinate each, ever shorter: a group's weight to one form; all limits' weights."""
+
+    def towards(
+        weight: float, forms: tuple[int, ...], chosen: int, share: float
+    ) -> Callable[..., FloatArray]:
+        def move(weights: FloatArray) -> FloatArray:
+            moved = weights.copy()
+            moved[list(forms)] *= 1 - share
+            moved[chosen] += weight * share
+            return moved
+
+        return move
+
+    def scaled(by: float) -> Callable[[FloatArray], FloatArray]:
+        def move(weights: FloatArray) -> FloatArray:
+            moved = weights.copy()
+            moved[list(aim.limited)] *= by
+            return moved
+
+        return move
+
+    for share in (0.4, 0.2, 0.1, 0.05, 0.02):
+        for weight, forms in aim.groups:
+            if len(forms) > 1:
+                for chosen in forms:
+                    yield towards(weight, forms, chosen, share)
+        if aim.limited and np.isfinite(aim.limit):
+            yield scaled(1 + share)
+            yield scaled(1 - share)
+
+
+def _pruned(part: Slice, found: TreeBound, cutoff: float) -> Slice | None:
+    """The slice without states above the cutoff; itself where few go, None where none stay."""
+    if not np.isfinite(cutoff):
+        return part
+    keep = [found.bound + slack <= cutoff for slack in found.slack]
+    left = sum(int(mask.sum()) for mask in keep)
+    if left > 0.95 * sum(part.sizes):
+        return part
+    domains = consistent(
+        part.graph, tuple(states[mask] for states, mask in zip(part.domains, keep, strict=True))
+    )
+    return None if domains is None else Slice(part.graph, domains)
+
+
+def _master(
+    part: Slice, columns: Columns, weights: FloatArray, shifts: dict[tuple[int, ...], float]
+) -> tuple[float, FloatArray, Support]:
+    """Maximise theta's model over the plans of the slice: value, weights, and the plans that hold it down.
+
+    Where the bound is not tight, a plan's cut is lowered by what it lay above the bound when it was last
+    chosen: the cut of the mixture of states that the relaxation prefers is near it. Only where to look next
+    depends on it.
+    """
+    aim = columns.aim
+    inside = [plan for plan in columns.plans if part.labels(plan) is not None]
+    if not inside:
+        return np.inf, weights, ()
+    forms = np.array([columns.plans[plan] for plan in inside]) @ aim.forms.T
+    limited = np.array(aim.limited, dtype=np.int64)
+    if not np.isfinite(aim.limit):
+        limited = limited[:0]
+    limited = limited[(forms[:, limited] > aim.limit).any(axis=0) | (weights[limited] > 0)]
+    scale = (
+        columns.value
+        if np.isfinite(columns.value)
+        else float(aim.values(np.array([columns.plans[plan] for plan in inside])).max())
+    )
+    scale = scale if scale > 0 else 1.0
+    over = (forms[:, limited] - aim.limit) / aim.limit if len(limited) else forms[:, limited]
+    grouped = [form for _, group in aim.groups for form in group]
+    owner = [weight for weight, group in aim.groups for _ in group]
+    gains = forms[:, grouped] * np.array(owner) / scale
+    lowered = np.array([-shifts.get(plan, 0.0) / scale for plan in inside])
+    rows = np.hstack([np.ones((len(inside), 1)), -gains, -over])
+    value, point, duals = _solved(rows, lowered, [len(group) for _, group in aim.groups], len(limited))
+    found = np.zeros(len(aim.forms))
+    found[grouped] = point[: len(grouped)] * np.array(owner)
+    if len(limited):
+        found[limited] = point[len(grouped) :] * scale / aim.limit
+    order = np.argsort(-duals, kind="stable")
+    return value * scale, found, tuple((float(duals[i]), inside[i]) for i in order if duals[i] > 1e-6)
+
+
+def _solved(
+    rows: FloatArray, ends: FloatArray, groups: Sequence[int], n_limits: int
+) -> tuple[float, FloatArray, FloatArray]:
+    """Maximise the first variable, all `rows` at most `ends`, each group's variables a convex combination."""
+    make_solver: Any = highspy.Highs  # its constructor has no type annotations
+    solver = make_solver()
+    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("threads", 1)
+    n_forms, none = sum(groups), np.array([], dtype=np.int32)
+    lower = [-highspy.kHighsInf, *[0.0] * (n_forms + n_limits)]
+    upper = [highspy.kHighsInf, *[1.0] * n_forms, *[MOST_MULTIPLIER] * n_limits]
+    for i, (low, high) in enumerate(zip(lower, upper, strict=True)):
+        solver.addCol(-1.0 if i == 0 else 0.0, low, high, 0, none, np.array([]))
+    places = np.arange(rows.shape[1], dtype=np.int32)
+    for row, end in zip(rows, ends, strict=True):
+        solver.addRow(-highspy.kHighsInf, float(end), len(places), places, row)
+    first = 1
+    for size in groups:
+        solver.addRow(1.0, 1.0, size, places[first : first + size], np.ones(size))
+        first += size
+    solver.run()
+    assert solver.getModelStatus() == highspy.HighsModelStatus.kOptimal, solver.getModelStatus()
+    solution = solver.getSolution()
+    point = np.clip(np.array(solution.col_value), np.array(lower), np.array(upper))
+    return float(point[0]), point[1:], np.abs(np.array(solution.row_dual[: len(rows)]))
