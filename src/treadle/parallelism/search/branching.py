@@ -1,0 +1,257 @@
+"""One plan for all layers, by branch and bound over `multipliers`.
+
+The weights' best bound may lie below the best plan, because the linear program mixes plans. Where the mixed
+plans differ most, the states are split by the first letter in which those plans differ; each part is bounded
+anew, with the weights and messages it inherits. The part with the least bound is split first. Where one plan
+is left its value is exact, and infinite if it breaks a limit: that is where bounds of parts without any plan
+that fits come from.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import count
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.parallelism.search.factor_graph import FactorGraph, FloatArray
+from treadle.parallelism.search.local_moves import improved
+from treadle.parallelism.search.minimax import Minimax
+from treadle.parallelism.search.multipliers import Columns, DualPoint, Support, climb, even_weights
+from treadle.parallelism.search.reweighted_trees import TreeMessages
+from treadle.parallelism.search.slices import Domains, Slice, consistent, whole
+from treadle.watch import UNWATCHED, Watch
+
+
+@dataclass(frozen=True)
+class Incumbent:
+    """The best plan found, and how good any plan can be.
+
+    Parameters
+    ----------
+    plan : tuple of int, optional
+        None where none was found that keeps to the limits.
+    value : float
+        Of that plan; infinity without one.
+    bound : float
+        No plan has a smaller value; infinity where no plan keeps to the limits.
+    n_parts : int
+        Parts that were bounded.
+    n_solves : int
+        Calls of message passing.
+    """
+
+    plan: tuple[int, ...] | None
+    value: float
+    bound: float
+    n_parts: int
+    n_solves: int
+
+    @property
+    def gap(self) -> float:
+        """Share of the value that may be saved at most."""
+        if self.plan is None:
+            return np.inf
+        return 0.0 if self.value <= 0 else max(0.0, 1 - self.bound / self.value)
+
+
+@dataclass(frozen=True)
+class SearchEffort:
+    """When to stop.
+
+    Parameters
+    ----------
+    gap : float
+        Share of the best value that need not be proven.
+    enough : float
+        A value at which a plan is good enough, whatever the bound.
+    n_parts : int
+        Most parts to bound.
+    first_solves, other_solves : int
+        Most calls of message passing for the whole and for each part.
+    """
+
+    gap: float = 0.01
+    enough: float = -np.inf
+    n_parts: int = 10_000
+    first_solves: int = 60
+    other_solves: int = 12
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    domains: Domains
+    weights: FloatArray
+    messages: TreeMessages
+    support: Support
+
+
+def minimise(
+    graph: FactorGraph,
+    aim: Minimax,
+    *,
+    named: Iterable[tuple[int, ...]] = (),
+    effort: SearchEffort | None = None,
+    watch: Watch = UNWATCHED,
+) -> Incumbent:
+    """The best plan, with a bound.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+    aim : Minimax
+    named : iterable of plans
+        To begin with; the answer is never worse than the best of those that fit.
+    effort : SearchEffort, optional
+    watch : Watch
+        When its deadline passes, the best plan so far is returned with its bound.
+    """
+    effort = SearchEffort() if effort is None else effort
+    columns = Columns(graph, aim)
+    for plan in named:
+        if graph.is_allowed(plan):
+            columns.add(plan)
+    start = consistent(graph, whole(graph))
+    if start is None:
+        return Incumbent(None, np.inf, np.inf, 0, 0)
+    if columns.plans:
+        part = Slice(graph, start)
+        for plan in list(columns.plans):
+            labels = part.labels(plan)
+            assert labels is not None, "an allowed plan is consistent"
+            columns.add(part.plan(improved(part, aim, labels)))
+    return _Branching(columns, effort, watch).run(start)
+
+
+class _Branching:
+    def __init__(self, columns: Columns, effort: SearchEffort, watch: Watch) -> None:
+        self.columns = columns
+        self.effort = effort
+        self.watch = watch
+        self.heap: list[tuple[float, int, _Part]] = []
+        self.ticket = count()
+        self.closed = np.inf
+        """Least bound among parts that were closed without being split."""
+        self.n_parts = 0
+        self.n_solves = 0
+
+    def run(self, start: Domains) -> Incumbent:
+        graph, aim = self.columns.graph, self.columns.aim
+        self.bound_part(_Part(start, even_weights(aim), TreeMessages.none(graph), ()), -np.inf)
+        while self.heap and not self.is_over:
+            bound, _, part = heapq.heappop(self.heap)
+            if bound >= self.cutoff:
+                self.closed = min(self.closed, bound)
+                continue
+            pieces = list(_pieces(graph, part))
+            for i, domains in enumerate(pieces):
+                if self.is_over:  # what is not looked at keeps its parent's bound
+                    for rest in pieces[i:]:
+                        self.push(bound, _Part(rest, part.weights, part.messages, ()))
+                    break
+                self.bound_part(_Part(domains, part.weights, part.messages, part.support), bound)
+            self.watch_beat()
+        lowest = min([self.closed, self.cutoff, *(bound for bound, _, _ in self.heap)])
+        found = self.columns
+        if found.best is None:
+            return Incumbent(None, np.inf, lowest, self.n_parts, self.n_solves)
+        return Incumbent(found.best, found.value, min(lowest, found.value), self.n_parts, self.n_solves)
+
+    @property
+    def cutoff(self) -> float:
+        return self.columns.value * (1 - self.effort.gap)
+
+    @property
+    def is_over(self) -> bool:
+        return (
+            self.watch.is_late
+            or self.columns.value <= self.effort.enough
+            or self.n_parts >= self.effort.n_parts
+        )
+
+    def watch_beat(self) -> None:
+        if self.watch.progress is not None:
+            self.watch.progress("branch and bound", self.n_parts, self.n_parts + len(self.heap))
+
+    def push(self, bound: float, part: _Part) -> None:
+        heapq.heappush(self.heap, (bound, next(self.ticket), part))
+
+    def bound_part(self, part: _Part, at_least: float) -> None:
+        """Bound a part, and keep it if it may hold a plan below the cutoff."""
+        self.n_parts += 1
+        graph = self.columns.graph
+        domains = consistent(graph, part.domains)
+        if domains is None:
+            return
+        cut = Slice(graph, domains)
+        if cut.is_single:
+            self.settle(cut)
+            return
+        n_solves = self.effort.first_solves if self.n_parts == 1 else self.effort.other_solves
+        found = climb(
+            cut, self.columns, part.weights, part.messages, cut_at=1 - self.effort.gap, n_solves=n_solves
+        )
+        self.n_solves += found.n_solves
+        self.keep(found, at_least)
+
+    def keep(self, found: DualPoint, at_least: float) -> None:
+        bound = max(found.bound, at_least)
+        if found.domains is None or bound >= self.cutoff:
+            self.closed = min(self.closed, bound)
+        elif all(len(states) == 1 for states in found.domains):
+            self.settle(Slice(self.columns.graph, found.domains))
+        else:
+            self.push(bound, _Part(found.domains, found.weights, found.messages, found.support))
+
+    def settle(self, single: Slice) -> None:
+        """One plan is left: its value is the bound, and infinity is if it breaks a limit."""
+        plan = single.plan([0] * len(single.sizes))
+        self.columns.add(plan)
+        amounts = self.columns.plans[plan]
+        if self.columns.aim.fits(amounts):
+            self.closed = min(self.closed, self.columns.aim.value(amounts))
+
+
+def _pieces(graph: FactorGraph, part: _Part) -> Iterable[Domains]:
+    """The domains of a part, split at one node."""
+    node = _node_to_split(graph, part)
+    states = part.domains[node]
+    likely = sorted({plan[node] for _, plan in part.support} & set(states.tolist()))
+    for chosen in _split(graph, node, states, likely):
+        yield (*part.domains[:node], chosen, *part.domains[node + 1 :])
+
+
+def _node_to_split(graph: FactorGraph, part: _Part) -> int:
+    """Where the mixed plans agree least, boundary states first; else the largest domain."""
+    best, found = (False, 0.0), -1
+    total = sum(weight for weight, _ in part.support)
+    for node, states in enumerate(part.domains):
+        if len(states) == 1:
+            continue
+        shares: dict[int, float] = {}
+        for weight, plan in part.support:
+            shares[plan[node]] = shares.get(plan[node], 0.0) + weight
+        spread = total - max(shares.values()) if shares else 0.0
+        if spread > 1e-6 and (node in graph.first, spread) > best:
+            best, found = (node in graph.first, spread), node
+    return found if found >= 0 else int(np.argmax([len(states) for states in part.domains]))
+
+
+def _split(graph: FactorGraph, node: int, states: Int64Array, likely: list[int]) -> list[Int64Array]:
+    """States apart by the first letter in which likely ones differ, or in which any do."""
+    if graph.letters:
+        letters = graph.letters[node]
+        for chosen in (likely or states.tolist(), states.tolist()):
+            differing = np.flatnonzero((letters[chosen] != letters[chosen][:1]).any(axis=0))
+            if len(differing):
+                column = letters[states, differing[0]]
+                return [states[column == letter] for letter in np.unique(column)]
+    if len(likely) > 1:
+        apart = [states[states == state] for state in likely]
+        rest = states[~np.isin(states, likely)]
+        return [*apart, rest] if len(rest) else apart
+    half = (len(states) + 1) // 2
+    return [states[:half], states[half:]]

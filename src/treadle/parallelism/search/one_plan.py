@@ -1,0 +1,79 @@
+"""The fastest plan that fits into memory; where none does, the smallest memory into which one fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from treadle.parallelism.search.branching import Incumbent, SearchEffort, minimise
+from treadle.parallelism.search.factor_graph import FactorGraph
+from treadle.parallelism.search.minimax import Overlap, peak_memory, step_time
+from treadle.watch import UNWATCHED, Watch
+
+
+@dataclass(frozen=True)
+class MemoryShortage:
+    """No plan fits.
+
+    Parameters
+    ----------
+    memory_bytes : float
+        What there was.
+    least_bytes : float
+        Into which `plan` fits.
+    bound_bytes : float
+        No plan fits into less.
+    plan : tuple of int, optional
+        None where the factors forbid every plan.
+    """
+
+    memory_bytes: float
+    least_bytes: float
+    bound_bytes: float
+    plan: tuple[int, ...] | None
+
+
+def fastest_plan(
+    graph: FactorGraph,
+    *,
+    memory_bytes: float = np.inf,
+    overlap: Overlap = Overlap.LAYER,
+    named: Iterable[tuple[int, ...]] = (),
+    effort: SearchEffort | None = None,
+    watch: Watch = UNWATCHED,
+) -> Incumbent | MemoryShortage:
+    """Minimise the step's time, memory first.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+    memory_bytes : float
+        Limit of every moment.
+    overlap : Overlap
+    named : iterable of plans
+        That are known to be allowed; where one of them fits, memory needs no search of its own.
+    effort : SearchEffort, optional
+        Of the search for time; memory is searched until a plan fits or the same gap is proven.
+    watch : Watch
+
+    Returns
+    -------
+    The plan and its bound; or by how much memory falls short. A search that ends by its limits of effort
+    before it finds a plan that fits, and before it proves that none does, gives an `Incumbent` without a
+    plan.
+    """
+    effort = SearchEffort() if effort is None else effort
+    known = [plan for plan in named if graph.is_allowed(plan)]
+    aim, memory = step_time(graph, overlap=overlap, memory_bytes=memory_bytes), peak_memory(graph)
+    if np.isfinite(memory_bytes) and not any(aim.fits(graph.amounts(plan)) for plan in known):
+        least = minimise(graph, memory, named=known, effort=replace(effort, enough=memory_bytes), watch=watch)
+        if least.bound > memory_bytes:
+            return MemoryShortage(memory_bytes, least.value, least.bound, least.plan)
+        if least.plan is not None:
+            known.append(least.plan)
+    found = minimise(graph, aim, named=known, effort=effort, watch=watch)
+    if found.plan is None and found.bound == np.inf:
+        return MemoryShortage(memory_bytes, np.inf, np.inf, None)
+    return found

@@ -1,0 +1,79 @@
+"""Bounds hold for any weights, and the best of them is that of the local polytope."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from reference.parallelism.brute_force import every_plan
+from reference.parallelism.local_polytope import least_seconds
+from reference.parallelism.random_graphs import random_graph
+from treadle.parallelism.search.branching import SearchEffort, minimise
+from treadle.parallelism.search.minimax import peak_memory, step_time
+from treadle.parallelism.search.multipliers import Columns, climb, even_weights, theta
+from treadle.parallelism.search.reweighted_trees import TreeMessages
+from treadle.parallelism.search.slices import Slice, consistent, whole
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_bounds_hold_for_any_weights(seed: int) -> None:
+    """Also with messages of other weights; slacks bound the plans that take a state."""
+    graph, pick = random_graph(seed), np.random.default_rng(seed)
+    plans = every_plan(graph)
+    domains = consistent(graph, whole(graph))
+    if domains is None:
+        assert not plans
+        return
+    part, messages = Slice(graph, domains), TreeMessages.none(graph)
+    aim = step_time(graph, memory_bytes=float(pick.integers(1, 100)))
+    for _ in range(8):
+        weights = np.zeros(len(aim.forms))
+        for weight, forms in aim.groups:
+            share = pick.random()
+            weights[list(forms)] = weight * share, weight * (1 - share)
+        weights[list(aim.limited)] = pick.exponential(1.0, len(aim.limited)) * (pick.random(2) < 0.6)
+        found = theta(part, aim, weights, messages)
+        messages = found.messages
+        paid = weights[list(aim.limited)].sum() * aim.limit
+        energies = {
+            plan: float(weights @ aim.forms @ np.array([float(x) for x in a])) - paid
+            for plan, a in plans.items()
+        }
+        assert all(found.bound <= energy + 1e-12 * abs(energy) for energy in energies.values())
+        for node, (states, slack) in enumerate(zip(part.domains, found.slack, strict=True)):
+            for state, more in zip(states.tolist(), slack.tolist(), strict=True):
+                assert all(
+                    found.bound + more <= energy + 1e-9
+                    for plan, energy in energies.items()
+                    if plan[node] == state
+                )
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_bound_is_that_of_the_local_polytope(seed: int) -> None:
+    graph = random_graph(1000 + seed, most_nodes=9, most_states=6, ban=0.05)
+    domains = consistent(graph, whole(graph))
+    if domains is None:
+        return
+    memory = 0.5 * float(peak_memory(graph).value(graph.amounts([int(d[-1]) for d in domains])))
+    for limit in (math.inf, memory):
+        aim = step_time(graph, memory_bytes=limit)
+        lower, best = (least_seconds(graph, limit, is_integer=whole_ones) for whole_ones in (False, True))
+        if math.isinf(lower):
+            continue
+        columns = Columns(graph, aim)
+        found = climb(
+            Slice(graph, domains),
+            columns,
+            even_weights(aim),
+            TreeMessages.none(graph),
+            cut_at=2.0,
+            n_solves=100,
+            tolerance=1e-6,
+        )
+        assert found.bound <= lower * (1 + 1e-7) + 1e-9
+        assert found.bound >= 0.99 * lower - 1e-9
+        exact = minimise(graph, aim, effort=SearchEffort(gap=0.0))
+        assert exact.value == pytest.approx(best, rel=1e-6)
