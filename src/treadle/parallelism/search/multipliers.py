@@ -20,6 +20,7 @@ from typing import Any
 import highspy
 import numpy as np
 
+from treadle.arrays import Int64Array
 from treadle.parallelism.search.factor_graph import FactorGraph, FloatArray
 from treadle.parallelism.search.local_moves import improved
 from treadle.parallelism.search.minimax import Minimax
@@ -42,13 +43,32 @@ class Columns:
     ----------
     graph : FactorGraph
     aim : Minimax
+    plans : mapping
+        Plan -> its quantities.
+    states : list of int arrays of shape (nodes,)
+        Of each plan, numbered through all nodes.
+    best, value
+        The best plan that keeps to the limits, and its value.
     """
 
     graph: FactorGraph
     aim: Minimax
     plans: dict[tuple[int, ...], FloatArray] = field(default_factory=dict)
+    states: list[Int64Array] = field(default_factory=list)
     best: tuple[int, ...] | None = None
     value: float = np.inf
+
+    def __post_init__(self) -> None:
+        self._offsets = np.cumsum([0, *self.graph.sizes[:-1]], dtype=np.int64)
+
+    def within(self, domains: Domains) -> list[tuple[int, ...]]:
+        """Plans all of whose states are in the domains."""
+        if not self.plans:
+            return []
+        left = np.zeros(sum(self.graph.sizes), dtype=np.bool_)
+        left[np.concatenate([start + d for start, d in zip(self._offsets, domains, strict=True)])] = True
+        plans = list(self.plans)
+        return [plans[i] for i in np.flatnonzero(left[np.array(self.states)].all(axis=1))]
 
     def add(self, plan: tuple[int, ...]) -> bool:
         """Take an allowed plan in; whether it is new."""
@@ -56,6 +76,7 @@ class Columns:
             return False
         amounts = self.graph.amounts(plan)
         self.plans[plan] = amounts
+        self.states.append(self._offsets + np.array(plan, dtype=np.int64))
         if self.aim.fits(amounts):
             value = self.aim.value(amounts)
             if value < self.value:
@@ -157,7 +178,7 @@ def climb(
         stale = 0 if found.bound > best_bound + 0.1 * tolerance * abs(best_bound) else stale + 1
         if found.bound > best_bound:
             best_bound, best_weights = found.bound, here
-        _take(part, columns, found, here, shifts, do_improve=done <= 3)
+        _take(part, columns, found, here, shifts, do_improve=done <= 3 or done % 4 == 0)
         cutoff = columns.value * cut_at
         if best_bound >= cutoff:
             break
@@ -193,7 +214,8 @@ def _take(
         return
     plan, aim = part.plan(found.labels), columns.aim
     if columns.add(plan) and do_improve:
-        columns.add(part.plan(improved(part, aim, found.labels)))
+        price = float(weights[list(aim.limited)].sum())
+        columns.add(part.plan(improved(part, aim, found.labels, price=price)))
     forms = aim.forms @ columns.plans[plan]
     limited = list(aim.limited)
     energy = float(weights @ forms)
@@ -258,7 +280,7 @@ def _master(
     depends on it.
     """
     aim = columns.aim
-    inside = [plan for plan in columns.plans if part.labels(plan) is not None]
+    inside = columns.within(part.domains)
     if not inside:
         return np.inf, weights, ()
     forms = np.array([columns.plans[plan] for plan in inside]) @ aim.forms.T
