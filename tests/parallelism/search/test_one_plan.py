@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import pytest
 
-from reference.parallelism.brute_force import every_plan, peak, seconds
+from reference.parallelism.brute_force import Priced, every_plan, peak, seconds
 from reference.parallelism.random_graphs import random_graph
 from treadle.parallelism.search.branching import Incumbent, SearchEffort
+from treadle.parallelism.search.factor_graph import FactorGraph
 from treadle.parallelism.search.minimax import Overlap
 from treadle.parallelism.search.one_plan import MemoryShortage, fastest_plan
 
 EXACT = SearchEffort(gap=0.0)
 
 
-def limits(graph_seed: int) -> tuple[float, ...]:
-    """Below every plan, among them, and above."""
-    peaks = sorted({peak(random_graph(graph_seed), a) for a in every_plan(random_graph(graph_seed)).values()})
+@cache
+def tiny(seed: int) -> tuple[FactorGraph, Priced]:
+    graph = random_graph(seed)
+    return graph, every_plan(graph)
+
+
+def limits(seed: int) -> tuple[float, ...]:
+    """None, one that only the smallest plans keep to, and one between."""
+    graph, plans = tiny(seed)
+    peaks = sorted({peak(graph, amounts) for amounts in plans.values()})
     return (math.inf, *(float(peaks[i]) for i in {0, len(peaks) // 3} if peaks))
 
 
 @pytest.mark.parametrize("seed", range(200))
 def test_the_best_plan_of_all(seed: int) -> None:
-    graph, overlap = random_graph(seed), list(Overlap)[seed % 3]
-    plans = every_plan(graph)
+    (graph, plans), overlap = tiny(seed), list(Overlap)[seed % 3]
     for memory in limits(seed):
         fitting = [a for a in plans.values() if peak(graph, a) <= memory]
         found = fastest_plan(graph, memory_bytes=memory, overlap=overlap, effort=EXACT)
@@ -42,8 +50,8 @@ def test_the_best_plan_of_all(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(200))
 def test_too_little_memory_is_named_with_the_least_that_fits(seed: int) -> None:
-    graph = random_graph(seed)
-    peaks = [float(peak(graph, a)) for a in every_plan(graph).values()]
+    graph, plans = tiny(seed)
+    peaks = [float(peak(graph, a)) for a in plans.values()]
     if not peaks or min(peaks) == 0:
         return
     found = fastest_plan(graph, memory_bytes=0.9 * min(peaks), effort=EXACT)
@@ -51,7 +59,7 @@ def test_too_little_memory_is_named_with_the_least_that_fits(seed: int) -> None:
     assert found.least_bytes == min(peaks)
     assert 0.9 * min(peaks) < found.bound_bytes <= min(peaks)
     assert found.plan is not None
-    assert float(peak(graph, every_plan(graph)[found.plan])) == min(peaks)
+    assert float(peak(graph, plans[found.plan])) == min(peaks)
 
 
 def test_a_named_plan_is_never_beaten_by_what_is_found() -> None:
