@@ -143,6 +143,13 @@ class Node:
         Of placeholders: what it stands for, and its name in the module.
     line : str
         Where the model calls it, if known.
+    linear : tuple of tuples of int
+        Sets of operands in which it is linear, all of a set taken together: of a sum ``((0, 1),)``, of a
+        product ``((0,), (1,))``. Summands of such a set give summands of the results. None are known of an
+        operator without any.
+    arguments : mapping of str to value of JSON
+        What it is called with besides tensors, by name, as captured (a tensor is ``{"operand": 0}``) or as
+        the operator of this package has it (``is_causal``, ``window``).
     """
 
     name: str
@@ -155,6 +162,8 @@ class Node:
     source: Source | None = None
     path: str = ""
     line: str = ""
+    linear: tuple[tuple[int, ...], ...] = ()
+    arguments: Mapping[str, object] = field(default_factory=dict, hash=False)
 
     @cached_property
     def read(self) -> tuple[Index, ...]:
@@ -200,6 +209,8 @@ class ComputeGraph:
                 self._check_operand(number, operand)
             for result in node.results:
                 self._check_shape(node.name, result.dims, result.roles)
+            if not all(0 <= place < len(node.operands) for some in node.linear for place in some):
+                raise TreadleError(f"compute graph: {node.name} is linear in an operand that it has not")
         for first, second in (*self.gradients.items(), *self.tangents.items()):
             if self._factors(first) != self._factors(second):
                 raise TreadleError(

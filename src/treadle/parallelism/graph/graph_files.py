@@ -83,6 +83,10 @@ def _node_json(node: Node) -> dict[str, object]:
         found["whole"] = [list(index) for index in sorted(node.whole)]
     if node.source is not None:
         found["source"] = node.source.value
+    if node.linear:
+        found["linear"] = [list(places) for places in node.linear]
+    if node.arguments:
+        found["arguments"] = dict(node.arguments)
     found.update({key: text for key in ("operator", "path", "line") if (text := getattr(node, key))})
     return found
 
@@ -102,6 +106,8 @@ def _node(data: Mapping[str, Any]) -> Node:
         None if source is None else Source(source),
         _text(data.get("path", "")),
         _text(data.get("line", "")),
+        tuple(tuple(_whole(place) for place in places) for places in data.get("linear", [])),
+        {_text(name): value for name, value in dict(data.get("arguments", {})).items()},
     )
 
 

@@ -1,0 +1,215 @@
+"""A whole model as compute graphs: parts that follow each other, one of them repeated as its layers are.
+
+All boundaries between parts, and between the repeats of a part, carry a tensor of one shape: the activations
+on the way forward, their gradient on the way back. So one state of each serves the whole model, and a layer
+that is repeated is a part once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from itertools import pairwise
+
+from treadle.brief import brief
+from treadle.errors import TreadleError
+from treadle.parallelism.graph.compute_graph import ComputeGraph, Source, TensorRef
+
+
+@dataclass(frozen=True)
+class ModelPart:
+    """A part of a model: an embedding, a block, a head.
+
+    Parameters
+    ----------
+    name : str
+        Unique in its model.
+    graph : ComputeGraph
+        Forward and backward of one run of the part.
+    repeats : int
+        Runs of it in a step, each with parameters of its own.
+    enters : TensorRef or None
+        The input that the part before feeds; None at the model's beginning. A model may also begin with a
+        part that has one, which then comes from outside: a stack of blocks without ends.
+    leaves : TensorRef or None
+        The result that the part after reads; None at the model's end.
+
+    Raises
+    ------
+    TreadleError
+        If ``enters`` is no input with a gradient, or ``leaves`` no result with a tangent.
+    """
+
+    name: str
+    graph: ComputeGraph
+    repeats: int
+    enters: TensorRef | None
+    leaves: TensorRef | None
+
+    def __post_init__(self) -> None:
+        if self.repeats < 1:
+            raise TreadleError(f"model graph: {self.name} runs {self.repeats} times; expected 1 or more")
+        if self.repeats > 1 and (self.enters is None or self.leaves is None):
+            raise TreadleError(f"model graph: {self.name} is repeated, but does not feed itself")
+        known = set(self.graph.tensors())
+        for tensor in (self.enters, self.leaves):
+            if tensor is not None and tensor not in known:
+                raise TreadleError(f"model graph: {self.name}: no tensor {tuple(tensor)}")
+        if self.enters is not None:
+            node = self.graph.nodes[self.enters.node]
+            if node.source is not Source.INPUT or self.enters not in self.graph.gradients:
+                raise TreadleError(
+                    f"model graph: {self.name}: {node.name} is no input with a gradient, which the part "
+                    "before could feed; expected one (as captured: an input that requires_grad)"
+                )
+        if self.leaves is not None and self.leaves not in self.graph.tangents:
+            raise TreadleError(
+                f"model graph: {self.name}: {self.graph.spelled(self.leaves)} is no output with a tangent"
+            )
+
+    def factors(self, tensor: TensorRef) -> tuple[tuple[str, int], ...]:
+        """Names and sizes of a tensor's factors, the outermost first, without those of one element."""
+        atoms = [self.graph.atoms[i.atom] for dim in self.graph.result(tensor).dims for i in dim]
+        return tuple((atom.name, atom.size) for atom in atoms if atom.size > 1)
+
+    @cached_property
+    def parameters(self) -> Mapping[str, TensorRef]:
+        """Its parameters by their paths."""
+        return {
+            node.path: TensorRef(number)
+            for number, node in enumerate(self.graph.nodes)
+            if node.source is Source.PARAMETER
+        }
+
+    @cached_property
+    def parameter_elements(self) -> int:
+        """Elements of the parameters of one run."""
+        return sum(self.graph.elements(tensor) for tensor in self.parameters.values())
+
+
+@dataclass(frozen=True)
+class Tie:
+    """A parameter that two parts share: a head that uses the embedding's table.
+
+    Parameters
+    ----------
+    first, second : (str, str)
+        A part's name and the parameter's path in it. It is stored once, as the first; gradients add.
+    """
+
+    first: tuple[str, str]
+    second: tuple[str, str]
+
+
+@brief("name", "parameters")
+@dataclass(frozen=True)
+class ModelGraph:
+    """Parts in the order in which they first run.
+
+    Parameters
+    ----------
+    name : str
+    parts : tuple of ModelPart
+    batch, sequence : str
+        Letters of samples and of their tokens (names of atoms); "" where a module has none or it is unknown.
+    tokens : int
+        Tokens of a step, or samples; 0: unknown.
+    order : tuple of int
+        The part that each layer is, in order: of three dense layers before 58 with experts, embedding and
+        head around them, ``(0, 1, 1, 1, 2, ..., 2, 3)``. By default each part's repeats follow each other.
+    ties : tuple of Tie
+        Parameters that parts share.
+
+    Raises
+    ------
+    TreadleError
+        If names repeat, parts do not fit each other, or the order does not run each part as often as it is
+        repeated.
+    """
+
+    name: str
+    parts: tuple[ModelPart, ...]
+    batch: str = ""
+    sequence: str = ""
+    tokens: int = 0
+    order: tuple[int, ...] = ()
+    ties: tuple[Tie, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [part.name for part in self.parts]
+        if not names or len(set(names)) < len(names):
+            raise TreadleError(f"model graph {self.name}: expected parts with distinct names, found {names}")
+        if not self.order:
+            one_by_one = tuple(at for at, part in enumerate(self.parts) for _ in range(part.repeats))
+            object.__setattr__(self, "order", one_by_one)
+        if any(self.order.count(at) != part.repeats for at, part in enumerate(self.parts)) or not 0 <= min(
+            self.order
+        ) <= max(self.order) < len(self.parts):
+            raise TreadleError(f"model graph {self.name}: the order and the parts' repeats differ")
+        for before, after in sorted(set(pairwise(self.order))):
+            self._check_fit(self.parts[before], self.parts[after])
+        for tie in self.ties:
+            self._check_tie(tie)
+
+    def _check_fit(self, before: ModelPart, after: ModelPart) -> None:
+        """What leaves a part must be what enters the next, factor by factor."""
+        if before.leaves is None or after.enters is None:
+            raise TreadleError(f"model graph {self.name}: {before.name} does not feed {after.name}")
+        left, entered = before.factors(before.leaves), after.factors(after.enters)
+        if [size for _, size in left] != [size for _, size in entered]:
+            raise TreadleError(
+                f"model graph {self.name}: {before.name} gives {_spelled(left)}, {after.name} takes "
+                f"{_spelled(entered)}; expected the same factors"
+            )
+
+    def _check_tie(self, tie: Tie) -> None:
+        shapes = []
+        for name, path in (tie.first, tie.second):
+            part = self.part(name)
+            if path not in part.parameters or part.repeats > 1:
+                raise TreadleError(f"model graph {self.name}: {name} has no parameter {path!r} to share")
+            shapes.append(tuple(size for _, size in part.factors(part.parameters[path])))
+        if shapes[0] != shapes[1]:
+            raise TreadleError(
+                f"model graph {self.name}: {tie.first[1]} and {tie.second[1]} are tied, but of shapes "
+                f"{shapes[0]} and {shapes[1]}"
+            )
+
+    def part(self, name: str) -> ModelPart:
+        """The part of a name."""
+        for part in self.parts:
+            if part.name == name:
+                return part
+        raise TreadleError(f"model graph {self.name}: no part {name!r}")
+
+    @property
+    def layers(self) -> int:
+        """Runs of parts in a step."""
+        return len(self.order)
+
+    @cached_property
+    def parameters(self) -> int:
+        """Elements of all parameters, a shared one counted once."""
+        shared = sum(
+            self.part(name).graph.elements(self.part(name).parameters[path])
+            for name, path in (tie.second for tie in self.ties)
+        )
+        return sum(part.repeats * part.parameter_elements for part in self.parts) - shared
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of its JSON, in hexadecimal: what a plan was made for."""
+        from treadle.parallelism.graph.model_files import model_to_json
+
+        text = json.dumps(model_to_json(self), sort_keys=True, separators=(",", ":"))
+        return sha256(text.encode()).hexdigest()
+
+    def __str__(self) -> str:
+        return "\n".join(f"{part.name} x {part.repeats}\n{part.graph}" for part in self.parts)
+
+
+def _spelled(factors: tuple[tuple[str, int], ...]) -> str:
+    return " x ".join(f"{name}={size}" for name, size in factors) or "a scalar"
