@@ -9,7 +9,14 @@ from parallelism.capture.samples import Affine, Block, Rolling, Selfish, Stack, 
 from treadle.errors import TreadleError  # noqa: E402
 from treadle.parallelism.capture.joint import capture  # noqa: E402
 from treadle.parallelism.capture.rules import OperatorRule  # noqa: E402
-from treadle.parallelism.graph.compute_graph import ComputeGraph, Node, OperatorKind, Phase, Source  # noqa: E402
+from treadle.parallelism.graph.compute_graph import (  # noqa: E402
+    ComputeGraph,
+    Index,
+    Node,
+    OperatorKind,
+    Phase,
+    Source,
+)
 from treadle.parallelism.graph.graph_files import from_json, to_json  # noqa: E402
 
 FIGURE = """\
@@ -92,6 +99,25 @@ def test_heads_and_groups_fall_out_of_views(repeats: bool) -> None:
     assert len(graph.gradients) == 9
     groups = [parameters(graph)[f"w{one}.weight"].results[0].dims[0][0] for one in "qkv"]
     assert len(set(groups)) == 1
+
+
+def test_nodes_keep_what_they_are_called_with() -> None:
+    """Tensors by number, with all dimensions as called: of one element, repeated, merged by views."""
+    graph = tied()
+    nodes = {node.name: node for node in graph.nodes}
+    words = {atom.name: number for number, atom in enumerate(graph.atoms)}
+    a, b, c, d = ([words[letter], 0] for letter in "abcd")
+    assert nodes["sum_1"].arguments == {
+        "self": {"operand": 0, "dims": [[c], [d], [b]]}, "dim": [-1], "keepdim": True, "dtype": None
+    }  # fmt: skip
+    assert nodes["sub"].arguments["self"] == {"operand": 0, "dims": [[c, d], [a]]}
+    assert nodes["sub"].arguments["other"] == {"operand": 1, "dims": [[c, d], []]}
+    assert nodes["div_3"].arguments["self"] == {"operand": 0, "dims": [[c], [d], [b]]}  # repeated over b
+    assert nodes["div_3"].operands[0].roles == ((Index(*c),), (Index(*d),))
+    assert nodes["zeros_like"].arguments["dtype"] == {"torch": "torch.float32"}
+    assert nodes["tied_1"].arguments["other"]["operand"] == 1
+    (cat, *_) = [node for node in block().nodes if node.operator == "aten.cat.default"]
+    assert [one["operand"] for one in cat.arguments["tensors"]] == [0, 1]
 
 
 def test_self_attention_meets_one_sequence_twice() -> None:

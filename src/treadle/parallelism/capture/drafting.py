@@ -370,6 +370,15 @@ class Drafting:
                 theirs.append(tuple(role for _, role in pairs))
             results.append(Result(tuple(own), tuple(theirs), size))
         whole = frozenset(index for label in draft.whole for _, index in roles[label])
+        called = [
+            [
+                [list(role) for label, _ in dim for leaf, role in roles[label] if self.atoms.size(leaf) > 1]
+                for dim in shape
+            ]
+            for _, shape in draft.operands
+        ]
+        if "arguments" in draft.notes:
+            draft.notes["arguments"] = _with_dims(draft.notes["arguments"], called)
         return Node(
             draft.name,
             draft.kind,
@@ -379,3 +388,14 @@ class Drafting:
             whole=whole,
             **draft.notes,  # type: ignore[arg-type]
         )
+
+
+def _with_dims(value: object, called: Sequence[object]) -> object:
+    """Arguments in which each tensor tells the roles of its dimensions as called, with those of one element
+    (no role) and those that it is repeated over.
+    """
+    if isinstance(value, Mapping):
+        if "operand" in value:
+            return {**value, "dims": called[value["operand"]]}
+        return {name: _with_dims(one, called) for name, one in value.items()}
+    return [_with_dims(one, called) for one in value] if isinstance(value, list) else value

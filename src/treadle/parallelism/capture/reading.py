@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
+from math import isfinite
 from typing import Any
 
 from treadle.errors import TreadleError
@@ -99,7 +101,7 @@ class _Reading:
             return self._values[node.args[0]]
         if node.meta.get("val") is None:  # a check that returns nothing
             return None
-        call, operands = self._described(node, operator)
+        call, operands, arguments = self._described(node, operator)
         try:
             if operator in VIEWS and operator not in self._rules:
                 return self._draft.notice(VIEWS[operator](self._draft, operands[0], call))
@@ -113,6 +115,7 @@ class _Reading:
                 phase=Phase.BACKWARD if node in self._late else Phase.FORWARD,
                 operator=operator,
                 line=_line(node),
+                arguments=arguments if specification.operands else self._made_alone(node, arguments),
             )
             if "_like." in operator:  # of the shape of a tensor that it does not read
                 self._draft.tie(made[0], operands[0])
@@ -135,17 +138,20 @@ class _Reading:
             "its kind and what it does to dimensions, as treadle.parallelism.capture.rules tells"
         )
 
-    def _described(self, node: Any, operator: str) -> tuple[OperatorCall, list[Seen]]:
-        """The call as rules see it, and the tensors that it reads."""
+    def _described(self, node: Any, operator: str) -> tuple[OperatorCall, list[Seen], dict[str, object]]:
+        """The call as rules see it, the tensors that it reads, and the arguments as a node keeps them."""
         arguments: dict[str, Any] = {}
+        kept: dict[str, object] = {}
         schema = getattr(getattr(node.target, "_schema", None), "arguments", [])
         for place, argument in enumerate(schema):
             if place < len(node.args):
                 arguments[argument.name] = node.args[place]
             else:
                 arguments[argument.name] = node.kwargs.get(argument.name, argument.default_value)
-        operands, names = [], []
+        operands: list[Seen] = []
+        names: list[str] = []
         for name, value in list(arguments.items()):
+            kept[name] = self._kept(value, len(operands))
             for one in _tensors(value):
                 seen = self._values[one]
                 if isinstance(seen, Seen):
@@ -155,7 +161,37 @@ class _Reading:
                     arguments[name] = tuple(one is not None for one in value) if is_list else None
         shapes = tuple(self._draft.shape(seen) for seen in operands)
         results = tuple(tuple(value.shape) for value in self._values_of(node))
-        return OperatorCall(operator, arguments, shapes, results, tuple(names)), operands
+        return OperatorCall(operator, arguments, shapes, results, tuple(names)), operands, kept
+
+    def _kept(self, value: Any, n_operands: int) -> object:
+        """An argument as a value of JSON; its tensors are counted on from this number of operands."""
+        numbers = count(n_operands)
+
+        def kept(part: Any) -> object:
+            if hasattr(part, "all_input_nodes"):
+                known = self._values[part]
+                return {"operand": next(numbers)} if isinstance(known, Seen) else known
+            if isinstance(part, list | tuple):
+                return [kept(one) for one in part]
+            if (
+                part is None
+                or isinstance(part, bool | int | str)
+                or (isinstance(part, float) and isfinite(part))
+            ):
+                return part
+            return {"float" if isinstance(part, float) else "torch": str(part)}  # a type, a layout, a device
+
+        return kept(value)
+
+    @staticmethod
+    def _made_alone(node: Any, arguments: Mapping[str, object]) -> dict[str, object]:
+        """Arguments of what reads no tensor, not even that after which it is formed."""
+        plain = {
+            name: value
+            for name, value in arguments.items()
+            if not isinstance(value, dict) or "operand" not in value
+        }
+        return plain | {"dtype": {"torch": str(node.meta["val"].dtype)}}
 
     @staticmethod
     def _values_of(node: Any) -> list[Any]:
@@ -208,6 +244,7 @@ class _Reading:
             [(shape, self._draft.element_bytes(owner))],
             phase=Phase.BACKWARD,
             operator=call.operator,
+            arguments={"self": {"operand": 0}, "other": {"operand": 1}},
         )
         return seen
 

@@ -148,8 +148,11 @@ class Node:
         product ``((0,), (1,))``. Summands of such a set give summands of the results. None are known of an
         operator without any.
     arguments : mapping of str to value of JSON
-        What it is called with besides tensors, by name, as captured (a tensor is ``{"operand": 0}``) or as
-        the operator of this package has it (``is_causal``, ``window``).
+        What it is called with, by name, as captured or as the operator of this package has it
+        (``is_causal``, ``window``). As captured, a tensor is ``{"operand": 0, "dims": ...}``: the roles of
+        each dimension as called, ``[atom, prime]``, those that it is repeated over among them, and none of
+        one element; a type, layout or device is ``{"torch": "torch.float32"}``, an infinity
+        ``{"float": "-inf"}``.
     """
 
     name: str
