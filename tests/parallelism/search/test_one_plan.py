@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import time
 from functools import cache
 
+import numpy as np
 import pytest
 
 from reference.parallelism.brute_force import Priced, every_plan, peak, seconds
@@ -13,6 +15,7 @@ from treadle.parallelism.search.branching import Incumbent, SearchEffort
 from treadle.parallelism.search.factor_graph import FactorGraph
 from treadle.parallelism.search.minimax import Overlap
 from treadle.parallelism.search.one_plan import MemoryShortage, fastest_plan
+from treadle.watch import Watch
 
 EXACT = SearchEffort(gap=0.0)
 
@@ -63,10 +66,40 @@ def test_too_little_memory_is_named_with_the_least_that_fits(seed: int) -> None:
 
 
 def test_a_named_plan_is_never_beaten_by_what_is_found() -> None:
-    graph = random_graph(3)
+    graph = random_graph(13)
     plans = every_plan(graph)
     for plan, amounts in plans.items():
         found = fastest_plan(graph, named=[plan], effort=SearchEffort(n_parts=0))
         assert isinstance(found, Incumbent)
         assert found.value <= float(seconds(graph, amounts, "layer"))
         assert found.bound <= min(float(seconds(graph, a, "layer")) for a in plans.values())
+
+
+@pytest.mark.parametrize("seed", range(0, 200, 4))
+def test_the_best_plan_within_domains(seed: int) -> None:
+    """A named plan is a restriction of the same graph; plans outside neither count nor help."""
+    graph, plans = tiny(seed)
+    pick = np.random.default_rng(seed)
+    within = tuple(
+        np.flatnonzero(pick.random(size) < 0.6) if pick.random() < 0.5 else np.arange(size)
+        for size in graph.sizes
+    )
+    inside = [a for p, a in plans.items() if all(s in w for s, w in zip(p, within, strict=True))]
+    outside = [p for p in plans if any(s not in w for s, w in zip(p, within, strict=True))]
+    found = fastest_plan(graph, within=within, named=outside, effort=EXACT)
+    if not inside:
+        assert found == MemoryShortage(math.inf, math.inf, math.inf, None)
+        return
+    best = float(min(seconds(graph, a, "layer") for a in inside))
+    assert isinstance(found, Incumbent)
+    assert found.value == pytest.approx(best)
+    assert best * (1 - 1e-6) - 1e-9 <= found.bound <= best
+
+
+def test_a_search_out_of_time_says_what_it_knows() -> None:
+    graph, plans = tiny(13)
+    late = Watch(deadline=time.monotonic() - 1)
+    found = fastest_plan(graph, named=plans, watch=late)
+    assert isinstance(found, Incumbent)
+    assert found.n_solves == 1
+    assert found.bound <= float(min(seconds(graph, a, "layer") for a in plans.values())) <= found.value

@@ -81,6 +81,10 @@ class SearchEffort:
     other_solves: int = 12
 
 
+NAMED_EFFORT = SearchEffort(n_parts=1, first_solves=12)
+"""Enough for the best plan within the few states of a named one: its bound is of no interest."""
+
+
 @dataclass(frozen=True, eq=False)
 class _Part:
     domains: Domains
@@ -93,6 +97,7 @@ def minimise(
     graph: FactorGraph,
     aim: Minimax,
     *,
+    within: Domains | None = None,
     named: Iterable[tuple[int, ...]] = (),
     effort: SearchEffort | None = None,
     watch: Watch = UNWATCHED,
@@ -103,26 +108,27 @@ def minimise(
     ----------
     graph : FactorGraph
     aim : Minimax
+    within : tuple of int arrays, optional
+        States that a plan may take, ascending; all of them by default. The bound is that of such plans.
     named : iterable of plans
-        To begin with; the answer is never worse than the best of those that fit.
+        To begin with; the answer is never worse than the best of those that fit and lie in the domains.
     effort : SearchEffort, optional
     watch : Watch
         When its deadline passes, the best plan so far is returned with its bound.
     """
     effort = SearchEffort() if effort is None else effort
     columns = Columns(graph, aim)
-    for plan in named:
-        if graph.is_allowed(plan):
-            columns.add(plan)
-    start = consistent(graph, whole(graph))
+    start = consistent(graph, whole(graph) if within is None else within)
     if start is None:
         return Incumbent(None, np.inf, np.inf, 0, 0)
-    if columns.plans:
+    known = [plan for plan in named if graph.is_allowed(plan)]
+    if known:
         part = Slice(graph, start)
-        for plan in list(columns.plans):
+        for plan in known:
             labels = part.labels(plan)
-            assert labels is not None, "an allowed plan is consistent"
-            columns.add(part.plan(improved(part, aim, labels)))
+            if labels is not None:  # it lies in the domains, and arc consistency keeps allowed plans
+                columns.add(plan)
+                columns.add(part.plan(improved(part, aim, labels)))
     return _Branching(columns, effort, watch).run(start)
 
 
@@ -165,12 +171,12 @@ class _Branching:
         return self.columns.value * (1 - self.effort.gap)
 
     @property
+    def is_done(self) -> bool:
+        return self.watch.is_late or self.columns.value <= self.effort.enough
+
+    @property
     def is_over(self) -> bool:
-        return (
-            self.watch.is_late
-            or self.columns.value <= self.effort.enough
-            or self.n_parts >= self.effort.n_parts
-        )
+        return self.is_done or self.n_parts >= self.effort.n_parts
 
     def watch_beat(self) -> None:
         if self.watch.progress is not None:
@@ -192,7 +198,13 @@ class _Branching:
             return
         n_solves = self.effort.first_solves if self.n_parts == 1 else self.effort.other_solves
         found = climb(
-            cut, self.columns, part.weights, part.messages, cut_at=1 - self.effort.gap, n_solves=n_solves
+            cut,
+            self.columns,
+            part.weights,
+            part.messages,
+            cut_at=1 - self.effort.gap,
+            n_solves=n_solves,
+            is_over=lambda: self.is_done,
         )
         self.n_solves += found.n_solves
         self.keep(found, at_least)

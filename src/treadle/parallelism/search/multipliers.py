@@ -147,6 +147,7 @@ def climb(
     cut_at: float,
     n_solves: int,
     tolerance: float = 1e-3,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> DualPoint:
     """Raise theta over the weights, removing states on the way.
 
@@ -164,6 +165,8 @@ def climb(
         Most calls of message passing.
     tolerance : float
         Relative distance to the linear program's value at which to stop.
+    is_over : callable
+        Asked after each call of message passing: whether there is time for no more.
     """
     aim = columns.aim
     best_bound, best_weights = -np.inf, weights
@@ -180,7 +183,7 @@ def climb(
             best_bound, best_weights = found.bound, here
         _take(part, columns, found, here, shifts, do_improve=done <= 3 or done % 4 == 0)
         cutoff = columns.value * cut_at
-        if best_bound >= cutoff:
+        if best_bound >= cutoff or is_over():
             break
         smaller = _pruned(part, found, cutoff)
         if smaller is None:

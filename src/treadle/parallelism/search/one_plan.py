@@ -10,6 +10,7 @@ import numpy as np
 from treadle.parallelism.search.branching import Incumbent, SearchEffort, minimise
 from treadle.parallelism.search.factor_graph import FactorGraph
 from treadle.parallelism.search.minimax import Overlap, peak_memory, step_time
+from treadle.parallelism.search.slices import Domains
 from treadle.watch import UNWATCHED, Watch
 
 
@@ -40,6 +41,7 @@ def fastest_plan(
     *,
     memory_bytes: float = np.inf,
     overlap: Overlap = Overlap.LAYER,
+    within: Domains | None = None,
     named: Iterable[tuple[int, ...]] = (),
     effort: SearchEffort | None = None,
     watch: Watch = UNWATCHED,
@@ -52,6 +54,9 @@ def fastest_plan(
     memory_bytes : float
         Limit of every moment.
     overlap : Overlap
+    within : tuple of int arrays, optional
+        States that a plan may take, ascending, per node: a named plan is a restriction of the same graph, for
+        which `NAMED_EFFORT` is enough.
     named : iterable of plans
         That are known to be allowed; where one of them fits, memory needs no search of its own.
     effort : SearchEffort, optional
@@ -68,12 +73,19 @@ def fastest_plan(
     known = [plan for plan in named if graph.is_allowed(plan)]
     aim, memory = step_time(graph, overlap=overlap, memory_bytes=memory_bytes), peak_memory(graph)
     if np.isfinite(memory_bytes) and not any(aim.fits(graph.amounts(plan)) for plan in known):
-        least = minimise(graph, memory, named=known, effort=replace(effort, enough=memory_bytes), watch=watch)
+        least = minimise(
+            graph,
+            memory,
+            within=within,
+            named=known,
+            effort=replace(effort, enough=memory_bytes),
+            watch=watch,
+        )
         if least.bound > memory_bytes:
             return MemoryShortage(memory_bytes, least.value, least.bound, least.plan)
         if least.plan is not None:
             known.append(least.plan)
-    found = minimise(graph, aim, named=known, effort=effort, watch=watch)
+    found = minimise(graph, aim, within=within, named=known, effort=effort, watch=watch)
     if found.plan is None and found.bound == np.inf:
         return MemoryShortage(memory_bytes, np.inf, np.inf, None)
     return found
