@@ -50,7 +50,7 @@ ALLOWED = {
     "simulation": {"topologies", "schedules", "program", "runtime", "simulation"},
     "diagnosis": {"topologies", "schedules", "diagnosis"},
     "training": {"schedules", "training"},
-    "parallelism": {"schedules", "training", "parallelism"},
+    "parallelism": {"topologies", "schedules", "training", "parallelism"},
     "planning": {
         "topologies",
         "schedules",

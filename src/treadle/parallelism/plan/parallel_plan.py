@@ -1,0 +1,211 @@
+"""A plan of a whole model: its parts, boundaries, mixed layers and stages on a mesh."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from math import isfinite, prod
+from types import MappingProxyType
+
+from treadle.brief import brief
+from treadle.errors import ScheduleError
+from treadle.parallelism.plan.part_plan import Boundary, PartPlan
+from treadle.parallelism.state.sharding import Sharding, axis_sizes
+from treadle.schedules.mesh import Mesh
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+MOST_LAYERS = 2**16
+OVERLAPS = ("none", "layer", "model")
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Stages along an axis, each with some of the layers; micro-batches pass one after the other (1F1B).
+
+    The model graph is that of one micro-batch.
+
+    Parameters
+    ----------
+    axis : str
+        Of the mesh; no state mentions it.
+    layers : tuple of int
+        Layers (runs of parts, the ends among them) of each stage, in their order.
+    micro_batches : int
+        Of a step.
+
+    Raises
+    ------
+    ScheduleError
+        For a stage without layers, or no micro-batch.
+    """
+
+    axis: str
+    layers: tuple[int, ...]
+    micro_batches: int
+
+    def __post_init__(self) -> None:
+        if len(self.layers) < 2 or min(self.layers) < 1 or sum(self.layers) > MOST_LAYERS:
+            raise ScheduleError(f"pipeline along {self.axis}: expected 2 stages or more, each with layers")
+        if not 1 <= self.micro_batches <= MOST_LAYERS:
+            raise ScheduleError(f"pipeline along {self.axis}: {self.micro_batches} micro-batches")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the search that found a plan says of it; `evaluation` tells what is true of it.
+
+    Parameters
+    ----------
+    seconds : float
+        Of a step.
+    bound_s : float
+        No plan of this kind takes less.
+    memory_bytes : float
+        Of the fullest moment.
+    overlap : str
+        How communication was taken to hide behind compute: one of `OVERLAPS`.
+    """
+
+    seconds: float
+    bound_s: float
+    memory_bytes: float
+    overlap: str = "layer"
+
+    def __post_init__(self) -> None:
+        for number in (self.seconds, self.bound_s, self.memory_bytes):
+            if not isfinite(number) or number < 0:
+                raise ScheduleError(f"claim of a plan: {number}; expected seconds and bytes, 0 or more")
+        if self.overlap not in OVERLAPS:
+            raise ScheduleError(f"claim of a plan: overlap {self.overlap!r}; expected {', '.join(OVERLAPS)}")
+
+
+@brief("model", "mesh_text", "n_recomputed", "n_chunked", "pipeline_text", "parts")
+@dataclass(frozen=True)
+class ParallelPlan:
+    """How a model is sharded, recomputed and pipelined on a mesh.
+
+    Parameters
+    ----------
+    model : str
+        The model's name.
+    digest : str
+        ``ModelGraph.digest``: of the only model that the plan is for.
+    mesh : Mesh
+    boundary : Boundary
+        Between parts, and between layers whose plans name none.
+    parts : mapping from part name to tuple of PartPlan
+        In the simple case one plan for all runs of the part; else those that are mixed.
+    layers : mapping from part name to tuple of int
+        For parts with several plans: which of them each run of the part takes, in the order of the model.
+    pipeline : Pipeline or None
+    claim : Claim or None
+
+    Raises
+    ------
+    ScheduleError
+        If a state names an axis that the mesh has not (or one of a single rank, or the pipeline's), or layers
+        and plans do not fit each other.
+    """
+
+    model: str
+    digest: str
+    mesh: Mesh
+    boundary: Boundary
+    parts: Mapping[str, tuple[PartPlan, ...]]
+    layers: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    pipeline: Pipeline | None = None
+    claim: Claim | None = None
+
+    def __post_init__(self) -> None:
+        if not _DIGEST.fullmatch(self.digest):
+            raise ScheduleError("plan: the model's digest: expected 64 hexadecimal digits")
+        if not self.parts or not all(self.parts.values()):
+            raise ScheduleError("plan: expected parts, each with a plan")
+        for name, choice in self.layers.items():
+            if name not in self.parts:
+                raise ScheduleError(f"plan: layers of a part {name!r} that is not there")
+            if len(choice) > MOST_LAYERS or set(choice) != set(range(len(self.parts[name]))):
+                raise ScheduleError(f"plan: layers of {name!r} do not take each of its plans")
+        for name, plans in self.parts.items():
+            if len(plans) > 1 and name not in self.layers:
+                raise ScheduleError(
+                    f"plan: part {name!r} has {len(plans)} plans; expected layers that take them"
+                )
+        self._check_axes()
+        for name in ("parts", "layers"):
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+
+    def _check_axes(self) -> None:
+        known = set(axis_sizes(self.mesh))
+        if self.pipeline is not None:
+            stages = dict(zip(self.mesh.axis_names, self.mesh.shape, strict=True)).get(self.pipeline.axis)
+            if stages != len(self.pipeline.layers):
+                raise ScheduleError(
+                    f"plan: {len(self.pipeline.layers)} stages along {self.pipeline.axis!r} of a mesh "
+                    f"{self.mesh.text}; expected one for each rank of an axis"
+                )
+            known.discard(self.pipeline.axis)
+        for sharding in self.shardings():
+            if not known.issuperset((*sharding.axes, *sharding.partial)):
+                wrong = sorted({*sharding.axes, *sharding.partial} - known)
+                raise ScheduleError(
+                    f"plan: state {sharding} names the axis {wrong[0][:40]!r}; expected some of "
+                    f"{', '.join(sorted(known)) or 'none'} (mesh {self.mesh.text})"
+                )
+
+    def shardings(self) -> Iterator[Sharding]:
+        """Every state of the plan."""
+        boundaries = [self.boundary]
+        for plan in (one for plans in self.parts.values() for one in plans):
+            if plan.boundary is not None:
+                boundaries.append(plan.boundary)
+            for operator in plan.operators.values():
+                yield from (*operator.inputs, *operator.outputs)
+            for tensor in plan.tensors.values():
+                yield from (one for one in (tensor.shared, tensor.saved) if one is not None)
+            yield from (*plan.parameters.values(), *plan.inputs.values())
+        for boundary in boundaries:
+            yield from (boundary.activation, boundary.gradient)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Ranks along each axis that states may name."""
+        stages = None if self.pipeline is None else self.pipeline.axis
+        return {name: size for name, size in axis_sizes(self.mesh).items() if name != stages}
+
+    @property
+    def n_ranks_of_stage(self) -> int:
+        """Ranks that share a layer."""
+        return prod(self.sizes.values())
+
+    def plan_of(self, part: str, run: int = 0) -> PartPlan:
+        """The plan of a part's run (counted from 0, in the order of the model)."""
+        choice = self.layers.get(part)
+        return self.parts[part][0 if choice is None else choice[run]]
+
+    def boundary_of(self, part: str, run: int = 0) -> Boundary:
+        """The boundary that a run of a part takes and gives."""
+        return self.plan_of(part, run).boundary or self.boundary
+
+    @property
+    def n_recomputed(self) -> int:
+        """Operators that run once more in the backward pass, over all plans."""
+        return sum(one.n_recomputed for plans in self.parts.values() for one in plans)
+
+    @property
+    def n_chunked(self) -> int:
+        """Operators in loops, over all plans."""
+        return sum(one.n_chunked for plans in self.parts.values() for one in plans)
+
+    @property
+    def mesh_text(self) -> str:
+        """The mesh as on the command line."""
+        return self.mesh.text
+
+    @property
+    def pipeline_text(self) -> str:
+        """Stages and micro-batches, in words."""
+        if self.pipeline is None:
+            return ""
+        return f"{len(self.pipeline.layers)} stages, {self.pipeline.micro_batches} micro-batches"

@@ -1,0 +1,192 @@
+"""Plan files: what is written is read, and hostile files are refused in one line."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parallelism.plan.plain_plans import plain_plan
+from parallelism.plan.small_models import small_model
+from treadle.errors import FormatError, ScheduleError
+from treadle.parallelism.graph.compute_graph import Phase
+from treadle.parallelism.plan.parallel_plan import Claim, ParallelPlan, Pipeline
+from treadle.parallelism.plan.part_plan import Boundary, Chunk, Keep, TensorPlan
+from treadle.parallelism.plan.plan_json import plan_from_json, plan_text, plan_to_json, read_plan
+from treadle.parallelism.state.sharding import Sharding
+from treadle.schedules.mesh import Mesh
+
+BY_TOKENS = Sharding((("dp",), ()))
+
+
+def rich_plan() -> ParallelPlan:
+    """One of everything that a file can say."""
+    plan = plain_plan(small_model(), Mesh((2, 2, 2), ("pp", "dp", "tp"), (1, 0, 2, 3, 4, 5, 6, 7)))
+    block = plan.parts["block"][0]
+    operators = dict(block.operators)
+    operators["a"] = replace(operators["a"], keep=Keep.RECOMPUTED, chunk=Chunk("f", 4, 1), parts=2)
+    operators["u"] = replace(operators["u"], outputs=(Sharding((("dp",), ()), frozenset(("tp",))),))
+    tensors = {**block.tensors, ("dy", Phase.BACKWARD): TensorPlan("dy", Phase.BACKWARD, shared=BY_TOKENS)}
+    other = replace(block, operators=operators, tensors=tensors, boundary=Boundary(BY_TOKENS, BY_TOKENS))
+    return replace(
+        plan,
+        parts={**plan.parts, "block": (block, other)},
+        layers={"block": (0, 1, 0)},
+        pipeline=Pipeline("pp", (2, 2), 4),
+        claim=Claim(0.5, 0.25, 1e9),
+    )
+
+
+def test_a_file_brings_the_same_plan_back(tmp_path: Path) -> None:
+    plan = rich_plan()
+    path = tmp_path / "plan.json"
+    path.write_text(plan_text(plan))
+    found = read_plan(str(path))
+    assert found == plan
+    assert plan_text(found) == path.read_text()
+    assert found.plan_of("block", 1).operators["a"].chunk == Chunk("f", 4, 1)
+    assert found.boundary_of("block", 1).activation == BY_TOKENS
+    assert found.boundary_of("block", 2) == found.boundary
+    assert found.n_ranks_of_stage == 4
+
+
+def test_reprs_are_one_short_line() -> None:
+    plan = rich_plan()
+    assert repr(plan) == (
+        "<ParallelPlan small, pp=2,dp=2,tp=2, 1 recomputed, 1 chunked, 2 stages, 4 micro-batches, 2 parts>"
+    )
+    assert repr(plan.parts["block"][1]) == (
+        "<PartPlan 10 operators, 3 tensors, 2 parameters, 1 recomputed, 1 chunked>"
+    )
+    assert repr(plan.parts["block"][1].operators["a"]) == "<OperatorPlan a, recomputed, - | - -> - | ->"
+
+
+def changed(value: Any, path: tuple[Any, ...], change: Any) -> Any:
+    """A value of JSON in which one place is another, or is gone."""
+    if not path:
+        return change
+    copy = list(value) if isinstance(value, list) else dict(value)
+    if change is None and len(path) == 1:
+        del copy[path[0]]
+    elif len(path) == 1 and isinstance(copy, dict):
+        copy[path[0]] = change
+    else:
+        copy[path[0]] = changed(copy[path[0]], path[1:], change)
+    return copy
+
+
+OPERATOR = ("parts", "block", 1, "operators", "a")
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "words"),
+    [
+        ((), [], "no parallel plan"),
+        ((), {"treadle": "plan"}, "no parallel plan"),
+        (("version",), 2, "version 2 of a parallel plan; expected 1"),
+        (("version",), True, "version True"),
+        (("more",), 1, "plan: key 'more' is unknown"),
+        (("digest",), None, "plan: key 'digest' is missing"),
+        (("digest",), "zz", "64 hexadecimal digits"),
+        (("model",), "a\nb", "expected a name of one line"),
+        (("mesh", "axes"), [["dp", 0]], "at least one axis, of at least 1 rank each"),
+        (("mesh", "axes"), [["dp", 2**40]], "at most 16777216 ranks"),
+        (("mesh", "axes"), [["dp", 2, 3]], "expected at most 2"),
+        (("mesh", "axes"), [["dp"]], "expected an integer"),
+        (("mesh", "axes"), [["dp", -3], ["tp", -5]], "at least 1 rank each"),
+        (("mesh", "ranks"), [0] * 8, "no permutation"),
+        (("boundary", "activation"), {"dims": [["no"], []]}, "names the axis 'no'"),
+        (("boundary", "activation"), {"dims": [["pp"], []]}, "names the axis 'pp'"),
+        (("boundary", "activation"), {"dims": [["dp", "dp"], []]}, "'dp' stands twice"),
+        (("boundary", "activation"), {"dims": [[]]}, "differ in their number of factors"),
+        (("boundary", "activation"), {"dims": [[]] * 70}, "70 entries; expected at most 64"),
+        (("boundary", "activation", "dims"), [[["dp"]], []], "expected a string"),
+        (("boundary", "activation", "more"), 1, "'more' is unknown"),
+        ((*OPERATOR, "keep"), "sometimes", "none of its words"),
+        ((*OPERATOR, "parts"), 0, "0 parts; expected 1"),
+        ((*OPERATOR, "parts"), 2**63, "expected an integer"),
+        ((*OPERATOR, "parts"), 2.0, "expected an integer"),
+        ((*OPERATOR, "chunk"), {"letter": "f", "chunks": 1, "loop": 0}, "2 chunks or more"),
+        ((*OPERATOR, "chunk"), {"letter": "", "chunks": 2, "loop": 0}, "one line"),
+        ((*OPERATOR, "inputs"), {}, "expected a list"),
+        (("parts", "block", 0, "parameters", "up"), {"dims": [[], []], "partial": ["dp"]}, "as summands"),
+        (("parts", "block", 0, "tensors", 0, "phase"), "sideways", "none of its words"),
+        (("parts", "block", 0, "tensors", 0, "saved"), None, "neither shared nor saved"),
+        (("parts", "block", 0, "tensors", 0, "phase"), "backward", "saved in the backward phase"),
+        (("parts", "block"), [], "each with a plan"),
+        (("layers", "block"), [0, 0, 0], "do not take each of its plans"),
+        (("layers", "block"), [0, 1, 2], "do not take each of its plans"),
+        (("layers",), None, "has 2 plans; expected layers"),
+        (("layers", "none"), [0], "a part 'none' that is not there"),
+        (("pipeline", "axis"), "dp2", "one for each rank of an axis"),
+        (("pipeline", "layers"), [4], "2 stages or more"),
+        (("pipeline", "layers"), [4, 0], "2 stages or more"),
+        (("pipeline", "micro_batches"), 0, "0 micro-batches"),
+        (("claim", "seconds"), "1", "expected a number"),
+        (("claim", "seconds"), -1, "expected seconds and bytes"),
+        (("claim", "seconds"), 10**400, "expected a number"),
+        (("claim", "overlap"), "all", "expected none, layer, model"),
+    ],
+)
+def test_malformed_files_are_refused_in_one_line(path: tuple[Any, ...], change: Any, words: str) -> None:
+    with pytest.raises(FormatError, match=words) as caught:
+        plan_from_json(changed(plan_to_json(rich_plan()), path, change), source="p.json")
+    assert str(caught.value).startswith("p.json: ")
+    assert "\n" not in str(caught.value)
+
+
+_PLACES: list[tuple[Any, ...]] = []
+
+
+def _walk(value: Any, path: tuple[Any, ...]) -> None:
+    _PLACES.append(path)
+    if isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            _walk(item, (*path, key))
+
+
+_walk(plan_to_json(rich_plan()), ())
+_JUNK = st.sampled_from([None, 0, -1, 2**70, 1.5, "", "dp", [], {}, [[]], {"dims": []}, True, [["dp"]]])
+
+
+@given(st.sampled_from(_PLACES), _JUNK)
+def test_whatever_stands_anywhere_is_read_or_refused(path: tuple[Any, ...], junk: Any) -> None:
+    mangled = changed(plan_to_json(rich_plan()), path, junk)
+    try:
+        found = plan_from_json(mangled)
+    except FormatError as error:
+        message = str(error)
+    else:
+        assert plan_from_json(json.loads(plan_text(found))) == found
+        message = ""
+    assert "\n" not in message
+
+
+def test_texts_that_are_no_strict_json_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    text = plan_text(rich_plan())
+    for broken, words in (
+        (text[:-3], "malformed JSON"),
+        (text.replace('"version": 1', '"version": 1, "version": 1'), "appears twice"),
+        (text.replace("0.25", "NaN"), "NaN is not a JSON number"),
+        ("[" * 10**5, "nested too deeply"),
+    ):
+        path.write_text(broken)
+        with pytest.raises(FormatError, match=words):
+            read_plan(str(path))
+    path.write_bytes(b" " * (2**26 + 1))
+    with pytest.raises(FormatError, match="is larger than"):
+        read_plan(str(path))
+
+
+def test_entries_under_a_wrong_name_are_refused() -> None:
+    block = rich_plan().parts["block"][0]
+    with pytest.raises(ScheduleError, match="'u' is the plan of 'a'"):
+        replace(block, operators={**block.operators, "u": block.operators["a"]})
+    with pytest.raises(ScheduleError, match="'y' is the plan of 'a'"):
+        replace(block, tensors={("y", Phase.FORWARD): block.tensors["a", Phase.FORWARD]})
