@@ -12,7 +12,8 @@ from treadle.training.device_memory import Keeping, MemoryParts, memory_parts, s
 from treadle.training.models.attention import Heads, LatentHeads
 from treadle.training.models.feed_forward import Experts
 from treadle.training.models.model_layer import ModelLayer, Saved, Weight
-from treadle.training.models.transformer import TransformerShape, transformer
+from treadle.training.models.transformer import transformer
+from treadle.training.models.transformer_shape import TransformerShape
 from treadle.training.models.zoo import zoo_model
 
 ONCE = ((0, True), (0, False))

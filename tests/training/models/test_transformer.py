@@ -11,7 +11,8 @@ import pytest
 from treadle.training.models.attention import Heads, LatentHeads
 from treadle.training.models.feed_forward import Experts
 from treadle.training.models.model_layer import ModelLayer
-from treadle.training.models.transformer import TransformerShape, transformer
+from treadle.training.models.transformer import transformer
+from treadle.training.models.transformer_shape import TransformerShape
 
 GPT = TransformerShape(
     "gpt",

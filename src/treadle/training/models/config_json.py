@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -16,7 +17,8 @@ from treadle.spelling import unknown
 from treadle.training.models.attention import Heads, LatentHeads
 from treadle.training.models.feed_forward import Experts
 from treadle.training.models.training_model import TrainingModel
-from treadle.training.models.transformer import TransformerShape, transformer
+from treadle.training.models.transformer import transformer
+from treadle.training.models.transformer_shape import TransformerShape
 
 MAX_CONFIG_BYTES = 2**20
 _MOST = 2**24
@@ -307,9 +309,7 @@ def read_config(text: str, *, name: str = "") -> TrainingModel:
             f"config.json: a token cannot visit {shape.experts.top_k} of {shape.experts.experts} experts"
         )
     model = transformer(shape)
-    return TrainingModel(
-        name or kind, model.layers, max_tokens=shape.max_tokens, source=f"config.json of a {kind} model"
-    )
+    return replace(model, name=name or kind, source=f"config.json of a {kind} model")
 
 
 _QUOTE = "'"

@@ -9,6 +9,7 @@ from fractions import Fraction
 from treadle.brief import brief
 from treadle.errors import TreadleError
 from treadle.training.models.model_layer import ModelLayer
+from treadle.training.models.transformer_shape import TransformerShape
 
 BACKWARD_PASSES = 2
 """Model FLOPs of the backward pass, in forward passes: gradients of inputs and of weights."""
@@ -30,6 +31,8 @@ class TrainingModel:
         Tokens of a sequence for which it was made; 0: no such limit, or unknown.
     source : str
         Where its dimensions stand.
+    shape : TransformerShape or None
+        The dimensions themselves, of a transformer.
 
     Raises
     ------
@@ -42,6 +45,7 @@ class TrainingModel:
     unit: str = "token"
     max_tokens: int = 0
     source: str = ""
+    shape: TransformerShape | None = None
 
     def __post_init__(self) -> None:
         names = [layer.name for layer in self.layers]

@@ -3,75 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from treadle.training.models.attention import MASK, BlockParts, Heads, LatentHeads
-from treadle.training.models.feed_forward import Experts, dense_parts, expert_parts
+from treadle.training.models.attention import MASK, BlockParts, Heads
+from treadle.training.models.feed_forward import dense_parts, expert_parts
 from treadle.training.models.model_layer import Attended, ModelLayer, Saved, Weight, Work, WorkKind
 from treadle.training.models.training_model import TrainingModel
+from treadle.training.models.transformer_shape import TransformerShape
 
 LOGIT_ELEMENTS = 2
 """Elements kept per entry of the logits: the loss is taken in fp32."""
-
-
-@dataclass(frozen=True)
-class TransformerShape:
-    """Dimensions of a transformer, as configurations give them.
-
-    Parameters
-    ----------
-    name : str
-    hidden, feed_forward, vocabulary, layers : int
-        `layers`: of the decoder, or of the only stack; `feed_forward`: inner width of dense layers.
-    attention : Heads or LatentHeads
-    encoder_layers : int
-        With them, blocks of `layers` are decoders that attend to the encoder as well.
-    is_gated : bool
-        Two products up (SwiGLU, GEGLU), not one.
-    is_tied : bool
-        The head uses the embedding's table.
-    has_bias : bool
-        Of the feed-forward products.
-    norms_per_block : int
-        Norms of a block with one attention; cross attention has one more.
-    norm_has_bias : bool
-        LayerNorm (scale and bias), not RMSNorm (scale).
-    positions : int
-        Rows of a table of learned positions; 0: none.
-    position_buckets : int
-        Relative positions per head, learned in the first block of each stack (T5).
-    window, window_every : int
-        Attention sees the last `window` tokens (0: all) in every `window_every`-th block, from the first.
-    experts : Experts or None
-    expert_every, first_dense : int
-        Every how many-th block has experts (the last of each group), after so many dense ones.
-    has_dropout : bool
-    max_tokens : int
-    source : str
-    """
-
-    name: str
-    hidden: int
-    feed_forward: int
-    vocabulary: int
-    layers: int
-    attention: Heads | LatentHeads
-    encoder_layers: int = 0
-    is_gated: bool = True
-    is_tied: bool = False
-    has_bias: bool = False
-    norms_per_block: int = 2
-    norm_has_bias: bool = False
-    positions: int = 0
-    position_buckets: int = 0
-    window: int = 0
-    window_every: int = 1
-    experts: Experts | None = None
-    expert_every: int = 1
-    first_dense: int = 0
-    has_dropout: bool = False
-    max_tokens: int = 0
-    source: str = ""
 
 
 def transformer(shape: TransformerShape) -> TrainingModel:
@@ -97,7 +37,9 @@ def transformer(shape: TransformerShape) -> TrainingModel:
         layers.append(_embedding(shape, "embedding", ""))
         layers += _blocks(shape, "", shape.layers)
     layers.append(_head(shape, layers[-1].stream))
-    return TrainingModel(shape.name, tuple(layers), max_tokens=shape.max_tokens, source=shape.source)
+    return TrainingModel(
+        shape.name, tuple(layers), max_tokens=shape.max_tokens, source=shape.source, shape=shape
+    )
 
 
 def _embedding(shape: TransformerShape, name: str, stream: str, *, shares: str = "") -> ModelLayer:
@@ -122,14 +64,9 @@ def _embedding(shape: TransformerShape, name: str, stream: str, *, shares: str =
 
 def _blocks(shape: TransformerShape, stream: str, count: int) -> Iterator[ModelLayer]:
     for index in range(count):
-        own = Attended(
-            is_causal=stream != "encoder", window=0 if index % shape.window_every else shape.window
-        )
-        since = index - shape.first_dense
-        has_experts = (
-            shape.experts is not None and since >= 0 and since % shape.expert_every == shape.expert_every - 1
-        )
-        yield _block(shape, f"{stream or 'block'} {index}", stream, own, has_experts=has_experts)
+        kind = shape.block_kind(index)
+        own = Attended(is_causal=stream != "encoder", window=kind.window)
+        yield _block(shape, f"{stream or 'block'} {index}", stream, own, has_experts=kind.has_experts)
 
 
 def _block(

@@ -13,7 +13,8 @@ from treadle.training.models.feed_forward import Experts
 from treadle.training.models.image_models import IMAGE_MODELS
 from treadle.training.models.recommendation import criteo_dlrm
 from treadle.training.models.training_model import TrainingModel
-from treadle.training.models.transformer import TransformerShape, transformer
+from treadle.training.models.transformer import transformer
+from treadle.training.models.transformer_shape import TransformerShape
 
 _SWITCH = "Fedus, Zoph, Shazeer 2022 (Switch Transformers), tables 1 and 9"
 _LLAMA_2 = "Touvron et al. 2023 (Llama 2) and the configurations published with the weights"

@@ -1,0 +1,94 @@
+"""Dimensions of a transformer, from which its layers are counted and its graph is drawn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from treadle.training.models.attention import Heads, LatentHeads
+from treadle.training.models.feed_forward import Experts
+
+
+@dataclass(frozen=True)
+class BlockKind:
+    """In what blocks of one transformer differ.
+
+    Parameters
+    ----------
+    has_experts : bool
+        A router and experts, not a dense feed-forward half.
+    window : int
+        Last tokens that attention sees; 0: all.
+    """
+
+    has_experts: bool
+    window: int
+
+
+@dataclass(frozen=True)
+class TransformerShape:
+    """Dimensions of a transformer, as configurations give them.
+
+    Parameters
+    ----------
+    name : str
+    hidden, feed_forward, vocabulary, layers : int
+        `layers`: of the decoder, or of the only stack; `feed_forward`: inner width of dense layers.
+    attention : Heads or LatentHeads
+    encoder_layers : int
+        With them, blocks of `layers` are decoders that attend to the encoder as well.
+    is_gated : bool
+        Two products up (SwiGLU, GEGLU), not one.
+    is_tied : bool
+        The head uses the embedding's table.
+    has_bias : bool
+        Of the feed-forward products.
+    norms_per_block : int
+        Norms of a block with one attention; cross attention has one more.
+    norm_has_bias : bool
+        LayerNorm (scale and bias), not RMSNorm (scale).
+    positions : int
+        Rows of a table of learned positions; 0: none.
+    position_buckets : int
+        Relative positions per head, learned in the first block of each stack (T5).
+    window, window_every : int
+        Attention sees the last `window` tokens (0: all) in every `window_every`-th block, from the first.
+    experts : Experts or None
+    expert_every, first_dense : int
+        Every how many-th block has experts (the last of each group), after so many dense ones.
+    has_dropout : bool
+    max_tokens : int
+    source : str
+    """
+
+    name: str
+    hidden: int
+    feed_forward: int
+    vocabulary: int
+    layers: int
+    attention: Heads | LatentHeads
+    encoder_layers: int = 0
+    is_gated: bool = True
+    is_tied: bool = False
+    has_bias: bool = False
+    norms_per_block: int = 2
+    norm_has_bias: bool = False
+    positions: int = 0
+    position_buckets: int = 0
+    window: int = 0
+    window_every: int = 1
+    experts: Experts | None = None
+    expert_every: int = 1
+    first_dense: int = 0
+    has_dropout: bool = False
+    max_tokens: int = 0
+    source: str = ""
+
+    def block_kind(self, index: int) -> BlockKind:
+        """What the block of this number, counted from 0 in its stack, is."""
+        since = index - self.first_dense
+        return BlockKind(
+            has_experts=self.experts is not None
+            and since >= 0
+            and since % self.expert_every == self.expert_every - 1,
+            window=0 if index % self.window_every else self.window,
+        )
