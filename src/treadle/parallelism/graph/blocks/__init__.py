@@ -1,0 +1,1 @@
+"""Model graphs of transformers from their dimensions, without PyTorch."""

@@ -1,0 +1,128 @@
+"""The feed-forward half of a block, without norms and residual sums: dense, or a router and experts.
+
+Letters besides those of the block: ``f`` inner width, ``e`` experts, ``n`` experts that a token visits, ``c``
+places of an expert for the tokens of one sample, ``z`` inner width of the experts that all tokens visit.
+
+Each sample fills places of its own, so that cutting samples keeps tokens apart; an expert has so many places
+as it gets tokens if all experts get the same.
+"""
+
+from __future__ import annotations
+
+from treadle.parallelism.graph.blocks.attention_half import biased
+from treadle.parallelism.graph.blocks.forward import Forward
+from treadle.parallelism.graph.compute_graph import OperatorKind, TensorRef
+from treadle.training.models.feed_forward import Experts
+from treadle.training.models.transformer_shape import BlockKind, TransformerShape
+
+INDEX_BYTES = 8
+"""Of int64."""
+
+
+def feed_forward_sizes(shape: TransformerShape, kind: BlockKind, sequence: int) -> dict[str, int]:
+    """Elements of the letters of this half."""
+    experts = shape.experts
+    if not kind.has_experts or experts is None:
+        return {"f": shape.feed_forward}
+    return {
+        "f": experts.feed_forward,
+        "e": experts.experts,
+        "n": experts.top_k,
+        "c": -(-sequence * experts.top_k // experts.experts),
+        "z": experts.shared_feed_forward,
+    }
+
+
+def feed_forward_half(
+    forward: Forward, shape: TransformerShape, kind: BlockKind, x: TensorRef
+) -> tuple[TensorRef, ...]:
+    """From the norm's output to summands of this half's output."""
+    if not kind.has_experts or shape.experts is None:
+        return (_dense(forward, shape, x, has_bias=shape.has_bias),)
+    made = [_routed(forward, shape, x)]
+    if shape.experts.shared_feed_forward:
+        made.append(_shared(forward, shape, shape.experts, x))
+    return tuple(made)
+
+
+def _dense(
+    forward: Forward,
+    shape: TransformerShape,
+    x: TensorRef,
+    *,
+    prefix: str = "",
+    entering: str = "bsh",
+    letter: str = "f",
+    has_bias: bool = False,
+) -> TensorRef:
+    """Up, activation and down; of experts for the tokens at their places."""
+    inner = entering.replace("h", letter)
+    of_experts = "e" if "e" in entering else ""
+    module = f"{prefix or 'feed_forward'}"
+    name = f"{prefix}_" if prefix else ""
+    up = forward.parameter(
+        f"{module}.w3.weight" if shape.is_gated else f"{module}.w1.weight", f"{of_experts}{letter}h"
+    )
+    raised = forward.product(f"{name}up", f"{entering},{of_experts}{letter}h->{inner}", x, up)
+    if has_bias:
+        raised = biased(forward, f"{name}up", f"{module}.w1.bias", inner, letter, raised)
+    if shape.is_gated:
+        weight = forward.parameter(f"{module}.w1.weight", f"{of_experts}{letter}h")
+        gate = forward.product(f"{name}gate", f"{entering},{of_experts}{letter}h->{inner}", x, weight)
+        if has_bias:
+            gate = biased(forward, f"{name}gate", f"{module}.w3.bias", inner, letter, gate)
+        active = forward.pointwise(
+            f"{name}activation",
+            f"{inner},{inner}->{inner}",
+            (gate, raised),
+            operator="gated_silu",
+            linear=((1,),),
+        )
+    else:
+        active = forward.pointwise(f"{name}activation", f"{inner}->{inner}", (raised,), operator="gelu")
+    down = forward.parameter(f"{module}.w2.weight", f"{of_experts}h{letter}")
+    made = forward.product(f"{name}down", f"{inner},{of_experts}h{letter}->{entering}", active, down)
+    if has_bias:
+        made = biased(forward, f"{name}down", f"{module}.w2.bias", entering, "h", made)
+    return made
+
+
+def _routed(forward: Forward, shape: TransformerShape, x: TensorRef) -> TensorRef:
+    router = forward.parameter("router.gate.weight", "eh")
+    scores = forward.product("router", "bsh,eh->bse", x, router)
+    weights, choices = forward.apply(
+        "route",
+        OperatorKind.ELEMENTWISE,
+        "bse->bsn,bsn",
+        (scores,),
+        operator="route",
+        whole="en",
+        element_bytes=(2, INDEX_BYTES),
+    )
+    (places,) = forward.apply(
+        "dispatch",
+        OperatorKind.DISPATCH,
+        "sbh,sbn->ecbh",
+        (x, choices),
+        operator="dispatch",
+        linear=((0,),),
+    )
+    made = _dense(forward, shape, places, prefix="experts", entering="ecbh")
+    return forward.apply(
+        "combine",
+        OperatorKind.COMBINE,
+        "ecbh,sbn,sbn->sbh",
+        (made, weights, choices),
+        operator="combine",
+        linear=((0,), (1,)),
+    )[0]
+
+
+def _shared(forward: Forward, shape: TransformerShape, experts: Experts, x: TensorRef) -> TensorRef:
+    made = _dense(forward, shape, x, prefix="shared_experts", letter="z")
+    if not experts.shared_gate:
+        return made
+    gate = forward.product("shared_gate_score", "bsh,h->bs", x, forward.parameter("shared_gate.weight", "h"))
+    return forward.pointwise(
+        "shared_gated", "bs,bsh->bsh", (gate, made), operator="gated_sigmoid", linear=((1,),)
+    )

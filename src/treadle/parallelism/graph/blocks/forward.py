@@ -1,0 +1,190 @@
+"""The forward pass of a part of a model, written operator by operator in the letters of ``einsum``.
+
+A letter is an atom. ``(kgd)h`` are two dimensions, the first a product of three factors; ``s'`` is a second
+appearance of a letter in one operator: the keys' sequence. Dimensions that count something of which there may
+be one only (``k``, ``g``, ``n``) are left out if there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from treadle.parallelism.graph.compute_graph import (
+    Atom,
+    Dims,
+    Index,
+    Node,
+    Operand,
+    OperatorKind,
+    Phase,
+    Result,
+    Source,
+    TensorRef,
+)
+
+OPTIONAL = "kgn"
+"""Letters that are left out where they have one element."""
+ELEMENT_BYTES = 2
+"""Of weights and activations: bfloat16."""
+
+
+class Forward:
+    """Operators so far.
+
+    Parameters
+    ----------
+    sizes : mapping of str to int
+        Elements of each letter.
+    """
+
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        self.sizes = sizes
+        self.nodes: list[Node] = []
+        self._numbers: dict[str, int] = {}
+
+    @property
+    def atoms(self) -> tuple[Atom, ...]:
+        """Atoms in the order in which they appeared."""
+        return tuple(Atom(letter, self.sizes[letter]) for letter in self._numbers)
+
+    def dims(self, word: str) -> Dims:
+        """Dimensions as a word spells them.
+
+        Examples
+        --------
+        >>> Forward({"k": 1, "g": 4, "d": 8, "h": 32}).dims("(kgd)h")
+        ((Index(atom=0, prime=0), Index(atom=1, prime=0)), (Index(atom=2, prime=0),))
+        """
+        dims: list[list[Index]] = []
+        is_open = False
+        for at, token in enumerate(word):
+            if token == "(":
+                dims.append([])
+                is_open = True
+            elif token == ")":
+                is_open = False
+            elif token != "'" and (self.sizes[token] > 1 or token not in OPTIONAL):
+                number = self._numbers.setdefault(token, len(self._numbers))
+                if not is_open:
+                    dims.append([])
+                dims[-1].append(Index(number, int(word[at + 1 : at + 2] == "'")))
+        return tuple(tuple(dim) for dim in dims if dim)
+
+    def placeholder(
+        self, name: str, word: str, source: Source, *, path: str = "", element_bytes: int = ELEMENT_BYTES
+    ) -> TensorRef:
+        """Add a parameter, an input or a tangent."""
+        dims = self.dims(word)
+        phase = Phase.BACKWARD if source is Source.TANGENT else Phase.FORWARD
+        results = (Result(dims, dims, element_bytes),)
+        return self.add(
+            Node(name, OperatorKind.PLACEHOLDER, (), results, phase, source=source, path=path or name)
+        )[0]
+
+    def parameter(self, path: str, word: str) -> TensorRef:
+        """Add a parameter; its node is called as the last words of its path."""
+        stem = path.removesuffix(".weight")
+        return self.placeholder(stem.replace(".", "_"), word, Source.PARAMETER, path=path)
+
+    def add(self, node: Node) -> tuple[TensorRef, ...]:
+        """Add a node; its results."""
+        self.nodes.append(node)
+        return tuple(TensorRef(len(self.nodes) - 1, slot) for slot in range(len(node.results)))
+
+    def result(self, tensor: TensorRef) -> Result:
+        """A tensor as it is made."""
+        return self.nodes[tensor.node].results[tensor.slot]
+
+    def apply(
+        self,
+        name: str,
+        kind: OperatorKind,
+        specification: str,
+        operands: Sequence[TensorRef],
+        *,
+        operator: str,
+        whole: str = "",
+        linear: Sequence[Sequence[int]] = (),
+        element_bytes: Sequence[int] = (),
+        arguments: Mapping[str, object] | None = None,
+    ) -> tuple[TensorRef, ...]:
+        """Add an operator by its specification, ``bsh,(kgd)h->bkgsd``; its results.
+
+        Parameters
+        ----------
+        name, kind, operator, linear, arguments
+            Of the node.
+        specification : str
+            Roles; those of an operand in any order and grouping.
+        operands : sequence of TensorRef
+        whole : str
+            Letters that it cannot be cut by.
+        element_bytes : sequence of int
+            Of each result; by default those of activations.
+        """
+        before, after = (side.split(",") for side in specification.split("->"))
+        read = tuple(
+            Operand(tensor, self.dims(word.replace("'", "")), self.dims(word))
+            for tensor, word in zip(operands, before, strict=True)
+        )
+        sizes = element_bytes or [ELEMENT_BYTES] * len(after)
+        made = tuple(
+            Result(self.dims(word.replace("'", "")), self.dims(word), size)
+            for word, size in zip(after, sizes, strict=True)
+        )
+        return self.add(
+            Node(
+                name,
+                kind,
+                read,
+                made,
+                operator=operator,
+                whole=frozenset(index for dim in self.dims(whole) for index in dim),
+                linear=tuple(tuple(places) for places in linear),
+                arguments=arguments or {},
+            )
+        )
+
+    def product(
+        self, name: str, specification: str, first: TensorRef, second: TensorRef, *, element_bytes: int = 2
+    ) -> TensorRef:
+        """Add an einsum of two tensors."""
+        return self.apply(
+            name,
+            OperatorKind.EINSUM,
+            specification,
+            (first, second),
+            operator="einsum",
+            linear=((0,), (1,)),
+            element_bytes=(element_bytes,),
+        )[0]
+
+    def pointwise(
+        self,
+        name: str,
+        specification: str,
+        operands: Sequence[TensorRef],
+        *,
+        operator: str,
+        whole: str = "",
+        linear: Sequence[Sequence[int]] = (),
+        arguments: Mapping[str, object] | None = None,
+    ) -> TensorRef:
+        """Add an elementwise operator of one result."""
+        return self.apply(
+            name,
+            OperatorKind.ELEMENTWISE,
+            specification,
+            operands,
+            operator=operator,
+            whole=whole,
+            linear=linear,
+            arguments=arguments,
+        )[0]
+
+    def sum_of(self, name: str, word: str, *summands: TensorRef, words: Sequence[str] = ()) -> TensorRef:
+        """Add a sum of tensors; ``words`` where summands are repeated over dimensions."""
+        before = ",".join(words or [word] * len(summands))
+        return self.pointwise(
+            name, f"{before}->{word}", summands, operator="add", linear=(tuple(range(len(summands))),)
+        )

@@ -1,0 +1,306 @@
+"""The backward pass, derived from the forward one operator by operator.
+
+An einsum's gradients are einsums; a sum hands its gradient on; a lookup's is an addition to rows; tokens that
+were sent to experts come back, and those that came back are sent. Any other operator has one operator for all
+of its gradients, which reads the gradients of its results and those of its tensors that `READS` names, and
+adds over what an operand was repeated over. Several gradients of one tensor are added in one operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import MappingProxyType
+
+from treadle.errors import TreadleError
+from treadle.parallelism.graph.blocks.forward import Forward
+from treadle.parallelism.graph.compute_graph import (
+    ComputeGraph,
+    Index,
+    Node,
+    Operand,
+    OperatorKind,
+    Phase,
+    Result,
+    Source,
+    TensorRef,
+)
+
+READS: MappingProxyType[str, tuple[tuple[int, ...], tuple[int, ...]]] = MappingProxyType(
+    {
+        "rms_norm": ((0, 1), ()),
+        "layer_norm": ((0, 1), ()),
+        "rotary": ((), ()),
+        "concatenate": ((), ()),
+        "gated_silu": ((0, 1), ()),
+        "gelu": ((0,), ()),
+        "gated_sigmoid": ((0, 1), ()),
+        "attention": ((0, 1, 2), (0, 1)),
+        "route": ((0,), (1,)),
+        "sum_exp_and_pick": ((0, 1), ()),
+        "mean_loss": ((0,), ()),
+    }
+)
+"""By operator the operands and the results that its gradient reads, besides gradients."""
+Gradients = list[TensorRef | None]
+"""Of each operand, or of each result; None where there is none."""
+
+
+def joint_graph(forward: Forward, *, leaves: TensorRef, entered: TensorRef | None = None) -> ComputeGraph:
+    """The joint graph of a forward pass.
+
+    Parameters
+    ----------
+    forward : Forward
+        All of its operators; it is used up.
+    leaves : TensorRef
+        Its output.
+    entered : TensorRef, optional
+        The input whose gradient is wanted besides those of all parameters.
+    """
+    return _Backward(forward, leaves, entered).graph()
+
+
+class _Backward:
+    def __init__(self, forward: Forward, leaves: TensorRef, entered: TensorRef | None) -> None:
+        self._forward = forward
+        self._leaves = leaves
+        self._count = len(forward.nodes)
+        self._parts: dict[TensorRef, Gradients] = {}  # what there is of a tensor's gradient so far
+        self._users: dict[TensorRef, int] = {}
+        self._wanted = {entered} if entered is not None else set()
+        for number, node in enumerate(forward.nodes):
+            if node.source is Source.PARAMETER or any(o.tensor in self._wanted for o in node.operands):
+                self._wanted |= {TensorRef(number, slot) for slot in range(len(node.results))}
+        for node in forward.nodes:
+            for operand in node.operands:
+                self._users[operand.tensor] = self._users.get(operand.tensor, 0) + 1
+
+    def graph(self) -> ComputeGraph:
+        """Derive it, the last operator first."""
+        made = self._forward.result(self._leaves)
+        name = f"d_{self._forward.nodes[self._leaves.node].name}"
+        (tangent,) = self._forward.add(
+            Node(
+                name,
+                OperatorKind.PLACEHOLDER,
+                (),
+                (Result(made.dims, made.dims, made.element_bytes),),
+                Phase.BACKWARD,
+                source=Source.TANGENT,
+                path=name,
+            )
+        )
+        self._parts[self._leaves] = [tangent]
+        owners: dict[TensorRef, TensorRef] = {}
+        for number in reversed(range(self._count)):
+            node = self._forward.nodes[number]
+            slots = [TensorRef(number, slot) for slot in range(len(node.results))]
+            gradients = [self._gradient(tensor) for tensor in slots]
+            if node.kind is OperatorKind.PLACEHOLDER:
+                if gradients[0] is not None:
+                    owners[slots[0]] = gradients[0]
+            elif any(gradient is not None for gradient in gradients):
+                for operand, part in zip(node.operands, self._of(number, gradients), strict=True):
+                    if part is not None:
+                        self._parts.setdefault(operand.tensor, []).append(part)
+        ordered = {tensor: owners[tensor] for tensor in sorted(owners)}
+        self._finish([self._leaves, *ordered.values()])
+        return ComputeGraph(self._forward.atoms, tuple(self._forward.nodes), ordered, {self._leaves: tangent})
+
+    def _gradient(self, tensor: TensorRef) -> TensorRef | None:
+        """All of a tensor's gradient: the one part of it, or a sum."""
+        parts = [part for part in self._parts.get(tensor, []) if part is not None]
+        if len(parts) < 2:
+            return parts[0] if parts else None
+        result = self._forward.result(tensor)
+        return self._forward.add(
+            Node(
+                self._name(tensor),
+                OperatorKind.ELEMENTWISE,
+                tuple(Operand(part, result.dims, result.dims) for part in parts),
+                (Result(result.dims, result.dims, result.element_bytes),),
+                Phase.BACKWARD,
+                operator="add",
+                linear=(tuple(range(len(parts))),),
+            )
+        )[0]
+
+    def _of(self, number: int, gradients: Gradients) -> Gradients:
+        """Gradients of a node's operands."""
+        node = self._forward.nodes[number]
+        if node.kind is OperatorKind.EINSUM:
+            return self._of_einsum(node, gradients)
+        if node.operator == "add":
+            return [self._of_summand(node, at, gradients) for at in range(len(node.operands))]
+        special = _SPECIAL.get(node.kind)
+        if special is not None and node.operator in ("lookup", "dispatch", "combine"):
+            return special(self, number, gradients)
+        return self._of_any(number, gradients)
+
+    def _of_einsum(self, node: Node, gradients: Gradients) -> Gradients:
+        found: Gradients = []
+        for at, operand in enumerate(node.operands):
+            others = [other for place, other in enumerate(node.operands) if place != at]
+            if operand.tensor not in self._wanted:
+                found.append(None)
+                continue
+            found.append(
+                self._add(
+                    node,
+                    OperatorKind.EINSUM,
+                    [(gradients[0], node.results[0].roles), *((o.tensor, o.roles) for o in others)],
+                    [operand],
+                    operator="einsum",
+                    linear=((0,), (1,)),
+                )[0]
+            )
+        return found
+
+    def _of_summand(self, node: Node, at: int, gradients: Gradients) -> TensorRef | None:
+        operand = node.operands[at]
+        if operand.tensor not in self._wanted:
+            return None
+        if set(_indices(operand)) == set(node.made):
+            return gradients[0]
+        pair = (gradients[0], node.results[0].roles)
+        return self._add(node, OperatorKind.REDUCTION, [pair], [operand], operator="sum", linear=((0,),))[0]
+
+    def _of_any(self, number: int, gradients: Gradients) -> Gradients:
+        node = self._forward.nodes[number]
+        if node.operator not in READS:
+            raise TreadleError(f"graph: no gradient is known of the operator {node.operator!r}")
+        operands, results = READS[node.operator]
+        given = [
+            (gradient, result.roles)
+            for gradient, result in zip(gradients, node.results, strict=True)
+            if gradient is not None
+        ]
+        read = [(node.operands[at].tensor, node.operands[at].roles) for at in operands]
+        read += [(TensorRef(number, slot), node.results[slot].roles) for slot in results]
+        wanted = [operand for operand in node.operands if operand.tensor in self._wanted]
+        made = self._add(
+            node,
+            node.kind if node.kind is OperatorKind.ATTENTION else OperatorKind.ELEMENTWISE,
+            [*given, *read],
+            wanted,
+            operator=f"{node.operator}_backward",
+            linear=(tuple(range(len(given))),),
+        )
+        left = iter(made)
+        return [next(left) if operand.tensor in self._wanted else None for operand in node.operands]
+
+    def of_lookup(self, number: int, gradients: Gradients) -> Gradients:
+        """Rows of a table: their gradients are added to the table's."""
+        node = self._forward.nodes[number]
+        table, *index = node.operands
+        read = [*((o.tensor, o.roles) for o in index), (gradients[0], node.results[0].roles)]
+        linear = ((len(read) - 1,),)
+        made = self._add(node, OperatorKind.SCATTER, read, [table], operator="lookup_backward", linear=linear)
+        return [made[0], *(None for _ in index)]
+
+    def of_dispatch(self, number: int, gradients: Gradients) -> Gradients:
+        """Tokens at their experts: their gradients come back."""
+        node = self._forward.nodes[number]
+        tokens, choices = node.operands
+        read = [(gradients[0], node.results[0].roles), (choices.tensor, choices.roles)]
+        made = self._add(
+            node, OperatorKind.COMBINE, read, [tokens], operator="dispatch_backward", linear=((0,),)
+        )
+        return [made[0], None]
+
+    def of_combine(self, number: int, gradients: Gradients) -> Gradients:
+        """Tokens back from their experts: gradients are sent there; weights meet what came back."""
+        node = self._forward.nodes[number]
+        places, weights, choices = node.operands
+        given, chosen = (gradients[0], node.results[0].roles), (choices.tensor, choices.roles)
+        sent = self._add(
+            node,
+            OperatorKind.DISPATCH,
+            [given, (weights.tensor, weights.roles), chosen],
+            [places],
+            operator="combine_backward",
+            linear=((0,),),
+        )
+        weighed = self._add(
+            node,
+            OperatorKind.COMBINE,
+            [(places.tensor, places.roles), given, chosen],
+            [weights],
+            operator="combine_weights_backward",
+            linear=((0,), (1,)),
+        )
+        return [sent[0], weighed[0], None]
+
+    def _add(
+        self,
+        node: Node,
+        kind: OperatorKind,
+        read: Sequence[tuple[TensorRef | None, tuple[tuple[Index, ...], ...]]],
+        wanted: Sequence[Operand],
+        *,
+        operator: str,
+        linear: tuple[tuple[int, ...], ...],
+    ) -> tuple[TensorRef, ...]:
+        """Add an operator that makes gradients of operands, each as its tensor is, seen by that operand."""
+        operands = []
+        for tensor, roles in read:
+            assert tensor is not None, node.name
+            operands.append(Operand(tensor, _unprimed(roles), roles))
+        results = []
+        for operand in wanted:
+            made = self._forward.result(operand.tensor)
+            role_of = dict(zip(_flat(operand.dims), _indices(operand), strict=True))
+            own = tuple(tuple(role_of[index] for index in dim) for dim in made.dims)
+            results.append(Result(made.dims, own, made.element_bytes))
+        met = {index for roles in (r.roles for r in results) for index in _flat(roles)}
+        met |= {index for operand in operands for index in _indices(operand)}
+        sole = len(wanted) == 1 and self._users[wanted[0].tensor] == 1
+        return self._forward.add(
+            Node(
+                self._name(wanted[0].tensor) if sole else self._joint_name(node, wanted),
+                kind,
+                tuple(operands),
+                tuple(results),
+                Phase.BACKWARD,
+                operator=operator,
+                whole=node.whole & met,
+                linear=linear,
+                arguments=node.arguments,
+            )
+        )
+
+    def _name(self, tensor: TensorRef) -> str:
+        name = self._forward.nodes[tensor.node].name
+        return f"d_{name}" + (f"_{tensor.slot}" if tensor.slot else "")
+
+    def _joint_name(self, node: Node, wanted: Sequence[Operand]) -> str:
+        if len(wanted) > 1:
+            return f"{node.name}_backward"
+        return f"{self._name(wanted[0].tensor)}_{node.name}"
+
+    def _finish(self, outputs: Sequence[TensorRef]) -> None:
+        operands = []
+        for tensor in outputs:
+            dims = self._forward.result(tensor).dims
+            operands.append(Operand(tensor, dims, dims))
+        self._forward.add(Node("output", OperatorKind.OUTPUT, tuple(operands), phase=Phase.BACKWARD))
+
+
+_SPECIAL: dict[OperatorKind, Callable[[_Backward, int, Gradients], Gradients]] = {
+    OperatorKind.GATHER: _Backward.of_lookup,
+    OperatorKind.DISPATCH: _Backward.of_dispatch,
+    OperatorKind.COMBINE: _Backward.of_combine,
+}
+
+
+def _flat(dims: tuple[tuple[Index, ...], ...]) -> list[Index]:
+    return [index for dim in dims for index in dim]
+
+
+def _indices(operand: Operand) -> list[Index]:
+    return _flat(operand.roles)
+
+
+def _unprimed(roles: tuple[tuple[Index, ...], ...]) -> tuple[tuple[Index, ...], ...]:
+    """Indices of a tensor in which every letter stands once."""
+    return tuple(tuple(Index(index.atom) for index in dim) for dim in roles)
