@@ -306,6 +306,11 @@ class FabricCosts:
     def problem(self, traffic: Traffic) -> Problem:
         """The collective in all its groups; sends as an all-to-all whose demands are those of neighbours."""
         kind, axes = traffic
+        if kind is CollectiveKind.ALLTOALL and self.mesh.n_ranks > MOST_EXCHANGED:
+            raise ScheduleError(
+                f"{self.topology.name}: an all-to-all in groups of {self.mesh.n_ranks} ranks; expected at "
+                f"most {MOST_EXCHANGED}, whose demands fit a matrix"
+            )
         if kind is not None:
             return pose(self.topology, kind, mesh=self.mesh, axes=axes, forward=self.forward)
         if self.mesh.n_ranks > MOST_EXCHANGED:
