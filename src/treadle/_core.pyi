@@ -1,13 +1,15 @@
 """Typed view of the compiled core (src/core/bindings).
 
-Structs come in as the named tuples of `synthesis.core_values` and `simulation.core_values`, and go out as
-plain tuples that fit them. Status codes: 0 ok, 1 violated, 2 cancelled, 3 stuck. `control` is [cancel flag,
-work done, work expected]. Counts come in the order that the bindings say.
+Structs come in as the named tuples of `synthesis.core_values`, `simulation.core_values` and
+`parallelism.search.core_values`, and go out as plain tuples that fit them. Status codes: 0 ok, 1 violated,
+2 cancelled, 3 stuck. `control` is [cancel flag, work done, work expected]. Counts come in the order that the
+bindings say.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
+from treadle.parallelism.search.core_values import PairEnergies
 from treadle.simulation.core_values import FluidArrays, TaskArrays
 from treadle.synthesis.core_values.flow_values import (
     Annealing,
@@ -173,3 +175,8 @@ def simulate_tasks(
     graph: TaskArrays, n_slices: int, order: int, with_binding: bool, control: Int64
 ) -> tuple[int, _TaskTimes]: ...
 def simulate_flows(graph: FluidArrays, n_slices: int, control: Int64) -> tuple[int, _FluidTimes]: ...
+
+# Message passing: sums of minima now and before, magnitude of messages; labels; slack; messages
+def reweighted_trees(
+    energies: PairEnergies, messages: Float64, most_passes: int, tolerance: float
+) -> tuple[tuple[float, float, float], Int32, Float64, Float64]: ...

@@ -12,4 +12,5 @@ NB_MODULE(_core, m) {
     treadle::bind_flows(m);
     treadle::bind_climbing(m);
     treadle::bind_simulation(m);
+    treadle::bind_messages(m);
 }

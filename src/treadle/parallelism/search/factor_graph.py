@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from treadle.arrays import BoolArray, Int64Array, frozen
+from treadle.arrays import BoolArray, Int64Array, frozen, offsets_of
 from treadle.errors import ScheduleError
 
 FloatArray = NDArray[np.float64]
@@ -218,11 +219,32 @@ class FactorGraph:
             for part in self.factors
         )
 
+    @cached_property
+    def starts(self) -> Int64Array:
+        """Where each node's states begin when those of all nodes are numbered through, and the end."""
+        return offsets_of(np.array(self.sizes, dtype=np.int64))
+
+    @cached_property
+    def node_amounts(self) -> FloatArray:
+        """Every quantity of the factors over one node, shape (states of all nodes, quantities)."""
+        found = np.zeros((sum(self.sizes), self.quantities.count))
+        for part in self.factors:
+            if len(part.scope) == 1:
+                rows = found[self.starts[part.scope[0]] : self.starts[part.scope[0] + 1]]
+                for quantity, table in part.tables.items():
+                    rows[:, quantity] = table
+        return found
+
+    @cached_property
+    def edges(self) -> tuple[Factor, ...]:
+        """Factors over two nodes."""
+        return tuple(part for part in self.factors if len(part.scope) == 2)
+
     def amounts(self, plan: Sequence[int]) -> FloatArray:
         """Every quantity of a plan, shape (quantities,)."""
-        found = np.zeros(self.quantities.count)
-        for part in self.factors:
-            place = tuple(plan[node] for node in part.scope)
+        found = self.node_amounts[self.starts[:-1] + np.array(plan, dtype=np.int64)].sum(axis=0)
+        for part in self.edges:
+            u, v = part.scope
             for quantity, table in part.tables.items():
-                found[quantity] += table[place]
-        return found
+                found[quantity] += table[plan[u], plan[v]]
+        return np.asarray(found)

@@ -58,15 +58,13 @@ class Columns:
     best: tuple[int, ...] | None = None
     value: float = np.inf
 
-    def __post_init__(self) -> None:
-        self._offsets = np.cumsum([0, *self.graph.sizes[:-1]], dtype=np.int64)
-
     def within(self, domains: Domains) -> list[tuple[int, ...]]:
         """Plans all of whose states are in the domains."""
         if not self.plans:
             return []
         left = np.zeros(sum(self.graph.sizes), dtype=np.bool_)
-        left[np.concatenate([start + d for start, d in zip(self._offsets, domains, strict=True)])] = True
+        for start, states in zip(self.graph.starts[:-1], domains, strict=True):
+            left[start + states] = True
         plans = list(self.plans)
         return [plans[i] for i in np.flatnonzero(left[np.array(self.states)].all(axis=1))]
 
@@ -76,7 +74,7 @@ class Columns:
             return False
         amounts = self.graph.amounts(plan)
         self.plans[plan] = amounts
-        self.states.append(self._offsets + np.array(plan, dtype=np.int64))
+        self.states.append(self.graph.starts[:-1] + np.array(plan, dtype=np.int64))
         if self.aim.fits(amounts):
             value = self.aim.value(amounts)
             if value < self.value:
@@ -181,7 +179,7 @@ def climb(
         stale = 0 if found.bound > best_bound + 0.1 * tolerance * abs(best_bound) else stale + 1
         if found.bound > best_bound:
             best_bound, best_weights = found.bound, here
-        _take(part, columns, found, here, shifts, do_improve=done <= 3 or done % 4 == 0)
+        _take(part, columns, found, here, shifts, do_improve=done == 1 or done % 4 == 0)
         cutoff = columns.value * cut_at
         if best_bound >= cutoff or is_over():
             break

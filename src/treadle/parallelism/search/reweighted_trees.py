@@ -17,9 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
+from treadle.arrays import Int64Array
+from treadle.engine import core
+from treadle.parallelism.search.core_values import PairEnergies
 from treadle.parallelism.search.factor_graph import FactorGraph, FloatArray
 from treadle.parallelism.search.slices import Energies, Slice
 
@@ -31,34 +35,22 @@ class TreeMessages:
 
     Parameters
     ----------
-    given : list of pairs of arrays
-        Per edge, in the order of the graph's factors: to its earlier node and to its later one.
+    given : array
+        Edge after edge: to the states of its earlier node, then to those of its later one.
     """
 
-    def __init__(self, given: list[tuple[FloatArray, FloatArray]]) -> None:
+    def __init__(self, given: FloatArray) -> None:
         self.given = given
 
     @classmethod
     def none(cls, graph: FactorGraph) -> TreeMessages:
         """Nothing moved yet."""
-        scopes = [part.scope for part in graph.factors if len(part.scope) == 2]
-        return cls([(np.zeros(graph.sizes[u]), np.zeros(graph.sizes[v])) for u, v in scopes])
+        return cls(np.zeros(sum(graph.sizes[u] + graph.sizes[v] for u, v in (e.scope for e in graph.edges))))
 
-    def cut(self, part: Slice) -> list[list[FloatArray]]:
-        """Those for the states of a slice, as copies."""
-        return [
-            [early[part.domains[edge.scope[0]]], late[part.domains[edge.scope[1]]]]
-            for edge, (early, late) in zip(part.edges, self.given, strict=True)
-        ]
-
-    def replaced(self, part: Slice, moved: list[list[FloatArray]]) -> TreeMessages:
-        """These with others at the states of a slice."""
-        given = []
-        for edge, (early, late), (new_early, new_late) in zip(part.edges, self.given, moved, strict=True):
-            early, late = early.copy(), late.copy()
-            early[part.domains[edge.scope[0]]] = new_early
-            late[part.domains[edge.scope[1]]] = new_late
-            given.append((early, late))
+    def replaced(self, places: Int64Array, moved: FloatArray) -> TreeMessages:
+        """These with others at some places."""
+        given = self.given.copy()
+        given[places] = moved
         return TreeMessages(given)
 
 
@@ -112,107 +104,33 @@ def tree_bound(
     forward pass reaches it: then every edge's minimum is 0 and the nodes' minima sum up to no less than the
     bound before that pass, which only grows; so what the last pass gained is taken off them.
     """
-    moved = messages.cut(part)
-    _forward(part, energies, moved)
-    now = -np.inf
-    for _ in range(n_passes):
-        last, before = now, _backward(part, energies, moved)
-        labels, slack, minima = _forward(part, energies, moved)
-        now = float(np.sum(minima))
-        if now - last <= tolerance * abs(now):
-            break
-    margin = _margin(part, energies, moved)
+    (now, before, sent), labels, slack, moved = core.reweighted_trees(
+        PairEnergies(*part.core_arrays, energies.unary, energies.pair),
+        messages.given[part.message_places],
+        n_passes,
+        tolerance,
+    )
+    margin = _margin(part, energies.largest + 3 * sent)
     loss = max(now - before, 0.0)
+    chosen = labels.tolist()
+    bounds = part.starts.tolist()
+    slack = np.maximum(slack - loss - margin, 0.0)
     return TreeBound(
         now - margin,
-        labels if _is_allowed(part, labels) else [],
-        [np.maximum(amount - loss - margin, 0.0) for amount in slack],
-        messages.replaced(part, moved),
+        chosen if _is_allowed(part, chosen) else [],
+        [slack[start:end] for start, end in pairwise(bounds)],
+        messages.replaced(part.message_places, moved),
     )
 
 
-def _received(part: Slice, energies: Energies, moved: list[list[FloatArray]], node: int) -> FloatArray:
-    total = energies.unary[node].copy()
-    for e in part.after[node]:
-        total += moved[e][0]
-    for e in part.before[node]:
-        total += moved[e][1]
-    return total
-
-
-def _forward(
-    part: Slice, energies: Energies, moved: list[list[FloatArray]]
-) -> tuple[list[int], list[FloatArray], list[float]]:
-    """Visit nodes in order: take all from earlier edges, share out among later ones.
-
-    Returns
-    -------
-    labels : list of int
-        States chosen on the way, each given those before it.
-    slack : list of arrays
-        What each state lacks to the node's minimum before it shares out.
-    minima : list of float
-        Of the nodes, after that.
-    """
-    labels: list[int] = []
-    slack: list[FloatArray] = []
-    minima: list[float] = []
-    for node in range(len(part.sizes)):
-        early, late = part.before[node], part.after[node]
-        for e in early:
-            moved[e][1] = (energies.pairs[e] - moved[e][0][:, None]).min(axis=0)
-        total = _received(part, energies, moved, node)
-        choice = energies.unary[node].copy()
-        for e in late:
-            choice += moved[e][0]
-        for e in early:
-            choice += energies.pairs[e][labels[part.edges[e].scope[0]]]
-        labels.append(int(choice.argmin()))
-        least = float(total.min())
-        slack.append(total - least)
-        if late:
-            # the minimum stays, so that messages do not carry the bound to and fro
-            share = (total - least) / max(len(late), len(early))
-            for e in late:
-                moved[e][0] = moved[e][0] - share
-        minima.append(float(_received(part, energies, moved, node).min()) if late else least)
-    return labels, slack, minima
-
-
-def _backward(part: Slice, energies: Energies, moved: list[list[FloatArray]]) -> float:
-    """Visit nodes in reverse order, likewise; the sum of the minima."""
-    sum_of_minima = 0.0
-    for node in range(len(part.sizes) - 1, -1, -1):
-        early, late = part.before[node], part.after[node]
-        for e in late:
-            moved[e][0] = (energies.pairs[e] - moved[e][1][None, :]).min(axis=1)
-        total = _received(part, energies, moved, node)
-        least = float(total.min())
-        if early:
-            share = (total - least) / max(len(late), len(early))
-            for e in early:
-                moved[e][1] = moved[e][1] - share
-            least = float(_received(part, energies, moved, node).min())
-        sum_of_minima += least
-    return sum_of_minima
-
-
-def _margin(part: Slice, energies: Energies, moved: list[list[FloatArray]]) -> float:
+def _margin(part: Slice, magnitude: float) -> float:
     """How far rounding may have lifted the bound."""
-    sent = sum(float(np.abs(message).max()) for pair in moved for message in pair)
-    n_terms = (
-        part.graph.quantities.count
-        + 4
-        + max(
-            (len(early) + len(late) for early, late in zip(part.before, part.after, strict=True)), default=0
-        )
-    )
-    magnitude = energies.largest + 3 * sent
+    n_terms = part.graph.quantities.count + 4 + max((len(edges) for edges in part.at), default=0)
     return 4 * UNIT_ROUNDOFF * (n_terms + len(part.sizes)) * magnitude
 
 
 def _is_allowed(part: Slice, labels: Sequence[int]) -> bool:
     return not any(
-        piece.forbidden is not None and piece.forbidden[tuple(labels[node] for node in piece.scope)]
-        for piece in (*part.nodes, *part.edges)
+        edge.forbidden is not None and edge.forbidden[labels[edge.scope[0]], labels[edge.scope[1]]]
+        for edge in part.edges
     )

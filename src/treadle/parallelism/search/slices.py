@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array
+from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of
 from treadle.parallelism.search.factor_graph import Factor, FactorGraph, FloatArray
 
 Domains = tuple[Int64Array, ...]
@@ -47,30 +49,23 @@ def consistent(graph: FactorGraph, domains: Domains) -> Domains | None:
 
 
 @dataclass(frozen=True, eq=False)
-class _Part:
-    scope: tuple[int, ...]
-    shape: tuple[int, ...]
+class _Edge:
+    scope: tuple[int, int]
+    shape: tuple[int, int]
     tables: tuple[tuple[int, FloatArray], ...]
     forbidden: BoolArray | None
 
-    def energy(self, coefficients: FloatArray) -> tuple[FloatArray, float]:
-        """The weighted sum of the tables, infinite where forbidden, and its largest finite entry."""
-        total = np.zeros(self.shape)
-        for quantity, table in self.tables:
-            if coefficients[quantity]:
-                total += coefficients[quantity] * table
-        largest = float(total.max())
-        if self.forbidden is not None:
-            total[self.forbidden] = np.inf
-        return total, largest
 
-
-def _cut(part: Factor, domains: Domains) -> _Part:
-    place = np.ix_(*(domains[node] for node in part.scope))
+def _cut(part: Factor, graph: FactorGraph, domains: Domains) -> _Edge:
+    u, v = part.scope
+    shape = len(domains[u]), len(domains[v])
+    if shape == (graph.sizes[u], graph.sizes[v]):  # tables of whole domains are large: no copies
+        return _Edge((u, v), shape, tuple(part.tables.items()), part.forbidden)
+    place = np.ix_(domains[u], domains[v])
     mask = None if part.forbidden is None else part.forbidden[place]
-    return _Part(
-        part.scope,
-        tuple(len(domains[node]) for node in part.scope),
+    return _Edge(
+        (u, v),
+        shape,
         tuple((quantity, table[place]) for quantity, table in part.tables.items()),
         mask if mask is not None and mask.any() else None,
     )
@@ -82,16 +77,16 @@ class Energies:
 
     Parameters
     ----------
-    unary : list of arrays of shape (states,)
-        Per node.
-    pairs : list of arrays of shape (states, states)
-        Per edge.
+    unary : array
+        Node after node.
+    pair : array
+        Edge after edge, a row for each state of the earlier node; infinity forbids.
     largest : float
-        Sum over factors of the largest finite entry.
+        At least the sum over factors of the largest finite entry.
     """
 
-    unary: list[FloatArray]
-    pairs: list[FloatArray]
+    unary: FloatArray
+    pair: FloatArray
     largest: float
 
 
@@ -109,38 +104,84 @@ class Slice:
         self.graph = graph
         self.domains = domains
         self.sizes = tuple(len(states) for states in domains)
-        parts = [_cut(part, domains) for part in graph.factors]
-        self.nodes = tuple(part for part in parts if len(part.scope) == 1)
-        self.edges = tuple(part for part in parts if len(part.scope) == 2)
-        self.before: list[list[int]] = [[] for _ in domains]
-        """Per node the edges to earlier nodes."""
-        self.after: list[list[int]] = [[] for _ in domains]
-        """Per node the edges to later nodes."""
+        self.starts = offsets_of(np.array(self.sizes, dtype=np.int64))
+        """Where each node's states begin, and the end."""
+        self.rows = np.concatenate(
+            [start + states for start, states in zip(graph.starts[:-1], domains, strict=True)]
+        )
+        """States among those of the graph, numbered through all nodes."""
+        self.node_amounts = graph.node_amounts[self.rows]
+        self.edges = tuple(_cut(part, graph, domains) for part in graph.edges)
+        self.at: list[list[int]] = [[] for _ in domains]
+        """Per node its edges."""
         for e, edge in enumerate(self.edges):
-            self.after[edge.scope[0]].append(e)
-            self.before[edge.scope[1]].append(e)
-        self.own: list[_Part | None] = [None] * len(domains)
-        for node in self.nodes:
-            self.own[node.scope[0]] = node
+            self.at[edge.scope[0]].append(e)
+            self.at[edge.scope[1]].append(e)
+        self.pair_starts = offsets_of(
+            np.array([edge.shape[0] * edge.shape[1] for edge in self.edges], dtype=np.int64)
+        )
 
     @property
     def is_single(self) -> bool:
         """Whether one plan is left."""
         return all(size == 1 for size in self.sizes)
 
+    @cached_property
+    def _largest(self) -> FloatArray:
+        """By quantity, the sum over factors of the largest amount."""
+        found = np.zeros(self.graph.quantities.count)
+        for start, end in pairwise(self.starts.tolist()):
+            found += self.node_amounts[start:end].max(axis=0)
+        for edge in self.edges:
+            for quantity, table in edge.tables:
+                found[quantity] += table.max()
+        return found
+
+    @cached_property
+    def _forbidden(self) -> Int64Array:
+        """Places of forbidden pairs among those of all edges."""
+        return np.concatenate(
+            [
+                np.array([], dtype=np.int64),
+                *(
+                    start + np.flatnonzero(edge.forbidden)
+                    for start, edge in zip(self.pair_starts[:-1], self.edges, strict=True)
+                    if edge.forbidden is not None
+                ),
+            ]
+        )
+
+    @cached_property
+    def message_places(self) -> Int64Array:
+        """Of the slice's messages among those of the graph: by edge, to the earlier node and to the later."""
+        found, start = [np.array([], dtype=np.int64)], 0
+        for edge in self.graph.edges:
+            for node in edge.scope:
+                found.append(start + self.domains[node])
+                start += self.graph.sizes[node]
+        return np.concatenate(found)
+
+    @cached_property
+    def core_arrays(self) -> tuple[Int32Array, Int32Array, Int32Array]:
+        """States by node, and the nodes of each edge."""
+        ends = np.array([edge.scope for edge in self.edges], dtype=np.int32).reshape(-1, 2)
+        return np.array(self.sizes, dtype=np.int32), ends[:, 0].copy(), ends[:, 1].copy()
+
     def energies(self, coefficients: FloatArray) -> Energies:
         """The sum of the quantities with these weights, shape (quantities,), not negative."""
-        unary = [np.zeros(size) for size in self.sizes]
-        largest = 0.0
-        for part in self.nodes:
-            unary[part.scope[0]], most = part.energy(coefficients)
-            largest += most
-        pairs = []
-        for part in self.edges:
-            table, most = part.energy(coefficients)
-            pairs.append(table)
-            largest += most
-        return Energies(unary, pairs, largest)
+        pair = np.zeros(int(self.pair_starts[-1]))
+        for start, edge in zip(self.pair_starts[:-1], self.edges, strict=True):
+            own = pair[start : start + edge.shape[0] * edge.shape[1]].reshape(edge.shape)
+            is_first = True
+            for quantity, table in edge.tables:
+                weight = coefficients[quantity]
+                if weight and is_first:
+                    np.multiply(table, weight, out=own)
+                    is_first = False
+                elif weight:
+                    own += weight * table
+        pair[self._forbidden] = np.inf
+        return Energies(self.node_amounts @ coefficients, pair, float(self._largest @ coefficients))
 
     def plan(self, labels: Sequence[int]) -> tuple[int, ...]:
         """States of the graph from places in the domains."""
@@ -164,16 +205,13 @@ class Slice:
         amounts : array of shape (states, quantities)
         allowed : bool array of shape (states,)
         """
-        amounts = np.zeros((self.sizes[node], self.graph.quantities.count))
+        amounts = self.node_amounts[self.starts[node] : self.starts[node + 1]].copy()
         allowed = np.ones(self.sizes[node], dtype=np.bool_)
-        parts = [self.edges[e] for e in (*self.before[node], *self.after[node])]
-        own = self.own[node]
-        for part in parts if own is None else [own, *parts]:
-            place: tuple[int | slice, ...] = tuple(
-                slice(None) if other == node else labels[other] for other in part.scope
-            )
-            for quantity, table in part.tables:
-                amounts[:, quantity] += table[place]
-            if part.forbidden is not None:
-                allowed &= ~part.forbidden[place]
+        for e in self.at[node]:
+            edge = self.edges[e]
+            u, v = edge.scope
+            for quantity, table in edge.tables:
+                amounts[:, quantity] += table[:, labels[v]] if u == node else table[labels[u]]
+            if edge.forbidden is not None:
+                allowed &= ~(edge.forbidden[:, labels[v]] if u == node else edge.forbidden[labels[u]])
         return amounts, allowed
