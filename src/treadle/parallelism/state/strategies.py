@@ -17,10 +17,11 @@ operator that is added needs one rule and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import permutations, product
+from itertools import chain, permutations, product
 from math import prod
+from typing import TypeAlias
 
 from treadle.errors import ScheduleError
 from treadle.parallelism.state.sharding import Sharding
@@ -29,6 +30,8 @@ PARTIAL = "+"
 """Place of a tensor in a choice: a summand."""
 WHOLE = ""
 """Place of a tensor in a choice: replicated."""
+Letter: TypeAlias = Hashable
+"""A character, or a role of a compute graph's operator; not one of the two above."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +42,12 @@ class Operator:
     ----------
     kind : str
         A key of `RULES`: ``EINSUM``.
-    inputs, outputs : tuple of str
-        Letters of each tensor, one a dimension.
+    inputs, outputs : tuple of sequences of letters
+        Letters of each tensor, one a dimension; a str is a sequence of characters.
     linear : tuple of tuples of int
         Sets of inputs in which it is linear, all of a set taken together: of a sum ``((0, 1),)``, of a
-        product ``((0,), (1,))``. An einsum knows by itself.
+        product ``((0,), (1,))``. An einsum knows by itself, a gather is linear in its table, a scatter in its
+        rows, the second input, unless something is said here.
     summed : bool
         Letters that outputs lack are summed over; else they are combined in another way (a maximum).
 
@@ -54,8 +58,8 @@ class Operator:
     """
 
     kind: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
+    inputs: tuple[Sequence[Letter], ...]
+    outputs: tuple[Sequence[Letter], ...]
     linear: tuple[tuple[int, ...], ...] = ()
     summed: bool = True
 
@@ -67,9 +71,9 @@ class Operator:
                 raise ScheduleError(f"operator {self.kind}: a letter stands twice in {letters!r}")
 
     @property
-    def letters(self) -> str:
+    def letters(self) -> tuple[Letter, ...]:
         """All of its letters, each once, in the order in which they come."""
-        return "".join(dict.fromkeys("".join((*self.inputs, *self.outputs))))
+        return tuple(dict.fromkeys(chain.from_iterable((*self.inputs, *self.outputs))))
 
 
 @dataclass(frozen=True)
@@ -78,18 +82,18 @@ class Choice:
 
     Parameters
     ----------
-    inputs, outputs : tuple of str
+    inputs, outputs : tuple of letters
         For each tensor the letter that is cut, `PARTIAL` or `WHOLE`.
     divides : bool
         Each rank does its part of the work; else all do all of it.
     """
 
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
+    inputs: tuple[Letter, ...]
+    outputs: tuple[Letter, ...]
     divides: bool = True
 
     @property
-    def letters(self) -> frozenset[str]:
+    def letters(self) -> frozenset[Letter]:
         """Letters that are cut."""
         return frozenset((*self.inputs, *self.outputs)) - {PARTIAL, WHOLE}
 
@@ -117,7 +121,7 @@ Rule = Callable[[Operator], Iterator[Choice]]
 """All choices of an operator but the one to do the same everywhere."""
 
 
-def cut_by(operator: Operator, letter: str) -> Choice:
+def cut_by(operator: Operator, letter: Letter) -> Choice:
     """The choice to cut one letter: shards where it stands, sums where outputs lack it."""
     return Choice(
         tuple(letter if letter in letters else WHOLE for letters in operator.inputs),
@@ -147,28 +151,33 @@ def _einsum(operator: Operator) -> Iterator[Choice]:
 
 
 def _attention(operator: Operator) -> Iterator[Choice]:
-    """Batch, heads and queries: all letters of the queries, the first input, but the last, within a head.
+    """Batch, heads and queries: letters of the first input, queries or gradients, not those within a head.
 
     Softmax needs the whole sequence of keys, and scores the whole of a head's dimension, before anything is
     summed. Cut queries leave keys and values whole (context parallelism); gradients of keys and values are
-    then sums.
+    then sums. Letters within a head are those that tensors without the last of them lack too: queries have
+    other ones than values.
     """
-    for letter in operator.inputs[0][:-1]:
-        yield cut_by(operator, letter)
+    first = operator.inputs[0]
+    others = [letters for letters in (*operator.inputs, *operator.outputs) if first[-1] not in letters]
+    outside = set(chain.from_iterable(others)) if others else set(first[:-1])
+    for letter in first:
+        if letter in outside:
+            yield cut_by(operator, letter)
 
 
 def _gather(operator: Operator) -> Iterator[Choice]:
     """Rows of a table (first input) by index: a cut table gives zeros for the rows of others."""
     for letter in operator.letters:
         yield cut_by(operator, letter)
-    yield from _by_summands(operator, ((0,),))
+    yield from _by_summands(operator, operator.linear or ((0,),))
 
 
 def _scatter(operator: Operator) -> Iterator[Choice]:
     """The gradient of `_gather`: (index, rows) to a table; ranks add their rows, or those of their part."""
     for letter in operator.letters:
         yield cut_by(operator, letter)
-    yield from _by_summands(operator, ((1,),))
+    yield from _by_summands(operator, operator.linear or ((1,),))
 
 
 def _dispatch(operator: Operator) -> Iterator[Choice]:
@@ -189,7 +198,9 @@ def _dispatch(operator: Operator) -> Iterator[Choice]:
 
 def _combine(operator: Operator) -> Iterator[Choice]:
     """Places of experts (``ecd``) back to tokens (``td``): a rank with some of the experts gives summands."""
-    token, expert, place, *rest = operator.outputs[0][0], *operator.inputs[0]
+    expert, place, *rest = operator.inputs[0]
+    beside = operator.inputs[1] if len(operator.inputs) > 1 else operator.outputs[0]
+    token = next(letter for letter in beside if letter not in operator.inputs[0])
     yield Choice(
         tuple(
             place if place in letters else token if token in letters else WHOLE for letters in operator.inputs
@@ -198,7 +209,7 @@ def _combine(operator: Operator) -> Iterator[Choice]:
     )
     for letter in (expert, *rest):
         yield cut_by(operator, letter)
-    yield from _by_summands(operator, ((0,),))
+    yield from _by_summands(operator, operator.linear or ((0,),))
 
 
 RULES: dict[str, Rule] = {
@@ -221,7 +232,7 @@ def choices_of(operator: Operator) -> tuple[Choice, ...]:
 
 
 def strategies(
-    operator: Operator, letter_sizes: Mapping[str, int], sizes: Mapping[str, int]
+    operator: Operator, letter_sizes: Mapping[Letter, int], sizes: Mapping[str, int]
 ) -> Iterator[Strategy]:
     """All strategies on a mesh: a choice for each axis, every order of axes that cut the same letter.
 
@@ -263,7 +274,7 @@ def strategies(
 def _strategy(
     operator: Operator, by_axis: Mapping[str, Choice], axes: tuple[str, ...], sizes: Mapping[str, int]
 ) -> Strategy:
-    def sharding(letters: str, places: Mapping[str, str]) -> Sharding:
+    def sharding(letters: Sequence[Letter], places: Mapping[str, Letter]) -> Sharding:
         dims = tuple(tuple(axis for axis, place in places.items() if place == letter) for letter in letters)
         return Sharding(dims, frozenset(axis for axis, place in places.items() if place == PARTIAL))
 

@@ -1,0 +1,44 @@
+"""Nodes of a compute graph as operators with rules: which roles may be cut, and in what they are linear."""
+
+from __future__ import annotations
+
+from treadle.parallelism.graph.compute_graph import Dims, Index, Node, OperatorKind
+from treadle.parallelism.state.strategies import WHOLE, Choice, Operator, choices_of
+
+_EXTREMES = ("amax", "amin", "max", "min", "all", "any", "argmax", "linalg_vector_norm", "var", "var_mean")
+"""Reductions that do not add."""
+
+
+def operator_of(node: Node) -> Operator:
+    """The operator of a node, its roles as letters.
+
+    Raises
+    ------
+    ScheduleError
+        For a kind without a rule (placeholders and the output have none).
+    """
+    called = node.operator.split(".")
+    summed = node.kind is not OperatorKind.REDUCTION or called[1:2] == [] or called[1] not in _EXTREMES
+    return Operator(node.kind.value, _read(node), _made(node), node.linear, summed)
+
+
+def _flat(dims: Dims) -> tuple[Index, ...]:
+    return tuple(index for dim in dims for index in dim)
+
+
+def _read(node: Node) -> tuple[tuple[Index, ...], ...]:
+    return tuple(_flat(operand.roles) for operand in node.operands)
+
+
+def _made(node: Node) -> tuple[tuple[Index, ...], ...]:
+    return tuple(_flat(result.roles) for result in node.results)
+
+
+def choices_of_node(node: Node) -> tuple[Choice, ...]:
+    """Ways to share out a node along one axis, without those that cut what it needs whole."""
+    return tuple(choice for choice in choices_of(operator_of(node)) if not choice.letters & node.whole)
+
+
+def is_everywhere(choice: Choice) -> bool:
+    """Whether all ranks along the axis do the same with whole tensors."""
+    return all(place == WHOLE for place in (*choice.inputs, *choice.outputs))

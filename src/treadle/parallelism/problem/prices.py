@@ -1,0 +1,74 @@
+"""Seconds between states of tensors, priced once for tensors that are alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.parallelism.graph.compute_graph import ComputeGraph, Index, TensorRef
+from treadle.parallelism.problem.clusters import factors
+from treadle.parallelism.state.seconds_table import seconds_between
+from treadle.parallelism.state.sharding import Sharding
+from treadle.training.costs import Costs, RememberedCosts
+
+Key = tuple[tuple[int, ...], int, tuple[Sharding, ...], tuple[Sharding, ...]]
+
+
+class Prices:
+    """Tables of seconds between states of tensors.
+
+    Factors of a tensor that nobody cuts are left out but one, the one that most ranks divide, on which a
+    collective may lay parts in between.
+
+    Parameters
+    ----------
+    sizes : mapping from axis to its ranks
+    costs : Costs
+    """
+
+    def __init__(self, sizes: Mapping[str, int], costs: Costs) -> None:
+        self.sizes = dict(sizes)
+        self.costs = RememberedCosts(costs)
+        self._tables: dict[Key, NDArray[np.float64]] = {}
+
+    def seconds(
+        self,
+        graph: ComputeGraph,
+        tensor: TensorRef,
+        sources: Sequence[Sharding],
+        targets: Sequence[Sharding],
+    ) -> NDArray[np.float64]:
+        """Least seconds from each source to each target, states over the tensor's flat factors."""
+        own = factors(graph, tensor)
+        kept = self._kept(graph, own, [*sources, *targets])
+        shape = tuple(graph.atoms[own[at].atom].size for at in kept)
+        whole = graph.nbytes(tensor)
+        element_bytes = whole // int(np.prod(shape, dtype=object)) if shape else whole
+        mine, theirs = (
+            tuple(Sharding(tuple(one.dims[at] for at in kept), one.partial) for one in side)
+            for side in (sources, targets)
+        )
+        key = shape, element_bytes, mine, theirs
+        if key not in self._tables:
+            self._tables[key] = seconds_between(
+                mine, theirs, shape=shape, element_bytes=element_bytes, sizes=self.sizes, costs=self.costs
+            )
+        return self._tables[key]
+
+    def _kept(
+        self, graph: ComputeGraph, own: tuple[Index, ...], states: Sequence[Sharding]
+    ) -> tuple[int, ...]:
+        used = {at for state in states for at, axes in enumerate(state.dims) if axes}
+        rest = [at for at in range(len(own)) if at not in used and graph.atoms[own[at].atom].size > 1]
+        if rest:
+            used.add(max(rest, key=lambda at: self._n_cuts(graph.atoms[own[at].atom].size)))
+        return tuple(sorted(used))
+
+    def _n_cuts(self, size: int) -> int:
+        cuts = 1
+        for ranks in self.sizes.values():
+            if size % (cuts * ranks) == 0:
+                cuts *= ranks
+        return cuts

@@ -1,0 +1,97 @@
+"""The problem of laying a model out on a mesh, posed as a factor graph.
+
+What is left out, so that bounds are bounds over what is in:
+
+- axes that cut one factor for an operator do so in the order of the mesh; a stored parameter takes any order;
+- matrix products take no summands (each rank would multiply whole matrices);
+- dimensions within a head are cut nowhere;
+- maxima are not split over what they are taken over;
+- pointwise operators are shared out with what they feed on, as `clusters` tells;
+- a parameter that forward and backward pass cut alike is gathered in each of them, and again where an
+  operator is computed again, unless those of the backward pass share a state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from treadle.parallelism.graph.model_graph import ModelGraph
+from treadle.parallelism.problem.assembly import Assembly
+from treadle.parallelism.problem.prices import Prices
+from treadle.parallelism.problem.variable_table import VariableTable
+from treadle.parallelism.search.factor_graph import FactorGraph, Quantities
+from treadle.parallelism.state.sharding import axis_sizes
+from treadle.schedules.mesh import Mesh
+from treadle.training.compute_times import RooflineTimes
+from treadle.training.costs import Costs
+
+BYTES_PER_PARAMETER = 16
+"""bf16 weight and gradient, fp32 master weight and Adam's two moments."""
+
+
+@dataclass(frozen=True, eq=False)
+class SearchProblem:
+    """A model on a mesh, as choices.
+
+    Parameters
+    ----------
+    model : ModelGraph
+    mesh : Mesh
+    table : VariableTable
+    graph : FactorGraph
+    """
+
+    model: ModelGraph
+    mesh: Mesh
+    table: VariableTable
+    graph: FactorGraph
+
+    @cached_property
+    def names(self) -> Mapping[str, int]:
+        """Variables by their names."""
+        return {variable.name: number for number, variable in enumerate(self.table.variables)}
+
+
+def pose(
+    model: ModelGraph,
+    mesh: Mesh,
+    costs: Costs,
+    times: RooflineTimes,
+    *,
+    bytes_per_parameter: int = BYTES_PER_PARAMETER,
+) -> SearchProblem:
+    """The problem of laying out a model.
+
+    Parameters
+    ----------
+    model : ModelGraph
+    mesh : Mesh
+    costs : Costs
+        Of its groups.
+    times : RooflineTimes
+        Of one rank's device.
+    bytes_per_parameter : int
+        Weight, gradient and optimizer state of an element, where it is stored.
+
+    Raises
+    ------
+    ScheduleError
+        If costs lack a rate.
+    """
+    sizes = axis_sizes(mesh)
+    table = VariableTable(model, sizes)
+    names = Quantities(len(model.parts), 0)
+    assembly = Assembly(table, Prices(sizes, costs), times, names, bytes_per_parameter)
+    assembly.run()
+    first = tuple(table.boundary.values())
+    graph = FactorGraph(
+        tuple(variable.size for variable in table.variables),
+        names,
+        tuple(assembly.factors()),
+        tuple(part.repeats for part in model.parts),
+        tuple(variable.letters for variable in table.variables),
+        first,
+    )
+    return SearchProblem(model, mesh, table, graph)

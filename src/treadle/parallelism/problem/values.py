@@ -1,0 +1,103 @@
+"""Who makes each tensor of a part, who reads it, and which of it the backward pass needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from treadle.parallelism.graph.compute_graph import ComputeGraph, OperatorKind, Phase, Source, TensorRef
+from treadle.parallelism.graph.model_graph import ModelPart
+from treadle.parallelism.problem.clusters import Cluster, clusters_of
+
+
+@dataclass(frozen=True, eq=False)
+class PartValues:
+    """A part's clusters, and how tensors run between them.
+
+    Parameters
+    ----------
+    part : ModelPart
+    clusters : tuple of Cluster
+    """
+
+    part: ModelPart
+    clusters: tuple[Cluster, ...]
+
+    @property
+    def graph(self) -> ComputeGraph:
+        """The part's graph."""
+        return self.part.graph
+
+    @cached_property
+    def producer(self) -> dict[TensorRef, int]:
+        """By tensor the cluster that makes it."""
+        return {tensor: at for at, one in enumerate(self.clusters) for tensor in (*one.makes, *one.inner)}
+
+    def readers(self, tensor: TensorRef, phase: Phase) -> tuple[int, ...]:
+        """Clusters of a phase that read a tensor of others."""
+        return self._readers.get((tensor, phase), ())
+
+    @cached_property
+    def _readers(self) -> dict[tuple[TensorRef, Phase], tuple[int, ...]]:
+        found: dict[tuple[TensorRef, Phase], tuple[int, ...]] = {}
+        for at, one in enumerate(self.clusters):
+            for tensor in one.takes:
+                found[tensor, one.phase] = (*found.get((tensor, one.phase), ()), at)
+        return found
+
+    @cached_property
+    def is_needed_again(self) -> tuple[bool, ...]:
+        """By cluster whether the backward pass may need its results: itself, or to compute others again."""
+        needed = [False] * len(self.clusters)
+        for at in range(len(self.clusters) - 1, -1, -1):
+            one = self.clusters[at]
+            if one.phase is Phase.FORWARD:
+                needed[at] = any(
+                    self.readers(tensor, Phase.BACKWARD)
+                    or any(needed[reader] for reader in self.readers(tensor, Phase.FORWARD))
+                    for tensor in one.makes
+                )
+        return tuple(needed)
+
+    def again_readers(self, tensor: TensorRef) -> tuple[int, ...]:
+        """Clusters of the forward pass that may read a tensor once more."""
+        return tuple(at for at in self.readers(tensor, Phase.FORWARD) if self.is_needed_again[at])
+
+    def is_read_backward(self, cluster: int) -> bool:
+        """Whether the backward pass reads a result of a cluster of the forward pass."""
+        return any(self.readers(tensor, Phase.BACKWARD) for tensor in self.clusters[cluster].makes)
+
+    @cached_property
+    def tangent(self) -> TensorRef | None:
+        """What the backward pass of the part begins with, where the part after gives it."""
+        return None if self.part.leaves is None else self.graph.tangents[self.part.leaves]
+
+    @cached_property
+    def entered_gradient(self) -> TensorRef | None:
+        """The gradient of what enters."""
+        return None if self.part.enters is None else self.graph.gradients[self.part.enters]
+
+    @cached_property
+    def parameter_gradients(self) -> dict[TensorRef, TensorRef]:
+        """By gradient its parameter."""
+        return {
+            gradient: owner
+            for owner, gradient in self.graph.gradients.items()
+            if self.graph.nodes[owner.node].source is Source.PARAMETER
+        }
+
+    def is_free(self, tensor: TensorRef) -> bool:
+        """Whether a tensor lies at every rank from the beginning: an input, a buffer, the loss's tangent."""
+        node = self.graph.nodes[tensor.node]
+        return (
+            node.kind is OperatorKind.PLACEHOLDER
+            and node.source is not Source.PARAMETER
+            and tensor not in (self.part.enters, self.tangent)
+        )
+
+
+def values_of(part: ModelPart) -> PartValues:
+    """The values of a part."""
+    stateful = {part.enters, None if part.leaves is None else part.graph.tangents[part.leaves]} - {None}
+    clusters = clusters_of(part.graph, frozenset(one for one in stateful if one is not None))
+    return PartValues(part, clusters)

@@ -1,0 +1,203 @@
+"""What is chosen: how each cluster runs, and in which state each tensor waits between those that use it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from itertools import permutations, product
+from math import prod
+
+import numpy as np
+
+from treadle.arrays import BoolArray, Int64Array
+from treadle.parallelism.graph.compute_graph import ComputeGraph, TensorRef
+from treadle.parallelism.plan.part_plan import Keep
+from treadle.parallelism.problem.choices import ClusterStrategy
+from treadle.parallelism.problem.clusters import Cluster
+from treadle.parallelism.search.factor_graph import FloatArray
+from treadle.parallelism.state.sharding import Sharding
+
+
+class Wait(Enum):
+    """Why a tensor has a state of its own."""
+
+    STORED = "stored"
+    """A parameter, with its gradient and the optimizer's state."""
+    BOUNDARY = "boundary"
+    """Activations between layers, or their gradient."""
+    KEPT = "kept"
+    """What the backward pass has of a tensor of the forward pass."""
+    SHARED = "shared"
+    """One state from which all readers of a phase take it."""
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """States of a tensor by the state of a variable.
+
+    Parameters
+    ----------
+    states : tuple of Sharding
+        Distinct ones, over the tensor's flat factors.
+    index : int array
+        By state of the variable which of them.
+    """
+
+    states: tuple[Sharding, ...]
+    index: Int64Array
+
+
+def view_of(states: Sequence[Sharding]) -> View:
+    """A view from one state for each state of the variable."""
+    distinct = {state: at for at, state in enumerate(dict.fromkeys(states))}
+    return View(tuple(distinct), np.array([distinct[state] for state in states], np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class OperatorVariable:
+    """How a cluster runs: a strategy, and in the forward pass how the backward pass gets its results.
+
+    Parameters
+    ----------
+    name : str
+    part : int
+    cluster : Cluster
+    graph : ComputeGraph
+    strategies : tuple of ClusterStrategy
+    keeps : tuple of Keep or None
+        (None,) in the backward pass. States run through them fastest.
+    """
+
+    name: str
+    part: int
+    cluster: Cluster
+    graph: ComputeGraph
+    strategies: tuple[ClusterStrategy, ...]
+    keeps: tuple[Keep | None, ...]
+
+    @property
+    def size(self) -> int:
+        """States."""
+        return len(self.strategies) * len(self.keeps)
+
+    def strategy(self, state: int) -> ClusterStrategy:
+        """The strategy of a state."""
+        return self.strategies[state // len(self.keeps)]
+
+    def keep(self, state: int) -> Keep | None:
+        """The flag of a state."""
+        return self.keeps[state % len(self.keeps)]
+
+    def by_state(self, amounts: Sequence[float] | FloatArray) -> FloatArray:
+        """Amounts by strategy, as amounts by state."""
+        return np.repeat(np.asarray(amounts, np.float64), len(self.keeps))
+
+    def is_kept(self, keep: Keep) -> BoolArray:
+        """By state whether it has that flag."""
+        return np.tile(np.array([one is keep for one in self.keeps]), len(self.strategies))
+
+    @cached_property
+    def _readers(self) -> Mapping[TensorRef, tuple[int, int]]:
+        found: dict[TensorRef, tuple[int, int]] = {}
+        for member in self.cluster.members:
+            for at, operand in enumerate(self.graph.nodes[member].operands):
+                found.setdefault(operand.tensor, (member, at))
+        return found
+
+    def taken(self, tensor: TensorRef) -> View:
+        """States in which it takes a tensor from outside."""
+        return self._repeated([one.operands[self._readers[tensor]] for one in self.strategies])
+
+    def made(self, tensor: TensorRef) -> View:
+        """States in which it makes a tensor."""
+        return self._repeated([one.results[tensor] for one in self.strategies])
+
+    def _repeated(self, states: list[Sharding]) -> View:
+        found = view_of(states)
+        return View(found.states, np.repeat(found.index, len(self.keeps)))
+
+    @property
+    def letters(self) -> Int64Array:
+        """What tells states apart: the letter of each axis, then the flag."""
+        rows = [[choice.letter for choice in one.choices] for one in self.strategies]
+        table = np.repeat(np.array(rows, np.int64).reshape(len(rows), -1), len(self.keeps), axis=0)
+        flags = np.tile(np.arange(len(self.keeps), dtype=np.int64), len(self.strategies))
+        return np.column_stack([table, flags])
+
+
+@dataclass(frozen=True, eq=False)
+class StateVariable:
+    """In which state a tensor waits.
+
+    Parameters
+    ----------
+    name : str
+    wait : Wait
+    part : int
+        Of the tensor; of boundaries and tied parameters the first.
+    tensor : TensorRef
+    states : tuple of Sharding
+        Over the tensor's flat factors.
+    axes : tuple of str
+        Of the mesh.
+    """
+
+    name: str
+    wait: Wait
+    part: int
+    tensor: TensorRef
+    states: tuple[Sharding, ...]
+    axes: tuple[str, ...] = field(default=())
+
+    @property
+    def size(self) -> int:
+        """States."""
+        return len(self.states)
+
+    @property
+    def view(self) -> View:
+        """Its states."""
+        return View(self.states, np.arange(len(self.states), dtype=np.int64))
+
+    @property
+    def letters(self) -> Int64Array:
+        """What tells states apart: what each axis does, then the order of axes."""
+        rows = []
+        for number, state in enumerate(self.states):
+            places = {axis: at for at, names in enumerate(state.dims) for axis in names}
+            places.update(dict.fromkeys(state.partial, -2))
+            rows.append([*(places.get(axis, -1) for axis in self.axes), number])
+        return np.array(rows, np.int64).reshape(len(rows), -1)
+
+
+Variable = OperatorVariable | StateVariable
+
+
+def states_over(
+    factor_sizes: Sequence[int], cut: frozenset[int], sizes: Mapping[str, int], *, all_orders: bool
+) -> Iterator[Sharding]:
+    """Every way to cut some factors by some axes.
+
+    Parameters
+    ----------
+    factor_sizes : sequence of int
+        Of the tensor's flat factors.
+    cut : frozenset of int
+        Places of factors that may be cut.
+    sizes : mapping from axis to its ranks
+    all_orders : bool
+        Also axes that cut one factor in other orders than the mesh's.
+    """
+    places = [-1, *sorted(cut)]
+    for combination in product(places, repeat=len(sizes)):
+        by_axis = dict(zip(sizes, combination, strict=True))
+        lists = [[axis for axis, place in by_axis.items() if place == at] for at in range(len(factor_sizes))]
+        if any(
+            size % prod(sizes[axis] for axis in axes) for size, axes in zip(factor_sizes, lists, strict=True)
+        ):
+            continue
+        orders = [list(permutations(axes)) if all_orders else [tuple(axes)] for axes in lists]
+        for dims in product(*orders):
+            yield Sharding(dims)

@@ -1,0 +1,75 @@
+"""Seconds that operators compute, by the roofline, and bytes that they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import prod
+
+from treadle.parallelism.graph.compute_graph import ComputeGraph, Index, Node, OperatorKind, TensorRef
+from treadle.parallelism.problem.clusters import POINTWISE
+from treadle.parallelism.problem.operators import choices_of_node
+from treadle.parallelism.state.sharding import Sharding
+from treadle.training.compute_times import FUSED_ATTENTION_BACKWARD, RooflineTimes
+
+
+def flops_of(graph: ComputeGraph, node: Node) -> float:
+    """Floating-point operations of a whole operator: of matrix products and attention, else none."""
+    roles = set(node.read) | set(node.made)
+    if node.kind is OperatorKind.EINSUM:
+        return 2.0 * max(1, len(node.operands) - 1) * _elements(graph, roles)
+    if node.kind is OperatorKind.ATTENTION:
+        return _attention_flops(graph, node, roles)
+    return 0.0
+
+
+def _attention_flops(graph: ComputeGraph, node: Node, roles: set[Index]) -> float:
+    """Two products, of queries with keys and of scores with values; in the backward pass 2.5 times."""
+    cut = {
+        letter for choice in choices_of_node(node) for letter in choice.letters if isinstance(letter, Index)
+    }
+    both = [*(one.roles for one in node.operands), *(one.roles for one in node.results)]
+    tensors = [{i for dim in roles for i in dim} for roles in both]
+    within = {frozenset(letters - cut) for letters in tensors if cut <= letters} - {frozenset()}
+    keys = roles - cut - set().union(*within)
+    heads = [_elements(graph, group) for group in within]
+    if len(heads) == 1:
+        heads *= 2
+    flops = 2.0 * _elements(graph, cut) * _elements(graph, keys) * sum(heads)
+    if node.arguments.get("is_causal"):
+        flops /= 2
+    is_backward = len(node.results) > 2 or len(node.operands) > 4
+    return flops * (FUSED_ATTENTION_BACKWARD if is_backward else 1)
+
+
+def _elements(graph: ComputeGraph, indices: Iterable[Index]) -> int:
+    return prod(graph.atoms[index.atom].size for index in indices)
+
+
+def fused_tensors(graph: ComputeGraph) -> frozenset[TensorRef]:
+    """Tensors that a pointwise operator makes and only such of its phase read: they move no bytes."""
+    found = {
+        TensorRef(number, slot)
+        for number, node in enumerate(graph.nodes)
+        if node.kind in POINTWISE
+        for slot in range(len(node.results))
+    }
+    for node in graph.nodes:
+        for operand in node.operands:
+            producer = graph.nodes[operand.tensor.node]
+            if node.kind not in POINTWISE or node.phase is not producer.phase:
+                found.discard(operand.tensor)
+    return frozenset(found)
+
+
+def local_bytes(graph: ComputeGraph, tensor: TensorRef, state: Sharding, sizes: Mapping[str, int]) -> int:
+    """Bytes of a tensor at one rank."""
+    return graph.nbytes(tensor) // state.n_shards(sizes)
+
+
+def seconds_of(times: RooflineTimes, flops: float, moved_bytes: float) -> float:
+    """Seconds of one operator at one rank."""
+    arithmetic = flops / (times.device.peak(times.precision) * times.efficiency)
+    if times.memory_efficiency is None:
+        return arithmetic + times.kernel_s
+    memory = moved_bytes / (times.device.memory_bytes_per_s * times.memory_efficiency)
+    return max(arithmetic, memory) + times.kernel_s
