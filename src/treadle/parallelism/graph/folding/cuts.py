@@ -1,0 +1,182 @@
+"""Where a joint graph can be cut: places that one tensor crosses on the way forward, and one on the way back.
+
+A place in the forward pass is told by the tensor that crosses it, the residual stream of a transformer. The
+backward pass runs through layers the other way round, so that the place belongs to one there: what runs
+before it reads only what was made at or after the tensor, what runs after it only what was made before or at
+it.
+
+What depends on no parameter (positions, masks) is no part of this: every part makes its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+
+from treadle.parallelism.graph.compute_graph import ComputeGraph, OperatorKind, Phase, Source, TensorRef
+
+_ADD = "aten.add.Tensor"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A place between two parts.
+
+    Parameters
+    ----------
+    forward, gradient : TensorRef
+        The tensors that cross it.
+    last : int
+        Node of the backward pass after which it lies; that of the forward pass is the one of ``forward``.
+    """
+
+    forward: TensorRef
+    gradient: TensorRef
+    last: int
+
+
+class Anatomy:
+    """A joint graph by what depends on parameters: steps of both passes, users of tensors, shared parameters.
+
+    Parameters
+    ----------
+    graph : ComputeGraph
+    """
+
+    def __init__(self, graph: ComputeGraph) -> None:
+        self.graph = graph
+        self.is_constant = self._constants()
+        self.users: dict[TensorRef, list[int]] = {}
+        for number, node in enumerate(graph.nodes):
+            for operand in node.operands:
+                self.users.setdefault(operand.tensor, []).append(number)
+        self.pieces = self._pieces()
+        sums = {tensor.node for pieces in self.pieces.values() for tensor in pieces.sums}
+        self.forward = list(self._steps(Phase.FORWARD))
+        self.backward = [n for n in self._steps(Phase.BACKWARD) if n not in sums]
+
+    def _constants(self) -> list[bool]:
+        found: list[bool] = []
+        for number, node in enumerate(self.graph.nodes):
+            if node.kind is OperatorKind.PLACEHOLDER:
+                is_trained = node.source in (Source.PARAMETER, Source.TANGENT)
+                found.append(not is_trained and TensorRef(number) not in self.graph.gradients)
+            else:
+                found.append(all(found[operand.tensor.node] for operand in node.operands))
+        return found
+
+    def _steps(self, phase: Phase) -> Iterator[int]:
+        for number, node in enumerate(self.graph.nodes):
+            is_step = node.kind not in (OperatorKind.PLACEHOLDER, OperatorKind.OUTPUT)
+            if is_step and node.phase is phase and not self.is_constant[number]:
+                yield number
+
+    def _pieces(self) -> dict[TensorRef, Pieces]:
+        """Of parameters that are used in several places, the summands of their gradients."""
+        found = {}
+        for parameter, gradient in self.graph.gradients.items():
+            node = self.graph.nodes[parameter.node]
+            late = [n for n in self.users.get(parameter, []) if self.graph.nodes[n].phase is Phase.FORWARD]
+            if node.source is Source.PARAMETER and len(late) > 1:
+                pieces = Pieces([], [])
+                self._unfold(gradient, pieces, is_root=True)
+                found[parameter] = pieces
+        return found
+
+    def _unfold(self, tensor: TensorRef, pieces: Pieces, *, is_root: bool) -> None:
+        node = self.graph.nodes[tensor.node]
+        users = [n for n in self.users.get(tensor, []) if self.graph.nodes[n].kind is not OperatorKind.OUTPUT]
+        if node.operator == _ADD and len(node.operands) == 2 and len(users) == (0 if is_root else 1):
+            pieces.sums.append(tensor)
+            for operand in node.operands:
+                self._unfold(operand.tensor, pieces, is_root=False)
+        else:
+            pieces.summands.append(tensor)
+
+    def parameter_users(self, parameter: TensorRef) -> list[int]:
+        """Nodes of the forward pass that read a parameter."""
+        return [n for n in self.users.get(parameter, []) if self.graph.nodes[n].phase is Phase.FORWARD]
+
+
+@dataclass
+class Pieces:
+    """A parameter's gradient as sums, and what they add."""
+
+    sums: list[TensorRef]
+    summands: list[TensorRef]
+
+
+def cuts_of(anatomy: Anatomy) -> list[Cut]:
+    """All places where a graph can be cut, in the order of the forward pass."""
+    graph = anatomy.graph
+    forward = {t.node: t for at, t in _crossings(anatomy, anatomy.forward) if at == t.node}
+    least, most = _reach(anatomy)
+    found: list[Cut] = []
+    place_of = {number: place for place, number in enumerate(anatomy.backward)}
+    places = [(place_of[at], at, tensor) for at, tensor in _crossings(anatomy, anatomy.backward)]
+    for number in sorted(forward, reverse=True):  # as the backward pass meets them
+        tensor = forward[number]
+        for index, (place, at, gradient) in enumerate(places):
+            if least[place] < number:
+                break
+            if most[place + 1] <= number and _factors(graph, gradient) == _factors(graph, tensor):
+                found.append(Cut(tensor, gradient, at))
+                del places[: index + 1]
+                break
+    return found[::-1]
+
+
+def _crossings(anatomy: Anatomy, steps: list[int]) -> Iterator[tuple[int, TensorRef]]:
+    """(Node, tensor) wherever one tensor alone is made up to a step and read by later ones."""
+    inside = set(steps)
+    last: dict[TensorRef, int] = {}
+    for number in steps:
+        for operand in anatomy.graph.nodes[number].operands:
+            if operand.tensor.node in inside:
+                last[operand.tensor] = number
+    ends: dict[int, list[TensorRef]] = {}
+    for tensor, number in last.items():
+        ends.setdefault(number, []).append(tensor)
+    live: set[TensorRef] = set()
+    for number in steps:
+        live.difference_update(ends.get(number, ()))
+        live.update(
+            tensor
+            for slot in range(len(anatomy.graph.nodes[number].results))
+            if (tensor := TensorRef(number, slot)) in last
+        )
+        if len(live) == 1:
+            yield number, next(iter(live))
+
+
+def _reach(anatomy: Anatomy) -> tuple[list[float], list[float]]:
+    """By place of the backward pass: the first node of the forward pass whose tensors steps up to it read,
+    and the last one that it and later ones read; a parameter lies just before the node that reads it.
+    """
+    graph = anatomy.graph
+    lows: list[float] = []
+    highs: list[float] = []
+    for number in anatomy.backward:
+        earliest: list[float] = []
+        latest: list[float] = []
+        for operand in graph.nodes[number].operands:
+            node = graph.nodes[operand.tensor.node]
+            if anatomy.is_constant[operand.tensor.node] or node.phase is Phase.BACKWARD:
+                continue
+            if node.source is Source.PARAMETER:
+                users = anatomy.parameter_users(operand.tensor) or [0]
+                earliest.append(max(users) - 0.5)
+                latest.append(min(users) - 0.5)
+            else:
+                earliest.append(operand.tensor.node)
+                latest.append(operand.tensor.node)
+        lows.append(min(earliest, default=float("inf")))
+        highs.append(max(latest, default=float("-inf")))
+    least = list(accumulate(lows, min))
+    most = [*list(accumulate(highs[::-1], max))[::-1], float("-inf")]
+    return least, most
+
+
+def _factors(graph: ComputeGraph, tensor: TensorRef) -> list[tuple[int, int]]:
+    return [(index.atom, index.prime) for dim in graph.result(tensor).dims for index in dim]

@@ -1,0 +1,181 @@
+"""A part of a joint graph as a graph of its own, and what tells whether two parts are equal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from treadle.errors import TreadleError
+from treadle.parallelism.graph.compute_graph import (
+    Atom,
+    ComputeGraph,
+    Dims,
+    Index,
+    Node,
+    Operand,
+    OperatorKind,
+    Phase,
+    Source,
+    TensorRef,
+)
+from treadle.parallelism.graph.folding.cuts import Anatomy, Cut
+from treadle.parallelism.graph.graph_files import to_json
+from treadle.parallelism.graph.model_graph import ModelPart
+
+
+def extracted(anatomy: Anatomy, before: Cut | None, after: Cut | None, name: str) -> ModelPart:
+    """The part between two cuts; None: the model's beginning or end.
+
+    Raises
+    ------
+    TreadleError
+        If a parameter that it shares with other parts has several gradients in it.
+    """
+    return _Extraction(anatomy, before, after).part(name)
+
+
+class _Extraction:
+    def __init__(self, anatomy: Anatomy, before: Cut | None, after: Cut | None) -> None:
+        self._anatomy, self._before, self._after = anatomy, before, after
+        self._graph = anatomy.graph
+        first = -1 if before is None else before.forward.node
+        last = len(self._graph.nodes) if after is None else after.forward.node
+        begin = -1 if after is None else after.last
+        end = len(self._graph.nodes) if before is None else before.last
+        self._own = {n for n in anatomy.forward if first < n <= last}
+        self._own |= {n for n in anatomy.backward if begin < n <= end}
+        self._at: dict[TensorRef, TensorRef] = {}
+        self._nodes: list[Node] = []
+
+    def part(self, name: str) -> ModelPart:
+        """Make it."""
+        enters = None if self._before is None else self._crossing(self._before.forward, Source.INPUT)
+        needed = self._needed()
+        late = next((n for n in sorted(needed) if self._graph.nodes[n].phase is Phase.BACKWARD), None)
+        for number in sorted(needed):
+            if number == late and self._after is not None:
+                self._crossing(self._after.gradient, Source.TANGENT)
+            self._copy(number)
+        gradients = self._gradients(enters)
+        outputs = [tensor for tensor in self._graph.tangents if tensor.node in self._own]
+        tangents = {self._at[tensor]: self._at[self._graph.tangents[tensor]] for tensor in outputs}
+        leaves = None
+        if self._after is not None:
+            leaves = self._at[self._after.forward]
+            tangents = {leaves: self._at[self._after.gradient], **tangents}
+        self._output([*tangents, *gradients.values()])
+        graph = _compact(self._graph.atoms, self._nodes, gradients, tangents)
+        return ModelPart(name, graph, 1, enters, leaves)
+
+    def _crossing(self, tensor: TensorRef, source: Source) -> TensorRef:
+        """A placeholder for what comes from another part."""
+        node, result = self._graph.nodes[tensor.node], self._graph.result(tensor)
+        phase = Phase.FORWARD if source is Source.INPUT else Phase.BACKWARD
+        own = replace(result, roles=result.dims)
+        name = self._graph.spelled(tensor).replace(".", "_")
+        self._nodes.append(
+            Node(name, OperatorKind.PLACEHOLDER, (), (own,), phase, source=source, path=name, line=node.line)
+        )
+        self._at[tensor] = TensorRef(len(self._nodes) - 1)
+        return self._at[tensor]
+
+    def _needed(self) -> set[int]:
+        """Own nodes, and placeholders and what depends on no parameter, as far as they are read."""
+        outputs = [t for t in self._graph.tangents if t.node in self._own]
+        found, stack = set(self._own), sorted(self._own)
+        stack += [self._graph.tangents[tensor].node for tensor in outputs]
+        crossing = {t for t in self._crossed() if t is not None}
+        while stack:
+            number = stack.pop()
+            found.add(number)
+            for operand in self._graph.nodes[number].operands:
+                if operand.tensor.node not in found and operand.tensor not in crossing:
+                    stack.append(operand.tensor.node)
+        return found
+
+    def _crossed(self) -> tuple[TensorRef | None, TensorRef | None]:
+        before, after = self._before, self._after
+        return (None if before is None else before.forward, None if after is None else after.gradient)
+
+    def _copy(self, number: int) -> None:
+        node = self._graph.nodes[number]
+        operands = tuple(replace(operand, tensor=self._at[operand.tensor]) for operand in node.operands)
+        self._nodes.append(replace(node, operands=operands))
+        for slot in range(len(node.results)):
+            # the crossing gradient of a part that begins before it is the tangent's, not a copy
+            self._at.setdefault(TensorRef(number, slot), TensorRef(len(self._nodes) - 1, slot))
+
+    def _gradients(self, enters: TensorRef | None) -> dict[TensorRef, TensorRef]:
+        found: dict[TensorRef, TensorRef] = {}
+        if enters is not None and self._before is not None:
+            found[enters] = self._at[self._before.gradient]
+        for owner, gradient in self._graph.gradients.items():
+            if owner not in self._at:
+                continue
+            pieces = self._anatomy.pieces.get(owner)
+            mine = [gradient] if pieces is None else [t for t in pieces.summands if t.node in self._own]
+            if len(mine) != 1 or mine[0].node not in self._own:
+                raise TreadleError(
+                    f"capture: {self._graph.nodes[owner.node].path} has {len(mine)} gradients in one part"
+                )
+            found[self._at[owner]] = self._at[mine[0]]
+        return found
+
+    def _output(self, tensors: Iterable[TensorRef]) -> None:
+        operands = []
+        for tensor in tensors:
+            dims = self._nodes[tensor.node].results[tensor.slot].dims
+            operands.append(Operand(tensor, dims, dims))
+        self._nodes.append(Node("output", OperatorKind.OUTPUT, tuple(operands), phase=Phase.BACKWARD))
+
+
+def _compact(
+    atoms: tuple[Atom, ...],
+    nodes: Iterable[Node],
+    gradients: Mapping[TensorRef, TensorRef],
+    tangents: Mapping[TensorRef, TensorRef],
+) -> ComputeGraph:
+    """A graph of the atoms that its nodes have, numbered as they come."""
+    numbers: dict[int, int] = {}
+
+    def one(index: Index) -> Index:
+        return Index(numbers.setdefault(index.atom, len(numbers)), index.prime)
+
+    def many(dims: Dims) -> Dims:
+        return tuple(tuple(one(index) for index in dim) for dim in dims)
+
+    def told(value: object) -> object:
+        """Arguments, which tell dimensions of operands."""
+        if isinstance(value, Mapping):
+            return {
+                key: [[list(one(Index(*pair))) for pair in dim] for dim in part]
+                if key == "dims" and "operand" in value
+                else told(part)
+                for key, part in value.items()
+            }
+        return [told(part) for part in value] if isinstance(value, list) else value
+
+    copied = []
+    for node in nodes:
+        operands = tuple(replace(o, dims=many(o.dims), roles=many(o.roles)) for o in node.operands)
+        results = tuple(replace(r, dims=many(r.dims), roles=many(r.roles)) for r in node.results)
+        whole = frozenset(one(index) for index in sorted(node.whole))
+        arguments = {key: told(value) for key, value in node.arguments.items()}
+        copied.append(replace(node, operands=operands, results=results, whole=whole, arguments=arguments))
+    return ComputeGraph(tuple(atoms[number] for number in numbers), tuple(copied), gradients, tangents)
+
+
+def signature(part: ModelPart, *, shared: Iterable[str] = ()) -> str:
+    """What is the same of equal parts: all but names, lines and paths, except those of shared parameters."""
+    data = to_json(part.graph)
+    paths = set(shared)
+    nodes = data["nodes"]
+    assert isinstance(nodes, list)
+    for node in nodes:
+        node.pop("line", None)
+        node["name"] = ""
+        if node.get("path") not in paths:
+            node.pop("path", None)
+    data["atoms"] = [atom.size for atom in part.graph.atoms]
+    return json.dumps([data, part.enters, part.leaves])

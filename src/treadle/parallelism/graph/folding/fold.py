@@ -1,0 +1,204 @@
+"""Repeated layers of a captured model, found by themselves: equal parts that follow each other become one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from treadle.errors import TreadleError
+from treadle.parallelism.graph.compute_graph import ComputeGraph, Source, TensorRef
+from treadle.parallelism.graph.folding.cuts import Anatomy, Cut, cuts_of
+from treadle.parallelism.graph.folding.extraction import extracted, signature
+from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart, Tie
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Segments from ``start`` on, ``period`` of them at a time, so many times."""
+
+    start: int
+    period: int
+    repeats: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.period * self.repeats
+
+
+def folded(graph: ComputeGraph, *, name: str) -> ModelGraph:
+    """The model graph of a whole captured model.
+
+    Parameters
+    ----------
+    graph : ComputeGraph
+        Joint graph.
+    name : str
+        Of the model.
+
+    Returns
+    -------
+    ModelGraph
+        Parts ``embedding``, ``block`` (the repeated one) and ``head``; one part ``model`` if nothing is
+        repeated. Parameters of a repeated part have the path of the first, with ``*`` where they differ:
+        ``layers.*.wq.weight``. What depends on no parameter (positions, masks) is in every part that uses it.
+    """
+    anatomy = Anatomy(graph)
+    cuts = cuts_of(anatomy)
+    shared = [graph.nodes[parameter.node].path for parameter in anatomy.pieces]
+    try:
+        segments = [
+            signature(extracted(anatomy, *ends, ""), shared=shared) for ends in pairwise((None, *cuts, None))
+        ]
+        runs = _alike(graph, cuts, _runs(segments))
+        blocks = [block for run in runs if (block := _block(anatomy, cuts, run, shared)) is not None]
+        parts = _parts(anatomy, cuts, blocks)
+    except TreadleError:
+        parts = []  # parameters that parts share in ways that ties cannot say
+    if not any(part.repeats > 1 for part in parts):
+        return _finished(graph, name, [ModelPart("model", graph, 1, None, None)], ())
+    ties = tuple(
+        Tie((first.name, path), (second.name, path))
+        for path in shared
+        for first, second in pairwise([part for part in parts if path in part.parameters])
+    )
+    return _finished(graph, name, parts, ties)
+
+
+def repeated(graph: ComputeGraph, *, name: str, repeats: int) -> ModelGraph:
+    """The model graph of a captured block that runs so many times, one after the other.
+
+    Raises
+    ------
+    TreadleError
+        If no input with a gradient is of the shape of an output.
+    """
+    for enters in graph.gradients:
+        if graph.nodes[enters.node].source is not Source.INPUT:
+            continue
+        for leaves in graph.tangents:
+            if [i.atom for dim in graph.result(enters).dims for i in dim] == [
+                i.atom for dim in graph.result(leaves).dims for i in dim
+            ]:
+                return _finished(graph, name, [ModelPart("block", graph, repeats, enters, leaves)], ())
+    raise TreadleError(
+        f"model graph {name}: no output has the dimensions of an input with a gradient; a block that is "
+        "repeated feeds itself"
+    )
+
+
+def _runs(segments: Sequence[str]) -> list[_Run]:
+    """Equal stretches that follow each other, the longest first found, of the shortest period."""
+    found = []
+    start = 0
+    while start < len(segments):
+        best = _Run(start, 1, 1)
+        for period in range(1, (len(segments) - start) // 2 + 1):
+            repeats = 1
+            while (
+                segments[start : start + period]
+                == segments[start + repeats * period : start + (repeats + 1) * period]
+            ):
+                repeats += 1
+            if repeats > 1 and period * repeats > best.period * best.repeats:
+                best = _Run(start, period, repeats)
+        if best.repeats > 1:
+            found.append(best)
+        start = best.end
+    return found
+
+
+def _ends(cuts: Sequence[Cut], start: int, stop: int) -> tuple[Cut | None, Cut | None]:
+    """Cuts around segments from ``start`` to before ``stop``."""
+    return (cuts[start - 1] if start else None, cuts[stop - 1] if stop <= len(cuts) else None)
+
+
+def _block(
+    anatomy: Anatomy, cuts: Sequence[Cut], run: _Run, shared: Sequence[str]
+) -> tuple[_Run, ModelPart] | None:
+    """The part that a run repeats; None if its stretches differ as wholes, or it has a model's end."""
+    if None in _ends(cuts, run.start, run.end):
+        return None
+    starts = range(run.start, run.end, run.period)
+    parts = [extracted(anatomy, *_ends(cuts, start, start + run.period), "block") for start in starts]
+    known = {path for part in parts for path in part.parameters}
+    if len({signature(part, shared=shared) for part in parts}) > 1 or known.intersection(shared):
+        return None
+    return run, _merged(parts)
+
+
+def _alike(graph: ComputeGraph, cuts: Sequence[Cut], runs: Sequence[_Run]) -> list[_Run]:
+    """Runs between whose parts the same factors cross as in that with most layers: one state serves all."""
+    runs = [run for run in runs if run.start]
+    if not runs:
+        return []
+
+    def crossing(run: _Run) -> list[int]:
+        result = graph.result(cuts[run.start - 1].forward)
+        return [graph.atoms[i.atom].size for dim in result.dims for i in dim]
+
+    first = crossing(max(runs, key=lambda run: run.repeats))
+    return [run for run in runs if crossing(run) == first]
+
+
+def _parts(
+    anatomy: Anatomy, cuts: Sequence[Cut], blocks: Sequence[tuple[_Run, ModelPart]]
+) -> list[ModelPart]:
+    """Repeated parts, and what lies before, between and after them."""
+    parts: list[ModelPart] = []
+    start = 0
+    for number, (run, block) in enumerate(blocks, 1):
+        if start < run.start:
+            name = "embedding" if not start else f"between {number - 1} and {number}"
+            parts.append(extracted(anatomy, *_ends(cuts, start, run.start), name))
+        parts.append(block if len(blocks) == 1 else replace(block, name=f"block {number}"))
+        start = run.end
+    if blocks:
+        parts.append(extracted(anatomy, *_ends(cuts, start, len(cuts) + 1), "head"))
+    return parts
+
+
+def _merged(instances: Sequence[ModelPart]) -> ModelPart:
+    """The first of equal parts, its parameters called by what their paths share."""
+    first = instances[0].graph
+    nodes = []
+    for number, node in enumerate(first.nodes):
+        paths = [part.graph.nodes[number].path.split(".") for part in instances]
+        if node.source in (Source.PARAMETER, Source.BUFFER) and len({len(path) for path in paths}) == 1:
+            words = [found[0] if len(set(found)) == 1 else "*" for found in zip(*paths, strict=True)]
+            node = replace(node, path=".".join(words))
+        nodes.append(node)
+    graph = replace(first, nodes=tuple(nodes))
+    return replace(instances[0], graph=graph, repeats=len(instances))
+
+
+def _finished(
+    graph: ComputeGraph, name: str, parts: Sequence[ModelPart], ties: tuple[Tie, ...]
+) -> ModelGraph:
+    """With letters of samples and tokens: the first dimensions of the first input that a model embeds, or
+    that has them both besides its own.
+    """
+    letters, tokens = _letters(graph)
+    return ModelGraph(name, tuple(parts), *letters, tokens, ties=ties)
+
+
+def _letters(graph: ComputeGraph) -> tuple[tuple[str, str], int]:
+    for number, node in enumerate(graph.nodes):
+        if node.source is not Source.INPUT:
+            continue
+        tensor = TensorRef(number)
+        shape, dims = graph.shape(tensor), graph.result(tensor).dims
+        is_words = not any(user is not None for user in [graph.gradients.get(tensor)])
+        rank = 2 if len(shape) >= 3 or (len(shape) == 2 and is_words and _is_index(graph, tensor)) else 1
+        names = [next((graph.atoms[i.atom].name for i in dim), "") for dim in dims[:rank]]
+        tokens = 1
+        for size in shape[:rank]:
+            tokens *= size
+        padded = (*names, "", "")
+        return (padded[0], padded[1]), tokens
+    return ("", ""), 0
+
+
+def _is_index(graph: ComputeGraph, tensor: TensorRef) -> bool:
+    """An integer that something is looked up by."""
+    return graph.result(tensor).element_bytes == 8
