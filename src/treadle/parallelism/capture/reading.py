@@ -11,6 +11,7 @@ from typing import Any
 from treadle.errors import TreadleError
 from treadle.parallelism.capture.call import OperatorCall
 from treadle.parallelism.capture.drafting import Drafting, Seen
+from treadle.parallelism.capture.linearity import Sets, linear_sets
 from treadle.parallelism.capture.rules import RULES, OperatorRule
 from treadle.parallelism.capture.specification import Specification, read_specification
 from treadle.parallelism.capture.views import VIEWS, broadcast
@@ -105,7 +106,7 @@ class _Reading:
         try:
             if operator in VIEWS and operator not in self._rules:
                 return self._draft.notice(VIEWS[operator](self._draft, operands[0], call))
-            kind, specification = self._rule(node, call)
+            kind, specification, sets = self._rule(node, call)
             made = self._draft.add(
                 node.name,
                 kind,
@@ -115,6 +116,7 @@ class _Reading:
                 phase=Phase.BACKWARD if node in self._late else Phase.FORWARD,
                 operator=operator,
                 line=_line(node),
+                linear=linear_sets(call, sets) if specification.operands else (),
                 arguments=arguments if specification.operands else self._made_alone(node, arguments),
             )
             if "_like." in operator:  # of the shape of a tensor that it does not read
@@ -124,14 +126,15 @@ class _Reading:
             where = f" at {line}" if (line := _line(node)) else ""
             raise TreadleError(f"capture: {operator}{where}: {error}") from error
 
-    def _rule(self, node: Any, call: OperatorCall) -> tuple[OperatorKind, Specification]:
+    def _rule(self, node: Any, call: OperatorCall) -> tuple[OperatorKind, Specification, Sets]:
         rule = self._rules.get(call.operator)
         ranks = tuple(map(len, call.operands)), tuple(map(len, call.results))
         if rule is not None:
             text = rule.specify(call)
-            return rule.kind, read_specification(text, () if text.startswith("->") else ranks[0], ranks[1])
+            before = () if text.startswith("->") else ranks[0]
+            return rule.kind, read_specification(text, before, ranks[1]), rule.linear
         if any(str(tag).endswith("pointwise") for tag in getattr(node.target, "tags", ())):
-            return OperatorKind.ELEMENTWISE, broadcast(call)
+            return OperatorKind.ELEMENTWISE, broadcast(call), ()
         raise TreadleError(
             "no rule for this operator; add OperatorRule("
             f'"{call.operator}", OperatorKind..., "...->...") to the rules that capture is given: '
@@ -244,6 +247,7 @@ class _Reading:
             [(shape, self._draft.element_bytes(owner))],
             phase=Phase.BACKWARD,
             operator=call.operator,
+            linear=((0, 1),),
             arguments={"self": {"operand": 0}, "other": {"operand": 1}},
         )
         return seen

@@ -27,6 +27,8 @@ class OperatorRule:
         Of the node that it becomes.
     specification : str or function of OperatorCall to str
         Operands are the tensors among the arguments, in order.
+    linear : tuple of tuples of str
+        Sets of arguments in which it is linear, all of a set taken together (see ``linearity``).
 
     Examples
     --------
@@ -37,6 +39,7 @@ class OperatorRule:
     operator: str
     kind: OperatorKind
     specification: str | Callable[[OperatorCall], str]
+    linear: tuple[tuple[str, ...], ...] = ()
 
     def specify(self, call: OperatorCall) -> str:
         """The specification of one call."""
@@ -90,7 +93,7 @@ def _part(call: OperatorCall, axis: int, *, start: int) -> tuple[str, str]:
     names = labels(len(large))
     is_equal = large[axis] % small[axis] == 0 and start % small[axis] == 0
     outer, inner = names.copy(), names.copy()
-    outer[axis], inner[axis] = ("(zy)" if is_equal else "z"), "y"
+    outer[axis], inner[axis] = ("(z!y)", "y") if is_equal else ("z!", "y!")
     return "".join(outer), "".join(inner)
 
 
@@ -114,21 +117,33 @@ def _select(call: OperatorCall) -> str:
     names = labels(len(call.operands[0]))
     axis = call.axis()
     word = "".join(names[:axis] + names[axis + 1 :])
+    names[axis] += "!"
     return f"{''.join(names)}->{','.join([word] * len(call.results))}"
 
 
 def _select_backward(call: OperatorCall) -> str:
     names = labels(len(call.results[0]))
     axis = call.axis(rank=len(names))
-    return f"{''.join(names[:axis] + names[axis + 1 :])}->{''.join(names)}"
+    small = "".join(names[:axis] + names[axis + 1 :])
+    names[axis] += "!"
+    return f"{small}->{''.join(names)}"
+
+
+def _runs(sizes: list[int]) -> tuple[str, list[str]]:
+    """Words of a dimension and of runs that it consists of: which run it is, and runs of several sizes, are
+    not split.
+    """
+    if len(sizes) == 1:
+        return "y", ["y"]
+    if len(set(sizes)) == 1:
+        return "(z!y)", ["y"] * len(sizes)
+    return "z!", [f"{letter}!" for letter in "xyABCDEFGHIJKLMNOPQRSTUVW"[: len(sizes)]]
 
 
 def _split(call: OperatorCall) -> str:
     names = labels(len(call.operands[0]))
     axis = call.axis()
-    sizes = [shape[axis] for shape in call.results]
-    inner = ["y"] * len(sizes) if len(set(sizes)) == 1 else list("xyABCDEFGHIJKLMNOPQRSTUVW"[: len(sizes)])
-    outer = "(zy)" if len(set(sizes)) == 1 and len(sizes) > 1 else inner[0] if len(sizes) == 1 else "z"
+    outer, inner = _runs([shape[axis] for shape in call.results])
     before, after = "".join(names[:axis]), "".join(names[axis + 1 :])
     return f"{before}{outer}{after}->{','.join(f'{before}{one}{after}' for one in inner)}"
 
@@ -136,9 +151,7 @@ def _split(call: OperatorCall) -> str:
 def _cat(call: OperatorCall) -> str:
     names = labels(len(call.operands[0]))
     axis = call.axis()
-    sizes = [shape[axis] for shape in call.operands]
-    inner = ["y"] * len(sizes) if len(set(sizes)) == 1 else list("xyABCDEFGHIJKLMNOPQRSTUVW"[: len(sizes)])
-    outer = "(zy)" if len(set(sizes)) == 1 and len(sizes) > 1 else inner[0] if len(sizes) == 1 else "z"
+    outer, inner = _runs([shape[axis] for shape in call.operands])
     before, after = "".join(names[:axis]), "".join(names[axis + 1 :])
     return f"{','.join(f'{before}{one}{after}' for one in inner)}->{before}{outer}{after}"
 
@@ -147,7 +160,7 @@ def _stack(call: OperatorCall) -> str:
     names = labels(len(call.operands[0]))
     axis = call.axis(rank=len(names) + 1)
     word = "".join(names)
-    return f"{','.join([word] * len(call.operands))}->{''.join([*names[:axis], 'z', *names[axis:]])}"
+    return f"{','.join([word] * len(call.operands))}->{''.join([*names[:axis], 'z!', *names[axis:]])}"
 
 
 def _attention(call: OperatorCall) -> str:
