@@ -21,6 +21,7 @@ from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.parallel_plan import Claim, ParallelPlan
 from treadle.parallelism.problem.assembly import Assembly
 from treadle.parallelism.problem.decoding import decoded
+from treadle.parallelism.problem.named_plans import Domains, domains_of, named_plans
 from treadle.parallelism.problem.prices import Prices
 from treadle.parallelism.problem.variable_table import VariableTable
 from treadle.parallelism.search.factor_graph import FactorGraph, Quantities
@@ -61,6 +62,10 @@ class SearchProblem:
             What the search says of it.
         """
         return decoded(self.table, self.mesh, labels, claim)
+
+    def named(self) -> dict[str, Domains]:
+        """By name of a plan the states that it may take, ascending, per variable."""
+        return {plan.name: domains_of(self.table, plan) for plan in named_plans(self.table)}
 
     @cached_property
     def names(self) -> Mapping[str, int]:
