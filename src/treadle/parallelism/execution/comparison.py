@@ -1,0 +1,111 @@
+"""What ranks brought back against the step on one device."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import combinations
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from treadle.errors import TreadleError
+from treadle.parallelism.execution.blocks import Place, block
+from treadle.parallelism.execution.counting import Collective
+from treadle.parallelism.execution.rank_step import Seen
+from treadle.parallelism.execution.reference import RunValues
+from treadle.parallelism.graph.compute_graph import Source
+from treadle.parallelism.graph.model_graph import ModelGraph
+from treadle.parallelism.state.sharding import Sharding
+from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.mesh import Mesh
+
+CollectiveKey = tuple[CollectiveKind, tuple[str, ...], int]
+"""Kind, axes in the order of the mesh, and bytes of a rank's larger buffer."""
+
+
+def errors_of(
+    model: ModelGraph, mesh: Mesh, expected: list[RunValues], found: list[Seen]
+) -> dict[str, float]:
+    """Relative errors of all outputs and gradients, by name.
+
+    Raises
+    ------
+    TreadleError
+        If one is missing on either side.
+    """
+    wanted: dict[str, Any] = {}
+    for number, run in enumerate(expected):
+        part = model.part(run.part)
+        wanted.update({f"{number} {part.name}: output {n}": value for n, value in enumerate(run.outputs)})
+        for node, value in run.gradients.items():
+            spec = part.graph.nodes[node]
+            name = spec.path if spec.source is Source.PARAMETER else f"input {spec.path}"
+            wanted[f"{number} {part.name}: {name}"] = value
+    if set(wanted) != set(found[0].values):
+        missing = sorted(set(wanted) ^ set(found[0].values))
+        raise TreadleError(f"execution: {missing[0]} is not on both sides")
+    _add_tied(model, found)
+    return {
+        name: _error(value.numpy(), [one.values[name] for one in found], mesh)
+        for name, value in wanted.items()
+    }
+
+
+def common_collectives(found: list[Seen], mesh: Mesh) -> dict[CollectiveKey, int]:
+    """The collectives that each rank called, by axes.
+
+    Raises
+    ------
+    TreadleError
+        If ranks differ.
+    """
+    keyed = [_keyed(one.collectives, mesh) for one in found]
+    for rank, one in enumerate(keyed):
+        if one != keyed[0]:
+            raise TreadleError(f"execution: ranks 0 and {rank} called different collectives")
+    return keyed[0]
+
+
+def _add_tied(model: ModelGraph, found: list[Seen]) -> None:
+    """Gradients of a parameter that two parts share add; both are stored alike."""
+    numbers = {model.parts[at].name: number for number, at in enumerate(model.order)}
+    for tie in model.ties:
+        names = [f"{numbers[part]} {part}: {path}" for part, path in (tie.first, tie.second)]
+        for one in found:
+            (state, first), (_, second) = (one.values[name] for name in names)
+            for name in names:
+                one.values[name] = (state, first + second)
+
+
+def _error(wanted: Any, parts: Sequence[tuple[Sharding, Any]], mesh: Mesh) -> float:
+    """The largest difference at any rank, or of sums of summands, over the largest number."""
+    state, local = parts[0]
+    sizes = Place(mesh, 0).sizes
+    shape = [n * prod(sizes[axis] for axis in axes) for n, axes in zip(local.shape, state.dims, strict=True)]
+    if prod(shape) != wanted.size:
+        return float("inf")
+    whole, largest = wanted.reshape(shape).astype(np.float64), float(np.abs(wanted).max(initial=0.0)) or 1.0
+    worst = 0.0
+    axes = [axis for axis in sizes if axis in state.partial]
+    for rank in range(mesh.n_ranks):
+        place = Place(mesh, rank)
+        members = [place.rank_at(at) for at in place.members(axes)] if axes else [rank]
+        total = sum(parts[one][1].astype(np.float64) for one in members)
+        cut = whole[block(state, shape, place.sizes, place.at)]
+        worst = float(np.maximum(worst, np.abs(total - cut).max(initial=0.0)))
+    return worst / largest
+
+
+def _keyed(collectives: Counter[Collective], mesh: Mesh) -> dict[CollectiveKey, int]:
+    """Collectives by the axes of their groups."""
+    names = list(Place(mesh, 0).sizes)
+    axes_of: dict[frozenset[int], tuple[str, ...]] = {}
+    for n in range(1, len(names) + 1):
+        for axes in combinations(names, n):
+            axes_of.update({frozenset(ranks): axes for ranks in mesh.groups(axes)})
+    found: Counter[CollectiveKey] = Counter()
+    for (kind, ranks, size), count in collectives.items():
+        found[kind, axes_of[frozenset(ranks)], size] += count
+    return dict(found)

@@ -1,0 +1,163 @@
+"""A plan executed on processes of this machine, and compared with the same step on one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+
+import numpy as np
+
+from treadle.brief import brief
+from treadle.errors import MissingDependencyError, ScheduleError, TreadleError
+from treadle.parallelism.execution.blocks import Place
+from treadle.parallelism.execution.comparison import CollectiveKey, common_collectives, errors_of
+from treadle.parallelism.execution.local_operators import LocalOperator
+from treadle.parallelism.execution.order import units_of
+from treadle.parallelism.execution.rank_step import Seen, Task, run_step
+from treadle.parallelism.execution.ranks import apart, fork_ranks
+from treadle.parallelism.execution.reference import RunValues, reference_step
+from treadle.parallelism.graph.compute_graph import OperatorKind, Phase
+from treadle.parallelism.graph.model_graph import ModelPart
+from treadle.parallelism.plan.fit import check_fit
+from treadle.parallelism.plan.part_plan import PartPlan
+
+MOST_RANKS = 16
+"""Processes of one machine."""
+
+
+@brief("backend", "n_ranks", "largest_error", "n_collectives", "peak_bytes")
+@dataclass(frozen=True)
+class Execution:
+    """What a plan did when it ran.
+
+    Parameters
+    ----------
+    backend : str
+    n_ranks : int
+    errors : mapping from str to float
+        By output and gradient (``block 0: wq.weight``) the largest difference from the step on one device,
+        over the largest number there.
+    collectives : mapping from (kind, axes, bytes) to int
+        How often each rank called each.
+    peak_bytes : int
+        Of tensors that the fullest rank held at once: parameters, what is saved, and at an operator what it
+        reads and makes; gradients and optimizer states of parameters are not among them.
+    peak_at : str
+        Phase, part and operator.
+    parameter_bytes : int
+        Of these, stored parameters.
+    """
+
+    backend: str
+    n_ranks: int
+    errors: Mapping[str, float]
+    collectives: Mapping[CollectiveKey, int]
+    peak_bytes: int
+    peak_at: str
+    parameter_bytes: int
+
+    @property
+    def largest_error(self) -> float:
+        """Of all outputs and gradients; not a number if one of them is none."""
+        return float(np.max(list(self.errors.values()) or [0.0]))
+
+    @property
+    def n_collectives(self) -> int:
+        """Calls of each rank."""
+        return sum(self.collectives.values())
+
+
+def execute(
+    tasks: Sequence[Task], *, backend: str = "gloo", seed: int = 0, timeout_s: float = 300
+) -> list[Execution]:
+    """Run plans on as many processes as their mesh has ranks.
+
+    Parameters
+    ----------
+    tasks : sequence of Task
+        Of one number of ranks; they run one after the other in the same processes.
+    backend : str
+        Of torch.distributed: ``gloo`` or ``treadle``.
+    seed : int
+        Of parameters, inputs and tangents.
+    timeout_s : float
+        Of all tasks together.
+
+    Raises
+    ------
+    TreadleError
+        If a plan does not fit its model, cannot be run, or ranks differ in what they call.
+    MissingDependencyError
+        Without PyTorch.
+    """
+    if find_spec("torch") is None:
+        raise MissingDependencyError("execution: PyTorch is missing; pip install 'treadle[torch]'")
+    if not tasks:
+        return []
+    sizes = {task.plan.mesh.n_ranks for task in tasks}
+    if len(sizes) > 1 or max(sizes) > MOST_RANKS:
+        raise TreadleError(
+            f"execution: meshes of {', '.join(map(str, sorted(sizes)))} ranks; expected one size of at most "
+            f"{MOST_RANKS}"
+        )
+    for task in tasks:
+        check_fit(task.plan, task.model)
+        if task.plan.pipeline is not None:
+            raise TreadleError("execution: stages of a pipeline are not run; expected a plan without")
+        _check_operators(task)
+    return apart(_run_tasks, list(tasks), backend, seed, timeout_s, timeout_s=timeout_s + 60)
+
+
+def _check_operators(task: Task) -> None:
+    """Refuse what no rank could run, before any is started."""
+    place = Place(task.plan.mesh, 0)
+    for part in task.model.parts:
+        for plan in task.plan.parts[part.name]:
+            for node in part.graph.nodes:
+                if node.name in plan.operators:
+                    LocalOperator(part.graph, node, plan.operators[node.name], place)
+            for phase in Phase:
+                _check_sources(part, plan, phase)
+
+
+def _check_sources(part: ModelPart, plan: PartPlan, phase: Phase) -> None:
+    """What operators of a phase read must be made in it, stored or saved."""
+    graph = part.graph
+    numbers = [number for unit in units_of(graph, plan, phase) for number in unit.numbers]
+    for number in numbers:
+        for operand in graph.nodes[number].operands:
+            tensor = operand.tensor
+            is_there = tensor.node in numbers or graph.nodes[tensor.node].kind is OperatorKind.PLACEHOLDER
+            if not is_there and plan.saved(graph.spelled(tensor)) is None:
+                raise ScheduleError(
+                    f"plan of {part.name}: {graph.nodes[number].name} reads {graph.spelled(tensor)} in the "
+                    f"{phase.value} pass, where it is neither saved nor recomputed"
+                )
+
+
+def _run_tasks(tasks: list[Task], backend: str, seed: int, timeout_s: float) -> list[Execution]:
+    import torch
+
+    torch.set_num_threads(1)
+    expected = [reference_step(task.model, task.makes, seed=seed) for task in tasks]
+    found = fork_ranks(
+        tasks[0].plan.mesh.n_ranks, backend, partial(_rank_runs, tasks, expected), timeout_s=timeout_s
+    )
+    return [_execution(task, backend, expected[n], [one[n] for one in found]) for n, task in enumerate(tasks)]
+
+
+def _execution(task: Task, backend: str, expected: list[RunValues], found: list[Seen]) -> Execution:
+    errors = errors_of(task.model, task.plan.mesh, expected, found)
+    collectives = common_collectives(found, task.plan.mesh)
+    peak, at = max(one.holdings for one in found)
+    stored = max(one.parameter_bytes for one in found)
+    return Execution(backend, len(found), errors, collectives, peak, at, stored)
+
+
+def _rank_runs(tasks: list[Task], expected: list[list[RunValues]], rank: int) -> list[Seen]:
+    import torch
+
+    with torch.no_grad():
+        return [run_step(task, values, rank) for task, values in zip(tasks, expected, strict=True)]

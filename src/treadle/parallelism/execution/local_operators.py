@@ -1,0 +1,302 @@
+"""One operator at one rank: the captured call on the rank's parts of its operands.
+
+Of each role the plan says which axes cut it; sizes among the arguments shrink with them. A role that is read
+or written by index (rows of an embedding, the halves that a slice takes) is made whole around the call: the
+operand is filled up with zeros, or the rank keeps its own part of the result, so that indices stay as they
+were captured.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from treadle.errors import ScheduleError, TreadleError
+from treadle.parallelism.execution.blocks import Place
+from treadle.parallelism.graph.compute_graph import (
+    ComputeGraph,
+    Dims,
+    Index,
+    Node,
+    Operand,
+    OperatorKind,
+    Result,
+)
+from treadle.parallelism.plan.part_plan import OperatorPlan, factors
+from treadle.parallelism.state.sharding import Sharding
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Cuts = dict[Index, tuple[str, ...]]
+"""By role the axes that cut it, the outermost first."""
+_RANDOM = ("native_dropout", "bernoulli", "rand_like", "rand", "randn")
+_BY_INDEX = ("scatter", "scatter_add", "index_put", "index_add")
+"""Operators that write a role of their first operand by index."""
+_SIZED = {
+    "full": "size", "zeros": "size", "ones": "size", "empty": "size", "new_zeros": "size", "new_ones": "size",
+    "new_empty": "size", "new_full": "size",
+    "slice_backward": "input_sizes", "select_backward": "input_sizes",
+}  # fmt: skip
+"""Arguments that are the result's shape."""
+_LIKE = {"full_like": "full", "zeros_like": "zeros", "ones_like": "ones", "empty_like": "zeros"}
+
+
+def cuts_of(node: Node, plan: OperatorPlan) -> Cuts:
+    """Axes that cut each role.
+
+    Raises
+    ------
+    ScheduleError
+        If states do not fit the node's tensors, or cut a role in two ways.
+    """
+    found: Cuts = {}
+    sides: list[tuple[Operand | Result, Sharding]] = [
+        *zip(node.operands, plan.inputs, strict=False),
+        *zip(node.results, plan.outputs, strict=False),
+    ]
+    if (len(plan.inputs), len(plan.outputs)) != (len(node.operands), len(node.results)):
+        raise ScheduleError(f"plan of {node.name}: expected states of {len(node.operands)} operands")
+    for side, sharding in sides:
+        roles = factors(side.roles)
+        if len(roles) != len(sharding.dims):
+            raise ScheduleError(f"plan of {node.name}: {sharding} for {len(roles)} factors")
+        for role, axes in zip(roles, sharding.dims, strict=True):
+            if found.setdefault(role, axes) != axes:
+                raise ScheduleError(
+                    f"plan of {node.name}: one role is cut by {','.join(found[role]) or 'nothing'} and by "
+                    f"{','.join(axes) or 'nothing'}"
+                )
+    return found
+
+
+class LocalOperator:
+    """A node as one rank runs it.
+
+    Parameters
+    ----------
+    graph : ComputeGraph
+    node : Node
+    plan : OperatorPlan
+    place : Place
+    chunk : (Index, int), optional
+        A role of which operands and results hold one of so many equal parts.
+
+    Raises
+    ------
+    TreadleError
+        If the node cannot be run: it draws random numbers, or was not captured from PyTorch.
+    """
+
+    def __init__(
+        self,
+        graph: ComputeGraph,
+        node: Node,
+        plan: OperatorPlan,
+        place: Place,
+        chunk: tuple[Index, int] | None = None,
+    ) -> None:
+        if not node.operator.startswith("aten.") and not node.arguments:
+            raise TreadleError(
+                f"execution: {node.name} was not captured; expected a graph of `treadle capture`"
+            )
+        self.name = node.operator.removeprefix("aten.").partition(".")[0]
+        if self.name in _RANDOM and node.arguments.get("p") not in (0, 0.0):
+            raise TreadleError(f"execution: {node.operator} draws random numbers, which ranks do not share")
+        self.graph, self.node, self.place, self.chunk = graph, node, place, chunk
+        self.cuts = cuts_of(node, plan)
+        self._settle_repeated(plan)
+        self.whole = self._by_index()
+
+    def _settle_repeated(self, plan: OperatorPlan) -> None:
+        """A role that operands are repeated over, and no result has, is cut where results are summands."""
+        taken = {axis for one in plan.inputs for axis in (*one.axes, *one.partial)}
+        left = [axis for axis in self.place.sizes if axis not in taken]
+        left = [axis for axis in left if all(axis in one.partial for one in plan.outputs) and plan.outputs]
+        for role in self._called_roles():
+            if role not in self.cuts:
+                fits = [
+                    axis for axis in left if self.graph.atoms[role.atom].size % self.place.sizes[axis] == 0
+                ]
+                self.cuts[role], left = tuple(fits[:1]), [axis for axis in left if axis not in fits[:1]]
+
+    def _called_roles(self) -> list[Index]:
+        found: dict[Index, None] = {}
+
+        def walk(value: object) -> None:
+            if isinstance(value, Mapping):
+                for dim in value.get("dims", ()):
+                    found.update((Index(*role), None) for role in dim)
+            elif isinstance(value, list | tuple):
+                for one in value:
+                    walk(one)
+
+        for value in self.node.arguments.values():
+            walk(value)
+        return list(found)
+
+    def _by_index(self) -> set[Index]:
+        """Cut roles that must be whole around the call."""
+        if self.node.kind not in (OperatorKind.GATHER, OperatorKind.SCATTER):
+            return set()
+        read = Counter(role for operand in self.node.operands for role in factors(operand.roles))
+        made = {role for result in self.node.results for role in factors(result.roles)}
+        lonely = {role for role, n in read.items() if n == 1 and role not in made} | (made - set(read))
+        if self.name in _BY_INDEX:
+            others = {r for operand in self.node.operands[1:] for r in factors(operand.roles)}
+            lonely |= {role for role in factors(self.node.operands[0].roles) if role not in others}
+        return {role for role in lonely if self.cuts.get(role)}
+
+    def size(self, role: Index) -> int:
+        """Elements of a role in the call."""
+        whole = self.graph.atoms[role.atom].size
+        if role not in self.whole:
+            whole //= prod(self.place.sizes[axis] for axis in self.cuts.get(role, ()))
+        return whole // self.chunk[1] if self.chunk is not None and role == self.chunk[0] else whole
+
+    def _own(self, role: Index) -> slice:
+        """The rank's part of a role that is whole in the call."""
+        low, width = 0, self.graph.atoms[role.atom].size
+        for axis in self.cuts[role]:
+            width //= self.place.sizes[axis]
+            low += self.place.at[axis] * width
+        return slice(low, low + width)
+
+    def run(self, operands: Sequence[Tensor]) -> list[Tensor]:
+        """Results, by factors of ``result.dims``, from operands, by those of ``operand.dims``."""
+        import torch
+
+        given = [
+            self._filled(operand.roles, local)
+            for operand, local in zip(self.node.operands, operands, strict=True)
+        ]
+        name = self.node.operator
+        arguments = {key: self._value(value, given) for key, value in self.node.arguments.items()}
+        if self.name in _LIKE:
+            name = f"aten.{_LIKE[self.name]}.default"
+            arguments = {k: v for k, v in arguments.items() if k in ("dtype", "layout", "fill_value")}
+            arguments["size"] = self._called_shape(self.node.results[0].roles)
+        self._localise(arguments)
+        if self.node.kind is OperatorKind.ATTENTION:
+            self._mask(arguments)
+        elif self.name in _BY_INDEX:
+            self._once(arguments)
+        target: Any = torch.ops
+        for word in name.split("."):
+            target = getattr(target, word)
+        schema = [one.name for one in target._schema.arguments if not one.kwarg_only]
+        positional = []
+        while schema and schema[0] in arguments:
+            positional.append(arguments.pop(schema.pop(0)))
+        made = target(*positional, **arguments)
+        values = [
+            one for one in (made if isinstance(made, list | tuple) else [made]) if hasattr(one, "shape")
+        ]
+        return [
+            self._kept(result.roles, value) for result, value in zip(self.node.results, values, strict=True)
+        ]
+
+    def _filled(self, roles: Dims, local: Tensor) -> Tensor:
+        """An operand with zeros where other ranks have rows that are read by index."""
+        flat = factors(roles)
+        if not self.whole.intersection(flat):
+            return local
+        shape = [self.size(role) for role in flat]
+        result = local.new_zeros(shape)
+        result[tuple(self._own(role) if role in self.whole else slice(None) for role in flat)] = local
+        return result
+
+    def _kept(self, roles: Dims, value: Tensor) -> Tensor:
+        """A result, by factors; the rank's part of rows that were written by index."""
+        flat = factors(roles)
+        value = value.reshape([self.size(role) for role in flat])
+        cut = tuple(self._own(role) if role in self.whole else slice(None) for role in flat)
+        return value[cut].contiguous() if self.whole.intersection(flat) else value
+
+    def _value(self, value: object, given: Sequence[Tensor]) -> Any:
+        import torch
+
+        if isinstance(value, Mapping):
+            if "operand" in value:
+                return self._called(
+                    self.node.operands[value["operand"]].roles, value["dims"], given[value["operand"]]
+                )
+            if "float" in value:
+                return float(value["float"])
+            word = str(value["torch"])
+            return (
+                getattr(torch, word.removeprefix("torch."))
+                if word.startswith("torch.")
+                else torch.device(word)
+            )
+        if isinstance(value, list | tuple):
+            return [self._value(one, given) for one in value]
+        return value
+
+    def _called(self, roles: Dims, dims: Sequence[Sequence[Sequence[int]]], local: Tensor) -> Tensor:
+        """An operand in the dimensions that the call has for it."""
+        own = [role for role in factors(roles) if self.graph.atoms[role.atom].size > 1]
+        called = [[Index(*role) for role in dim] for dim in dims]
+        flat = [role for dim in called for role in dim]
+        local = local.reshape([self.size(role) for role in own])
+        local = local.permute([own.index(role) for role in flat if role in own])
+        for place, role in enumerate(flat):
+            if role not in own:
+                local = local.unsqueeze(place)
+        local = local.expand([self.size(role) for role in flat])
+        return local.reshape([prod(self.size(role) for role in dim) for dim in called])
+
+    def _called_shape(self, roles: Dims) -> list[int]:
+        return [prod(self.size(role) for role in dim) for dim in roles]
+
+    def _localise(self, arguments: dict[str, Any]) -> None:
+        """Shapes, and places along dimensions that ranks have a part of."""
+        results = [self._called_shape(result.roles) for result in self.node.results]
+        if self.name in _SIZED:
+            arguments[_SIZED[self.name]] = results[0]
+        if self.name not in ("slice", "slice_backward", "split", "split_with_sizes"):
+            return
+        side = self.node.results[0] if self.name == "slice_backward" else self.node.operands[0]
+        called = results[0] if self.name == "slice_backward" else list(arguments["self"].shape)
+        dims: Sequence[Any] = (
+            side.roles if self.name == "slice_backward" else self.node.arguments["self"]["dims"]  # type: ignore[index]
+        )
+        axis = arguments["dim"] % len(called)
+        whole = prod(self.graph.atoms[Index(*role).atom].size for role in dims[axis])
+        for name in ("start", "end", "split_size", "split_sizes"):
+            value = arguments.get(name)
+            if isinstance(value, list):
+                arguments[name] = [one * called[axis] // whole for one in value]
+            elif value is not None and value <= whole:
+                arguments[name] = value * called[axis] // whole
+
+    def _mask(self, arguments: dict[str, Any]) -> None:
+        """Queries that are a part of the sequence see the keys before them by a mask."""
+        import torch
+
+        if not arguments["is_causal"]:
+            return
+        queries = [Index(*role) for role in self.node.arguments["query"]["dims"][2]]  # type: ignore[index]
+        if not any(self.cuts.get(role) for role in queries):
+            return
+        where = torch.zeros(1, dtype=torch.long)
+        for role in queries:
+            own = self._own(role) if self.cuts.get(role) else slice(0, self.graph.atoms[role.atom].size)
+            where = (
+                where[:, None] * self.graph.atoms[role.atom].size + torch.arange(own.start, own.stop)
+            ).reshape(-1)
+        query, key = arguments["query"], arguments["key"]
+        seen = where[:, None] >= torch.arange(key.shape[2])
+        mask = torch.zeros(seen.shape, dtype=query.dtype).masked_fill(~seen, float("-inf"))
+        arguments["is_causal"] = False
+        arguments["attn_mask"] = mask.expand(query.shape[0], query.shape[1], *seen.shape)
+
+    def _once(self, arguments: dict[str, Any]) -> None:
+        """What is written into counts once, where ranks have parts of what is written."""
+        first = set(factors(self.node.operands[0].roles))
+        others = {role for operand in self.node.operands[1:] for role in factors(operand.roles)}
+        axes = {axis for role in others - first for axis in self.cuts.get(role, ())}
+        if any(self.place.at[axis] for axis in axes):
+            arguments["self"] = arguments["self"] * 0

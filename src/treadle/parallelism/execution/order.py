@@ -1,0 +1,82 @@
+"""In which order a phase of a part runs: single operators and loops over chunks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
+from treadle.errors import ScheduleError
+from treadle.parallelism.graph.compute_graph import ComputeGraph, OperatorKind, Phase
+from treadle.parallelism.plan.part_plan import Chunk, Keep, PartPlan
+
+
+@dataclass(frozen=True)
+class Unit:
+    """An operator, or those of one loop in their order.
+
+    Parameters
+    ----------
+    numbers : tuple of int
+        Nodes.
+    chunk : Chunk or None
+    """
+
+    numbers: tuple[int, ...]
+    chunk: Chunk | None = None
+
+
+def units_of(graph: ComputeGraph, plan: PartPlan, phase: Phase) -> list[Unit]:
+    """What runs in a phase, in an order that it can run in; the graph's own as far as loops allow.
+
+    Raises
+    ------
+    ScheduleError
+        If an operator has no plan, or one outside a loop stands between two of its operators.
+    """
+    units: list[Unit] = []
+    loops: dict[Chunk, int] = {}
+    for number, node in enumerate(graph.nodes):
+        if node.kind in (OperatorKind.PLACEHOLDER, OperatorKind.OUTPUT):
+            continue
+        if node.name not in plan.operators:
+            raise ScheduleError(f"plan: no plan of {node.name}; expected one for each operator")
+        one = plan.operators[node.name]
+        if node.phase is not phase and not (phase is Phase.BACKWARD and one.keep is Keep.RECOMPUTED):
+            continue
+        if one.chunk is not None and one.chunk in loops:
+            at = loops[one.chunk]
+            units[at] = Unit((*units[at].numbers, number), one.chunk)
+        else:
+            if one.chunk is not None:
+                loops[one.chunk] = len(units)
+            units.append(Unit((number,), one.chunk))
+    return _sorted(graph, units)
+
+
+def _sorted(graph: ComputeGraph, units: list[Unit]) -> list[Unit]:
+    unit_of = {number: at for at, unit in enumerate(units) for number in unit.numbers}
+    waits: list[set[int]] = []
+    for at, unit in enumerate(units):
+        before = {unit_of.get(o.tensor.node, at) for n in unit.numbers for o in graph.nodes[n].operands}
+        waits.append(before - {at})
+    after: list[list[int]] = [[] for _ in units]
+    for at, before in enumerate(waits):
+        for one in before:
+            after[one].append(at)
+    ready = [(units[at].numbers[0], at) for at, before in enumerate(waits) if not before]
+    heapify(ready)
+    found = []
+    while ready:
+        _, at = heappop(ready)
+        found.append(units[at])
+        for one in after[at]:
+            waits[one].discard(at)
+            if not waits[one]:
+                heappush(ready, (units[one].numbers[0], one))
+    if len(found) < len(units):
+        stuck = next(unit for at, unit in enumerate(units) if waits[at] and unit.chunk is not None)
+        raise ScheduleError(
+            f"plan: the loop over chunks of {stuck.chunk.letter if stuck.chunk else ''} cannot run: an "
+            "operator outside of it stands between two of its own"
+        )
+    return found

@@ -1,0 +1,261 @@
+"""One run of a part of a model at one rank, forward and backward, as its plan says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from treadle.errors import ScheduleError
+from treadle.parallelism.execution.blocks import Place
+from treadle.parallelism.execution.holdings import Holdings
+from treadle.parallelism.execution.local_operators import LocalOperator
+from treadle.parallelism.execution.order import Unit, units_of
+from treadle.parallelism.graph.compute_graph import Index, Operand, OperatorKind, Phase, Source, TensorRef
+from treadle.parallelism.graph.model_graph import ModelPart
+from treadle.parallelism.plan.fit import boundary_state
+from treadle.parallelism.plan.part_plan import Boundary, PartPlan, factors
+from treadle.parallelism.state.sharding import Sharding
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Move = Callable[["Tensor", tuple[int, ...], int, Sharding, Sharding], "Tensor"]
+"""From (a rank's part, the whole's shape, bytes of an element, state before, state after) to the new part."""
+
+
+@dataclass(frozen=True)
+class Local:
+    """A rank's part of a tensor: a dimension for each factor of its result, and the state."""
+
+    value: Tensor
+    state: Sharding
+
+
+class PartRun:
+    """A part with the values that it keeps.
+
+    Parameters
+    ----------
+    part : ModelPart
+    plan : PartPlan
+    boundary : Boundary
+        States of what enters and leaves.
+    place : Place
+    move : Move
+    holdings : Holdings
+        What the rank holds, over all parts.
+    """
+
+    def __init__(
+        self,
+        part: ModelPart,
+        plan: PartPlan,
+        boundary: Boundary,
+        *,
+        place: Place,
+        move: Move,
+        holdings: Holdings,
+    ) -> None:
+        self.part, self.graph, self.plan = part, part.graph, plan
+        self.boundary, self.place, self.move, self.holdings = boundary, place, move, holdings
+        self.stored: dict[TensorRef, Local] = {}
+        self.sources: dict[TensorRef, Local] = {}
+        self.kept: dict[TensorRef, Local] = {}
+        self.left: dict[TensorRef, int] = {}
+        self._shared: dict[tuple[TensorRef, Phase], Local] = {}
+        holdings.add(self, lambda: [one.value for one in self._held()])
+
+    def _held(self) -> list[Local]:
+        tables = (self.stored, self.sources, self.kept)
+        return [*(one for table in tables for one in table.values()), *self._shared.values()]
+
+    def stored_state(self, number: int) -> Sharding:
+        """The state of a placeholder."""
+        node, tensor = self.graph.nodes[number], TensorRef(number)
+        if tensor == self.part.enters:
+            return boundary_state(self.part, tensor, self.boundary.activation)
+        if self.part.leaves is not None and tensor == self.graph.tangents.get(self.part.leaves):
+            return boundary_state(self.part, tensor, self.boundary.gradient)
+        table = self.plan.parameters if node.source is Source.PARAMETER else self.plan.inputs
+        key = node.path if node.source is Source.PARAMETER else node.name
+        if key not in table:
+            raise ScheduleError(f"plan of {self.part.name}: no state of {key}")
+        return table[key]
+
+    def shape(self, tensor: TensorRef) -> tuple[int, ...]:
+        """Sizes of a tensor's factors."""
+        return tuple(self.graph.atoms[i.atom].size for i in factors(self.graph.result(tensor).dims))
+
+    def put(self, tensor: TensorRef, local: Local) -> None:
+        """Give a placeholder its part."""
+        self.stored[tensor] = local
+
+    def forward(self) -> list[Local]:
+        """Run the forward pass; outputs in their order, what leaves in the boundary's state."""
+        operands = self.outputs
+        for tensor, local in self.stored.items():
+            saved = self.plan.saved(self.graph.spelled(tensor))
+            if saved is not None:
+                self.kept[tensor] = self._to(tensor, local, saved)
+        self._run(Phase.FORWARD, [operand.tensor for operand in operands])
+        found = []
+        for operand in operands:
+            local = self._source(operand.tensor, Phase.FORWARD)
+            if operand.tensor == self.part.leaves:
+                target = boundary_state(self.part, operand.tensor, self.boundary.activation)
+                local = self._to(operand.tensor, self._reading(operand.tensor, Phase.FORWARD), target)
+            found.append(self._seen(operand, local))
+        self._clear()
+        return found
+
+    def backward(self) -> dict[TensorRef, Local]:
+        """Run the backward pass; gradients by parameter or input, where that is stored."""
+        operands = self.graph.nodes[-1].operands[-len(self.graph.gradients) or None :]
+        wanted = dict(zip(self.graph.gradients, operands, strict=True))
+        self._run(Phase.BACKWARD, [operand.tensor for operand in wanted.values()])
+        found = {}
+        for owner, operand in wanted.items():
+            local = self._reading(operand.tensor, Phase.BACKWARD)
+            target = self._gradient_state(owner, operand)
+            found[owner] = self._seen(
+                operand, local if target is None else self._to(operand.tensor, local, target)
+            )
+        self._clear()
+        self.kept.clear()
+        return found
+
+    def _gradient_state(self, owner: TensorRef, operand: Operand) -> Sharding | None:
+        """Where a gradient must lie; None: of an input that nothing feeds, as it is made."""
+        if owner == self.part.enters:
+            stored = boundary_state(self.part, owner, self.boundary.gradient)
+        elif self.graph.nodes[owner.node].source is Source.PARAMETER:
+            stored = self.stored_state(owner.node)
+        else:
+            return None
+        pairs = zip(factors(self.graph.result(owner).dims), stored.dims, strict=True)
+        long = tuple(axes for index, axes in pairs if self.graph.atoms[index.atom].size > 1)
+        return self.state_of(operand, Sharding(long, stored.partial))
+
+    def _seen(self, operand: Operand, local: Local) -> Local:
+        """A result in the order of an output, without factors of one element."""
+        by_index = dict(zip(factors(self.graph.result(operand.tensor).dims), local.state.dims, strict=True))
+        dims = [i for i in factors(operand.dims) if self.graph.atoms[i.atom].size > 1]
+        value = self.ordered(operand, local.value)
+        long = [n for n, i in enumerate(factors(operand.dims)) if self.graph.atoms[i.atom].size > 1]
+        value = value.reshape([value.shape[n] for n in long])
+        return Local(value, Sharding(tuple(by_index[index] for index in dims), local.state.partial))
+
+    @property
+    def outputs(self) -> list[Operand]:
+        """What the part gives, in order, as the graph's output has it."""
+        operands = self.graph.nodes[-1].operands
+        return list(operands[: len(operands) - len(self.graph.gradients)])
+
+    def _clear(self) -> None:
+        self.sources.clear()
+        self._shared.clear()
+
+    def _run(self, phase: Phase, outputs: Sequence[TensorRef]) -> None:
+        units = units_of(self.graph, self.plan, phase)
+        self.left = dict.fromkeys(outputs, 1)
+        for unit in units:
+            for number in unit.numbers:
+                for operand in self.graph.nodes[number].operands:
+                    self.left[operand.tensor] = self.left.get(operand.tensor, 0) + 1
+        for unit in units:
+            if unit.chunk is None:
+                self._one(unit.numbers[0], phase)
+            else:
+                self._loop(unit, phase)
+            for number in unit.numbers:
+                for operand in self.graph.nodes[number].operands:
+                    self._used(operand.tensor)
+
+    def _used(self, tensor: TensorRef) -> None:
+        self.left[tensor] -= 1
+        if not self.left[tensor]:
+            self.sources.pop(tensor, None)
+            for phase in Phase:
+                self._shared.pop((tensor, phase), None)
+
+    def _one(self, number: int, phase: Phase) -> None:
+        node, plan = self.graph.nodes[number], self.plan.operators[self.graph.nodes[number].name]
+        taken = [self.taken(o, state, phase) for o, state in zip(node.operands, plan.inputs, strict=True)]
+        made = LocalOperator(self.graph, node, plan, self.place).run(taken)
+        self.holdings.measure(f"{phase.value} {self.part.name} {node.name}", [*taken, *made])
+        for slot, (value, state) in enumerate(zip(made, plan.outputs, strict=True)):
+            self.make(TensorRef(number, slot), Local(value, state), phase)
+
+    def make(self, tensor: TensorRef, local: Local, phase: Phase) -> None:
+        """Note a result; keep it for the backward pass where the plan says so."""
+        if self.left.get(tensor):
+            self.sources[tensor] = local
+        saved = self.plan.saved(self.graph.spelled(tensor))
+        if phase is Phase.FORWARD and saved is not None:
+            self.kept[tensor] = self._to(tensor, local, saved)
+
+    def _source(self, tensor: TensorRef, phase: Phase) -> Local:
+        if phase is Phase.BACKWARD and tensor in self.kept:
+            return self.kept[tensor]
+        if self.graph.nodes[tensor.node].kind is OperatorKind.PLACEHOLDER:
+            return self.stored[tensor]
+        return self.sources[tensor]
+
+    def _reading(self, tensor: TensorRef, phase: Phase) -> Local:
+        """What readers of a phase take a tensor from."""
+        shared = self.plan.shared(self.graph.spelled(tensor), phase)
+        if shared is None:
+            return self._source(tensor, phase)
+        if (tensor, phase) not in self._shared:
+            self._shared[tensor, phase] = self._to(tensor, self._source(tensor, phase), shared)
+        return self._shared[tensor, phase]
+
+    def _to(self, tensor: TensorRef, local: Local, state: Sharding) -> Local:
+        if local.state == state:
+            return local
+        bytes_each = self.graph.result(tensor).element_bytes
+        return Local(self.move(local.value, self.shape(tensor), bytes_each, local.state, state), state)
+
+    def state_of(self, operand: Operand, taken: Sharding) -> Sharding:
+        """The state that an operand is taken in, for all factors of its tensor."""
+        by_index = dict(zip(factors(operand.dims), taken.dims, strict=True))
+        dims = factors(self.graph.result(operand.tensor).dims)
+        return Sharding(tuple(by_index.get(index, ()) for index in dims), taken.partial)
+
+    def ordered(self, operand: Operand, value: Tensor) -> Tensor:
+        """A tensor in the order of the operand's factors."""
+        dims = factors(self.graph.result(operand.tensor).dims)
+        wanted = factors(operand.dims)
+        rest = [place for place, index in enumerate(dims) if index not in wanted]
+        order = [*(dims.index(index) for index in wanted), *rest]
+        value = value.permute(order)
+        return value.reshape(value.shape[: len(wanted)])
+
+    def taken(self, operand: Operand, state: Sharding, phase: Phase) -> Tensor:
+        """An operand in the state that an operator takes it in, in the order of its factors."""
+        tensor = operand.tensor
+        local = self._to(tensor, self._reading(tensor, phase), self.state_of(operand, state))
+        return self.ordered(operand, local.value)
+
+    def _loop(self, unit: Unit, phase: Phase) -> None:
+        from treadle.parallelism.execution.chunks import run_loop
+
+        run_loop(self, unit, phase)
+
+
+def role_of(part: ModelPart, letter: str) -> Index:
+    """A role by its letter, with a ``'`` for each repetition."""
+    name = letter.rstrip("'")
+    for number, atom in enumerate(part.graph.atoms):
+        if atom.name == name:
+            return Index(number, len(letter) - len(name))
+    raise ScheduleError(f"plan of {part.name}: chunks of {letter!r}, which is no letter of it")
+
+
+def as_local(value: Tensor, state: Sharding, shape: Sequence[int], place: Place) -> Local:
+    """A rank's part of a whole tensor, a dimension for each factor."""
+    from treadle.parallelism.execution.blocks import block
+
+    cut = block(state, shape, place.sizes, place.at)
+    return Local(value.reshape(list(shape))[cut].clone(), state)

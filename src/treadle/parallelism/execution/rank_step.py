@@ -1,0 +1,179 @@
+"""What one rank does of a plan: all parts forward, then all backward."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from treadle.parallelism.execution.blocks import Place
+from treadle.parallelism.execution.counting import Collective, counted
+from treadle.parallelism.execution.exchanges import Exchange
+from treadle.parallelism.execution.holdings import Holdings
+from treadle.parallelism.execution.part_run import Local, Move, PartRun, as_local
+from treadle.parallelism.execution.reference import Make, RunValues
+from treadle.parallelism.graph.compute_graph import Source, TensorRef
+from treadle.parallelism.graph.model_graph import ModelGraph
+from treadle.parallelism.plan.fit import boundary_state
+from treadle.parallelism.plan.parallel_plan import ParallelPlan
+from treadle.parallelism.state.sharding import Sharding
+from treadle.parallelism.state.transitions import Transitions
+from treadle.schedules.mesh import Mesh
+from treadle.training.costs import Costs
+
+
+@dataclass(frozen=True)
+class Task:
+    """A plan and what it is for.
+
+    Parameters
+    ----------
+    model : ModelGraph
+        Captured from PyTorch.
+    plan : ParallelPlan
+    makes : mapping from part name to function
+        Makes the module and the arguments that the part was captured from, with numbers in them.
+    costs : Costs
+        What routes between states are chosen by.
+    """
+
+    model: ModelGraph
+    plan: ParallelPlan
+    makes: Mapping[str, Make]
+    costs: Costs
+
+
+@dataclass
+class Seen:
+    """What one rank brings back of one task.
+
+    Parameters
+    ----------
+    values : dict from str to (Sharding, array)
+        Outputs and gradients by name: the state, over factors of more than one element, and the rank's part.
+    collectives : Counter of Collective
+    holdings : (int, str)
+        Bytes of the fullest moment, and which one it was.
+    parameter_bytes : int
+    """
+
+    values: dict[str, tuple[Sharding, Any]]
+    collectives: Counter[Collective]
+    holdings: tuple[int, str]
+    parameter_bytes: int
+
+
+def run_step(task: Task, expected: list[RunValues], rank: int) -> Seen:
+    """Run a plan at one rank of a job.
+
+    Parameters
+    ----------
+    task : Task
+    expected : list of RunValues
+        Its parameters and inputs are used.
+    rank : int
+    """
+    plan = task.plan
+    place, holdings = Place(plan.mesh, rank), Holdings()
+    exchange = Exchange(place, _groups(plan.mesh, rank))
+    routes: dict[tuple[tuple[int, ...], int], Transitions] = {}
+
+    def move(
+        value: Any, shape: tuple[int, ...], element_bytes: int, before: Sharding, after: Sharding
+    ) -> Any:
+        # factors of one element only make routes longer to find
+        places = [at for at, size in enumerate(shape) if size > 1]
+        states = [Sharding(tuple(one.dims[at] for at in places), one.partial) for one in (before, after)]
+        long = tuple(shape[at] for at in places)
+        transitions = routes.setdefault(
+            (long, element_bytes), Transitions(plan.mesh, task.costs, long, element_bytes)
+        )
+        value = value.reshape(states[0].local_shape(long, place.sizes))
+        value = exchange.follow(value, long, transitions.cheapest(*states).steps)
+        return value.reshape(after.local_shape(shape, place.sizes))
+
+    with counted() as collectives:
+        runs, values = _all_forward(task, expected, place, move, holdings)
+        flowing: Local | None = None
+        for number in reversed(range(len(runs))):
+            run = runs[number]
+            tangent = None if run.part.leaves is None else run.graph.tangents[run.part.leaves]
+            if tangent is not None and flowing is not None:
+                run.put(tangent, _handed(flowing, run, tangent, move))
+            gradients = run.backward()
+            flowing = None if run.part.enters is None else gradients[run.part.enters]
+            for owner, local in gradients.items():
+                values[f"{number} {run.part.name}: {_called(run, owner)}"] = (
+                    local.state,
+                    local.value.numpy(),
+                )
+    stored = [
+        local.value.numel() * local.value.element_size()
+        for run in runs
+        for tensor, local in run.stored.items()
+        if run.graph.nodes[tensor.node].source is Source.PARAMETER
+    ]
+    return Seen(values, collectives, (holdings.peak_bytes, holdings.peak_at), sum(stored))
+
+
+def _all_forward(
+    task: Task, expected: list[RunValues], place: Place, move: Move, holdings: Holdings
+) -> tuple[list[PartRun], dict[str, tuple[Sharding, Any]]]:
+    """The forward pass of all parts; their outputs by name."""
+    values: dict[str, tuple[Sharding, Any]] = {}
+    runs: list[PartRun] = []
+    counts: Counter[str] = Counter()
+    flowing: Local | None = None
+    for number, at in enumerate(task.model.order):
+        part = task.model.parts[at]
+        nth = counts[part.name]
+        counts[part.name] += 1
+        plan, boundary = task.plan.plan_of(part.name, nth), task.plan.boundary_of(part.name, nth)
+        run = PartRun(part, plan, boundary, place=place, move=move, holdings=holdings)
+        runs.append(run)
+        for node, whole in expected[number].placeholders.items():
+            tensor = TensorRef(node)
+            if tensor == part.enters and flowing is not None:
+                run.put(tensor, _handed(flowing, run, tensor, move))
+            else:
+                run.put(tensor, as_local(whole, run.stored_state(node), run.shape(tensor), place))
+        outputs, flowing = run.forward(), None
+        for nth_output, (operand, local) in enumerate(zip(run.outputs, outputs, strict=True)):
+            values[f"{number} {part.name}: output {nth_output}"] = (local.state, local.value.numpy())
+            if operand.tensor == part.leaves:
+                flowing = local
+    return runs, values
+
+
+def _handed(flowing: Local, run: PartRun, tensor: TensorRef, move: Move) -> Local:
+    """What leaves one part as the next stores it."""
+    state, shape = run.stored_state(tensor.node), run.shape(tensor)
+    before = boundary_state(run.part, tensor, flowing.state)
+    local_shape = before.local_shape(shape, run.place.sizes)
+    value = flowing.value.reshape(local_shape)
+    if before != state:
+        value = move(value, shape, run.graph.result(tensor).element_bytes, before, state)
+    return Local(value, state)
+
+
+def _called(run: PartRun, owner: TensorRef) -> str:
+    node = run.graph.nodes[owner.node]
+    return node.path if node.source is Source.PARAMETER else f"input {node.path}"
+
+
+def _groups(mesh: Mesh, rank: int) -> Callable[[tuple[str, ...]], Any]:
+    """Process groups by axes; made when first needed, by all ranks at the same step."""
+    import torch.distributed as dist
+
+    made: dict[tuple[str, ...], Any] = {}
+
+    def group(axes: tuple[str, ...]) -> Any:
+        if axes not in made:
+            for ranks in mesh.groups(axes):
+                one = dist.new_group(sorted(ranks))
+                if rank in ranks:
+                    made[axes] = one
+        return made[axes]
+
+    return group

@@ -1,0 +1,147 @@
+"""The same step on one device, by PyTorch's own autograd: what an execution is compared with.
+
+Nothing of the compute graph is used but which argument of a part the part before feeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from treadle.errors import TreadleError
+from treadle.parallelism.graph.compute_graph import Source, TensorRef
+from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
+
+Make = Callable[[], tuple[Any, tuple[Any, ...]]]
+"""A module and its positional arguments; random numbers come from the global generator."""
+
+
+@dataclass
+class RunValues:
+    """Whole tensors of one run of a part.
+
+    Parameters
+    ----------
+    part : str
+    placeholders : dict from node number to Tensor
+    outputs : list of Tensor
+        In the order of the graph's output.
+    gradients : dict from node number to Tensor
+        Of parameters and of inputs that ask for it.
+    """
+
+    part: str
+    placeholders: dict[int, Any] = field(default_factory=dict)
+    outputs: list[Any] = field(default_factory=list)
+    gradients: dict[int, Any] = field(default_factory=dict)
+
+
+def reference_step(model: ModelGraph, makes: Mapping[str, Make], *, seed: int) -> list[RunValues]:
+    """Values of all runs of all parts, in the order of the model.
+
+    Parameters
+    ----------
+    model : ModelGraph
+    makes : mapping from part name to function
+        As `capture` takes them. Each run draws its own parameters.
+    seed : int
+
+    Raises
+    ------
+    TreadleError
+        If what a part makes now is not what was captured.
+    """
+    import torch
+
+    runs: list[RunValues] = []
+    owned: list[dict[int, Any]] = []
+    shared = {tie.second: tie.first for tie in model.ties}
+    by_name: dict[tuple[str, str], Any] = {}
+    flowing: Any = None
+    all_outputs, all_tangents = [], []
+    generator = torch.Generator().manual_seed(seed + 1)
+    for number, at in enumerate(model.order):
+        part = model.parts[at]
+        torch.manual_seed(seed + 1000 * number)
+        module, arguments = makes[part.name]()
+        values, leaves = _placeholders(part, module, arguments)
+        for key, first in shared.items():
+            if key[0] == part.name:
+                _retie(module, key[1], by_name[first])
+                values[part.parameters[key[1]].node] = leaves[part.parameters[key[1]].node] = by_name[first]
+        by_name.update({(part.name, path): values[tensor.node] for path, tensor in part.parameters.items()})
+        if part.enters is not None and flowing is not None:
+            arguments = _fed(part, arguments, flowing)
+            values[part.enters.node] = flowing
+            leaves[part.enters.node] = flowing
+            flowing.retain_grad()
+        made = module(*arguments)
+        outputs = [one for one in _flat(made) if isinstance(one, torch.Tensor)]
+        run = RunValues(part.name, values, outputs)
+        forward = [o.tensor for o in part.graph.nodes[-1].operands][: len(outputs)]
+        if len(forward) < len(outputs):
+            raise TreadleError(f"execution: {part.name} gives other outputs than it was captured with")
+        flowing = None
+        for tensor, output in zip(forward, outputs, strict=True):
+            if tensor == part.leaves and number + 1 < len(model.order):
+                flowing = output
+                flowing.retain_grad()
+            elif tensor in part.graph.tangents:
+                tangent = torch.randn(output.shape, dtype=output.dtype, generator=generator)
+                run.placeholders[part.graph.tangents[tensor].node] = tangent
+                all_outputs.append(output)
+                all_tangents.append(tangent)
+        runs.append(run)
+        owned.append(leaves)
+    torch.autograd.backward(all_outputs, all_tangents)
+    for run, leaves in zip(runs, owned, strict=True):
+        run.gradients = {node: leaf.grad.detach() for node, leaf in leaves.items() if leaf.grad is not None}
+        run.placeholders = {node: value.detach() for node, value in run.placeholders.items()}
+        run.outputs = [output.detach() for output in run.outputs]
+    return runs
+
+
+def _placeholders(
+    part: ModelPart, module: Any, arguments: tuple[Any, ...]
+) -> tuple[dict[int, Any], dict[int, Any]]:
+    """Tensors by placeholder, and those that gradients are asked of."""
+    parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
+    flat = _flat(arguments)
+    values, leaves = {}, {}
+    for number, node in enumerate(part.graph.nodes):
+        if node.source is None or node.source is Source.TANGENT:
+            continue
+        table = {Source.PARAMETER: parameters, Source.BUFFER: buffers}.get(node.source)
+        if table is None:
+            known = int(node.path) < len(flat) if node.path.isdigit() else False
+            value = flat[int(node.path)] if known else None
+        else:
+            value = table.get(node.path)
+        shape = part.graph.shape(TensorRef(number))
+        if value is None or tuple(value.shape) != shape:
+            raise TreadleError(
+                f"execution: {part.name}: {node.source.value} {node.path or node.name!r} of shape {shape} "
+                "is not what make() gives now"
+            )
+        values[number] = value
+        if TensorRef(number) in part.graph.gradients:
+            leaves[number] = value
+    return values, leaves
+
+
+def _fed(part: ModelPart, arguments: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
+    assert part.enters is not None
+    place = int(part.graph.nodes[part.enters.node].path)
+    return (*arguments[:place], value, *arguments[place + 1 :])
+
+
+def _retie(module: Any, path: str, value: Any) -> None:
+    owner, _, name = path.rpartition(".")
+    setattr(module.get_submodule(owner), name, value)
+
+
+def _flat(value: Any) -> list[Any]:
+    import torch
+
+    return list(torch.utils._pytree.tree_leaves(value))

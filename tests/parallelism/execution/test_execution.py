@@ -1,0 +1,193 @@
+"""Plans on 4 and 8 ranks against the step on one device: outputs, gradients, collectives, memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch: not installed; pip install 'treadle[torch]'")
+
+from parallelism.execution.drawn_plans import draw_plan, even_costs, may_cut, replaced  # noqa: E402
+from parallelism.execution.modules import (  # noqa: E402
+    LANGUAGE_MODEL,
+    language_model,
+    make_block,
+    make_grouped_block,
+    make_single,
+    make_tied,
+    make_wordy,
+    one_part,
+)
+from treadle.errors import ScheduleError, TreadleError  # noqa: E402
+from treadle.parallelism.execution.execute import Execution, Task, execute  # noqa: E402
+from treadle.parallelism.graph.compute_graph import Phase  # noqa: E402
+from treadle.parallelism.plan.part_plan import Chunk, Keep  # noqa: E402
+from treadle.parallelism.state.sharding import Sharding  # noqa: E402
+from treadle.schedules.mesh import Mesh  # noqa: E402
+
+SQUARE = Mesh((2, 2), ("dp", "tp"))
+TURNED = Mesh((2, 2), ("dp", "tp"), (2, 0, 3, 1))
+CUBE = Mesh((2, 2, 2), ("pod", "dp", "tp"))
+LOSS = (
+    "mm",
+    "amax",
+    "sub",
+    "exp",
+    "sum_2",
+    "log",
+    "sub_1",
+    "gather",
+    "zeros_like",
+    "scatter",
+    "mul_2",
+    "exp_1",
+)
+LOSS += ("sum_5", "mul_3", "sub_2", "mm_1", "mm_2")
+
+
+def task(name: str, make, mesh: Mesh, seed: int, **how) -> Task:
+    model = one_part(name, make)
+    return Task(model, draw_plan(model, mesh, seed, **how), {name: make}, even_costs(mesh))
+
+
+def by_tokens(graph, node):
+    """Batch along dp, sequence along tp."""
+    letters = {"dp": "c", "tp": "d"}
+    return {
+        role: (axis,)
+        for axis, letter in letters.items()
+        for role in may_cut(node)
+        if graph.atoms[role.atom].name == letter and not role.prime
+    }
+
+
+def in_chunks(node):
+    return Chunk("d", 8) if node.name in LOSS else None
+
+
+def tied(**how) -> Task:
+    return task("tied", make_tied, SQUARE, 3, chosen=by_tokens, **how)
+
+
+def without_a_sum(one: Task) -> Task:
+    """One product, of which ranks have summands, is taken for whole: its collective is dropped."""
+    plan = one.plan.parts["tied"][0].operators["mm_1"]
+    assert plan.outputs[0].partial == {"dp", "tp"}
+    whole = replace(plan, outputs=(Sharding(plan.outputs[0].dims),))
+    return replace(one, plan=replaced(one.plan, "tied", whole))
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Execution]:
+    model = language_model(2)
+    tasks = {
+        "grouped": task("grouped", make_grouped_block, TURNED, 1),
+        "single": task("single", make_single, SQUARE, 2),
+        "language model": Task(model, draw_plan(model, SQUARE, 4), LANGUAGE_MODEL, even_costs(SQUARE)),
+        "by tokens": tied(),
+        "whole logits": task("tied", make_wordy, SQUARE, 3, chosen=by_tokens),
+        "in chunks": task("tied", make_wordy, SQUARE, 3, chosen=by_tokens, chunks=in_chunks),
+        "without a sum": without_a_sum(tied()),
+    }
+    return dict(zip(tasks, execute(list(tasks.values())), strict=True))
+
+
+@pytest.mark.parametrize("name", ["grouped", "language model", "whole logits", "in chunks"])
+def test_outputs_and_all_gradients_are_those_of_one_device(found: dict[str, Execution], name: str) -> None:
+    execution = found[name]
+    assert execution.largest_error < 1e-13
+    assert execution.n_collectives > 5
+    gradients = [one for one in execution.errors if ": output" not in one]
+    assert len(gradients) == {"language model": 1 + 2 * 10 + 3, "grouped": 10}.get(name, 2)
+
+
+def test_single_precision_keeps_its_digits(found: dict[str, Execution]) -> None:
+    assert 1e-9 < found["single"].largest_error < 2e-6
+
+
+def test_a_dropped_collective_shows(found: dict[str, Execution]) -> None:
+    errors = found["without a sum"].errors
+    assert errors["0 tied: embedding.weight"] > 0.1
+    assert errors["0 tied: norm.weight"] < 1e-13
+
+
+def test_a_loop_over_chunks_never_holds_whole_logits(found: dict[str, Execution]) -> None:
+    logits = 4 * 64 * 256 * 8 // 4  # batch x sequence x words in double precision, a rank's part
+    assert found["whole logits"].peak_bytes > 3 * logits
+    assert found["in chunks"].peak_bytes < 2 * logits, found["in chunks"].peak_at
+
+
+def test_cuts_of_the_tokens_cost_what_data_parallelism_does(found: dict[str, Execution]) -> None:
+    """By hand: gathers of stored parameters, sums of their gradients and of losses, and tokens that move."""
+    one = found["by tokens"]
+    kinds = Counter()
+    for (kind, axes, size), count in one.collectives.items():
+        assert axes == ("dp", "tp") or size <= 64 * 16 * 8, (kind, axes, size)
+        kinds[kind.value] += count
+    assert kinds["alltoall"] == 0 or kinds["reduce-scatter"] + kinds["allreduce"] > 2
+
+
+@pytest.fixture(scope="module")
+def cube() -> list[Execution]:
+    return execute([task("tied", make_tied, CUBE, 0)])
+
+
+def test_eight_ranks(cube: list[Execution]) -> None:
+    assert [one.n_ranks for one in cube] == [8]
+    assert max(one.largest_error for one in cube) < 1e-13
+    assert any(len(axes) > 1 for one in cube for _, axes, _ in one.collectives)
+
+
+def test_the_backend_treadle_calls_the_same_collectives(found: dict[str, Execution]) -> None:
+    (again,) = execute([tied()], backend="treadle")
+    assert again.backend == "treadle"
+    assert again.largest_error < 1e-13
+    assert again.collectives == found["by tokens"].collectives
+
+
+def test_a_role_cut_in_two_orders_is_refused() -> None:
+    one = tied()
+    plan = one.plan.parts["tied"][0].operators["mul_1"]
+    (c, d, b) = plan.outputs[0].dims
+    assert (c, d) == (("dp",), ("tp",))
+    turned = replace(
+        plan,
+        inputs=(Sharding((("dp", "tp"), (), b)), *plan.inputs[1:]),
+        outputs=(Sharding((("tp", "dp"), (), b)),),
+    )
+    with pytest.raises(ScheduleError, match=r"mul_1: one role is cut by dp,tp and by tp,dp"):
+        execute([replace(one, plan=replaced(one.plan, "tied", turned))])
+
+
+def test_what_is_neither_saved_nor_recomputed_is_missed() -> None:
+    one = tied()
+    (part,) = one.plan.parts["tied"]
+    operators = {
+        name: replace(plan, keep=Keep.UNUSED) if plan.keep is not None else plan
+        for name, plan in part.operators.items()
+    }
+    tensors = {key: entry for key, entry in part.tensors.items() if key[1] is Phase.BACKWARD}
+    plan = replace(one.plan, parts={"tied": (replace(part, operators=operators, tensors=tensors),)})
+    with pytest.raises(ScheduleError, match="neither saved nor recomputed"):
+        execute([replace(one, plan=plan)])
+
+
+def test_a_loop_that_others_run_between_is_refused() -> None:
+    one = tied(chunks=lambda node: Chunk("d", 4) if node.name in ("mm", "sub") else None)
+    with pytest.raises(TreadleError, match="an operator outside of it stands between"):
+        execute([one])
+
+
+def test_a_plan_of_another_module_is_refused() -> None:
+    model = one_part("block", make_block)
+    one = Task(model, draw_plan(model, SQUARE, 0), {"block": make_tied}, even_costs(SQUARE))
+    with pytest.raises(TreadleError, match="is not what make\\(\\) gives now"):
+        execute([one])
+
+
+def test_parameters_are_stored_in_parts(found: dict[str, Execution]) -> None:
+    (part,) = one_part("grouped", make_grouped_block).parts
+    whole = sum(part.graph.nbytes(tensor) for tensor in part.parameters.values())
+    assert found["grouped"].parameter_bytes < whole / 2
