@@ -119,3 +119,57 @@ class Rolling(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.roll(x * self.weight, 1, 0)
+
+
+class Gated(nn.Module):
+    """A gated MLP with its norm and residual sum."""
+
+    def __init__(self, width: int, inner: int) -> None:
+        super().__init__()
+        self.norm = Norm(width)
+        self.w1, self.w3 = nn.Linear(width, inner, bias=False), nn.Linear(width, inner, bias=False)
+        self.w2 = nn.Linear(inner, width, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.norm(x)
+        return x + self.w2(functional.silu(self.w1(h)) * self.w3(h))
+
+
+class Language(nn.Module):
+    """Embedding, layers, norm, head and loss; layers of these inner widths, or whole blocks of Llama."""
+
+    def __init__(self, words: int, width: int, inner: tuple[int, ...], *, heads: int = 0, tied: bool = False):
+        super().__init__()
+        self.embedding, self.norm = nn.Embedding(words, width), Norm(width)
+        self.layers = nn.ModuleList(
+            Block(width, heads, heads // 2, one) if heads else Gated(width, one) for one in inner
+        )
+        self.output = nn.Linear(width, words, bias=False)
+        self.half = width // heads // 2 if heads else 0
+        if tied:
+            self.output.weight = self.embedding.weight
+
+    def forward(self, words: Tensor, targets: Tensor) -> Tensor:
+        x = self.embedding(words)
+        angles = ()
+        if self.half:
+            turns = torch.outer(torch.arange(words.shape[1]).float(), 0.5 ** torch.arange(self.half).float())
+            turns = torch.cat((turns, turns), dim=-1)
+            angles = (turns.cos(), turns.sin())
+        for layer in self.layers:
+            x = layer(x, *angles)
+        return functional.cross_entropy(self.output(self.norm(x)).flatten(0, 1), targets.flatten())
+
+
+class Shared(nn.Module):
+    """One layer that runs three times with the same weights."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first, self.layer, self.last = Affine(width, width), Gated(width, 2 * width), Affine(width, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        for _ in range(3):
+            x = self.layer(x)
+        return self.last(x)

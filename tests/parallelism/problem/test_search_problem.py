@@ -7,6 +7,7 @@ import pytest
 
 from parallelism.problem.settings import COSTS, MESH, TIMES, small_model
 from treadle.parallelism.graph.model_graph import ModelGraph
+from treadle.parallelism.plan.fit import check_fit
 from treadle.parallelism.problem.search_problem import SearchProblem, pose
 from treadle.parallelism.problem.variables import OperatorVariable, StateVariable
 from treadle.parallelism.search.branching import SearchEffort
@@ -86,3 +87,22 @@ def test_amounts_are_finite_and_tables_have_the_shape_of_their_variables(problem
         for table in factor.tables.values():
             assert table.shape == tuple(sizes[node] for node in factor.scope)
             assert np.isfinite(table).all()
+
+
+def test_a_decoded_plan_fits_its_model_and_says_what_was_chosen(
+    model: ModelGraph, problem: SearchProblem
+) -> None:
+    labels = best(problem)
+    plan = problem.decode(labels)
+    check_fit(plan, model)
+    label = labels[problem.names["block/attention.wq.weight"]]
+    stored = problem.table.variables[problem.names["block/attention.wq.weight"]]
+    assert isinstance(stored, StateVariable)
+    assert plan.plan_of("block").parameters["attention.wq.weight"] == stored.states[label]
+    number = problem.names["block/query"]
+    query = problem.table.variables[number]
+    assert isinstance(query, OperatorVariable)
+    strategy = query.strategy(labels[number])
+    decoded = plan.plan_of("block").operators["query"]
+    assert decoded.outputs == tuple(strategy.results.values())
+    assert decoded.parts == next(iter(strategy.parts.values()))

@@ -164,6 +164,13 @@ class ModelGraph:
                 f"model graph {self.name}: {before.name} gives {_spelled(left)}, {after.name} takes "
                 f"{_spelled(entered)}; expected the same factors"
             )
+        given = before.factors(before.graph.tangents[before.leaves])
+        made = after.factors(after.graph.gradients[after.enters])
+        if [size for _, size in given] != [size for _, size in made]:
+            raise TreadleError(
+                f"model graph {self.name}: {after.name} gives back {_spelled(made)}, {before.name} takes "
+                f"{_spelled(given)}; expected the same factors"
+            )
 
     def _check_tie(self, tie: Tie) -> None:
         shapes = []

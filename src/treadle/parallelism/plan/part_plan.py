@@ -10,7 +10,8 @@ What a plan means, for a tensor t of a part and each phase:
   phases. What leaves the part goes to the boundary's activation, the gradient of what enters to that of the
   boundary, a parameter's gradient to the state in which the parameter is stored.
 - *Transitions.* From the source to each reader's state; with `TensorPlan.shared`, once from the source to
-  that, and from there to each reader. From the source of the forward phase to `TensorPlan.saved`.
+  that, and from there to each reader. From the source of the forward phase to `TensorPlan.saved`. Each reader
+  pays for itself, each of its operands too: what several take in one state is shared in that state.
 
 A state has one list of axes for each factor of the tensor: `factors` of ``Result.dims``, or of
 ``Operand.dims`` where an operator takes it (views regroup dimensions; factors of one element count).

@@ -196,7 +196,8 @@ class Assembly:
             origin = shared, self.table.state(shared).view
             self.move(part, tensor, source, origin)
         for reader in values.readers(tensor, given):
-            self.move(part, tensor, origin, self.taken(part, reader, tensor))
+            times = self.n_readings(part, reader, tensor, given)
+            self.move(part, tensor, origin, self.taken(part, reader, tensor), times)
         for target in self.table.targets(part, tensor):
             self.move(part, tensor, origin, target)
         if given is Phase.FORWARD:
@@ -212,10 +213,17 @@ class Assembly:
             source, origin = origin, (shared, self.table.state(shared).view)
             self.move(part, tensor, source, origin)
         for reader in values.readers(tensor, Phase.BACKWARD):
-            self.move(part, tensor, origin, self.taken(part, reader, tensor))
+            times = self.n_readings(part, reader, tensor, Phase.BACKWARD)
+            self.move(part, tensor, origin, self.taken(part, reader, tensor), times)
         for reader in values.again_readers(tensor):
             again = self.table.operator(part, reader).is_kept(Keep.RECOMPUTED)
-            self.move(part, tensor, origin, self.taken(part, reader, tensor), again)
+            times = self.n_readings(part, reader, tensor, Phase.BACKWARD)
+            self.move(part, tensor, origin, self.taken(part, reader, tensor), times, again)
+
+    def n_readings(self, part: int, reader: int, tensor: TensorRef, phase: Phase) -> int:
+        """How often a reader pays: once for each operand, unless its state is all that the phase needs."""
+        is_only = self.table.is_only_reader(part, reader, tensor, phase)
+        return 1 if is_only else self.table.operator(part, reader).n_readings(tensor)
 
     def taken(self, part: int, reader: int, tensor: TensorRef) -> tuple[int, View]:
         """A reader, and the states in which it takes a tensor."""
@@ -228,10 +236,11 @@ class Assembly:
         tensor: TensorRef,
         source: tuple[int, View],
         target: tuple[int, View],
+        times: int = 1,
         where: BoolArray | None = None,
     ) -> None:
         """Seconds of transitions, where the target's state says so."""
-        seconds = self.between(part, tensor, source[1], target[1])
+        seconds = times * self.between(part, tensor, source[1], target[1])
         if where is not None:
             seconds = seconds * where[None, :]
         self.add_pair(source[0], target[0], self.names.communication(part), seconds)

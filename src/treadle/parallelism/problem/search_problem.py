@@ -13,12 +13,15 @@ What is left out, so that bounds are bounds over what is in:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from treadle.parallelism.graph.model_graph import ModelGraph
+from treadle.parallelism.plan.parallel_plan import Claim, ParallelPlan
 from treadle.parallelism.problem.assembly import Assembly
+from treadle.parallelism.problem.decoding import decoded
+from treadle.parallelism.problem.named_plans import Domains, domains_of, named_plans
 from treadle.parallelism.problem.prices import Prices
 from treadle.parallelism.problem.variable_table import VariableTable
 from treadle.parallelism.search.factor_graph import FactorGraph, Quantities
@@ -47,6 +50,22 @@ class SearchProblem:
     mesh: Mesh
     table: VariableTable
     graph: FactorGraph
+
+    def decode(self, labels: Sequence[int], claim: Claim | None = None) -> ParallelPlan:
+        """The plan that picks these states.
+
+        Parameters
+        ----------
+        labels : sequence of int
+            A state for each variable.
+        claim : Claim, optional
+            What the search says of it.
+        """
+        return decoded(self.table, self.mesh, labels, claim)
+
+    def named(self) -> dict[str, Domains]:
+        """By name of a plan the states that it may take, ascending, per variable."""
+        return {plan.name: domains_of(self.table, plan) for plan in named_plans(self.table)}
 
     @cached_property
     def names(self) -> Mapping[str, int]:

@@ -216,6 +216,13 @@ class VariableTable:
             found.append((self.stored[part, owner], self.as_gradient(part, owner, tensor)))
         return found
 
+    def is_only_reader(self, part: int, reader: int, tensor: TensorRef, phase: Phase) -> bool:
+        """Whether a tensor has no other reader in a phase: its members share what they take."""
+        values = self.values[part]
+        if values.clusters[reader].phase is not phase:
+            return len(values.again_readers(tensor)) == 1 and not values.readers(tensor, phase)
+        return (part, tensor, phase) not in self.shared
+
     def as_gradient(self, part: int, owner: TensorRef, gradient: TensorRef) -> View:
         """The state of a parameter over the factors of its gradient."""
         graph: ComputeGraph = self.values[part].graph

@@ -106,6 +106,14 @@ class OperatorVariable:
                 found.setdefault(operand.tensor, (member, at))
         return found
 
+    def n_readings(self, tensor: TensorRef) -> int:
+        """Operands of members that are a tensor."""
+        return sum(
+            operand.tensor == tensor
+            for member in self.cluster.members
+            for operand in self.graph.nodes[member].operands
+        )
+
     def taken(self, tensor: TensorRef) -> View:
         """States in which it takes a tensor from outside."""
         return self._repeated([one.operands[self._readers[tensor]] for one in self.strategies])

@@ -50,10 +50,14 @@ class _Extraction:
 
     def part(self, name: str) -> ModelPart:
         """Make it."""
-        enters = None if self._before is None else self._crossing(self._before.forward, Source.INPUT)
-        needed = self._needed()
-        late = next((n for n in sorted(needed) if self._graph.nodes[n].phase is Phase.BACKWARD), None)
-        for number in sorted(needed):
+        enters = None
+        needed = sorted(self._needed())
+        kinds = [self._graph.nodes[number].kind for number in needed]
+        first = next(n for n, kind in zip(needed, kinds, strict=True) if kind is not OperatorKind.PLACEHOLDER)
+        late = next((n for n in needed if self._graph.nodes[n].phase is Phase.BACKWARD), None)
+        for number in needed:
+            if number == first and self._before is not None:
+                enters = self._crossing(self._before.forward, Source.INPUT)
             if number == late and self._after is not None:
                 self._crossing(self._after.gradient, Source.TANGENT)
             self._copy(number)
@@ -120,7 +124,7 @@ class _Extraction:
                     f"capture: {self._graph.nodes[owner.node].path} has {len(mine)} gradients in one part"
                 )
             found[self._at[owner]] = self._at[mine[0]]
-        return found
+        return {owner: found[owner] for owner in sorted(found)}
 
     def _output(self, tensors: Iterable[TensorRef]) -> None:
         operands = []

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import prod
 
 from treadle.errors import TreadleError
-from treadle.parallelism.graph.compute_graph import ComputeGraph, Source, TensorRef
+from treadle.parallelism.graph.compute_graph import Atom, ComputeGraph, OperatorKind, Source, TensorRef
 from treadle.parallelism.graph.folding.cuts import Anatomy, Cut, cuts_of
 from treadle.parallelism.graph.folding.extraction import extracted, signature
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart, Tie
+from treadle.parallelism.graph.printing import letters
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,9 @@ def folded(graph: ComputeGraph, *, name: str) -> ModelGraph:
     -------
     ModelGraph
         Parts ``embedding``, ``block`` (the repeated one) and ``head``; one part ``model`` if nothing is
-        repeated. Parameters of a repeated part have the path of the first, with ``*`` where they differ:
-        ``layers.*.wq.weight``. What depends on no parameter (positions, masks) is in every part that uses it.
+        repeated. Paths of a repeated part's parameters stand for those of all repeats:
+        ``layers.*.wq.weight`` for layers 0, 1, 2 and so on, ``layers.[1:32:2].wq.weight`` for others. What
+        depends on no parameter (positions, masks) is in every part that uses it.
     """
     anatomy = Anatomy(graph)
     cuts = cuts_of(anatomy)
@@ -165,40 +168,65 @@ def _merged(instances: Sequence[ModelPart]) -> ModelPart:
     for number, node in enumerate(first.nodes):
         paths = [part.graph.nodes[number].path.split(".") for part in instances]
         if node.source in (Source.PARAMETER, Source.BUFFER) and len({len(path) for path in paths}) == 1:
-            words = [found[0] if len(set(found)) == 1 else "*" for found in zip(*paths, strict=True)]
+            words = [_word(found) for found in zip(*paths, strict=True)]
             node = replace(node, path=".".join(words))
         nodes.append(node)
     graph = replace(first, nodes=tuple(nodes))
     return replace(instances[0], graph=graph, repeats=len(instances))
 
 
+def _word(found: Sequence[str]) -> str:
+    """What paths of equal parts have at one place: a word, numbers as a slice, or ``*`` for 0, 1, 2, ..."""
+    if len(set(found)) == 1:
+        return found[0]
+    if not all(word.isascii() and word.isdigit() for word in found):
+        return "|".join(found)
+    first, second, *_, last = (*map(int, found), int(found[-1]))
+    step = second - first
+    if [int(word) for word in found] != list(range(first, last + 1, step or 1)):
+        return "|".join(found)
+    if (first, step) == (0, 1):
+        return "*"
+    return f"[{first}:{last + 1}]" if step == 1 else f"[{first}:{last + 1}:{step}]"
+
+
 def _finished(
     graph: ComputeGraph, name: str, parts: Sequence[ModelPart], ties: tuple[Tie, ...]
 ) -> ModelGraph:
-    """With letters of samples and tokens: the first dimensions of the first input that a model embeds, or
-    that has them both besides its own.
+    """With letters of samples and tokens; several parts have letters in the order in which they need them."""
+    new: dict[str, str] = {}
+    left = letters() if len(parts) > 1 else iter(atom.name for atom in graph.atoms)
+    for part in parts:
+        for atom in part.graph.atoms:
+            if atom.name not in new:
+                new[atom.name] = next(left)
+    renamed = [
+        replace(
+            part,
+            graph=replace(
+                part.graph, atoms=tuple(Atom(new[atom.name], atom.size) for atom in part.graph.atoms)
+            ),
+        )
+        for part in parts
+    ]
+    names, tokens = _first_dimensions(graph)
+    batch, sequence = (new.get(one, "") for one in names)
+    return ModelGraph(name, tuple(renamed), batch, sequence, tokens, ties=ties)
+
+
+def _first_dimensions(graph: ComputeGraph) -> tuple[tuple[str, str], int]:
+    """Letters of samples and of tokens, and how many tokens there are.
+
+    Samples come first, tokens second, if a dimension besides the two is left, or words are looked up.
     """
-    letters, tokens = _letters(graph)
-    return ModelGraph(name, tuple(parts), *letters, tokens, ties=ties)
-
-
-def _letters(graph: ComputeGraph) -> tuple[tuple[str, str], int]:
     for number, node in enumerate(graph.nodes):
-        if node.source is not Source.INPUT:
-            continue
         tensor = TensorRef(number)
+        if node.source is not Source.INPUT or not graph.result(tensor).dims:
+            continue
         shape, dims = graph.shape(tensor), graph.result(tensor).dims
-        is_words = not any(user is not None for user in [graph.gradients.get(tensor)])
-        rank = 2 if len(shape) >= 3 or (len(shape) == 2 and is_words and _is_index(graph, tensor)) else 1
-        names = [next((graph.atoms[i.atom].name for i in dim), "") for dim in dims[:rank]]
-        tokens = 1
-        for size in shape[:rank]:
-            tokens *= size
-        padded = (*names, "", "")
-        return (padded[0], padded[1]), tokens
+        readers = [other for other in graph.nodes if tensor in [operand.tensor for operand in other.operands]]
+        is_index = any(other.kind is OperatorKind.GATHER for other in readers)
+        rank = min(len(shape), 2) if is_index or len(shape) > 2 else 1
+        names = [graph.atoms[dim[0].atom].name if dim else "" for dim in dims[:rank]]
+        return (names[0], names[1] if rank > 1 else ""), prod(shape[:rank])
     return ("", ""), 0
-
-
-def _is_index(graph: ComputeGraph, tensor: TensorRef) -> bool:
-    """An integer that something is looked up by."""
-    return graph.result(tensor).element_bytes == 8

@@ -1,0 +1,236 @@
+"""The independent evaluator: what a step takes, what it moves, and what a rank holds, for one plan.
+
+It is the certificate of a search: it knows the graph, the plan, prices of collectives and the device, and
+nothing of how the plan was found. Layers are counted one by one, each under its own plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from treadle.brief import brief
+from treadle.errors import ScheduleError
+from treadle.parallelism.evaluation.memory import Moment
+from treadle.parallelism.evaluation.model_run import ModelRun
+from treadle.parallelism.evaluation.part_run import KEPT, LEAVES, SHARED, PartRun, Passing
+from treadle.parallelism.evaluation.part_times import Movement, PartTimes
+from treadle.parallelism.evaluation.passages import Passages
+from treadle.parallelism.evaluation.pipeline import PipelineTimes, pipelined
+from treadle.parallelism.evaluation.work import DeviceNumbers, operator_seconds, unmoved
+from treadle.parallelism.graph.compute_graph import Phase
+from treadle.parallelism.graph.model_graph import ModelGraph
+from treadle.parallelism.plan.parallel_plan import OVERLAPS, ParallelPlan
+from treadle.refusal import Refusal
+from treadle.training.costs import Costs
+
+
+@brief("seconds", "compute_s", "communication_s", "peak_bytes", "overlap")
+@dataclass(frozen=True)
+class Evaluation:
+    """What a plan costs.
+
+    Parameters
+    ----------
+    seconds : float
+        Of a step.
+    overlap : str
+        How communication hides behind compute: within each layer, nowhere, or over the whole model.
+    parts : tuple of PartTimes
+        One for each plan of each part.
+    switch_s : float
+        Between layers of different boundary states.
+    moments : tuple of Moment
+        Every operator of every plan, with all that is held then, at the layer when most is kept.
+    pipeline : PipelineTimes or None
+    """
+
+    seconds: float
+    overlap: str
+    parts: tuple[PartTimes, ...]
+    switch_s: float
+    moments: tuple[Moment, ...]
+    pipeline: PipelineTimes | None = None
+
+    @property
+    def compute_s(self) -> float:
+        """Of all runs of one micro-batch, on all stages."""
+        return sum(one.runs * one.compute_s for one in self.parts)
+
+    @property
+    def communication_s(self) -> float:
+        """Of all runs of one micro-batch, on all stages."""
+        return sum(one.runs * one.communication_s for one in self.parts) + self.switch_s
+
+    @property
+    def exposed_s(self) -> float:
+        """Seconds of a step in which nothing is computed; stages of a pipeline that wait among them."""
+        if self.pipeline is not None:
+            return self.seconds - self.pipeline.busiest_compute_s
+        return self.seconds - self.compute_s
+
+    @cached_property
+    def peak(self) -> Moment:
+        """The fullest moment."""
+        return max(self.moments, key=lambda one: one.n_bytes)
+
+    @property
+    def peak_bytes(self) -> int:
+        """Bytes of the fullest moment."""
+        return self.peak.n_bytes
+
+    @cached_property
+    def movements(self) -> tuple[tuple[int, Movement], ...]:
+        """All collectives with how many runs of a step have them."""
+        return tuple((one.runs, movement) for one in self.parts for movement in one.movements)
+
+    @cached_property
+    def by_axes(self) -> Mapping[tuple[str, ...], tuple[int, int, float]]:
+        """By axes: collectives of one micro-batch, bytes of ranks' larger buffers, seconds."""
+        found: dict[tuple[str, ...], tuple[int, int, float]] = {}
+        for runs, one in self.movements:
+            count, size, seconds = found.get(one.collective.axes, (0, 0, 0.0))
+            more = runs * one.count
+            size += more * one.collective.size_bytes
+            found[one.collective.axes] = count + more, size, seconds + runs * one.seconds
+        return found
+
+
+def violations(plan: ParallelPlan, model: ModelGraph) -> tuple[Refusal, ...]:
+    """Everything that makes a plan compute something else than its model does; nothing if it is legal.
+
+    Raises
+    ------
+    ScheduleError
+        If the plan is of another model (`check_fit`).
+    """
+    return tuple(ModelRun(plan, model).faults())
+
+
+def evaluate(
+    plan: ParallelPlan, model: ModelGraph, costs: Costs, numbers: DeviceNumbers, *, overlap: str = "layer"
+) -> Evaluation:
+    """Seconds, collectives and memory of a plan.
+
+    Parameters
+    ----------
+    plan : ParallelPlan
+    model : ModelGraph
+    costs : Costs
+        Of the groups of the plan's mesh.
+    numbers : DeviceNumbers
+        Of a rank's device.
+    overlap : str
+        ``layer``: of each layer the larger of compute and communication counts; ``none``: both; ``model``:
+        the larger of the totals (no schedule reaches that where layers differ).
+
+    Raises
+    ------
+    ScheduleError
+        If the plan is of another model, or illegal: with the first of its `violations`.
+    """
+    if overlap not in OVERLAPS:
+        raise ScheduleError(f"overlap {overlap!r}; expected {', '.join(OVERLAPS)}")
+    run = ModelRun(plan, model)
+    for fault in run.faults():
+        raise ScheduleError(f"plan of {plan.model}: {fault.place} {fault.reason}")
+    passages = Passages(plan.sizes, costs)
+    times = {key: _times(run, key, passages, numbers) for key in run.runs}
+    switches = [_switch_s(run, at, passages) for at in range(1, len(run.layers))]
+    layers = [times[key] for key in run.layers]
+    pipeline = None
+    if plan.pipeline is not None:
+        sent_bytes = max(map(run.entering_bytes, run.runs))
+        pipeline = pipelined(plan, layers, switches, costs, overlap, sent_bytes=sent_bytes)
+    return Evaluation(
+        _seconds(layers, switches, overlap) if pipeline is None else pipeline.seconds,
+        overlap,
+        tuple(times.values()),
+        sum(switches),
+        tuple(run.moments(numbers.stored_bytes)),
+        pipeline,
+    )
+
+
+def _seconds(layers: list[PartTimes], switches: list[float], overlap: str) -> float:
+    if overlap == "layer":
+        return sum(max(one.compute_s, one.communication_s) for one in layers) + sum(switches)
+    compute = sum(one.compute_s for one in layers)
+    moved = sum(one.communication_s for one in layers) + sum(switches)
+    return compute + moved if overlap == "none" else max(compute, moved)
+
+
+def _times(run: ModelRun, key: tuple[int, int], passages: Passages, numbers: DeviceNumbers) -> PartTimes:
+    """Seconds of a part under one plan."""
+    part = run.runs[key]
+    fused = unmoved(part.graph)
+    compute = [
+        sum(
+            operator_seconds(
+                part.graph, number, part.operator(number), sizes=run.sizes, numbers=numbers, fused=fused
+            )
+            for number in part.running[phase]
+        )
+        for phase in Phase
+    ]
+    movements = tuple(_movements(part, key[1], passages))
+    forward_moved, backward_moved = (
+        sum(one.seconds for one in movements if one.phase is phase) for phase in Phase
+    )
+    optimizer = run.stored_elements(key) * numbers.optimizer_bytes / numbers.memory_bytes_per_s
+    return PartTimes(
+        part.part.name,
+        key[1],
+        run.layers.count(key),
+        compute[0],
+        compute[1],
+        optimizer,
+        forward_moved,
+        backward_moved,
+        movements,
+    )
+
+
+def _movements(run: PartRun, plan: int, passages: Passages) -> Iterator[Movement]:
+    for passing in run.passings:
+        found = passages.cheapest(
+            passing.source,
+            passing.target,
+            shape=run.shape(passing),
+            element_bytes=run.graph.result(passing.tensor).element_bytes,
+        )
+        for one in found.collectives:
+            yield Movement(
+                one,
+                passing.n_chunks,
+                passing.n_chunks * passages.time_s(one),
+                run.part.name,
+                plan,
+                run.graph.spelled(passing.tensor),
+                passing.phase,
+                _why(run, passing),
+            )
+
+
+def _why(run: PartRun, passing: Passing) -> str:
+    if passing.reader == LEAVES:
+        goes_on = passing.phase is Phase.FORWARD or (
+            run.part.enters is not None and run.graph.gradients.get(run.part.enters) == passing.tensor
+        )
+        return "boundary" if goes_on else "stored"
+    return {SHARED: "shared", KEPT: "saved"}.get(passing.reader) or run.graph.nodes[passing.reader].name
+
+
+def _switch_s(run: ModelRun, at: int, passages: Passages) -> float:
+    """Seconds between layer ``at`` and the one before it, where their boundary states differ."""
+    before, after = (run.runs[run.layers[place]].boundary for place in (at - 1, at))
+    part = run.runs[run.layers[at]].part
+    assert part.enters is not None, "check_fit and the model graph see to it"
+    shape = tuple(size for _, size in part.factors(part.enters))
+    element_bytes = part.graph.result(part.enters).element_bytes
+    pairs = ((before.activation, after.activation), (after.gradient, before.gradient))
+    return sum(
+        passages.cheapest(one, other, shape=shape, element_bytes=element_bytes).seconds
+        for one, other in pairs
+    )

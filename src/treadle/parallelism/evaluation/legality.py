@@ -1,0 +1,192 @@
+"""Whether a plan's operators compute what the graph's do: along each axis, from what a kind means.
+
+Along an axis either one role of the operator is cut, or some operands are summands, or all ranks do the same.
+
+- *Cut.* The results of an operator at one place of a role depend on operands at that place only (that is what
+  it means that a role is no ``whole`` one). So operands and results that have the role are cut there, in the
+  same order of axes; operands that lack it are whole. A result that lacks it adds over it, and is a summand:
+  of EINSUM always; of REDUCTION where it adds (not of a maximum); of others where the operator is linear in
+  operands that all have the role, so that parts of those give parts of the result.
+- *Summands.* The operator is linear in just these operands together; all results are summands.
+- ATTENTION is cut only by roles that both queries and their output have: over the size of a head it would
+  have to add before the softmax, over keys after it. DISPATCH and COMBINE link a token's role with that of
+  the places of an expert: ranks with tokens of their own fill places of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+
+from treadle.parallelism.graph.compute_graph import Dims, Index, Node, OperatorKind
+from treadle.parallelism.plan.part_plan import OperatorPlan, factors
+from treadle.parallelism.state.sharding import Sharding
+from treadle.refusal import Refusal
+
+_NO_SUMS = ("amax", "amin", "max", "min", "any", "all", "argmax", "argmin", "prod")
+"""Reductions whose parts do not add up, by the last word of the operator before its overload."""
+
+
+def operator_faults(node: Node, plan: OperatorPlan, sizes: Mapping[str, int]) -> Iterator[Refusal]:
+    """Why an operator cannot run as planned; nothing if it can.
+
+    Parameters
+    ----------
+    node : Node
+    plan : OperatorPlan
+        That fits the node.
+    sizes : mapping from axis to its ranks
+    """
+    cutting: dict[str, Index] = {}
+    for axis in sizes:
+        found = _along(node, plan, axis)
+        if isinstance(found, Refusal):
+            yield found
+            return
+        if found is not None:
+            cutting[axis] = found
+    yield from _order_faults(node, plan)
+    parts = prod(sizes[axis] for axis in cutting)
+    if plan.parts != parts:
+        yield Refusal(f"{plan.parts} parts of the work; its states share it out over {parts}", node.name)
+
+
+def _along(node: Node, plan: OperatorPlan, axis: str) -> Index | Refusal | None:
+    """The role that an axis cuts, if any."""
+    taken = [_place(one.roles, state, axis) for one, state in zip(node.operands, plan.inputs, strict=True)]
+    made = [_place(one.roles, state, axis) for one, state in zip(node.results, plan.outputs, strict=True)]
+    summands = tuple(at for at, place in enumerate(taken) if place == "+")
+    roles = dict.fromkeys(place for place in (*taken, *made) if isinstance(place, Index))
+    if summands:
+        return _summands(node, axis, summands, taken, made)
+    if not roles:
+        if "+" in made:
+            return Refusal(f"makes summands along {axis} of nothing that is cut", node.name)
+        return None
+    linked = _linked(node)
+    own = {linked.get(role, role) for role in roles}
+    if len(own) > 1:
+        return Refusal(f"is cut along {axis} in {len(own)} ways at once", node.name)
+    return _cut(node, axis, own.pop(), taken, made)
+
+
+def _summands(
+    node: Node, axis: str, summands: tuple[int, ...], taken: Sequence[object], made: Sequence[object]
+) -> Refusal | None:
+    if any(isinstance(place, Index) for place in (*taken, *made)):
+        return Refusal(f"is cut along {axis} while some of what it takes are summands", node.name)
+    linear = {(at,) for at in range(len(node.operands))} if node.kind is OperatorKind.EINSUM else node.linear
+    if summands not in {tuple(sorted(some)) for some in linear}:
+        return Refusal(f"is not linear in the summands along {axis} that it takes {summands}", node.name)
+    if any(place != "+" for place in made):
+        return Refusal(f"makes no summands along {axis} of the summands that it takes", node.name)
+    return None
+
+
+def role_fault(node: Node, role: Index, how: str) -> Refusal | None:
+    """Why an operator cannot be done part by part of a role; ``how`` says by what, for the message."""
+    alike = _alike(node, role)
+    if alike & node.whole:
+        return Refusal(f"is cut {how} over a role that it needs whole", node.name)
+    if node.kind is OperatorKind.ATTENTION and not (
+        role in _roles(node.operands[0].roles) and role in _roles(node.results[0].roles)
+    ):
+        return Refusal(f"is cut {how} over keys or within heads", node.name)
+    if node.kind in (OperatorKind.DISPATCH, OperatorKind.COMBINE) and role in _choice_roles(node):
+        return Refusal(f"is cut {how} over the experts of one token", node.name)
+    for number, result in enumerate(node.results):
+        if not alike.intersection(_roles(result.roles)) and not _adds(node, alike):
+            return Refusal(f"is cut {how} over what result {number} has not, and adds not", node.name)
+    return None
+
+
+def _alike(node: Node, role: Index) -> set[Index]:
+    """A role and those that are linked with it."""
+    return {role, *(other for other, one in _linked(node).items() if one == role)}
+
+
+def _cut(
+    node: Node, axis: str, role: Index, taken: Sequence[object], made: Sequence[object]
+) -> Index | Refusal:
+    fault = role_fault(node, role, f"along {axis}")
+    if fault:
+        return fault
+    alike = _alike(node, role)
+    for number, (operand, place) in enumerate(zip(node.operands, taken, strict=True)):
+        own = alike.intersection(_roles(operand.roles))
+        if (place not in own) if own else place is not None:
+            return Refusal(f"takes operand {number} along {axis} otherwise than its cut asks", node.name)
+    for number, (result, place) in enumerate(zip(node.results, made, strict=True)):
+        own = alike.intersection(_roles(result.roles))
+        if own:
+            if place not in own:
+                return Refusal(f"makes result {number} along {axis} otherwise than its cut gives", node.name)
+        elif place != "+":
+            return Refusal(f"makes result {number} along {axis} no summand, though it adds", node.name)
+    return role
+
+
+def _adds(node: Node, alike: set[Index]) -> bool:
+    """Whether parts of a role give summands of a result without it."""
+    if node.kind is OperatorKind.EINSUM:
+        return True
+    if node.kind is OperatorKind.REDUCTION:
+        return node.operator.removeprefix("aten.").split(".")[0] not in _NO_SUMS
+    return any(
+        some and all(alike.intersection(_roles(node.operands[at].roles)) for at in some)
+        for some in node.linear
+    )
+
+
+def _linked(node: Node) -> dict[Index, Index]:
+    """Of DISPATCH and COMBINE: the role of an expert's places stands for that of tokens."""
+    if node.kind not in (OperatorKind.DISPATCH, OperatorKind.COMBINE):
+        return {}
+    at_experts, rest = _sides(node)
+    own = [role for role in at_experts if not any(role in one for one in rest)]
+    tokens = [role for role in rest[0] if role not in at_experts and all(role in one for one in rest)]
+    return {own[1]: tokens[0]} if len(own) == 2 and len(tokens) == 1 else {}
+
+
+def _choice_roles(node: Node) -> set[Index]:
+    """Of DISPATCH and COMBINE: roles that count the experts of one token."""
+    at_experts, rest = _sides(node)
+    return {
+        role for one in rest for role in one if role not in at_experts and not all(role in o for o in rest)
+    }
+
+
+def _sides(node: Node) -> tuple[list[Index], list[list[Index]]]:
+    """Roles of the tensor that lies at the experts, and those of all others."""
+    operands = [_roles(operand.roles) for operand in node.operands]
+    results = [_roles(result.roles) for result in node.results]
+    if node.kind is OperatorKind.DISPATCH:
+        return results[0], operands
+    return operands[0], [*operands[1:], *results]
+
+
+def _order_faults(node: Node, plan: OperatorPlan) -> Iterator[Refusal]:
+    """Axes that cut one role must cut it in one order, or ranks meet different parts."""
+    linked = _linked(node)
+    orders: dict[Index, tuple[str, ...]] = {}
+    sides = [(one.roles, state) for one, state in zip(node.operands, plan.inputs, strict=True)]
+    sides += [(one.roles, state) for one, state in zip(node.results, plan.outputs, strict=True)]
+    for roles, state in sides:
+        for role, axes in zip(_roles(roles), state.dims, strict=True):
+            if axes and orders.setdefault(linked.get(role, role), axes) != axes:
+                yield Refusal(f"is cut over one role in the orders {','.join(axes)} and others", node.name)
+                return
+
+
+def _place(roles: Dims, state: Sharding, axis: str) -> Index | str | None:
+    """What an axis does to a tensor: the role that it cuts, ``+`` where it leaves summands, or nothing."""
+    if axis in state.partial:
+        return "+"
+    for role, axes in zip(_roles(roles), state.dims, strict=True):
+        if axis in axes:
+            return role
+    return None
+
+
+def _roles(dims: Dims) -> list[Index]:
+    return list(factors(dims))

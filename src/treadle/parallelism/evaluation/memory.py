@@ -1,0 +1,167 @@
+"""What a rank holds at each moment of a part's run: every tensor from when it is there to its last use.
+
+A moment is an operator that runs. Beside what is held throughout (`evaluation.held_throughout`) there are:
+
+- tensors that wait for a reader, in the state from which readers take them; one chunk of those within a loop;
+- what was gathered or laid anew for the operators of the unit that runs, where that is another state;
+- the operator's results.
+
+A loop's operators take what comes from outside for all chunks, and give what goes out after the last: both
+are whole while it runs. What waits in the state in which it is saved is counted as saved, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from treadle.parallelism.evaluation.part_run import LEAVES, PartRun, Unit
+from treadle.parallelism.graph.compute_graph import OperatorKind, Phase, Source, TensorRef
+from treadle.parallelism.state.sharding import Sharding
+from treadle.refusal import Refusal
+
+
+@dataclass(frozen=True)
+class Held:
+    """Something that a rank holds: what for, which tensor, and its bytes."""
+
+    why: str
+    tensor: str
+    n_bytes: int
+
+
+@dataclass(frozen=True)
+class Moment:
+    """While one operator of a part runs.
+
+    Parameters
+    ----------
+    part : str
+    phase : Phase
+    node : str
+    contents : tuple of Held
+        Largest first.
+    """
+
+    part: str
+    phase: Phase
+    node: str
+    contents: tuple[Held, ...]
+
+    @property
+    def n_bytes(self) -> int:
+        """Of all that is held."""
+        return sum(one.n_bytes for one in self.contents)
+
+
+@dataclass(frozen=True)
+class _Life:
+    """From the first to the last unit in which a tensor is there."""
+
+    first: int
+    last: int
+    held: Held
+
+
+def moments(run: PartRun) -> Iterator[Moment]:
+    """All moments of a run, with what comes and goes."""
+    for phase in Phase:
+        units = run.units(phase)
+        assert not isinstance(units, Refusal)
+        lives = tuple(_lives(run, phase, units))
+        for at, unit in enumerate(units):
+            there = [life.held for life in lives if life.first <= at <= life.last]
+            there += _taken(run, phase, unit)
+            for number in unit.nodes:
+                contents = [*there, *_inside(run, phase, unit, number)]
+                node = run.graph.nodes[number]
+                yield Moment(
+                    run.part.name,
+                    phase,
+                    node.name,
+                    tuple(sorted((one for one in contents if one.n_bytes), key=lambda one: -one.n_bytes)),
+                )
+
+
+def saved(run: PartRun) -> Iterator[Held]:
+    """What one run keeps from its forward to its backward pass."""
+    for tensor in run.graph.tensors():
+        name = run.graph.spelled(tensor)
+        state = run.plan.saved(name)
+        if state is not None and not _is_stored_so(run, tensor, state):
+            yield Held("saved", name, run.local_bytes(tensor, state))
+
+
+def _is_stored_so(run: PartRun, tensor: TensorRef, state: Sharding) -> bool:
+    return run.graph.nodes[tensor.node].kind is OperatorKind.PLACEHOLDER and run.stored(tensor) == state
+
+
+def _lives(run: PartRun, phase: Phase, units: tuple[Unit, ...]) -> Iterator[_Life]:
+    """Tensors that wait for others than the unit that makes them."""
+    unit_of = {number: at for at, unit in enumerate(units) for number in unit.nodes}
+    for (tensor, when), readings in run.readings.items():
+        if when is not phase:
+            continue
+        node, name = run.graph.nodes[tensor.node], run.graph.spelled(tensor)
+        held = run.held(tensor, phase)
+        readers = [unit_of[one.node] for one in readings if one.node != LEAVES]
+        is_made = tensor.node in unit_of
+        if _is_kept(run, tensor, held) or (not is_made and not _waits(run, tensor, phase)):
+            continue
+        first = unit_of[tensor.node] if is_made else min(readers, default=len(units))
+        last = max(readers, default=-1)
+        if any(one.node == LEAVES for one in readings) and _goes_back(run, tensor):
+            last = len(units) - 1  # the gradient of what entered waits for the part before
+        if node.source is Source.TANGENT and run.plan.shared(name, phase) is None:
+            first = 0
+        # in its own unit a tensor is a result, whole where it goes out of a loop
+        first += is_made
+        if first <= last:
+            yield _Life(first, last, Held("waiting", name, run.local_bytes(tensor, held)))
+
+
+def _is_kept(run: PartRun, tensor: TensorRef, held: Sharding) -> bool:
+    """Whether it waits in the state that is counted as saved."""
+    return run.plan.saved(run.graph.spelled(tensor)) == held
+
+
+def _waits(run: PartRun, tensor: TensorRef, phase: Phase) -> bool:
+    """Whether what comes from before takes memory of its own: not where it is stored or saved."""
+    if run.graph.nodes[tensor.node].source is Source.TANGENT:
+        return True
+    return run.held(tensor, phase) != run.source(tensor, phase)
+
+
+def _goes_back(run: PartRun, tensor: TensorRef) -> bool:
+    return run.part.enters is not None and run.graph.gradients.get(run.part.enters) == tensor
+
+
+def _taken(run: PartRun, phase: Phase, unit: Unit) -> Iterator[Held]:
+    """What was laid anew for a unit, of tensors from outside."""
+    for (tensor, when), readings in run.readings.items():
+        if when is not phase or tensor.node in unit.nodes:
+            continue
+        states = {one.state for one in readings if one.node in unit.nodes}
+        for state in sorted(states - {run.held(tensor, phase)}, key=str):
+            yield Held("taken", run.graph.spelled(tensor), run.local_bytes(tensor, state))
+
+
+def _inside(run: PartRun, phase: Phase, unit: Unit, number: int) -> Iterator[Held]:
+    """What a unit's operator makes; in a loop also what is between its operators, one chunk of it."""
+    place = {node: at for at, node in enumerate(unit.nodes)}
+    for node in unit.nodes:
+        for slot in range(len(run.graph.nodes[node].results)):
+            tensor = TensorRef(node, slot)
+            name, readings = run.graph.spelled(tensor), run.readings.get((tensor, phase), ())
+            state = run.operator(node).outputs[slot]
+            goes_out = any(one.node not in place for one in readings) or not readings
+            if unit.chunk is None or goes_out or run.plan.saved(name) is not None:
+                if not (phase is Phase.FORWARD and _is_kept(run, tensor, state)):
+                    yield Held("result", name, run.local_bytes(tensor, state))
+                continue
+            last = max(place[one.node] for one in readings)
+            if place[node] <= place[number] <= last:
+                n_bytes = run.local_bytes(tensor, state) // unit.chunk.n_chunks
+                yield Held("chunk", name, n_bytes)
+                for other in {one.state for one in readings if one.node == number} - {state}:
+                    yield Held("taken", name, run.local_bytes(tensor, other) // unit.chunk.n_chunks)

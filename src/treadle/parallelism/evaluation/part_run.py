@@ -1,0 +1,412 @@
+"""One run of a part as planned: what runs in which order, and from which state to which tensors go.
+
+Follows the words at the head of ``plan.part_plan``. Loops over chunks run as one: their operators follow each
+other, and what lies between two of them is there one chunk at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from heapq import heapify, heappop, heappush
+from math import prod
+
+from treadle.parallelism.evaluation.legality import operator_faults, role_fault
+from treadle.parallelism.graph.compute_graph import Dims, Index, Node, OperatorKind, Phase, Source, TensorRef
+from treadle.parallelism.graph.model_graph import ModelPart
+from treadle.parallelism.plan.fit import OPERATORS, boundary_state
+from treadle.parallelism.plan.part_plan import Boundary, Chunk, Keep, OperatorPlan, PartPlan, factors
+from treadle.parallelism.state.sharding import Sharding
+from treadle.refusal import Refusal
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Somebody takes a tensor in a state: an operator, or (-1) what leaves the part."""
+
+    node: int
+    state: Sharding
+    factor: int | None = None
+    """The tensor's factor of which the operator's loop takes a chunk at a time."""
+    operand: int = 0
+
+
+@dataclass(frozen=True)
+class Passing:
+    """A tensor goes from one state to another.
+
+    Parameters
+    ----------
+    tensor : TensorRef
+    phase : Phase
+    reader : int
+        The node that takes it, or `LEAVES` (the boundary, or where a parameter is stored), `SHARED`, `KEPT`.
+    source, target : Sharding
+        Over the tensor's factors.
+    factor, n_chunks : int or None, int
+        One chunk of this factor at a time, so often.
+    """
+
+    tensor: TensorRef
+    phase: Phase
+    reader: int
+    source: Sharding
+    target: Sharding
+    factor: int | None = None
+    n_chunks: int = 1
+
+
+LEAVES, SHARED, KEPT = -1, -2, -3
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What runs one after the other without anything in between: an operator, or a loop."""
+
+    nodes: tuple[int, ...]
+    chunk: Chunk | None = None
+
+
+class PartRun:
+    """A part under one of its plans.
+
+    Parameters
+    ----------
+    part : ModelPart
+    plan : PartPlan
+        That fits it (`plan.fit.check_fit`).
+    boundary : Boundary
+    sizes : mapping from axis to its ranks
+    """
+
+    def __init__(self, part: ModelPart, plan: PartPlan, boundary: Boundary, sizes: Mapping[str, int]) -> None:
+        self.part, self.plan, self.boundary, self.sizes = part, plan, boundary, dict(sizes)
+        self.graph = part.graph
+
+    def operator(self, node: int) -> OperatorPlan:
+        """The plan of an operator."""
+        return self.plan.operators[self.graph.nodes[node].name]
+
+    @cached_property
+    def running(self) -> dict[Phase, tuple[int, ...]]:
+        """Operators that run in each phase: in the backward one first those that run once more."""
+        found: dict[Phase, list[int]] = {Phase.FORWARD: [], Phase.BACKWARD: []}
+        again = []
+        for number, node in enumerate(self.graph.nodes):
+            if node.kind in OPERATORS:
+                found[node.phase].append(number)
+                if self.operator(number).keep is Keep.RECOMPUTED:
+                    again.append(number)
+        return {Phase.FORWARD: tuple(found[Phase.FORWARD]), Phase.BACKWARD: (*again, *found[Phase.BACKWARD])}
+
+    def runs_in(self, node: int, phase: Phase) -> bool:
+        """Whether an operator runs in a phase."""
+        return node in self._running_sets[phase]
+
+    @cached_property
+    def _running_sets(self) -> dict[Phase, frozenset[int]]:
+        return {phase: frozenset(nodes) for phase, nodes in self.running.items()}
+
+    def stored(self, tensor: TensorRef) -> Sharding:
+        """Where a placeholder lies."""
+        node = self.graph.nodes[tensor.node]
+        if tensor == self.part.enters:
+            return boundary_state(self.part, tensor, self.boundary.activation)
+        if self.part.leaves is not None and tensor == self.graph.tangents[self.part.leaves]:
+            state = boundary_state(self.part, self.part.leaves, self.boundary.gradient)
+            return self._over_factors(self.part.leaves, state, tensor)
+        if node.source is Source.PARAMETER:
+            return self.plan.parameters[node.path]
+        return self.plan.inputs[node.name]
+
+    def source(self, tensor: TensorRef, phase: Phase) -> Sharding | Refusal:
+        """The state from which readers of a phase take a tensor, unless they share another."""
+        node, name = self.graph.nodes[tensor.node], self.graph.spelled(tensor)
+        is_late = node.phase is Phase.FORWARD and phase is Phase.BACKWARD
+        if is_late and (saved := self.plan.saved(name)) is not None:
+            return saved
+        if node.kind is OperatorKind.PLACEHOLDER:
+            return self.stored(tensor)
+        made = self.operator(tensor.node)
+        if is_late and made.keep is not Keep.RECOMPUTED:
+            return Refusal(f"is read in the backward pass, but {_GONE[made.keep]}", name)
+        return made.outputs[tensor.slot]
+
+    def held(self, tensor: TensorRef, phase: Phase) -> Sharding:
+        """The state in which a tensor waits for its readers."""
+        shared = self.plan.shared(self.graph.spelled(tensor), phase)
+        if shared is not None:
+            return shared
+        source = self.source(tensor, phase)
+        assert isinstance(source, Sharding)
+        return source
+
+    def over_tensor(self, tensor: TensorRef, dims: Dims, state: Sharding) -> Sharding:
+        """The state of an operand, over the factors of its tensor."""
+        axes = dict(zip(factors(dims), state.dims, strict=True))
+        return Sharding(
+            tuple(axes.get(index, ()) for index in factors(self.graph.result(tensor).dims)), state.partial
+        )
+
+    @cached_property
+    def readings(self) -> dict[tuple[TensorRef, Phase], tuple[Reading, ...]]:
+        """By tensor and phase who takes it how."""
+        found: dict[tuple[TensorRef, Phase], list[Reading]] = {}
+        for phase, nodes in self.running.items():
+            for number in nodes:
+                node, plan = self.graph.nodes[number], self.operator(number)
+                role = self.chunk_role(number)
+                for at, (operand, state) in enumerate(zip(node.operands, plan.inputs, strict=True)):
+                    factor = None
+                    if role is not None and role in factors(operand.roles):
+                        index = factors(operand.dims)[factors(operand.roles).index(role)]
+                        factor = factors(self.graph.result(operand.tensor).dims).index(index)
+                    taken = self.over_tensor(operand.tensor, operand.dims, state)
+                    one = Reading(number, taken, factor, at)
+                    found.setdefault((operand.tensor, phase), []).append(one)
+        for tensor, phase, state in self._leaving():
+            found.setdefault((tensor, phase), []).append(Reading(LEAVES, state))
+        return {key: tuple(rows) for key, rows in found.items()}
+
+    def _leaving(self) -> Iterator[tuple[TensorRef, Phase, Sharding]]:
+        leaves = self.part.leaves
+        if leaves is not None:
+            yield leaves, Phase.FORWARD, boundary_state(self.part, leaves, self.boundary.activation)
+        for owner, gradient in self.graph.gradients.items():
+            if owner == self.part.enters:
+                state = boundary_state(self.part, owner, self.boundary.gradient)
+            elif self.graph.nodes[owner.node].source is Source.PARAMETER:
+                state = self.stored(owner)
+            else:
+                continue
+            yield gradient, Phase.BACKWARD, self._over_factors(owner, state, gradient)
+
+    def _over_factors(self, owner: TensorRef, state: Sharding, tensor: TensorRef) -> Sharding:
+        """The state over the factors of another tensor of the same atoms, in whatever order."""
+        axes = dict(zip(factors(self.graph.result(owner).dims), state.dims, strict=True))
+        return Sharding(
+            tuple(axes.get(index, ()) for index in factors(self.graph.result(tensor).dims)), state.partial
+        )
+
+    def chunk_role(self, number: int) -> Index | None:
+        """The role of which an operator's loop does one chunk at a time."""
+        chunk = self.operator(number).chunk
+        if chunk is None:
+            return None
+        node, name = self.graph.nodes[number], chunk.letter.rstrip("'")
+        prime = len(chunk.letter) - len(name)
+        for role in (*node.read, *node.made):
+            if self.graph.atoms[role.atom].name == name and role.prime == prime:
+                return role
+        return None
+
+    def in_one_loop(self, first: int, second: int) -> bool:
+        """Whether two operators run in one loop, where they run in one phase."""
+        chunk = self.operator(first).chunk
+        return chunk is not None and second >= 0 and chunk == self.operator(second).chunk
+
+    @cached_property
+    def passings(self) -> tuple[Passing, ...]:
+        """All of them, also those for which nothing is moved."""
+        return tuple(self._passings())
+
+    def _passings(self) -> Iterator[Passing]:
+        for (tensor, phase), readings in self.readings.items():
+            source = self.source(tensor, phase)
+            if isinstance(source, Refusal):
+                continue  # a fault
+            shared = self.plan.shared(self.graph.spelled(tensor), phase)
+            looping = [one for one in readings if self._loops_with_maker(tensor, phase, one)]
+            if shared is not None:
+                yield self._passing(tensor, phase, SHARED, source, shared, looping[0] if looping else None)
+            for one in readings:
+                before = source if shared is None else shared
+                looped = one if one in looping else None
+                yield self._passing(tensor, phase, one.node, before, one.state, looped)
+        for tensor in self.graph.tensors():
+            saved = self.plan.saved(self.graph.spelled(tensor))
+            if saved is not None:
+                source = self.source(tensor, Phase.FORWARD)
+                assert isinstance(source, Sharding)
+                yield Passing(tensor, Phase.FORWARD, KEPT, source, saved)
+
+    def _loops_with_maker(self, tensor: TensorRef, phase: Phase, one: Reading) -> bool:
+        return (
+            one.node >= 0
+            and self.runs_in(tensor.node, phase)
+            and self.in_one_loop(tensor.node, one.node)
+            and one.factor is not None
+        )
+
+    def _passing(
+        self,
+        tensor: TensorRef,
+        phase: Phase,
+        reader: int,
+        source: Sharding,
+        target: Sharding,
+        looped: Reading | None,
+    ) -> Passing:
+        if looped is None:
+            return Passing(tensor, phase, reader, source, target)
+        chunk = self.operator(looped.node).chunk
+        assert chunk is not None
+        return Passing(tensor, phase, reader, source, target, looped.factor, chunk.n_chunks)
+
+    def shape(self, passing: Passing) -> tuple[int, ...]:
+        """Elements of each factor of what is moved at a time."""
+        sizes = [
+            self.graph.atoms[index.atom].size for index in factors(self.graph.result(passing.tensor).dims)
+        ]
+        if passing.factor is not None:
+            sizes[passing.factor] //= passing.n_chunks
+        return tuple(sizes)
+
+    def local_bytes(self, tensor: TensorRef, state: Sharding) -> int:
+        """Bytes of a tensor at one rank."""
+        return self.graph.nbytes(tensor) // prod(self.sizes[axis] for axis in state.axes)
+
+    def units(self, phase: Phase) -> tuple[Unit, ...] | Refusal:
+        """The order in which a phase runs: that of the graph, loops without anything in between."""
+        groups: dict[object, list[int]] = {}
+        for number in self.running[phase]:
+            chunk = self.operator(number).chunk
+            groups.setdefault(number if chunk is None else chunk, []).append(number)
+        order = {number: at for at, number in enumerate(self.running[phase])}
+        keys = list(groups)
+        unit_of = {number: at for at, key in enumerate(keys) for number in groups[key]}
+        # a loop of the backward pass runs when its first operator of that phase is due
+        due = [
+            min(order[n] for n in (_of_phase(groups[key], self.graph.nodes, phase) or groups[key]))
+            for key in keys
+        ]
+        before: list[set[int]] = [set() for _ in keys]
+        for number in self.running[phase]:
+            for operand in self.graph.nodes[number].operands:
+                made_by = unit_of.get(operand.tensor.node)
+                if made_by is not None and made_by != unit_of[number]:
+                    before[unit_of[number]].add(made_by)
+        after: list[list[int]] = [[] for _ in keys]
+        for at, some in enumerate(before):
+            for one in some:
+                after[one].append(at)
+        ready = [(due[at], at) for at, some in enumerate(before) if not some]
+        heapify(ready)
+        waiting, done = [len(some) for some in before], []
+        while ready:
+            _, at = heappop(ready)
+            done.append(at)
+            for later in after[at]:
+                waiting[later] -= 1
+                if not waiting[later]:
+                    heappush(ready, (due[later], later))
+        if len(done) < len(keys):
+            stuck = next(at for at in range(len(keys)) if waiting[at] and isinstance(keys[at], Chunk))
+            name = self.graph.nodes[groups[keys[stuck]][0]].name
+            return Refusal("its loop waits for operators that wait for the loop", name)
+        return tuple(
+            Unit(tuple(groups[keys[at]]), key if isinstance(key := keys[at], Chunk) else None) for at in done
+        )
+
+    def faults(self) -> Iterator[Refusal]:
+        """Why the part cannot run as planned."""
+        for nodes in self.running.values():
+            for number in dict.fromkeys(nodes):
+                node = self.graph.nodes[number]
+                if node.phase is Phase.FORWARD and nodes is self.running[Phase.BACKWARD]:
+                    continue
+                yield from operator_faults(node, self.operator(number), self.sizes)
+                yield from self._loop_faults(number)
+        for tensor, phase in self.readings:
+            source = self.source(tensor, phase)
+            if isinstance(source, Refusal):
+                yield source
+        for number, node in enumerate(self.graph.nodes):
+            if node.kind not in OPERATORS or node.phase is not Phase.FORWARD:
+                continue
+            for slot in range(len(node.results)):
+                name = self.graph.spelled(TensorRef(number, slot))
+                if self.operator(number).keep is not Keep.SAVED and self.plan.saved(name) is not None:
+                    yield Refusal("is saved, though its operator's results are not", name)
+        for (name, phase), entry in self.plan.tensors.items():
+            tensor = self._tensor(name)
+            if entry.shared is not None and (tensor, phase) not in self.readings:
+                yield Refusal(f"is shared in the {phase.value} pass, where nobody reads it", name)
+            if entry.saved is not None and self.graph.nodes[tensor.node].phase is not Phase.FORWARD:
+                yield Refusal("is saved, but made in the backward pass", name)
+        for phase in Phase:
+            units = self.units(phase)
+            if isinstance(units, Refusal):
+                yield units
+
+    def _tensor(self, name: str) -> TensorRef:
+        return self._by_name[name]
+
+    @cached_property
+    def _by_name(self) -> dict[str, TensorRef]:
+        return {self.graph.spelled(tensor): tensor for tensor in self.graph.tensors()}
+
+    def _loop_faults(self, number: int) -> Iterator[Refusal]:
+        """A loop takes one chunk at a time of every operand that has its letter; others are there whole."""
+        node, plan = self.graph.nodes[number], self.operator(number)
+        if plan.chunk is None:
+            return
+        role = self.chunk_role(number)
+        if role is None:
+            yield Refusal(f"runs in a loop over {plan.chunk.letter}, which it has not", node.name)
+            return
+        fault = role_fault(node, role, "in a loop")
+        if fault:
+            yield fault
+        for axes in self._loop_axes(number, role):
+            rest = self.graph.atoms[role.atom].size // prod(self.sizes[axis] for axis in axes)
+            if rest % plan.chunk.n_chunks:
+                yield Refusal(f"{plan.chunk.n_chunks} chunks of {rest} elements at a rank", node.name)
+                return
+        for phase in Phase:
+            for other in self.running[phase] if self.runs_in(number, phase) else ():
+                yield from self._link_faults(number, other, role)
+
+    def _link_faults(self, number: int, other: int, role: Index) -> Iterator[Refusal]:
+        """Between two operators of a loop, chunks of one factor go, cut over the same axes."""
+        if not self.in_one_loop(number, other):
+            return
+        node, mine = self.graph.nodes[number], list(self._loop_axes(number, role))
+        far = self.chunk_role(other)
+        if far is not None and [*self._loop_axes(other, far), *mine][:1] != mine[:1]:
+            yield Refusal(f"{self.graph.nodes[other].name} of its loop cuts the letter otherwise", node.name)
+        for operand in node.operands:
+            if operand.tensor.node != other:
+                continue
+            result = self.graph.result(operand.tensor)
+            made = {
+                index
+                for index, one in zip(factors(result.dims), factors(result.roles), strict=True)
+                if one == far
+            }
+            seen = {
+                index
+                for index, one in zip(factors(operand.dims), factors(operand.roles), strict=True)
+                if one == role
+            }
+            if not made or made != seen:
+                name = self.graph.spelled(operand.tensor)
+                yield Refusal(f"takes {name} within its loop, of which no chunk is there alone", node.name)
+
+    def _loop_axes(self, number: int, role: Index) -> Iterator[tuple[str, ...]]:
+        """The axes that cut the loop's letter in what an operator takes and makes."""
+        node, plan = self.graph.nodes[number], self.operator(number)
+        sides = [(one.roles, state) for one, state in zip(node.operands, plan.inputs, strict=True)]
+        sides += [(one.roles, state) for one, state in zip(node.results, plan.outputs, strict=True)]
+        for roles, state in sides:
+            for one, axes in zip(factors(roles), state.dims, strict=True):
+                if one == role:
+                    yield axes
+
+
+_GONE = {Keep.SAVED: "no state is saved", Keep.UNUSED: "its operator is unused there", None: "gone"}
+
+
+def _of_phase(numbers: list[int], nodes: tuple[Node, ...], phase: Phase) -> list[int]:
+    return [number for number in numbers if nodes[number].phase is phase]

@@ -1,0 +1,277 @@
+"""The cheapest collectives from one state of a tensor to another, by Dijkstra over all states between.
+
+What a rank holds of a state is a block of the tensor: each axis in a dimension's list cuts what the axes
+before it left, and along partial axes the ranks' blocks add up. So only the last axes of the lists can be
+taken away such that the blocks of a group make a larger block; everything else follows:
+
+- the group over the last axes of some lists gathers (all-gather), or hands on what it holds to be cut anew at
+  the ends of lists: by one all-to-all where no list both loses and gains (then each rank holds an equal part
+  of what each other wants), by two for any new cut (the first spreads, the second delivers);
+- a group over partial axes adds (all-reduce), or adds and keeps a part each (reduce-scatter);
+- by itself a rank cuts what it holds, or takes it as its summand and zeros elsewhere.
+
+Shares nothing with ``state.moves`` and ``state.transitions``, which the search reads; tests hold both against
+the sets of elements that ranks hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from heapq import heappop, heappush
+from itertools import combinations, permutations, product
+from math import prod
+
+from treadle.errors import ScheduleError
+from treadle.parallelism.state.sharding import Sharding
+from treadle.schedules.collective import CollectiveKind
+from treadle.training.costs import Costs
+
+_Lists = tuple[tuple[str, ...], ...]
+_State = tuple[_Lists, frozenset[str]]
+_Edge = tuple[_State, CollectiveKind | None, frozenset[str], int]
+"""Where to, by what, along which axes, how often in a row."""
+
+
+@dataclass(frozen=True)
+class Collective:
+    """One collective: its kind, its axes in the order of the mesh, and a rank's larger buffer in bytes."""
+
+    kind: CollectiveKind
+    axes: tuple[str, ...]
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Passage:
+    """From one state to another.
+
+    Parameters
+    ----------
+    seconds : float
+    collectives : tuple of Collective
+        One after the other; none where ranks do it by themselves.
+    """
+
+    seconds: float
+    collectives: tuple[Collective, ...]
+
+
+class Passages:
+    """Cheapest passages on a mesh, each found once.
+
+    Parameters
+    ----------
+    sizes : mapping from axis to its ranks
+        At least 2 each.
+    costs : Costs
+
+    Examples
+    --------
+    >>> from treadle.training.costs import AlphaBetaCosts
+    >>> costs = AlphaBetaCosts(0, {(kind, ("tp",)): 1 for kind in CollectiveKind})
+    >>> found = Passages({"tp": 4}, costs).cheapest(
+    ...     Sharding(((),), frozenset(("tp",))), Sharding((("tp",),)), shape=(8,), element_bytes=2)
+    >>> [(one.kind.value, one.size_bytes) for one in found.collectives]
+    [('reduce-scatter', 16)]
+    """
+
+    def __init__(self, sizes: Mapping[str, int], costs: Costs) -> None:
+        self.sizes = dict(sizes)
+        self._costs = costs
+        self._times: dict[Collective, float] = {}
+        self._found: dict[tuple[object, ...], Passage] = {}
+        self._least: dict[int, dict[str, float]] = {}
+
+    def cheapest(
+        self, source: Sharding, target: Sharding, *, shape: tuple[int, ...], element_bytes: int
+    ) -> Passage:
+        """The passage of least seconds.
+
+        Parameters
+        ----------
+        source, target : Sharding
+        shape : tuple of int
+            Elements of the whole tensor, a number for each list of axes.
+        element_bytes : int
+
+        Raises
+        ------
+        ScheduleError
+            If the tensor cannot be cut so.
+        """
+        for place in (source, target):
+            place.local_shape(shape, self.sizes)
+        long = [at for at, size in enumerate(shape) if size > 1]
+        start, end = ((tuple(place.dims[at] for at in long), place.partial) for place in (source, target))
+        sizes = tuple(shape[at] for at in long)
+        key = (start, end, sizes, element_bytes)
+        found = self._found.get(key)
+        if found is None:
+            found = (
+                Passage(0.0, ()) if _is_local(start, end) else self._search(start, end, sizes, element_bytes)
+            )
+            self._found[key] = found
+        return found
+
+    def time_s(self, one: Collective) -> float:
+        """Seconds of a collective."""
+        seconds = self._times.get(one)
+        if seconds is None:
+            seconds = float(self._costs.time_s(one.kind, one.axes, one.size_bytes))
+            self._times[one] = seconds
+        return seconds
+
+    def _search(self, start: _State, end: _State, shape: tuple[int, ...], element_bytes: int) -> Passage:
+        whole = prod(shape) * element_bytes
+        best: dict[_State, float] = {start: 0.0}
+        came: dict[_State, tuple[_State, tuple[Collective, ...]]] = {}
+        queue: list[tuple[float, int, float, _State]] = [(0.0, 0, 0.0, start)]
+        number = 0
+        while queue:
+            _, _, seconds, here = heappop(queue)
+            if here == end:
+                break
+            if seconds > best[here]:
+                continue
+            for there, kind, axes, times in self._edges(here, shape):
+                done: tuple[Collective, ...] = ()
+                after = seconds
+                if kind is not None:
+                    done = (self._collective(kind, axes, here, there, whole),) * times
+                    after += self.time_s(done[0]) * times
+                if after < best.get(there, float("inf")):
+                    best[there], came[there] = after, (here, done)
+                    number += 1
+                    heappush(queue, (after + self._left(there, end, whole), number, after, there))
+        if end not in best:
+            raise ScheduleError(f"no collectives lead to {Sharding(*end)} of a tensor of shape {shape}")
+        collectives: list[Collective] = []
+        place = end
+        while place in came:
+            place, done = came[place]
+            collectives[:0] = done
+        return Passage(best[end], tuple(collectives))
+
+    def _collective(
+        self, kind: CollectiveKind, axes: frozenset[str], here: _State, there: _State, whole: int
+    ) -> Collective:
+        larger = there if kind is CollectiveKind.ALLGATHER else here
+        parts = prod(self.sizes[axis] for names in larger[0] for axis in names)
+        return Collective(kind, tuple(axis for axis in self.sizes if axis in axes), whole // parts)
+
+    def _edges(self, here: _State, shape: tuple[int, ...]) -> Iterator[_Edge]:
+        for edge in _edges_of(here, tuple(self.sizes)):
+            lists = edge[0][0]
+            if lists is here[0] or all(
+                size % prod(self.sizes[axis] for axis in names) == 0
+                for size, names in zip(shape, lists, strict=True)
+            ):
+                yield edge
+
+    def _left(self, here: _State, end: _State, whole: int) -> float:
+        """No passage to the end takes less: an axis that must be communicated takes part in a collective."""
+        least = self._least.get(whole)
+        if least is None:
+            least = self._least[whole] = self._least_by_axis(whole)
+        at_end = _places(end)
+        return max(
+            (
+                least[axis]
+                for axis, place in _places(here).items()
+                if (place == -1) > (at_end.get(axis) == -1)
+                or (place >= 0 and at_end.get(axis, -2) not in (-1, place))
+            ),
+            default=0.0,
+        )
+
+    def _least_by_axis(self, whole: int) -> dict[str, float]:
+        groups = [axes for n in range(1, len(self.sizes) + 1) for axes in combinations(self.sizes, n)]
+        parts = {prod(self.sizes[axis] for axis in axes) for axes in (*groups, ())}
+        return {
+            axis: min(
+                self.time_s(Collective(kind, axes, whole // n))
+                for axes in groups
+                if axis in axes
+                for kind in _KINDS
+                for n in parts
+                if whole % n == 0
+            )
+            for axis in self.sizes
+        }
+
+
+_KINDS = (
+    CollectiveKind.ALLGATHER,
+    CollectiveKind.REDUCE_SCATTER,
+    CollectiveKind.ALLREDUCE,
+    CollectiveKind.ALLTOALL,
+)
+
+
+def _places(state: _State) -> dict[str, int]:
+    """By axis the list that it stands in, -1 where it is partial."""
+    found = {axis: at for at, names in enumerate(state[0]) for axis in names}
+    found.update((axis, -1) for axis in state[1])
+    return found
+
+
+def _is_local(start: _State, end: _State) -> bool:
+    """Whether each rank has all that it needs: nothing is moved, whatever collectives cost."""
+    used = {axis for names in start[0] for axis in names} | start[1]
+    if not start[1] <= end[1]:
+        return False
+    for before, after in zip(start[0], end[0], strict=True):
+        n = next((at for at, axis in enumerate(before) if axis in end[1]), len(before))
+        if not end[1].issuperset(before[n:]) or after[:n] != before[:n] or used.intersection(after[n:]):
+            return False
+    return True
+
+
+@cache
+def _edges_of(here: _State, axes: tuple[str, ...]) -> tuple[_Edge, ...]:
+    lists, partial = here
+    found: list[_Edge] = []
+    used = partial.union(*lists)
+    for axis in axes:
+        if axis not in used:
+            one = frozenset((axis,))
+            found += [((cut, partial), None, one, 1) for cut in _cut_anew(lists, one)]
+            found.append(((lists, partial | one), None, one, 1))
+    for at, names in enumerate(lists):
+        if names:
+            shorter = (*lists[:at], names[:-1], *lists[at + 1 :])
+            found.append(((shorter, partial | {names[-1]}), None, frozenset(names[-1:]), 1))
+    for n in range(1, len(partial) + 1):
+        for some in map(frozenset, combinations(sorted(partial), n)):
+            found.append(((lists, partial - some), CollectiveKind.ALLREDUCE, some, 1))
+            found += [
+                ((cut, partial - some), CollectiveKind.REDUCE_SCATTER, some, 1)
+                for cut in _cut_anew(lists, some)
+            ]
+    for lengths in product(*(range(len(names) + 1) for names in lists)):
+        moved = frozenset(axis for names, n in zip(lists, lengths, strict=True) for axis in names[n:])
+        if not moved:
+            continue
+        base = tuple(names[:n] for names, n in zip(lists, lengths, strict=True))
+        found.append(((base, partial), CollectiveKind.ALLGATHER, moved, 1))
+        loses = [n < len(names) for names, n in zip(lists, lengths, strict=True)]
+        for cut in _cut_anew(base, moved):
+            if cut == lists:
+                continue
+            both = any(lost and len(new) > len(old) for lost, new, old in zip(loses, cut, base, strict=True))
+            found.append(((cut, partial), CollectiveKind.ALLTOALL, moved, 2 if both else 1))
+    return tuple(found)
+
+
+def _cut_anew(lists: _Lists, axes: frozenset[str]) -> set[_Lists]:
+    """All lists with these axes at their ends, in every order."""
+    found = set()
+    for order in permutations(sorted(axes)):
+        for places in product(range(len(lists)), repeat=len(order)):
+            longer = list(lists)
+            for axis, at in zip(order, places, strict=True):
+                longer[at] = (*longer[at], axis)
+            found.add(tuple(longer))
+    return found

@@ -1,0 +1,141 @@
+"""What operators cost by themselves: floating-point operations, bytes of memory, seconds.
+
+From the graph alone: a product of two tensors takes 2 operations for each combination of its letters,
+attention two products (scores; scores with values), half of it where tokens only see those before them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from treadle.errors import ScheduleError
+from treadle.parallelism.graph.compute_graph import ComputeGraph, Index, Node, OperatorKind, Phase, TensorRef
+from treadle.parallelism.plan.part_plan import OperatorPlan, factors
+from treadle.training.devices import Accelerator
+
+_POINTWISE = (OperatorKind.ELEMENTWISE, OperatorKind.REDUCTION)
+_ATTENTION_BACKWARD = 2.5
+"""In forwards: five products for two, one of them computed again."""
+
+
+@dataclass(frozen=True)
+class DeviceNumbers:
+    """What a device does, and what an optimizer asks of it.
+
+    Parameters
+    ----------
+    flops_per_s : float
+        Of matrix products and attention, as reached.
+    memory_bytes_per_s : float
+        As reached.
+    kernel_s : float
+        Seconds that each operator takes more.
+    optimizer_bytes : int
+        Moved by its step, per parameter.
+    stored_bytes : int
+        Held per parameter: weight and gradient of 2 bytes, master and two moments of 4.
+
+    Raises
+    ------
+    ScheduleError
+        For a rate that is not above 0, or other numbers below.
+    """
+
+    flops_per_s: float
+    memory_bytes_per_s: float
+    kernel_s: float = 0.0
+    optimizer_bytes: int = 30
+    stored_bytes: int = 16
+
+    def __post_init__(self) -> None:
+        if not (self.flops_per_s > 0 and self.memory_bytes_per_s > 0):
+            raise ScheduleError("device: expected FLOP/s and bytes/s above 0")
+        if not (self.kernel_s >= 0 and self.optimizer_bytes >= 0 and self.stored_bytes >= 0):
+            raise ScheduleError("device: expected seconds and bytes of 0 or more")
+
+    @classmethod
+    def of(
+        cls,
+        device: Accelerator,
+        precision: str,
+        *,
+        efficiency: float = 0.5,
+        memory_efficiency: float = 0.8,
+        kernel_s: float = 0.0,
+    ) -> DeviceNumbers:
+        """Of an accelerator that reaches these shares of its peak and of its memory's bandwidth."""
+        return cls(
+            device.peak(precision) * efficiency, device.memory_bytes_per_s * memory_efficiency, kernel_s
+        )
+
+
+def operations(graph: ComputeGraph, node: Node) -> float:
+    """Floating-point operations of a whole operator; 0 for all but products and attention."""
+    if node.kind is OperatorKind.EINSUM:
+        return 2.0 * max(len(node.operands) - 1, 1) * _elements(graph, (*node.read, *node.made))
+    if node.kind is not OperatorKind.ATTENTION:
+        return 0.0
+    first = 1 if node.phase is Phase.BACKWARD else 0  # after the gradient of what it gave
+    queries, keys, values = (factors(node.operands[first + at].roles) for at in range(3))
+    within = set(queries) & set(keys) - set(values)  # what scores are summed over
+    scores = (set(queries) | set(keys)) - within
+    found = 2.0 * (_elements(graph, scores | within) + _elements(graph, scores | set(values)))
+    if node.arguments.get("is_causal") is True:
+        found /= 2
+    return found * (_ATTENTION_BACKWARD if node.phase is Phase.BACKWARD else 1.0)
+
+
+def _elements(graph: ComputeGraph, roles: Iterable[Index]) -> int:
+    return prod(graph.atoms[role.atom].size for role in set(roles))
+
+
+def unmoved(graph: ComputeGraph) -> frozenset[TensorRef]:
+    """Tensors that never reach memory: pointwise operators of one phase make them and, alone, read them."""
+    readers: dict[TensorRef, list[Node]] = {}
+    for node in graph.nodes:
+        for operand in node.operands:
+            readers.setdefault(operand.tensor, []).append(node)
+    return frozenset(
+        tensor
+        for tensor in graph.tensors()
+        if graph.nodes[tensor.node].kind in _POINTWISE
+        and all(
+            reader.kind in _POINTWISE and reader.phase is graph.nodes[tensor.node].phase
+            for reader in readers.get(tensor, [])
+        )
+    )
+
+
+def operator_seconds(
+    graph: ComputeGraph,
+    number: int,
+    plan: OperatorPlan,
+    *,
+    sizes: Mapping[str, int],
+    numbers: DeviceNumbers,
+    fused: frozenset[TensorRef],
+) -> float:
+    """Seconds of one rank's part of an operator.
+
+    Parameters
+    ----------
+    graph, number, plan
+        A node by its number, and its plan.
+    sizes : mapping from axis to its ranks
+    numbers : DeviceNumbers
+    fused : frozenset of TensorRef
+        As by `unmoved`.
+    """
+    node, moved = graph.nodes[number], 0
+    for operand, state in zip(node.operands, plan.inputs, strict=True):
+        if operand.tensor not in fused:
+            moved += graph.nbytes(operand.tensor) // prod(sizes[axis] for axis in state.axes)
+    for slot, state in enumerate(plan.outputs):
+        tensor = TensorRef(number, slot)
+        if tensor not in fused:
+            moved += graph.nbytes(tensor) // prod(sizes[axis] for axis in state.axes)
+    work = operations(graph, node) / plan.parts
+    chunks = 1 if plan.chunk is None else plan.chunk.n_chunks
+    return max(work / numbers.flops_per_s, moved / numbers.memory_bytes_per_s) + chunks * numbers.kernel_s

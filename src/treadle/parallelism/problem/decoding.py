@@ -1,0 +1,126 @@
+"""States of variables as a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from treadle.parallelism.graph.compute_graph import Phase, TensorRef
+from treadle.parallelism.plan.fit import stored_inputs
+from treadle.parallelism.plan.parallel_plan import Claim, ParallelPlan
+from treadle.parallelism.plan.part_plan import Boundary, Keep, OperatorPlan, PartPlan, TensorPlan, factors
+from treadle.parallelism.problem.variable_table import ACTIVATION, GRADIENT, VariableTable
+from treadle.parallelism.state.sharding import Sharding, replicated
+from treadle.schedules.mesh import Mesh
+
+
+def decoded(
+    table: VariableTable, mesh: Mesh, plan: Sequence[int], claim: Claim | None = None
+) -> ParallelPlan:
+    """The plan that picks these states.
+
+    Parameters
+    ----------
+    table : VariableTable
+    mesh : Mesh
+    plan : sequence of int
+        A state for each variable.
+    claim : Claim, optional
+        What the search says of it.
+    """
+    model = table.model
+    boundary = Boundary(*(_boundary(table, what, plan) for what in (ACTIVATION, GRADIENT)))
+    parts = {
+        values.part.name: (_Decoding(table, plan, number).part_plan(),)
+        for number, values in enumerate(table.values)
+    }
+    return ParallelPlan(model.name, model.digest, mesh, boundary, parts, claim=claim)
+
+
+def _boundary(table: VariableTable, what: str, plan: Sequence[int]) -> Sharding:
+    number = table.boundary.get(what)
+    return replicated(0) if number is None else table.state(number).states[plan[number]]
+
+
+class _Decoding:
+    def __init__(self, table: VariableTable, plan: Sequence[int], part: int) -> None:
+        self.table, self.plan, self.part = table, plan, part
+        self.values = table.values[part]
+        self.graph = self.values.graph
+
+    def keep(self, cluster: int) -> Keep | None:
+        return self.table.operator(self.part, cluster).keep(
+            self.plan[self.table.operators[self.part, cluster]]
+        )
+
+    def part_plan(self) -> PartPlan:
+        operators: dict[str, OperatorPlan] = {}
+        for at in range(len(self.values.clusters)):
+            operators.update(self._operators(at))
+        tensors = {}
+        for tensor in self.graph.tensors():
+            name = self.graph.spelled(tensor)
+            for phase in Phase:
+                shared = self._shared(tensor, phase)
+                saved = self.saved(tensor) if phase is Phase.FORWARD else None
+                if shared is not None or saved is not None:
+                    tensors[name, phase] = TensorPlan(name, phase, shared, saved)
+        parameters = {}
+        for path, tensor in self.values.part.parameters.items():
+            view = self.table.stored_view(self.part, tensor)
+            label = self.plan[self.table.stored[self.part, tensor]]
+            parameters[path] = view.states[int(view.index[label])]
+        inputs = {
+            name: replicated(len(factors(self.graph.result(tensor).dims)))
+            for name, tensor in stored_inputs(self.values.part).items()
+        }
+        return PartPlan(operators, tensors, parameters, inputs)
+
+    def _operators(self, at: int) -> dict[str, OperatorPlan]:
+        variable = self.table.operator(self.part, at)
+        strategy = variable.strategy(self.plan[self.table.operators[self.part, at]])
+        found = {}
+        for member in variable.cluster.members:
+            node = self.graph.nodes[member]
+            inputs = []
+            for place, operand in enumerate(node.operands):
+                own = factors(self.graph.result(operand.tensor).dims)
+                state = strategy.operands[member, place]
+                by_factor = dict(zip(own, state.dims, strict=True))
+                dims = tuple(by_factor[index] for index in factors(operand.dims))
+                inputs.append(Sharding(dims, state.partial))
+            results = [TensorRef(member, slot) for slot in range(len(node.results))]
+            keep = self.keep(at)
+            if keep is Keep.SAVED and all(self.saved(tensor) is None for tensor in results):
+                keep = Keep.UNUSED
+            outputs = tuple(strategy.results[tensor] for tensor in results)
+            found[node.name] = OperatorPlan(node.name, tuple(inputs), outputs, strategy.parts[member], keep)
+        return found
+
+    def _shared(self, tensor: TensorRef, phase: Phase) -> Sharding | None:
+        number = self.table.shared.get((self.part, tensor, phase))
+        if number is not None:
+            return self.table.state(number).states[self.plan[number]]
+        readers = self.values.readers(tensor, phase)
+        if phase is Phase.BACKWARD and self.graph.nodes[tensor.node].phase is Phase.FORWARD:
+            again = self.values.again_readers(tensor)
+            readers += tuple(one for one in again if self.keep(one) is Keep.RECOMPUTED)
+        if self.values.is_free(tensor) or len(readers) != 1:
+            return None
+        variable = self.table.operator(self.part, readers[0])
+        if variable.n_readings(tensor) < 2:
+            return None
+        view = variable.taken(tensor)
+        return view.states[int(view.index[self.plan[self.table.operators[self.part, readers[0]]]])]
+
+    def saved(self, tensor: TensorRef) -> Sharding | None:
+        """The state in which a tensor is kept for the backward pass."""
+        producer = self.values.producer.get(tensor)
+        if producer is None or self.keep(producer) is not Keep.SAVED:
+            return None
+        number = self.table.kept.get((self.part, tensor))
+        if number is not None:
+            return self.table.state(number).states[self.plan[number]]
+        if any(self.keep(one) is Keep.RECOMPUTED for one in self.values.again_readers(tensor)):
+            variable = self.table.operator(self.part, producer)
+            return variable.strategy(self.plan[self.table.operators[self.part, producer]]).results[tensor]
+        return None
