@@ -25,11 +25,13 @@ Numbers and files
     simulate             predicted times of a plan on its fabric
     run                  moves real data by a plan, checks and times it
     train                a step of training on fabrics, simulated
+    capture              a model as a graph of operators, forward and backward
     diagnose             why a measured bandwidth is low
     lower                a plan as text for a runtime
 
 Extending
     scheduler            registers a scheduler
+    operator_rule        registers what an operator of PyTorch is in a captured graph
     Format               the record of a format that plans are written as
     register_format      registers one
 """
@@ -43,12 +45,14 @@ if TYPE_CHECKING:
     from treadle._version import __version__ as __version__
     from treadle.planning import Format as Format
     from treadle.planning import bound as bound
+    from treadle.planning import capture as capture
     from treadle.planning import compare as compare
     from treadle.planning import design as design
     from treadle.planning import diagnose as diagnose
     from treadle.planning import harden as harden
     from treadle.planning import import_topology as import_topology
     from treadle.planning import lower as lower
+    from treadle.planning import operator_rule as operator_rule
     from treadle.planning import register_format as register_format
     from treadle.planning import repair as repair
     from treadle.planning import run as run
@@ -74,12 +78,14 @@ else:
             "treadle.planning": (
                 "Format",
                 "bound",
+                "capture",
                 "compare",
                 "design",
                 "diagnose",
                 "harden",
                 "import_topology",
                 "lower",
+                "operator_rule",
                 "register_format",
                 "repair",
                 "run",

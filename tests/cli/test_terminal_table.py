@@ -105,6 +105,7 @@ COMMANDS = {
     "pareto": ["pareto", "ring:4", "allgather", "--max-steps", "3"],
     "compare, sizes": ["compare", "dgx_a100:2", "allgather", "--algorithms", "ring", "--size", "1K,1M"],
     "harden": ["harden", "{}/ring"],
+    "capture": ["capture", "deepseek-v3", "--tokens", "1M", "--sequence", "4K"],
     "config": ["config"],
     "reproduce": ["reproduce"],
     "reproduce, rows": ["reproduce", "table-3.5"],

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from treadle.formats.format import told_format as told_format
     from treadle.formats.judgement import Check as Check
     from treadle.formats.msccl.profile import Profile as Profile
+    from treadle.parallelism.capture.added_rules import operator_rule as operator_rule
+    from treadle.parallelism.graph.model_files import model_to_json as model_to_json
+    from treadle.parallelism.graph.model_graph import ModelGraph as ModelGraph
+    from treadle.parallelism.graph.model_graph import ModelPart as ModelPart
     from treadle.planning.designing.design import DesignResult as DesignResult
     from treadle.planning.designing.design import DesignRow as DesignRow
     from treadle.planning.designing.design import design as design
@@ -66,6 +70,7 @@ if TYPE_CHECKING:
     from treadle.planning.measuring.simulation import default_alpha_ns as default_alpha_ns
     from treadle.planning.measuring.simulation import simulate as simulate
     from treadle.planning.measuring.simulation import utilisation_picture as utilisation_picture
+    from treadle.planning.parallelising.capture import capture as capture
     from treadle.planning.problem import Problem as Problem
     from treadle.planning.problem import model_of as model_of
     from treadle.planning.problem import pose as pose
@@ -213,6 +218,10 @@ else:
                 "violation_text",
             ),
             "treadle.planning.judging.point_to_point": ("Shortfall",),
+            "treadle.parallelism.capture.added_rules": ("operator_rule",),
+            "treadle.parallelism.graph.model_files": ("model_to_json",),
+            "treadle.parallelism.graph.model_graph": ("ModelGraph", "ModelPart"),
+            "treadle.planning.parallelising.capture": ("capture",),
             "treadle.planning.problem": ("Problem", "model_of", "pose"),
             "treadle.planning.repairing.hardening": ("Failures", "HardenedRow", "harden"),
             "treadle.planning.repairing.repair": ("RepairResult", "repair"),

@@ -109,6 +109,7 @@ algorithms
 algorithms bfb
 train gpt2 --fabric ring:4 --mesh dp=4 --gpu a100 --sequence 64 --schedule treadle,bound --workload step.toml
 train gpt2 --fabric dgx_a100_flat:1 --mesh fsdp=8 --gpu a100 --sequence 64 --schedule treadle --calibrate 10ms
+capture gemma-2-2b --tokens 16K -o graph.json
 routes torus:3x3 --layers 2 -o routes.json
 routes routes.plan -o routes.csv
 design --nodes 16 --degree 4 --alltoall bound --no-cache -o new.plan --cabling cables.csv

@@ -175,7 +175,7 @@ def test_an_unknown_operator_is_named_with_its_line_and_what_to_do() -> None:
     assert "\n" not in message
     assert "aten.roll.default at " in message
     assert "samples.py:" in message
-    assert 'OperatorRule("aten.roll.default", OperatorKind' in message
+    assert 'treadle.operator_rule("aten.roll.default", "KIND", ' in message
 
 
 def test_a_rule_that_is_given_serves() -> None:

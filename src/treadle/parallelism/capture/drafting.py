@@ -31,7 +31,7 @@ from treadle.parallelism.graph.compute_graph import (
 from treadle.parallelism.graph.printing import letters
 
 
-class Factor(NamedTuple):
+class DimensionFactor(NamedTuple):
     """An atom as part of a tensor.
 
     ``owner`` is the (dimension, role) of the tensor's result that it comes from; None: the tensor is
@@ -46,7 +46,7 @@ class Seen(NamedTuple):
     """A tensor through views: its dimensions as products of factors, the outermost first."""
 
     tensor: TensorRef
-    dims: tuple[tuple[Factor, ...], ...]
+    dims: tuple[tuple[DimensionFactor, ...], ...]
 
 
 @dataclass
@@ -54,7 +54,7 @@ class _Draft:
     name: str
     kind: OperatorKind
     roles: dict[str, list[int]]
-    operands: list[tuple[TensorRef, list[list[tuple[str, tuple[Factor, ...]]]]]]
+    operands: list[tuple[TensorRef, list[list[tuple[str, tuple[DimensionFactor, ...]]]]]]
     results: list[tuple[tuple[tuple[str, ...], ...], int]]
     phase: Phase
     whole: frozenset[str] = frozenset()
@@ -89,7 +89,7 @@ class Drafting:
             while left > 1:
                 dim.append(leaves.pop())
                 left //= self.atoms.size(dim[-1].atom)
-            dims.append(tuple(dim) if dim else (Factor(None, target),))
+            dims.append(tuple(dim) if dim else (DimensionFactor(None, target),))
         return self.notice(Seen(seen.tensor, tuple(dims)))
 
     def notice(self, seen: Seen) -> Seen:
@@ -99,19 +99,19 @@ class Drafting:
         ]
         return seen
 
-    def repeated(self, size: int) -> tuple[Factor, ...]:
+    def repeated(self, size: int) -> tuple[DimensionFactor, ...]:
         """A dimension that a tensor is repeated over."""
-        return (Factor(None, self.atoms.fresh(size)),)
+        return (DimensionFactor(None, self.atoms.fresh(size)),)
 
     def tie(self, first: Seen, second: Seen) -> None:
         """Unify two tensors dimension by dimension."""
         for one, other in zip(first.dims, second.dims, strict=True):
             self.atoms.unify([factor.atom for factor in one], [factor.atom for factor in other])
 
-    def _leaves(self, factors: Iterable[Factor]) -> list[Factor]:
+    def _leaves(self, factors: Iterable[DimensionFactor]) -> list[DimensionFactor]:
         """Factors of more than one element, as far as they are split now."""
         return [
-            Factor(owner, leaf)
+            DimensionFactor(owner, leaf)
             for owner, atom in factors
             for leaf in self.atoms.leaves([atom])
             if self.atoms.size(leaf) > 1
@@ -177,7 +177,7 @@ class Drafting:
                 draft.roles[part[0]] = [self.atoms.fresh(1)]
             own.append(part)
             atoms = [(at, atom) for at, label in enumerate(part) for atom in draft.roles[label]]
-            dims.append(tuple(Factor((place, at), atom) for at, atom in atoms))
+            dims.append(tuple(DimensionFactor((place, at), atom) for at, atom in atoms))
         draft.results.append((tuple(own), element_bytes))
         return self.notice(Seen(TensorRef(len(self._drafts), slot), tuple(dims)))
 
@@ -223,8 +223,8 @@ class Drafting:
         return sizes
 
     def _divide(
-        self, dim: tuple[Factor, ...], part: tuple[str, ...], roles: Mapping[str, list[int]]
-    ) -> list[tuple[str, tuple[Factor, ...]]]:
+        self, dim: tuple[DimensionFactor, ...], part: tuple[str, ...], roles: Mapping[str, list[int]]
+    ) -> list[tuple[str, tuple[DimensionFactor, ...]]]:
         """A dimension's factors by role."""
         leaves = self._leaves(dim)[::-1]
         divided = []

@@ -9,6 +9,7 @@ error.
 from __future__ import annotations
 
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -17,13 +18,20 @@ from pathlib import Path
 from typing import Any
 
 from treadle.errors import MissingDependencyError, TreadleError
+from treadle.parallelism.capture.added_rules import registered_rules
 from treadle.parallelism.capture.reading import read_joint
 from treadle.parallelism.capture.rules import OperatorRule
 from treadle.parallelism.graph.compute_graph import ComputeGraph
 
+_MOST_WORDS = 300
+"""Characters of an error of others."""
+
 
 def capture(
-    make: Callable[[], tuple[Any, tuple[Any, ...]]], *, rules: Iterable[OperatorRule] = ()
+    make: Callable[[], tuple[Any, tuple[Any, ...]]],
+    *,
+    rules: Iterable[OperatorRule] = (),
+    is_fed: bool = False,
 ) -> ComputeGraph:
     """The compute graph of one step of a module.
 
@@ -33,7 +41,9 @@ def capture(
         Makes the module (``torch.nn.Module``) and its positional arguments; called on fake tensors, so that
         nothing is allocated or initialised. It must not move modules (``.to``).
     rules : iterable of OperatorRule
-        For operators that the table lacks; they come before it.
+        For operators that the table lacks; they come before it, and before those that are registered.
+    is_fed : bool
+        The first argument of floating point comes from another part, which needs its gradient.
 
     Returns
     -------
@@ -59,8 +69,6 @@ def capture(
     # losses fall apart into gathers, maxima and sums, each of which can be split
     table = get_decompositions(
         [
-            aten.addmm,
-            aten.baddbmm,
             aten.native_layer_norm_backward,
             aten.nll_loss_forward,
             aten.nll_loss_backward,
@@ -69,6 +77,7 @@ def capture(
         ]
     )
     table |= {aten.mean.dim: _mean, aten.mean.default: _mean}
+    table |= {aten.addmm.default: _added_to(aten.mm), aten.baddbmm.default: _added_to(aten.bmm)}
     with FakeTensorMode(allow_non_fake_inputs=True), ExitStack() as stack, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # tracing warns of its own use of deprecated names
         module, arguments = make()
@@ -77,20 +86,54 @@ def capture(
                 f"capture: make() returned {type(module).__name__}, {type(arguments).__name__}; "
                 "expected a torch.nn.Module and a tuple of its arguments"
             )
+        if is_fed and not any(getattr(one, "requires_grad", False) for one in arguments):
+            floats = [one for one in arguments if isinstance(one, torch.Tensor) and one.is_floating_point()]
+            arguments = tuple(one.requires_grad_() if one in floats[:1] else one for one in arguments)
         if not any(parameter.requires_grad for parameter in module.parameters()):
             raise TreadleError(
                 f"capture: no parameter of {type(module).__name__} is trained; expected one or more"
             )
-        with _lines_of_the_model():
-            joint = aot_export_joint_with_descriptors(stack, module, arguments, decompositions=table)
+        try:
+            with _lines_of_the_model():
+                joint = aot_export_joint_with_descriptors(stack, module, arguments, decompositions=table)
+        except Exception as error:  # whatever the module, or PyTorch on its behalf, cannot do
+            raise TreadleError(f"capture: {type(module).__name__}: {_told(error)}") from error
         tied = _tied(module)
-    return read_joint(joint.graph_module, rules=rules, tied=tied)
+    registered, faults = registered_rules()
+    return read_joint(joint.graph_module, rules=(*registered, *rules), tied=tied, faults=faults)
 
 
 def _mean(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     """A sum that is divided: means of parts are no parts of a mean."""
     axes = range(x.dim()) if dim is None or dim == [] else [dim] if isinstance(dim, int) else dim
     return x.sum(list(axes), keepdim, dtype=dtype) / prod(x.shape[axis] for axis in axes)
+
+
+def _added_to(product: Any) -> Callable[..., Any]:
+    """A product that is added to something; factors of 1 are no operators."""
+
+    def added(x: Any, first: Any, second: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+        made = product(first, second)
+        made = made if alpha == 1 else alpha * made
+        if beta == 0:
+            return made
+        return (x if beta == 1 else beta * x) + made
+
+    return added
+
+
+def _told(error: BaseException) -> str:
+    """An exception in one line, with the innermost place outside PyTorch where it was raised."""
+    import torch
+
+    own = str(Path(torch.__file__).parent)
+    places = [
+        f"{frame.filename}:{frame.lineno}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(own) and frame.filename != __file__
+    ]
+    what = " ".join(str(error).split())[:_MOST_WORDS]
+    return f"{type(error).__name__}{f' at {places[-1]}' if places else ''}: {what}"
 
 
 def _tied(module: Any) -> dict[str, str]:

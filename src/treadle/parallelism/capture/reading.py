@@ -26,7 +26,11 @@ _SOURCES = {
 
 
 def read_joint(
-    module: Any, *, rules: Iterable[OperatorRule] = (), tied: Mapping[str, str] | None = None
+    module: Any,
+    *,
+    rules: Iterable[OperatorRule] = (),
+    tied: Mapping[str, str] | None = None,
+    faults: Iterable[str] = (),
 ) -> ComputeGraph:
     """The compute graph of a ``torch.fx.GraphModule`` with descriptors.
 
@@ -38,12 +42,17 @@ def read_joint(
         They come before the table.
     tied : mapping of str to str
         Second names of parameters with their first names: placeholders of both are one, and gradients add.
+    faults : iterable of str
+        Rules that could not be loaded, for the message about an operator without one.
     """
-    return _Reading(module, rules, tied or {}).graph()
+    return _Reading(module, rules, tied or {}, faults).graph()
 
 
 class _Reading:
-    def __init__(self, module: Any, rules: Iterable[OperatorRule], tied: Mapping[str, str]) -> None:
+    def __init__(
+        self, module: Any, rules: Iterable[OperatorRule], tied: Mapping[str, str], faults: Iterable[str]
+    ) -> None:
+        self._faults = "".join(f"; plug-in {fault}" for fault in faults)
         self._module = module
         self._rules = {rule.operator: rule for rule in (*RULES, *rules)}
         self._draft = Drafting()
@@ -136,9 +145,9 @@ class _Reading:
         if any(str(tag).endswith("pointwise") for tag in getattr(node.target, "tags", ())):
             return OperatorKind.ELEMENTWISE, broadcast(call), ()
         raise TreadleError(
-            "no rule for this operator; add OperatorRule("
-            f'"{call.operator}", OperatorKind..., "...->...") to the rules that capture is given: '
-            "its kind and what it does to dimensions, as treadle.parallelism.capture.rules tells"
+            f'no rule for this operator; add treadle.operator_rule("{call.operator}", "KIND", "...->...") to '
+            f"the file of the module: its kind and what it does to dimensions, as docs/capture.md tells"
+            f"{self._faults}"
         )
 
     def _described(self, node: Any, operator: str) -> tuple[OperatorCall, list[Seen], dict[str, object]]:

@@ -20,7 +20,7 @@ _ADD = "aten.add.Tensor"
 
 
 @dataclass(frozen=True)
-class Cut:
+class PartCut:
     """A place between two parts.
 
     Parameters
@@ -72,19 +72,19 @@ class Anatomy:
             if is_step and node.phase is phase and not self.is_constant[number]:
                 yield number
 
-    def _pieces(self) -> dict[TensorRef, Pieces]:
+    def _pieces(self) -> dict[TensorRef, GradientPieces]:
         """Of parameters that are used in several places, the summands of their gradients."""
         found = {}
         for parameter, gradient in self.graph.gradients.items():
             node = self.graph.nodes[parameter.node]
             late = [n for n in self.users.get(parameter, []) if self.graph.nodes[n].phase is Phase.FORWARD]
             if node.source is Source.PARAMETER and len(late) > 1:
-                pieces = Pieces([], [])
+                pieces = GradientPieces([], [])
                 self._unfold(gradient, pieces, is_root=True)
                 found[parameter] = pieces
         return found
 
-    def _unfold(self, tensor: TensorRef, pieces: Pieces, *, is_root: bool) -> None:
+    def _unfold(self, tensor: TensorRef, pieces: GradientPieces, *, is_root: bool) -> None:
         node = self.graph.nodes[tensor.node]
         users = [n for n in self.users.get(tensor, []) if self.graph.nodes[n].kind is not OperatorKind.OUTPUT]
         if node.operator == _ADD and len(node.operands) == 2 and len(users) == (0 if is_root else 1):
@@ -100,19 +100,19 @@ class Anatomy:
 
 
 @dataclass
-class Pieces:
+class GradientPieces:
     """A parameter's gradient as sums, and what they add."""
 
     sums: list[TensorRef]
     summands: list[TensorRef]
 
 
-def cuts_of(anatomy: Anatomy) -> list[Cut]:
+def cuts_of(anatomy: Anatomy) -> list[PartCut]:
     """All places where a graph can be cut, in the order of the forward pass."""
     graph = anatomy.graph
     forward = {t.node: t for at, t in _crossings(anatomy, anatomy.forward) if at == t.node}
     least, most = _reach(anatomy)
-    found: list[Cut] = []
+    found: list[PartCut] = []
     place_of = {number: place for place, number in enumerate(anatomy.backward)}
     places = [(place_of[at], at, tensor) for at, tensor in _crossings(anatomy, anatomy.backward)]
     for number in sorted(forward, reverse=True):  # as the backward pass meets them
@@ -121,7 +121,7 @@ def cuts_of(anatomy: Anatomy) -> list[Cut]:
             if least[place] < number:
                 break
             if most[place + 1] <= number and _factors(graph, gradient) == _factors(graph, tensor):
-                found.append(Cut(tensor, gradient, at))
+                found.append(PartCut(tensor, gradient, at))
                 del places[: index + 1]
                 break
     return found[::-1]

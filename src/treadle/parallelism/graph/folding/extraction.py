@@ -19,12 +19,12 @@ from treadle.parallelism.graph.compute_graph import (
     Source,
     TensorRef,
 )
-from treadle.parallelism.graph.folding.cuts import Anatomy, Cut
+from treadle.parallelism.graph.folding.cuts import Anatomy, PartCut
 from treadle.parallelism.graph.graph_files import to_json
 from treadle.parallelism.graph.model_graph import ModelPart
 
 
-def extracted(anatomy: Anatomy, before: Cut | None, after: Cut | None, name: str) -> ModelPart:
+def extracted(anatomy: Anatomy, before: PartCut | None, after: PartCut | None, name: str) -> ModelPart:
     """The part between two cuts; None: the model's beginning or end.
 
     Raises
@@ -36,7 +36,7 @@ def extracted(anatomy: Anatomy, before: Cut | None, after: Cut | None, name: str
 
 
 class _Extraction:
-    def __init__(self, anatomy: Anatomy, before: Cut | None, after: Cut | None) -> None:
+    def __init__(self, anatomy: Anatomy, before: PartCut | None, after: PartCut | None) -> None:
         self._anatomy, self._before, self._after = anatomy, before, after
         self._graph = anatomy.graph
         first = -1 if before is None else before.forward.node

@@ -9,7 +9,7 @@ from math import prod
 
 from treadle.errors import TreadleError
 from treadle.parallelism.graph.compute_graph import Atom, ComputeGraph, OperatorKind, Source, TensorRef
-from treadle.parallelism.graph.folding.cuts import Anatomy, Cut, cuts_of
+from treadle.parallelism.graph.folding.cuts import Anatomy, PartCut, cuts_of
 from treadle.parallelism.graph.folding.extraction import extracted, signature
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart, Tie
 from treadle.parallelism.graph.printing import letters
@@ -111,13 +111,13 @@ def _runs(segments: Sequence[str]) -> list[_Run]:
     return found
 
 
-def _ends(cuts: Sequence[Cut], start: int, stop: int) -> tuple[Cut | None, Cut | None]:
+def _ends(cuts: Sequence[PartCut], start: int, stop: int) -> tuple[PartCut | None, PartCut | None]:
     """Cuts around segments from ``start`` to before ``stop``."""
     return (cuts[start - 1] if start else None, cuts[stop - 1] if stop <= len(cuts) else None)
 
 
 def _block(
-    anatomy: Anatomy, cuts: Sequence[Cut], run: _Run, shared: Sequence[str]
+    anatomy: Anatomy, cuts: Sequence[PartCut], run: _Run, shared: Sequence[str]
 ) -> tuple[_Run, ModelPart] | None:
     """The part that a run repeats; None if its stretches differ as wholes, or it has a model's end."""
     if None in _ends(cuts, run.start, run.end):
@@ -130,7 +130,7 @@ def _block(
     return run, _merged(parts)
 
 
-def _alike(graph: ComputeGraph, cuts: Sequence[Cut], runs: Sequence[_Run]) -> list[_Run]:
+def _alike(graph: ComputeGraph, cuts: Sequence[PartCut], runs: Sequence[_Run]) -> list[_Run]:
     """Runs between whose parts the same factors cross as in that with most layers: one state serves all."""
     runs = [run for run in runs if run.start]
     if not runs:
@@ -145,7 +145,7 @@ def _alike(graph: ComputeGraph, cuts: Sequence[Cut], runs: Sequence[_Run]) -> li
 
 
 def _parts(
-    anatomy: Anatomy, cuts: Sequence[Cut], blocks: Sequence[tuple[_Run, ModelPart]]
+    anatomy: Anatomy, cuts: Sequence[PartCut], blocks: Sequence[tuple[_Run, ModelPart]]
 ) -> list[ModelPart]:
     """Repeated parts, and what lies before, between and after them."""
     parts: list[ModelPart] = []

@@ -1,0 +1,1 @@
+"""Commands that look for the best way to shard, recompute and pipeline a model."""

@@ -1,0 +1,195 @@
+"""Models as users name them: a function of a file, of the zoo, of a config.json; rules that they add."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from treadle import capture, operator_rule
+from treadle.errors import FormatError, TreadleError
+from treadle.parallelism.capture import added_rules
+from treadle.parallelism.graph.compute_graph import OperatorKind
+
+MODULE = """
+import torch
+from torch import nn
+from neighbour import WIDTH
+
+class Rolled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(WIDTH))
+
+    def forward(self, x):
+        return torch.roll(x * self.weight, 1, 0)
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(WIDTH, 32), nn.Linear(32, WIDTH)
+
+    def forward(self, x):
+        return x + self.down(torch.relu(self.up(x)))
+
+class Wrong(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(WIDTH))
+
+    def forward(self, x):
+        return x @ self.weight[:3]
+
+class Counting(Wrong):
+    def forward(self, x):
+        return x[torch.nonzero(x.sum(1))[:, 0]] * self.weight
+
+def make():
+    return Rolled(), (torch.empty(4, WIDTH),)
+
+def layer():
+    return Layer(), (torch.empty(2, 4, WIDTH),)
+
+def wrong():
+    return Wrong(), (torch.empty(4, WIDTH),)
+
+def counting():
+    return Counting(), (torch.empty(4, WIDTH),)
+
+def fails():
+    raise RuntimeError("not\\ntoday")
+"""
+RULE = """
+import treadle
+treadle.operator_rule("aten.roll.default", "ELEMENTWISE", "i!j->ij", linear=[["self"]])
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """With a file of modules; rules that come from it are forgotten afterwards."""
+    monkeypatch.setattr(added_rules, "ADDED", {})
+    monkeypatch.setattr(added_rules, "_LOADED", set())
+    (tmp_path / "modules.py").write_text(MODULE)
+    (tmp_path / "neighbour.py").write_text("WIDTH = 8\n")
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", None)):
+            del sys.modules[name]
+
+
+def needs_torch() -> None:
+    pytest.importorskip("torch", reason="torch: not installed; pip install 'treadle[torch]'")
+
+
+def test_models_of_the_zoo_need_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    found = capture("llama-3-8b", tokens="128K", sequence=8192)
+    assert (found.tokens, found.layers, found.parameters) == (131072, 34, 8_030_261_248)
+    assert capture("llama-3-8b", tokens=2**17).digest == found.digest, "8192 is what it was made for"
+
+
+def test_without_torch_a_module_says_what_is_missing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(TreadleError, match=r"pip install 'treadle\[torch\]'"):
+        capture(f"{folder}/modules.py:make")
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "words"),
+    [
+        ("llama-3-8b", {}, "llama-3-8b: tokens of a step are missing"),
+        ("llama-3-8b", {"tokens": 1000}, "tokens 1000: no whole number of sequences of 8192"),
+        ("llama-3-8b", {"tokens": "8K", "repeats": 3}, "repeats 3: llama-3-8b has its own layers"),
+        ("resnet-50", {}, "no transformer of known dimensions"),
+        ("model.py", {}, r"which of its functions makes the module\? expected as model.py:make"),
+        ("nowhere.py:make", {}, "nowhere.py: no such file"),
+        (7, {}, "source: expected a function"),
+    ],
+)
+def test_what_names_no_model_is_refused(source: object, options: dict[str, int | str], words: str) -> None:
+    with pytest.raises(TreadleError, match=words):
+        capture(source, **options)  # type: ignore[arg-type]
+
+
+def test_an_operator_without_a_rule_is_added_in_one_line(folder: Path) -> None:
+    needs_torch()
+    source = f"{folder}/modules.py:make"
+    with pytest.raises(TreadleError, match=r"aten\.roll\.default at .*modules\.py:12: no rule") as caught:
+        capture(source)
+    assert 'treadle.operator_rule("aten.roll.default"' in str(caught.value)
+    (folder / "modules.py").write_text(RULE + MODULE)
+    (node,) = [n for n in capture(source).parts[0].graph.nodes if n.path == "" and "roll" in n.operator][:1]
+    assert node.kind is OperatorKind.ELEMENTWISE
+    assert node.linear == ((0,),)
+
+
+def install(folder: Path, text: str) -> None:
+    """A distribution as pip leaves it."""
+    (folder / "more_operators.py").write_text(text)
+    info = folder / "more_operators-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: more-operators\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{added_rules.ENTRY_POINTS}]\nmore = more_operators\n")
+
+
+def test_a_package_brings_rules(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs_torch()
+    install(folder, RULE)
+    monkeypatch.syspath_prepend(folder)
+    graph = capture(f"{folder}/modules.py:make").parts[0].graph
+    assert [node.kind for node in graph.nodes if "roll" in node.operator] == [OperatorKind.ELEMENTWISE] * 2
+
+
+def test_a_package_that_cannot_be_loaded_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs_torch()
+    install(folder, "raise RuntimeError('no\\nfurther')\n")
+    monkeypatch.syspath_prepend(folder)
+    with pytest.raises(TreadleError, match=r"no rule .* plug-in more: .*more_operators.*no further"):
+        capture(f"{folder}/modules.py:make")
+
+
+def test_rules_are_checked(folder: Path) -> None:
+    with pytest.raises(FormatError, match=r"unknown kind 'EINSUMS'.*EINSUM"):
+        operator_rule("my.double.default", "EINSUMS", "i->i")
+    with pytest.raises(FormatError, match="expected as 'ij,jk->ik'"):
+        operator_rule("my.double.default", "EINSUM", "i")
+    with pytest.raises(FormatError, match="has a rule already"):
+        operator_rule("aten.mm.default", "EINSUM", "ij,jk->ik")
+    operator_rule("my.double.default", "ELEMENTWISE", "i->i")
+    operator_rule("my.double.default", "ELEMENTWISE", "i->i")  # a file that is read twice
+    with pytest.raises(FormatError, match="has a rule already"):
+        operator_rule("my.double.default", "ELEMENTWISE", "ij->ij")
+
+
+def test_a_block_runs_as_often_as_is_said(folder: Path) -> None:
+    needs_torch()
+    found = capture(f"{folder}/modules.py:layer", repeats=12, name="stack")
+    (part,) = found.parts
+    assert (found.name, part.repeats, part.parameter_elements) == ("stack", 12, 8 * 32 * 2 + 32 + 8)
+    assert part.enters is not None
+    assert (found.tokens, found.batch != "", found.sequence != "") == (8, True, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("fails", r"modules\.py:fails: RuntimeError at .*modules\.py:\d+: not today"),
+        ("wrong", r"capture: Wrong: .* at .*modules\.py:\d+: "),
+        ("counting", r"aten\.nonzero\.default"),
+        ("absent", "no function 'absent'"),
+    ],
+)
+def test_what_fails_in_a_module_is_one_line(folder: Path, name: str, words: str) -> None:
+    needs_torch()
+    with pytest.raises(TreadleError, match=words) as caught:
+        capture(f"{folder}/modules.py:{name}")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_module_takes_no_tokens(folder: Path) -> None:
+    with pytest.raises(FormatError, match="tokens 1K: the arguments of a module tell it"):
+        capture(f"{folder}/modules.py:make", tokens="1K")
