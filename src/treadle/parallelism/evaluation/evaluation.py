@@ -23,6 +23,7 @@ from treadle.parallelism.graph.compute_graph import Phase
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.parallel_plan import OVERLAPS, ParallelPlan
 from treadle.refusal import Refusal
+from treadle.schedules.collective import CollectiveKind
 from treadle.training.costs import Costs
 
 
@@ -39,7 +40,7 @@ class Evaluation:
         How communication hides behind compute: within each layer, nowhere, or over the whole model.
     parts : tuple of PartTimes
         One for each plan of each part.
-    switch_s : float
+    switches : tuple of Movement
         Between layers of different boundary states.
     moments : tuple of Moment
         Every operator of every plan, with all that is held then, at the layer when most is kept.
@@ -49,9 +50,14 @@ class Evaluation:
     seconds: float
     overlap: str
     parts: tuple[PartTimes, ...]
-    switch_s: float
+    switches: tuple[Movement, ...]
     moments: tuple[Moment, ...]
     pipeline: PipelineTimes | None = None
+
+    @property
+    def switch_s(self) -> float:
+        """Seconds between layers of different boundary states."""
+        return sum(one.seconds for one in self.switches)
 
     @property
     def compute_s(self) -> float:
@@ -83,7 +89,17 @@ class Evaluation:
     @cached_property
     def movements(self) -> tuple[tuple[int, Movement], ...]:
         """All collectives with how many runs of a step have them."""
-        return tuple((one.runs, movement) for one in self.parts for movement in one.movements)
+        own = ((one.runs, movement) for one in self.parts for movement in one.movements)
+        return (*own, *((1, movement) for movement in self.switches))
+
+    @cached_property
+    def collectives(self) -> Mapping[tuple[CollectiveKind, tuple[str, ...], int], int]:
+        """Collectives of one micro-batch by kind, axes and bytes of a rank's larger buffer."""
+        found: dict[tuple[CollectiveKind, tuple[str, ...], int], int] = {}
+        for runs, one in self.movements:
+            key = one.collective.kind, one.collective.axes, one.collective.size_bytes
+            found[key] = found.get(key, 0) + runs * one.count
+        return found
 
     @cached_property
     def by_axes(self) -> Mapping[tuple[str, ...], tuple[int, int, float]]:
@@ -137,17 +153,18 @@ def evaluate(
         raise ScheduleError(f"plan of {plan.model}: {fault.place} {fault.reason}")
     passages = Passages(plan.sizes, costs)
     times = {key: _times(run, key, passages, numbers) for key in run.runs}
-    switches = [_switch_s(run, at, passages) for at in range(1, len(run.layers))]
+    switches = [tuple(_switch(run, at, passages)) for at in range(1, len(run.layers))]
+    switch_s = [sum(one.seconds for one in some) for some in switches]
     layers = [times[key] for key in run.layers]
     pipeline = None
     if plan.pipeline is not None:
         sent_bytes = max(map(run.entering_bytes, run.runs))
-        pipeline = pipelined(plan, layers, switches, costs, overlap, sent_bytes=sent_bytes)
+        pipeline = pipelined(plan, layers, switch_s, costs, overlap, sent_bytes=sent_bytes)
     return Evaluation(
-        _seconds(layers, switches, overlap) if pipeline is None else pipeline.seconds,
+        _seconds(layers, switch_s, overlap) if pipeline is None else pipeline.seconds,
         overlap,
         tuple(times.values()),
-        sum(switches),
+        tuple(one for some in switches for one in some),
         tuple(run.moments(numbers.stored_bytes)),
         pipeline,
     )
@@ -222,15 +239,19 @@ def _why(run: PartRun, passing: Passing) -> str:
     return {SHARED: "shared", KEPT: "saved"}.get(passing.reader) or run.graph.nodes[passing.reader].name
 
 
-def _switch_s(run: ModelRun, at: int, passages: Passages) -> float:
-    """Seconds between layer ``at`` and the one before it, where their boundary states differ."""
+def _switch(run: ModelRun, at: int, passages: Passages) -> Iterator[Movement]:
+    """From layer ``at - 1`` to the next and back, where their boundary states differ."""
     before, after = (run.runs[run.layers[place]].boundary for place in (at - 1, at))
-    part = run.runs[run.layers[at]].part
+    key = run.layers[at]
+    part = run.runs[key].part
     assert part.enters is not None, "check_fit and the model graph see to it"
     shape = tuple(size for _, size in part.factors(part.enters))
     element_bytes = part.graph.result(part.enters).element_bytes
-    pairs = ((before.activation, after.activation), (after.gradient, before.gradient))
-    return sum(
-        passages.cheapest(one, other, shape=shape, element_bytes=element_bytes).seconds
-        for one, other in pairs
-    )
+    ends = {
+        Phase.FORWARD: (before.activation, after.activation),
+        Phase.BACKWARD: (after.gradient, before.gradient),
+    }
+    for phase, (source, target) in ends.items():
+        found = passages.cheapest(source, target, shape=shape, element_bytes=element_bytes)
+        for one in found.collectives:
+            yield Movement(one, 1, passages.time_s(one), part.name, key[1], "boundary", phase, "switch")

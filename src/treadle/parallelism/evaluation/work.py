@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 
 from treadle.errors import ScheduleError
 from treadle.parallelism.graph.compute_graph import ComputeGraph, Index, Node, OperatorKind, Phase, TensorRef
 from treadle.parallelism.plan.part_plan import OperatorPlan, factors
-from treadle.training.devices import Accelerator
+from treadle.training.compute_times import RooflineTimes
 
 _POINTWISE = (OperatorKind.ELEMENTWISE, OperatorKind.REDUCTION)
 _ATTENTION_BACKWARD = 2.5
@@ -56,18 +56,13 @@ class DeviceNumbers:
             raise ScheduleError("device: expected seconds and bytes of 0 or more")
 
     @classmethod
-    def of(
-        cls,
-        device: Accelerator,
-        precision: str,
-        *,
-        efficiency: float = 0.5,
-        memory_efficiency: float = 0.8,
-        kernel_s: float = 0.0,
-    ) -> DeviceNumbers:
-        """Of an accelerator that reaches these shares of its peak and of its memory's bandwidth."""
+    def of(cls, times: RooflineTimes) -> DeviceNumbers:
+        """Of an accelerator that reaches shares of its peak and of its memory's bandwidth."""
+        device, share = times.device, times.memory_efficiency
         return cls(
-            device.peak(precision) * efficiency, device.memory_bytes_per_s * memory_efficiency, kernel_s
+            device.peak(times.precision) * times.efficiency,
+            inf if share is None else device.memory_bytes_per_s * share,
+            times.kernel_s,
         )
 
 
