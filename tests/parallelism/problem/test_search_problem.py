@@ -77,7 +77,7 @@ def test_every_state_of_a_variable_is_distinct(problem: SearchProblem) -> None:
         rows = {tuple(row) for row in one.letters.tolist()}
         assert len(one.letters) == one.size
         if isinstance(one, StateVariable):
-            assert len(set(one.states)) == one.size == len(rows)
+            assert len(set(zip(one.states, one.early.tolist(), strict=True))) == one.size == len(rows)
 
 
 def test_amounts_are_finite_and_tables_have_the_shape_of_their_variables(problem: SearchProblem) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 
 from treadle.arrays import BoolArray
 from treadle.parallelism.graph.compute_graph import Phase, TensorRef
 from treadle.parallelism.plan.part_plan import Keep
+from treadle.parallelism.problem.lifetimes import Moment
 from treadle.parallelism.problem.prices import Prices
 from treadle.parallelism.problem.variable_table import ACTIVATION, VariableTable
-from treadle.parallelism.problem.variables import StateVariable, View
+from treadle.parallelism.problem.variables import StateVariable, View, same_states
 from treadle.parallelism.problem.work import flops_of, fused_tensors, local_bytes, seconds_of
 from treadle.parallelism.search.factor_graph import Factor, FloatArray, Quantities, factor
 from treadle.training.compute_times import ADAM_BYTES_PER_PARAMETER, RooflineTimes
@@ -74,8 +76,17 @@ class Assembly:
                 tables[any_quantity] = np.where(mask, np.inf, table)
             yield factor(scope, tables)
 
-    def run(self) -> None:
-        """Add everything but what is live at moments."""
+    def run(self, moments: Mapping[int, Sequence[Moment]]) -> None:
+        """Add everything.
+
+        Parameters
+        ----------
+        moments : mapping from part to moments
+        """
+        self.n_moments_of = {part: len(some) for part, some in moments.items()}
+        for quantity, moment in enumerate(chain.from_iterable(moments.values())):
+            for scope, held in moment.items():
+                self.add(scope, self.names.transient(quantity), held)
         for part, values in enumerate(self.table.values):
             for at in range(len(values.clusters)):
                 self.add_compute(part, at)
@@ -218,7 +229,11 @@ class Assembly:
         for reader in values.again_readers(tensor):
             again = self.table.operator(part, reader).is_kept(Keep.RECOMPUTED)
             times = self.n_readings(part, reader, tensor, Phase.BACKWARD)
-            self.move(part, tensor, origin, self.taken(part, reader, tensor), times, again)
+            target = self.taken(part, reader, tensor)
+            self.move(part, tensor, origin, target, times, again)
+            if shared is not None:
+                late = ~self.table.state(shared).early
+                self.forbid((shared, target[0]), late[:, None] & again[None, :])
 
     def n_readings(self, part: int, reader: int, tensor: TensorRef, phase: Phase) -> int:
         """How often a reader pays: once for each operand, unless its state is all that the phase needs."""
@@ -269,13 +284,23 @@ class Assembly:
         seconds = self.between(part, tensor, made, kept.view)
         self.add(scope, self.names.communication(part), seconds * saved[:, None])
         repeats = values.part.repeats
-        held = np.where(saved[:, None], repeats * self.held(kept)[None, :], 0.0)
-        self.add(scope, self.names.persistent, held)
-        position = {state: at for at, state in enumerate(kept.states)}
-        as_made = np.array([position[state] for state in made.states])[made.index]
-        differs = as_made[:, None] != np.arange(kept.size)[None, :]
-        summands = np.array([bool(state.partial) for state in kept.states])
-        self.forbid(scope, np.where(saved[:, None], summands[None, :], differs))
+        self.add_saved(part, scope, np.where(saved[:, None], repeats * self.held(kept)[None, :], 0.0))
+        differs = ~same_states(made, kept.view)
+        early = kept.early[None, :]
+        self.forbid(scope, np.where(saved[:, None], early, differs | ~early))
+        shared = self.table.shared.get((part, tensor, Phase.BACKWARD))
+        if shared is not None:  # what is computed again is laid out for its readers at once
+            self.forbid((number, shared), kept.early[:, None] & ~self.table.state(shared).early[None, :])
+
+    def add_saved(self, part: int, scope: Scope, held: FloatArray) -> None:
+        """Bytes that stay until the part's backward pass: those of the last part at its own moments."""
+        n_later = sum(count for other, count in self.n_moments_of.items() if other >= part)
+        n_all = sum(self.n_moments_of.values())
+        if n_later == n_all or part < len(self.table.values) - 1:
+            self.add(scope, self.names.persistent, held)
+            return
+        for moment in range(n_all - n_later, n_all):
+            self.add(scope, self.names.transient(moment), held)
 
     def add_saved_for_others(self) -> None:
         """What only operators that are computed again read is saved as it is made."""
@@ -297,8 +322,8 @@ class Assembly:
                     again = self.table.operator(part, readers[0]).is_kept(Keep.RECOMPUTED)
                     other = self.table.operators[part, readers[0]]
                     bytes_held = (saved * held)[:, None] * again[None, :]
-                    self.add((number, other), self.names.persistent, repeats * bytes_held)
+                    self.add_saved(part, (number, other), repeats * bytes_held)
                     self.forbid((number, other), (saved & summands)[:, None] & again[None, :])
                 else:
-                    self.add((number,), self.names.persistent, repeats * saved * held)
+                    self.add_saved(part, (number,), repeats * saved * held)
                     self.forbid((number,), saved & summands)

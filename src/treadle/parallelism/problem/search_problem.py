@@ -21,6 +21,7 @@ from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.parallel_plan import Claim, ParallelPlan
 from treadle.parallelism.problem.assembly import Assembly
 from treadle.parallelism.problem.decoding import decoded
+from treadle.parallelism.problem.lifetimes import Lifetimes, without_dominated
 from treadle.parallelism.problem.named_plans import Domains, domains_of, named_plans
 from treadle.parallelism.problem.prices import Prices
 from treadle.parallelism.problem.variable_table import VariableTable
@@ -101,9 +102,11 @@ def pose(
     """
     sizes = axis_sizes(mesh)
     table = VariableTable(model, sizes)
-    names = Quantities(len(model.parts), 0)
+    timed = [at for at, part in enumerate(model.parts) if part.enters is not None] or [0]
+    moments = {at: without_dominated(list(Lifetimes(table, at).moments())) for at in timed}
+    names = Quantities(len(model.parts), sum(map(len, moments.values())))
     assembly = Assembly(table, Prices(sizes, costs), times, names, bytes_per_parameter)
-    assembly.run()
+    assembly.run(moments)
     first = tuple(table.boundary.values())
     graph = FactorGraph(
         tuple(variable.size for variable in table.variables),

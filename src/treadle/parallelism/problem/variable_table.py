@@ -252,11 +252,13 @@ class VariableTable:
                 continue
             for tensor in cluster.makes:
                 if values.readers(tensor, Phase.BACKWARD):
+                    saved = self.states_of(number, tensor)
                     made = self.operator(number, at).made(tensor).states
-                    states = dict.fromkeys([*self.states_of(number, tensor), *made])
                     name = f"{values.part.name}/{values.graph.spelled(tensor)} kept"
+                    early = (*(False for _ in saved), *(True for _ in made))
+                    states = (*saved, *made)
                     self.kept[number, tensor] = self.add(
-                        StateVariable(name, Wait.KEPT, number, tensor, tuple(states), tuple(self.sizes))
+                        StateVariable(name, Wait.KEPT, number, tensor, states, tuple(self.sizes), early)
                     )
         for tensor in values.graph.tensors():
             if values.is_free(tensor):
@@ -289,6 +291,11 @@ class VariableTable:
             if takes_summands or not state.partial:
                 states[state] = None
         name = f"{values.part.name}/{values.graph.spelled(tensor)} shared {phase.value}"
+        early: tuple[bool, ...] = ()
+        all_states = tuple(states)
+        if is_backward and made_forward and (again or (number, tensor) in self.kept):
+            early = (False,) * len(states) + (True,) * len(states)
+            all_states *= 2
         self.shared[number, tensor, phase] = self.add(
-            StateVariable(name, Wait.SHARED, number, tensor, tuple(states), tuple(self.sizes))
+            StateVariable(name, Wait.SHARED, number, tensor, all_states, tuple(self.sizes), early)
         )

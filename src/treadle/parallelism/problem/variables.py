@@ -55,6 +55,13 @@ def view_of(states: Sequence[Sharding]) -> View:
     return View(tuple(distinct), np.array([distinct[state] for state in states], np.int64))
 
 
+def same_states(first: View, second: View) -> BoolArray:
+    """By states of two variables whether they mean the same."""
+    number = {state: at for at, state in enumerate(first.states)}
+    theirs = np.array([number.get(state, -1) for state in second.states], np.int64)
+    return np.asarray(first.index[:, None] == theirs[second.index][None, :])
+
+
 @dataclass(frozen=True, eq=False)
 class OperatorVariable:
     """How a cluster runs: a strategy, and in the forward pass how the backward pass gets its results.
@@ -150,6 +157,9 @@ class StateVariable:
         Over the tensor's flat factors.
     axes : tuple of str
         Of the mesh.
+    is_early : tuple of bool
+        By state. What is kept: it is computed again, not saved. What readers of the backward pass share: it
+        is there from the beginning, for those that are computed again. Else false.
     """
 
     name: str
@@ -158,6 +168,7 @@ class StateVariable:
     tensor: TensorRef
     states: tuple[Sharding, ...]
     axes: tuple[str, ...] = field(default=())
+    is_early: tuple[bool, ...] = ()
 
     @property
     def size(self) -> int:
@@ -167,7 +178,12 @@ class StateVariable:
     @property
     def view(self) -> View:
         """Its states."""
-        return View(self.states, np.arange(len(self.states), dtype=np.int64))
+        return view_of(self.states)
+
+    @property
+    def early(self) -> BoolArray:
+        """By state whether it is early."""
+        return np.array(self.is_early or (False,) * self.size)
 
     @property
     def letters(self) -> Int64Array:

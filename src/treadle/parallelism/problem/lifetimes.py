@@ -1,0 +1,245 @@
+"""What a rank holds while each cluster runs, beside what stays: tensors from being made to their last use.
+
+At a moment (a cluster that runs) there are, beside parameters, saved tensors and activations between layers:
+
+- tensors that wait for a reader, in the state from which it takes them, unless that is the saved one;
+- what the cluster takes in another state than the one in which it waits;
+- what it makes.
+
+What is computed again is there from the beginning of the backward pass to its last reader; moments while it
+is being computed again are not counted.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from treadle.arrays import BoolArray
+from treadle.parallelism.graph.compute_graph import OperatorKind, Phase, Source, TensorRef
+from treadle.parallelism.plan.part_plan import Keep
+from treadle.parallelism.problem.variable_table import VariableTable
+from treadle.parallelism.problem.variables import OperatorVariable, View, same_states
+from treadle.parallelism.problem.work import local_bytes
+from treadle.parallelism.search.factor_graph import FloatArray
+
+Scope = tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """Bytes that are held from one cluster of a phase to another, by states of one variable or of two."""
+
+    first: int
+    last: int
+    scope: Scope
+    held: FloatArray
+
+
+Moment = dict[Scope, FloatArray]
+"""Bytes by states of variables, of which some plan's add up to what it holds then."""
+
+
+class Lifetimes:
+    """Moments of one part.
+
+    Parameters
+    ----------
+    table : VariableTable
+    part : int
+    """
+
+    def __init__(self, table: VariableTable, part: int) -> None:
+        self.table, self.part = table, part
+        self.values = table.values[part]
+        self.graph = self.values.graph
+        self.order = {
+            phase: [at for at, one in enumerate(self.values.clusters) if one.phase is phase]
+            for phase in Phase
+        }
+        self.place = {at: place for order in self.order.values() for place, at in enumerate(order)}
+
+    def moments(self) -> Iterator[Moment]:
+        """One for each cluster."""
+        for phase in Phase:
+            terms = list(self._terms(phase))
+            for place, at in enumerate(self.order[phase]):
+                found: Moment = defaultdict(lambda: np.zeros(()))
+                for term in terms:
+                    if term.first <= place <= term.last:
+                        found[term.scope] = found[term.scope] + term.held
+                for scope, held in (*self._taken(at, phase), self._made(at)):
+                    found[scope] = found[scope] + held
+                yield {scope: held for scope, held in found.items() if held.any()}
+
+    def bytes_of(self, tensor: TensorRef, view: View) -> FloatArray:
+        """Bytes at one rank, by state of the variable."""
+        held = [local_bytes(self.graph, tensor, state, self.table.sizes) for state in view.states]
+        return np.array(held, np.float64)[view.index]
+
+    def operator(self, cluster: int) -> tuple[int, OperatorVariable]:
+        """The variable of a cluster, and its number."""
+        return self.table.operators[self.part, cluster], self.table.operator(self.part, cluster)
+
+    def _pair(self, first: int, second: int, held: FloatArray, start: int, last: int) -> Term:
+        if first == second:
+            return Term(start, last, (first,), np.diagonal(held).copy())
+        if first > second:
+            return Term(start, last, (second, first), held.T)
+        return Term(start, last, (first, second), held)
+
+    def _terms(self, phase: Phase) -> Iterator[Term]:
+        for tensor in self.graph.tensors():
+            node = self.graph.nodes[tensor.node]
+            if node.kind is OperatorKind.OUTPUT or self.values.is_free(tensor):
+                continue
+            readers = [self.place[at] for at in self.values.readers(tensor, phase)]
+            if node.phase is Phase.FORWARD and phase is Phase.BACKWARD:
+                yield from self._waiting_late(tensor, readers)
+            elif node.phase is phase:
+                yield from self._waiting(tensor, phase, readers)
+
+    def _waiting(self, tensor: TensorRef, phase: Phase, readers: list[int]) -> Iterator[Term]:
+        """In the phase in which it is made."""
+        last = max(readers, default=-1)
+        if tensor == self.values.entered_gradient:
+            last = len(self.order[phase]) - 1  # it waits for the part before
+        shared = self.table.shared.get((self.part, tensor, phase))
+        producer = self.values.producer.get(tensor)
+        if producer is None:
+            yield from self._waiting_from_before(tensor, shared, readers, last)
+            return
+        number, variable = self.operator(producer)
+        first, made = self.place[producer] + 1, variable.made(tensor)
+        if first > last:
+            return
+        saved = variable.is_kept(Keep.SAVED)
+        if shared is not None:
+            view = self.table.state(shared).view
+            is_saved_so = saved[:, None] & (same_states(made, view) | self._summands(made)[:, None])
+            held = np.where(is_saved_so, 0.0, self.bytes_of(tensor, view)[None, :])
+            yield self._pair(number, shared, held, first, last)
+        elif (self.part, tensor) in self.table.kept:
+            kept = self.table.kept[self.part, tensor]
+            differs = ~same_states(made, self.table.state(kept).view)
+            held = np.where(saved[:, None] & ~differs, 0.0, self.bytes_of(tensor, made)[:, None])
+            yield self._pair(number, kept, held, first, last)
+        else:
+            yield Term(first, last, (number,), np.where(saved, 0.0, self.bytes_of(tensor, made)))
+
+    def _waiting_from_before(
+        self, tensor: TensorRef, shared: int | None, readers: list[int], last: int
+    ) -> Iterator[Term]:
+        """What is stored takes no memory of its own as it is stored; a gradient that enters does."""
+        source = self.table.source(self.part, tensor)
+        assert source is not None, "only free tensors have no source"
+        is_gradient = self.graph.nodes[tensor.node].source is Source.TANGENT
+        if shared is None:
+            if is_gradient:
+                yield Term(0, last, (source[0],), self.bytes_of(tensor, source[1]))
+            return
+        view = self.table.state(shared).view
+        held = np.broadcast_to(self.bytes_of(tensor, view)[None, :], (len(source[1].index), len(view.index)))
+        if not is_gradient:
+            held = np.where(same_states(source[1], view), 0.0, held)
+        yield self._pair(source[0], shared, held, min(readers, default=0), last)
+
+    def _waiting_late(self, tensor: TensorRef, readers: list[int]) -> Iterator[Term]:
+        """What the forward phase had, in the backward one."""
+        last = max(readers, default=-1)
+        if last < 0:
+            return
+        source = self.table.backward_source(self.part, tensor)
+        assert source is not None, "only free tensors have no source"
+        kept = self.table.kept.get((self.part, tensor))
+        again = np.zeros(len(source[1].index), bool) if kept is None else self.table.state(kept).early
+        shared = self.table.shared.get((self.part, tensor, Phase.BACKWARD))
+        if shared is None:
+            yield Term(0, last, (source[0],), again * self.bytes_of(tensor, source[1]))
+            return
+        variable = self.table.state(shared)
+        is_there = same_states(source[1], variable.view) & ~again[:, None]
+        held = np.where(is_there, 0.0, self.bytes_of(tensor, variable.view)[None, :])
+        yield self._pair(source[0], shared, held, min(readers), last)
+        early = held * variable.early[None, :]
+        yield self._pair(source[0], shared, early, 0, min(readers) - 1)
+
+    def _taken(self, at: int, phase: Phase) -> Iterator[tuple[Scope, FloatArray]]:
+        """What a cluster takes in another state than that in which it waits."""
+        number, variable = self.operator(at)
+        for tensor in variable.cluster.takes:
+            if self.values.is_free(tensor):
+                taken = variable.taken(tensor)
+                is_cut = np.array([bool(state.axes or state.partial) for state in taken.states])[taken.index]
+                yield (number,), is_cut * self.bytes_of(tensor, taken)
+                continue
+            shared = self.table.shared.get((self.part, tensor, phase))
+            if shared is not None:
+                origin = shared, self.table.state(shared).view
+            else:
+                is_late = phase is Phase.BACKWARD
+                found = (
+                    self.table.backward_source(self.part, tensor)
+                    if is_late
+                    else self.table.source(self.part, tensor)
+                )
+                assert found is not None, "only free tensors have no source"
+                origin = found
+            taken = variable.taken(tensor)
+            held = np.where(same_states(origin[1], taken), 0.0, self.bytes_of(tensor, taken)[None, :])
+            term = self._pair(origin[0], number, held, 0, 0)
+            yield term.scope, term.held
+
+    def _made(self, at: int) -> tuple[Scope, FloatArray]:
+        """What members make, at the fullest of them; what is saved is counted as such."""
+        number, variable = self.operator(at)
+        saved = variable.is_kept(Keep.SAVED)
+        last_use: dict[TensorRef, int] = {}
+        members = variable.cluster.members
+        for place, member in enumerate(members):
+            for operand in self.graph.nodes[member].operands:
+                if operand.tensor.node in variable.cluster.member_set:
+                    last_use[operand.tensor] = place
+        most = np.zeros(variable.size)
+        for place in range(len(members)):
+            held = np.zeros(variable.size)
+            for earlier, one in enumerate(members[: place + 1]):
+                for slot in range(len(self.graph.nodes[one].results)):
+                    tensor = TensorRef(one, slot)
+                    goes_out = tensor in variable.cluster.makes
+                    if earlier < place and not goes_out and last_use.get(tensor, earlier) < place:
+                        continue
+                    n_bytes = self.bytes_of(tensor, variable.made(tensor))
+                    held += np.where(saved, 0.0, n_bytes) if goes_out else n_bytes
+            most = np.maximum(most, held)
+        return (number,), most
+
+    @staticmethod
+    def _summands(view: View) -> BoolArray:
+        return np.array([bool(state.partial) for state in view.states])[view.index]
+
+
+def without_dominated(moments: list[Moment]) -> list[Moment]:
+    """Moments of which no other holds as much whatever the plan."""
+    kept: list[Moment] = []
+    for at, one in enumerate(moments):
+        others = (other for place, other in enumerate(moments) if place != at)
+        if not any(
+            _is_below(one, other) and not (_is_below(other, one) and moments.index(other) > at)
+            for other in others
+        ):
+            kept.append(one)
+    return kept
+
+
+def _is_below(one: Moment, other: Moment) -> bool:
+    """Whether one holds no more than the other for every plan: scope by scope, or by extremes."""
+    excess = 0.0
+    for scope in {*one, *other}:
+        mine, theirs = one.get(scope), other.get(scope)
+        difference = (0.0 if mine is None else mine) - (0.0 if theirs is None else theirs)
+        excess += float(np.max(difference))
+    return excess <= 0
