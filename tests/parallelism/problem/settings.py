@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
+from treadle.parallelism.evaluation.work import DeviceNumbers
 from treadle.parallelism.graph.blocks.transformer_graph import model_graph
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.schedules.collective import CollectiveKind
@@ -15,6 +16,7 @@ from treadle.training.models.zoo import zoo_model
 
 MESH = Mesh((4, 2), ("ib", "nv"))
 TIMES = RooflineTimes(ACCELERATORS["h100"], "bf16", 0.5)
+NUMBERS = DeviceNumbers.of(ACCELERATORS["h100"], "bf16")
 
 
 def costs(mesh: Mesh, *, slow: float, fast: float, within: tuple[str, ...], alpha_s: float) -> AlphaBetaCosts:

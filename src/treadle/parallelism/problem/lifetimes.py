@@ -1,9 +1,9 @@
-"""What a rank holds while each cluster runs, beside what stays: tensors from being made to their last use.
+"""What a rank holds while each operator runs, beside what stays: tensors from being made to their last use.
 
-At a moment (a cluster that runs) there are, beside parameters, saved tensors and activations between layers:
+At a moment (an operator that runs) there are, beside parameters, what is saved, and what layers give on:
 
 - tensors that wait for a reader, in the state from which it takes them, unless that is the saved one;
-- what the cluster takes in another state than the one in which it waits;
+- what the operator takes in another state than the one in which it waits;
 - what it makes.
 
 What is computed again is there from the beginning of the backward pass to its last reader; moments while it
@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import BoolArray
 from treadle.parallelism.graph.compute_graph import OperatorKind, Phase, Source, TensorRef
 from treadle.parallelism.plan.part_plan import Keep
 from treadle.parallelism.problem.variable_table import VariableTable
@@ -31,7 +30,7 @@ Scope = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """Bytes that are held from one cluster of a phase to another, by states of one variable or of two."""
+    """Bytes that are held from one operator of a phase to another, by states of one variable or of two."""
 
     first: int
     last: int
@@ -56,23 +55,28 @@ class Lifetimes:
         self.table, self.part = table, part
         self.values = table.values[part]
         self.graph = self.values.graph
+        self.owner = {node: at for at, one in enumerate(self.values.clusters) for node in one.members}
         self.order = {
-            phase: [at for at, one in enumerate(self.values.clusters) if one.phase is phase]
+            phase: sorted(node for node in self.owner if self.graph.nodes[node].phase is phase)
             for phase in Phase
         }
-        self.place = {at: place for order in self.order.values() for place, at in enumerate(order)}
+        self.place = {node: place for order in self.order.values() for place, node in enumerate(order)}
+        self.readers: dict[tuple[TensorRef, Phase], list[int]] = defaultdict(list)
+        for node, place in self.place.items():
+            for operand in self.graph.nodes[node].operands:
+                self.readers[operand.tensor, self.graph.nodes[node].phase].append(place)
 
     def moments(self) -> Iterator[Moment]:
-        """One for each cluster."""
+        """One for each operator."""
         for phase in Phase:
             terms = list(self._terms(phase))
-            for place, at in enumerate(self.order[phase]):
+            for place, node in enumerate(self.order[phase]):
                 found: Moment = defaultdict(lambda: np.zeros(()))
                 for term in terms:
                     if term.first <= place <= term.last:
                         found[term.scope] = found[term.scope] + term.held
-                for scope, held in (*self._taken(at, phase), self._made(at)):
-                    found[scope] = found[scope] + held
+                for term in (*self._taken(node, phase), *self._made(node, phase)):
+                    found[term.scope] = found[term.scope] + term.held
                 yield {scope: held for scope, held in found.items() if held.any()}
 
     def bytes_of(self, tensor: TensorRef, view: View) -> FloatArray:
@@ -96,7 +100,7 @@ class Lifetimes:
             node = self.graph.nodes[tensor.node]
             if node.kind is OperatorKind.OUTPUT or self.values.is_free(tensor):
                 continue
-            readers = [self.place[at] for at in self.values.readers(tensor, phase)]
+            readers = self.readers[tensor, phase]
             if node.phase is Phase.FORWARD and phase is Phase.BACKWARD:
                 yield from self._waiting_late(tensor, readers)
             elif node.phase is phase:
@@ -112,23 +116,34 @@ class Lifetimes:
         if producer is None:
             yield from self._waiting_from_before(tensor, shared, readers, last)
             return
+        first = self.place[tensor.node] + 1
+        if first <= last:
+            yield from self._held(tensor, producer, shared, first, last)
+
+    def _held(
+        self, tensor: TensorRef, producer: int, shared: int | None, first: int, last: int
+    ) -> Iterator[Term]:
+        """What a cluster makes, as it waits, unless that is as it is saved."""
         number, variable = self.operator(producer)
-        first, made = self.place[producer] + 1, variable.made(tensor)
-        if first > last:
-            return
-        saved = variable.is_kept(Keep.SAVED)
-        if shared is not None:
-            view = self.table.state(shared).view
-            is_saved_so = saved[:, None] & (same_states(made, view) | self._summands(made)[:, None])
-            held = np.where(is_saved_so, 0.0, self.bytes_of(tensor, view)[None, :])
-            yield self._pair(number, shared, held, first, last)
-        elif (self.part, tensor) in self.table.kept:
-            kept = self.table.kept[self.part, tensor]
-            differs = ~same_states(made, self.table.state(kept).view)
-            held = np.where(saved[:, None] & ~differs, 0.0, self.bytes_of(tensor, made)[:, None])
+        made = variable.made(tensor)
+        kept = self.table.kept.get((self.part, tensor))
+        saved = variable.is_kept(Keep.SAVED) & (tensor in variable.cluster.makes)
+        if shared is None:
+            if kept is None:
+                yield Term(first, last, (number,), np.where(saved, 0.0, self.bytes_of(tensor, made)))
+                return
+            is_saved_so = saved[:, None] & same_states(made, self.table.state(kept).view)
+            held = np.where(is_saved_so, 0.0, self.bytes_of(tensor, made)[:, None])
             yield self._pair(number, kept, held, first, last)
+            return
+        view = self.table.state(shared).view
+        if kept is None:
+            other, is_saved_so = number, saved[:, None] & same_states(made, view)
         else:
-            yield Term(first, last, (number,), np.where(saved, 0.0, self.bytes_of(tensor, made)))
+            state = self.table.state(kept)
+            other, is_saved_so = kept, ~state.early[:, None] & same_states(state.view, view)
+        held = np.where(is_saved_so, 0.0, self.bytes_of(tensor, view)[None, :])
+        yield self._pair(other, shared, held, first, last)
 
     def _waiting_from_before(
         self, tensor: TensorRef, shared: int | None, readers: list[int], last: int
@@ -167,59 +182,40 @@ class Lifetimes:
         early = held * variable.early[None, :]
         yield self._pair(source[0], shared, early, 0, min(readers) - 1)
 
-    def _taken(self, at: int, phase: Phase) -> Iterator[tuple[Scope, FloatArray]]:
-        """What a cluster takes in another state than that in which it waits."""
-        number, variable = self.operator(at)
-        for tensor in variable.cluster.takes:
+    def _taken(self, node: int, phase: Phase) -> Iterator[Term]:
+        """What an operator takes in another state than that in which it waits."""
+        number, variable = self.operator(self.owner[node])
+        seen = set()
+        for at, operand in enumerate(self.graph.nodes[node].operands):
+            tensor = operand.tensor
+            if tensor in seen:
+                continue
+            seen.add(tensor)
+            taken = variable.operand(node, at)
             if self.values.is_free(tensor):
-                taken = variable.taken(tensor)
                 is_cut = np.array([bool(state.axes or state.partial) for state in taken.states])[taken.index]
-                yield (number,), is_cut * self.bytes_of(tensor, taken)
+                yield Term(0, 0, (number,), is_cut * self.bytes_of(tensor, taken))
                 continue
             shared = self.table.shared.get((self.part, tensor, phase))
             if shared is not None:
-                origin = shared, self.table.state(shared).view
+                origin: tuple[int, View] | None = (shared, self.table.state(shared).view)
+            elif phase is Phase.BACKWARD:
+                origin = self.table.backward_source(self.part, tensor)
             else:
-                is_late = phase is Phase.BACKWARD
-                found = (
-                    self.table.backward_source(self.part, tensor)
-                    if is_late
-                    else self.table.source(self.part, tensor)
-                )
-                assert found is not None, "only free tensors have no source"
-                origin = found
-            taken = variable.taken(tensor)
+                origin = self.table.source(self.part, tensor)
+            assert origin is not None, "only free tensors have no source"
             held = np.where(same_states(origin[1], taken), 0.0, self.bytes_of(tensor, taken)[None, :])
-            term = self._pair(origin[0], number, held, 0, 0)
-            yield term.scope, term.held
+            yield self._pair(origin[0], number, held, 0, 0)
 
-    def _made(self, at: int) -> tuple[Scope, FloatArray]:
-        """What members make, at the fullest of them; what is saved is counted as such."""
-        number, variable = self.operator(at)
-        saved = variable.is_kept(Keep.SAVED)
-        last_use: dict[TensorRef, int] = {}
-        members = variable.cluster.members
-        for place, member in enumerate(members):
-            for operand in self.graph.nodes[member].operands:
-                if operand.tensor.node in variable.cluster.member_set:
-                    last_use[operand.tensor] = place
-        most = np.zeros(variable.size)
-        for place in range(len(members)):
-            held = np.zeros(variable.size)
-            for earlier, one in enumerate(members[: place + 1]):
-                for slot in range(len(self.graph.nodes[one].results)):
-                    tensor = TensorRef(one, slot)
-                    goes_out = tensor in variable.cluster.makes
-                    if earlier < place and not goes_out and last_use.get(tensor, earlier) < place:
-                        continue
-                    n_bytes = self.bytes_of(tensor, variable.made(tensor))
-                    held += np.where(saved, 0.0, n_bytes) if goes_out else n_bytes
-            most = np.maximum(most, held)
-        return (number,), most
-
-    @staticmethod
-    def _summands(view: View) -> BoolArray:
-        return np.array([bool(state.partial) for state in view.states])[view.index]
+    def _made(self, node: int, phase: Phase) -> Iterator[Term]:
+        """What an operator makes; what is saved so is counted as saved."""
+        number, variable = self.operator(self.owner[node])
+        for slot in range(len(self.graph.nodes[node].results)):
+            tensor = TensorRef(node, slot)
+            if phase is Phase.FORWARD:
+                yield from self._held(tensor, self.owner[node], None, 0, 0)
+            else:
+                yield Term(0, 0, (number,), self.bytes_of(tensor, variable.made(tensor)))
 
 
 def without_dominated(moments: list[Moment]) -> list[Moment]:

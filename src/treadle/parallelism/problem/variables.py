@@ -125,6 +125,10 @@ class OperatorVariable:
         """States in which it takes a tensor from outside."""
         return self._repeated([one.operands[self._readers[tensor]] for one in self.strategies])
 
+    def operand(self, member: int, at: int) -> View:
+        """States in which a member takes one of its operands."""
+        return self._repeated([one.operands[member, at] for one in self.strategies])
+
     def made(self, tensor: TensorRef) -> View:
         """States in which it makes a tensor."""
         return self._repeated([one.results[tensor] for one in self.strategies])
