@@ -16,7 +16,7 @@ from treadle.training.models.zoo import zoo_model
 
 MESH = Mesh((4, 2), ("ib", "nv"))
 TIMES = RooflineTimes(ACCELERATORS["h100"], "bf16", 0.5)
-NUMBERS = DeviceNumbers.of(ACCELERATORS["h100"], "bf16")
+NUMBERS = DeviceNumbers.of(TIMES)
 
 
 def costs(mesh: Mesh, *, slow: float, fast: float, within: tuple[str, ...], alpha_s: float) -> AlphaBetaCosts:
