@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 
 import numpy as np
@@ -42,6 +42,8 @@ class Incumbent:
         Parts that were bounded.
     n_solves : int
         Calls of message passing.
+    plans : tuple of plans
+        That were met on the way, those that break limits too.
     """
 
     plan: tuple[int, ...] | None
@@ -49,6 +51,7 @@ class Incumbent:
     bound: float
     n_parts: int
     n_solves: int
+    plans: tuple[tuple[int, ...], ...] = field(default=(), repr=False, compare=False)
 
     @property
     def gap(self) -> float:
@@ -163,8 +166,9 @@ class _Branching:
         lowest = min([self.closed, self.cutoff, *(bound for bound, _, _ in self.heap)])
         found = self.columns
         if found.best is None:
-            return Incumbent(None, np.inf, lowest, self.n_parts, self.n_solves)
-        return Incumbent(found.best, found.value, min(lowest, found.value), self.n_parts, self.n_solves)
+            return Incumbent(None, np.inf, lowest, self.n_parts, self.n_solves, tuple(found.plans))
+        bound = min(lowest, found.value)
+        return Incumbent(found.best, found.value, bound, self.n_parts, self.n_solves, tuple(found.plans))
 
     @property
     def cutoff(self) -> float:

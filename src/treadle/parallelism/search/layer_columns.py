@@ -1,0 +1,231 @@
+"""A repeated block and the ends of a model apart: what layers may take, and what each of it costs.
+
+Layers and ends meet at boundary nodes only (the activations X and gradients G that pass from layer to layer).
+A *column* is a plan of the block with its boundary states, taken in and handed on alike; an *ending* is a
+plan of the ends with theirs. Where a layer is followed by one with other boundary states, the tensors move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from treadle.errors import ScheduleError
+from treadle.parallelism.search.factor_graph import Factor, FactorGraph, FloatArray
+from treadle.parallelism.search.minimax import Minimax, Overlap, step_time
+
+Plan = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Layering:
+    """Which part of a graph repeats.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        With boundary states that enter and leave all layers alike.
+    section : int
+        That repeats.
+    boundary : tuple of int
+        Nodes that layers share with each other and with the ends.
+    switches : tuple of arrays of shape (states, states)
+        Per boundary node, seconds to get from the state of a layer (or of the ends) to that of the next in
+        the order of the model (for gradients, which come back, the table is turned); not negative, infinity
+        where there is no way. Diagonals are 0.
+    block : frozenset of int
+        Nodes of the section that are no boundary.
+
+    Raises
+    ------
+    ScheduleError
+        If a factor ties block and ends, counts in the other's section, or switches do not fit.
+    """
+
+    graph: FactorGraph
+    section: int
+    boundary: tuple[int, ...]
+    switches: tuple[FloatArray, ...] = field(compare=False)
+    block: frozenset[int]
+
+    def __post_init__(self) -> None:
+        names = self.graph.quantities
+        if self.block & set(self.boundary):
+            raise ScheduleError("layers: a boundary node is no node of the block")
+        for node, table in zip(self.boundary, self.switches, strict=True):
+            size = self.graph.sizes[node]
+            if table.shape != (size, size) or not (table >= 0).all() or table.diagonal().any():
+                raise ScheduleError(
+                    f"layers: boundary node {node}: expected {size} x {size} seconds, 0 to itself"
+                )
+        own = {names.compute(self.section), names.communication(self.section)}
+        for part in self.graph.factors:
+            inside = self._is_inside(part)
+            if inside and not self.block.union(self.boundary).issuperset(part.scope):
+                raise ScheduleError(f"layers: nodes {part.scope} tie the block to the ends")
+            timed = {q for q, table in part.tables.items() if q < names.persistent and table.any()}
+            if not (timed <= own if inside else timed.isdisjoint(own)):
+                raise ScheduleError(f"layers: nodes {part.scope} cost time in another section than theirs")
+
+    @property
+    def n_layers(self) -> int:
+        """How often the section runs."""
+        return self.graph.repeats[self.section]
+
+    def _is_inside(self, part: Factor) -> bool:
+        return bool(self.block.intersection(part.scope)) or set(part.scope) <= set(self.boundary)
+
+    @cached_property
+    def layers(self) -> Side:
+        """The block."""
+        return self._side(inside=True)
+
+    @cached_property
+    def ends(self) -> Side:
+        """What runs once."""
+        return self._side(inside=False)
+
+    def _side(self, *, inside: bool) -> Side:
+        graph = self.graph
+        nodes = [
+            node for node in range(graph.n_nodes) if node in self.boundary or (node in self.block) == inside
+        ]
+        number = {node: i for i, node in enumerate(nodes)}
+        factors = tuple(
+            Factor(tuple(number[node] for node in part.scope), part.tables, part.forbidden)
+            for part in graph.factors
+            if self._is_inside(part) == inside
+        )
+        small = FactorGraph(
+            tuple(graph.sizes[node] for node in nodes),
+            graph.quantities,
+            factors,
+            graph.repeats,
+            tuple(graph.letters[node] for node in nodes) if graph.letters else (),
+            tuple(number[node] for node in graph.first if node in number),
+        )
+        return Side(small, tuple(nodes), tuple(number[node] for node in self.boundary))
+
+    def switch_seconds(self, before: Plan, after: Plan) -> float:
+        """From boundary states to boundary states."""
+        return float(sum(t[i, j] for t, i, j in zip(self.switches, before, after, strict=True)))
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """The graph of the block or of the ends.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+    nodes : tuple of int
+        In the graph of both.
+    boundary : tuple of int
+        In `graph`.
+    """
+
+    graph: FactorGraph
+    nodes: tuple[int, ...]
+    boundary: tuple[int, ...]
+
+    def cut(self, plan: Plan) -> Plan:
+        """Of a plan of both sides."""
+        return tuple(plan[node] for node in self.nodes)
+
+    def boundary_of(self, plan: Plan) -> Plan:
+        """Boundary states of a plan of this side."""
+        return tuple(plan[node] for node in self.boundary)
+
+
+def joined(layering: Layering, column: Plan, ending: Plan) -> Plan:
+    """A plan of the whole graph: the ends' nodes from the ending, all else from the column."""
+    found = [0] * layering.graph.n_nodes
+    for side, plan in ((layering.ends, ending), (layering.layers, column)):
+        for node, state in zip(side.nodes, plan, strict=True):
+            found[node] = state
+    return tuple(found)
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Plans of one side and what they cost.
+
+    Parameters
+    ----------
+    side : Side
+    plans : tuple of plans
+        Of the side.
+    seconds : array of shape (plans,)
+        Of a step, all layers taking the column; limits aside.
+    held : array of shape (plans, moments)
+        Bytes at each moment, persistent ones of all layers and transient ones.
+    persistent : array of shape (plans,)
+        Bytes of these that count for a layer's share; transient ones count once.
+    """
+
+    side: Side
+    plans: tuple[Plan, ...]
+    seconds: FloatArray
+    held: FloatArray
+    persistent: FloatArray
+
+    @classmethod
+    def of(cls, side: Side, plans: Iterable[Plan], overlap: Overlap) -> Pool:
+        """Price plans; each counts once, forbidden ones do not."""
+        kept = tuple(plan for plan in dict.fromkeys(plans) if side.graph.is_allowed(plan))
+        aim = step_time(side.graph, overlap=overlap)
+        shape = (len(kept), side.graph.quantities.count)
+        amounts = np.array([side.graph.amounts(plan) for plan in kept]).reshape(shape)
+        return cls(
+            side,
+            kept,
+            aim.values(amounts),
+            amounts @ aim.forms[list(aim.limited)].T,
+            amounts[:, side.graph.quantities.persistent],
+        )
+
+    def with_more(self, plans: Iterable[Plan], overlap: Overlap) -> Pool:
+        """These and others, each once."""
+        known = set(self.plans)
+        more = Pool.of(self.side, [plan for plan in plans if plan not in known], overlap)
+        return Pool(
+            self.side,
+            self.plans + more.plans,
+            np.concatenate([self.seconds, more.seconds]),
+            np.vstack([self.held, more.held]),
+            np.concatenate([self.persistent, more.persistent]),
+        )
+
+    @property
+    def transient(self) -> FloatArray:
+        """Bytes at each moment beside the persistent ones."""
+        return self.held - self.persistent[:, None]
+
+    def chosen(self, rows: Sequence[int]) -> Pool:
+        """Some of them."""
+        at = np.array(rows, dtype=np.int64)
+        plans = tuple(self.plans[i] for i in rows)
+        return Pool(self.side, plans, self.seconds[at], self.held[at], self.persistent[at])
+
+    def undominated(self, merit: FloatArray, most: int) -> Pool:
+        """The `most` of least merit, without those that another with their boundary beats in everything."""
+        costs = np.hstack([self.seconds[:, None], self.persistent[:, None], self.transient])
+        kept: list[int] = []
+        for i in np.argsort(merit, kind="stable")[: 10 * most].tolist():
+            mine = self.side.boundary_of(self.plans[i])
+            rivals = [j for j in kept if self.side.boundary_of(self.plans[j]) == mine]
+            if not any((costs[j] <= costs[i]).all() for j in rivals):
+                kept.append(i)
+            if len(kept) == most:
+                break
+        return self.chosen(kept)
+
+
+def priced(side: Side, overlap: Overlap, prices: FloatArray) -> Minimax:
+    """Seconds of a step and bytes at each moment at these seconds a byte, without limits."""
+    aim = step_time(side.graph, overlap=overlap)
+    row = prices @ aim.forms[list(aim.limited)]
+    return Minimax(np.vstack([aim.forms, row]), (*aim.groups, (1.0, (len(aim.forms),))))

@@ -1,0 +1,212 @@
+"""Layers that differ: how many take which plan of the block, at best, and how good any mixture can be.
+
+With t_c the seconds of a layer that takes column c (the larger of its compute and communication, not of the
+model's totals: see below), n_c layers, and an ending e,
+
+    minimise  sum n_c t_c + seconds(e) + switches,   sum n_c = layers,
+    bytes that stay of all layers and of e + bytes of moment t of any used c and of e <= limit, all t.
+
+Switches of boundary states are counted as exposed: once round from the ends through the states that are used
+and back. For multipliers mu >= 0 of the moments, with the bytes of any used column replaced by their mean
+over layers, which is not more, and switches left out, the problem falls apart:
+
+    layers * min_c [t_c + mu . bytes(c) / layers] + min_e [seconds(e) + mu . bytes(e)] - limit * sum mu
+
+bounds every mixture from below. Both minima are searched by branch and bound (`branching`), whose bounds
+count; what they find are new columns, and a linear program over columns gives new multipliers (Dantzig and
+Wolfe). The mixture is an integer program over the columns found, one for each small set of boundary states.
+
+Where overlap is counted over the whole model, max(sum of compute, sum of communication), mixing layers that
+only compute with layers that only communicate looks as if both hid behind each other, which no layer does:
+such an objective is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import combinations, permutations
+
+import numpy as np
+
+from treadle.errors import ScheduleError
+from treadle.parallelism.search.branching import Incumbent, SearchEffort, minimise
+from treadle.parallelism.search.factor_graph import FloatArray
+from treadle.parallelism.search.layer_columns import Layering, Plan, Pool, joined, priced
+from treadle.parallelism.search.layer_programs import Counts, best_counts, best_prices
+from treadle.parallelism.search.minimax import Overlap
+from treadle.watch import UNWATCHED, Watch
+
+MOST_COLUMNS, MOST_ENDINGS, MOST_STATES = 40, 20, 6
+"""In an integer program; boundary states of which sets of up to three are tried."""
+
+
+@dataclass(frozen=True)
+class MixedLayers:
+    """What each layer takes.
+
+    Parameters
+    ----------
+    layers : tuple of plans of the whole graph
+        By layer; what they say of the ends does not count.
+    ends : tuple of int
+        A plan of the whole graph that says what the ends take.
+    value : float
+        Seconds of a step.
+    switch_s : float
+        Of these, to change boundary states.
+    bound : float
+        No mixture takes less.
+    """
+
+    layers: tuple[Plan, ...]
+    ends: Plan
+    value: float
+    switch_s: float
+    bound: float
+
+    @property
+    def gap(self) -> float:
+        """Share of the value that may be saved at most."""
+        return 0.0 if self.value <= 0 else max(0.0, 1 - self.bound / self.value)
+
+
+def mix_layers(
+    layering: Layering,
+    known: Iterable[Plan],
+    *,
+    memory_bytes: float = np.inf,
+    overlap: Overlap = Overlap.LAYER,
+    effort: SearchEffort | None = None,
+    n_rounds: int = 3,
+    watch: Watch = UNWATCHED,
+) -> MixedLayers | None:
+    """Let layers differ where that is faster.
+
+    Parameters
+    ----------
+    layering : Layering
+    known : iterable of plans of the whole graph
+        Among which one plan for all layers keeps to the limit: the answer is never worse.
+    memory_bytes : float
+        Limit of every moment.
+    overlap : Overlap
+        Not over the whole model.
+    effort : SearchEffort, optional
+        Of each search for a column or an ending; its gap also ends the rounds.
+    n_rounds : int
+        Most sets of multipliers.
+    watch : Watch
+        When its deadline passes, the best so far is returned with its bound.
+
+    Returns
+    -------
+    MixedLayers, or None where no mixture of what was found keeps to the limit.
+
+    Raises
+    ------
+    ScheduleError
+        For overlap over the whole model.
+    """
+    if overlap is Overlap.MODEL:
+        raise ScheduleError("mixed layers: overlap is counted by layer, or mixtures hide what no layer can")
+    effort = SearchEffort() if effort is None else effort
+    plans = list(known)
+    columns, endings = (
+        Pool.of(side, [side.cut(plan) for plan in plans], overlap)
+        for side in (layering.layers, layering.ends)
+    )
+    best, bound = None, -np.inf
+    for _ in range(max(n_rounds, 1)):
+        if not columns.plans or not endings.plans:
+            return None
+        prices = best_prices(columns, endings, memory_bytes)
+        column = _search(columns, overlap, prices, effort=effort, watch=watch)
+        ending = _search(endings, overlap, prices, effort=effort, watch=watch)
+        paid = float(prices.sum()) * memory_bytes if prices.any() else 0.0
+        bound = max(bound, column.bound + ending.bound - paid)
+        columns = columns.with_more(column.plans, overlap)
+        endings = endings.with_more(ending.plans, overlap)
+        prices = best_prices(columns, endings, memory_bytes)
+        mixed = _mixture(layering, columns, endings, prices, memory_bytes)
+        if mixed is not None and (best is None or mixed.value < best.value):
+            best = mixed
+        if watch.is_late or (best is not None and bound >= best.value * (1 - effort.gap)):
+            break
+    if best is None:
+        return None
+    return MixedLayers(best.layers, best.ends, best.value, best.switch_s, min(bound, best.value))
+
+
+def _search(
+    pool: Pool, overlap: Overlap, prices: FloatArray, *, effort: SearchEffort, watch: Watch
+) -> Incumbent:
+    """The best column, or ending, at these prices."""
+    merit = pool.seconds + pool.held @ prices
+    start = [pool.plans[i] for i in np.argsort(merit, kind="stable")[:3]]
+    return minimise(
+        pool.side.graph, priced(pool.side, overlap, prices), named=start, effort=effort, watch=watch
+    )
+
+
+def _mixture(
+    layering: Layering, columns: Pool, endings: Pool, prices: FloatArray, memory_bytes: float
+) -> MixedLayers | None:
+    """The best counts of columns over small sets of boundary states."""
+    columns = columns.undominated(columns.seconds + columns.held @ prices, MOST_COLUMNS)
+    endings = endings.undominated(endings.seconds + endings.held @ prices, MOST_ENDINGS)
+    states = list(dict.fromkeys(_boundaries(columns) + _boundaries(endings)))[:MOST_STATES]
+    best: MixedLayers | None = None
+    for n in (1, 2, 3):
+        for some in combinations(states, n):
+            seconds, order = _tour(layering, some)
+            layers, ends = (
+                pool.chosen([i for i, state in enumerate(_boundaries(pool)) if state in some])
+                for pool in (columns, endings)
+            )
+            if np.isinf(seconds) or not layers.plans or not ends.plans:
+                continue
+            below = np.inf if best is None else best.value - seconds
+            found = best_counts(layers, ends, layering.n_layers, memory_bytes, below=below)
+            if found is not None:
+                best = _laid_out(layering, layers, ends, found, order)
+    return best
+
+
+def _boundaries(pool: Pool) -> list[Plan]:
+    return [pool.side.boundary_of(plan) for plan in pool.plans]
+
+
+def _tour(layering: Layering, states: tuple[Plan, ...]) -> tuple[float, tuple[Plan, ...]]:
+    """The cheapest way round through boundary states, and their order."""
+    rounds = [(states[0], *rest) for rest in permutations(states[1:])]
+    costs = [_round_seconds(layering, order) for order in rounds]
+    least = int(np.argmin(costs))
+    return costs[least], rounds[least]
+
+
+def _round_seconds(layering: Layering, order: tuple[Plan, ...]) -> float:
+    return sum(
+        layering.switch_seconds(before, after)
+        for before, after in zip(order, (*order[1:], order[0]), strict=True)
+    )
+
+
+def _laid_out(
+    layering: Layering, columns: Pool, endings: Pool, found: Counts, order: tuple[Plan, ...]
+) -> MixedLayers:
+    """Layers in the order of the way round that begins with the ends' boundary states."""
+    ending = endings.plans[found.ending]
+    anchor = order.index(endings.side.boundary_of(ending))
+    turned = [*order[anchor:], *order[:anchor]]
+    used = [(i, n) for i, n in enumerate(found.counts) if n]
+    used.sort(key=lambda pair: turned.index(columns.side.boundary_of(columns.plans[pair[0]])))
+    layers = tuple(joined(layering, columns.plans[i], ending) for i, n in used for _ in range(n))
+    passed = {columns.side.boundary_of(columns.plans[i]) for i, _ in used} | {turned[0]}
+    switch_s = _round_seconds(layering, tuple(state for state in turned if state in passed))
+    seconds = sum(n * float(columns.seconds[i]) / layering.n_layers for i, n in used)
+    whole = list(layers[0])
+    for node, state in zip(layering.ends.nodes, ending, strict=True):
+        whole[node] = state
+    value = seconds + float(endings.seconds[found.ending]) + switch_s
+    return MixedLayers(layers, tuple(whole), value, switch_s, -np.inf)

@@ -1,0 +1,143 @@
+"""Mixtures against every sequence of layers; what a maximum over the whole model would claim."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from reference.parallelism.every_mixture import Mixtures
+from treadle.errors import ScheduleError
+from treadle.parallelism.search.branching import SearchEffort
+from treadle.parallelism.search.factor_graph import FactorGraph, Quantities, factor, merged
+from treadle.parallelism.search.layer_columns import Layering, joined
+from treadle.parallelism.search.minimax import Overlap
+from treadle.parallelism.search.mixed_layers import MixedLayers, mix_layers
+from treadle.parallelism.search.one_plan import fastest_plan
+
+EXACT = SearchEffort(gap=0.0)
+X, G, OPS, HEAD = 0, 1, (2, 3), 4
+
+
+def random_layering(seed: int) -> Layering:
+    """X and G, two operators of a block and one of the ends; few states: all mixtures can be tried."""
+    pick = np.random.default_rng(seed)
+    names = Quantities(2, 2)
+    sizes = (2, int(pick.integers(1, 3)), 2, int(pick.integers(1, 3)), 2)
+
+    def table(*nodes: int, most: int, ban: float = 0.0) -> np.ndarray:
+        made = pick.integers(0, most, [sizes[node] for node in nodes]).astype(float)
+        made[pick.random(made.shape) < ban] = np.inf
+        return made
+
+    parts = [factor([X], {names.persistent: table(X, most=10)})]
+    for u, v in ((X, 2), (2, 3), (G, 3), (X, 3)):
+        parts.append(factor([u, v], {names.communication(0): table(u, v, most=20, ban=0.1)}))
+    for u, v in ((X, HEAD), (G, HEAD)):
+        parts.append(factor([u, v], {names.communication(1): table(u, v, most=20)}))
+    for node in (*OPS, HEAD):
+        amounts = {
+            names.compute(int(node == HEAD)): table(node, most=20),
+            names.persistent: table(node, most=60),
+            names.transient(int(pick.integers(2))): table(node, most=20),
+        }
+        parts.append(factor([node], amounts))
+    repeats = (int(pick.integers(2, 4)), 1)
+    switches = []
+    for node in (X, G):
+        seconds = table(node, node, most=6)
+        np.fill_diagonal(seconds, 0)
+        switches.append(seconds)
+    graph = FactorGraph(sizes, names, merged(parts), repeats, first=(X, G))
+    return Layering(graph, 0, (X, G), tuple(switches), frozenset(OPS))
+
+
+def priced(mixtures: Mixtures, found: MixedLayers) -> tuple[Fraction, Fraction]:
+    layering = mixtures.layering
+    return mixtures.price(
+        tuple(layering.layers.cut(plan) for plan in found.layers), layering.ends.cut(found.ends)
+    )
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_best_mixture_of_all(seed: int) -> None:
+    layering = random_layering(seed)
+    mixtures = Mixtures(layering)
+    singles = {}
+    for column in mixtures.columns:
+        for ending in mixtures.endings:
+            if layering.layers.boundary_of(column) == layering.ends.boundary_of(ending):
+                plan = joined(layering, column, ending)
+                singles[plan] = mixtures.price((column,) * layering.n_layers, ending)
+    if not singles:
+        return
+    peaks = sorted({held for _, held in singles.values()})
+    for limit in (math.inf, float(peaks[0]), float(peaks[len(peaks) // 3])):
+        best, one = mixtures.best(limit), min(s for s, held in singles.values() if held <= limit)
+        assert best is not None
+        given_all = mix_layers(layering, singles, memory_bytes=limit, effort=EXACT)
+        assert given_all is not None
+        assert given_all.value == pytest.approx(float(best))
+        alone = fastest_plan(layering.graph, memory_bytes=limit, effort=EXACT)
+        assert alone.plan is not None
+        searched = mix_layers(layering, [alone.plan], memory_bytes=limit, effort=EXACT)
+        assert searched is not None
+        assert searched.value <= float(one) + 1e-9
+        for found in (given_all, searched):
+            seconds, held = priced(mixtures, found)
+            assert (found.value, len(found.layers)) == (pytest.approx(float(seconds)), layering.n_layers)
+            assert held <= limit
+            assert found.bound <= float(best) + 1e-9 <= found.value + 2e-9
+
+
+def cheating_layering() -> Layering:
+    """One operator that only computes, only communicates, or does both at once for a bit longer."""
+    names = Quantities(1, 0)
+    parts = [factor([1], {names.compute(0): [10, 0, 6], names.communication(0): [0, 10, 6]})]
+    graph = FactorGraph((1, 3), names, tuple(parts), (4,), first=(0,))
+    return Layering(graph, 0, (0,), (np.zeros((1, 1)),), frozenset([1]))
+
+
+def test_a_maximum_over_the_whole_model_claims_what_no_layer_does() -> None:
+    layering = cheating_layering()
+    mixtures = Mixtures(layering)
+    computes, communicates, both = (0, 0), (0, 1), (0, 2)
+    cheat = (computes, computes, communicates, communicates)
+    claimed, _ = mixtures.price(cheat, (0,), "model")
+    true, _ = mixtures.price(cheat, (0,), "layer")
+    honest, _ = mixtures.price((both,) * 4, (0,), "layer")
+    assert (claimed, true, honest) == (20, 40, 24)  # as .484 s was claimed where .865 s was true
+    found = mix_layers(layering, [(0, 0)], effort=EXACT)
+    assert found is not None
+    assert found.layers == ((0, 2),) * 4
+    assert (found.value, found.bound) == (24, pytest.approx(24))
+    with pytest.raises(ScheduleError, match="overlap is counted by layer"):
+        mix_layers(layering, [(0, 0)], overlap=Overlap.MODEL)
+
+
+def test_layers_that_differ_save_time_where_memory_is_short() -> None:
+    """Half of the layers save what the others compute again."""
+    names = Quantities(1, 0)
+    parts = [factor([1], {names.compute(0): [10, 6], names.persistent: [0, 80]})]
+    graph = FactorGraph((1, 2), names, tuple(parts), (8,), first=(0,))
+    layering = Layering(graph, 0, (0,), (np.zeros((1, 1)),), frozenset([1]))
+    found = mix_layers(layering, [(0, 0)], memory_bytes=45, effort=EXACT)
+    assert found is not None
+    assert sorted(found.layers) == [(0, 0)] * 4 + [(0, 1)] * 4
+    assert found.value == 64
+    assert 61 < found.bound <= 62  # 4.5 layers might
+
+
+def test_what_does_not_fall_apart_is_refused() -> None:
+    names = Quantities(2, 0)
+    tie = factor([1, 2], {names.compute(0): [[1]]})
+    astray = factor([2], {names.compute(0): [1]})
+    for part, why in ((tie, "tie the block to the ends"), (astray, "another section")):
+        graph = FactorGraph((1, 1, 1), names, (part,), (2, 1))
+        with pytest.raises(ScheduleError, match=why):
+            Layering(graph, 0, (0,), (np.zeros((1, 1)),), frozenset([1]))
+    graph = FactorGraph((2, 1), names, (), (2, 1))
+    with pytest.raises(ScheduleError, match="2 x 2 seconds"):
+        Layering(graph, 0, (0,), (np.zeros((1, 1)),), frozenset([1]))
