@@ -23,6 +23,7 @@ from treadle.parallelism.problem.assembly import Assembly
 from treadle.parallelism.problem.decoding import decoded
 from treadle.parallelism.problem.lifetimes import Lifetimes, without_dominated
 from treadle.parallelism.problem.named_plans import Domains, domains_of, named_plans
+from treadle.parallelism.problem.pins import pinned_domains
 from treadle.parallelism.problem.prices import Prices
 from treadle.parallelism.problem.variable_table import VariableTable
 from treadle.parallelism.search.factor_graph import FactorGraph, Quantities
@@ -67,6 +68,21 @@ class SearchProblem:
     def named(self) -> dict[str, Domains]:
         """By name of a plan the states that it may take, ascending, per variable."""
         return {plan.name: domains_of(self.table, plan) for plan in named_plans(self.table)}
+
+    def pinned(self, pins: Mapping[str, str]) -> Domains:
+        """States that keep to what a user fixes, ascending, per variable.
+
+        Parameters
+        ----------
+        pins : mapping from name to state
+            Of parameters and tensors (`pins.pinned_domains`).
+
+        Raises
+        ------
+        ScheduleError
+            For a name or a state that is not there.
+        """
+        return pinned_domains(self.table, pins)
 
     @cached_property
     def names(self) -> Mapping[str, int]:
