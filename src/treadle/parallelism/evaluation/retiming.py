@@ -1,0 +1,300 @@
+"""A plan timed by ``treadle train``: as the layout of named axes that it comes nearest to.
+
+`train` knows what an axis does to a whole model (replicas, sharded weights, tensors, context, experts,
+stages); a plan says it of every operator. Each axis of the plan's mesh is given the form that most of the
+work is done in, and what of the plan that form does not say is listed, with its share of the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+
+from treadle.errors import ScheduleError
+from treadle.parallelism.evaluation.work import operations
+from treadle.parallelism.graph.compute_graph import OperatorKind, Phase
+from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
+from treadle.parallelism.plan.fit import OPERATORS
+from treadle.parallelism.plan.parallel_plan import ParallelPlan
+from treadle.parallelism.plan.part_plan import Keep, PartPlan, factors
+from treadle.refusal import Refusal
+from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.mesh import Mesh
+from treadle.training.compute_times import RooflineTimes
+from treadle.training.costs import Costs, Seconds, Traffic
+from treadle.training.models.training_model import TrainingModel
+from treadle.training.step import StepOutcome, TrainingSetup, simulate_step
+from treadle.training.training_options import Recompute, TrainingOptions
+
+_OWN_AXES = ("pp", "dp", "fsdp", "cp", "ep", "tp")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The named layout that a plan comes nearest to.
+
+    Parameters
+    ----------
+    axes : mapping from form to axes of the plan's mesh
+        ``fsdp`` -> (``ib``, ``nv``): of `treadle.training.forms.axes.AXIS_FORMS`.
+    recompute : Recompute
+    left_out : tuple of str
+        What of the plan it does not say.
+    """
+
+    axes: Mapping[str, tuple[str, ...]]
+    recompute: Recompute
+    left_out: tuple[str, ...]
+
+    def words(self, plan: ParallelPlan) -> str:
+        """As for ``treadle train --mesh``: ``fsdp=16,tp=8``."""
+        sizes = dict(zip(plan.mesh.axis_names, plan.mesh.shape, strict=True))
+        return ",".join(f"{form}={prod(sizes[axis] for axis in axes)}" for form, axes in self.axes.items())
+
+
+@dataclass(frozen=True)
+class Retimed:
+    """A plan's nearest layout, timed.
+
+    Parameters
+    ----------
+    layout : Layout
+    mesh : str
+        Of the layout.
+    outcome : StepOutcome
+    """
+
+    layout: Layout
+    mesh: str
+    outcome: StepOutcome
+
+
+def retimed(
+    plan: ParallelPlan,
+    model: ModelGraph,
+    training: TrainingModel,
+    costs: Costs,
+    times: RooflineTimes,
+    *,
+    options: TrainingOptions | None = None,
+) -> Retimed | Refusal:
+    """A step of the plan's nearest layout, by `simulate_step`.
+
+    Parameters
+    ----------
+    plan : ParallelPlan
+    model : ModelGraph
+    training : TrainingModel
+        The same model, as layers.
+    costs : Costs
+        Of the groups of the plan's mesh.
+    times : RooflineTimes
+    options : TrainingOptions, optional
+        By default computing and communicating do not slow each other down; micro-batches and recomputation
+        are the plan's in any case.
+
+    Returns
+    -------
+    Retimed, or why no layout of `train` is near, or why `train` refuses it
+    """
+    layout = nearest_layout(plan, model)
+    if isinstance(layout, Refusal):
+        return layout
+    sizes = dict(zip(plan.mesh.axis_names, plan.mesh.shape, strict=True))
+    shape = tuple(prod(sizes[axis] for axis in axes) for axes in layout.axes.values())
+    mesh = Mesh(shape or (1,), tuple(layout.axes) or ("dp",))
+    given = TrainingOptions(kappa=1) if options is None else options
+    micro_batches = 1 if plan.pipeline is None else plan.pipeline.micro_batches
+    tokens = next(
+        (atom.size for part in model.parts for atom in part.graph.atoms if atom.name == model.sequence), 1
+    )
+    try:
+        setup = TrainingSetup(
+            training,
+            mesh,
+            times.device,
+            times.precision,
+            times,
+            micro_batches * (model.tokens // tokens),
+            dict.fromkeys(training.streams, tokens),
+            _with(given, layout, micro_batches, plan),
+        )
+        outcome = simulate_step(setup, _ByForm(costs, layout.axes, tuple(sizes)))
+    except ScheduleError as error:
+        return Refusal(str(error), "train")
+    return Retimed(layout, layout.words(plan), outcome)
+
+
+def _with(
+    options: TrainingOptions, layout: Layout, micro_batches: int, plan: ParallelPlan
+) -> TrainingOptions:
+    sequence_parallel = any(axis in plan.boundary.activation.axes for axis in layout.axes.get("tp", ()))
+    return replace(
+        options,
+        recompute=layout.recompute,
+        micro_batches=micro_batches,
+        sequence_parallel=sequence_parallel,
+    )
+
+
+class _ByForm:
+    """Costs of a plan's axes, asked for by forms."""
+
+    def __init__(self, costs: Costs, axes: Mapping[str, tuple[str, ...]], order: tuple[str, ...]) -> None:
+        self._costs, self._axes, self._order = costs, axes, order
+        self.words, self.is_bound = costs.words, costs.is_bound
+
+    def _own(self, forms: tuple[str, ...]) -> tuple[str, ...]:
+        wanted = {axis for form in forms for axis in self._axes[form]}
+        return tuple(axis for axis in self._order if axis in wanted)
+
+    def time_s(self, kind: CollectiveKind, axes: tuple[str, ...], size_bytes: int) -> Seconds:
+        return self._costs.time_s(kind, self._own(axes), size_bytes)
+
+    def send_s(self, axis: str, size_bytes: int) -> Seconds:
+        (own,) = self._own((axis,))
+        return self._costs.send_s(own, size_bytes)
+
+    def slowdowns(self, running: tuple[Traffic, ...]) -> tuple[Seconds, ...]:
+        return self._costs.slowdowns(tuple((kind, self._own(axes)) for kind, axes in running))
+
+
+@dataclass(frozen=True)
+class _Work:
+    """Work of one operator of all layers, and what an axis cuts of it."""
+
+    flops: float
+    letter: str
+
+
+def nearest_layout(plan: ParallelPlan, model: ModelGraph) -> Layout | Refusal:
+    """The form of each axis of a plan, by the floating-point operations that are done so."""
+    axes: dict[str, list[str]] = {}
+    left_out: list[str] = []
+    if plan.pipeline is not None:
+        axes["pp"] = [plan.pipeline.axis]
+    for axis, size in plan.sizes.items():
+        works = list(_works(plan, model, axis))
+        by_form: dict[str, float] = {}
+        for work in works:
+            form = _form(work, model)
+            by_form[form] = by_form.get(form, 0.0) + work.flops
+        form = max(by_form, key=lambda one: by_form[one], default="")
+        total = sum(by_form.values())
+        if by_form.get("ep") and by_form.get("dp", 0.0) + by_form["ep"] > total / 2:
+            form, same = "ep", by_form["ep"] + by_form.get("dp", 0.0)
+        else:
+            same = by_form.get(form, 0.0)
+        if not form:
+            return Refusal(f"most of the work is done {size} times along {axis}", "train")
+        if same < total:
+            left_out.append(f"{1 - same / total:.0%} of the work along {axis}, which is not {form}'s")
+        if form == "dp" and _is_sharded(plan, model, axis):
+            form = "fsdp"
+        axes.setdefault(form, []).append(axis)
+    recompute, words = _recomputed(plan, model)
+    left_out += words + _rest(plan)
+    ordered = {form: tuple(axes[form]) for form in _OWN_AXES if form in axes}
+    return Layout(ordered, recompute, tuple(left_out))
+
+
+def _runs(plan: ParallelPlan, model: ModelGraph) -> list[tuple[ModelPart, PartPlan, int]]:
+    """Each plan of each part with how many layers run under it."""
+    found = []
+    for part in model.parts:
+        choice = plan.layers.get(part.name, (0,) * part.repeats)
+        for number, one in enumerate(plan.parts[part.name]):
+            found.append((part, one, choice.count(number)))
+    return found
+
+
+def _works(plan: ParallelPlan, model: ModelGraph, axis: str) -> list[_Work]:
+    """What an axis cuts of each operator of the forward pass that computes."""
+    found = []
+    for part, own, count in _runs(plan, model):
+        for node in part.graph.nodes:
+            if node.kind not in OPERATORS or node.phase is not Phase.FORWARD:
+                continue
+            flops = count * operations(part.graph, node)
+            letter = ""
+            one = own.operators[node.name]
+            sides = [(o.roles, state) for o, state in zip(node.operands, one.inputs, strict=True)]
+            sides += [(r.roles, state) for r, state in zip(node.results, one.outputs, strict=True)]
+            for roles, state in sides:
+                for role, axes in zip(factors(roles), state.dims, strict=True):
+                    if axis in axes:
+                        letter = part.graph.atoms[role.atom].name
+            if flops:
+                found.append(_Work(flops, letter))
+    return found
+
+
+def _form(work: _Work, model: ModelGraph) -> str:
+    """What `train` calls the cut of one operator's letter; "" where nothing is cut."""
+    if not work.letter:
+        return ""
+    if work.letter == model.batch:
+        return "dp"
+    if work.letter == model.sequence:
+        return "cp"
+    if work.letter in _expert_letters(model):
+        return "ep"
+    return "tp"
+
+
+def _expert_letters(model: ModelGraph) -> frozenset[str]:
+    found = set()
+    for part in model.parts:
+        for node in part.graph.nodes:
+            if node.kind is OperatorKind.DISPATCH:
+                read = set(node.read)
+                own = [role for role in factors(node.results[0].roles) if role not in read]
+                found.add(part.graph.atoms[own[0].atom].name)
+    return frozenset(found)
+
+
+def _is_sharded(plan: ParallelPlan, model: ModelGraph, axis: str) -> bool:
+    """Whether most elements of parameters are stored in shards along an axis."""
+    cut = total = 0
+    for part, own, count in _runs(plan, model):
+        for path, tensor in part.parameters.items():
+            elements = count * part.graph.elements(tensor)
+            total += elements
+            cut += elements * (axis in own.parameters[path].axes)
+    return 2 * cut > total
+
+
+def _recomputed(plan: ParallelPlan, model: ModelGraph) -> tuple[Recompute, list[str]]:
+    """What runs once more, by work."""
+    again = attention = total = attention_again = 0.0
+    for part, own, count in _runs(plan, model):
+        if part.enters is None or part.leaves is None:
+            continue  # `train` recomputes blocks
+        for node in part.graph.nodes:
+            if node.kind in OPERATORS and node.phase is Phase.FORWARD:
+                flops = count * operations(part.graph, node)
+                is_again = own.operators[node.name].keep is Keep.RECOMPUTED
+                total += flops * (own.operators[node.name].keep is not Keep.UNUSED)
+                again += flops * is_again
+                if node.kind is OperatorKind.ATTENTION:
+                    attention += flops
+                    attention_again += flops * is_again
+    choices = {Recompute.NONE: 0.0, Recompute.ATTENTION: attention, Recompute.FULL: total}
+    near = min(choices, key=lambda one: abs(choices[one] - again))
+    words = []
+    if total and abs(choices[near] - again) > 0.01 * total:
+        words.append(
+            f"{again / total:.0%} of the work that can be is done again in blocks, not {near.value}'s"
+        )
+    return near, words
+
+
+def _rest(plan: ParallelPlan) -> list[str]:
+    found = []
+    mixed = [name for name, plans in plan.parts.items() if len(plans) > 1]
+    if mixed:
+        found.append(f"mixed layers of {', '.join(mixed)}")
+    if plan.n_chunked:
+        found.append(f"{plan.n_chunked} operators in loops over chunks")
+    return found

@@ -1,0 +1,125 @@
+"""Plans timed by `train`: named layouts are recognised, and take nearly as long as the evaluator says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from parallelism.evaluation.named_layouts import by_letter, laid_out
+from parallelism.evaluation.test_known_layouts import (
+    HIDDEN,
+    MODEL,
+    TOKENS,
+    costs,
+    data_parallel,
+    tensor_parallel,
+    whole,
+)
+from treadle.parallelism.evaluation.evaluation import Evaluation, evaluate
+from treadle.parallelism.evaluation.retiming import Retimed, nearest_layout, retimed
+from treadle.parallelism.evaluation.work import DeviceNumbers
+from treadle.parallelism.graph.compute_graph import OperatorKind, Phase
+from treadle.parallelism.plan.parallel_plan import ParallelPlan
+from treadle.parallelism.plan.part_plan import Chunk, TensorPlan
+from treadle.parallelism.state.sharding import Sharding
+from treadle.refusal import Refusal
+from treadle.schedules.mesh import Mesh
+from treadle.training.compute_times import RooflineTimes
+from treadle.training.devices import ACCELERATORS
+from treadle.training.models.zoo import zoo_model
+from treadle.training.training_options import Recompute
+
+TIMES = RooflineTimes(ACCELERATORS["h100"], "bf16", 0.5)
+FIRST = lambda path, letters: Sharding((("dp",), *((),) * (len(letters) - 1)))  # noqa: E731
+
+
+def timed(plan: ParallelPlan, overlap: str) -> tuple[Evaluation, Retimed]:
+    own = costs(*plan.mesh.axis_names)
+    found = retimed(plan, MODEL, zoo_model("llama-3-8b"), own, TIMES)
+    assert isinstance(found, Retimed)
+    assert found.layout.left_out == ()
+    return evaluate(plan, MODEL, own, DeviceNumbers.of(TIMES), overlap=overlap), found
+
+
+def test_compute_is_that_of_train_within_two_percent() -> None:
+    for plan, words in (
+        (data_parallel(), "dp=8"),
+        (data_parallel(FIRST), "fsdp=8"),
+        (tensor_parallel(), "tp=8"),
+    ):
+        mine, other = timed(plan, "layer")
+        assert other.mesh == words
+        assert mine.compute_s == pytest.approx(float(other.outcome.compute_s), rel=0.03)
+
+
+def test_replicas_and_shards_take_what_train_says_within_three_percent() -> None:
+    """There the first gather and the last gradients hide behind nothing; here each part hides its own."""
+    for plan in (data_parallel(), data_parallel(FIRST)):
+        mine, other = timed(plan, "layer")
+        assert mine.seconds == pytest.approx(float(other.outcome.iteration_s), rel=0.03)
+
+
+def test_tensor_parallelism_takes_what_train_says_where_nothing_overlaps() -> None:
+    """`train` waits for each exchange, and keeps gathered inputs: so do we, if the plan saves them whole."""
+    plan = tensor_parallel()
+    block = plan.parts["block"][0]
+    tensors = dict(block.tensors)
+    gathered = Sharding(((), (), ()))
+    for name in ("attention_normed", "ffn_normed"):
+        tensors[name, Phase.FORWARD] = TensorPlan(name, Phase.FORWARD, gathered, gathered)
+        del tensors[name, Phase.BACKWARD]
+    plan = replace(plan, parts={**plan.parts, "block": (replace(block, tensors=tensors),)})
+    mine, other = timed(plan, "none")
+    blocks = next(one for one in mine.parts if one.part == "block")
+    # saving what is gathered gathers it a second time, for nobody shares with what is kept
+    twice = 2 * (1e-6 + 2 * 16 * TOKENS * HIDDEN / 100e9)
+    seconds = mine.seconds - 32 * twice
+    assert seconds == pytest.approx(float(other.outcome.iteration_s), rel=0.03)
+    assert blocks.communication_s - twice == pytest.approx(
+        8 * (1e-6 + 2 * 16 * TOKENS * HIDDEN / 100e9), rel=1e-3
+    )
+
+
+def test_what_train_cannot_say_is_listed() -> None:
+    again = laid_out(
+        MODEL,
+        Mesh((8,), ("dp",)),
+        by_letter("dp", "b"),
+        boundary={"dp": "b"},
+        stored=whole,
+        recomputed=lambda node: node.kind is OperatorKind.ATTENTION,
+    )
+    layout = nearest_layout(again, MODEL)
+    assert not isinstance(layout, Refusal)
+    assert (layout.recompute, layout.left_out) == (Recompute.ATTENTION, ())
+    everything = replace(again, layers={"block": (0,) * 32})
+    head = everything.parts["head"][0]
+    chunked = replace(
+        head, operators={**head.operators, "normed": replace(head.operators["normed"], chunk=Chunk("s", 2))}
+    )
+    mixed = replace(everything, parts={**everything.parts, "head": (chunked,)})
+    found = nearest_layout(mixed, MODEL)
+    assert not isinstance(found, Refusal)
+    assert found.left_out == ("1 operators in loops over chunks",)
+
+
+def test_cuts_that_differ_from_operator_to_operator_are_shares_of_the_work() -> None:
+    def cut(node: object, letters: frozenset[str]) -> dict[str, str]:
+        if "f" in letters and "b" in letters:
+            return {"x": "f"}
+        return {"x": "b"} if "b" in letters else {}
+
+    plan = laid_out(MODEL, Mesh((8,), ("x",)), cut, boundary={"x": "b"}, stored=whole)  # type: ignore[arg-type]
+    layout = nearest_layout(plan, MODEL)
+    assert not isinstance(layout, Refusal)
+    assert dict(layout.axes) in ({"tp": ("x",)}, {"dp": ("x",)})
+    assert len(layout.left_out) == 1
+    assert "of the work along x" in layout.left_out[0]
+
+
+def test_an_axis_that_nothing_uses_is_refused() -> None:
+    plan = laid_out(MODEL, Mesh((8,), ("x",)), by_letter("x"), boundary={}, stored=whole)
+    found = retimed(plan, MODEL, zoo_model("llama-3-8b"), costs("x"), TIMES)
+    assert isinstance(found, Refusal)
+    assert "most of the work is done 8 times along x" in str(found)
