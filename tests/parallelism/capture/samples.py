@@ -138,9 +138,18 @@ class Gated(nn.Module):
 class Language(nn.Module):
     """Embedding, layers, norm, head and loss; layers of these inner widths, or whole blocks of Llama."""
 
-    def __init__(self, words: int, width: int, inner: tuple[int, ...], *, heads: int = 0, tied: bool = False):
+    def __init__(
+        self,
+        words: int,
+        width: int,
+        inner: tuple[int, ...],
+        *,
+        heads: int = 0,
+        tied: bool = False,
+        bare: bool = False,
+    ):
         super().__init__()
-        self.embedding, self.norm = nn.Embedding(words, width), Norm(width)
+        self.embedding, self.norm = nn.Embedding(words, width), nn.Identity() if bare else Norm(width)
         self.layers = nn.ModuleList(
             Block(width, heads, heads // 2, one) if heads else Gated(width, one) for one in inner
         )

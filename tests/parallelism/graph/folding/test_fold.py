@@ -20,10 +20,11 @@ from treadle.parallelism.graph.model_files import model_to_json, read_model_grap
 from treadle.parallelism.graph.model_graph import ModelGraph  # noqa: E402
 
 
-def language(*inner: int, heads: int = 0, tied: bool = False) -> ComputeGraph:
+def language(*inner: int, heads: int = 0, tied: bool = False, bare: bool = False) -> ComputeGraph:
     def make():
         words = torch.zeros(4, 32, dtype=torch.long)
-        return Language(100, 16, inner, heads=heads, tied=tied), (words, torch.zeros_like(words))
+        model = Language(100, 16, inner, heads=heads, tied=tied, bare=bare)
+        return model, (words, torch.zeros_like(words))
 
     return capture(make)
 
@@ -67,6 +68,12 @@ def test_blocks_of_llama_fold_with_their_positions(tied: bool) -> None:
     letters = {atom.name: atom.size for atom in block.graph.atoms}
     assert (letters[model.batch], letters[model.sequence]) == (4, 32)
     assert read_model_graph(json.dumps(model_to_json(model))) == model
+
+
+def test_the_last_layer_folds_whatever_follows_it() -> None:
+    """Without a norm before the head its gradient comes from a product of two dimensions, not of three."""
+    model = folded(language(24, 24, 24, bare=True), name="m")
+    assert told(model) == [("embedding", 1), ("block", 3), ("head", 1)]
 
 
 def test_every_operator_of_a_model_is_in_one_part() -> None:

@@ -59,7 +59,9 @@ class _Extraction:
             if number == first and self._before is not None:
                 enters = self._crossing(self._before.forward, Source.INPUT)
             if number == late and self._after is not None:
-                self._crossing(self._after.gradient, Source.TANGENT)
+                # its dimensions are grouped as the output's: which operator makes it is another part's affair
+                shape = self._graph.result(self._after.forward).dims
+                self._crossing(self._after.gradient, Source.TANGENT, shape)
             self._copy(number)
         gradients = self._gradients(enters)
         outputs = [tensor for tensor in self._graph.tangents if tensor.node in self._own]
@@ -72,11 +74,11 @@ class _Extraction:
         graph = _compact(self._graph.atoms, self._nodes, gradients, tangents)
         return ModelPart(name, graph, 1, enters, leaves)
 
-    def _crossing(self, tensor: TensorRef, source: Source) -> TensorRef:
+    def _crossing(self, tensor: TensorRef, source: Source, shape: Dims | None = None) -> TensorRef:
         """A placeholder for what comes from another part."""
         node, result = self._graph.nodes[tensor.node], self._graph.result(tensor)
         phase = Phase.FORWARD if source is Source.INPUT else Phase.BACKWARD
-        own = replace(result, roles=result.dims)
+        own = replace(result, dims=shape or result.dims, roles=shape or result.dims)
         name = self._graph.spelled(tensor).replace(".", "_")
         self._nodes.append(
             Node(name, OperatorKind.PLACEHOLDER, (), (own,), phase, source=source, path=name, line=node.line)
