@@ -27,7 +27,10 @@ def problem(model: ModelGraph) -> SearchProblem:
 
 
 def check(problem: SearchProblem, labels: tuple[int, ...], *, is_tight: bool = True) -> None:
+    before, labels = problem.graph.amounts(labels), problem.tidied(labels)
     plan, amounts = problem.decode(labels), problem.graph.amounts(labels)
+    assert problem.graph.is_allowed(labels)
+    assert (amounts <= before * (1 + 1e-12)).all()
     assert violations(plan, problem.model) == ()
     for overlap in Overlap:
         found = evaluate(plan, problem.model, COSTS, NUMBERS, overlap=overlap.value)

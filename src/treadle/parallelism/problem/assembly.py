@@ -14,7 +14,7 @@ from treadle.parallelism.plan.part_plan import Keep
 from treadle.parallelism.problem.lifetimes import Moment
 from treadle.parallelism.problem.prices import Prices
 from treadle.parallelism.problem.variable_table import ACTIVATION, VariableTable
-from treadle.parallelism.problem.variables import StateVariable, View, same_states
+from treadle.parallelism.problem.variables import StateVariable, View
 from treadle.parallelism.problem.work import flops_of, fused_tensors, local_bytes, seconds_of
 from treadle.parallelism.search.factor_graph import Factor, FloatArray, Quantities, factor
 from treadle.training.compute_times import ADAM_BYTES_PER_PARAMETER, RooflineTimes
@@ -223,9 +223,12 @@ class Assembly:
         if shared is not None:
             source, origin = origin, (shared, self.table.state(shared).view)
             self.move(part, tensor, source, origin)
+            self.add_move_of_made(part, tensor, origin)
         for reader in values.readers(tensor, Phase.BACKWARD):
             times = self.n_readings(part, reader, tensor, Phase.BACKWARD)
             self.move(part, tensor, origin, self.taken(part, reader, tensor), times)
+            if shared is None:
+                self.add_move_of_made(part, tensor, self.taken(part, reader, tensor), times)
         for reader in values.again_readers(tensor):
             again = self.table.operator(part, reader).is_kept(Keep.RECOMPUTED)
             times = self.n_readings(part, reader, tensor, Phase.BACKWARD)
@@ -234,6 +237,22 @@ class Assembly:
             if shared is not None:
                 late = ~self.table.state(shared).early
                 self.forbid((shared, target[0]), late[:, None] & again[None, :])
+
+    def add_move_of_made(
+        self, part: int, tensor: TensorRef, target: tuple[int, View], times: int = 1
+    ) -> None:
+        """What is computed again goes to its readers from the state in which it is made.
+
+        What would have been saved is then in any state, at best in the one that they take: it costs nothing.
+        """
+        if (part, tensor) not in self.table.kept:
+            return
+        producer = self.table.values[part].producer[tensor]
+        variable = self.table.operator(part, producer)
+        seconds = times * self.between(part, tensor, variable.made(tensor), target[1])
+        seconds = seconds * variable.is_kept(Keep.RECOMPUTED)[:, None]
+        number = self.table.operators[part, producer]
+        self.add_pair(number, target[0], self.names.communication(part), seconds)
 
     def n_readings(self, part: int, reader: int, tensor: TensorRef, phase: Phase) -> int:
         """How often a reader pays: once for each operand, unless its state is all that the phase needs."""
@@ -274,7 +293,7 @@ class Assembly:
         return table[np.ix_(source.index, target.index)]
 
     def add_kept(self, part: int, tensor: TensorRef, number: int) -> None:
-        """What is saved moves to its state and takes memory; what is computed again is as it is made."""
+        """What is saved moves to its state and takes memory."""
         values, kept = self.table.values[part], self.table.state(number)
         producer = values.producer[tensor]
         variable = self.table.operator(part, producer)
@@ -285,12 +304,6 @@ class Assembly:
         self.add(scope, self.names.communication(part), seconds * saved[:, None])
         repeats = values.part.repeats
         self.add_saved(part, scope, np.where(saved[:, None], repeats * self.held(kept)[None, :], 0.0))
-        differs = ~same_states(made, kept.view)
-        early = kept.early[None, :]
-        self.forbid(scope, np.where(saved[:, None], early, differs | ~early))
-        shared = self.table.shared.get((part, tensor, Phase.BACKWARD))
-        if shared is not None:  # what is computed again is laid out for its readers at once
-            self.forbid((number, shared), kept.early[:, None] & ~self.table.state(shared).early[None, :])
 
     def add_saved(self, part: int, scope: Scope, held: FloatArray) -> None:
         """Bytes that stay until the part's backward pass: those of the last part at its own moments."""

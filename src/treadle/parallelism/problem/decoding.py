@@ -36,6 +36,36 @@ def decoded(
     return ParallelPlan(model.name, model.digest, mesh, boundary, parts, claim=claim)
 
 
+def tidied(table: VariableTable, plan: Sequence[int]) -> tuple[int, ...]:
+    """The same plan without states that nobody needs (`SearchProblem.tidied`)."""
+    found = list(plan)
+    for (part, tensor), number in table.kept.items():
+        values = table.values[part]
+        maker = values.producer[tensor]
+        if table.operator(part, maker).keep(plan[table.operators[part, maker]]) is Keep.RECOMPUTED:
+            shared = table.shared.get((part, tensor, Phase.BACKWARD))
+            if shared is not None:
+                wanted = table.state(shared).states[plan[shared]]
+            else:
+                (reader,) = values.readers(tensor, Phase.BACKWARD)
+                view = table.operator(part, reader).taken(tensor)
+                wanted = view.states[int(view.index[plan[table.operators[part, reader]]])]
+            states = table.state(number).states
+            # of summands a shard is all the same: each rank makes its summand from it at once
+            found[number] = states.index(wanted) if wanted in states else found[number]
+    for (part, tensor, phase), number in table.shared.items():
+        variable = table.state(number)
+        if phase is Phase.BACKWARD and variable.is_early and variable.is_early[found[number]]:
+            readers = table.values[part].again_readers(tensor)
+            keeps = [table.operator(part, at).keep(plan[table.operators[part, at]]) for at in readers]
+            if Keep.RECOMPUTED not in keeps:
+                state = variable.states[found[number]]
+                found[number] = next(
+                    at for at, one in enumerate(variable.states) if one == state and not variable.is_early[at]
+                )
+    return tuple(found)
+
+
 def _boundary(table: VariableTable, what: str, plan: Sequence[int]) -> Sharding:
     number = table.boundary.get(what)
     return replicated(0) if number is None else table.state(number).states[plan[number]]

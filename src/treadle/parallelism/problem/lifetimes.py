@@ -137,13 +137,10 @@ class Lifetimes:
             yield self._pair(number, kept, held, first, last)
             return
         view = self.table.state(shared).view
-        if kept is None:
-            other, is_saved_so = number, saved[:, None] & same_states(made, view)
-        else:
-            state = self.table.state(kept)
-            other, is_saved_so = kept, ~state.early[:, None] & same_states(state.view, view)
+        summands = np.array([bool(state.partial) for state in made.states])[made.index]
+        is_saved_so = saved[:, None] & (same_states(made, view) | summands[:, None])
         held = np.where(is_saved_so, 0.0, self.bytes_of(tensor, view)[None, :])
-        yield self._pair(other, shared, held, first, last)
+        yield self._pair(number, shared, held, first, last)
 
     def _waiting_from_before(
         self, tensor: TensorRef, shared: int | None, readers: list[int], last: int
@@ -169,18 +166,23 @@ class Lifetimes:
             return
         source = self.table.backward_source(self.part, tensor)
         assert source is not None, "only free tensors have no source"
-        kept = self.table.kept.get((self.part, tensor))
-        again = np.zeros(len(source[1].index), bool) if kept is None else self.table.state(kept).early
         shared = self.table.shared.get((self.part, tensor, Phase.BACKWARD))
-        if shared is None:
-            yield Term(0, last, (source[0],), again * self.bytes_of(tensor, source[1]))
-            return
-        variable = self.table.state(shared)
-        is_there = same_states(source[1], variable.view) & ~again[:, None]
-        held = np.where(is_there, 0.0, self.bytes_of(tensor, variable.view)[None, :])
-        yield self._pair(source[0], shared, held, min(readers), last)
-        early = held * variable.early[None, :]
-        yield self._pair(source[0], shared, early, 0, min(readers) - 1)
+        if shared is not None:
+            variable = self.table.state(shared)
+            is_there = same_states(source[1], variable.view)
+            held = np.where(is_there, 0.0, self.bytes_of(tensor, variable.view)[None, :])
+            yield self._pair(source[0], shared, held, min(readers), last)
+            early = held * variable.early[None, :]
+            yield self._pair(source[0], shared, early, 0, min(readers) - 1)
+        if (self.part, tensor) in self.table.kept:
+            number, producer = self.operator(self.values.producer[tensor])
+            again = producer.is_kept(Keep.RECOMPUTED)
+            if shared is None:
+                held = self.bytes_of(tensor, producer.made(tensor))
+                yield Term(0, last, (number,), again * held)
+            else:
+                held = self.bytes_of(tensor, self.table.state(shared).view)
+                yield self._pair(number, shared, again[:, None] * held[None, :], 0, last)
 
     def _taken(self, node: int, phase: Phase) -> Iterator[Term]:
         """What an operator takes in another state than that in which it waits."""
@@ -206,6 +208,12 @@ class Lifetimes:
             assert origin is not None, "only free tensors have no source"
             held = np.where(same_states(origin[1], taken), 0.0, self.bytes_of(tensor, taken)[None, :])
             yield self._pair(origin[0], number, held, 0, 0)
+            if shared is None and phase is Phase.BACKWARD and (self.part, tensor) in self.table.kept:
+                maker, producer = self.operator(self.values.producer[tensor])
+                again = producer.is_kept(Keep.RECOMPUTED)[:, None]
+                same = same_states(producer.made(tensor), taken)
+                held = np.where(again & ~same, self.bytes_of(tensor, taken)[None, :], 0.0)
+                yield self._pair(maker, number, held, 0, 0)
 
     def _made(self, node: int, phase: Phase) -> Iterator[Term]:
         """What an operator makes; what is saved so is counted as saved."""

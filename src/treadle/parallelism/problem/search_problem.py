@@ -20,7 +20,7 @@ from functools import cached_property
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.parallel_plan import Claim, ParallelPlan
 from treadle.parallelism.problem.assembly import Assembly
-from treadle.parallelism.problem.decoding import decoded
+from treadle.parallelism.problem.decoding import decoded, tidied
 from treadle.parallelism.problem.lifetimes import Lifetimes, without_dominated
 from treadle.parallelism.problem.named_plans import Domains, domains_of, named_plans
 from treadle.parallelism.problem.pins import pinned_domains
@@ -52,6 +52,13 @@ class SearchProblem:
     mesh: Mesh
     table: VariableTable
     graph: FactorGraph
+
+    def tidied(self, labels: Sequence[int]) -> tuple[int, ...]:
+        """The same plan, with no state that costs something and serves nobody; no quantity gets larger.
+
+        What is computed again is kept as it is taken; what is shared is there early only for who needs it so.
+        """
+        return tidied(self.table, labels)
 
     def decode(self, labels: Sequence[int], claim: Claim | None = None) -> ParallelPlan:
         """The plan that picks these states.

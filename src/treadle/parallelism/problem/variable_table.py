@@ -247,18 +247,15 @@ class VariableTable:
 
     def _add_waits(self, number: int) -> None:
         values = self.values[number]
-        for at, cluster in enumerate(values.clusters):
+        for cluster in values.clusters:
             if cluster.phase is not Phase.FORWARD:
                 continue
             for tensor in cluster.makes:
                 if values.readers(tensor, Phase.BACKWARD):
-                    saved = self.states_of(number, tensor)
-                    made = self.operator(number, at).made(tensor).states
+                    states = tuple(self.states_of(number, tensor))
                     name = f"{values.part.name}/{values.graph.spelled(tensor)} kept"
-                    early = (*(False for _ in saved), *(True for _ in made))
-                    states = (*saved, *made)
                     self.kept[number, tensor] = self.add(
-                        StateVariable(name, Wait.KEPT, number, tensor, states, tuple(self.sizes), early)
+                        StateVariable(name, Wait.KEPT, number, tensor, states, tuple(self.sizes))
                     )
         for tensor in values.graph.tensors():
             if values.is_free(tensor):
@@ -293,8 +290,9 @@ class VariableTable:
         name = f"{values.part.name}/{values.graph.spelled(tensor)} shared {phase.value}"
         early: tuple[bool, ...] = ()
         all_states = tuple(states)
-        if is_backward and made_forward and (again or (number, tensor) in self.kept):
-            early = (False,) * len(states) + (True,) * len(states)
+        if again:
+            # early first: where it costs nothing, ties leave readers free to be computed again
+            early = (True,) * len(states) + (False,) * len(states)
             all_states *= 2
         self.shared[number, tensor, phase] = self.add(
             StateVariable(name, Wait.SHARED, number, tensor, all_states, tuple(self.sizes), early)

@@ -162,8 +162,8 @@ class StateVariable:
     axes : tuple of str
         Of the mesh.
     is_early : tuple of bool
-        By state. What is kept: it is computed again, not saved. What readers of the backward pass share: it
-        is there from the beginning, for those that are computed again. Else false.
+        By state: what readers of the backward pass share is there from its beginning, for those that are
+        computed again.
     """
 
     name: str
