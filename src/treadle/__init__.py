@@ -26,6 +26,7 @@ Numbers and files
     run                  moves real data by a plan, checks and times it
     train                a step of training on fabrics, simulated
     capture              a model as a graph of operators, forward and backward
+    parallelize          the best way to shard, recompute and pipeline a model
     diagnose             why a measured bandwidth is low
     lower                a plan as text for a runtime
 
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from treadle.planning import import_topology as import_topology
     from treadle.planning import lower as lower
     from treadle.planning import operator_rule as operator_rule
+    from treadle.planning import parallelize as parallelize
     from treadle.planning import register_format as register_format
     from treadle.planning import repair as repair
     from treadle.planning import run as run
@@ -86,6 +88,7 @@ else:
                 "import_topology",
                 "lower",
                 "operator_rule",
+                "parallelize",
                 "register_format",
                 "repair",
                 "run",

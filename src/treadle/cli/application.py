@@ -76,6 +76,7 @@ SUMMARIES = {
     "design": "Find the best topologies for N nodes of degree D, and their schedules.",
     "train": "Simulate a step of training: its time, exposed communication and MFU, by fabric and schedule.",
     "capture": "Capture a model as a graph of operators, forward and backward, with tensors by dimensions.",
+    "parallelize": "Find the best way to shard, recompute and pipeline a model, with a proven gap.",
     "topology": "The catalogue of fabrics; one fabric in detail; its JSON.",
     "config": "Show what treadle.toml and the environment set, and where each value comes from.",
     "schema": "Print the JSON Schema of what a command prints with --json.",
@@ -88,7 +89,7 @@ _ROOMS = {
     "designing": ("design", "topology"),
     "measuring": ("run", "simulate", "testbed", "diagnose", "calibrate", "reproduce"),
     "training": ("train",),
-    "parallelising": ("capture",),
+    "parallelising": ("capture", "parallelize"),
     "settings": ("config", "schema"),
 }
 _ROOM = {command: room for room, commands in _ROOMS.items() for command in commands}

@@ -70,7 +70,19 @@ if TYPE_CHECKING:
     from treadle.planning.measuring.simulation import default_alpha_ns as default_alpha_ns
     from treadle.planning.measuring.simulation import simulate as simulate
     from treadle.planning.measuring.simulation import utilisation_picture as utilisation_picture
+    from treadle.planning.parallelising.ask_plan import ExplainedTensor as ExplainedTensor
+    from treadle.planning.parallelising.ask_plan import explain_tensor as explain_tensor
+    from treadle.planning.parallelising.ask_plan import parallel_plan_text as parallel_plan_text
+    from treadle.planning.parallelising.ask_plan import plan_changes as plan_changes
     from treadle.planning.parallelising.capture import capture as capture
+    from treadle.planning.parallelising.parallel_options import DEFAULT_GAP as DEFAULT_GAP
+    from treadle.planning.parallelising.parallel_options import ParallelizeKeywords as ParallelizeKeywords
+    from treadle.planning.parallelising.parallel_options import read_pins as read_pins
+    from treadle.planning.parallelising.parallel_result import FabricSearch as FabricSearch
+    from treadle.planning.parallelising.parallel_result import ParallelizeResult as ParallelizeResult
+    from treadle.planning.parallelising.parallel_result import PricedPlan as PricedPlan
+    from treadle.planning.parallelising.parallelize import parallelize as parallelize
+    from treadle.planning.parallelising.plan_changes import PlanChanges as PlanChanges
     from treadle.planning.problem import Problem as Problem
     from treadle.planning.problem import model_of as model_of
     from treadle.planning.problem import pose as pose
@@ -222,6 +234,24 @@ else:
             "treadle.parallelism.graph.model_files": ("model_to_json",),
             "treadle.parallelism.graph.model_graph": ("ModelGraph", "ModelPart"),
             "treadle.planning.parallelising.capture": ("capture",),
+            "treadle.planning.parallelising.ask_plan": (
+                "ExplainedTensor",
+                "explain_tensor",
+                "parallel_plan_text",
+                "plan_changes",
+            ),
+            "treadle.planning.parallelising.plan_changes": ("PlanChanges",),
+            "treadle.planning.parallelising.parallel_options": (
+                "DEFAULT_GAP",
+                "ParallelizeKeywords",
+                "read_pins",
+            ),
+            "treadle.planning.parallelising.parallel_result": (
+                "FabricSearch",
+                "ParallelizeResult",
+                "PricedPlan",
+            ),
+            "treadle.planning.parallelising.parallelize": ("parallelize",),
             "treadle.planning.problem": ("Problem", "model_of", "pose"),
             "treadle.planning.repairing.hardening": ("Failures", "HardenedRow", "harden"),
             "treadle.planning.repairing.repair": ("RepairResult", "repair"),

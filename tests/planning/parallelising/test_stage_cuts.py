@@ -1,15 +1,14 @@
-"""Pipelines: cuts against all cuts, and the timeline against the formula of equal stages."""
+"""Cuts of layers into pipeline stages against all cuts."""
 
 from __future__ import annotations
 
 from itertools import combinations
 from math import inf
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.planning.parallelising.stage_cuts import StagePass, best_cut, pipeline_seconds
+from treadle.planning.parallelising.stage_cuts import best_cut
 
 SECONDS = st.one_of(st.integers(1, 20), st.just(inf))
 
@@ -36,18 +35,3 @@ def test_no_cut_is_better(data: st.DataObject, n_stages: int, n_layers: int, mic
     else:
         assert found is not None
         assert value(found) == least
-
-
-@pytest.mark.parametrize(("stages", "micro_batches"), [(1, 3), (2, 2), (4, 8), (8, 8)])
-def test_equal_stages_stand_still_for_a_pass_of_each_other(stages: int, micro_batches: int) -> None:
-    """Narayanan et al. 2021: (p - 1) / m of the ideal time."""
-    found = pipeline_seconds([StagePass(1.0, 2.0)] * stages, micro_batches)
-    assert found == 3 * (micro_batches + stages - 1)
-
-
-def test_sends_and_updates_take_their_time() -> None:
-    ideal = pipeline_seconds([StagePass(1.0, 2.0)] * 2, 1)
-    assert pipeline_seconds([StagePass(1.0, 2.0)] * 2, 1, send_s=0.5) == ideal + 2 * 0.5
-    # the last stage waits for nobody behind it: its update runs while the first one is still busy
-    assert pipeline_seconds([StagePass(1.0, 2.0), StagePass(1.0, 2.0, 1.5)], 1) == ideal
-    assert pipeline_seconds([StagePass(1.0, 2.0, 1.5), StagePass(1.0, 2.0)], 1) == ideal + 1.5

@@ -17,7 +17,8 @@ from treadle.training.devices import Accelerator
 
 DEFAULT_GAP = 0.01
 """Share of the best time that need not be proven."""
-DEFAULT_TIME_LIMIT_S = 60.0
+DEFAULT_TIME_LIMIT_S, AUTO_TIME_LIMIT_S = 120.0, 300.0
+"""Of a search on a given mesh, and of one over meshes."""
 _COUNT = re.compile(r"([1-9][0-9]*)\s*([KkMmGg]?)")
 _POWERS = {"": 0, "k": 10, "m": 20, "g": 30}
 _MOST_TOKENS = 2**40
@@ -137,22 +138,22 @@ def as_overlap(asked: str) -> Overlap:
 
 
 def read_pins(texts: Sequence[str]) -> dict[str, str]:
-    """Pins as they are typed, ``wq=0|1``: the tensor, and the sharding that it is kept in.
+    """Pins as they are typed, ``wq=k:1/h:0``: a parameter as it is stored, or what an operator makes.
 
     Raises
     ------
     FormatError
-        Without a name or a sharding, or for a tensor twice.
+        Without a name or a state, or for a tensor twice.
     """
     found: dict[str, str] = {}
     for text in texts:
-        name, equals, sharding = (part.strip() for part in text.partition("="))
-        if not equals or not name or not sharding:
+        name, equals, state = (part.strip() for part in text.partition("="))
+        if not equals or not name or not state:
             raise FormatError(
-                f"--pin {text[:60]!r}: expected TENSOR=SHARDING, the mesh axes that cut each dimension, as "
-                f"wq=0|1 (the first dimension over axis 0, the second over axis 1) or wq=-|0,1 (- for none)"
+                f"--pin {text[:60]!r}: expected TENSOR=STATE, as wq=k:1/h:0 (letter k cut by axis 1, h by "
+                f"axis 0) or wq=whole"
             )
         if name in found:
             raise FormatError(f"--pin: {name[:40]!r} stands twice")
-        found[name] = sharding
+        found[name] = state
     return found

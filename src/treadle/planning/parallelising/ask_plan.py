@@ -1,0 +1,165 @@
+"""What people ask of a plan that was found: its file, a tensor's story, what differs from another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from treadle.errors import FormatError
+from treadle.parallelism.graph.compute_graph import TensorRef
+from treadle.parallelism.plan.plan_json import plan_text, read_plan
+from treadle.parallelism.problem.variables import StateVariable
+from treadle.parallelism.search.local_moves import improved
+from treadle.parallelism.search.minimax import peak_memory, step_time
+from treadle.parallelism.search.slices import Slice, consistent
+from treadle.planning.parallelising.parallel_result import FabricSearch, ParallelizeResult
+from treadle.planning.parallelising.plan_changes import PlanChanges, changes_between
+from treadle.planning.parallelising.plan_search import PlanSearch
+from treadle.planning.parallelising.state_words import found_tensors, letters_of, spelled_state
+from treadle.planning.parallelising.tensor_story import TensorStory, tensor_story
+from treadle.schedules.mesh import Mesh
+
+_MOST_ALTERNATIVES = 8
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """Another state of a tensor, and the step with it.
+
+    Parameters
+    ----------
+    what : str
+        ``stored``, ``kept``, ``shared``, ``made``.
+    state : str
+    seconds : float
+    more : float
+        Share of the step that it takes more.
+    memory_bytes : float
+    """
+
+    what: str
+    state: str
+    seconds: float
+    more: float
+    memory_bytes: float
+
+
+@dataclass(frozen=True)
+class ExplainedTensor:
+    """A tensor through the step, and what else there was.
+
+    Parameters
+    ----------
+    story : TensorStory
+    alternatives : tuple of Alternative
+        The cheapest first; what keeps to the limit of memory.
+    """
+
+    story: TensorStory
+    alternatives: tuple[Alternative, ...]
+
+
+def parallel_plan_text(result: ParallelizeResult) -> str:
+    """The plan of the first fabric as the text of its file."""
+    return plan_text(result.plan)
+
+
+def explain_tensor(result: ParallelizeResult, name: str) -> tuple[ExplainedTensor, ...]:
+    """What becomes of the tensors that a name means, in the plan of the first fabric.
+
+    Parameters
+    ----------
+    result : ParallelizeResult
+    name : str
+        ``wq``, ``query``, ``block/attention_normed``: a parameter, or what an operator makes.
+
+    Raises
+    ------
+    FormatError
+        If there is no such tensor.
+    """
+    search = result.searches[0]
+    parts = {part.name: part for part in result.model.parts}
+    return tuple(
+        ExplainedTensor(
+            tensor_story(search.best.plan, parts[part], tensor, _own_mesh(search), search.found.posed.costs),
+            _alternatives(result, search, list(parts).index(part), tensor),
+        )
+        for part, tensor in found_tensors(result.model, name)
+    )
+
+
+def _own_mesh(search: FabricSearch) -> Mesh:
+    return search.found.posed.problem.mesh
+
+
+def _alternatives(
+    result: ParallelizeResult, search: FabricSearch, part: int, tensor: TensorRef
+) -> tuple[Alternative, ...]:
+    """Each other state of the tensor's own variables, the rest of the plan adapted one choice at a time."""
+    posed, plan = search.found.posed, search.found.plan
+    assert plan is not None, "a result has a plan"
+    graph, table = posed.problem.graph, posed.problem.table
+    aim = step_time(graph, overlap=result.request.overlap, memory_bytes=result.request.memory_bytes)
+    memory, now = peak_memory(graph), aim.value(graph.amounts(plan))
+    found = []
+    for number, variable in enumerate(table.variables):
+        if not isinstance(variable, StateVariable) or (variable.part, variable.tensor) != (part, tensor):
+            continue
+        letters = letters_of(result.model.parts[part], tensor)
+        for state, sharding in enumerate(variable.states):
+            if state == plan[number]:
+                continue
+            left = [*posed.within[:number], np.array([state]), *posed.within[number + 1 :]]
+            domains = consistent(graph, tuple(left))
+            if domains is None:
+                continue
+            cut = Slice(graph, domains)
+            labels = _nearest(cut, [*plan[:number], state, *plan[number + 1 :]])
+            if labels is None:
+                continue
+            better = cut.plan(improved(cut, aim, labels))
+            amounts = graph.amounts(better)
+            if aim.fits(amounts):
+                value = aim.value(amounts)
+                found.append(
+                    Alternative(
+                        variable.wait.value,
+                        spelled_state(letters, sharding),
+                        value,
+                        value / now - 1,
+                        memory.value(amounts),
+                    )
+                )
+    return tuple(sorted(found, key=lambda one: one.seconds)[:_MOST_ALTERNATIVES])
+
+
+def _nearest(cut: Slice, plan: list[int]) -> list[int] | None:
+    """The plan in the slice, if the one changed state is allowed with all others as they are."""
+    labels = cut.labels(plan)
+    return labels if labels is not None and cut.graph.is_allowed(plan) else None
+
+
+def plan_changes(result: ParallelizeResult, path: Path | str) -> PlanChanges:
+    """What differs between the plan of the first fabric and one of a file, and what that costs there.
+
+    Parameters
+    ----------
+    result : ParallelizeResult
+    path : Path or str
+
+    Raises
+    ------
+    FormatError
+        If the file is no plan, or one of another model.
+    """
+    other = read_plan(str(path))
+    search = result.searches[0]
+    try:
+        changes = tuple(changes_between(result.model, search.best.plan, other))
+    except FormatError as error:
+        raise FormatError(str(error), source=str(path)) from None
+    theirs = PlanSearch(result.model, result.request).priced(str(path), other, search.costs_on(other.mesh))
+    return PlanChanges(search.best, theirs, changes)

@@ -1,0 +1,156 @@
+"""A model on one fabric: its costs by mesh, the loop over meshes, and the plans that come out of it."""
+
+from __future__ import annotations
+
+from math import isfinite
+from time import monotonic
+
+from treadle.errors import InfeasibleError
+from treadle.parallelism.plan.parallel_plan import Claim
+from treadle.parallelism.problem.decoding import decoded
+from treadle.parallelism.search.one_plan import MemoryShortage
+from treadle.planning.parallelising.large_costs import costs_of_any_size
+from treadle.planning.parallelising.mesh_choices import coarse_meshes
+from treadle.planning.parallelising.mesh_search import MeshSearch, search_meshes
+from treadle.planning.parallelising.parallel_options import (
+    AUTO_TIME_LIMIT_S,
+    DEFAULT_TIME_LIMIT_S,
+    ParallelizeKeywords,
+)
+from treadle.planning.parallelising.parallel_result import FabricSearch
+from treadle.planning.parallelising.plan_search import OURS, PlanSearch, ordered
+from treadle.planning.parallelising.posed_mesh import MeshFound
+from treadle.planning.training.fabric_costs import FabricCosts, scheduler_named
+from treadle.schedules.mesh import Mesh
+from treadle.simulation.simulation_options import default_alpha_ns
+from treadle.topologies.topology import Topology
+from treadle.training.costs import Costs
+from treadle.watch import Progress, Watch
+
+
+class FabricRun:
+    """Searches on one fabric.
+
+    Parameters
+    ----------
+    topology : Topology
+    search : PlanSearch
+        Of the model.
+    options : ParallelizeKeywords
+    progress : callable, optional
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        search: PlanSearch,
+        options: ParallelizeKeywords,
+        progress: Progress | None = None,
+    ) -> None:
+        self.topology, self.plans, self.options = topology, search, options
+        self.progress = progress
+        self._costs: dict[Mesh, FabricCosts] = {}
+
+    def fabric_costs(self, mesh: Mesh) -> FabricCosts:
+        """Prices of the groups of a mesh."""
+        if mesh not in self._costs:
+            alpha_s = self.options.get("alpha_s")
+            self._costs[mesh] = FabricCosts(
+                self.topology,
+                mesh,
+                scheduler_named(self.options.get("schedule", "treadle")),
+                alpha_ns=default_alpha_ns(self.topology) if alpha_s is None else round(alpha_s * 1e9),
+                forward=self.options.get("forward", False),
+                watch=Watch(self.progress),
+            )
+        return self._costs[mesh]
+
+    def costs(self, mesh: Mesh) -> Costs:
+        """The same, as the search reads them."""
+        return costs_of_any_size(self.fabric_costs(mesh), Watch(self.progress))
+
+    def watch(self, mesh: Mesh | None) -> Watch:
+        """Progress, and the time that a search on a mesh has; None: over meshes."""
+        limit_s = self.options.get("time_limit_s")
+        default_s = AUTO_TIME_LIMIT_S if mesh is None else DEFAULT_TIME_LIMIT_S
+        return Watch(self.progress, monotonic() + (default_s if limit_s is None else limit_s))
+
+    def run(self, mesh: Mesh | None) -> FabricSearch:
+        """The best plan on a mesh; None: on the best mesh.
+
+        Raises
+        ------
+        InfeasibleError
+            If no plan fits into memory, with the least memory that one does.
+        """
+        watch = self.watch(mesh)
+        meshes = (
+            [mesh]
+            if mesh is not None
+            else coarse_meshes(len(self.topology.compute_nodes), self.topology.name)
+        )
+        found = search_meshes(
+            meshes,
+            lambda one: self.plans.look(self.plans.pose(one, self.costs(one))),
+            lambda _, look: self.plans.search(look, watch),
+            gap=self.plans.request.gap,
+            refines=mesh is None,
+            watch=watch,
+        )
+        self._check_fit(found)
+        return self._result(found)
+
+    def _check_fit(self, found: MeshSearch[MeshFound]) -> None:
+        """InfeasibleError where no plan fits into memory on any mesh."""
+        if isfinite(found.best.seconds):
+            return
+        request, shortage = self.plans.request, found.best.found.shortage
+        place = f"{self.plans.model.name} on {self.topology.name}, mesh {found.mesh.text}"
+        limit = f"{_gigabytes(request.memory_bytes)} a rank"
+        if shortage is None:
+            raise InfeasibleError(
+                f"{place}: no plan was found that fits into {limit} before time was up, and "
+                f"none is proven to be impossible; give a longer --time-limit"
+            )
+        raise InfeasibleError(f"{place}: no plan fits into {limit}; {_least_words(shortage)}")
+
+    def _result(self, found: MeshSearch[MeshFound]) -> FabricSearch:
+        posed, mesh = found.best.found.posed, found.mesh
+        assert found.best.found.plan is not None, "a finite time has a plan"
+        problem = posed.problem
+        bare = decoded(problem.table, mesh, found.best.found.plan)
+        first = self.plans.priced(OURS, bare, posed.costs)
+        claim = Claim(first.seconds, found.best.bound_s, first.memory_bytes, self.plans.request.overlap.value)
+        best = self.plans.priced(
+            OURS, decoded(problem.table, mesh, found.best.found.plan, claim), posed.costs
+        )
+        named = [
+            self.plans.priced(name, decoded(problem.table, mesh, labels), posed.costs)
+            for name, labels in posed.named.items()
+        ]
+        return FabricSearch(
+            self.topology.name,
+            mesh,
+            best,
+            ordered(named),
+            found.bound_s,
+            found.best.found.is_late,
+            found.trials,
+            self.plans.retimed(best.plan, posed.costs),
+            found.best.found,
+            self.costs,
+        )
+
+
+def _least_words(shortage: MemoryShortage) -> str:
+    if shortage.plan is None:
+        return "none fits into any: what is pinned, or the mesh, forbids every plan"
+    return (
+        f"the least that a plan was found to fit into is {_gigabytes(shortage.least_bytes)}, and none "
+        f"fits into less than {_gigabytes(shortage.bound_bytes)}; use more ranks, or "
+        f"fewer tokens"
+    )
+
+
+def _gigabytes(size: float) -> str:
+    return f"{size / 2**30:.4g} GB"

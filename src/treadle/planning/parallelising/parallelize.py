@@ -1,0 +1,109 @@
+"""The best way to shard, recompute and pipeline a model, on one fabric or several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import process_time
+from typing import Unpack, cast
+
+from treadle.checking import checked, left_alone
+from treadle.errors import FormatError
+from treadle.planning.fabrics_and_plans import FabricLike, as_fabric
+from treadle.planning.meshes import as_mesh
+from treadle.planning.parallelising.fabric_matrix import fabric_matrix
+from treadle.planning.parallelising.fabric_run import FabricRun
+from treadle.planning.parallelising.graph_argument import as_model_graph
+from treadle.planning.parallelising.parallel_options import ParallelizeKeywords, parallel_request
+from treadle.planning.parallelising.parallel_result import ParallelizeResult
+from treadle.planning.parallelising.plan_search import PlanSearch
+from treadle.planning.problem import resolve_topology
+from treadle.planning.training.step_inputs import slow_links
+from treadle.schedules.mesh import Mesh
+from treadle.training.devices import Accelerator
+from treadle.watch import Progress
+
+AUTO = "auto"
+
+
+@checked(model=left_alone, fabrics=left_alone, gpu=left_alone)
+def parallelize(
+    model: object,
+    fabrics: FabricLike | Sequence[FabricLike],
+    *,
+    gpu: Accelerator | str,
+    mesh: Mesh | str = AUTO,
+    tokens: int | str | None = None,
+    progress: Progress | None = None,
+    **options: Unpack[ParallelizeKeywords],
+) -> ParallelizeResult:
+    """Find the plan of least step time that fits into memory, with a bound below which no plan is.
+
+    Parameters
+    ----------
+    model : str, Path, TrainingModel or ModelGraph
+        A model of the zoo, a Hugging Face ``config.json``, or a graph that `treadle capture` wrote.
+    fabrics : Topology, str, Path, networkx.Graph, plan or result; or a sequence of them
+    gpu : Accelerator or str
+        A preset or a TOML file.
+    mesh : Mesh or str
+        ``16,8``, ``dp=16,tp=8``; ``auto``: the best of all with one axis or two, and of finer ones.
+    tokens : int or str, optional
+        Of a step on all ranks together: ``1M`` is 2**20. Of a graph its own.
+    progress : callable, optional
+    sequence : int or str, optional
+        Tokens of a sequence; default what the model was made for.
+    memory_bytes : int, optional
+        That a rank may use; default the device's.
+    overlap : str
+        Where communication hides behind computing: ``layer`` (its own), ``none``, ``model`` (anywhere: no
+        schedule reaches that where layers differ).
+    pins : mapping of str to str
+        Parameters and the states that they are stored in, tensors and those that they are made in:
+        ``{"wq": "k:1/h:0"}``.
+    schedule : str
+        Prices of collectives: ``treadle``, ``ring``, ``bound``.
+    micro_batches : int, optional
+        Of a pipeline.
+    efficiency, memory_efficiency : float
+        Shares of peak and memory bandwidth that a device reaches; default .5 and .8.
+    alpha_s, forward, file_format
+        See `step_costs`.
+    gap : float
+        Share of the time that need not be proven.
+    time_limit_s : float, optional
+        On each fabric; default two minutes for a given mesh, five for ``auto``.
+
+    Raises
+    ------
+    TreadleError
+        For malformed input; InfeasibleError if no plan fits into memory, with the least memory that one does.
+
+    Notes
+    -----
+    Seconds and memory are those of an evaluator that shares no code with the search. They are of a model of
+    the machine; nothing is measured here.
+    """
+    start = process_time()
+    several = [*fabrics] if isinstance(fabrics, list | tuple) else [cast(FabricLike, fabrics)]
+    if not several:
+        raise FormatError("fabrics: expected at least one")
+    file_format = options.get("file_format")
+    topologies = [resolve_topology(as_fabric(one, "fabrics"), file_format=file_format) for one in several]
+    request = parallel_request(gpu, tokens, options)
+    notes = list(request.notes)
+    graph, layers = as_model_graph(model, tokens=request.tokens, sequence=request.sequence, notes=notes)
+    plans = PlanSearch(graph, request, layers)
+    fixed = None if mesh == AUTO else as_mesh(mesh)
+    runs = [FabricRun(topology, plans, options, progress) for topology in topologies]
+    found = [(run, run.run(fixed)) for run in runs]
+    matrix = None
+    if len(runs) > 1:
+        sizes = {len(topology.compute_nodes) for topology in topologies}
+        if len(sizes) > 1:
+            notes.append("the fabrics differ in their ranks: no plan is priced on another's fabric")
+        else:
+            matrix = fabric_matrix(found)
+    notes += slow_links([run.fabric_costs(search.mesh) for run, search in found])
+    return ParallelizeResult(
+        graph, request, tuple(search for _, search in found), matrix, tuple(notes), process_time() - start
+    )

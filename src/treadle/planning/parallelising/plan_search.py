@@ -1,0 +1,156 @@
+"""The best plan of a model on one mesh: problem, named plans, search, and what the evaluator says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+from treadle.errors import FormatError, ScheduleError
+from treadle.parallelism.evaluation.evaluation import evaluate
+from treadle.parallelism.evaluation.retiming import Retimed, retimed
+from treadle.parallelism.evaluation.work import DeviceNumbers
+from treadle.parallelism.graph.model_graph import ModelGraph
+from treadle.parallelism.plan.parallel_plan import ParallelPlan
+from treadle.parallelism.problem.search_problem import SearchProblem, pose
+from treadle.parallelism.search.branching import SearchEffort, minimise
+from treadle.parallelism.search.minimax import step_time
+from treadle.parallelism.search.one_plan import MemoryShortage, fastest_plan
+from treadle.parallelism.search.slices import Domains, consistent
+from treadle.parallelism.state.sharding import axis_sizes
+from treadle.planning.parallelising.mesh_search import Look
+from treadle.planning.parallelising.parallel_options import ParallelRequest
+from treadle.planning.parallelising.parallel_result import PricedPlan
+from treadle.planning.parallelising.posed_mesh import MeshFound, PosedMesh
+from treadle.planning.parallelising.state_words import found_tensors, letters_of, read_state
+from treadle.refusal import Refusal
+from treadle.schedules.mesh import Mesh
+from treadle.training.costs import Costs
+from treadle.training.models.training_model import TrainingModel
+from treadle.watch import UNWATCHED, Watch
+
+OURS = "treadle"
+_NAMED_SOLVES = 6
+"""Calls of message passing for what a named plan leaves open."""
+_FIRST_SOLVES = 12
+"""Calls of message passing of a first look: the bound is then mostly within a few percent."""
+
+
+class PlanSearch:
+    """Searches of one model under one request, mesh by mesh.
+
+    Parameters
+    ----------
+    model : ModelGraph
+    request : ParallelRequest
+    layers : TrainingModel, optional
+        The same model as `train` has it.
+    """
+
+    def __init__(
+        self, model: ModelGraph, request: ParallelRequest, layers: TrainingModel | None = None
+    ) -> None:
+        self.model, self.request, self.layers = model, request, layers
+        self.numbers = DeviceNumbers.of(request.times)
+
+    def pose(self, mesh: Mesh, costs: Costs) -> PosedMesh:
+        """The problem on a mesh.
+
+        Raises
+        ------
+        FormatError
+            If a pin names what is not there.
+        """
+        problem = pose(self.model, mesh, costs, self.request.times)
+        return PosedMesh(problem, costs, self._named(problem), self._within(problem))
+
+    def look(self, posed: PosedMesh) -> Look[MeshFound]:
+        """The best named plan that fits, and the first bound."""
+        graph = posed.problem.graph
+        aim = step_time(graph, overlap=self.request.overlap, memory_bytes=self.request.memory_bytes)
+        effort = SearchEffort(gap=self.request.gap, n_parts=1, first_solves=_FIRST_SOLVES)
+        found = minimise(graph, aim, within=posed.within, named=self._allowed(posed), effort=effort)
+        return Look(found.value, found.bound, MeshFound(posed, found.plan))
+
+    def search(self, before: Look[MeshFound], watch: Watch = UNWATCHED) -> Look[MeshFound]:
+        """The best plan, until the gap is proven or time is up."""
+        posed = before.found.posed
+        named = [*self._allowed(posed), *([] if before.found.plan is None else [before.found.plan])]
+        found = fastest_plan(
+            posed.problem.graph,
+            memory_bytes=self.request.memory_bytes,
+            overlap=self.request.overlap,
+            within=posed.within,
+            named=named,
+            effort=SearchEffort(gap=self.request.gap),
+            watch=watch,
+        )
+        if isinstance(found, MemoryShortage):
+            return Look(inf, inf, MeshFound(posed, None, found))
+        bound = max(found.bound, min(before.bound_s, found.value))
+        late = watch.is_late and bound < found.value * (1 - self.request.gap)
+        return Look(found.value, bound, MeshFound(posed, found.plan, is_late=late))
+
+    def priced(self, name: str, plan: ParallelPlan, costs: Costs) -> PricedPlan:
+        """What the evaluator says of a plan."""
+        found = evaluate(plan, self.model, costs, self.numbers, overlap=self.request.overlap.value)
+        return PricedPlan(
+            name,
+            plan,
+            found.seconds,
+            found.seconds - found.exposed_s,
+            found.exposed_s,
+            found.communication_s,
+            {",".join(axes): seconds for axes, (_, _, seconds) in found.by_axes.items()},
+            found.peak_bytes,
+            found.peak_bytes <= self.request.memory_bytes,
+        )
+
+    def retimed(self, plan: ParallelPlan, costs: Costs) -> Retimed | Refusal:
+        """A step of the named layout that a plan comes nearest to, in the simulator of `train`."""
+        if self.layers is None:
+            return Refusal("a captured graph has no table of layers")
+        return retimed(plan, self.model, self.layers, costs, self.request.times)
+
+    def _named(self, problem: SearchProblem) -> dict[str, tuple[int, ...]]:
+        """Of each the best way to do what it leaves open; of those that do not fit the quickest."""
+        graph, found = problem.graph, dict[str, tuple[int, ...]]()
+        effort = SearchEffort(n_parts=1, first_solves=_NAMED_SOLVES)
+        for name, domains in problem.named().items():
+            for limit in (self.request.memory_bytes, inf):
+                aim = step_time(graph, overlap=self.request.overlap, memory_bytes=limit)
+                plan = minimise(graph, aim, within=domains, effort=effort).plan
+                if plan is not None:
+                    found[name] = plan
+                    break
+        return found
+
+    def _allowed(self, posed: PosedMesh) -> list[tuple[int, ...]]:
+        """Named plans that keep to the pins."""
+        return [
+            plan
+            for plan in posed.named.values()
+            if all(state in states for state, states in zip(plan, posed.within, strict=True))
+        ]
+
+    def _within(self, problem: SearchProblem) -> Domains:
+        """States that pins leave."""
+        axes, parts = tuple(axis_sizes(problem.mesh)), {part.name: part for part in self.model.parts}
+        pins = {}
+        for name, text in self.request.pins.items():
+            for part, tensor in found_tensors(self.model, name):
+                node = parts[part].graph.nodes[tensor.node]
+                letters = letters_of(parts[part], tensor)
+                state = read_state(text, letters, axes, place=f"--pin {name}")
+                pins[f"{part}/{node.path or parts[part].graph.spelled(tensor)}"] = str(state)
+        try:
+            found = consistent(problem.graph, problem.pinned(pins))
+        except ScheduleError as error:
+            raise FormatError(f"--pin: {error}") from None
+        if found is None:
+            raise FormatError("--pin: no plan keeps all of these; leave one out")
+        return found
+
+
+def ordered(rows: Sequence[PricedPlan]) -> tuple[PricedPlan, ...]:
+    """The quickest that fits first, those that do not fit last."""
+    return tuple(sorted(rows, key=lambda row: (not row.fits, row.seconds)))

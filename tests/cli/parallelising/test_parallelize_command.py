@@ -1,0 +1,147 @@
+"""``treadle parallelize``: what it prints, writes and refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.json_schema_judge import faults
+from treadle.cli.main import main
+from treadle.cli.settings.json_schema import json_schema
+from treadle.parallelism.plan.plan_json import read_plan
+
+FABRIC = 'complete(4, bandwidth="25GB/s")'
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 256,
+    "max_position_embeddings": 128,
+}
+ASKED = ["--fabric", FABRIC, "--gpu", "a100", "--mesh", "4", "--tokens", "1K", "--gap", "0.2"]
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("tiny.json").write_text(json.dumps(CONFIG))
+
+
+def found(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    assert main(["parallelize", "tiny.json", *ASKED, "--json", *arguments]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_report_says_what_is_assumed_and_proved(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["parallelize", "tiny.json", *ASKED, "--explain", "wq"]) == 0
+    out = capsys.readouterr().out
+    for words in (
+        "tiny: 107K parameters, 4 layers, 1024 tokens a step",
+        "memory      80 GB a rank, on a100",
+        "note        efficiency 0.5 of the peak is assumed",
+        "note        sequences of 128 tokens",
+        "x as quick as the best named plan that fits, ",
+        "proved      no plan of this kind takes less than ",
+        "overlap     layer: ",
+        "tensor      block/attention.wq.weight: parameter of letters kgdh",
+        "instead",
+    ):
+        assert words in out
+    rows = [line.split("  ")[0] for line in out.splitlines() if line]
+    assert rows[rows.index("plan") + 1] == "treadle"
+    assert {"DP", "FSDP", "TP"} <= set(rows)
+
+
+def test_json_and_the_plan_s_file(capsys: pytest.CaptureFixture[str]) -> None:
+    value = found(capsys, "-o", "plan.json", "--explain", "block/up")
+    schema = json_schema("parallelize")
+    assert faults(value, schema, schema) == []
+    (search,) = value["searches"]
+    best, *named = search["plans"]
+    assert best["plan"] == "treadle"
+    assert len(named) > 5
+    assert all(best["step_s"] <= row["step_s"] for row in named if row["fits"])
+    assert search["bound_s"] <= best["step_s"]
+    assert search["gap"] <= 0.2 + 1e-9
+    plan = read_plan("plan.json")
+    assert plan.claim is not None
+    assert (plan.claim.seconds, plan.claim.bound_s) == (best["step_s"], search["bound_s"])
+    # the plan itself differs in nothing
+    value = found(capsys, "--diff", "plan.json")
+    assert faults(value, schema, schema) == []
+    assert value["differences"]["changes"] == []
+    assert value["differences"]["other_step_s"] == best["step_s"]
+
+
+def test_pins_are_kept_and_their_price_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    free = found(capsys, "-o", "free.json")["searches"][0]["plans"][0]["step_s"]
+    assert main(["parallelize", "tiny.json", *ASKED, "--pin", "block/wq=h:0", "--diff", "free.json"]) == 0
+    out = capsys.readouterr().out
+    assert "stored attention.wq.weight" in out
+    value = found(capsys, "--pin", "block/wq=h:0", "-o", "pinned.json")
+    state = read_plan("pinned.json").parts["block"][0].parameters["attention.wq.weight"]
+    assert state.axes == ("0",)
+    assert value["searches"][0]["plans"][0]["step_s"] >= free * 0.8
+
+
+def test_memory_that_is_too_small_is_infeasible(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["parallelize", "tiny.json", *ASKED, "--memory", "100KB"]) == 3
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert "no plan fits into" in message
+    assert "the least that a plan was found to fit into is " in message
+
+
+def test_several_fabrics_are_set_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+    slow = 'complete(4, bandwidth="1GB/s")'
+    value = found(capsys, "--fabric", slow)
+    matrix = value["matrix"]
+    assert [len(row) for row in matrix["step_s"]] == [2, 2]
+    for column in (0, 1):
+        own = matrix["step_s"][column][column]
+        # each was searched to a gap of 20%
+        assert own * 0.8 <= min(row[column] for row in matrix["step_s"])
+        assert own * 0.8 <= matrix["isolated_s"][column]
+    assert matrix["step_s"][0][0] <= matrix["step_s"][0][1]
+    assert main(["parallelize", "tiny.json", *ASKED, "--fabric", slow]) == 0
+    assert "isolated costs" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["gpt2", "--fabric", "ring:4"], "--gpu"),
+        (["gpt2", "--gpu", "a100"], "--fabric FABRIC is missing"),
+        (["gpt22", *ASKED], "gpt22"),
+        (["gpt2", *ASKED[:-4]], "--tokens N is missing"),
+        (["gpt2", *ASKED, "--tokens", "many"], "expected a number of tokens"),
+        (["gpt2", *ASKED, "--sequence", "300"], "no whole number of sequences of 300 tokens"),
+        (["tiny.json", *ASKED, "--mesh", "5"], "lays out 5 ranks"),
+        (["tiny.json", *ASKED, "--overlap", "some"], "unknown overlap 'some'"),
+        (["tiny.json", *ASKED, "--schedule", "rong"], "did you mean ring"),
+        (["tiny.json", *ASKED, "--memory", "80"], "has no unit"),
+        (["tiny.json", *ASKED, "--gap", "2"], "gap 2.0: expected a share"),
+        (["tiny.json", *ASKED, "--pin", "wq"], "expected TENSOR=STATE"),
+        (["tiny.json", *ASKED, "--pin", "wqq=k:0"], "no tensor 'wqq'"),
+        (["tiny.json", *ASKED, "--pin", "wq=x:0"], "expected LETTER:AXIS"),
+        (["tiny.json", *ASKED, "--pin", "wq=k:7"], "no axis '7'"),
+        (["tiny.json", *ASKED, "--pin", "wq=d:0", "--pin", "wq=k:0"], "stands twice"),
+        (["alexnet", *ASKED], "treadle capture"),
+        (["none.json", *ASKED], "none.json"),
+    ],
+)
+def test_mistakes_are_one_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["parallelize", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("treadle: ")
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""

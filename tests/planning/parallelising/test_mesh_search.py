@@ -1,0 +1,105 @@
+"""The loop over meshes: nothing that may be better is left out, and what cannot be is."""
+
+from __future__ import annotations
+
+from math import inf, prod
+from time import monotonic
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treadle.errors import InfeasibleError
+from treadle.planning.parallelising.mesh_choices import coarse_meshes
+from treadle.planning.parallelising.mesh_search import Look, MeshSearch, search_meshes
+from treadle.schedules.mesh import Mesh
+from treadle.watch import UNWATCHED, Watch
+
+
+def run(
+    truth: dict[tuple[int, ...], tuple[float, float, float]],
+    *,
+    gap: float = 0.0,
+    refines: bool = True,
+    watch: Watch = UNWATCHED,
+) -> tuple[MeshSearch[str], list[tuple[int, ...]]]:
+    """Search where each mesh has (named seconds, bound, best seconds); and which meshes were searched."""
+    searched = []
+    ranks = prod(next(iter(truth)))
+
+    def look(mesh: Mesh) -> Look[str]:
+        if mesh.shape not in truth:
+            raise InfeasibleError(f"mesh {mesh.text}: cut off")
+        return Look(truth[mesh.shape][0], truth[mesh.shape][1], "named")
+
+    def search(mesh: Mesh, before: Look[str]) -> Look[str]:
+        assert before.found == "named"
+        searched.append(mesh.shape)
+        return Look(truth[mesh.shape][2], truth[mesh.shape][1], "ours")
+
+    return search_meshes(coarse_meshes(ranks), look, search, gap=gap, refines=refines, watch=watch), searched
+
+
+@given(st.data())
+def test_the_best_mesh_of_those_tried_is_found(data: st.DataObject) -> None:
+    truth = {}
+    for shape in [(12,), (2, 6), (3, 4), (4, 3), (6, 2)]:
+        best = data.draw(st.floats(1, 10))
+        truth[shape] = (best * data.draw(st.floats(1, 2)), best * data.draw(st.floats(0.5, 1)), best)
+    found, searched = run(truth, refines=False)
+    assert found.best.seconds == min(best for _, _, best in truth.values())
+    assert truth[found.mesh.shape][2] == found.best.seconds
+    assert found.bound_s == min(bound for _, bound, _ in truth.values())
+    assert {trial.mesh.shape for trial in found.trials if trial.is_searched} == set(searched)
+
+
+def test_meshes_whose_bound_is_above_are_not_searched() -> None:
+    truth = {(4,): (5.0, 4.0, 4.5), (2, 2): (3.0, 1.0, 2.0)}
+    found, searched = run(truth)
+    assert searched == [(2, 2)]
+    assert [(trial.mesh.shape, trial.seconds) for trial in found.trials] == [((4,), 5.0), ((2, 2), 2.0)]
+
+
+def test_finer_meshes_of_the_best_are_tried() -> None:
+    """As with 128 experts: 4x4x8 beats 16x8."""
+    truth = {
+        (16,): (9.0, 8.0, 9.0),
+        (2, 8): (4.0, 3.0, 4.0),
+        (4, 4): (8.0, 7.0, 8.0),
+        (8, 2): (9.0, 8.0, 9.0),
+    }
+    truth |= {(2, 2, 4): (4.0, 2.0, 2.5), (2, 4, 2): (4.0, 3.9, 4.0)}
+    found, searched = run(truth, gap=0.05)
+    assert found.mesh.shape == (2, 2, 4)
+    assert searched == [(2, 8), (2, 2, 4)]
+    assert run(truth, refines=False)[0].mesh.shape == (2, 8)
+
+
+def test_meshes_that_cut_groups_off_are_skipped() -> None:
+    found, _ = run({(2, 2): (3.0, 1.0, 2.0)})
+    assert [trial.mesh.shape for trial in found.trials] == [(2, 2)]
+    with pytest.raises(InfeasibleError, match="cut off"):
+        search_meshes([Mesh((4,), ("0",))], _refused, _never, gap=0)
+
+
+def _refused(mesh: Mesh) -> Look[str]:
+    raise InfeasibleError(f"{mesh.text} is cut off")
+
+
+def _never(mesh: Mesh, look: Look[str]) -> Look[str]:
+    raise AssertionError(f"{mesh.text} {look.seconds}")
+
+
+def test_late_searches_say_what_they_know() -> None:
+    found, searched = run(
+        {(4,): (3.0, 1.0, 2.0), (2, 2): (5.0, 1.0, 1.0)}, watch=Watch(deadline=monotonic() - 1)
+    )
+    assert (found.best.seconds, searched) == (3.0, [])
+
+
+def test_where_no_named_plan_fits_the_search_goes_on() -> None:
+    found, searched = run(
+        {(4,): (inf, 2.0, inf), (2, 2): (inf, 1.0, 1.5)}, watch=Watch(deadline=monotonic() + 99)
+    )
+    assert (found.best.seconds, found.mesh.shape) == (1.5, (2, 2))
+    assert (2, 2) in searched

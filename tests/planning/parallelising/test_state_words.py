@@ -1,0 +1,51 @@
+"""States in words: typed and read again, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treadle.errors import FormatError
+from treadle.parallelism.graph.blocks.transformer_graph import model_graph
+from treadle.parallelism.state.sharding import Sharding
+from treadle.planning.parallelising.state_words import found_tensors, letters_of, read_state, spelled_state
+from treadle.training.models.zoo import zoo_model
+
+MODEL = model_graph(zoo_model("llama-3-8b"), batch=8, sequence=128)
+AXES = ("dp", "tp", "0")
+
+
+@given(st.permutations(AXES), st.lists(st.integers(0, 3), min_size=3, max_size=3))
+def test_what_is_spelled_is_read_again(axes: list[str], places: list[int]) -> None:
+    """Place 3: that axis cuts nothing."""
+    dims = tuple(tuple(axis for axis, at in zip(axes, places, strict=True) if at == dim) for dim in range(3))
+    state = Sharding(dims)
+    assert read_state(spelled_state("bsh", state), "bsh", AXES, place="here") == state
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("k:dp", "expected LETTER:AXIS"),
+        ("b", "expected LETTER:AXIS"),
+        ("b:pp", "no axis 'pp'"),
+        ("b:dp/b:tp", "letter b stands twice"),
+        ("b:dp/s:dp", "an axis cuts two letters"),
+    ],
+)
+def test_other_texts_are_refused(text: str, message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        read_state(text, "bsh", AXES, place="here")
+
+
+def test_names_of_tensors() -> None:
+    ((part, tensor),) = found_tensors(MODEL, "wq")
+    assert (part, letters_of(MODEL.part(part), tensor)) == ("block", tuple("kgdh"))
+    assert found_tensors(MODEL, "attention.wq.weight") == [(part, tensor)]
+    assert found_tensors(MODEL, "block/wq") == [(part, tensor)]
+    assert [name for name, _ in found_tensors(MODEL, "x")] == ["block", "head"]
+    with pytest.raises(FormatError, match="has no tensor 'head/wq'"):
+        found_tensors(MODEL, "head/wq")
+    with pytest.raises(FormatError, match="did you mean"):
+        found_tensors(MODEL, "querry")
