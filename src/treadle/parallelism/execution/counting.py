@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from treadle.schedules.collective import CollectiveKind
@@ -110,7 +110,8 @@ def _group_of(arguments: list[Any]) -> Any:
         if isinstance(value, str) and value not in ("sum", "avg", "min", "max", "product"):
             return value
         if isinstance(value, torch.ScriptObject):
-            return ProcessGroup.unbox(value)
+            with suppress(RuntimeError):  # a reduction's operation is such an object, too
+                return ProcessGroup.unbox(value)
     raise AssertionError("a collective without a group")
 
 

@@ -230,10 +230,10 @@ def without_dominated(moments: list[Moment]) -> list[Moment]:
     """Moments of which no other holds as much whatever the plan."""
     kept: list[Moment] = []
     for at, one in enumerate(moments):
-        others = (other for place, other in enumerate(moments) if place != at)
         if not any(
-            _is_below(one, other) and not (_is_below(other, one) and moments.index(other) > at)
-            for other in others
+            _is_below(one, other) and not (_is_below(other, one) and place > at)
+            for place, other in enumerate(moments)
+            if place != at
         ):
             kept.append(one)
     return kept

@@ -1,0 +1,382 @@
+"""A plan as frameworks see one: a use for each axis of the mesh, a style for each weight, what is recomputed.
+
+A plan gives every tensor a state of its own. PyTorch's `parallelize_module` and `fully_shard`, and torchtitan
+after them, know data, tensor, context and pipeline parallelism along whole axes, and recomputation within a
+block. This module reads the plan so far as it says that, and lists everything else that it says.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from treadle.errors import InfeasibleError
+from treadle.parallelism.graph.compute_graph import (
+    ComputeGraph,
+    Index,
+    Node,
+    OperatorKind,
+    Phase,
+    Source,
+    TensorRef,
+)
+from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
+from treadle.parallelism.plan.fit import check_fit
+from treadle.parallelism.plan.parallel_plan import ParallelPlan
+from treadle.parallelism.plan.part_plan import Keep, OperatorPlan, PartPlan, factors
+from treadle.parallelism.state.sharding import Sharding
+from treadle.refusal import Refusal
+
+
+class Use(Enum):
+    """What an axis of the mesh is for."""
+
+    REPLICATED = "data parallel, parameters replicated"
+    SHARDED = "data parallel, parameters sharded"
+    TENSOR = "tensor parallel"
+    CONTEXT = "context parallel"
+    PIPELINE = "pipeline"
+    NONE = "nothing"
+
+
+class Style(Enum):
+    """How a weight is cut along the tensor-parallel axis."""
+
+    COLUMNS = "ColwiseParallel"
+    ROWS = "RowwiseParallel"
+
+
+class Recompute(Enum):
+    """What the backward pass computes again of a part."""
+
+    NONE = "none"
+    SOME = "selective"
+    ALL = "full"
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A parameter.
+
+    Parameters
+    ----------
+    path : str
+        Its name in the module; ``*`` or a slice for all layers.
+    is_table : bool
+        Read by index, as an embedding's.
+    style : Style or None
+    shard_dim : int
+        The dimension that data-parallel ranks store a part of.
+    is_last : bool
+        No other product follows: what it makes leaves the model, or enters a loss.
+    """
+
+    path: str
+    is_table: bool
+    style: Style | None
+    shard_dim: int
+    is_last: bool = False
+
+
+@dataclass(frozen=True)
+class PartLayout:
+    """A part of the model.
+
+    Parameters
+    ----------
+    name : str
+    repeats : int
+    weights : tuple of Weight
+    recompute : Recompute
+    saved_products : tuple of bool
+        Of each matrix product of the forward pass, in order: kept for the backward pass.
+    saves_attention : bool
+    """
+
+    name: str
+    repeats: int
+    weights: tuple[Weight, ...]
+    recompute: Recompute
+    saved_products: tuple[bool, ...]
+    saves_attention: bool
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A plan in these terms.
+
+    Parameters
+    ----------
+    model : str
+    axes : mapping from axis to (ranks, Use)
+        In the order of the mesh.
+    cuts_sequence : bool
+        Between blocks the tensor-parallel axis cuts the sequence.
+    gathers_again : bool
+        Sharded parameters are gathered in the backward pass once more.
+    parts : tuple of PartLayout
+    lost : tuple of Refusal
+        What the plan says beyond that.
+    """
+
+    model: str
+    axes: Mapping[str, tuple[int, Use]]
+    cuts_sequence: bool
+    gathers_again: bool
+    parts: tuple[PartLayout, ...]
+    lost: tuple[Refusal, ...]
+
+    def of_use(self, use: Use) -> tuple[str, ...]:
+        """Axes of a use."""
+        return tuple(name for name, (_, found) in self.axes.items() if found is use)
+
+
+def layout_of(plan: ParallelPlan, model: ModelGraph) -> Layout:
+    """Read a plan.
+
+    Raises
+    ------
+    ScheduleError
+        If the plan is of another model.
+    InfeasibleError
+        If an axis has no such use, or layers of one part differ: nothing of the plan's structure is left.
+    """
+    check_fit(plan, model)
+    return _Reading(plan, model).layout()
+
+
+class _Reading:
+    def __init__(self, plan: ParallelPlan, model: ModelGraph) -> None:
+        for name, plans in plan.parts.items():
+            if len(plans) > 1:
+                raise InfeasibleError(
+                    f"export: layers of {name} have {len(plans)} plans; frameworks have one for all layers"
+                )
+        self.plan, self.model = plan, model
+        self.parts = [(part, plan.parts[part.name][0]) for part in model.parts]
+        self.lost: list[Refusal] = []
+
+    def layout(self) -> Layout:
+        axes = {}
+        for name, size in zip(self.plan.mesh.axis_names, self.plan.mesh.shape, strict=True):
+            axes[name] = (size, self._use(name))
+        tensor = [name for name, (_, use) in axes.items() if use is Use.TENSOR]
+        if len(tensor) > 1:
+            raise InfeasibleError(
+                f"export: axes {' and '.join(tensor)} both cut weights; frameworks have one tensor-parallel "
+                "axis"
+            )
+        boundary = self._boundary_letters()
+        cuts_sequence = bool(tensor) and boundary.get(tensor[0]) == self.model.sequence != ""
+        parts = tuple(self._part(part, one, axes) for part, one in self.parts)
+        self.lost += self._loops()
+        return Layout(self.model.name, axes, cuts_sequence, self._gathers_again(), parts, tuple(self.lost))
+
+    def _boundary_letters(self) -> dict[str, str]:
+        """By axis the letter of the activations between blocks that it cuts."""
+        for part, _ in self.parts:
+            if part.leaves is not None:
+                names = [name for name, _ in part.factors(part.leaves)]
+                dims = self.plan.boundary.activation.dims
+                return {axis: name for name, axes in zip(names, dims, strict=True) for axis in axes}
+        return {}
+
+    def _use(self, axis: str) -> Use:
+        if self.plan.pipeline is not None and axis == self.plan.pipeline.axis:
+            return Use.PIPELINE
+        if axis not in self.plan.sizes:
+            return Use.NONE
+        letters: Counter[str] = Counter()
+        exceptions: dict[str, list[str]] = {"": []}
+        weights = 0
+        for part, one in self.parts:
+            for node in part.graph.nodes:
+                if (
+                    node.kind not in (OperatorKind.EINSUM, OperatorKind.ATTENTION)
+                    or node.name not in one.operators
+                ):
+                    continue
+                letter = _cut_letter(part.graph, node, one.operators[node.name], axis)
+                letters[letter] += 1
+                exceptions.setdefault(letter, []).append(f"{part.name}: {node.name}")
+                weights += any(
+                    axis in state.axes and part.graph.nodes[operand.tensor.node].source is Source.PARAMETER
+                    for operand, state in zip(node.operands, one.operators[node.name].inputs, strict=True)
+                )
+        total = sum(letters.values())
+        for letter, use in ((self.model.batch, None), (self.model.sequence, Use.CONTEXT)):
+            if letter and letters[letter] * 2 > total:
+                others = [
+                    place for other, places in exceptions.items() if other != letter for place in places
+                ]
+                self.lost += [Refusal(f"not cut along {axis} as the rest is", place) for place in others]
+                return use or self._data_use(axis)
+        if weights:
+            return Use.TENSOR
+        if letters[""] == total:
+            return self._data_use(axis) if self._stores(axis) else Use.NONE
+        most = letters.most_common(1)[0][0]
+        raise InfeasibleError(
+            f"export: along {axis} products are cut by {most or 'nothing'} and others; expected samples, "
+            "tokens or weights along a whole axis"
+        )
+
+    def _stores(self, axis: str) -> int:
+        """Elements of parameters that are stored in parts along an axis."""
+        return sum(
+            part.graph.elements(tensor)
+            for part, one in self.parts
+            for path, tensor in part.parameters.items()
+            if axis in one.parameters[path].axes
+        )
+
+    def _data_use(self, axis: str) -> Use:
+        everything = sum(part.parameter_elements for part, _ in self.parts)
+        return Use.SHARDED if 2 * self._stores(axis) > everything else Use.REPLICATED
+
+    def _gathers_again(self) -> bool:
+        """Whether no parameter is kept from the forward to the backward pass in another state than stored."""
+        return not any(
+            one.saved(part.graph.spelled(tensor)) not in (None, one.parameters[path])
+            for part, one in self.parts
+            for path, tensor in part.parameters.items()
+        )
+
+    def _part(self, part: ModelPart, one: PartPlan, axes: Mapping[str, tuple[int, Use]]) -> PartLayout:
+        weights = tuple(
+            self._weight(part, one, path, tensor, axes) for path, tensor in part.parameters.items()
+        )
+        graph = part.graph
+        forward = [node for node in graph.nodes if node.name in one.operators and node.phase is Phase.FORWARD]
+        keeps = {node.name: one.operators[node.name].keep for node in forward}
+        products = tuple(
+            keeps[node.name] is not Keep.RECOMPUTED for node in forward if node.kind is OperatorKind.EINSUM
+        )
+        attention = all(
+            keeps[node.name] is not Keep.RECOMPUTED for node in forward if node.kind is OperatorKind.ATTENTION
+        )
+        again = [node.name for node in forward if keeps[node.name] is Keep.RECOMPUTED]
+        if not again:
+            recompute = Recompute.NONE
+        elif any(keep is Keep.SAVED for keep in keeps.values()):
+            recompute = Recompute.SOME
+            heavy = (OperatorKind.EINSUM, OperatorKind.ATTENTION)
+            self.lost += [
+                Refusal(
+                    "is kept for the backward pass; a policy by operator computes it again",
+                    f"{part.name}: {n.name}",
+                )
+                for n in forward
+                if n.kind not in heavy and keeps[n.name] is Keep.SAVED
+            ]
+        else:
+            recompute = Recompute.ALL
+        self.lost += list(self._saved_elsewhere(part, one))
+        return PartLayout(part.name, part.repeats, weights, recompute, products, attention)
+
+    def _saved_elsewhere(self, part: ModelPart, one: PartPlan) -> Iterator[Refusal]:
+        for number, node in enumerate(part.graph.nodes):
+            if node.name not in one.operators:
+                continue
+            for slot, made in enumerate(one.operators[node.name].outputs):
+                saved = one.saved(part.graph.spelled(TensorRef(number, slot)))
+                if saved is not None and saved != made:
+                    yield Refusal(f"is kept as {saved}, but made as {made}", f"{part.name}: {node.name}")
+
+    def _weight(
+        self,
+        part: ModelPart,
+        one: PartPlan,
+        path: str,
+        tensor: TensorRef,
+        axes: Mapping[str, tuple[int, Use]],
+    ) -> Weight:
+        graph, stored = part.graph, one.parameters[path]
+        readers = [
+            (node, operand, state)
+            for node in graph.nodes
+            if node.name in one.operators and node.phase is Phase.FORWARD
+            for operand, state in zip(node.operands, one.operators[node.name].inputs, strict=True)
+            if operand.tensor == tensor
+        ]
+        is_table = any(node.kind is OperatorKind.GATHER for node, _, _ in readers)
+        place = f"{part.name}: {path}"
+        style = None
+        for axis in (name for name, (_, use) in axes.items() if use is Use.TENSOR):
+            dims = {
+                _dim_of(graph, tensor, index)
+                for _, operand, state in readers
+                for index, names in zip(factors(operand.dims), state.dims, strict=True)
+                if axis in names
+            }
+            if len(dims) == 1:
+                first = next(iter(dims)) == 0
+                style = Style.COLUMNS if first != is_table else Style.ROWS
+            if style is not None and not self._is_outermost(graph, tensor, stored, axis):
+                self.lost.append(
+                    Refusal(f"is not stored along {axis} as runs of whole rows or columns ({stored})", place)
+                )
+        shard_dims = set()
+        for axis in (name for name, (_, use) in axes.items() if use is Use.SHARDED):
+            cut = [
+                _dim_of(graph, tensor, index)
+                for index, names in zip(factors(graph.result(tensor).dims), stored.dims, strict=True)
+                if axis in names
+            ]
+            shard_dims.update(cut)
+            if not cut:
+                self.lost.append(Refusal(f"is replicated along {axis}; fully_shard shards it", place))
+        if len(shard_dims) > 1:
+            self.lost.append(Refusal("is sharded over several dimensions; fully_shard takes one", place))
+        for axis in (name for name, (_, use) in axes.items() if use in (Use.REPLICATED, Use.CONTEXT)):
+            if axis in stored.axes:
+                self.lost.append(Refusal(f"is sharded along {axis}, which others replicate over", place))
+        is_last = all(_is_last(graph, node) for node, _, _ in readers)
+        return Weight(path, is_table, style, min(shard_dims, default=0), is_last)
+
+    @staticmethod
+    def _is_outermost(graph: ComputeGraph, tensor: TensorRef, stored: Sharding, axis: str) -> bool:
+        """Whether an axis cuts a dimension into runs: the first of its outermost long factor."""
+        place = 0
+        for dim in graph.result(tensor).dims:
+            long = [n for n, index in enumerate(dim) if graph.atoms[index.atom].size > 1]
+            for n in range(len(dim)):
+                names = stored.dims[place + n]
+                if axis in names:
+                    return bool(long) and n == long[0] and names[0] == axis
+            place += len(dim)
+        return False
+
+    def _loops(self) -> Iterator[Refusal]:
+        for part, one in self.parts:
+            chunked = {op.chunk for op in one.operators.values() if op.chunk is not None}
+            for chunk in sorted(chunked):
+                yield Refusal(f"a loop over {chunk[1]} chunks of {chunk[0]}", part.name)
+
+
+def _cut_letter(graph: ComputeGraph, node: Node, plan: OperatorPlan, axis: str) -> str:
+    """The letter that an operator is cut by along an axis; "" if none."""
+    taken = [(operand.roles, state) for operand, state in zip(node.operands, plan.inputs, strict=True)]
+    made = [(result.roles, state) for result, state in zip(node.results, plan.outputs, strict=True)]
+    for roles, state in (*taken, *made):
+        for role, names in zip(factors(roles), state.dims, strict=True):
+            if axis in names:
+                return graph.atoms[role.atom].name
+    return ""
+
+
+def _is_last(graph: ComputeGraph, node: Node) -> bool:
+    """Whether no product or attention of the forward pass reads what a node makes, however far on."""
+    reached = {graph.nodes.index(node)}
+    for number, other in enumerate(graph.nodes):
+        if other.phase is Phase.FORWARD and any(operand.tensor.node in reached for operand in other.operands):
+            if other.kind in (OperatorKind.EINSUM, OperatorKind.ATTENTION):
+                return False
+            reached.add(number)
+    return True
+
+
+def _dim_of(graph: ComputeGraph, tensor: TensorRef, index: Index) -> int:
+    return next(n for n, dim in enumerate(graph.result(tensor).dims) if index in dim)

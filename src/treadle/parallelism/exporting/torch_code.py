@@ -1,0 +1,268 @@
+"""A layout as Python: `parallelize_module` and `fully_shard`, with a policy of checkpoints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from treadle.errors import InfeasibleError
+from treadle.parallelism.exporting.layout import Layout, PartLayout, Recompute, Style, Use, Weight
+from treadle.refusal import Refusal
+
+_HEAD = '''\
+"""{title}
+
+Written by treadle. Mesh, in the order of ranks: {mesh}.
+{remarks}"""
+
+import torch
+from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    PrepareModuleOutput,
+    RowwiseParallel,
+    SequenceParallel,
+    parallelize_module,
+)
+from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
+
+
+def make_mesh(device: str = "cuda") -> DeviceMesh:
+    return init_device_mesh(device, {shape}, mesh_dim_names={names})
+
+
+def parallelize(model: nn.Module, mesh: DeviceMesh) -> nn.Module:
+    """Applied to the model on every rank; each is given its part of the samples{sequence}."""
+'''
+_SELECTIVE = '''
+
+PRODUCTS = {products}
+"""Of the matrix products of a forward pass, in order: what is kept."""
+_PRODUCT_OPERATORS = (torch.ops.aten.mm.default, torch.ops.aten.addmm.default, torch.ops.aten.bmm.default)
+
+
+def _policy():
+    """Products by their number; the rest of the forward pass runs again{attention}."""
+    seen = {{False: 0, True: 0}}
+
+    def policy(context, operator, *args, **kwargs):
+        if operator in _PRODUCT_OPERATORS:
+            number = seen[context.is_recompute]
+            seen[context.is_recompute] += 1
+            if PRODUCTS[number % len(PRODUCTS)]:
+                return CheckpointPolicy.MUST_SAVE
+        elif {keeps_attention} and "scaled_dot_product" in str(operator):
+            return CheckpointPolicy.MUST_SAVE
+        return CheckpointPolicy.PREFER_RECOMPUTE
+
+    return create_selective_checkpoint_contexts(policy)
+'''
+
+
+def torch_code(layout: Layout) -> str:
+    """A module with `make_mesh` and `parallelize(model, mesh)`.
+
+    Parameters
+    ----------
+    layout : Layout
+
+    Raises
+    ------
+    InfeasibleError
+        If it has context parallelism or stages, which these calls do not make.
+    """
+    for use in (Use.CONTEXT, Use.PIPELINE):
+        if layout.of_use(use):
+            raise InfeasibleError(
+                f"export: {use.value} along {layout.of_use(use)[0]}; parallelize_module and fully_shard have "
+                "none (torchtitan's settings do)"
+            )
+    shape, names = _mesh(layout)
+    blocks = [part for part in layout.parts if part.repeats > 1] or list(layout.parts)
+    has_table = any(weight.is_table for part in layout.parts for weight in part.weights)
+    lines = [
+        _HEAD.format(
+            title=f"Layout of {layout.model}.",
+            mesh="; ".join(f"{name} = {size} ({use.value})" for name, (size, use) in layout.axes.items()),
+            remarks=_remarks(layout),
+            shape=shape,
+            names=str(names).replace("'", '"'),
+            sequence=", and of the sequence" if layout.cuts_sequence and not has_table else "",
+        ).rstrip("\n")
+    ]
+    lines += list(_tensor_lines(layout))
+    lines += list(_checkpoint_lines(blocks))
+    lines += list(_shard_lines(layout, blocks))
+    lines.append("    return model")
+    text = "\n".join(lines) + "\n"
+    some = [part for part in blocks if part.recompute is Recompute.SOME]
+    if some:
+        part = some[0]
+        text += _SELECTIVE.format(
+            products=part.saved_products,
+            keeps_attention=part.saves_attention,
+            attention=", attention is kept" if part.saves_attention else "",
+        )
+    return text
+
+
+def unsaid(layout: Layout) -> tuple[Refusal, ...]:
+    """What the plan says and the code does not."""
+    found = list(layout.lost)
+    most = max(part.repeats for part in layout.parts)
+    for part in layout.parts:
+        if part.repeats == 1 < most and part.recompute is not Recompute.NONE:
+            found.append(Refusal("is computed again in the backward pass; the code keeps it", part.name))
+        found += [
+            Refusal("its results stay cut; the code gathers them", f"{part.name}: {weight.path}")
+            for weight in part.weights
+            if weight.style is Style.COLUMNS and weight.is_last and not weight.is_table
+        ]
+    return tuple(found)
+
+
+def _remarks(layout: Layout) -> str:
+    lost = unsaid(layout)
+    if not lost:
+        return "It says all that the plan does.\n"
+    lines = "\n".join(f"- {one.place}: {one.reason}" for one in lost)
+    return f"What the plan says beyond that:\n{lines}\n"
+
+
+def _mesh(layout: Layout) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The mesh; where nothing is sharded, with an axis of one rank that `fully_shard` shards over."""
+    shape = [size for size, _ in layout.axes.values()]
+    names = list(layout.axes)
+    if layout.of_use(Use.REPLICATED) and not layout.of_use(Use.SHARDED):
+        last = max(names.index(name) for name in layout.of_use(Use.REPLICATED))
+        shape.insert(last + 1, 1)
+        names.insert(last + 1, "alone")
+    return tuple(shape), tuple(names)
+
+
+def _tensor_lines(layout: Layout) -> Iterator[str]:
+    tensor = layout.of_use(Use.TENSOR)
+    if not tensor:
+        return
+    at_rest = "Shard(1)" if layout.cuts_sequence else "Replicate()"
+    for part in layout.parts:
+        styles = {}
+        for weight in part.weights:
+            module = weight.path.rpartition(".")[0]
+            style = _style(weight, at_rest, cuts_sequence=layout.cuts_sequence)
+            if style:
+                styles[module] = style
+        if styles:
+            for owner, inner in _by_owner(styles).items():
+                yield f"    for part in {_modules(owner)}:"
+                yield "        styles = {"
+                yield from (f'            "{name}": {style},' for name, style in inner.items())
+                yield "        }"
+                yield f'        parallelize_module(part, mesh["{tensor[0]}"], styles)'
+
+
+def _style(weight: Weight, at_rest: str, *, cuts_sequence: bool) -> str:
+    if weight.is_table:
+        if weight.style is None:
+            moves = f"PrepareModuleOutput(output_layouts=Replicate(), desired_output_layouts={at_rest})"
+            return moves if cuts_sequence else ""
+        given = "input_layouts=Replicate(), " if weight.style is Style.ROWS else ""
+        return f"{weight.style.value}({given}output_layouts={at_rest})"
+    if weight.style is Style.COLUMNS:
+        gathered = ", output_layouts=Replicate()" if weight.is_last else ""
+        return f"ColwiseParallel(input_layouts={at_rest}{gathered})"
+    if weight.style is Style.ROWS:
+        return f"RowwiseParallel(output_layouts={at_rest})"
+    return "SequenceParallel()" if cuts_sequence else ""
+
+
+def _by_owner(styles: dict[str, str]) -> dict[str, dict[str, str]]:
+    """Styles by the module that is repeated (``layers.*``) and the rest of the path."""
+    found: dict[str, dict[str, str]] = {}
+    for module, style in styles.items():
+        owner, rest = _split(module)
+        found.setdefault(owner, {})[rest] = style
+    return found
+
+
+def _split(path: str) -> tuple[str, str]:
+    """A path's words up to that which counts layers, and those after it."""
+    words = path.split(".")
+    for number, word in enumerate(words):
+        if word == "*" or re.fullmatch(r"\[\d+:\d+(:\d+)?\]", word):
+            return ".".join(words[: number + 1]), ".".join(words[number + 1 :])
+    return "", path
+
+
+def _modules(owner: str) -> str:
+    """An expression for the modules that a path with a pattern stands for."""
+    if not owner:
+        return "[model]"
+    *words, last = owner.split(".")
+    layers = f'model.get_submodule("{".".join(words)}")'
+    if last == "*":
+        return f"list({layers}.children())"
+    return f"list({layers}.children()){last}"
+
+
+def _checkpoint_lines(blocks: list[PartLayout]) -> Iterator[str]:
+    for part in blocks:
+        if part.recompute is Recompute.NONE:
+            continue
+        extra = ", context_fn=_policy" if part.recompute is Recompute.SOME else ""
+        owners = {_split(weight.path)[0] for weight in part.weights}
+        for owner in sorted(owners):
+            if owner:
+                parent, _, last = owner.rpartition(".")
+                yield f'    layers = model.get_submodule("{parent}")'
+                chosen = "" if last == "*" else last
+                yield f"    for name, block in list(layers.named_children()){chosen}:"
+                yield f"        setattr(layers, name, checkpoint_wrapper(block{extra}))"
+            else:
+                yield f"    model = checkpoint_wrapper(model{extra})"
+
+
+def _key(names: Sequence[str]) -> str:
+    """Axes of a mesh as a subscript."""
+    quoted = ", ".join(f'"{name}"' for name in names)
+    return f"[{quoted}]"
+
+
+def _shard_lines(layout: Layout, blocks: list[PartLayout]) -> Iterator[str]:
+    replicated, sharded = layout.of_use(Use.REPLICATED), layout.of_use(Use.SHARDED)
+    if not replicated and not sharded:
+        return
+    names = list(layout.axes)
+    if replicated and sharded and names.index(replicated[-1]) > names.index(sharded[0]):
+        raise InfeasibleError(
+            f"export: parameters are sharded over {', '.join(sharded)} and replicated over "
+            f"{', '.join(replicated)}; fully_shard takes the replicating axes first"
+        )
+    words = []
+    for number, several in enumerate((replicated, sharded)):
+        name = several[0] if several else "alone"
+        if len(several) > 1:
+            name = ("copies", "parts")[number]
+            yield f'    mesh{_key(several)}._flatten("{name}")'
+        if several or number:
+            words.append(name)
+    yield f"    data = mesh{_key(words)}"
+    dims = {
+        weight.path.rpartition(".")[0]: weight.shard_dim for part in layout.parts for weight in part.weights
+    }
+    options = f"mesh=data, reshard_after_forward={layout.gathers_again}"
+    if any(dims.values()):
+        columns = sorted({_split(path)[1] for path, dim in dims.items() if dim == 1})
+        yield f"    columns = {columns!r}"
+        yield "    second = {id(m.weight) for n, m in model.named_modules() if n.endswith(tuple(columns))}"
+        options += ", shard_placement_fn=lambda p: Shard(1) if id(p) in second else Shard(0)"
+    for part in blocks:
+        owners = sorted({_split(weight.path)[0] for weight in part.weights} - {""})
+        for owner in owners:
+            yield f"    for part in {_modules(owner)}:"
+            yield f"        fully_shard(part, {options})"
+    yield f"    fully_shard(model, {options})"

@@ -1,0 +1,89 @@
+"""A layout as settings of torchtitan: degrees of parallelism and activation checkpoints, in TOML."""
+
+from __future__ import annotations
+
+from math import prod
+
+from treadle.errors import InfeasibleError
+from treadle.parallelism.exporting.layout import Layout, Recompute, Use
+from treadle.parallelism.plan.parallel_plan import ParallelPlan
+from treadle.refusal import Refusal
+
+_ORDER = (Use.PIPELINE, Use.REPLICATED, Use.SHARDED, Use.CONTEXT, Use.TENSOR)
+"""Axes of torchtitan's mesh, the slowest first."""
+_KEYS = {
+    Use.PIPELINE: "pipeline_parallel_degree",
+    Use.REPLICATED: "data_parallel_replicate_degree",
+    Use.SHARDED: "data_parallel_shard_degree",
+    Use.CONTEXT: "context_parallel_degree",
+    Use.TENSOR: "tensor_parallel_degree",
+}
+
+
+def torchtitan_settings(layout: Layout, plan: ParallelPlan) -> str:
+    """Sections ``[parallelism]`` and ``[activation_checkpoint]`` for a settings file of torchtitan.
+
+    Parameters
+    ----------
+    layout : Layout
+    plan : ParallelPlan
+        Whose pipeline it is.
+
+    Raises
+    ------
+    InfeasibleError
+        If the mesh has another order of axes than torchtitan's.
+    """
+    uses = [use for _, use in layout.axes.values() if use is not Use.NONE]
+    if uses != sorted(uses, key=_ORDER.index):
+        found = ", ".join(f"{name} ({use.value})" for name, (_, use) in layout.axes.items())
+        raise InfeasibleError(
+            f"export: the mesh is {found}; torchtitan's has pipeline, replicating, sharding, context and "
+            "tensor axes in this order"
+        )
+    lines = [
+        f"# Layout of {layout.model}, written by treadle.",
+        "# What the plan says beyond these settings:",
+    ]
+    lines += [f"# - {one.place}: {one.reason}" for one in (*layout.lost, *_lost(layout))] or ["# nothing"]
+    lines += ["", "[parallelism]"]
+    for use in _ORDER:
+        degree = prod(layout.axes[name][0] for name in layout.of_use(use))
+        lines.append(f"{_KEYS[use]} = {degree}")
+    again = '"always"' if layout.gathers_again else '"never"'
+    lines.append(f"fsdp_reshard_after_forward = {again}")
+    if plan.pipeline is not None:
+        lines.append('pipeline_parallel_schedule = "1F1B"')
+    lines += ["", "[activation_checkpoint]", f'mode = "{_mode(layout).value}"']
+    if _mode(layout) is Recompute.SOME:
+        lines.append('selective_ac_option = "op"')
+    return "\n".join(lines) + "\n"
+
+
+def _mode(layout: Layout) -> Recompute:
+    blocks = [part for part in layout.parts if part.repeats > 1] or list(layout.parts)
+    modes = {part.recompute for part in blocks}
+    return modes.pop() if len(modes) == 1 else Recompute.SOME
+
+
+def _lost(layout: Layout) -> list[Refusal]:
+    """What the code of `torch_code` can say and these settings cannot."""
+    found = []
+    if layout.of_use(Use.TENSOR) and not layout.cuts_sequence:
+        found.append(Refusal("sequences stay whole; torchtitan cuts them along the tensor axis", "boundary"))
+    for part in layout.parts:
+        kept = sum(part.saved_products)
+        if part.recompute is Recompute.SOME:
+            found.append(
+                Refusal(
+                    f"{kept} of {len(part.saved_products)} products are kept; the option 'op' keeps every "
+                    "second one and attention",
+                    part.name,
+                )
+            )
+        found += [
+            Refusal("is sharded by its second dimension", f"{part.name}: {weight.path}")
+            for weight in part.weights
+            if weight.shard_dim
+        ]
+    return found
