@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch: not installed; pip install 'treadle[torch]'")
 
-from parallelism.capture.samples import Block, Gated, Language, Shared, Stack  # noqa: E402
+from parallelism.capture.samples import Block, Gated, Language, Mixture, Shared, Stack  # noqa: E402
 from treadle.errors import TreadleError  # noqa: E402
 from treadle.parallelism.capture.joint import capture  # noqa: E402
 from treadle.parallelism.graph.compute_graph import ComputeGraph, OperatorKind, Source, TensorRef  # noqa: E402
@@ -53,9 +53,9 @@ def test_a_folded_layer_is_the_layer_captured_alone() -> None:
 
 @pytest.mark.parametrize("tied", [False, True])
 def test_blocks_of_llama_fold_with_their_positions(tied: bool) -> None:
-    graph = language(24, 24, 24, 24, heads=4, tied=tied)
+    graph = language(24, 24, heads=4, tied=tied)
     model = folded(graph, name="m")
-    assert told(model) == [("embedding", 1), ("block", 4), ("head", 1)]
+    assert told(model) == [("embedding", 1), ("block", 2), ("head", 1)]
     assert model.parameters == elements(graph)
     assert [(tie.first, tie.second) for tie in model.ties] == (
         [(("embedding", "embedding.weight"), ("head", "embedding.weight"))] if tied else []
@@ -77,7 +77,7 @@ def test_the_last_layer_folds_whatever_follows_it() -> None:
 
 
 def test_every_operator_of_a_model_is_in_one_part() -> None:
-    graph = language(24, 24, 24, heads=4)
+    graph = language(24, 24, heads=4)
     model = folded(graph, name="m")
     counts = {part.name: sum(n.kind is OperatorKind.EINSUM for n in part.graph.nodes) for part in model.parts}
     assert sum(part.repeats * counts[part.name] for part in model.parts) == sum(
@@ -94,9 +94,9 @@ def test_several_kinds_of_layers_are_several_parts() -> None:
 
 
 def test_layers_that_alternate_fold_by_pairs() -> None:
-    model = folded(language(24, 48, 24, 48, 24, 48), name="m")
-    assert told(model) == [("embedding", 1), ("block", 3), ("head", 1)]
-    assert {"layers.[0:5:2].w1.weight", "layers.[1:6:2].w1.weight"} < set(model.part("block").parameters)
+    model = folded(language(24, 48, 24, 48), name="m")
+    assert told(model) == [("embedding", 1), ("block", 2), ("head", 1)]
+    assert {"layers.[0:3:2].w1.weight", "layers.[1:4:2].w1.weight"} < set(model.part("block").parameters)
     assert len(model.part("block").parameters) == 8
 
 
@@ -131,3 +131,30 @@ def test_a_block_is_repeated_as_often_as_is_said() -> None:
     assert model.parameters == 80 * elements(graph)
     with pytest.raises(TreadleError, match="a block that is repeated feeds itself"):
         repeated(capture(lambda: (Stack(16, 8), (torch.empty(4, 16),))), name="m", repeats=2)
+
+
+def mixture(way: str) -> ComputeGraph:
+    def make():
+        words = torch.zeros(4, 32, dtype=torch.long)
+        return Mixture(100, 16, 2, way=way), (words, words)
+
+    return capture(make)
+
+
+@pytest.mark.parametrize("way", ["placed", "sorted"])
+def test_grouped_heads_experts_and_tied_embeddings_fold(way: str) -> None:
+    graph = mixture(way)
+    model = folded(graph, name="m")
+    assert told(model) == [("embedding", 1), ("block", 2), ("head", 1)]
+    assert model.parameters == elements(graph)
+    assert len(model.ties) == 1
+    block = model.part("block")
+    experts = block.graph.result(block.parameters["experts.*.up"]).dims[0]
+    heads = block.graph.result(block.parameters["blocks.*.wk.weight"]).dims[0]
+    assert block.graph.atoms[heads[0].atom].size == 2
+    assert [block.graph.atoms[i.atom].size for i in experts] == ([8] if way == "placed" else [4, 2])
+
+
+def test_experts_picked_by_mask_are_refused_by_the_operators_name() -> None:
+    with pytest.raises(TreadleError, match=r"Mixture: .*samples\.py:\d+: aten\.nonzero\.default"):
+        mixture("masked")
