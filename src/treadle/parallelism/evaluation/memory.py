@@ -112,8 +112,13 @@ def _lives(run: PartRun, phase: Phase, units: tuple[Unit, ...]) -> Iterator[_Lif
         last = max(readers, default=-1)
         if any(one.node == LEAVES for one in readings) and _goes_back(run, tensor):
             last = len(units) - 1  # the gradient of what entered waits for the part before
-        if node.source is Source.TANGENT and run.plan.shared(name, phase) is None:
-            first = 0
+        if node.source is Source.TANGENT:  # it is there from the beginning, as the part after gave it
+            given = run.source(tensor, phase)
+            assert isinstance(given, Sharding)
+            if given == held:
+                first = 0
+            elif first > 0:
+                yield _Life(0, first - 1, Held("waiting", name, run.local_bytes(tensor, given)))
         # in its own unit a tensor is a result, whole where it goes out of a loop
         first += is_made
         if first <= last:

@@ -1,0 +1,104 @@
+"""Bounds checked in one pass: below every plan whatever the witness, near the linear program with ours."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from reference.parallelism.brute_force import every_plan, peak, seconds
+from reference.parallelism.local_polytope import least_seconds
+from reference.parallelism.random_graphs import random_graph
+from treadle.errors import ScheduleError
+from treadle.parallelism.evaluation.bounds import checked_bound, least_sum
+from treadle.parallelism.search.bound_witness import BoundWitness, bound_witness
+from treadle.parallelism.search.factor_graph import FactorGraph
+from treadle.parallelism.search.minimax import Overlap
+
+
+def least(graph: FactorGraph, overlap: str, memory_bytes: float) -> float:
+    fitting = [one for one in every_plan(graph).values() if peak(graph, one) <= memory_bytes]
+    return min((float(seconds(graph, one, overlap)) for one in fitting), default=np.inf)
+
+
+@pytest.mark.parametrize("overlap", list(Overlap))
+def test_witnessed_bounds_lie_below_every_plan_and_near_the_linear_program(overlap: Overlap) -> None:
+    close = 0
+    for seed in range(30):
+        graph = random_graph(seed)
+        plans = every_plan(graph)
+        if not plans:
+            continue
+        memory = float(np.median([float(peak(graph, one)) for one in plans.values()]))
+        witness = bound_witness(graph, memory_bytes=memory, overlap=overlap, known=list(plans)[:2])
+        assert witness is not None
+        bound = checked_bound(graph, witness, overlap=overlap.value, memory_bytes=memory)
+        assert bound <= least(graph, overlap.value, memory)
+        if overlap is Overlap.LAYER:
+            program = least_seconds(graph, memory, is_integer=False)
+            assert bound <= program * (1 + 1e-6)
+            close += bound >= 0.99 * program
+    assert overlap is not Overlap.LAYER or close >= 12
+
+
+def test_any_numbers_whatever_prove_something_true() -> None:
+    rng = np.random.default_rng(1)
+    for seed in range(60):
+        graph = random_graph(seed)
+        plans = every_plan(graph)
+        n_messages = sum(
+            graph.sizes[node] for part in graph.factors if len(part.scope) == 2 for node in part.scope
+        )
+        witness = BoundWitness(
+            tuple(rng.uniform(0, 1, graph.quantities.n_sections)),
+            tuple(rng.uniform(0, 3, max(graph.quantities.n_moments, 1))),
+            rng.normal(0, 10, n_messages),
+        )
+        for overlap in Overlap:
+            memory = float(rng.uniform(0, 60))
+            bound = checked_bound(graph, witness, overlap=overlap.value, memory_bytes=memory)
+            assert bound <= least(graph, overlap.value, memory)
+            assert plans or bound <= np.inf
+
+
+def test_messages_matter_and_multipliers_too() -> None:
+    graph = next(g for g in map(random_graph, range(50)) if len(g.sizes) > 3 and len(every_plan(g)) > 20)
+    witness = bound_witness(graph)
+    assert witness is not None
+    bound = checked_bound(graph, witness)
+    silent = replace(witness, messages=np.zeros_like(witness.messages))
+    assert checked_bound(graph, silent) < bound
+    turned = replace(witness, shares=tuple(1 - share for share in witness.shares))
+    assert checked_bound(graph, turned) < bound
+
+
+def test_nothing_possible_is_infinite() -> None:
+    graph = random_graph(3)
+    banned = replace(
+        graph.factors[0],
+        forbidden=np.ones(graph.factors[0].shape or (), bool),
+    )
+    none = FactorGraph(graph.sizes, graph.quantities, (banned, *graph.factors[1:]), graph.repeats)
+    n_messages = sum(none.sizes[node] for part in none.factors if len(part.scope) == 2 for node in part.scope)
+    assert least_sum(none, np.ones(none.quantities.count), np.zeros(n_messages)) == np.inf
+    assert bound_witness(none) is None
+
+
+def test_witnesses_that_prove_nothing_are_refused() -> None:
+    graph = next(g for g in map(random_graph, range(50)) if len(g.sizes) > 2 and every_plan(g))
+    witness = bound_witness(graph)
+    assert witness is not None
+    for wrong, words in (
+        (replace(witness, shares=(1.5, 0.0)), "shares from 0 to 1"),
+        (replace(witness, shares=(0.5,)), "1 shares, 2 prices; expected 2, 2"),
+        (replace(witness, prices=(-1.0, 0.0)), "prices of 0 or more"),
+        (replace(witness, prices=(np.nan, 0.0)), "prices of 0 or more"),
+        (replace(witness, prices=(1.0, 0.0)), "nothing limits them"),
+        (replace(witness, messages=witness.messages[1:]), "a finite message for each end"),
+        (replace(witness, messages=np.full_like(witness.messages, np.inf)), "a finite message for each end"),
+    ):
+        with pytest.raises(ScheduleError, match=words):
+            checked_bound(graph, wrong)
+    with pytest.raises(ScheduleError, match="overlap 'all'"):
+        checked_bound(graph, witness, overlap="all")
