@@ -9,7 +9,7 @@ bindings say.
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.parallelism.search.core_values import PairEnergies
+from treadle.parallelism.search.core_values import MinimaxForms, PairEnergies, PairTables
 from treadle.simulation.core_values import FluidArrays, TaskArrays
 from treadle.synthesis.core_values.flow_values import (
     Annealing,
@@ -180,3 +180,8 @@ def simulate_flows(graph: FluidArrays, n_slices: int, control: Int64) -> tuple[i
 def reweighted_trees(
     energies: PairEnergies, messages: Float64, most_passes: int, tolerance: float
 ) -> tuple[tuple[float, float, float], Int32, Float64, Float64]: ...
+
+# Plans made better by changing one node at a time: labels
+def improve_plan(
+    tables: PairTables, forms: MinimaxForms, labels: Int32, price: float, most_sweeps: int
+) -> Int32: ...

@@ -11,9 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 import numpy as np
 
+from treadle.arrays import offsets_of
+from treadle.parallelism.search.core_values import MinimaxForms
 from treadle.parallelism.search.factor_graph import FactorGraph, FloatArray
 
 
@@ -45,6 +48,25 @@ class Minimax:
     groups: tuple[tuple[float, tuple[int, ...]], ...]
     limited: tuple[int, ...] = ()
     limit: float = np.inf
+
+    @cached_property
+    def core_forms(self) -> MinimaxForms:
+        """As the core reads them; a form counts in one group at most."""
+        form, quantity = np.nonzero(self.forms)
+        group = np.full(len(self.forms), -1, dtype=np.int32)
+        for number, (_, forms) in enumerate(self.groups):
+            group[list(forms)] = number
+        limited = np.zeros(len(self.forms), dtype=np.int32)
+        limited[list(self.limited)] = 1
+        return MinimaxForms(
+            offsets_of(np.bincount(form, minlength=len(self.forms))).astype(np.int32),
+            quantity.astype(np.int32),
+            self.forms[form, quantity],
+            group,
+            np.array([weight for weight, _ in self.groups], dtype=np.float64),
+            limited,
+            float(self.limit),
+        )
 
     def value(self, amounts: FloatArray) -> float:
         """Of a plan with these quantities, whether or not it keeps to the limits."""

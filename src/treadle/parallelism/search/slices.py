@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of
+from treadle.parallelism.search.core_values import PairTables
 from treadle.parallelism.search.factor_graph import Factor, FactorGraph, FloatArray
 
 Domains = tuple[Int64Array, ...]
@@ -197,21 +198,19 @@ class Slice:
             found.append(place)
         return found
 
-    def choices(self, node: int, labels: Sequence[int]) -> tuple[FloatArray, BoolArray]:
-        """Quantities of the factors at a node for each of its states, others fixed, and which are allowed.
-
-        Returns
-        -------
-        amounts : array of shape (states, quantities)
-        allowed : bool array of shape (states,)
-        """
-        amounts = self.node_amounts[self.starts[node] : self.starts[node + 1]].copy()
-        allowed = np.ones(self.sizes[node], dtype=np.bool_)
-        for e in self.at[node]:
-            edge = self.edges[e]
+    @cached_property
+    def pair_tables(self) -> PairTables:
+        """Every table, and what is forbidden, as the core reads them."""
+        rows: list[tuple[int, int, int]] = []
+        amounts = [np.array([])]
+        for edge in self.edges:
             u, v = edge.scope
-            for quantity, table in edge.tables:
-                amounts[:, quantity] += table[:, labels[v]] if u == node else table[labels[u]]
+            rows += [(u, v, quantity) for quantity, _ in edge.tables]
+            amounts += [table.ravel() for _, table in edge.tables]
             if edge.forbidden is not None:
-                allowed &= ~(edge.forbidden[:, labels[v]] if u == node else edge.forbidden[labels[u]])
-        return amounts, allowed
+                rows.append((u, v, -1))
+                amounts.append(edge.forbidden.ravel().astype(np.float64))
+        tail, head, quantity = np.array(rows, dtype=np.int32).reshape(-1, 3).T.copy()
+        return PairTables(
+            self.core_arrays[0], self.node_amounts, tail, head, quantity, np.concatenate(amounts)
+        )
