@@ -1,8 +1,8 @@
 """One plan for all layers, by branch and bound over `multipliers`.
 
-The weights' best bound may lie below the best plan, because the linear program mixes plans. Where the mixed
-plans differ most, the states are split by the first letter in which those plans differ; each part is bounded
-anew, with the weights and messages it inherits. The part with the least bound is split first. Where one plan
+The weights' best bound may lie below the best plan, because the linear program mixes plans. Where
+the mixed plans differ, the states of a node are split (`splitting`); each part is bounded anew, with the
+weights and messages it inherits. The part with the least bound is split first. Where one plan
 is left its value is exact, and infinite if it breaks a limit: that is where bounds of parts without any plan
 that fits come from.
 """
@@ -16,13 +16,13 @@ from itertools import count
 
 import numpy as np
 
-from treadle.arrays import Int64Array
 from treadle.parallelism.search.factor_graph import FactorGraph, FloatArray
 from treadle.parallelism.search.local_moves import improved
 from treadle.parallelism.search.minimax import Minimax
 from treadle.parallelism.search.multipliers import Columns, DualPoint, Support, climb, even_weights
 from treadle.parallelism.search.reweighted_trees import TreeMessages
 from treadle.parallelism.search.slices import Domains, Slice, consistent, whole
+from treadle.parallelism.search.splitting import pieces
 from treadle.watch import UNWATCHED, Watch
 
 
@@ -155,10 +155,11 @@ class _Branching:
             if bound >= self.cutoff:
                 self.closed = min(self.closed, bound)
                 continue
-            pieces = list(_pieces(graph, part))
-            for i, domains in enumerate(pieces):
+            whole_part = Slice(graph, part.domains)
+            apart = pieces(whole_part, aim, part.weights, part.messages, part.support)
+            for i, domains in enumerate(apart):
                 if self.is_over:  # what is not looked at keeps its parent's bound
-                    for rest in pieces[i:]:
+                    for rest in apart[i:]:
                         self.push(bound, _Part(rest, part.weights, part.messages, ()))
                     break
                 self.bound_part(_Part(domains, part.weights, part.messages, part.support), bound)
@@ -229,45 +230,3 @@ class _Branching:
         amounts = self.columns.plans[plan]
         if self.columns.aim.fits(amounts):
             self.closed = min(self.closed, self.columns.aim.value(amounts))
-
-
-def _pieces(graph: FactorGraph, part: _Part) -> Iterable[Domains]:
-    """The domains of a part, split at one node."""
-    node = _node_to_split(graph, part)
-    states = part.domains[node]
-    likely = sorted({plan[node] for _, plan in part.support} & set(states.tolist()))
-    for chosen in _split(graph, node, states, likely):
-        yield (*part.domains[:node], chosen, *part.domains[node + 1 :])
-
-
-def _node_to_split(graph: FactorGraph, part: _Part) -> int:
-    """Where the mixed plans agree least, boundary states first; else the largest domain."""
-    best, found = (False, 0.0), -1
-    total = sum(weight for weight, _ in part.support)
-    for node, states in enumerate(part.domains):
-        if len(states) == 1:
-            continue
-        shares: dict[int, float] = {}
-        for weight, plan in part.support:
-            shares[plan[node]] = shares.get(plan[node], 0.0) + weight
-        spread = total - max(shares.values()) if shares else 0.0
-        if spread > 1e-6 and (node in graph.first, spread) > best:
-            best, found = (node in graph.first, spread), node
-    return found if found >= 0 else int(np.argmax([len(states) for states in part.domains]))
-
-
-def _split(graph: FactorGraph, node: int, states: Int64Array, likely: list[int]) -> list[Int64Array]:
-    """States apart by the first letter in which likely ones differ, or in which any do."""
-    if graph.letters:
-        letters = graph.letters[node]
-        for chosen in (likely or states.tolist(), states.tolist()):
-            differing = np.flatnonzero((letters[chosen] != letters[chosen][:1]).any(axis=0))
-            if len(differing):
-                column = letters[states, differing[0]]
-                return [states[column == letter] for letter in np.unique(column)]
-    if len(likely) > 1:
-        apart = [states[states == state] for state in likely]
-        rest = states[~np.isin(states, likely)]
-        return [*apart, rest] if len(rest) else apart
-    half = (len(states) + 1) // 2
-    return [states[:half], states[half:]]

@@ -1,7 +1,7 @@
 """Plans made better by changing one node at a time (iterated conditional modes) under the true objective.
 
 A plan that exceeds the memory limit is led below it at a price per byte, first about what the weights of the
-bound ask, then twice that and so on: a plan that at once took whatever saves most bytes would lose more time
+bound ask, then more and more: a plan that at once took whatever saves most bytes would lose more time
 than it must. At the end excess counts first and the objective second.
 """
 
@@ -32,8 +32,8 @@ def improved(
     """
     now = np.array(labels, dtype=np.int32)
     if price > 0:
-        for raised in range(6):
-            now = core.improve_plan(part.pair_tables, aim.core_forms, now, price * 2.0**raised, n_sweeps)
+        for raised in range(12):
+            now = core.improve_plan(part.pair_tables, aim.core_forms, now, price * 1.4**raised, n_sweeps)
             if aim.fits(part.graph.amounts(part.plan(now.tolist()))):
                 break
     now = core.improve_plan(part.pair_tables, aim.core_forms, now, np.inf, n_sweeps)

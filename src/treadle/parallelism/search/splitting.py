@@ -1,0 +1,118 @@
+"""Where to split a part of the plans: at the node whose pieces' bounds rise most (strong branching).
+
+Candidates are nodes at which the plans that a linear program mixes disagree, boundary states of a block and
+those that disagree most before others. Each is tried: states apart by a letter in which the mixed plans
+differ, and a few passes of messages at the weights and with the messages that bounded the whole part. States
+outside a piece are not cut out for that but made dear, which bounds the piece as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.parallelism.search.factor_graph import FactorGraph, FloatArray
+from treadle.parallelism.search.minimax import Minimax
+from treadle.parallelism.search.multipliers import Support
+from treadle.parallelism.search.reweighted_trees import TreeMessages, tree_bound
+from treadle.parallelism.search.slices import Domains, Energies, Slice
+
+N_CANDIDATES = 8
+"""Nodes that are tried."""
+N_PASSES = 6
+"""Pairs of passes for each piece that is tried."""
+
+
+def pieces(
+    part: Slice, aim: Minimax, weights: FloatArray, messages: TreeMessages, support: Support
+) -> list[Domains]:
+    """The domains of a part, split at one node.
+
+    Parameters
+    ----------
+    part : Slice
+        With a node of more than one state.
+    aim : Minimax
+    weights, messages
+        That bounded it.
+    support : tuple of (float, plan)
+        Plans that the linear program mixes.
+    """
+    energies = part.energies(weights @ aim.forms)
+    base = tree_bound(part, energies, messages, n_passes=1).bound
+    best: tuple[float, int, list[Int64Array]] | None = None
+    for node, groups in _candidates(part, support):
+        gains = sorted(
+            max(_bound_of(part, energies, messages, node, states) - base, 0.0) for states in groups
+        )
+        tiny = 1e-6 * abs(base)
+        score = (gains[0] + tiny) * (gains[1] + tiny)
+        if best is None or score > best[0]:
+            best = score, node, groups
+    if best is None:
+        node = int(np.argmax(part.sizes))
+        best = 0.0, node, _split(part.graph, node, part.domains[node], [])
+    _, node, groups = best
+    return [(*part.domains[:node], states, *part.domains[node + 1 :]) for states in groups]
+
+
+def _bound_of(
+    part: Slice, energies: Energies, messages: TreeMessages, node: int, states: Int64Array
+) -> float:
+    """A bound of the plans that take one of some states of a node."""
+    unary = energies.unary.copy()
+    dear = 4 * energies.largest + 1
+    start, end = part.starts[node], part.starts[node + 1]
+    unary[start:end][~np.isin(part.domains[node], states)] += dear
+    made = Energies(unary, energies.pair, energies.largest + dear)
+    return tree_bound(part, made, messages, n_passes=N_PASSES, tolerance=1e-3).bound
+
+
+def _candidates(part: Slice, support: Support) -> Iterator[tuple[int, list[Int64Array]]]:
+    """Nodes and groups of their states."""
+    total = sum(weight for weight, _ in support)
+    ranked: list[tuple[bool, float, int, list[int]]] = []
+    for node, states in enumerate(part.domains):
+        shares: dict[int, float] = {}
+        for weight, plan in support:
+            shares[plan[node]] = shares.get(plan[node], 0.0) + weight
+        likely = sorted(set(shares) & set(states.tolist()))
+        if len(states) > 1 and len(likely) > 1:
+            spread = total - max(shares.values())
+            ranked.append((node in part.graph.first, spread, node, likely))
+    ranked.sort(key=lambda found: found[:2], reverse=True)
+    for _, _, node, likely in ranked[:N_CANDIDATES]:
+        yield from ((node, groups) for groups in _splits(part.graph, node, part.domains[node], likely))
+
+
+def _splits(
+    graph: FactorGraph, node: int, states: Int64Array, likely: list[int]
+) -> Iterator[list[Int64Array]]:
+    """States apart by the first and by the last letter in which likely ones differ."""
+    if graph.letters:
+        letters = graph.letters[node]
+        differing = np.flatnonzero((letters[likely] != letters[likely][:1]).any(axis=0))
+        for place in dict.fromkeys(differing[[0, -1]].tolist()) if len(differing) else ():
+            column = letters[states, place]
+            yield [states[column == letter] for letter in np.unique(column)]
+        if len(differing):
+            return
+    yield _split(graph, node, states, likely)
+
+
+def _split(graph: FactorGraph, node: int, states: Int64Array, likely: list[int]) -> list[Int64Array]:
+    """Likely states apart from the rest; without any by the first letter that tells some apart, or halves."""
+    if len(likely) > 1:
+        apart = [states[states == state] for state in likely]
+        rest = states[~np.isin(states, likely)]
+        return [*apart, rest] if len(rest) else apart
+    if graph.letters:
+        letters = graph.letters[node][states]
+        differing = np.flatnonzero((letters != letters[:1]).any(axis=0))
+        if len(differing):
+            column = letters[:, differing[0]]
+            return [states[column == letter] for letter in np.unique(column)]
+    half = (len(states) + 1) // 2
+    return [states[:half], states[half:]]
