@@ -28,7 +28,8 @@ Cuts = dict[Index, tuple[str, ...]]
 _SUMS = ("aten.sum", "aten.mm", "aten.bmm", "aten.embedding", "aten.slice", "aten.split", "aten.gather")
 
 
-def even_costs(mesh: Mesh) -> AlphaBetaCosts:
+def uneven_costs(mesh: Mesh) -> AlphaBetaCosts:
+    """No two ways between states cost the same."""
     names = list(axis_sizes(mesh))
     kinds = (
         CollectiveKind.ALLGATHER,
@@ -36,13 +37,13 @@ def even_costs(mesh: Mesh) -> AlphaBetaCosts:
         CollectiveKind.ALLREDUCE,
         CollectiveKind.ALLTOALL,
     )
+    places = [axes for n in range(1, len(names) + 1) for axes in combinations(names, n)]
     rates = {
-        (kind, axes): 10**10 // len(axes) // (1 + (kind is CollectiveKind.ALLREDUCE))
-        for kind in kinds
-        for n in range(1, len(names) + 1)
-        for axes in combinations(names, n)
+        (kind, axes): 10**8 * (61 + 7 * at + 5 * names.index(axes[0])) // len(axes)
+        for at, kind in enumerate(kinds)
+        for axes in places
     }
-    return AlphaBetaCosts(1e-6, rates)
+    return AlphaBetaCosts(1e-7, rates)
 
 
 def may_cut(node: Node) -> list[Index]:

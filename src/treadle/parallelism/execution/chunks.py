@@ -9,6 +9,7 @@ from treadle.parallelism.execution.local_operators import LocalOperator
 from treadle.parallelism.execution.order import Unit
 from treadle.parallelism.graph.compute_graph import Dims, Index, Phase, TensorRef
 from treadle.parallelism.plan.part_plan import factors
+from treadle.parallelism.state.sharding import Sharding
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -66,13 +67,14 @@ class _Loop:
             taken = [self._taken(number, at, chunk, made) for at in range(len(node.operands))]
             for slot, value in enumerate(self.operators[number].run(taken)):
                 made[TensorRef(number, slot)] = Local(value, plan.outputs[slot])
+                self._gather(TensorRef(number, slot), value)
             held = [*taken, *self.entering.values(), *(one.value for one in made.values())]
             run.holdings.measure(
                 f"{self.phase.value} {run.part.name} {node.name} chunk {chunk}",
                 [*held, *(part for parts in self.gathered.values() for part in parts)],
             )
             for tensor in [one for one in made if self.last_use.get(one, -1) <= number]:
-                self._gather(tensor, made.pop(tensor).value)
+                del made[tensor]
 
     def _taken(self, number: int, at: int, chunk: int, made: dict[TensorRef, Local]) -> Tensor:
         run, node = self.run, self.run.graph.nodes[number]
@@ -85,11 +87,23 @@ class _Loop:
         shape = list(run.shape(operand.tensor))
         shape[factors(owner.roles).index(self.role)] //= self.count
         state = run.state_of(operand, run.plan.operators[node.name].inputs[at])
-        local = made[operand.tensor]
-        value = local.value
-        if local.state != state:
-            value = run.move(value, tuple(shape), owner.element_bytes, local.state, state)
-        return run.ordered(operand, value)
+        local = self._shared(operand.tensor, tuple(shape), made)
+        return run.ordered(operand, self._moved(local, operand.tensor, tuple(shape), state).value)
+
+    def _shared(self, tensor: TensorRef, shape: tuple[int, ...], made: dict[TensorRef, Local]) -> Local:
+        """A chunk in the state from which all its readers take it."""
+        shared = self.run.plan.shared(self.run.graph.spelled(tensor), self.phase)
+        if shared is not None:
+            made[tensor] = self._moved(made[tensor], tensor, shape, shared)
+        return made[tensor]
+
+    def _moved(self, local: Local, tensor: TensorRef, shape: tuple[int, ...], state: Sharding) -> Local:
+        from treadle.parallelism.execution.part_run import Local
+
+        if local.state == state:
+            return local
+        element_bytes = self.run.graph.result(tensor).element_bytes
+        return Local(self.run.move(local.value, shape, element_bytes, local.state, state), state)
 
     def _gather(self, tensor: TensorRef, value: Tensor) -> None:
         if tensor not in self.gathered:

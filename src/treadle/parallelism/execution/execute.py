@@ -15,9 +15,10 @@ from treadle.parallelism.execution.blocks import Place
 from treadle.parallelism.execution.comparison import CollectiveKey, common_collectives, errors_of
 from treadle.parallelism.execution.local_operators import LocalOperator
 from treadle.parallelism.execution.order import units_of
-from treadle.parallelism.execution.rank_step import Seen, Task, run_step
+from treadle.parallelism.execution.rank_step import Seen, Task, find_routes, run_step
 from treadle.parallelism.execution.ranks import apart, fork_ranks
 from treadle.parallelism.execution.reference import RunValues, reference_step
+from treadle.parallelism.execution.routes import Routes
 from treadle.parallelism.graph.compute_graph import OperatorKind, Phase
 from treadle.parallelism.graph.model_graph import ModelPart
 from treadle.parallelism.plan.fit import check_fit
@@ -42,8 +43,9 @@ class Execution:
     collectives : mapping from (kind, axes, bytes) to int
         How often each rank called each.
     peak_bytes : int
-        Of tensors that the fullest rank held at once: parameters, what is saved, and at an operator what it
-        reads and makes; gradients and optimizer states of parameters are not among them.
+        Of tensors that the fullest rank held at once: parameters, inputs, what is saved, and at an operator
+        what it takes and makes. Gradients where they are stored, and an optimizer's states, are not among
+        them.
     peak_at : str
         Phase, part and operator.
     parameter_bytes : int
@@ -142,9 +144,12 @@ def _run_tasks(tasks: list[Task], backend: str, seed: int, timeout_s: float) -> 
 
     torch.set_num_threads(1)
     expected = [reference_step(task.model, task.makes, seed=seed) for task in tasks]
-    found = fork_ranks(
-        tasks[0].plan.mesh.n_ranks, backend, partial(_rank_runs, tasks, expected), timeout_s=timeout_s
-    )
+    routes = [Routes(task.plan.mesh, task.costs) for task in tasks]
+    with torch.no_grad():
+        for task, values, known in zip(tasks, expected, routes, strict=True):
+            find_routes(task, values, known)
+    work = partial(_rank_runs, tasks, expected, routes)
+    found = fork_ranks(tasks[0].plan.mesh.n_ranks, backend, work, timeout_s=timeout_s)
     return [_execution(task, backend, expected[n], [one[n] for one in found]) for n, task in enumerate(tasks)]
 
 
@@ -156,8 +161,13 @@ def _execution(task: Task, backend: str, expected: list[RunValues], found: list[
     return Execution(backend, len(found), errors, collectives, peak, at, stored)
 
 
-def _rank_runs(tasks: list[Task], expected: list[list[RunValues]], rank: int) -> list[Seen]:
+def _rank_runs(
+    tasks: list[Task], expected: list[list[RunValues]], routes: list[Routes], rank: int
+) -> list[Seen]:
     import torch
 
     with torch.no_grad():
-        return [run_step(task, values, rank) for task, values in zip(tasks, expected, strict=True)]
+        return [
+            run_step(task, values, rank, known)
+            for task, values, known in zip(tasks, expected, routes, strict=True)
+        ]

@@ -64,6 +64,8 @@ class PartRun:
         self.kept: dict[TensorRef, Local] = {}
         self.left: dict[TensorRef, int] = {}
         self._shared: dict[tuple[TensorRef, Phase], Local] = {}
+        self._wanted: dict[TensorRef, Operand] = {}
+        self._finished: dict[TensorRef, Local] = {}
         holdings.add(self, lambda: [one.value for one in self._held()])
 
     def _held(self) -> list[Local]:
@@ -101,29 +103,43 @@ class PartRun:
         self._run(Phase.FORWARD, [operand.tensor for operand in operands])
         found = []
         for operand in operands:
-            local = self._source(operand.tensor, Phase.FORWARD)
+            local = self._reading(operand.tensor, Phase.FORWARD)
             if operand.tensor == self.part.leaves:
                 target = boundary_state(self.part, operand.tensor, self.boundary.activation)
-                local = self._to(operand.tensor, self._reading(operand.tensor, Phase.FORWARD), target)
+                local = self._to(operand.tensor, local, target)
             found.append(self._seen(operand, local))
         self._clear()
         return found
 
     def backward(self) -> dict[TensorRef, Local]:
-        """Run the backward pass; gradients by parameter or input, where that is stored."""
+        """Run the backward pass; gradients by parameter or input, where that is stored.
+
+        A gradient goes there as soon as it is made, and counts as stored from then on.
+        """
         operands = self.graph.nodes[-1].operands[-len(self.graph.gradients) or None :]
-        wanted = dict(zip(self.graph.gradients, operands, strict=True))
-        self._run(Phase.BACKWARD, [operand.tensor for operand in wanted.values()])
-        found = {}
-        for owner, operand in wanted.items():
-            local = self._reading(operand.tensor, Phase.BACKWARD)
-            target = self._gradient_state(owner, operand)
-            found[owner] = self._seen(
-                operand, local if target is None else self._to(operand.tensor, local, target)
-            )
+        self._wanted = dict(zip(self.graph.gradients, operands, strict=True))
+        self._finished.clear()
+        self._run(Phase.BACKWARD, [operand.tensor for operand in self._wanted.values()])
+        for owner in self._wanted:
+            self._finish(owner)
+        found = dict(self._finished)
         self._clear()
         self.kept.clear()
+        nodes = self.graph.nodes
+        self.stored = {t: v for t, v in self.stored.items() if nodes[t.node].source is Source.PARAMETER}
         return found
+
+    def _finish(self, owner: TensorRef) -> None:
+        """Bring a gradient where it is stored."""
+        if owner in self._finished:
+            return
+        operand = self._wanted[owner]
+        local = self._reading(operand.tensor, Phase.BACKWARD)
+        target = self._gradient_state(owner, operand)
+        if target is not None:
+            local = self._to(operand.tensor, local, target)
+        self._finished[owner] = self._seen(operand, local)
+        self._used(operand.tensor)
 
     def _gradient_state(self, owner: TensorRef, operand: Operand) -> Sharding | None:
         """Where a gradient must lie; None: of an input that nothing feeds, as it is made."""
@@ -171,6 +187,9 @@ class PartRun:
             for number in unit.numbers:
                 for operand in self.graph.nodes[number].operands:
                     self._used(operand.tensor)
+            for owner, operand in self._wanted.items() if phase is Phase.BACKWARD else ():
+                if operand.tensor.node in unit.numbers:
+                    self._finish(owner)
 
     def _used(self, tensor: TensorRef) -> None:
         self.left[tensor] -= 1
@@ -189,11 +208,14 @@ class PartRun:
 
     def make(self, tensor: TensorRef, local: Local, phase: Phase) -> None:
         """Note a result; keep it for the backward pass where the plan says so."""
-        if self.left.get(tensor):
-            self.sources[tensor] = local
         saved = self.plan.saved(self.graph.spelled(tensor))
         if phase is Phase.FORWARD and saved is not None:
             self.kept[tensor] = self._to(tensor, local, saved)
+        shared = self.plan.shared(self.graph.spelled(tensor), phase)
+        if self.left.get(tensor) and shared is not None:
+            self._shared[tensor, phase] = self._to(tensor, local, shared)
+        elif self.left.get(tensor):
+            self.sources[tensor] = local
 
     def _source(self, tensor: TensorRef, phase: Phase) -> Local:
         if phase is Phase.BACKWARD and tensor in self.kept:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +13,13 @@ from treadle.parallelism.execution.exchanges import Exchange
 from treadle.parallelism.execution.holdings import Holdings
 from treadle.parallelism.execution.part_run import Local, Move, PartRun, as_local
 from treadle.parallelism.execution.reference import Make, RunValues
+from treadle.parallelism.execution.routes import Routes
 from treadle.parallelism.graph.compute_graph import Source, TensorRef
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.fit import boundary_state
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.state.sharding import Sharding
-from treadle.parallelism.state.transitions import Transitions
+from treadle.parallelism.state.transitions import Step
 from treadle.schedules.mesh import Mesh
 from treadle.training.costs import Costs
 
@@ -64,7 +65,7 @@ class Seen:
     parameter_bytes: int
 
 
-def run_step(task: Task, expected: list[RunValues], rank: int) -> Seen:
+def run_step(task: Task, expected: list[RunValues], rank: int, routes: Routes) -> Seen:
     """Run a plan at one rank of a job.
 
     Parameters
@@ -73,12 +74,26 @@ def run_step(task: Task, expected: list[RunValues], rank: int) -> Seen:
     expected : list of RunValues
         Its parameters and inputs are used.
     rank : int
+    routes : Routes
     """
-    plan = task.plan
-    place, holdings = Place(plan.mesh, rank), Holdings()
-    exchange = Exchange(place, _groups(plan.mesh, rank))
-    routes: dict[tuple[tuple[int, ...], int], Transitions] = {}
+    exchange = Exchange(Place(task.plan.mesh, rank), _groups(task.plan.mesh, rank))
+    return _run(task, expected, exchange.place, _mover(routes, exchange.place, exchange.follow))
 
+
+def find_routes(task: Task, expected: list[RunValues], routes: Routes) -> None:
+    """Run a plan at rank 0 with nothing moved: for the routes that all ranks will take."""
+
+    def nothing(value: Any, shape: Sequence[int], steps: Sequence[Step]) -> Any:
+        last = steps[-1].after if steps else None
+        if not isinstance(last, Sharding):
+            return value
+        return value.new_zeros(last.local_shape(tuple(shape), place.sizes))
+
+    place = Place(task.plan.mesh, 0)
+    _run(task, expected, place, _mover(routes, place, nothing))
+
+
+def _mover(routes: Routes, place: Place, follow: Callable[[Any, Sequence[int], Sequence[Step]], Any]) -> Move:
     def move(
         value: Any, shape: tuple[int, ...], element_bytes: int, before: Sharding, after: Sharding
     ) -> Any:
@@ -86,13 +101,15 @@ def run_step(task: Task, expected: list[RunValues], rank: int) -> Seen:
         places = [at for at, size in enumerate(shape) if size > 1]
         states = [Sharding(tuple(one.dims[at] for at in places), one.partial) for one in (before, after)]
         long = tuple(shape[at] for at in places)
-        transitions = routes.setdefault(
-            (long, element_bytes), Transitions(plan.mesh, task.costs, long, element_bytes)
-        )
         value = value.reshape(states[0].local_shape(long, place.sizes))
-        value = exchange.follow(value, long, transitions.cheapest(*states).steps)
+        value = follow(value, long, routes.steps(long, element_bytes, states[0], states[1]))
         return value.reshape(after.local_shape(shape, place.sizes))
 
+    return move
+
+
+def _run(task: Task, expected: list[RunValues], place: Place, move: Move) -> Seen:
+    holdings = Holdings()
     with counted() as collectives:
         runs, values = _all_forward(task, expected, place, move, holdings)
         flowing: Local | None = None
@@ -124,6 +141,8 @@ def _all_forward(
     values: dict[str, tuple[Sharding, Any]] = {}
     runs: list[PartRun] = []
     counts: Counter[str] = Counter()
+    tied = {tie.second: tie.first for tie in task.model.ties}
+    kept: dict[tuple[str, str], Local] = {}
     flowing: Local | None = None
     for number, at in enumerate(task.model.order):
         part = task.model.parts[at]
@@ -136,8 +155,15 @@ def _all_forward(
             tensor = TensorRef(node)
             if tensor == part.enters and flowing is not None:
                 run.put(tensor, _handed(flowing, run, tensor, move))
+            elif (owner := tied.get((part.name, part.graph.nodes[node].path))) is not None:
+                first = kept[owner]  # stored once
+                state = run.stored_state(node)
+                local_shape = state.local_shape(run.shape(tensor), place.sizes)
+                run.put(tensor, Local(first.value.view(local_shape), state))
             else:
-                run.put(tensor, as_local(whole, run.stored_state(node), run.shape(tensor), place))
+                local = as_local(whole, run.stored_state(node), run.shape(tensor), place)
+                run.put(tensor, local)
+                kept[part.name, part.graph.nodes[node].path] = local
         outputs, flowing = run.forward(), None
         for nth_output, (operand, local) in enumerate(zip(run.outputs, outputs, strict=True)):
             values[f"{number} {part.name}: output {nth_output}"] = (local.state, local.value.numpy())
