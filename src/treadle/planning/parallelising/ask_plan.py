@@ -25,7 +25,7 @@ _MOST_ALTERNATIVES = 8
 
 
 @dataclass(frozen=True)
-class Alternative:
+class OtherState:
     """Another state of a tensor, and the step with it.
 
     Parameters
@@ -53,12 +53,12 @@ class ExplainedTensor:
     Parameters
     ----------
     story : TensorStory
-    alternatives : tuple of Alternative
+    alternatives : tuple of OtherState
         The cheapest first; what keeps to the limit of memory.
     """
 
     story: TensorStory
-    alternatives: tuple[Alternative, ...]
+    alternatives: tuple[OtherState, ...]
 
 
 def parallel_plan_text(result: ParallelizeResult) -> str:
@@ -97,7 +97,7 @@ def _own_mesh(search: FabricSearch) -> Mesh:
 
 def _alternatives(
     result: ParallelizeResult, search: FabricSearch, part: int, tensor: TensorRef
-) -> tuple[Alternative, ...]:
+) -> tuple[OtherState, ...]:
     """Each other state of the tensor's own variables, the rest of the plan adapted one choice at a time."""
     posed, plan = search.found.posed, search.found.plan
     assert plan is not None, "a result has a plan"
@@ -125,7 +125,7 @@ def _alternatives(
             if aim.fits(amounts):
                 value = aim.value(amounts)
                 found.append(
-                    Alternative(
+                    OtherState(
                         variable.wait.value,
                         spelled_state(letters, sharding),
                         value,

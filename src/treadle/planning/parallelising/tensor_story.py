@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from treadle.parallelism.graph.compute_graph import Operand, OperatorKind, Phase, Source, TensorRef
@@ -175,32 +175,3 @@ class _Teller:
             steps = transitions.cheapest(source, state).collectives
         local = self.graph.nbytes(tensor) // state.n_shards(axis_sizes(self.mesh))
         return Leg(when, what, spelled_state(letters_of(self.part, tensor), state), local, steps)
-
-
-def story_json(story: TensorStory) -> Mapping[str, object]:
-    """As JSON has it."""
-    return {
-        "part": story.part,
-        "tensor": story.name,
-        "letters": story.letters,
-        "bytes": story.whole_bytes,
-        "states": [
-            {
-                "when": leg.when,
-                "what": leg.what,
-                "state": leg.state,
-                "local_bytes": leg.local_bytes,
-                "collectives": [
-                    {
-                        "kind": step.kind.value,
-                        "axes": list(step.axes),
-                        "size_bytes": step.size_bytes,
-                        "seconds": float(step.seconds),
-                    }
-                    for step in leg.steps
-                    if step.kind is not None
-                ],
-            }
-            for leg in story.legs
-        ],
-    }
