@@ -71,6 +71,10 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("docs/cluster.md", "treadle compare generalized_kautz:4,27 alltoall --cluster"): "as above",
     ("docs/contributing.md", "make "): "minutes; tests/tools run what they call, on little",
     (
+        "docs/parallelize.md",
+        "treadle parallelize gpt2 --fabric dgx_h100:1 --gpu h100 --mesh 8 --tokens 64K --memory 100MB",
+    ): "it exits with 3, as the page says; tests/cli/parallelising run the same on a smaller model",
+    (
         "docs/runtimes.md",
         "treadle run ring.plan --runtime mpi-c",
     ): "64 MB over eight processes; the guide's runs",

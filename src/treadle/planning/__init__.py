@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from treadle.planning.measuring.simulation import utilisation_picture as utilisation_picture
     from treadle.planning.parallelising.ask_plan import ExplainedTensor as ExplainedTensor
     from treadle.planning.parallelising.ask_plan import explain_tensor as explain_tensor
+    from treadle.planning.parallelising.ask_plan import exported_plan as exported_plan
     from treadle.planning.parallelising.ask_plan import parallel_plan_text as parallel_plan_text
     from treadle.planning.parallelising.ask_plan import plan_changes as plan_changes
     from treadle.planning.parallelising.capture import capture as capture
@@ -237,6 +238,7 @@ else:
             "treadle.planning.parallelising.ask_plan": (
                 "ExplainedTensor",
                 "explain_tensor",
+                "exported_plan",
                 "parallel_plan_text",
                 "plan_changes",
             ),

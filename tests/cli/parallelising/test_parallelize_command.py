@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,15 @@ def test_memory_that_is_too_small_is_infeasible(capsys: pytest.CaptureFixture[st
     assert "the least that a plan was found to fit into is " in message
 
 
+def test_plans_are_written_for_others(capsys: pytest.CaptureFixture[str]) -> None:
+    value = found(capsys, "--export", "plan.py", "--export", "plan.toml", "-o", "plan.json")
+    schema = json_schema("parallelize")
+    assert faults(value, schema, schema) == []
+    assert [one["file"] for one in value["exports"]] == ["plan.py", "plan.toml"]
+    assert "def parallelize(model" in Path("plan.py").read_text("utf-8")
+    assert "parallelism" in tomllib.loads(Path("plan.toml").read_text("utf-8"))
+
+
 def test_several_fabrics_are_set_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
     slow = 'complete(4, bandwidth="1GB/s")'
     value = found(capsys, "--fabric", slow)
@@ -132,6 +142,8 @@ def test_several_fabrics_are_set_side_by_side(capsys: pytest.CaptureFixture[str]
         (["tiny.json", *ASKED, "--pin", "wq=x:0"], "expected LETTER:AXIS"),
         (["tiny.json", *ASKED, "--pin", "wq=k:7"], "no axis '7'"),
         (["tiny.json", *ASKED, "--pin", "wq=d:0", "--pin", "wq=k:0"], "stands twice"),
+        (["tiny.json", *ASKED, "--export", "plan.txt"], "ends with .py"),
+        (["tiny.json", *ASKED, "--export", "x.py", "-o", "./x.py"], "different files"),
         (["alexnet", *ASKED], "treadle capture"),
         (["none.json", *ASKED], "none.json"),
     ],

@@ -49,3 +49,11 @@ def test_names_of_tensors() -> None:
         found_tensors(MODEL, "head/wq")
     with pytest.raises(FormatError, match="did you mean"):
         found_tensors(MODEL, "querry")
+
+
+def test_a_module_s_name_means_its_weight() -> None:
+    model = model_graph(zoo_model("gpt2"), batch=8, sequence=128)
+    ((part, tensor),) = found_tensors(model, "wq")
+    assert model.part(part).graph.nodes[tensor.node].path == "attention.wq.weight"
+    ((part, tensor),) = found_tensors(model, "attention.wq.bias")
+    assert model.part(part).graph.nodes[tensor.node].path == "attention.wq.bias"

@@ -14,8 +14,9 @@ from treadle.cli.parallelising.parallel_report import parallelize_values, print_
 from treadle.cli.parallelising.plan_report import changes_values, print_changes, print_story, story_values
 from treadle.cli.quantities import parse_seconds
 from treadle.cli.settings.configuration import chosen_settings
-from treadle.errors import FormatError
-from treadle.planning import ParallelizeKeywords
+from treadle.cli.status import INFEASIBLE, fail
+from treadle.errors import FormatError, InfeasibleError
+from treadle.planning import ParallelizeKeywords, ParallelizeResult
 from treadle.units import parse_size, parse_time_ns
 
 
@@ -113,12 +114,22 @@ def command(
     plan: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the plan as JSON.", metavar="FILE")
     ] = None,
+    export: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--export",
+            help="Write the plan for others: .py: parallelize_module and fully_shard; .toml: torchtitan's "
+            "settings; again for both.",
+            metavar="FILE",
+        ),
+    ] = None,
     time_limit: TimeLimitOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
     """Find the best way to shard, recompute and pipeline a model, with a proven gap."""
     output = Output(json, quiet)
+    _check_files(plan, export or [])
     fabrics = fabric or [_set_fabric()]
     options: ParallelizeKeywords = {
         "sequence": sequence,
@@ -149,12 +160,17 @@ def command(
         print_changes(output, changes)
     if plan is not None:
         output.line(f"written     {plan}")
+    exported = _exports(output, found, export or [])
     values = parallelize_values(found) | ({} if plan is None else {"plan": str(plan)})
     if stories:
         values["explained"] = [story_values(story) for story in stories]
     if changes is not None:
         values["differences"] = changes_values(changes)
+    if exported:
+        values["exports"] = exported
     output.result(values)
+    if any(one["file"] is None for one in exported):
+        return fail("--export: what was searched for is found, but cannot be written so", INFEASIBLE)
     if time_limit is not None and any(search.is_late for search in found.searches):
         worst = max(search.gap for search in found.searches)
         return late(f"these are the best plans found, {worst:.1%} from the bound at most")
@@ -167,3 +183,33 @@ def _set_fabric() -> str:
     if chosen is None:
         raise FormatError("--fabric FABRIC is missing: what to train on; again for several")
     return chosen.value
+
+
+def _check_files(plan: Path | None, exports: list[Path]) -> None:
+    """Before a search of minutes: different files, of formats that there are."""
+    for path in exports:
+        if path.suffix.lower() not in (".py", ".toml"):
+            raise FormatError(
+                f"--export {path}: expected a name that ends with .py (PyTorch code) or .toml (torchtitan)"
+            )
+    places = [path.resolve() for path in (*exports, *([] if plan is None else [plan]))]
+    if len(set(places)) < len(places):
+        raise FormatError("--output and --export: expected different files")
+
+
+def _exports(output: Output, found: ParallelizeResult, paths: list[Path]) -> list[dict[str, object]]:
+    """Write texts for others; what they cannot say is told, which may be all of it."""
+    written: list[dict[str, object]] = []
+    for path in paths:
+        try:
+            text, lost = planning.exported_plan(found, path.suffix.lower())
+        except InfeasibleError as error:
+            output.line(f"not written {path}: {error}")
+            written.append({"file": None, "not_said": [str(error)]})
+            continue
+        write_bytes(path, text.encode())
+        output.line(f"written     {path}{': not said there:' if lost else ''}")
+        for one in lost:
+            output.line(f"            {one}")
+        written.append({"file": str(path), "not_said": [str(one) for one in lost]})
+    return written

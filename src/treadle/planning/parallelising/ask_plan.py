@@ -8,6 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from treadle.errors import FormatError
+from treadle.parallelism.exporting.layout import layout_of
+from treadle.parallelism.exporting.torch_code import torch_code, unsaid
+from treadle.parallelism.exporting.torchtitan import torchtitan_settings
 from treadle.parallelism.graph.compute_graph import TensorRef
 from treadle.parallelism.plan.plan_json import plan_text, read_plan
 from treadle.parallelism.problem.variables import StateVariable
@@ -19,6 +22,7 @@ from treadle.planning.parallelising.plan_changes import PlanChanges, changes_bet
 from treadle.planning.parallelising.plan_search import PlanSearch
 from treadle.planning.parallelising.state_words import found_tensors, letters_of, spelled_state
 from treadle.planning.parallelising.tensor_story import TensorStory, tensor_story
+from treadle.refusal import Refusal
 from treadle.schedules.mesh import Mesh
 
 _MOST_ALTERNATIVES = 8
@@ -163,3 +167,23 @@ def plan_changes(result: ParallelizeResult, path: Path | str) -> PlanChanges:
         raise FormatError(str(error), source=str(path)) from None
     theirs = PlanSearch(result.model, result.request).priced(str(path), other, search.costs_on(other.mesh))
     return PlanChanges(search.best, theirs, changes)
+
+
+def exported_plan(result: ParallelizeResult, suffix: str) -> tuple[str, tuple[Refusal, ...]]:
+    """The plan of the first fabric for others, and what of it the text cannot say.
+
+    Parameters
+    ----------
+    result : ParallelizeResult
+    suffix : str
+        ``.py``: code that calls parallelize_module and fully_shard; ``.toml``: settings of torchtitan.
+
+    Raises
+    ------
+    InfeasibleError
+        If nothing of the plan's structure is left there.
+    """
+    layout = layout_of(result.plan, result.model)
+    if suffix == ".toml":
+        return torchtitan_settings(layout, result.plan), layout.lost
+    return torch_code(layout), unsaid(layout)

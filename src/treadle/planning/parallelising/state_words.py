@@ -15,6 +15,8 @@ from treadle.parallelism.state.sharding import Sharding
 from treadle.spelling import did_you_mean
 
 WHOLE = "whole"
+_WEIGHT = ".weight"
+"""Ending of the parameter that a module's name means, before its bias."""
 
 
 def letters_of(part: ModelPart, tensor: TensorRef) -> tuple[str, ...]:
@@ -89,20 +91,23 @@ def found_tensors(model: ModelGraph, name: str) -> list[tuple[str, TensorRef]]:
     place, slash, own = name.partition("/")
     wanted = own if slash and place in {part.name for part in model.parts} else name
     parts = [part for part in model.parts if wanted == name or part.name == place]
-    exact, loose, known = [], [], []
+    exact: list[tuple[str, TensorRef]] = []
+    weights: list[tuple[str, TensorRef]] = []
+    loose: list[tuple[str, TensorRef]] = []
+    known: list[str] = []
     for part in parts:
         for path, tensor in part.parameters.items():
             known.append(path)
-            if wanted in (path, path.removesuffix(".weight")):
+            if wanted in (path, path.removesuffix(_WEIGHT)):
                 exact.append((part.name, tensor))
             elif wanted in path.split("."):
-                loose.append((part.name, tensor))
+                (weights if path.endswith(_WEIGHT) else loose).append((part.name, tensor))
         for tensor in part.graph.tensors():
             spelled = part.graph.spelled(tensor)
             known.append(spelled)
-            if wanted == spelled and (part.name, tensor) not in (*exact, *loose):
+            if wanted == spelled and (part.name, tensor) not in (*exact, *weights, *loose):
                 exact.append((part.name, tensor))
-    if found := exact or loose:
+    if found := exact or weights or loose:
         return found
     raise FormatError(
         f"{model.name} has no tensor {name[:60]!r}{did_you_mean(wanted, dict.fromkeys(known))}; "
