@@ -61,10 +61,10 @@ if TYPE_CHECKING:
     from treadle.planning.measuring.simulation import SimulationOptions as SimulationOptions
     from treadle.planning.measuring.simulation import SimulationRun as SimulationRun
     from treadle.planning.measuring.simulation import SliceLimit as SliceLimit
-    from treadle.planning.measuring.simulation import chrome_trace as chrome_trace
     from treadle.planning.measuring.simulation import critical_path_lines as critical_path_lines
     from treadle.planning.measuring.simulation import default_alpha_ns as default_alpha_ns
     from treadle.planning.measuring.simulation import simulate as simulate
+    from treadle.planning.measuring.simulation import simulation_trace as simulation_trace
     from treadle.planning.measuring.simulation import utilisation_picture as utilisation_picture
     from treadle.planning.problem import Problem as Problem
     from treadle.planning.problem import model_of as model_of
@@ -138,6 +138,8 @@ if TYPE_CHECKING:
     from treadle.synthesis.scheduler_options import StepOptions as StepOptions
     from treadle.synthesis.scheduler_options import TreeOptions as TreeOptions
     from treadle.synthesis.trees import Packer as Packer
+    from treadle.traces.trace_files import check_trace_name as check_trace_name
+    from treadle.traces.trace_files import write_trace as write_trace
     from treadle.watch import TimeLimitError as TimeLimitError
 else:
     __all__, __getattr__, __dir__ = load_lazily(
@@ -240,10 +242,10 @@ else:
                 "SimulationOptions",
                 "SimulationRun",
                 "SliceLimit",
-                "chrome_trace",
                 "critical_path_lines",
                 "default_alpha_ns",
                 "simulate",
+                "simulation_trace",
                 "utilisation_picture",
             ),
             "treadle.planning.solving.schedulers": (
@@ -255,6 +257,7 @@ else:
             "treadle.planning.solving.solve": ("RejectedError", "SolveResult", "solve"),
             "treadle.planning.judging.verification": ("UnverifiedPlanError", "VerifyResult", "verify"),
             "treadle.synthesis.alltoall.rate.certificate": ("RateResult",),
+            "treadle.traces.trace_files": ("check_trace_name", "write_trace"),
             "treadle.watch": ("TimeLimitError",),
             "treadle.synthesis.scheduler_options": (
                 "AlltoallOptions",

@@ -104,7 +104,8 @@ def command(
         str | None, typer.Option(help="Speed of adding up at a rank; default: no time.", metavar="BANDWIDTH")
     ] = None,
     trace: Annotated[
-        Path | None, typer.Option(help="Chrome trace of the last size, as JSON.", metavar="FILE")
+        Path | None,
+        typer.Option(help="Timeline of the last size: .json, .pftrace, or .gz of them.", metavar="FILE"),
     ] = None,
     picture: Annotated[
         Path | None,
@@ -129,6 +130,8 @@ def command(
 ) -> int:
     """Predict how long a plan takes on its fabric, message by message."""
     sizes = parse_sizes(size)
+    if trace is not None:
+        planning.check_trace_name(trace)
     options = SimulationOptions(
         slices=_slices(slices),
         alpha_ns=0 if alpha is None else parse_time_ns(alpha),
@@ -179,7 +182,7 @@ def command(
         warn(f"{plan.name if isinstance(plan, Topology) else plan}: {error}")
         return FAILED
     if trace is not None:
-        write_bytes(trace, planning.chrome_trace(result.last).encode())
+        planning.write_trace(trace, planning.simulation_trace(result.last))
     if picture is not None:
         image = planning.utilisation_picture(result.last, file_format=picture.suffix[1:].lower())
         write_bytes(picture, image)

@@ -37,7 +37,7 @@ from treadle.simulation.simulation_options import (
     default_alpha_ns,
 )
 from treadle.simulation.tasks import task_graph
-from treadle.simulation.trace import chrome_trace
+from treadle.simulation.trace import simulation_trace
 from treadle.watch import Progress, Watch
 
 __all__ = [
@@ -50,11 +50,11 @@ __all__ = [
     "SimulationOptions",
     "SimulationRun",
     "SliceLimit",
-    "chrome_trace",
     "critical_path_lines",
     "default_alpha_ns",
     "simulate",
     "simulated",
+    "simulation_trace",
     "utilisation_picture",
 ]
 
