@@ -102,6 +102,9 @@ class TreeOptions(SchedulerOptions):
         Where nodes are not Eulerian, leave surplus bandwidth unused.
     multicast : bool
         Prune trees at switches that multicast or aggregate; of any scheduler's trees.
+    factors : sequence of int, optional
+        Of exchanges digit by digit: the radices, from the digit that tells neighbours apart; their product is
+        the number of ranks. Of Bruck's exchange: its radix.
     """
 
     trees: int | None = None
@@ -111,6 +114,7 @@ class TreeOptions(SchedulerOptions):
     form: Form | str = Form.AUTO
     trim: bool = False
     multicast: bool = False
+    factors: Sequence[int] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,6 +231,7 @@ class OptionKeywords(TypedDict, total=False):
     form: Form | str
     trim: bool
     multicast: bool
+    factors: Sequence[int] | None
     chunks: int | None
     rounds: Sequence[int] | None
     steps: int | None

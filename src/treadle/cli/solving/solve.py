@@ -84,6 +84,14 @@ def command(
     explain: Annotated[
         bool, typer.Option("--explain", help="Print who packed the trees, and of which pieces.")
     ] = False,
+    factors: Annotated[
+        str | None,
+        typer.Option(
+            help="mixed-radix: digits, the last first; rail-bruck: its radix.",
+            metavar="R,R,...",
+            hidden=True,
+        ),
+    ] = None,
     chunks: Annotated[
         int | None,
         typer.Option(
@@ -191,6 +199,7 @@ def command(
                 form=form,
                 trim=trim,
                 multicast=multicast,
+                factors=None if factors is None else parse_integers(factors, "--factors"),
                 chunks=chunks,
                 rounds=None if rounds is None else parse_integers(rounds, "--rounds"),
                 steps=steps,
