@@ -36,6 +36,7 @@ VALUES: OptionKeywords = {
     "trim": True,
     "multicast": True,
     "factors": (2, 2),
+    "exchanged": (1,),
     "chunks": 2,
     "rounds": (4,),
     "steps": 3,

@@ -135,6 +135,11 @@ class StepOptions(SchedulerOptions):
         Of exact synthesis: search symmetric schedules only.
     size : SizeRequest, optional
         Of breadth-first broadcast: leave out links whose latency does not pay at this size.
+    factors : sequence of int, optional
+        Of allreduces factor by factor: the radices, from the digit that tells neighbours apart; their product
+        is the number of ranks.
+    exchanged : sequence of int, optional
+        The places, from 1, of the factors over which whole sums are exchanged.
     """
 
     chunks: int | None = None
@@ -142,6 +147,8 @@ class StepOptions(SchedulerOptions):
     steps: int | None = None
     symmetric: bool = False
     size: SizeRequest | None = None
+    factors: Sequence[int] | None = None
+    exchanged: Sequence[int] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,6 +239,7 @@ class OptionKeywords(TypedDict, total=False):
     trim: bool
     multicast: bool
     factors: Sequence[int] | None
+    exchanged: Sequence[int] | None
     chunks: int | None
     rounds: Sequence[int] | None
     steps: int | None

@@ -87,8 +87,16 @@ def command(
     factors: Annotated[
         str | None,
         typer.Option(
-            help="mixed-radix: digits, the last first; rail-bruck: its radix.",
+            help="mixed-radix, factor-allreduce: digits, the last first; rail-bruck: its radix.",
             metavar="R,R,...",
+            hidden=True,
+        ),
+    ] = None,
+    exchanged: Annotated[
+        str | None,
+        typer.Option(
+            help="factor-allreduce: factors, by place from 1, with whole sums exchanged.",
+            metavar="I,I,...",
             hidden=True,
         ),
     ] = None,
@@ -200,6 +208,7 @@ def command(
                 trim=trim,
                 multicast=multicast,
                 factors=None if factors is None else parse_integers(factors, "--factors"),
+                exchanged=None if exchanged is None else parse_integers(exchanged, "--exchanged"),
                 chunks=chunks,
                 rounds=None if rounds is None else parse_integers(rounds, "--rounds"),
                 steps=steps,

@@ -10,7 +10,7 @@ import numpy as np
 from treadle.arrays import Int64Array, offsets_of
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.program.program import MAX_CHUNKS, Program
-from treadle.program.steps.step_pieces import Holdings, Moves, check_links, parallel_places
+from treadle.program.steps.step_pieces import Holdings, Moves, check_ends, ends_of, parallel_places
 from treadle.program.steps.step_program import Frame, assemble
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
@@ -183,18 +183,20 @@ def _moves(
     number = np.full(topology.n_nodes, -1, dtype=np.int64)
     holders = [*collective.ranks, *collective.forwarders]
     number[holders] = np.arange(len(holders))
-    tails, heads = number[topology.tails], number[topology.heads]
-    check_links(topology, sends.link, tails, heads)
+    ends = ends_of(topology, sends)
+    check_ends(topology, sends.link, ends, number)
+    tails, heads = number[ends[0]], number[ends[1]]
     counts = pieces.past - pieces.first
     send = np.repeat(np.arange(sends.n_sends), counts)
     within = np.arange(len(send)) - np.repeat(np.cumsum(counts) - counts, counts)
     link = sends.link[send].astype(np.int64)
     shard = sends.shard[send].astype(np.int64)
+    stream = shard * channels // schedule.n_shards
     return Moves(
         step=sends.send_steps()[send].astype(np.int64),
         sender=tails[link],
         receiver=heads[link],
-        channel=parallel_places(topology)[link] * channels + shard * channels // schedule.n_shards,
+        channel=parallel_places(topology.n_nodes, ends)[link] * channels + stream,
         path=link,
         send=send,
         piece=pieces.first[send] + within,

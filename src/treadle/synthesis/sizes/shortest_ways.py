@@ -1,0 +1,90 @@
+"""Ways between ranks, numbered as they are asked for, and steps that take them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from treadle.arrays import Int64Array, frozen, offsets_of
+from treadle.errors import InfeasibleError
+from treadle.schedules.collective import Collective
+from treadle.schedules.steps.steps import Steps, steps_from_sends
+from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.trees.baselines.logical_hops import Route, Router
+from treadle.topologies.topology import Topology
+
+Messages = tuple[Int64Array, Int64Array, Int64Array]
+"""Sender, target and shard of each send of a step; senders and targets are ranks."""
+
+
+class _ShortestWays:
+    """Shortest ways, spread over the links; what they pass, switches and nodes, stores nothing."""
+
+    def __init__(self, topology: Topology, collective: Collective) -> None:
+        self._router = Router(topology, collective)
+        self._names = topology.name, [topology.node_names[node] for node in collective.ranks]
+        self._numbers: dict[tuple[int, int], int] = {}
+        self._links: list[Route] = []
+
+    def number(self, sender: int, target: int) -> int:
+        """Number of the way between two ranks; InfeasibleError if there is none."""
+        known = self._numbers.get((sender, target))
+        if known is not None:
+            return known
+        links = self._router.passing(sender, target)
+        if links is None:
+            fabric, names = self._names
+            raise InfeasibleError(f"{fabric}: no path leads from {names[sender]!r} to {names[target]!r}")
+        self._links.append(links)
+        return self._numbers.setdefault((sender, target), len(self._links) - 1)
+
+    def taken_by(self, steps: Steps) -> Steps:
+        """The steps, whose sends name these ways."""
+        if not self._links:
+            return steps
+        offset = frozen(offsets_of([len(links) for links in self._links]), np.int64)
+        links = frozen([link for links in self._links for link in links], np.int32)
+        return replace(steps, way_offset=offset, way_links=links)
+
+
+def steps_over_ways(
+    topology: Topology,
+    collective: Collective,
+    direction: Direction,
+    steps: Sequence[Messages],
+    homes: Sequence[Int64Array],
+) -> Steps:
+    """Steps of messages that take shortest ways.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    direction : Direction
+    steps : sequence of (sender, target, shard) arrays
+        Whole shards.
+    homes : sequence of arrays of int64, shape (S,)
+        Of all shards; the first, then the others.
+
+    Raises
+    ------
+    InfeasibleError
+        If a rank does not reach another.
+    """
+    ways, n = _ShortestWays(topology, collective), collective.n_ranks
+    links = []
+    for sender, target, _ in steps:
+        pairs, place = np.unique(sender * n + target, return_inverse=True)
+        numbers = [ways.number(*divmod(pair, n)) for pair in pairs.tolist()]
+        links.append(np.array(numbers, dtype=np.int64)[place.reshape(-1)])
+    shard, link = (
+        np.concatenate([np.zeros(0, dtype=np.int64), *column])
+        for column in ([shards for _, _, shards in steps], links)
+    )
+    step = np.repeat(np.arange(len(steps)), [len(sender) for sender, _, _ in steps])
+    columns = [shard, link, step, np.zeros_like(shard), np.ones_like(shard)]
+    found = steps_from_sends(direction, n, 1, columns, homes=homes[0].tolist(), n_steps=len(steps))
+    twins = frozen(np.concatenate([np.zeros(0, dtype=np.int64), *homes[1:]]), np.int32)
+    return ways.taken_by(replace(found, twins=twins))
