@@ -19,6 +19,7 @@ from treadle.runtime.mpi_rank import PreparedRank, RankExecution
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.routes.route_rounds import timed_routes
 from treadle.synthesis.sizes.factor_allreduce import factor_allreduce
+from treadle.synthesis.sizes.factor_exchange import factor_exchange
 
 SIZES = [0, 4, 36, 4096, 50_000]
 
@@ -37,6 +38,9 @@ def cases(n: int) -> Iterator[tuple[str, Program]]:
     for exchanged in ((), (1,), (len(halves),), range(1, len(halves) + 1)):
         steps = factor_allreduce(ring, collective, factors=halves, exchanged=tuple(exchanged))
         yield f"factors {halves} exchanged {tuple(exchanged)}", lower(ring, collective, steps)
+    exchange = on_all_ranks(ring, CollectiveKind.ALLTOALL)
+    for factors in ((n,), (2, 2, 2)[: (n - 1).bit_length()]):
+        yield f"exchange {factors}", lower(ring, exchange, factor_exchange(ring, exchange, factors=factors))
     for demands in (None, exchange_samples.random_demands(n, seed=n)):
         collective = exchange_samples.alltoall(ring, demands)
         schedule = exchange_samples.over_shortest_paths(ring, collective, rounds=3)

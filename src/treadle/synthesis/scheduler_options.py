@@ -165,6 +165,8 @@ class AlltoallOptions(SchedulerOptions):
         Of a time-stepped flow.
     size : SizeRequest, optional
         Choose how finely to pipeline for this size, not for the largest.
+    factors : sequence of int, optional
+        Of exchanges factor by factor: the radices, from the digit that tells neighbours apart.
 
     Raises
     ------
@@ -176,6 +178,7 @@ class AlltoallOptions(SchedulerOptions):
     rounds: Sequence[int] | None = None
     steps: int | None = None
     size: SizeRequest | None = None
+    factors: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         _check_chunks(self.chunks)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from shortcuts.executed import execute
+from shortcuts.switched_ranks import factorings, on_a_switch
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning import run, solve
 from treadle.program.any_schedule import lower
@@ -28,24 +29,6 @@ from treadle.verification.schedules import ViolationKind, verify
 
 K = CollectiveKind
 ODD = [0, 4, 28, 1020, 4 * 997]
-
-
-def on_a_switch(n: int) -> Topology:
-    builder = TopologyBuilder(f"switch({n})")
-    switch = builder.switch("s")
-    for rank in range(n):
-        builder.duplex(builder.compute(f"r{rank}"), switch, 10)
-    return builder.build()
-
-
-def factorings(n: int, least: int = 2) -> Iterator[tuple[int, ...]]:
-    """All ways to write n as an ordered product."""
-    if n == 1:
-        yield ()
-    for first in range(least, n + 1):
-        if n % first == 0:
-            for rest in factorings(n // first):
-                yield (first, *rest)
 
 
 def made(fabric: Topology, factors: tuple[int, ...], exchanged: tuple[int, ...]) -> StepSchedule:

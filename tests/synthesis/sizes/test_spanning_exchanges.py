@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from samples.table import OURS
+from shortcuts.switched_ranks import in_boxes, on_a_switch
 from treadle.errors import ScheduleError
 from treadle.planning import compare, run, solve
 from treadle.program.any_schedule import lower
@@ -18,7 +19,7 @@ from treadle.schedules.trees.forest import ForestSchedule
 from treadle.synthesis.scheduler import Comparing
 from treadle.synthesis.sizes.spanning_exchanges import KINDS, mixed_radix, one_shot, rail, three_stage
 from treadle.topologies import parse
-from treadle.topologies.topology import Topology, TopologyBuilder
+from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.changes import subset
 from treadle.verification.schedules import verify
 
@@ -29,32 +30,11 @@ FLAT = tuple(name for name in NAMES if name not in BOXED)
 ODD = [0, 4, 28, 1020, 4 * 997]
 
 
-def on_a_switch(n: int) -> Topology:
-    builder = TopologyBuilder(f"switch({n})")
-    switch = builder.switch("s")
-    for rank in range(n):
-        builder.duplex(builder.compute(f"r{rank}"), switch, 10)
-    return builder.build()
-
-
-def boxes(*sizes: int) -> Topology:
-    """GPUs on a switch in each box, all of them on a slower one besides."""
-    builder = TopologyBuilder(f"boxes{sizes}")
-    network = builder.switch("network")
-    for box, size in enumerate(sizes):
-        switch = builder.switch(f"box{box}")
-        for place in range(size):
-            gpu = builder.compute(f"box{box}.gpu{place}")
-            builder.duplex(gpu, switch, 120)
-            builder.duplex(gpu, network, 10)
-    return builder.build()
-
-
 def test_they_are_registered_and_compared_at_sizes() -> None:
     records = {one.name: one for one in OURS if one.comparing is Comparing.SIZES}
     assert set(NAMES) <= set(records)
     assert all(records[name].collectives == KINDS for name in NAMES)
-    fabric = boxes(2, 2)
+    fabric = in_boxes(2, 2)
     assert not set(NAMES) & {row.algorithm for row in compare(fabric, "allgather").rows}
     assert set(NAMES) <= {row.algorithm for row in compare(fabric, "allgather", sizes="1K").rows}
 
@@ -72,7 +52,7 @@ def test_any_number_of_ranks_on_a_switch(n: int) -> None:
 
 @pytest.mark.parametrize("sizes", [(2, 2), (3, 2), (1, 4, 2), (4, 4, 4), (2,) * 8], ids=str)
 def test_any_boxes(sizes: tuple[int, ...]) -> None:
-    fabric = boxes(*sizes)
+    fabric = in_boxes(*sizes)
     for name in NAMES:
         for kind in KINDS:
             found = solve(fabric, kind, algorithm=name)
@@ -95,7 +75,7 @@ def damaged(schedule: ForestSchedule, seed: int) -> ForestSchedule:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_damaged_ones_are_refused(name: str) -> None:
-    fabric = boxes(3, 3, 2)
+    fabric = in_boxes(3, 3, 2)
     plan = solve(fabric, "allgather", algorithm=name).plan
     (entry,) = plan.entries
     assert isinstance(entry.schedule, ForestSchedule)
@@ -109,7 +89,7 @@ def messages(topology: Topology, schedule: ForestSchedule) -> int:
 
 
 def test_messages_carry_many_shards() -> None:
-    fabric = boxes(4, 4, 4, 4)
+    fabric = in_boxes(4, 4, 4, 4)
     collective = on_all_ranks(fabric, K.ALLGATHER)
     # 3 in the box; each carries 3 of the 12 pairs of shard and box, in runs; what it has at once goes first
     assert messages(fabric, one_shot(fabric, collective)) == 16 * 15
@@ -140,7 +120,7 @@ def test_heights() -> None:
 
 
 def test_weighted_shards() -> None:
-    fabric = boxes(3, 2)
+    fabric = in_boxes(3, 2)
     collective = on_all_ranks(fabric, K.ALLGATHER, weights=(3, 0, 1, 2, 1))
     for one in (one_shot, rail, three_stage, mixed_radix):
         schedule = one(fabric, collective)
@@ -167,7 +147,7 @@ def test_what_they_need() -> None:
     with pytest.raises(ScheduleError, match="mixed-radix: factors 3,2: expected a product of 4 ranks"):
         solve(flat, "allgather", algorithm="mixed-radix", factors=(3, 2))
     with pytest.raises(ScheduleError, match="rail-bruck: factors 1: expected one radix, at least 2"):
-        solve(boxes(2, 2), "allgather", algorithm="rail-bruck", factors=(1,))
+        solve(in_boxes(2, 2), "allgather", algorithm="rail-bruck", factors=(1,))
     with pytest.raises(ScheduleError, match="expected at most 512 ranks, found 513"):
         solve(on_a_switch(513), "allgather", algorithm="one-shot")
     with pytest.raises(ScheduleError, match="one-shot: broadcast is not supported"):
@@ -178,5 +158,5 @@ def test_ranks_and_forwarders() -> None:
     fabric = parse("path(3)")
     collective = Collective(K.ALLREDUCE, (0, 2), forwarders=(1,))
     assert verify(fabric, collective, one_shot(fabric, collective)).violations == ()
-    part = subset(boxes(4, 4), *range(7))
+    part = subset(in_boxes(4, 4), *range(7))
     assert verify(part, on_all_ranks(part, K.ALLGATHER), rail(part, on_all_ranks(part, K.ALLGATHER))).is_ok

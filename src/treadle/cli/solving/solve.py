@@ -87,7 +87,7 @@ def command(
     factors: Annotated[
         str | None,
         typer.Option(
-            help="mixed-radix, factor-allreduce: digits, the last first; rail-bruck: its radix.",
+            help="mixed-radix, factor-...: digits, the last first; rail-bruck: its radix.",
             metavar="R,R,...",
             hidden=True,
         ),

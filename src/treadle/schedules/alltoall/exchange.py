@@ -52,8 +52,8 @@ class ExchangeSchedule:
     def __post_init__(self) -> None:
         if self.sends.direction is not Direction.BROADCAST:
             raise ScheduleError("exchange: shards leave their homes; expected sends of direction broadcast")
-        if self.sends.has_ways or self.sends.twins.size:
-            raise ScheduleError("exchange: expected sends over links, of shards with one home each")
+        if self.sends.twins.size:
+            raise ScheduleError("exchange: expected shards with one home each")
         try:
             targets = frozen(self.targets, np.int32)
         except (OverflowError, TypeError, ValueError) as error:

@@ -9,13 +9,14 @@ from fractions import Fraction
 
 import numpy as np
 
-from treadle.arrays import Int64Array, offsets_of
+from treadle.arrays import Int64Array
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.steps import Steps, StepSchedule
 from treadle.schedules.witness import Witness
 from treadle.topologies.topology import Topology
 from treadle.verification.claims import check_algbw, check_bound, check_kind, check_members
 from treadle.verification.steps.step_flow import FlowCheck
+from treadle.verification.steps.walks import crossings
 from treadle.verification.violations import Findings, Report, ViolationKind
 
 _NEAR = 1 - 1e-12  # quotients of doubles err by less than this, so every exact maximum is a candidate
@@ -169,14 +170,8 @@ def _chunk_seconds(topology: Topology, steps: Steps) -> Fraction:
     for step in range(steps.n_steps):
         span = steps.span(step)
         load = np.zeros(topology.n_links, dtype=np.int64)  # at most 2**31 sends of 2**24 chunks: no overflow
-        sizes = (steps.high[span] - steps.low[span]).astype(np.int64)
-        if steps.has_ways:
-            lengths = np.diff(steps.way_offset)[steps.link[span]]
-            place = np.repeat(steps.way_offset[steps.link[span]] - offsets_of(lengths)[:-1], lengths)
-            place += np.arange(len(place))
-            np.add.at(load, steps.way_links[place], np.repeat(sizes, lengths))
-        else:
-            np.add.at(load, steps.link[span], sizes)
+        link, send = crossings(steps, span)
+        np.add.at(load, link, (steps.high[span] - steps.low[span]).astype(np.int64)[send])
         heaviest = np.zeros(len(capacities), dtype=np.int64)
         np.maximum.at(heaviest, group, np.concatenate([load, *_host_loads(topology, load)]))
         if heaviest.any():

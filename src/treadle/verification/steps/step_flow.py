@@ -18,6 +18,7 @@ from treadle.schedules.collective import Collective
 from treadle.schedules.steps.steps import Steps
 from treadle.schedules.trees.forest import Direction
 from treadle.topologies.topology import Topology
+from treadle.verification.steps.walks import ends_of_sends
 from treadle.verification.violations import Findings, ViolationKind
 
 Masks = NDArray[Any]
@@ -166,8 +167,10 @@ class FlowCheck:
 
         A sum that is due at several homes is followed to each by itself: all of them read the same memory.
         """
-        if self._steps.has_ways and not self._check_ways():
+        ends = ends_of_sends(self._topology, self._steps, self._found)
+        if ends is None:
             return
+        self._tails, self._heads = ends
         if not self._check_links():
             return
         for block in _blocks(self._steps, self._topology.n_nodes):
@@ -176,39 +179,6 @@ class FlowCheck:
                 continue
             for homes in self._homes:
                 self._check_reduce(block, homes)
-
-    def _check_ways(self) -> bool:
-        """Each way is a walk over links that exist; its ends take the place of a link's."""
-        steps, topology = self._steps, self._topology
-        links, offset = steps.way_links.astype(np.int64), steps.way_offset
-        before = self._found.total
-        unknown = np.flatnonzero(links >= topology.n_links)
-        self._found.add_all(
-            ViolationKind.LINK,
-            len(unknown),
-            lambda i: (
-                f"{steps.direction} ways take link {links[unknown[i]]}: the fabric has only links 0 to "
-                f"{topology.n_links - 1}"
-            ),
-        )
-        if unknown.size:
-            return False
-        tails, heads = self._tails[links], self._heads[links]
-        follows = np.ones(len(links), dtype=np.bool_)
-        follows[1:] = tails[1:] == heads[:-1]
-        follows[offset[:-1]] = True
-        broken = np.flatnonzero(~follows | (tails == heads))
-        self._found.add_all(
-            ViolationKind.LINK,
-            len(broken),
-            lambda i: (
-                f"{steps.direction} way {np.searchsorted(offset, broken[i], side='right') - 1}: link "
-                f"{links[broken[i]]} ({topology.link_name(int(links[broken[i]]))}) does not go on from the "
-                f"one before, or leads nowhere"
-            ),
-        )
-        self._tails, self._heads = tails[offset[:-1]], heads[offset[1:] - 1]
-        return self._found.total == before
 
     def _check_links(self) -> bool:
         topology, link = self._topology, self._steps.link
