@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from treadle.planning.designing.fabric_values import FabricFacts as FabricFacts
     from treadle.planning.designing.fabric_values import FactLimits as FactLimits
     from treadle.planning.designing.fabric_values import SizeBounds as SizeBounds
+    from treadle.planning.drawing.draw import check_picture_name as check_picture_name
+    from treadle.planning.drawing.draw import draw as draw
     from treadle.planning.importing import import_options as import_options
     from treadle.planning.importing import import_topology as import_topology
     from treadle.planning.judging.placed_schedules import PlacedSchedule as PlacedSchedule
@@ -185,6 +187,7 @@ else:
                 "describe_fabric",
             ),
             "treadle.planning.designing.fabric_facts": ("fabric_summary",),
+            "treadle.planning.drawing.draw": ("check_picture_name", "draw"),
             "treadle.planning.importing": ("import_options", "import_topology"),
             "treadle.planning.together.solve_jobs": ("JobsResult", "bound_jobs", "solve_jobs"),
             "treadle.planning.together.group_costs": ("GroupCost", "GroupCosts", "group_costs"),
