@@ -38,6 +38,14 @@ if TYPE_CHECKING:
     from treadle.planning.judging.verification import VerifyResult as VerifyResult
     from treadle.planning.judging.verification import verify as verify
     from treadle.planning.measuring.congestion import congestion as congestion
+    from treadle.planning.measuring.cost_models import ClassCost as ClassCost
+    from treadle.planning.measuring.cost_models import CostModel as CostModel
+    from treadle.planning.measuring.cost_models import LinkClass as LinkClass
+    from treadle.planning.measuring.cost_models import Protocol as Protocol
+    from treadle.planning.measuring.cost_models import as_cost_model as as_cost_model
+    from treadle.planning.measuring.cost_models import cost_presets as cost_presets
+    from treadle.planning.measuring.cost_models import load_cost_model as load_cost_model
+    from treadle.planning.measuring.cost_models import save_cost_model as save_cost_model
     from treadle.planning.measuring.diagnose import diagnose as diagnose
     from treadle.planning.measuring.diagnosed import Diagnosis as Diagnosis
     from treadle.planning.measuring.execution import ElementType as ElementType
@@ -235,6 +243,16 @@ else:
                 "RefereedRow",
                 "ask_referee",
                 "require_referee",
+            ),
+            "treadle.planning.measuring.cost_models": (
+                "ClassCost",
+                "CostModel",
+                "LinkClass",
+                "Protocol",
+                "as_cost_model",
+                "cost_presets",
+                "load_cost_model",
+                "save_cost_model",
             ),
             "treadle.planning.measuring.simulation": (
                 "Forwarding",

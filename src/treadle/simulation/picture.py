@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.errors import ScheduleError
+from treadle.simulation.costs.message_prices import prices
 from treadle.simulation.result import Simulation
 from treadle.viz.matplotlib_figures import figure_bytes, new_figure
 
@@ -58,7 +59,7 @@ def _rates(simulation: Simulation) -> NDArray[np.float64]:
     alone = np.zeros(graph.n_tasks)
     onto = graph.resource >= 0
     unit = simulation.size_bytes / (graph.program.n_chunks * simulation.options.slices)
-    rates = graph.resource_bytes_per_s[graph.resource[onto]]
+    rates = prices(graph, simulation.options).resource_bytes_per_s[graph.resource[onto]]
     alone[onto] = graph.chunks[onto] * unit / rates / float(simulation.tick_s)
     result: NDArray[np.float64] = alone / np.maximum(held, 1)
     return result
@@ -92,7 +93,7 @@ def utilisation_picture(simulation: Simulation, *, file_format: str = "png") -> 
         cmap="Blues",
         vmin=0,
         vmax=1,
-        extent=(0, simulation.time_s * 1e6 or 1, len(shown) or 1, 0),
+        extent=(0, float(simulation.time - simulation.launch) * 1e6 or 1, len(shown) or 1, 0),
     )
     axes.set_yticks(np.arange(len(shown)) + 0.5, [graph.resource_name(int(link)) for link in shown])
     axes.tick_params(axis="y", labelsize=6)

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from treadle.simulation.costs.cost_model import CostModel
+from treadle.simulation.costs.message_prices import protocol_options
 from treadle.simulation.result import Simulation
 from treadle.simulation.simulate import simulate_graph
 from treadle.simulation.simulation_options import SimulationOptions
@@ -50,6 +52,7 @@ def simulate_sizes(
     *,
     auto_slices: bool = False,
     most_tasks: int | None = None,
+    cost_model: CostModel | None = None,
     watch: Watch = UNWATCHED,
 ) -> Iterator[SizedSimulation]:
     """Simulate sizes one after another.
@@ -65,18 +68,30 @@ def simulate_sizes(
         Take the best number of slices that `best_slices` finds, in place of the options'.
     most_tasks : int, optional
         See `best_slices`.
+    cost_model : CostModel, optional
+        What messages cost, in place of the options' alpha; each size by the protocol that is fastest, of
+        those the first.
     watch : Watch
+
+    Raises
+    ------
+    ScheduleError
+        If a program deadlocks, or the options have latencies beside a cost model.
 
     Yields
     ------
     SizedSimulation
         For each size, in order.
     """
+    variants = protocol_options(options, cost_model)
     for size in sizes:
-        if auto_slices:
-            yield best_slices(graph, size, options, most_tasks=most_tasks, watch=watch)
-        else:
-            yield SizedSimulation(simulate_graph(graph, size, options, watch=watch))
+        found = [
+            best_slices(graph, size, variant, most_tasks=most_tasks, watch=watch)
+            if auto_slices
+            else SizedSimulation(simulate_graph(graph, size, variant, watch=watch))
+            for variant in variants
+        ]
+        yield min(found, key=lambda one: one.simulation.time)
 
 
 def best_slices(

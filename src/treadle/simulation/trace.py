@@ -97,9 +97,10 @@ def _rank_lanes(simulation: Simulation) -> Iterator[TraceLane]:
 def _busy_links(simulation: Simulation) -> TraceCounter:
     parts = max(1, min(_PARTS, _MOST_CELLS // max(1, simulation.graph.n_resources)))
     shares = utilisation_over_time(simulation, parts).mean(axis=0) if simulation.graph.n_resources else [0.0]
-    width = simulation.time_s / parts
+    total_s = float(simulation.time - simulation.launch)  # spans begin after the launch
+    width = total_s / parts
     points = tuple((ticks(part * width), round(100 * float(share), 3)) for part, share in enumerate(shares))
-    return TraceCounter(_LINKS, "links busy", "%", (*points, (ticks(simulation.time_s), 0.0)))
+    return TraceCounter(_LINKS, "links busy", "%", (*points, (ticks(total_s), 0.0)))
 
 
 def _ticks(simulation: Simulation, moments: Int64Array) -> list[list[int]]:
