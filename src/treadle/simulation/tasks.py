@@ -74,6 +74,13 @@ class TaskGraph:
     edge_target: Int32Array
     edge_kind: Int32Array
 
+    @cached_property
+    def bundled(self) -> TaskGraph:
+        """The same with messages of a step, from a rank to another over one path, in one: `bundles`."""
+        from treadle.simulation.bundles import bundled  # which makes task graphs
+
+        return bundled(self)
+
     @property
     def n_tasks(self) -> int:
         """Number of tasks of one slice."""

@@ -114,8 +114,9 @@ def assemble(
     longer_paths : sequence of tuples of int
         Links of the paths that have several.
     """
+    lengths = np.array([len(path) for path in longer_paths], dtype=np.int64)
     flows = [
-        _flow(frame, moves, reduces=frame.kind.reduces and number == 0, merge=merge)
+        _flow(frame, moves, lengths, reduces=frame.kind.reduces and number == 0, merge=merge)
         for number, moves in enumerate(phases)
     ]
     used = np.unique(np.concatenate([moves.path for moves in phases]))
@@ -154,12 +155,14 @@ def assemble(
     )
 
 
-def _flow(frame: Frame, moves: Moves, *, reduces: bool, merge: bool) -> _Flow:
-    # in a step everybody begins with the rank after its own: in target order all would begin with one rank
+def _flow(frame: Frame, moves: Moves, lengths: Int64Array, *, reduces: bool, merge: bool) -> _Flow:
+    # in a step the longest ways come first, and everybody begins with the rank after its own: in target order
+    # all would begin with one rank
     turn = (moves.receiver - moves.sender) % frame.collective.n_ranks
-    moves = moves.part(
-        np.lexsort((moves.piece, moves.path, moves.channel, moves.receiver, moves.sender, turn, moves.step))
-    )
+    length = np.ones(len(moves), dtype=np.int64)
+    length[moves.path < 0] = lengths[-1 - moves.path[moves.path < 0]]
+    message = (moves.path, moves.channel, moves.receiver, moves.sender)
+    moves = moves.part(np.lexsort((moves.piece, *message, turn, -length, moves.step)))
     departure = frame.holdings.cells(moves.sender, moves.piece)
     arrival = frame.holdings.cells(moves.receiver, moves.piece)
     if reduces and frame.holdings.twins:

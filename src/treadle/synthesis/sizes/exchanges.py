@@ -18,6 +18,9 @@ from treadle.arrays import Int32Array, Int64Array
 Round = Int64Array
 """Shape (k, N): the targets of every rank's k messages."""
 
+Messages = tuple[Int64Array, Int64Array, Int64Array]
+"""Sender, target and shard of each send of a round."""
+
 AxisWay = Callable[[int], list[Round]]
 """Rounds of an axis of so many ranks."""
 
@@ -48,6 +51,12 @@ def ring(n: int) -> list[Round]:
     return [((np.arange(n) + 1) % n)[None]] * (n - 1)
 
 
+def on_axis(shape: Sequence[int], axis: int, one: Round) -> Round:
+    """A round of one axis of a grid of ranks in row major order."""
+    places = np.arange(prod(shape)).reshape(shape)
+    return np.stack([places.take(row, axis).ravel() for row in one])
+
+
 def on_axes(shape: Sequence[int], ways: Sequence[AxisWay]) -> list[Round]:
     """Rounds of a grid of ranks in row major order, one axis after another.
 
@@ -57,11 +66,35 @@ def on_axes(shape: Sequence[int], ways: Sequence[AxisWay]) -> list[Round]:
     ways : sequence of AxisWay
         Of each axis; the first axis goes first.
     """
-    places = np.arange(prod(shape)).reshape(shape)
-    rounds = []
-    for axis, (size, way) in enumerate(zip(shape, ways, strict=True)):
-        rounds += [np.stack([places.take(row, axis).ravel() for row in one]) for one in way(size)]
-    return rounds
+    return [
+        on_axis(shape, axis, one)
+        for axis, (size, way) in enumerate(zip(shape, ways, strict=True))
+        for one in way(size)
+    ]
+
+
+def sends_of(rounds: Sequence[Round], n: int) -> list[Messages]:
+    """Who sends which shard to whom, round by round: to each rank once, by the first message that brings it.
+
+    Parameters
+    ----------
+    rounds : sequence of Round
+    n : int
+        N.
+    """
+    held = np.eye(n, dtype=np.bool_)  # [root, rank]
+    ranks = np.arange(n)
+    found = []
+    for targets in rounds:
+        before = held.copy()
+        parts = [(np.zeros(0, dtype=np.int64),) * 3]
+        for row in targets:
+            roots, senders = np.nonzero(before & ~held[:, row] & (row != ranks))
+            held[roots, row[senders]] = True
+            parts.append((senders, row[senders], roots))
+        sender, target, shard = (np.concatenate(column) for column in zip(*parts, strict=True))
+        found.append((sender, target, shard))
+    return found
 
 
 def trees_of(rounds: Sequence[Round], n: int) -> Int32Array:
@@ -79,12 +112,6 @@ def trees_of(rounds: Sequence[Round], n: int) -> Int32Array:
         [root, rank]: the parent in the root's tree; -1 at the root, and where the shard never comes.
     """
     parent = np.full((n, n), -1, dtype=np.int32)
-    held = np.eye(n, dtype=np.bool_)
-    ranks = np.arange(n)
-    for targets in rounds:
-        before = held.copy()
-        for row in targets:
-            roots, senders = np.nonzero(before & ~held[:, row] & (row != ranks))
-            parent[roots, row[senders]] = senders
-            held[roots, row[senders]] = True
+    for sender, target, shard in sends_of(rounds, n):
+        parent[shard, target] = sender
     return parent

@@ -22,7 +22,8 @@ from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.scheduler import Comparing, equal_shards, scheduler
 from treadle.synthesis.sizes.boxed import Boxes
-from treadle.synthesis.sizes.shortest_ways import Messages, steps_over_ways
+from treadle.synthesis.sizes.exchanges import Messages
+from treadle.synthesis.sizes.shortest_ways import steps_over_ways
 from treadle.synthesis.sizes.spanning_exchanges import few_ranks
 from treadle.synthesis.trees.baselines.boxes import find_boxes
 from treadle.synthesis.trees.baselines.embedding import check_supported
@@ -79,10 +80,13 @@ def factor_allreduce(
             raise ScheduleError(f"{_NAME}: {refusal}")
     boxes = find_boxes(topology, collective)
     grid = _grid(boxes, *_asked(boxes, factors, exchanged))
+    homes = grid.homes()
     return StepSchedule(
         CollectiveKind.ALLREDUCE,
-        reduce=steps_over_ways(topology, collective, Direction.REDUCE, grid.reducing(), grid.homes()),
-        broadcast=steps_over_ways(topology, collective, Direction.BROADCAST, grid.gathering(), grid.homes()),
+        reduce=steps_over_ways(topology, collective, Direction.REDUCE, [grid.reducing()], homes),
+        broadcast=steps_over_ways(
+            topology, collective, Direction.BROADCAST, [grid.gathering()], grid.homes()
+        ),
     )
 
 

@@ -14,7 +14,8 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.scheduler import Comparing, scheduler
 from treadle.synthesis.sizes.boxed import Boxes
-from treadle.synthesis.sizes.shortest_ways import Messages, steps_over_ways
+from treadle.synthesis.sizes.exchanges import Messages
+from treadle.synthesis.sizes.shortest_ways import steps_over_ways
 from treadle.synthesis.sizes.spanning_exchanges import few_ranks
 from treadle.synthesis.trees.baselines.boxes import find_boxes
 from treadle.synthesis.trees.baselines.embedding import check_supported
@@ -76,7 +77,7 @@ def factor_exchange(
         topology,
         collective,
         Direction.BROADCAST,
-        [(order[sender], order[target], shard) for sender, target, shard in steps],
+        [[(order[sender], order[target], shard) for sender, target, shard in steps]],
         [sources.astype(np.int64)],
     )
     return ExchangeSchedule(sends, frozen(targets, np.int32))

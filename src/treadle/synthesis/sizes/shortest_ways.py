@@ -12,11 +12,9 @@ from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective
 from treadle.schedules.steps.steps import Steps, steps_from_sends
 from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.sizes.exchanges import Messages
 from treadle.synthesis.trees.baselines.logical_hops import Route, Router
 from treadle.topologies.topology import Topology
-
-Messages = tuple[Int64Array, Int64Array, Int64Array]
-"""Sender, target and shard of each send of a step; senders and targets are ranks."""
 
 
 class _ShortestWays:
@@ -53,7 +51,7 @@ def steps_over_ways(
     topology: Topology,
     collective: Collective,
     direction: Direction,
-    steps: Sequence[Messages],
+    parts: Sequence[Sequence[Messages]],
     homes: Sequence[Int64Array],
 ) -> Steps:
     """Steps of messages that take shortest ways.
@@ -63,8 +61,8 @@ def steps_over_ways(
     topology : Topology
     collective : Collective
     direction : Direction
-    steps : sequence of (sender, target, shard) arrays
-        Whole shards.
+    parts : sequence of sequences of (sender, target, shard) arrays
+        For equal parts of every shard, in order, the steps; the parts go side by side.
     homes : sequence of arrays of int64, shape (S,)
         Of all shards; the first, then the others.
 
@@ -74,17 +72,15 @@ def steps_over_ways(
         If a rank does not reach another.
     """
     ways, n = _ShortestWays(topology, collective), collective.n_ranks
-    links = []
-    for sender, target, _ in steps:
-        pairs, place = np.unique(sender * n + target, return_inverse=True)
-        numbers = [ways.number(*divmod(pair, n)) for pair in pairs.tolist()]
-        links.append(np.array(numbers, dtype=np.int64)[place.reshape(-1)])
-    shard, link = (
-        np.concatenate([np.zeros(0, dtype=np.int64), *column])
-        for column in ([shards for _, _, shards in steps], links)
-    )
-    step = np.repeat(np.arange(len(steps)), [len(sender) for sender, _, _ in steps])
-    columns = [shard, link, step, np.zeros_like(shard), np.ones_like(shard)]
-    found = steps_from_sends(direction, n, 1, columns, homes=homes[0].tolist(), n_steps=len(steps))
+    columns = [np.zeros((5, 0), dtype=np.int64)]
+    for low, steps in enumerate(parts):
+        for step, (sender, target, shard) in enumerate(steps):
+            pairs, place = np.unique(sender * n + target, return_inverse=True)
+            numbers = [ways.number(*divmod(pair, n)) for pair in pairs.tolist()]
+            link = np.array(numbers, dtype=np.int64)[place.reshape(-1)]
+            rest = [np.full(len(shard), value) for value in (step, low, low + 1)]
+            columns.append(np.stack([shard, link, *rest]))
+    table, n_steps = np.concatenate(columns, axis=1), max(map(len, parts))
+    found = steps_from_sends(direction, n, len(parts), list(table), homes=homes[0].tolist(), n_steps=n_steps)
     twins = frozen(np.concatenate([np.zeros(0, dtype=np.int64), *homes[1:]]), np.int32)
     return ways.taken_by(replace(found, twins=twins))
