@@ -30,7 +30,8 @@ def hops_of(plan: Plan, root: int) -> tuple[dict[int, int], str]:
         for step in range(steps.n_steps):
             span = steps.span(step)
             for send in own[(own >= span.start) & (own < span.stop)].tolist():
-                hops.setdefault(int(steps.link[send]), step + 1)
+                for link in steps.links_of(send).tolist():
+                    hops.setdefault(link, step + 1)
         return hops, f"{counted(steps.n_steps, 'step')}; the first step on each link"
     raise ScheduleError("draw: this plan has no trees; expected trees or steps")
 

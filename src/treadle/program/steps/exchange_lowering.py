@@ -177,7 +177,7 @@ def _moves(
 ) -> Moves:
     """Every send, cut into pieces; forwarders are numbered on from the ranks."""
     sends = schedule.sends
-    links = sends.way_links if sends.has_ways else sends.link
+    links = sends.crossed
     if links.size and int(links.max()) >= topology.n_links:
         raise ScheduleError(f"exchange: link {links.max()}, expected links from 0 to {topology.n_links - 1}")
     number = np.full(topology.n_nodes, -1, dtype=np.int64)

@@ -122,7 +122,7 @@ def _check_fit(topology: Topology, collective: Collective, schedule: StepSchedul
                 f"{schedule.kind}: rank {rank} is the home of {homes[rank]} shards, expected {expected}"
             )
     for steps in schedule.phases:
-        links = steps.way_links if steps.has_ways else steps.link
+        links = steps.crossed
         if links.size and int(links.max()) >= topology.n_links:
             raise ScheduleError(f"steps: link {links.max()}, expected links from 0 to {topology.n_links - 1}")
 

@@ -131,6 +131,15 @@ class Steps(FrozenArrays):
         return self.way_links[int(self.way_offset[number]) : int(self.way_offset[number + 1])]
 
     @property
+    def crossed(self) -> Int32Array:
+        """Links of all ways, or of all sends where there are none; in no order, some more than once."""
+        return self.way_links if self.has_ways else self.link
+
+    def links_of(self, send: int) -> Int32Array:
+        """Links that a send takes, in order."""
+        return self.way(int(self.link[send])) if self.has_ways else self.link[send : send + 1]
+
+    @property
     def all_homes(self) -> tuple[Int32Array, ...]:
         """Homes of the shards: `homes`, then the twins."""
         rest = self.twins.reshape(-1, self.n_shards) if self.twins.size else ()
