@@ -17,11 +17,11 @@ from treadle.synthesis.trees.baselines.logical_hops import Route, Router
 from treadle.topologies.topology import Topology
 
 
-class _ShortestWays:
+class ShortestWays:
     """Shortest ways, spread over the links; what they pass, switches and nodes, stores nothing."""
 
     def __init__(self, topology: Topology, collective: Collective) -> None:
-        self._router = Router(topology, collective)
+        self._router, self._n = Router(topology, collective), collective.n_ranks
         self._names = topology.name, [topology.node_names[node] for node in collective.ranks]
         self._numbers: dict[tuple[int, int], int] = {}
         self._links: list[Route] = []
@@ -38,7 +38,35 @@ class _ShortestWays:
         self._links.append(links)
         return self._numbers.setdefault((sender, target), len(self._links) - 1)
 
-    def taken_by(self, steps: Steps) -> Steps:
+    def over_link(self, link: int) -> int:
+        """Number of the way that is one link."""
+        key = (-1, link)  # no pair of ranks
+        if key not in self._numbers:
+            self._links.append((link,))
+        return self._numbers.setdefault(key, len(self._links) - 1)
+
+    def steps(
+        self, direction: Direction, n_chunks: int, parts: Sequence[Int64Array], homes: Sequence[Int64Array]
+    ) -> Steps:
+        """Steps of sends that take these ways.
+
+        Parameters
+        ----------
+        direction : Direction
+        n_chunks : int
+            Of each shard.
+        parts : sequence of arrays of int64, shape (5, sends)
+            Shard, way, step, low and high of sends, which go side by side.
+        homes : sequence of arrays of int64, shape (S,)
+            Of all shards; the first, then the others.
+        """
+        table = np.concatenate([np.zeros((5, 0), dtype=np.int64), *parts], axis=1)
+        first, *others = homes
+        found = steps_from_sends(direction, self._n, n_chunks, list(table), homes=first.tolist())
+        twins = frozen(np.concatenate([np.zeros(0, dtype=np.int64), *others]), np.int32)
+        return self._taken_by(replace(found, twins=twins))
+
+    def _taken_by(self, steps: Steps) -> Steps:
         """The steps, whose sends name these ways."""
         if not self._links:
             return steps
@@ -71,8 +99,8 @@ def steps_over_ways(
     InfeasibleError
         If a rank does not reach another.
     """
-    ways, n = _ShortestWays(topology, collective), collective.n_ranks
-    columns = [np.zeros((5, 0), dtype=np.int64)]
+    ways, n = ShortestWays(topology, collective), collective.n_ranks
+    columns = []
     for low, steps in enumerate(parts):
         for step, (sender, target, shard) in enumerate(steps):
             pairs, place = np.unique(sender * n + target, return_inverse=True)
@@ -80,7 +108,4 @@ def steps_over_ways(
             link = np.array(numbers, dtype=np.int64)[place.reshape(-1)]
             rest = [np.full(len(shard), value) for value in (step, low, low + 1)]
             columns.append(np.stack([shard, link, *rest]))
-    table, n_steps = np.concatenate(columns, axis=1), max(map(len, parts))
-    found = steps_from_sends(direction, n, len(parts), list(table), homes=homes[0].tolist(), n_steps=n_steps)
-    twins = frozen(np.concatenate([np.zeros(0, dtype=np.int64), *homes[1:]]), np.int32)
-    return ways.taken_by(replace(found, twins=twins))
+    return ways.steps(direction, len(parts), columns, homes)
