@@ -16,8 +16,10 @@ from treadle.program.program import OperationKind, Program
 from treadle.runtime.data import ElementType
 from treadle.runtime.mpi import load_mpi, measure_mpi
 from treadle.runtime.mpi_rank import PreparedRank, RankExecution
-from treadle.schedules.collective import SPANNING_KINDS
+from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.routes.route_rounds import timed_routes
+from treadle.synthesis.sizes.factor_allreduce import factor_allreduce
+from treadle.synthesis.sizes.factor_exchange import factor_exchange
 
 SIZES = [0, 4, 36, 4096, 50_000]
 
@@ -31,6 +33,14 @@ def cases(n: int) -> Iterator[tuple[str, Program]]:
                 yield label, lower(topology, collective, schedule, in_place=in_place, channels=1 + in_place)
     yield "whole buffers", lower(*samples.whole_buffer_allreduce(n))
     ring = samples.ring(n, both=True)
+    collective = on_all_ranks(ring, CollectiveKind.ALLREDUCE)
+    halves = (n // 2, 2) if n % 2 == 0 else (n,)
+    for exchanged in ((), (1,), (len(halves),), range(1, len(halves) + 1)):
+        steps = factor_allreduce(ring, collective, factors=halves, exchanged=tuple(exchanged))
+        yield f"factors {halves} exchanged {tuple(exchanged)}", lower(ring, collective, steps)
+    exchange = on_all_ranks(ring, CollectiveKind.ALLTOALL)
+    for factors in ((n,), (2, 2, 2)[: (n - 1).bit_length()]):
+        yield f"exchange {factors}", lower(ring, exchange, factor_exchange(ring, exchange, factors=factors))
     for demands in (None, exchange_samples.random_demands(n, seed=n)):
         collective = exchange_samples.alltoall(ring, demands)
         schedule = exchange_samples.over_shortest_paths(ring, collective, rounds=3)

@@ -17,6 +17,7 @@ Plans
     verify               every violation of a plan, or none
     load_plan            a plan from its file
     save_plan            writes a plan's file
+    draw                 a picture of a fabric or a plan
     Collective           the value: what is to be done, among which ranks
     CollectiveKind       allgather, allreduce, alltoall and the others
     Mesh                 axes of ranks, whose groups communicate at once
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from treadle.planning import compare as compare
     from treadle.planning import design as design
     from treadle.planning import diagnose as diagnose
+    from treadle.planning import draw as draw
     from treadle.planning import harden as harden
     from treadle.planning import import_topology as import_topology
     from treadle.planning import lower as lower
@@ -84,6 +86,7 @@ else:
                 "compare",
                 "design",
                 "diagnose",
+                "draw",
                 "harden",
                 "import_topology",
                 "lower",

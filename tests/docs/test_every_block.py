@@ -16,6 +16,7 @@ from engines import missing_engines
 from places import ROOT
 from treadle import parse
 from treadle.cli.main import main
+from treadle.planning import as_cost_model
 
 ELSEWHERE: dict[tuple[str, str], tuple[str, int | None]] = {
     ("README.md", ""): ("tests/docs/test_readme.py", 2),
@@ -183,9 +184,9 @@ def test_blocks_run(
             Path(FILES[page, "toml"]).write_text(block.text, encoding="utf-8")
     for block in found:
         if block.language == "json":
-            json.loads(block.text)
+            read = as_cost_model if json.loads(block.text)["treadle"] == "cost-model" else parse
             (tmp_path / "block.json").write_text(block.text, encoding="utf-8")
-            parse("./block.json")
+            read("./block.json")
         elif block.language == "python":
             exec(compile(block.text, page, "exec"), names)
         elif block.language in ("", "sh"):

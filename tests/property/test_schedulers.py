@@ -35,6 +35,8 @@ VALUES: OptionKeywords = {
     "form": "explicit",
     "trim": True,
     "multicast": True,
+    "factors": (2, 2),
+    "exchanged": (1,),
     "chunks": 2,
     "rounds": (4,),
     "steps": 3,

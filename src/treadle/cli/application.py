@@ -62,6 +62,7 @@ SUMMARIES = {
     "lower": "Write a plan as text for a runtime, once that text has been read back and checked.",
     "run": "Move real data by a plan, check every element, and print the columns of nccl-tests.",
     "simulate": "Predict how long a plan takes on its fabric, message by message.",
+    "draw": "Draw a fabric, or what a plan does on it: loads, the bottleneck, a tree.",
     "testbed": "Emulate a fabric with network namespaces (root on Linux), run plans on it, compare with the "
     "model.",
     "diagnose": "Explain a measured busbw: % of rings, of the optimum, and what in the log makes it slow.",
@@ -88,6 +89,7 @@ _ROOMS = {
     "judging": ("verify", "lower"),
     "designing": ("design", "topology"),
     "measuring": ("run", "simulate", "testbed", "diagnose", "calibrate", "reproduce"),
+    "drawing": ("draw",),
     "training": ("train",),
     "parallelising": ("capture", "parallelize"),
     "settings": ("config", "schema"),

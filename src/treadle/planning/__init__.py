@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from treadle.planning.designing.fabric_values import FabricFacts as FabricFacts
     from treadle.planning.designing.fabric_values import FactLimits as FactLimits
     from treadle.planning.designing.fabric_values import SizeBounds as SizeBounds
+    from treadle.planning.drawing.draw import check_picture_name as check_picture_name
+    from treadle.planning.drawing.draw import draw as draw
     from treadle.planning.importing import import_options as import_options
     from treadle.planning.importing import import_topology as import_topology
     from treadle.planning.judging.placed_schedules import PlacedSchedule as PlacedSchedule
@@ -40,6 +42,14 @@ if TYPE_CHECKING:
     from treadle.planning.judging.verification import VerifyResult as VerifyResult
     from treadle.planning.judging.verification import verify as verify
     from treadle.planning.measuring.congestion import congestion as congestion
+    from treadle.planning.measuring.cost_models import ClassCost as ClassCost
+    from treadle.planning.measuring.cost_models import CostModel as CostModel
+    from treadle.planning.measuring.cost_models import LinkClass as LinkClass
+    from treadle.planning.measuring.cost_models import Protocol as Protocol
+    from treadle.planning.measuring.cost_models import as_cost_model as as_cost_model
+    from treadle.planning.measuring.cost_models import cost_presets as cost_presets
+    from treadle.planning.measuring.cost_models import load_cost_model as load_cost_model
+    from treadle.planning.measuring.cost_models import save_cost_model as save_cost_model
     from treadle.planning.measuring.diagnose import diagnose as diagnose
     from treadle.planning.measuring.diagnosed import Diagnosis as Diagnosis
     from treadle.planning.measuring.execution import ElementType as ElementType
@@ -65,10 +75,10 @@ if TYPE_CHECKING:
     from treadle.planning.measuring.simulation import SimulationOptions as SimulationOptions
     from treadle.planning.measuring.simulation import SimulationRun as SimulationRun
     from treadle.planning.measuring.simulation import SliceLimit as SliceLimit
-    from treadle.planning.measuring.simulation import chrome_trace as chrome_trace
     from treadle.planning.measuring.simulation import critical_path_lines as critical_path_lines
     from treadle.planning.measuring.simulation import default_alpha_ns as default_alpha_ns
     from treadle.planning.measuring.simulation import simulate as simulate
+    from treadle.planning.measuring.simulation import simulation_trace as simulation_trace
     from treadle.planning.measuring.simulation import utilisation_picture as utilisation_picture
     from treadle.planning.parallelising.ask_plan import ExplainedTensor as ExplainedTensor
     from treadle.planning.parallelising.ask_plan import explain_tensor as explain_tensor
@@ -156,6 +166,8 @@ if TYPE_CHECKING:
     from treadle.synthesis.scheduler_options import StepOptions as StepOptions
     from treadle.synthesis.scheduler_options import TreeOptions as TreeOptions
     from treadle.synthesis.trees import Packer as Packer
+    from treadle.traces.trace_files import check_trace_name as check_trace_name
+    from treadle.traces.trace_files import write_trace as write_trace
     from treadle.watch import TimeLimitError as TimeLimitError
 else:
     __all__, __getattr__, __dir__ = load_lazily(
@@ -201,6 +213,7 @@ else:
                 "describe_fabric",
             ),
             "treadle.planning.designing.fabric_facts": ("fabric_summary",),
+            "treadle.planning.drawing.draw": ("check_picture_name", "draw"),
             "treadle.planning.importing": ("import_options", "import_topology"),
             "treadle.planning.together.solve_jobs": ("JobsResult", "bound_jobs", "solve_jobs"),
             "treadle.planning.together.group_costs": ("GroupCost", "GroupCosts", "group_costs"),
@@ -272,6 +285,16 @@ else:
                 "ask_referee",
                 "require_referee",
             ),
+            "treadle.planning.measuring.cost_models": (
+                "ClassCost",
+                "CostModel",
+                "LinkClass",
+                "Protocol",
+                "as_cost_model",
+                "cost_presets",
+                "load_cost_model",
+                "save_cost_model",
+            ),
             "treadle.planning.measuring.simulation": (
                 "Forwarding",
                 "LatencyModel",
@@ -281,10 +304,10 @@ else:
                 "SimulationOptions",
                 "SimulationRun",
                 "SliceLimit",
-                "chrome_trace",
                 "critical_path_lines",
                 "default_alpha_ns",
                 "simulate",
+                "simulation_trace",
                 "utilisation_picture",
             ),
             "treadle.planning.solving.schedulers": (
@@ -296,6 +319,7 @@ else:
             "treadle.planning.solving.solve": ("RejectedError", "SolveResult", "solve"),
             "treadle.planning.judging.verification": ("UnverifiedPlanError", "VerifyResult", "verify"),
             "treadle.synthesis.alltoall.rate.certificate": ("RateResult",),
+            "treadle.traces.trace_files": ("check_trace_name", "write_trace"),
             "treadle.watch": ("TimeLimitError",),
             "treadle.synthesis.scheduler_options": (
                 "AlltoallOptions",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import BoolArray, FrozenArrays, Int32Array, Int64Array
+from treadle.program.operation_lists import OperationLists
 from treadle.program.program import OperationKind, Program
 
 
@@ -46,7 +47,7 @@ class Dataflow(FrozenArrays):
         self._freeze("dataflow")
 
 
-def dataflow(program: Program) -> Dataflow:
+def dataflow(program: OperationLists) -> Dataflow:
     """Levels, turns and numbers of all operations; O(n log n) for n operations and waits.
 
     Examples
@@ -73,7 +74,7 @@ def dataflow(program: Program) -> Dataflow:
     return Dataflow(partner, level, turn, number)
 
 
-def _pairs(program: Program, is_send: BoolArray) -> Int64Array:
+def _pairs(program: OperationLists, is_send: BoolArray) -> Int64Array:
     """Sender and receiver of each operation's message as one number."""
     owner, peer = program.operation_rank.astype(np.int64), program.peer.astype(np.int64)
     pair: Int64Array = np.where(is_send, owner, peer) * program.n_ranks + np.where(is_send, peer, owner)
@@ -105,7 +106,7 @@ def _matched(
     return sends[at_send], receives[at_receive]
 
 
-def _longest_chains(program: Program, partner: Int64Array) -> tuple[Int64Array, Int64Array]:
+def _longest_chains(program: OperationLists, partner: Int64Array) -> tuple[Int64Array, Int64Array]:
     """Of chains that end before each operation: the most operations, and the most sends."""
     total = program.n_operations
     is_send = (program.operation_kind == OperationKind.SEND).tolist()

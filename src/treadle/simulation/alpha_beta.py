@@ -31,7 +31,8 @@ def alpha_beta_time(
     """Time of the alpha-beta model, exact.
 
     Steps and all-to-all steps: the sum over all steps of alpha and of the slowest of (latency + bytes /
-    bandwidth) over the links that a step uses; a capped host takes at least bytes / cap, out and in. Trees:
+    bandwidth) over the links that a step uses; a capped host takes at least bytes / cap, out and in. Steps
+    over ways of several links besides: what the longest way's latency exceeds the longest link's by. Trees:
     T_L + T_B, where T_L is the longest way through a tree (reducing and broadcasting tree one after the
     other), alpha for each send and all link latencies, and T_B = size / algbw: what many thin slices come
     close to. Trees of several groups at once: the longest T_L of a group, and T_B of all loads together.
@@ -64,7 +65,7 @@ def alpha_beta_time(
                 alpha_ns * _NANOSECOND + _step(topology, load, unit_bytes)
                 for load, unit_bytes in _steps(topology, collective, schedule, size_bytes)
             ),
-            Fraction(0),
+            _way_latencies(topology, schedule) * _NANOSECOND,
         )
     return route_runtime(topology, collective, schedule, size_bytes, alpha_ns=alpha_ns)
 
@@ -82,6 +83,19 @@ def _steps(
         unit = shard_fraction(schedule, steps) * size_bytes / steps.n_chunks
         for load in step_loads(topology, steps):
             yield load, unit
+
+
+def _way_latencies(topology: Topology, schedule: StepSchedule | ExchangeSchedule) -> Fraction:
+    """Nanoseconds by which the longest ways exceed the longest links, which `_step` counts, in all steps."""
+    total = 0
+    phases = (schedule.sends,) if isinstance(schedule, ExchangeSchedule) else schedule.phases
+    for steps in (steps for steps in phases if steps.has_ways):
+        links = topology.latencies_ns[steps.way_links]
+        whole, slowest = (joined.reduceat(links, steps.way_offset[:-1]) for joined in (np.add, np.maximum))
+        for step in range(steps.n_steps):
+            ways = steps.link[steps.span(step)]
+            total += int(whole[ways].max(initial=0)) - int(slowest[ways].max(initial=0))
+    return Fraction(total)
 
 
 def _step(topology: Topology, load: NDArray[Any], unit_bytes: Fraction) -> Fraction:

@@ -11,6 +11,7 @@ import numpy as np
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
 from treadle.program.program import OperationKind
+from treadle.simulation.costs.message_prices import Prices, prices
 from treadle.simulation.simulation_options import Forwarding, LatencyModel, SimulationOptions
 from treadle.simulation.tasks import Follows, TaskGraph
 
@@ -62,10 +63,11 @@ def timed_graph(graph: TaskGraph, size_bytes: int, options: SimulationOptions) -
     if size_bytes < 0:
         raise ScheduleError(f"simulation: size {size_bytes} bytes, expected none or more")
     chunk_bytes = Fraction(size_bytes, graph.program.n_chunks * options.slices)
-    rates = _bandwidths(graph, options)
+    priced = prices(graph, options)
+    rates = _bandwidths(graph, priced, options)
     distinct, place = np.unique(rates, return_inverse=True)
     per_chunk = [chunk_bytes / rate if rate else Fraction(0) for rate in distinct.tolist()]
-    held, delay = _latencies_ns(graph, options)
+    held, delay = _latencies_ns(graph, priced, options)
     tick, is_exact = _tick(graph, per_chunk, place, held, delay, options.slices)
     if is_exact:
         cost = np.zeros(graph.n_tasks, dtype=np.int64)
@@ -88,27 +90,31 @@ def timed_graph(graph: TaskGraph, size_bytes: int, options: SimulationOptions) -
     return TimedGraph(graph, tick, is_exact, cost + _ticks(held, nanosecond), shift)
 
 
-def _bandwidths(graph: TaskGraph, options: SimulationOptions) -> Int64Array:
+def _bandwidths(graph: TaskGraph, priced: Prices, options: SimulationOptions) -> Int64Array:
     """Bytes/s of each task; 0: takes no time."""
     rates = np.zeros(graph.n_tasks, dtype=np.int64)
     onto = graph.resource >= 0
-    rates[onto] = graph.resource_bytes_per_s[graph.resource[onto]]
+    rates[onto] = priced.resource_bytes_per_s[graph.resource[onto]]
     adds = graph.program.operation_kind[graph.operation] == OperationKind.RECEIVE_REDUCE
     rates[adds] = options.reduction_bytes_per_s
     return rates
 
 
-def _latencies_ns(graph: TaskGraph, options: SimulationOptions) -> tuple[Int64Array, Int64Array]:
+def _latencies_ns(
+    graph: TaskGraph, priced: Prices, options: SimulationOptions
+) -> tuple[Int64Array, Int64Array]:
     """Nanoseconds for which each task holds its resource, and that pass along each edge."""
     latency = np.zeros(graph.n_tasks, dtype=np.int64)
     onto = graph.resource >= 0
-    latency[onto] = graph.resource_latency_ns[graph.resource[onto]]
+    latency[onto] = priced.resource_latency_ns[graph.resource[onto]]
+    occupied = priced.occupancy_ns[graph.operation] * graph.pays_alpha
     if options.latency_model is LatencyModel.PER_MESSAGE:
-        held = latency + options.alpha_ns * graph.pays_alpha
+        held = latency + occupied + priced.alpha_ns[graph.operation] * graph.pays_alpha
         return held.astype(np.int64), np.zeros(len(graph.edge_target), dtype=np.int64)
     delay = np.where(graph.edge_kind == Follows.WAIT, 0, latency[graph.edge_source])
-    delay += np.where(graph.edge_kind == Follows.DELIVERY, options.alpha_ns, 0)
-    return np.zeros(graph.n_tasks, dtype=np.int64), delay.astype(np.int64)
+    alpha = priced.alpha_ns[graph.operation[graph.edge_source]]
+    delay += np.where(graph.edge_kind == Follows.DELIVERY, alpha, 0)
+    return occupied.astype(np.int64), delay.astype(np.int64)
 
 
 def _tick(

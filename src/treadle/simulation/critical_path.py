@@ -60,7 +60,7 @@ class CriticalPath:
 
     @property
     def latency(self) -> Fraction:
-        """Seconds of the total in which the path holds no link: latencies that delay messages, and sums."""
+        """Seconds of the total in which the path holds no link: latencies, sums, and the launch."""
         return self.total - sum(self.resource_s.values(), Fraction(0))
 
 

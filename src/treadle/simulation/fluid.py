@@ -12,6 +12,7 @@ from treadle.arrays import Int64Array, frozen, offsets_of
 from treadle.engine import core, run_watched
 from treadle.program.program import OperationKind
 from treadle.simulation.core_values import FluidArrays, FluidTimes
+from treadle.simulation.costs.message_prices import prices
 from treadle.simulation.result import Simulation
 from treadle.simulation.simulation_options import LatencyModel, SimulationOptions
 from treadle.simulation.stuck import deadlock_error
@@ -29,8 +30,9 @@ def simulate_fluid(
     Rates are max-min fair over links and capped hosts' ports, shared anew whenever a message starts or ends.
     The slices of a send follow each other. A latency (links of the path and alpha) comes before the flow if
     every message pays it, else after; it holds no link, but where every message pays, it keeps the next slice
-    of the same send waiting. Sends are buffered from their start. A copy made at a switch flows beside what
-    brings its data and ends no earlier; a sum likewise, and what an operation's group crosses besides.
+    of the same send waiting, and so does an occupancy. Sends are buffered from their start. A copy made at a
+    switch flows beside what brings its data and ends no earlier; a sum likewise, and what an operation's
+    group crosses besides.
 
     Parameters
     ----------
@@ -66,7 +68,7 @@ def simulate_fluid(
     begins, leaves = (np.rint(column / float(tick)).astype(np.int64) for column in (start, end - flows.after))
     used = graph.resource >= 0
     work = np.bincount(graph.resource[used], weights=flows.work[flow[used]], minlength=graph.n_resources)
-    busy = np.rint(work * options.slices / graph.resource_bytes_per_s / float(tick)).astype(np.int64)
+    busy = np.rint(work * options.slices / flows.capacity / float(tick)).astype(np.int64)
     last = np.unravel_index(int(end.argmax()), end.shape)
     task = int(np.flatnonzero(flow == last[1])[-1])
     return Simulation(
@@ -86,7 +88,7 @@ def simulate_fluid(
 
 def _flows(graph: TaskGraph, size_bytes: int, options: SimulationOptions) -> tuple[Int64Array, FluidArrays]:
     """The flow of each task; the operations of a program as flows, then what is crossed aside."""
-    program = graph.program
+    program, priced = graph.program, prices(graph, options)
     of_task, chunks = _numbered(graph)
     n = len(chunks)
     slice_bytes = chunks * (size_bytes / (program.n_chunks * options.slices))
@@ -94,14 +96,17 @@ def _flows(graph: TaskGraph, size_bytes: int, options: SimulationOptions) -> tup
     uses = np.unique(of_task[onto] * graph.n_resources + graph.resource[onto])
     owner, resource = np.divmod(uses, graph.n_resources)
     latency_ns = np.bincount(
-        of_task[onto], weights=graph.resource_latency_ns[graph.resource[onto]], minlength=n
+        of_task[onto], weights=priced.resource_latency_ns[graph.resource[onto]], minlength=n
     )
     kinds = np.full(n, -1)
     kinds[: program.n_operations] = program.operation_kind
     is_send = kinds == OperationKind.SEND
-    latency = (latency_ns + options.alpha_ns * is_send) * 1e-9
+    of_send = np.zeros((2, n))
+    of_send[:, : program.n_operations] = priced.alpha_ns, priced.occupancy_ns
+    latency = (latency_ns + of_send[0] * is_send) * 1e-9
+    occupied = of_send[1] * is_send * 1e-9
     pays_first = options.latency_model is LatencyModel.PER_MESSAGE
-    before = latency if pays_first else np.zeros(n)
+    before = occupied + latency if pays_first else occupied
     if options.reduction_bytes_per_s:
         adds = kinds == OperationKind.RECEIVE_REDUCE
         before = before + adds * slice_bytes / options.reduction_bytes_per_s
@@ -110,7 +115,7 @@ def _flows(graph: TaskGraph, size_bytes: int, options: SimulationOptions) -> tup
     return of_task, FluidArrays(
         resource_offset=offsets_of(np.bincount(owner, minlength=n)),
         resource=resource.astype(np.int32),
-        capacity=graph.resource_bytes_per_s.astype(np.float64),
+        capacity=priced.resource_bytes_per_s.astype(np.float64),
         work=slice_bytes.astype(np.float64),
         before=before,
         after=np.zeros(n) if pays_first else latency,

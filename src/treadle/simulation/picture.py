@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.errors import MissingDependencyError, ScheduleError
+from treadle.errors import ScheduleError
+from treadle.simulation.costs.message_prices import prices
 from treadle.simulation.result import Simulation
+from treadle.viz.matplotlib_figures import figure_bytes, new_figure
 
 MAX_LANES = 64
 """Links that a picture has room for; the busiest are shown."""
@@ -60,7 +59,7 @@ def _rates(simulation: Simulation) -> NDArray[np.float64]:
     alone = np.zeros(graph.n_tasks)
     onto = graph.resource >= 0
     unit = simulation.size_bytes / (graph.program.n_chunks * simulation.options.slices)
-    rates = graph.resource_bytes_per_s[graph.resource[onto]]
+    rates = prices(graph, simulation.options).resource_bytes_per_s[graph.resource[onto]]
     alone[onto] = graph.chunks[onto] * unit / rates / float(simulation.tick_s)
     result: NDArray[np.float64] = alone / np.maximum(held, 1)
     return result
@@ -94,7 +93,7 @@ def utilisation_picture(simulation: Simulation, *, file_format: str = "png") -> 
         cmap="Blues",
         vmin=0,
         vmax=1,
-        extent=(0, simulation.time_s * 1e6 or 1, len(shown) or 1, 0),
+        extent=(0, float(simulation.time - simulation.launch) * 1e6 or 1, len(shown) or 1, 0),
     )
     axes.set_yticks(np.arange(len(shown)) + 0.5, [graph.resource_name(int(link)) for link in shown])
     axes.tick_params(axis="y", labelsize=6)
@@ -104,31 +103,3 @@ def utilisation_picture(simulation: Simulation, *, file_format: str = "png") -> 
     )
     figure.colorbar(image, label="utilisation")
     return figure_bytes(figure, file_format)
-
-
-def new_figure(width: float, height: float, file_format: str) -> Any:
-    """A figure in inches, to be written in a format, that no global state of matplotlib knows.
-
-    Raises
-    ------
-    ScheduleError
-        If the format is none of png, svg and pdf.
-    MissingDependencyError
-        Without matplotlib.
-    """
-    if file_format not in ("png", "svg", "pdf"):
-        raise ScheduleError(f"picture: format {file_format[:20]!r}, expected png, svg or pdf")
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingDependencyError(
-            "pictures need matplotlib, which is not installed: pip install 'treadle[plot]'"
-        ) from None
-    return Figure(figsize=(width, height), layout="constrained")
-
-
-def figure_bytes(figure: Any, file_format: str) -> bytes:
-    """What a file of a figure holds."""
-    stream = io.BytesIO()
-    figure.savefig(stream, format=file_format, dpi=150)
-    return stream.getvalue()

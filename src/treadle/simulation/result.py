@@ -58,8 +58,13 @@ class Simulation:
 
     @property
     def time(self) -> Fraction:
-        """Seconds; exactly the model's if `is_exact`."""
-        return self.finish * self.tick_s
+        """Seconds, the launch included; exactly the model's if `is_exact`."""
+        return self.launch + self.finish * self.tick_s
+
+    @property
+    def launch(self) -> Fraction:
+        """Seconds before the first message."""
+        return Fraction(self.options.costs.launch_ns if self.options.costs else 0, 10**9)
 
     @property
     def time_s(self) -> float:
@@ -69,7 +74,7 @@ class Simulation:
     @property
     def algbw_bytes_per_s(self) -> float:
         """Size over time; 0 where no time passes."""
-        return self.size_bytes / self.time_s if self.finish else 0.0
+        return self.size_bytes / self.time_s if self.time else 0.0
 
     @property
     def n_transfers(self) -> int:
@@ -78,7 +83,7 @@ class Simulation:
 
     @property
     def utilisation(self) -> NDArray[np.float64]:
-        """Share of the time for which each resource was busy, shape (resources,)."""
+        """Share of the time after the launch for which each resource was busy, shape (resources,)."""
         return self.busy / max(1, self.finish)
 
     @property

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from treadle.simulation.costs.cost_model import CostModel
+from treadle.simulation.costs.message_prices import protocol_options
 from treadle.simulation.result import Simulation
 from treadle.simulation.simulate import simulate_graph
-from treadle.simulation.simulation_options import SimulationOptions
+from treadle.simulation.simulation_options import LatencyModel, SimulationOptions
 from treadle.simulation.tasks import TaskGraph
 from treadle.watch import UNWATCHED, Watch
 
@@ -50,6 +52,7 @@ def simulate_sizes(
     *,
     auto_slices: bool = False,
     most_tasks: int | None = None,
+    cost_model: CostModel | None = None,
     watch: Watch = UNWATCHED,
 ) -> Iterator[SizedSimulation]:
     """Simulate sizes one after another.
@@ -65,18 +68,30 @@ def simulate_sizes(
         Take the best number of slices that `best_slices` finds, in place of the options'.
     most_tasks : int, optional
         See `best_slices`.
+    cost_model : CostModel, optional
+        What messages cost, in place of the options' alpha; each size by the protocol that is fastest, of
+        those the first.
     watch : Watch
+
+    Raises
+    ------
+    ScheduleError
+        If a program deadlocks, or the options have latencies beside a cost model.
 
     Yields
     ------
     SizedSimulation
         For each size, in order.
     """
+    variants = protocol_options(options, cost_model)
     for size in sizes:
-        if auto_slices:
-            yield best_slices(graph, size, options, most_tasks=most_tasks, watch=watch)
-        else:
-            yield SizedSimulation(simulate_graph(graph, size, options, watch=watch))
+        found = [
+            best_slices(graph, size, variant, most_tasks=most_tasks, watch=watch)
+            if auto_slices
+            else SizedSimulation(simulate_graph(graph, size, variant, watch=watch))
+            for variant in variants
+        ]
+        yield min(found, key=lambda one: one.simulation.time)
 
 
 def best_slices(
@@ -90,7 +105,8 @@ def best_slices(
     """The fastest of 1, 2, 4, ... slices.
 
     Stops when two more doublings have not helped: latencies then outweigh what thinner slices save. Among
-    equal times the fewest slices win. One slice is always tried.
+    equal times the fewest slices win. One slice is always tried. Where messages hold links for a time of
+    their own, those of one step from a rank to another are tried as one too (`TaskGraph.bundled`).
 
     Parameters
     ----------
@@ -102,6 +118,17 @@ def best_slices(
     watch : Watch
     """
     most_tasks = MAX_AUTO_TASKS if most_tasks is None else most_tasks
+    apart = _fastest(graph, size_bytes, options, most_tasks, watch)
+    if options.latency_model is not LatencyModel.PER_MESSAGE or graph.bundled is graph:
+        return apart
+    together = _fastest(graph.bundled, size_bytes, options, most_tasks, watch)
+    return together if together.simulation.time < apart.simulation.time else apart
+
+
+def _fastest(
+    graph: TaskGraph, size_bytes: int, options: SimulationOptions, most_tasks: int, watch: Watch
+) -> SizedSimulation:
+    """The fastest number of slices of these tasks."""
     best: Simulation | None = None
     limit: SliceLimit | None = None
     slices, worse = 1, 0

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from treadle.brief import brief
 from treadle.errors import ScheduleError
+from treadle.simulation.costs.cost_model import Protocol
 from treadle.topologies.topology import Topology
 
 MAX_SLICES = 2**20
@@ -61,7 +62,7 @@ class Sharing(StrEnum):
     """All at once, with max-min fair rates, as fluids that flow over all links of their paths at a time."""
 
 
-@brief("slices", "alpha_ns", "latency_model", "forwarding", "sharing")
+@brief("slices", "alpha_ns", "costs.name", "latency_model", "forwarding", "sharing")
 @dataclass(frozen=True)
 class SimulationOptions:
     """The model.
@@ -82,6 +83,8 @@ class SimulationOptions:
     least_slice_bytes : int
         Where a number of slices is looked for, none is tried that cuts some message into smaller parts. What
         the program itself sends is sent, however small.
+    costs : Protocol, optional
+        What messages cost by class of link, in place of alpha: a protocol of a cost model.
 
     Raises
     ------
@@ -96,12 +99,17 @@ class SimulationOptions:
     sharing: Sharing = Sharing.SLICE_ORDER
     reduction_bytes_per_s: int = 0
     least_slice_bytes: int = LEAST_SLICE_BYTES
+    costs: Protocol | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.slices <= MAX_SLICES:
             raise ScheduleError(f"simulation: {self.slices} slices, expected 1 to {MAX_SLICES}")
         if not 0 <= self.alpha_ns <= _MAX_ALPHA_NS:
             raise ScheduleError(f"simulation: alpha {self.alpha_ns} ns, expected 0 to {_MAX_ALPHA_NS}")
+        if self.costs is not None and self.alpha_ns:
+            raise ScheduleError(
+                f"simulation: alpha {self.alpha_ns} ns beside costs of {self.costs.name}, expected one"
+            )
         if not 0 <= self.reduction_bytes_per_s < 2**63:
             raise ScheduleError(
                 f"simulation: sums at {self.reduction_bytes_per_s} bytes/s, expected 0 to 2**63 - 1"

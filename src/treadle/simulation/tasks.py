@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from treadle.brief import brief
 from treadle.errors import ScheduleError
 from treadle.program.operation_lists import OperationKind, OperationLists
 from treadle.runtime.order import describe, is_receive, match_messages
+from treadle.simulation.costs.link_classes import link_classes
 from treadle.simulation.switch_feeds import GroupCrossing, NetworkJoin, group_crossings, network_joins
 from treadle.topologies.topology import Topology
 
@@ -72,6 +74,13 @@ class TaskGraph:
     edge_target: Int32Array
     edge_kind: Int32Array
 
+    @cached_property
+    def bundled(self) -> TaskGraph:
+        """The same with messages of a step, from a rank to another over one path, in one: `bundles`."""
+        from treadle.simulation.bundles import bundled  # which makes task graphs
+
+        return bundled(self)
+
     @property
     def n_tasks(self) -> int:
         """Number of tasks of one slice."""
@@ -86,6 +95,16 @@ class TaskGraph:
     def edge_source(self) -> Int64Array:
         """Task that each edge leaves."""
         return np.repeat(np.arange(self.n_tasks, dtype=np.int64), np.diff(self.edge_offset))
+
+    @cached_property
+    def resource_class(self) -> Int64Array:
+        """Class of each resource, a number of `CLASSES`; a host's port is of the last class of its links."""
+        topology = self.topology
+        classes = link_classes(topology)
+        ports = np.zeros((2, topology.n_nodes), dtype=np.int64)
+        np.maximum.at(ports[0], topology.tails, classes)
+        np.maximum.at(ports[1], topology.heads, classes)
+        return np.concatenate([classes, ports[0, self.capped], ports[1, self.capped]])
 
     def resource_name(self, resource: int) -> str:
         """A link as ``tail->head``, a host's port as ``out of a`` or ``into a``."""

@@ -1,117 +1,112 @@
-"""Simulations as traces that Chrome's and Perfetto's viewers show: a lane for each link and each rank."""
+"""Simulations as traces: lanes for each link and each rank, and how many links are busy."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import numpy as np
 
-from treadle.errors import ScheduleError
+from treadle.arrays import Int64Array
 from treadle.program.group_lists import GroupLists
 from treadle.program.operation_lists import OperationKind, OperationLists
+from treadle.simulation.picture import utilisation_over_time
 from treadle.simulation.result import Simulation
+from treadle.traces.timed_lanes import (
+    TICKS_PER_NS,
+    Trace,
+    TraceCounter,
+    TraceLane,
+    TraceSpan,
+    lanes_apart,
+    ticks,
+)
+from treadle.traces.trace_files import check_event_count
 
-MAX_EVENTS = 10**6
-"""Viewers fail beyond; about 100 bytes each."""
-
-_LINKS, _RANKS = 1, 2
-"""Process numbers of the two groups of lanes."""
+_LINKS, _RANKS = "links", "ranks"
+_PARTS, _MOST_CELLS = 1000, 10**7
+"""Equal parts of the time for each of which it is told how busy links were; links times parts."""
 
 
-def chrome_trace(simulation: Simulation, *, max_events: int = MAX_EVENTS) -> str:
-    """JSON in the Trace Event Format: complete events ("ph": "X") in microseconds.
+def simulation_trace(simulation: Simulation) -> Trace:
+    """Who does what when.
 
-    Process "links" has a lane for each link (and each capped host's port) with the messages that hold it;
-    process "ranks" has a lane for each rank with its operations, from the start of each slice to its end. Of
-    several groups, names say which one: lanes of ranks, and what is sent.
-
-    Parameters
-    ----------
-    simulation : Simulation
-    max_events : int
+    Process "links" has lanes for each link (and each capped host's port) with the messages that hold it, and
+    a counter of how busy all links are; process "ranks" has lanes for each rank with its operations, from the
+    start of each slice to its end. What runs at once has lanes of its own. Of several groups, names say which
+    one: lanes of ranks, and what is sent.
 
     Raises
     ------
     ScheduleError
-        If there are more events; a trace with a part missing would mislead.
+        If there are more events than viewers show.
     """
     graph = simulation.graph
     onto = int(np.count_nonzero(graph.resource >= 0))
     total = (onto + graph.program.n_operations) * simulation.options.slices
-    if total > max_events:
-        raise ScheduleError(
-            f"trace: {total} events, expected at most {max_events}; use fewer slices, or a smaller fabric"
-        )
-    events = [*_names(simulation), *_link_events(simulation), *_rank_events(simulation)]
-    body = ",\n".join(json.dumps(event, separators=(",", ":"), allow_nan=False) for event in events)
-    about = json.dumps(
-        {"fabric": graph.topology.name, "size_bytes": simulation.size_bytes, "time_s": simulation.time_s}
+    check_event_count(total, "use fewer slices, or a smaller fabric")
+    return Trace(
+        (*_link_lanes(simulation), *_rank_lanes(simulation)),
+        (_busy_links(simulation),),
+        {
+            "fabric": graph.topology.name,
+            "size_bytes": simulation.size_bytes,
+            "time_s": float(simulation.time_s),
+        },
     )
-    return f'{{"displayTimeUnit":"ns","otherData":{about},"traceEvents":[\n{body}\n]}}\n'
 
 
-_Event = dict[str, object]
-
-
-def _names(simulation: Simulation) -> Iterator[_Event]:
-    graph = simulation.graph
-    for process, name in ((_LINKS, "links"), (_RANKS, "ranks")):
-        yield {"name": "process_name", "ph": "M", "pid": process, "args": {"name": name}}
-    for resource in np.unique(graph.resource[graph.resource >= 0]).tolist():
-        yield _lane(_LINKS, resource, f"{resource}: {graph.resource_name(resource)}")
-    for rank, node in enumerate(graph.program.nodes.tolist()):
-        group = _group(graph.program, rank)
-        yield _lane(_RANKS, rank, f"{group}rank {rank}: {graph.topology.node_names[node]}")
-
-
-def _lane(process: int, lane: int, name: str) -> _Event:
-    return {"name": "thread_name", "ph": "M", "pid": process, "tid": lane, "args": {"name": name}}
-
-
-def _link_events(simulation: Simulation) -> Iterator[_Event]:
+def _link_lanes(simulation: Simulation) -> Iterator[TraceLane]:
     graph, program = simulation.graph, simulation.graph.program
-    microseconds = float(simulation.tick_s) * 1e6
-    rank, end = program.operation_rank, simulation.end
-    for part, row in enumerate(simulation.start):
-        for task in np.flatnonzero(graph.resource >= 0).tolist():
-            operation = int(graph.operation[task])
-            yield _span(
-                _LINKS,
-                int(graph.resource[task]),
-                f"{_group(program, int(rank[operation]))}{rank[operation]}->{program.peer[operation]} "
-                f"{_chunks(simulation, operation)}",
-                float(row[task]) * microseconds,
-                float(end[part, task]) * microseconds,
-                {"operation": operation, "slice": part, "step": int(program.step[operation])},
-            )
+    spans: dict[int, list[TraceSpan]] = {}
+    begin, end = _ticks(simulation, simulation.start), _ticks(simulation, simulation.end)
+    rank = program.operation_rank
+    for task in np.flatnonzero(graph.resource >= 0).tolist():
+        operation = int(graph.operation[task])
+        sender = f"{_group(program, int(rank[operation]))}{rank[operation]}"
+        name = f"{sender}->{program.peer[operation]} {_chunks(simulation, operation)}"
+        own = spans.setdefault(int(graph.resource[task]), [])
+        for part in range(simulation.options.slices):
+            about = {"operation": operation, "slice": part, "step": int(program.step[operation])}
+            own.append(TraceSpan(name, begin[part][task], end[part][task], about))
+    for resource, own in sorted(spans.items()):
+        yield from lanes_apart(_LINKS, f"{resource}: {graph.resource_name(resource)}", own)
 
 
-def _rank_events(simulation: Simulation) -> Iterator[_Event]:
+def _rank_lanes(simulation: Simulation) -> Iterator[TraceLane]:
     graph, program = simulation.graph, simulation.graph.program
-    microseconds = float(simulation.tick_s) * 1e6
     order = np.argsort(graph.operation, kind="stable")
     order = order[~graph.is_aside[order]]
     starts = np.searchsorted(graph.operation[order], np.arange(program.n_operations))
-    begin = np.minimum.reduceat(simulation.start[:, order], starts, axis=1) * microseconds
-    end = np.maximum.reduceat(simulation.end[:, order], starts, axis=1) * microseconds
-    rank, kinds, peers = (
-        program.operation_rank.tolist(),
-        program.operation_kind.tolist(),
-        program.peer.tolist(),
-    )
-    for operation, kind in enumerate(kinds):
+    begin = _ticks(simulation, np.minimum.reduceat(simulation.start[:, order], starts, axis=1))
+    end = _ticks(simulation, np.maximum.reduceat(simulation.end[:, order], starts, axis=1))
+    spans: list[list[TraceSpan]] = [[] for _ in program.nodes]
+    peers = program.peer.tolist()
+    for operation, kind in enumerate(program.operation_kind.tolist()):
         word = OperationKind(kind).name.lower().replace("_", "-")
         peer = "" if peers[operation] < 0 else f" {peers[operation]}"
+        name = f"{word}{peer} {_chunks(simulation, operation)}"
+        own = spans[int(program.operation_rank[operation])]
         for part in range(simulation.options.slices):
-            yield _span(
-                _RANKS,
-                rank[operation],
-                f"{word}{peer} {_chunks(simulation, operation)}",
-                float(begin[part, operation]),
-                float(end[part, operation]),
-                {"operation": operation, "slice": part},
-            )
+            about = {"operation": operation, "slice": part}
+            own.append(TraceSpan(name, begin[part][operation], end[part][operation], about))
+    for rank, node in enumerate(program.nodes.tolist()):
+        name = f"{_group(program, rank)}rank {rank}: {graph.topology.node_names[node]}"
+        yield from lanes_apart(_RANKS, name, spans[rank])
+
+
+def _busy_links(simulation: Simulation) -> TraceCounter:
+    parts = max(1, min(_PARTS, _MOST_CELLS // max(1, simulation.graph.n_resources)))
+    shares = utilisation_over_time(simulation, parts).mean(axis=0) if simulation.graph.n_resources else [0.0]
+    total_s = float(simulation.time - simulation.launch)  # spans begin after the launch
+    width = total_s / parts
+    points = tuple((ticks(part * width), round(100 * float(share), 3)) for part, share in enumerate(shares))
+    return TraceCounter(_LINKS, "links busy", "%", (*points, (ticks(total_s), 0.0)))
+
+
+def _ticks(simulation: Simulation, moments: Int64Array) -> list[list[int]]:
+    """Of the simulation's own ticks, shape as it is."""
+    scaled = moments * (float(simulation.tick_s) * 1e9 * TICKS_PER_NS)
+    return [list(map(round, row)) for row in scaled.tolist()]  # links of graphs take weeks: beyond int64
 
 
 def _group(program: OperationLists, rank: int) -> str:
@@ -125,15 +120,3 @@ def _chunks(simulation: Simulation, operation: int) -> str:
     if isinstance(program, GroupLists):  # numbered over all groups
         first %= program.n_chunks
     return f"[{first},{first + int(program.count[operation])})"
-
-
-def _span(process: int, lane: int, name: str, begin: float, end: float, about: _Event) -> _Event:
-    return {
-        "name": name,
-        "ph": "X",
-        "pid": process,
-        "tid": lane,
-        "ts": round(begin, 6),
-        "dur": round(end - begin, 6),
-        "args": about,
-    }

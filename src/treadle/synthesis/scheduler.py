@@ -39,6 +39,7 @@ class Comparing(StrEnum):
     SWITCHED = "with switches"
     GROUPS = "of several groups at once"
     ABLE = "with switches that copy or add up as it needs"
+    SIZES = "at sizes"
     NAMED = "when named"
 
 

@@ -102,6 +102,9 @@ class TreeOptions(SchedulerOptions):
         Where nodes are not Eulerian, leave surplus bandwidth unused.
     multicast : bool
         Prune trees at switches that multicast or aggregate; of any scheduler's trees.
+    factors : sequence of int, optional
+        Of exchanges digit by digit: the radices, from the digit that tells neighbours apart; their product is
+        the number of ranks. Of Bruck's exchange: its radix.
     """
 
     trees: int | None = None
@@ -111,6 +114,7 @@ class TreeOptions(SchedulerOptions):
     form: Form | str = Form.AUTO
     trim: bool = False
     multicast: bool = False
+    factors: Sequence[int] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +135,11 @@ class StepOptions(SchedulerOptions):
         Of exact synthesis: search symmetric schedules only.
     size : SizeRequest, optional
         Of breadth-first broadcast: leave out links whose latency does not pay at this size.
+    factors : sequence of int, optional
+        Of allreduces factor by factor: the radices, from the digit that tells neighbours apart; their product
+        is the number of ranks.
+    exchanged : sequence of int, optional
+        The places, from 1, of the factors over which whole sums are exchanged.
     """
 
     chunks: int | None = None
@@ -138,6 +147,8 @@ class StepOptions(SchedulerOptions):
     steps: int | None = None
     symmetric: bool = False
     size: SizeRequest | None = None
+    factors: Sequence[int] | None = None
+    exchanged: Sequence[int] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,6 +165,8 @@ class AlltoallOptions(SchedulerOptions):
         Of a time-stepped flow.
     size : SizeRequest, optional
         Choose how finely to pipeline for this size, not for the largest.
+    factors : sequence of int, optional
+        Of exchanges factor by factor: the radices, from the digit that tells neighbours apart.
 
     Raises
     ------
@@ -165,6 +178,7 @@ class AlltoallOptions(SchedulerOptions):
     rounds: Sequence[int] | None = None
     steps: int | None = None
     size: SizeRequest | None = None
+    factors: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         _check_chunks(self.chunks)
@@ -227,6 +241,8 @@ class OptionKeywords(TypedDict, total=False):
     form: Form | str
     trim: bool
     multicast: bool
+    factors: Sequence[int] | None
+    exchanged: Sequence[int] | None
     chunks: int | None
     rounds: Sequence[int] | None
     steps: int | None

@@ -50,6 +50,26 @@ def test_json_is_exact(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (values["sharing"], values["alpha_s"]) == ("slice-order", 1e-6)
 
 
+def test_a_cost_model_is_named(plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A bidirectional ring's three steps of g, half a shard, a hop and alpha; the launch once."""
+    assert main(["simulate", str(plan), "--size", "4KB", "--cost-model", "reference"]) == 0
+    out = capsys.readouterr().out
+    assert "model       costs reference, pipelined; cut-through; links shared slice-order" in out
+    assert "costs       round figures" in out
+    file = tmp_path / "mine.json"
+    hop = {"alpha_ns": 700, "occupancy_ns": 30, "hop_ns": 100, "efficiency": "1/2"}
+    values = {"treadle": "cost-model", "version": 1, "name": "mine", "source": "a bench"}
+    file.write_text(json.dumps({**values, "protocols": [{"name": "ll", "launch_ns": 5000, "hop": hop}]}))
+    words = ["--size", "4KB", "--slices", "1", "--cost-model", str(file), "--json"]
+    assert main(["simulate", str(plan), *words]) == 0
+    found = json.loads(capsys.readouterr().out)
+    (row,) = found["rows"]
+    assert (found["cost_model"], found["cost_model_source"], row["protocol"]) == ("mine", "a bench", "ll")
+    assert "alpha_s" not in found
+    assert "alpha_beta_s" not in row
+    assert Fraction(row["time_exact"]) * 10**9 == 5000 + 3 * (30 + 1024 + 100 + 700)
+
+
 @pytest.mark.parametrize("sharing", ["fifo", "slice-order", "fair"])
 def test_a_fabric_is_solved_first(sharing: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = [
@@ -133,6 +153,18 @@ def test_a_trace_of_the_last_size(plan: Path, tmp_path: Path, capsys: pytest.Cap
         (["ring:4", "allgather", "--slices", "some"], 2, "expected a number or auto"),
         (["ring:4", "allgather", "--slices", "0"], 2, "0 slices, expected 1 to"),
         (["ring:4", "allgather", "--alpha", "10"], 2, "no unit"),
+        (["ring:4", "allgather", "--cost-model", "referense"], 2, "nor one of reference, "),
+        (["ring:4", "allgather", "--cost-model", "{}"], 2, "neither a file that exists"),
+        (
+            ["ring:4", "allgather", "--cost-model", "reference", "--alpha", "1us"],
+            2,
+            "expected one of the two",
+        ),
+        (
+            ["ring:4", "allgather", "--cost-model", "reference", "--referee", "simgrid"],
+            2,
+            "knows one alpha for all messages",
+        ),
         (["ring:4", "allgather", "--sharing", "none"], 2, "none"),
         (["ring:4", "allgather", "--reduction", "fast"], 2, "fast"),
         (["ring:4", "nothing"], 2, "nothing"),

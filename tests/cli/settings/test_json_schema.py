@@ -96,6 +96,8 @@ lower routes.plan --to routes-json -o new.text
 lower nvls.plan -o new.text
 run ring.plan --size 1K,4K --iterations 1
 run nvls.plan --size 1K --iterations 1
+draw ring:4 -o ring.svg
+draw ring.plan -o plan.svg
 simulate ring.plan --size 1K
 simulate ring:4 allreduce --size 1K,1M --trace trace.json
 simulate ring:4 allgather --size 8B --alpha 0us --slices 1

@@ -11,13 +11,10 @@ import pytest
 from samples.logs.gpu_boxes import GB, lone_gpus, nvswitch_boxes, v100_boxes
 from treadle.planning.measuring.yardstick_words import BindingPlace, pcie_limit, place_of
 from treadle.planning.measuring.yardsticks import (
-    NETWORK,
-    find_boxes,
     has_fast_links,
     least_cut,
     least_nics,
     optimum,
-    rank_boxes,
     ring_limit,
     with_nics,
     with_sums,
@@ -33,6 +30,7 @@ from treadle.topologies import (
     mi300x,
     parse,
 )
+from treadle.topologies.named_boxes import NETWORK, find_boxes, rank_boxes
 
 ALLREDUCE = CollectiveKind.ALLREDUCE
 

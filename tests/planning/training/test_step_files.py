@@ -23,6 +23,7 @@ from treadle.planning import (
 )
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
+from treadle.traces.chrome_json import chrome_json
 
 
 @pytest.fixture(scope="module")
@@ -48,12 +49,17 @@ def piped() -> TrainResult:
 
 def test_a_trace_has_every_task_on_its_stream(piped: TrainResult) -> None:
     timeline = piped.rows[0].outcome.timeline
-    found = json.loads(step_trace_of(piped, piped.rows[0]))
+    found = json.loads(chrome_json(step_trace_of(piped, piped.rows[0])))
     spans = [event for event in found["traceEvents"] if event["ph"] == "X"]
     assert len(spans) == len(timeline.tasks)
+    devices = {
+        event["pid"]: event["args"]["name"]
+        for event in found["traceEvents"]
+        if event["name"] == "process_name"
+    }
     for span in spans:
         task = timeline.tasks[span["args"]["task"]]
-        assert (span["name"], span["pid"]) == (task.name, task.device)
+        assert (span["name"], devices[span["pid"]]) == (task.name, f"device {task.device}")
         assert span["ts"] == pytest.approx(float(timeline.starts[span["args"]["task"]]) * 1e6, abs=1e-3)
     lanes: dict[tuple[int, int], list[tuple[float, float]]] = {}
     for span in spans:

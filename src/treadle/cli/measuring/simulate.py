@@ -10,6 +10,7 @@ import typer
 
 from treadle import planning
 from treadle.atomic import write_bytes
+from treadle.cli.cost_model_option import CostModelOption, asked_cost_model, told_cost_model
 from treadle.cli.fabric_arguments import topology_text
 from treadle.cli.measuring.solved_or_read import (
     LoadedPlan,
@@ -93,6 +94,7 @@ def command(
             metavar="TIME",
         ),
     ] = None,
+    cost_model: CostModelOption = None,
     latency_model: Annotated[
         LatencyModel, typer.Option(help="Whether a latency delays its message or also holds the link.")
     ] = LatencyModel.PIPELINED,
@@ -104,7 +106,8 @@ def command(
         str | None, typer.Option(help="Speed of adding up at a rank; default: no time.", metavar="BANDWIDTH")
     ] = None,
     trace: Annotated[
-        Path | None, typer.Option(help="Chrome trace of the last size, as JSON.", metavar="FILE")
+        Path | None,
+        typer.Option(help="Timeline of the last size: .json, .pftrace, or .gz of them.", metavar="FILE"),
     ] = None,
     picture: Annotated[
         Path | None,
@@ -129,6 +132,9 @@ def command(
 ) -> int:
     """Predict how long a plan takes on its fabric, message by message."""
     sizes = parse_sizes(size)
+    if trace is not None:
+        planning.check_trace_name(trace)
+    model = asked_cost_model(cost_model, alpha)
     options = SimulationOptions(
         slices=_slices(slices),
         alpha_ns=0 if alpha is None else parse_time_ns(alpha),
@@ -157,15 +163,22 @@ def command(
             else:
                 asked.refuse(f"{plan} is a schedule of others")
                 loaded = _placed(plan, topology, progress)
-            if alpha is None:
+            if alpha is None and model is None:
                 options = replace(options, alpha_ns=planning.default_alpha_ns(loaded.topology))
             if referee is not None and not isinstance(loaded, Plan):
                 raise FormatError(f"--referee: judges plans, and {plan} is a schedule of others")
+            if referee is not None and model is not None:
+                raise FormatError("--referee: knows one alpha for all messages, and --cost-model has several")
             if referee is not None:
                 planning.require_referee(referee, loaded.collective.n_ranks, sizes)
             Watch(progress).announce("messages")
             result = planning.simulate(
-                loaded, sizes, options=options, auto_slices=slices == "auto", progress=progress
+                loaded,
+                sizes,
+                options=options,
+                auto_slices=slices == "auto",
+                cost_model=model,
+                progress=progress,
             )
             judged = (
                 ()
@@ -179,11 +192,11 @@ def command(
         warn(f"{plan.name if isinstance(plan, Topology) else plan}: {error}")
         return FAILED
     if trace is not None:
-        write_bytes(trace, planning.chrome_trace(result.last).encode())
+        planning.write_trace(trace, planning.simulation_trace(result.last))
     if picture is not None:
         image = planning.utilisation_picture(result.last, file_format=picture.suffix[1:].lower())
         write_bytes(picture, image)
-    _print(output, loaded, options, result, shared)
+    _print(output, loaded, options, result, shared, model)
     if referee is not None:
         _print_referee(output, referee, judged)
     if trace is not None:
@@ -193,7 +206,7 @@ def command(
     files = {"trace": trace, "picture": picture}
     output.result(
         {
-            **_summary(loaded, options, result),
+            **_summary(loaded, options, result, model),
             **rates_of_groups(shared),
             **mesh_values(mesh, axes),
             **({} if referee is None else {"referee": referee.value, "refereed": [*map(_refereed, judged)]}),
@@ -227,34 +240,38 @@ def _print(
     options: SimulationOptions,
     result: SimulationRun,
     shared: SharedRates | None,
+    model: planning.CostModel | None,
 ) -> None:
     output.line(
         f"simulated   {plan.collective.kind} of {members(plan.collective)} on "
         f"{plan.topology.name} by {plan.algorithm}"
     )
+    costs = f"alpha {_alpha(plan, options)}" if model is None else f"costs {model.name}"
     output.line(
-        f"model       alpha {_alpha(plan, options)}, {options.latency_model}; {options.forwarding}; "
-        f"links shared {options.sharing}"
+        f"model       {costs}, {options.latency_model}; {options.forwarding}; links shared {options.sharing}"
     )
+    if model is not None:
+        output.line(f"costs       {model.source}")
     rates = output.rates
     scaled = rates(busbw(plan.algbw, plan.collective))
     output.line(f"asymptotic  {rates.exact(plan.algbw)} algbw, {scaled} busbw, verified")
     for note in plan.notes if isinstance(plan, PlacedSchedule) else ():
         output.line(f"note        {note}")
     if plan.optimal_algbw is not None:
-        model = planning.model_of(plan.topology, plan.collective)
+        able = planning.model_of(plan.topology, plan.collective)
         output.line(
             f"bound       {rates.exact(plan.optimal_algbw)} algbw, "
-            f"{rates(busbw(plan.optimal_algbw, plan.collective))} busbw{f' ({model})' if model else ''}; "
+            f"{rates(busbw(plan.optimal_algbw, plan.collective))} busbw{f' ({able})' if able else ''}; "
             f"%opt is algbw over it"
         )
     if shared is not None:
         print_groups(output, plan.topology, plan.collective, shared)
     output.line()
     in_unit = [f"{name} ({rates.column})" for name in ("algbw", "busbw")]
-    headings = ("size", "slices", "time (us)", *in_unit, "%opt", "alpha-beta (us)", "busiest link")
+    formula = "alpha-beta (us)" if model is None else "protocol"
+    headings = ("size", "slices", "time (us)", *in_unit, "%opt", formula, "busiest link")
     rows = [_cells(rates, row) for row in result.rows]
-    output.table(headings, rows, left=0, least=("alpha-beta (us)", "slices", "busiest link"))
+    output.table(headings, rows, left=0, least=(formula, "slices", "busiest link"))
     for line in _limits(result.rows):
         output.line(line)
     lines = planning.critical_path_lines(result.last) if not (output.as_json or output.quiet) else ()
@@ -320,19 +337,21 @@ def _cells(rates: Rates, row: SimulatedRow) -> tuple[str, ...]:
         rates.number(row.algbw_bytes_per_s, 3),
         rates.number(row.busbw_bytes_per_s, 3),
         "-" if row.efficiency is None else f"{row.efficiency:.1%}",
-        "-" if row.alpha_beta is None else f"{float(row.alpha_beta) * 1e6:.2f}",
+        row.protocol or ("-" if row.alpha_beta is None else f"{float(row.alpha_beta) * 1e6:.2f}"),
         f"{row.utilisation:.0%} {row.busiest}",
     )
 
 
-def _summary(plan: _Simulated, options: SimulationOptions, result: SimulationRun) -> dict[str, object]:
+def _summary(
+    plan: _Simulated, options: SimulationOptions, result: SimulationRun, model: planning.CostModel | None
+) -> dict[str, object]:
     return {
         "topology": plan.topology.name,
         "collective": plan.collective.kind.value,
         "algorithm": plan.algorithm,
         "ranks": plan.collective.n_ranks,
         **membership_values(plan.collective),
-        "alpha_s": options.alpha_ns / 1e9,
+        **({"alpha_s": options.alpha_ns / 1e9} if model is None else told_cost_model(model)),
         "link_latency_s": int(plan.topology.latencies_ns.max(initial=0)) / 1e9,
         "least_slice_bytes": options.least_slice_bytes,
         "latency_model": options.latency_model.value,
@@ -357,5 +376,6 @@ def _row(row: SimulatedRow) -> dict[str, object]:
         "busiest_link": row.busiest,
         "utilisation": row.utilisation,
         "transfers": row.transfers,
+        **({"protocol": row.protocol} if row.protocol else {}),
         **({} if row.slice_limit is None else {"slices_limited_by": row.slice_limit.value}),
     }

@@ -84,6 +84,22 @@ def command(
     explain: Annotated[
         bool, typer.Option("--explain", help="Print who packed the trees, and of which pieces.")
     ] = False,
+    factors: Annotated[
+        str | None,
+        typer.Option(
+            help="mixed-radix, factor-...: digits, the last first; rail-bruck: its radix.",
+            metavar="R,R,...",
+            hidden=True,
+        ),
+    ] = None,
+    exchanged: Annotated[
+        str | None,
+        typer.Option(
+            help="factor-allreduce: factors, by place from 1, with whole sums exchanged.",
+            metavar="I,I,...",
+            hidden=True,
+        ),
+    ] = None,
     chunks: Annotated[
         int | None,
         typer.Option(
@@ -191,6 +207,8 @@ def command(
                 form=form,
                 trim=trim,
                 multicast=multicast,
+                factors=None if factors is None else parse_integers(factors, "--factors"),
+                exchanged=None if exchanged is None else parse_integers(exchanged, "--exchanged"),
                 chunks=chunks,
                 rounds=None if rounds is None else parse_integers(rounds, "--rounds"),
                 steps=steps,

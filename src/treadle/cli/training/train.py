@@ -169,7 +169,8 @@ def command(
         ),
     ] = True,
     trace: Annotated[
-        Path | None, typer.Option(help="Timeline of the first row, for Chrome and Perfetto.", metavar="FILE")
+        Path | None,
+        typer.Option(help="Timeline of the first row: .json, .pftrace, or .gz of them.", metavar="FILE"),
     ] = None,
     picture: Annotated[
         Path | None, typer.Option(help="The same as .png, .svg or .pdf.", metavar="FILE")
@@ -187,6 +188,8 @@ def command(
     output = Output(json, quiet)
     fabrics = fabric or [_set_fabric()]
     names = [part.strip() for text in schedule or ["treadle,ring,bound"] for part in text.split(",")]
+    if trace is not None:
+        planning.check_trace_name(trace)
     if phase is not None:
         for option, value in (("--trace", trace), ("--picture", picture), ("--chakra", chakra)):
             if value is not None:
@@ -269,7 +272,7 @@ def _files(
     if len(set(places)) < len(places):
         raise FormatError("--trace, --picture and --workload: expected different files")
     if trace is not None:
-        write_bytes(trace, planning.step_trace_of(result, row).encode())
+        planning.write_trace(trace, planning.step_trace_of(result, row))
     if picture is not None:
         image = planning.step_picture_of(result, row, file_format=picture.suffix[1:].lower())
         write_bytes(picture, image)

@@ -26,13 +26,10 @@ from treadle.planning.measuring.diagnosed import (
 from treadle.planning.measuring.log_fabric import LogFabric, fabric_of_log
 from treadle.planning.measuring.yardstick_words import BindingPlace, pcie_limit, place_of
 from treadle.planning.measuring.yardsticks import (
-    Boxes,
     Limit,
-    find_boxes,
     has_fast_links,
     least_nics,
     optimum,
-    rank_boxes,
     ring_limit,
     with_nics,
     with_sums,
@@ -43,6 +40,7 @@ from treadle.planning.stages import Stopwatch, seconds_left
 from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies.expressions import parse_imported
+from treadle.topologies.named_boxes import Boxes, find_boxes, rank_boxes
 from treadle.topologies.readers.imported import ImportKeywords
 from treadle.topologies.topology import Topology
 from treadle.watch import Progress, TimeLimitError, Watch

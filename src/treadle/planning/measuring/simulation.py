@@ -16,6 +16,7 @@ from treadle.planning.fabrics_and_plans import FabricLike, PlanLike, SizesLike, 
 from treadle.planning.judging.placed_schedules import PlacedSchedule, place_file
 from treadle.planning.judging.texts import told_name
 from treadle.planning.judging.verification import require_verified
+from treadle.planning.measuring.cost_models import CostModelLike, as_cost_model
 from treadle.planning.measuring.execution import programs_of
 from treadle.planning.problem import Problem, resolve_topology
 from treadle.planning.tabular import Cell, Tabular, plain_row
@@ -24,6 +25,7 @@ from treadle.schedules.collective import busbw_factor
 from treadle.schedules.plan import Plan
 from treadle.schedules.schedule import Schedule
 from treadle.simulation.alpha_beta import alpha_beta_time
+from treadle.simulation.costs.cost_model import CostModel
 from treadle.simulation.critical_path import critical_path, describe_path
 from treadle.simulation.picture import utilisation_picture
 from treadle.simulation.result import Simulation
@@ -37,7 +39,8 @@ from treadle.simulation.simulation_options import (
     default_alpha_ns,
 )
 from treadle.simulation.tasks import task_graph
-from treadle.simulation.trace import chrome_trace
+from treadle.simulation.trace import simulation_trace
+from treadle.topologies.topology import Topology
 from treadle.watch import Progress, Watch
 
 __all__ = [
@@ -50,11 +53,11 @@ __all__ = [
     "SimulationOptions",
     "SimulationRun",
     "SliceLimit",
-    "chrome_trace",
     "critical_path_lines",
     "default_alpha_ns",
     "simulate",
     "simulated",
+    "simulation_trace",
     "utilisation_picture",
 ]
 
@@ -77,7 +80,8 @@ class SimulatedRow:
     efficiency : float, optional
         Share of the proved bound on algbw; None where no bound is known.
     alpha_beta : Fraction, optional
-        Seconds by the alpha-beta formula of the schedule; None for messages that are of no schedule of ours.
+        Seconds by the alpha-beta formula of the schedule; None for messages that are of no schedule of ours,
+        and under a cost model.
     busiest : str
         The link that is busy for longest.
     utilisation : float
@@ -86,6 +90,8 @@ class SimulatedRow:
         Messages over links, every link and slice counted.
     slice_limit : SliceLimit, optional
         What ended the search for a number of slices; None where more had not helped, or none was looked for.
+    protocol : str
+        That carries the messages, of a cost model's; empty without one.
     """
 
     size_bytes: int
@@ -100,6 +106,7 @@ class SimulatedRow:
     utilisation: float
     transfers: int
     slice_limit: SliceLimit | None = None
+    protocol: str = ""
 
 
 @brief("last.graph.topology", "rows")
@@ -130,6 +137,7 @@ class SimulationRun(Tabular):
                     "share_of_bound": row.efficiency,
                     "busiest": row.busiest,
                     "utilisation": row.utilisation,
+                    **({"protocol": row.protocol} if row.protocol else {}),
                 }
             )
             for row in self.rows
@@ -144,6 +152,7 @@ def simulate(
     topology: FabricLike | None = None,
     options: SimulationOptions | None = None,
     auto_slices: bool = True,
+    cost_model: CostModelLike | None = None,
     on_row: Callable[[SimulatedRow], None] | None = None,
     progress: Progress | None = None,
 ) -> SimulationRun:
@@ -158,9 +167,12 @@ def simulate(
     topology : Topology, str, Path, networkx.Graph, plan or result, optional
         The fabric of a schedule of others, whose file names none; a plan has its own.
     options : SimulationOptions, optional
-        The model of the network.
+        The model of the network. Default: latencies as on the command line, `default_alpha_ns`.
     auto_slices : bool
         For each size the best of 1, 2, 4, ... slices; else the options' number.
+    cost_model : CostModel, str or Path, optional
+        What messages cost by class of link and protocol, in place of the options' alpha; of a str the name
+        of one that comes with Treadle (`cost_presets`), else a file.
     on_row : callable, optional
         Called with each row as soon as it is there.
     progress : callable, optional
@@ -179,10 +191,13 @@ def simulate(
     """
     plan = _subject_of(plan, topology, progress)
     sizes = as_sizes(sizes, "simulate: sizes")
-    options = options or SimulationOptions()
+    model = None if cost_model is None else as_cost_model(cost_model)
+    options = options or _default_options(plan.topology, model)
     if isinstance(plan, PlacedSchedule):
         subject = SimulatedSubject(plan.problem, plan.program, plan.schedule, plan.optimal_algbw)
-        sized = list(simulated(subject, sizes, options, auto_slices=auto_slices, progress=progress))
+        sized = list(
+            simulated(subject, sizes, options, auto_slices=auto_slices, cost_model=model, progress=progress)
+        )
         return SimulationRun(tuple(row for row, _ in sized), sized[-1][1])
     require_verified(plan)
     rows: dict[int, SimulatedRow] = {}
@@ -198,7 +213,12 @@ def simulate(
             plan.optimal_algbw,
         )
         found = simulated(
-            subject, [sizes[place] for place in served], options, auto_slices=auto_slices, progress=progress
+            subject,
+            [sizes[place] for place in served],
+            options,
+            auto_slices=auto_slices,
+            cost_model=model,
+            progress=progress,
         )
         for place, (row, simulation) in zip(served, found, strict=True):
             rows[place] = row
@@ -208,6 +228,11 @@ def simulate(
     if last is None:
         raise FormatError("simulate: sizes: expected at least one, found none")
     return SimulationRun(tuple(rows[place] for place in sorted(rows)), last)
+
+
+def _default_options(topology: Topology, model: CostModel | None) -> SimulationOptions:
+    """As on the command line without options."""
+    return SimulationOptions(alpha_ns=0 if model is not None else default_alpha_ns(topology))
 
 
 def _subject_of(
@@ -255,6 +280,7 @@ def simulated(
     *,
     auto_slices: bool = True,
     most_tasks: int | None = None,
+    cost_model: CostModel | None = None,
     progress: Progress | None = None,
 ) -> Iterator[tuple[SimulatedRow, Simulation]]:
     """A row and its simulation for each size; see `simulate`.
@@ -266,12 +292,20 @@ def simulated(
     sizes, options, auto_slices, progress
         See `simulate`.
     most_tasks : int, optional
-        Of one trial of a number of slices; see `simulation.sweep.best_slices`.
+        Of one trial of a number of slices; see `simulation.simulated_sizes.best_slices`.
+    cost_model : CostModel, optional
+        In place of the options' alpha.
     """
     graph = task_graph(subject.problem.topology, subject.program)
     watch = Watch(progress)
     for sized in simulate_sizes(
-        graph, sizes, options, auto_slices=auto_slices, most_tasks=most_tasks, watch=watch
+        graph,
+        sizes,
+        options,
+        auto_slices=auto_slices,
+        most_tasks=most_tasks,
+        cost_model=cost_model,
+        watch=watch,
     ):
         yield _row(subject, sized), sized.simulation
 
@@ -280,7 +314,7 @@ def _row(subject: SimulatedSubject, sized: SizedSimulation) -> SimulatedRow:
     simulation, collective = sized.simulation, subject.problem.collective
     size, algbw = simulation.size_bytes, simulation.algbw_bytes_per_s
     busiest = int(np.argmax(simulation.busy)) if simulation.busy.size else -1
-    alpha_ns = simulation.options.alpha_ns
+    alpha_ns, costs = simulation.options.alpha_ns, simulation.options.costs
     return SimulatedRow(
         size_bytes=size,
         slices=simulation.options.slices,
@@ -290,12 +324,13 @@ def _row(subject: SimulatedSubject, sized: SizedSimulation) -> SimulatedRow:
         busbw_bytes_per_s=algbw * float(busbw_factor(collective.kind, collective.group_size)),
         efficiency=None if subject.bound is None else algbw / float(subject.bound),
         alpha_beta=None
-        if subject.schedule is None
+        if subject.schedule is None or costs is not None
         else alpha_beta_time(subject.problem.topology, collective, subject.schedule, size, alpha_ns=alpha_ns),
         busiest=simulation.graph.resource_name(busiest) if busiest >= 0 else "",
         utilisation=float(simulation.utilisation[busiest]) if busiest >= 0 else 0.0,
         transfers=simulation.n_transfers,
         slice_limit=sized.limit,
+        protocol="" if costs is None else costs.name,
     )
 
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.diagnosis.suspect import PcieLimit
-from treadle.planning.measuring.yardsticks import NETWORK, Boxes, Limit, ways_out
+from treadle.planning.measuring.yardsticks import Limit, ways_out
+from treadle.topologies.named_boxes import NETWORK, Boxes
 from treadle.topologies.topology import Topology
 
 

@@ -51,15 +51,15 @@ _READERS: Mapping[str, Callable[[Scalar], object]] = MappingProxyType(
         **dict.fromkeys(("max_layers", "max_routes", "max_flows", "size_bytes"), _whole),
         **dict.fromkeys(("exact", "trim", "multicast", "symmetric"), _flag),
         **dict.fromkeys(("packer", "form"), _word),
-        "rounds": _integers,
+        **dict.fromkeys(("factors", "exchanged", "rounds"), _integers),
         "alpha_s": _number,
     }
 )
 
 
 _ORDER = (
-    *("trees", "max_trees", "exact", "packer", "form", "trim", "multicast", "chunks", "rounds", "steps"),
-    *("symmetric", "seed", "max_layers", "max_routes", "max_flows", "size"),
+    *("trees", "max_trees", "exact", "packer", "form", "trim", "multicast", "factors", "exchanged"),
+    *("chunks", "rounds", "steps", "symmetric", "seed", "max_layers", "max_routes", "max_flows", "size"),
 )
 """As plans have always had them, whatever the form."""
 

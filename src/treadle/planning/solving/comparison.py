@@ -255,7 +255,7 @@ def compare(
         bound = find_bound(problem, Watch(progress), cards_forward=True)  # routes are compared as well
         watch = Watch(progress, seconds_left(time_limit_s))
     asked = _Asked(bound, at, bool(at or beside))
-    chosen = named or _fitting(problem)
+    chosen = named or _fitting(problem, at_sizes=bool(at))
     if algorithms is not None and not named:
         chosen = []
     rows = _rows(problem, [(one, _options(one, trim=trim, seed=seed)) for one in chosen], asked, watch)
@@ -324,7 +324,7 @@ def _options(scheduler: Scheduler, *, trim: bool, seed: int) -> SchedulerOptions
     return OPTIONS_OF[scheduler.form](seed=seed)
 
 
-def _fitting(problem: Problem) -> list[Scheduler]:
+def _fitting(problem: Problem, *, at_sizes: bool) -> list[Scheduler]:
     """Those worth a row: for such collectives and such fabrics, the slow ones for small fabrics only.
 
     Those that refuse for another reason than switches have a line that says so.
@@ -337,6 +337,7 @@ def _fitting(problem: Problem) -> list[Scheduler]:
         Comparing.SWITCHED: has_switches,
         Comparing.GROUPS: problem.collective.groups is not None,
         Comparing.ABLE: True,
+        Comparing.SIZES: at_sizes and problem.collective.groups is None,
         Comparing.NAMED: False,
     }
     return [

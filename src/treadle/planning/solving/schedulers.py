@@ -47,6 +47,7 @@ _ROOMS = (
     "treadle.synthesis.steps.baselines",
     "treadle.synthesis.alltoall.baselines",
     "treadle.synthesis.peers",
+    "treadle.synthesis.sizes",
 )
 """Packages whose modules hold records beside their functions."""
 

@@ -72,7 +72,7 @@ def transfer_schedule(
             broadcast=_moved_pieces(schedule.broadcast, moved),
         )
     if isinstance(schedule, ExchangeSchedule):
-        return replace(schedule, sends=replace(schedule.sends, link=moved(schedule.sends.link)))
+        return replace(schedule, sends=_moved_sends(schedule.sends, moved))
     if isinstance(schedule, RouteSchedule):
         return replace(schedule, path_links=moved(schedule.path_links))
     if isinstance(schedule, TimedRoutes):
@@ -118,7 +118,13 @@ def _moved_pieces(
 
 
 def _moved_steps(steps: Steps | None, moved: Callable[[Int32Array], Int32Array]) -> Steps | None:
-    return None if steps is None else replace(steps, link=moved(steps.link))
+    return None if steps is None else _moved_sends(steps, moved)
+
+
+def _moved_sends(steps: Steps, moved: Callable[[Int32Array], Int32Array]) -> Steps:
+    if steps.has_ways:
+        return replace(steps, way_links=moved(steps.way_links))
+    return replace(steps, link=moved(steps.link))
 
 
 def _moved(links: Int32Array, numbers: Int32Array, source: Topology, target: Topology) -> Int32Array:

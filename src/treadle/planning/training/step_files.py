@@ -13,6 +13,7 @@ from treadle.planning.training.step_trace import step_trace
 from treadle.planning.training.step_workload import step_workload
 from treadle.planning.training.train import TrainResult, TrainRow
 from treadle.schedules.mesh import Mesh
+from treadle.traces.timed_lanes import Detail, Trace
 from treadle.training.forms.axes import ParallelLayout
 from treadle.training.timeline.timeline import Timeline
 
@@ -22,9 +23,9 @@ _MOST_NODES = 10**7
 """Of all ranks' traces together."""
 
 
-def step_trace_of(result: TrainResult, row: TrainRow) -> str:
-    """The row's timeline in the Trace Event Format, for Chrome and Perfetto (`step_trace.step_trace`)."""
-    about = {
+def step_trace_of(result: TrainResult, row: TrainRow) -> Trace:
+    """The row's timeline, for viewers of traces (`step_trace.step_trace`)."""
+    about: dict[str, Detail] = {
         "model": result.model.name,
         "fabric": row.fabric,
         "schedule": row.schedule,

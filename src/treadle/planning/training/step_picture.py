@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from treadle.planning.training.step_trace import lanes_of
-from treadle.simulation.picture import figure_bytes, new_figure
 from treadle.training.timeline.task import Category
 from treadle.training.timeline.timeline import Timeline
+from treadle.viz.matplotlib_figures import figure_bytes, new_figure
 
 MOST_LANES = 32
 """Streams that a picture has room for; of more devices the first are shown."""

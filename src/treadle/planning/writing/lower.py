@@ -30,6 +30,7 @@ from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
 from treadle.schedules.plan import Plan
 from treadle.schedules.schedule import Schedule, written_out
+from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.synthesis.trees.baselines.boxes import find_boxes
 from treadle.topologies.topology import Topology
@@ -264,9 +265,11 @@ def _refuse_forwarders(plan: Plan, schedule: Schedule, target: str, noun: str) -
     if isinstance(schedule, ForestSchedule):
         links = np.concatenate([forest.all_paths()[1] for forest in schedule.forests])
     elif isinstance(schedule, ExchangeSchedule):
-        links = schedule.sends.link
+        links = schedule.sends.crossed
+    elif isinstance(schedule, StepSchedule):
+        links = np.concatenate([steps.crossed for steps in schedule.phases])
     else:
-        return  # cards route by themselves, and the other steps know no forwarders
+        return  # cards route by themselves
     ends = plan.topology.heads[links]
     for node in ends[np.isin(ends, plan.collective.forwarders)][:1]:
         raise InfeasibleError(

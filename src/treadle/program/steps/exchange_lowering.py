@@ -10,12 +10,13 @@ import numpy as np
 from treadle.arrays import Int64Array, offsets_of
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.program.program import MAX_CHUNKS, Program
-from treadle.program.steps.step_pieces import Holdings, Moves, check_links, parallel_places
+from treadle.program.steps.step_pieces import Holdings, Moves, check_ends, ends_of, parallel_places
 from treadle.program.steps.step_program import Frame, assemble
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.collective import Collective, CollectiveKind, check_membership
+from treadle.schedules.steps.steps import Steps
 from treadle.topologies.topology import Topology
 
 
@@ -98,7 +99,7 @@ def lower_exchange(
     pieces = _cut(collective, schedule)
     moves = _moves(topology, collective, schedule, pieces, channels)
     _check_chains(moves, pieces)
-    moves, paths = _through_forwarders(moves, collective.n_ranks)
+    moves, paths = _through_forwarders(schedule.sends, moves, collective.n_ranks)
     frame = Frame(
         collective,
         Holdings(collective.n_ranks, pieces.source),
@@ -176,25 +177,26 @@ def _moves(
 ) -> Moves:
     """Every send, cut into pieces; forwarders are numbered on from the ranks."""
     sends = schedule.sends
-    if sends.n_sends and int(sends.link.max()) >= topology.n_links:
-        raise ScheduleError(
-            f"exchange: link {sends.link.max()}, expected links from 0 to {topology.n_links - 1}"
-        )
+    links = sends.crossed
+    if links.size and int(links.max()) >= topology.n_links:
+        raise ScheduleError(f"exchange: link {links.max()}, expected links from 0 to {topology.n_links - 1}")
     number = np.full(topology.n_nodes, -1, dtype=np.int64)
     holders = [*collective.ranks, *collective.forwarders]
     number[holders] = np.arange(len(holders))
-    tails, heads = number[topology.tails], number[topology.heads]
-    check_links(topology, sends.link, tails, heads)
+    ends = ends_of(topology, sends)
+    check_ends(topology, sends.link, ends, number)
+    tails, heads = number[ends[0]], number[ends[1]]
     counts = pieces.past - pieces.first
     send = np.repeat(np.arange(sends.n_sends), counts)
     within = np.arange(len(send)) - np.repeat(np.cumsum(counts) - counts, counts)
     link = sends.link[send].astype(np.int64)
     shard = sends.shard[send].astype(np.int64)
+    stream = shard * channels // schedule.n_shards
     return Moves(
         step=sends.send_steps()[send].astype(np.int64),
         sender=tails[link],
         receiver=heads[link],
-        channel=parallel_places(topology)[link] * channels + shard * channels // schedule.n_shards,
+        channel=parallel_places(topology.n_nodes, ends)[link] * channels + stream,
         path=link,
         send=send,
         piece=pieces.first[send] + within,
@@ -229,20 +231,22 @@ def _check_chains(moves: Moves, pieces: _Pieces) -> None:
         )
 
 
-def _through_forwarders(moves: Moves, n_ranks: int) -> tuple[Moves, list[tuple[int, ...]]]:
+def _through_forwarders(sends: Steps, moves: Moves, n_ranks: int) -> tuple[Moves, list[tuple[int, ...]]]:
     """Moves from rank to rank, and the paths of those that pass forwarders; in the step of their first link.
 
     Only ranks have places for chunks. A chunk that a forwarder would keep for some steps is sent when the
     forwarder would get it.
     """
+    ways = [tuple(sends.way(number).tolist()) for number in range(sends.n_ways)]
     if len(moves) == 0 or int(moves.receiver.max()) < n_ranks:
-        return moves, []
+        return (replace(moves, path=-1 - moves.path), ways) if ways else (moves, [])
     row = moves.part(np.lexsort((moves.step, moves.piece)))
     starts = np.flatnonzero(row.sender < n_ranks)
     ends = np.append(starts[1:], len(row))
     path, numbers = row.path[starts], dict[tuple[int, ...], int]()
-    for place in np.flatnonzero(ends - starts > 1).tolist():
-        links = tuple(row.path[starts[place] : ends[place]].tolist())
+    for place in np.flatnonzero((ends - starts > 1) | bool(ways)).tolist():
+        hops = row.path[starts[place] : ends[place]].tolist()
+        links = tuple(link for hop in hops for link in ways[hop]) if ways else tuple(hops)
         path[place] = -1 - numbers.setdefault(links, len(numbers))
     found = replace(row.part(starts), receiver=row.receiver[ends - 1], path=path)
     return found.part(np.argsort(found.step, kind="stable")), list(numbers)

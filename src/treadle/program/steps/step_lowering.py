@@ -10,7 +10,7 @@ import numpy as np
 from treadle.arrays import Int64Array
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.program.program import MAX_CHUNKS, Program
-from treadle.program.steps.step_pieces import Holdings, Moves, check_links, parallel_places, useful
+from treadle.program.steps.step_pieces import Holdings, Moves, check_ends, ends_of, parallel_places, useful
 from treadle.program.steps.step_program import Frame, assemble
 from treadle.schedules.collective import Collective, CollectiveKind, check_membership
 from treadle.schedules.steps.steps import Steps, StepSchedule
@@ -78,11 +78,16 @@ def lower_steps(
     layout = _layout(schedule)
     holdings = layout.holdings(collective.n_ranks)
     phases: list[Moves] = []
+    paths: list[tuple[int, ...]] = []
     first_step = 0
     for steps in schedule.phases:
         moves = _moves(topology, collective, steps, layout, channels)
+        if steps.has_ways:
+            moves = replace(moves, path=-1 - len(paths) - moves.path)
+            paths += [tuple(steps.way(number).tolist()) for number in range(steps.n_ways)]
         kept = moves.part(useful(steps.direction, moves, holdings))
-        phases.append(replace(kept, step=kept.step + first_step))
+        if len(kept) or not phases:  # sums that are exchanged in full leave nothing to broadcast
+            phases.append(replace(kept, step=kept.step + first_step))
         first_step += steps.n_steps
     if schedule.has_whole_shards:
         _check_direct(phases[0], holdings, in_place=in_place)
@@ -94,7 +99,7 @@ def lower_steps(
         bounds=layout.bounds(),
         in_place=in_place,
     )
-    return assemble(frame, phases, merge=merge)
+    return assemble(frame, phases, merge=merge, longer_paths=paths)
 
 
 def _check_fit(topology: Topology, collective: Collective, schedule: StepSchedule) -> None:
@@ -117,10 +122,9 @@ def _check_fit(topology: Topology, collective: Collective, schedule: StepSchedul
                 f"{schedule.kind}: rank {rank} is the home of {homes[rank]} shards, expected {expected}"
             )
     for steps in schedule.phases:
-        if steps.n_sends and int(steps.link.max()) >= topology.n_links:
-            raise ScheduleError(
-                f"steps: link {steps.link.max()}, expected links from 0 to {topology.n_links - 1}"
-            )
+        links = steps.crossed
+        if links.size and int(links.max()) >= topology.n_links:
+            raise ScheduleError(f"steps: link {links.max()}, expected links from 0 to {topology.n_links - 1}")
 
 
 @dataclass(frozen=True)
@@ -133,6 +137,8 @@ class _Layout:
         Place of each shard among all, by home.
     homes : array of int64, shape (S,)
         Home of the shard at each place.
+    twins : tuple of arrays of int64, shape (S,)
+        Its further homes.
     fine : int
         Parts of a shard in which `cuts` counts: common to both phases.
     cuts : array of int64, shape (K + 1,)
@@ -143,6 +149,7 @@ class _Layout:
 
     position: Int64Array
     homes: Int64Array
+    twins: tuple[Int64Array, ...]
     fine: int
     cuts: Int64Array
     is_whole: bool
@@ -154,7 +161,9 @@ class _Layout:
 
     def holdings(self, n_ranks: int) -> Holdings:
         """The homes of all pieces."""
-        return Holdings(n_ranks, np.repeat(self.homes, len(self.cuts) - 1))
+        n_cuts = len(self.cuts) - 1
+        twins = tuple(np.repeat(homes, n_cuts) for homes in self.twins)
+        return Holdings(n_ranks, np.repeat(self.homes, n_cuts), twins)
 
     def shard_offset(self, n_ranks: int) -> Int64Array:
         """Chunks of each rank's shards; shards that share all chunks are counted to rank 0."""
@@ -183,7 +192,8 @@ def _layout(schedule: StepSchedule) -> _Layout:
     ]
     cuts = np.unique(np.concatenate([[0, fine], *ends]))
     cuts //= gcd(*cuts.tolist())
-    layout = _Layout(position, homes[order], fine, cuts, schedule.has_whole_shards)
+    twins = tuple(more.astype(np.int64)[order] for more in schedule.phases[0].all_homes[1:])
+    layout = _Layout(position, homes[order], twins, fine, cuts, schedule.has_whole_shards)
     if layout.n_chunks > MAX_CHUNKS:
         raise InfeasibleError(
             f"the sends' bounds need {layout.n_chunks} equal chunks of the data, programs have up to "
@@ -196,8 +206,9 @@ def _moves(topology: Topology, collective: Collective, steps: Steps, layout: _La
     """Every send of a phase, cut into pieces."""
     rank_of = np.full(topology.n_nodes, -1, dtype=np.int64)
     rank_of[list(collective.ranks)] = np.arange(collective.n_ranks)
-    tails, heads = rank_of[topology.tails], rank_of[topology.heads]
-    check_links(topology, steps.link, tails, heads)
+    ends = ends_of(topology, steps)
+    check_ends(topology, steps.link, ends, rank_of)
+    tails, heads = rank_of[ends[0]], rank_of[ends[1]]
     # both bounds are cuts, so that these are exact; in program chunks as the cuts are
     unit = layout.fine // int(layout.cuts[-1])
     scale = layout.fine // steps.n_chunks
@@ -212,7 +223,7 @@ def _moves(topology: Topology, collective: Collective, steps: Steps, layout: _La
         step=steps.send_steps()[send].astype(np.int64),
         sender=tails[link],
         receiver=heads[link],
-        channel=parallel_places(topology)[link] * channels + stream,
+        channel=parallel_places(topology.n_nodes, ends)[link] * channels + stream,
         path=link,
         send=send,
         piece=place * (len(layout.cuts) - 1) + low[send] + within,

@@ -10,6 +10,7 @@ import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array
 from treadle.errors import InfeasibleError, ScheduleError
+from treadle.schedules.steps.steps import Steps
 from treadle.schedules.trees.forest import Direction
 from treadle.topologies.topology import Topology
 
@@ -27,7 +28,7 @@ class Moves:
     receiver: Int64Array
     channel: Int64Array
     path: Int64Array
-    """The link; -1 - i: path i of those that have several."""
+    """The link; -1 - i: path i of those that may have several."""
     send: Int64Array
     """Number of the send among those of its phase."""
     piece: Int64Array
@@ -49,10 +50,13 @@ class Holdings:
     n_ranks : int
     home : array of int64, shape (n_pieces,)
         Rank at which each piece is at home.
+    twins : tuple of arrays of int64, shape (n_pieces,)
+        Further homes of all pieces.
     """
 
     n_ranks: int
     home: Int64Array
+    twins: tuple[Int64Array, ...] = ()
 
     @property
     def n_pieces(self) -> int:
@@ -67,6 +71,8 @@ class Holdings:
     def is_home(self, rank: Int64Array, piece: Int64Array) -> BoolArray:
         """Whether the pieces are at home at the ranks."""
         found: BoolArray = self.home[piece] == rank
+        for home in self.twins:
+            found |= home[piece] == rank
         return found
 
 
@@ -75,7 +81,7 @@ def useful(direction: Direction, moves: Moves, holdings: Holdings) -> BoolArray:
 
     A broadcast is followed forwards: a rank takes a piece the first time that it comes. A reduction is
     followed backwards from the homes: a rank's sum counts if what it is added to counts, and every rank must
-    have its sum counted once.
+    have its sum counted once; where pieces have several homes, for each of them.
 
     Raises
     ------
@@ -83,10 +89,15 @@ def useful(direction: Direction, moves: Moves, holdings: Holdings) -> BoolArray:
         If a rank sends what it does not have, a sum counts twice, or something does not get everywhere.
     """
     forward = direction is Direction.BROADCAST
+    if not forward and holdings.twins:
+        homes = (holdings.home, *holdings.twins)
+        each = [useful(direction, moves, Holdings(holdings.n_ranks, home)) for home in homes]
+        return np.asarray(np.logical_or.reduce(each), dtype=np.bool_)
     giver, taker = (moves.sender, moves.receiver) if forward else (moves.receiver, moves.sender)
     from_, to = holdings.cells(giver, moves.piece), holdings.cells(taker, moves.piece)
     has = np.zeros(holdings.n_ranks * holdings.n_pieces, dtype=np.bool_)
-    has[holdings.cells(holdings.home, np.arange(holdings.n_pieces))] = True
+    for home in (holdings.home, *holdings.twins):
+        has[holdings.cells(home, np.arange(holdings.n_pieces))] = True
     kept = np.zeros(len(moves), dtype=np.bool_)
     bounds = [*np.flatnonzero(np.diff(moves.step, prepend=-1)).tolist(), len(moves)]
     spans = [np.arange(low, high) for low, high in pairwise(bounds)]
@@ -120,16 +131,29 @@ def _refuse_any(rows: Int64Array, moves: Moves, what: str) -> None:
         )
 
 
-def check_links(topology: Topology, links: Int32Array, tails: Int64Array, heads: Int64Array) -> None:
+def ends_of(topology: Topology, steps: Steps) -> tuple[Int64Array, Int64Array]:
+    """Nodes at which each link, or each way, of a step schedule begins and ends."""
+    tails, heads = topology.tails.astype(np.int64), topology.heads.astype(np.int64)
+    if not steps.has_ways:
+        return tails, heads
+    first, last = steps.way_links[steps.way_offset[:-1]], steps.way_links[steps.way_offset[1:] - 1]
+    return tails[first], heads[last]
+
+
+def check_ends(
+    topology: Topology, links: Int32Array, ends: tuple[Int64Array, Int64Array], number: Int64Array
+) -> None:
     """Each link of a step schedule is a message, and only compute nodes hold chunks.
 
     Parameters
     ----------
     topology : Topology
     links : array of int32
-        That the sends use.
-    tails, heads : array of int64, shape (m,)
-        Ranks (or forwarders) at the ends of each link, -1 where there is none.
+        That the sends use; or their ways.
+    ends : pair of arrays of int64
+        Nodes at the ends of each: `ends_of`.
+    number : array of int64, shape (n_nodes,)
+        Rank (or forwarder) of each node, -1 where there is none.
 
     Raises
     ------
@@ -137,20 +161,23 @@ def check_links(topology: Topology, links: Int32Array, tails: Int64Array, heads:
         If a link ends at none, or leads nowhere.
     """
     used = np.unique(links)
-    for link in used[(tails[used] < 0) | (heads[used] < 0)][:1]:
-        node = int(topology.tails[link] if tails[link] < 0 else topology.heads[link])
+    tails, heads = ends[0][used], ends[1][used]
+    names = topology.node_names
+    for place in np.flatnonzero((number[tails] < 0) | (number[heads] < 0))[:1].tolist():
+        tail, head = int(tails[place]), int(heads[place])
+        node = tail if number[tail] < 0 else head
         raise InfeasibleError(
-            f"the steps use link {topology.link_name(int(link))}, but {topology.node_names[node]!r} is no "
-            f"rank and has no program; only steps between ranks can be lowered"
+            f"the steps use link {names[tail]}->{names[head]}, but {names[node]!r} is no rank and has no "
+            f"program; only steps between ranks can be lowered"
         )
-    for link in used[tails[used] == heads[used]][:1]:
-        raise ScheduleError(f"the steps use link {topology.link_name(int(link))}, which leads nowhere")
+    for node in tails[tails == heads][:1].tolist():
+        raise ScheduleError(f"the steps use link {names[node]}->{names[node]}, which leads nowhere")
 
 
-def parallel_places(topology: Topology) -> Int64Array:
-    """Number of each link among those with the same ends, in the links' order, shape (m,)."""
-    ends = topology.tails.astype(np.int64) * topology.n_nodes + topology.heads
-    order = np.argsort(ends, kind="stable")
-    places = np.empty(len(ends), dtype=np.int64)
-    places[order] = np.arange(len(ends)) - np.searchsorted(ends[order], ends[order])
+def parallel_places(n_nodes: int, ends: tuple[Int64Array, Int64Array]) -> Int64Array:
+    """Number of each link (or way) among those with the same ends, in their order, shape (m,)."""
+    pairs = ends[0] * n_nodes + ends[1]
+    order = np.argsort(pairs, kind="stable")
+    places = np.empty(len(pairs), dtype=np.int64)
+    places[order] = np.arange(len(pairs)) - np.searchsorted(pairs[order], pairs[order])
     return places

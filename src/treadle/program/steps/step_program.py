@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from treadle.arrays import Int64Array, offsets_of
+from treadle.errors import InfeasibleError
+from treadle.program.hazards import Row, find_waits
 from treadle.program.program import Buffer, OperationKind, Program
 from treadle.program.steps.step_pieces import Holdings, Moves
 from treadle.schedules.collective import Collective, CollectiveKind
@@ -111,8 +114,9 @@ def assemble(
     longer_paths : sequence of tuples of int
         Links of the paths that have several.
     """
+    lengths = np.array([len(path) for path in longer_paths], dtype=np.int64)
     flows = [
-        _flow(frame, moves, reduces=frame.kind.reduces and number == 0, merge=merge)
+        _flow(frame, moves, lengths, reduces=frame.kind.reduces and number == 0, merge=merge)
         for number, moves in enumerate(phases)
     ]
     used = np.unique(np.concatenate([moves.path for moves in phases]))
@@ -120,10 +124,13 @@ def assemble(
     operations = np.concatenate([*_operations(frame, flows, used)], axis=1)
     # both ends of a message are at its place in every rank's list, after the rank's own copies
     order = np.lexsort((operations[_PLACE], operations[_RANK]))
-    number = np.empty_like(order)
-    number[order] = np.arange(len(order))
-    wait_offset, waits = _wait_lists(number, *_waits(flows))
     columns = operations[:, order]
+    if frame.holdings.twins:
+        wait_offset, waits = _hazards(frame, columns)
+    else:
+        number = np.empty_like(order)
+        number[order] = np.arange(len(order))
+        wait_offset, waits = _wait_lists(number, *_waits(flows))
     return Program(
         kind=frame.kind,
         nodes=np.array(frame.collective.ranks, dtype=np.int32),
@@ -148,15 +155,19 @@ def assemble(
     )
 
 
-def _flow(frame: Frame, moves: Moves, *, reduces: bool, merge: bool) -> _Flow:
-    # in a step everybody begins with the rank after its own: in target order all would begin with one rank
+def _flow(frame: Frame, moves: Moves, lengths: Int64Array, *, reduces: bool, merge: bool) -> _Flow:
+    # in a step the longest ways come first, and everybody begins with the rank after its own: in target order
+    # all would begin with one rank
     turn = (moves.receiver - moves.sender) % frame.collective.n_ranks
-    moves = moves.part(
-        np.lexsort((moves.piece, moves.path, moves.channel, moves.receiver, moves.sender, turn, moves.step))
-    )
+    length = np.ones(len(moves), dtype=np.int64)
+    length[moves.path < 0] = lengths[-1 - moves.path[moves.path < 0]]
+    message = (moves.path, moves.channel, moves.receiver, moves.sender)
+    moves = moves.part(np.lexsort((moves.piece, *message, turn, -length, moves.step)))
     departure = frame.holdings.cells(moves.sender, moves.piece)
     arrival = frame.holdings.cells(moves.receiver, moves.piece)
-    if reduces:
+    if reduces and frame.holdings.twins:
+        read, added, target = _swapping(frame, moves, departure, arrival)
+    elif reduces:
         target = frame.sums(moves.receiver, moves.piece)
         is_first = np.zeros(len(moves), dtype=np.bool_)
         is_first[np.unique(arrival, return_index=True)[1]] = True
@@ -173,6 +184,46 @@ def _flow(frame: Frame, moves: Moves, *, reduces: bool, merge: bool) -> _Flow:
     return _Flow(
         moves, reduces, departure, arrival, buffers, _message_starts(frame, moves, buffers, merge=merge)
     )
+
+
+def _swapping(
+    frame: Frame, moves: Moves, departure: Int64Array, arrival: Int64Array
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """What is read, added to and written where ranks send sums and take others to them in one step.
+
+    What a step sends is what was there before it, so sums that come in the same step go to other memory: to
+    and fro between OUTPUT, which has the last one, and SCRATCH. Both ends of a message keep its place in the
+    order of all messages.
+    """
+    n_steps = int(moves.step.max(initial=0)) + 1
+    gone, come = departure * n_steps + moves.step, arrival * n_steps + moves.step
+    swaps = np.intersect1d(gone, come)  # rising by cell, then step
+    cell = swaps // n_steps
+
+    def swapped(cells: Int64Array, past: Int64Array) -> Int64Array:
+        """How often each cell has moved to the other memory before a step."""
+        return np.searchsorted(swaps, cells * n_steps + past) - np.searchsorted(cell, cells)
+
+    def memory(cells: Int64Array, past: Int64Array) -> Int64Array:
+        left = swapped(cells, np.full(len(cells), n_steps)) - swapped(cells, past)
+        return np.where(left % 2, Buffer.SCRATCH, Buffer.OUTPUT).astype(np.int64)
+
+    came = np.unique(come)
+    earlier = np.searchsorted(came, gone) - np.searchsorted(came, departure * n_steps)
+    read = np.where(earlier > 0, memory(departure, moves.step), Buffer.INPUT)
+    target = memory(arrival, moves.step + 1)
+    added = target.copy()
+    # the first sum of a step goes on from the memory of before, the first of all from the input
+    first = np.unique(come, return_index=True)[1]
+    has_sum = np.searchsorted(came, come[first]) > np.searchsorted(came, arrival[first] * n_steps)
+    before = memory(arrival[first], moves.step[first])
+    added[first] = np.where(has_sum, before, Buffer.INPUT)
+    if frame.in_place and np.isin(gone[read == Buffer.INPUT], come[target == Buffer.OUTPUT]).any():
+        raise InfeasibleError(
+            "this allreduce sends every rank's input while sums come to its place, so that it cannot run in "
+            "place"
+        )
+    return read, added, target
 
 
 def _message_starts(frame: Frame, moves: Moves, buffers: Int64Array, *, merge: bool) -> Int64Array:
@@ -221,6 +272,20 @@ def _operations(
     copies[[_PLACE, _PEER, _PATH]] = -1
     copies[_KIND], copies[_SOURCE], copies[_TARGET] = OperationKind.COPY, Buffer.INPUT, Buffer.OUTPUT
     return np.concatenate(sent, axis=1), np.concatenate(received, axis=1), copies
+
+
+def _hazards(frame: Frame, columns: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Waits of each operation by what it reads and writes, as offsets and lists."""
+    fields = columns[[_KIND, _FIRST, _COUNT, _PEER, _SOURCE, _TARGET, _CHANNEL, _STEP, _PATH]].T.tolist()
+    starts = offsets_of(np.bincount(columns[_RANK], minlength=frame.collective.n_ranks)).tolist()
+    counts: list[int] = []
+    waits: list[int] = []
+    for start, end in pairwise(starts):
+        rows: list[Row] = [tuple(row) for row in fields[start:end]]
+        for found in find_waits(rows, in_place=frame.in_place, reduces=True):
+            counts.append(len(found))
+            waits += [start + place for place in found]
+    return offsets_of(np.array(counts, dtype=np.int64)), np.array(waits, dtype=np.int64)
 
 
 class _Last:

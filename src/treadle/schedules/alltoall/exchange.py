@@ -52,6 +52,8 @@ class ExchangeSchedule:
     def __post_init__(self) -> None:
         if self.sends.direction is not Direction.BROADCAST:
             raise ScheduleError("exchange: shards leave their homes; expected sends of direction broadcast")
+        if self.sends.twins.size:
+            raise ScheduleError("exchange: expected shards with one home each")
         try:
             targets = frozen(self.targets, np.int32)
         except (OverflowError, TypeError, ValueError) as error:

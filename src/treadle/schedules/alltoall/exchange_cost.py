@@ -34,7 +34,13 @@ def exchange_loads(
         span = sends.span(step)
         sizes = (sends.high[span] - sends.low[span]).astype(np.int64 if exact else object)
         load = np.zeros(topology.n_links, dtype=sizes.dtype)
-        np.add.at(load, sends.link[span], sizes * weights[sends.shard[span]])
+        amounts = sizes * weights[sends.shard[span]]
+        if sends.has_ways:
+            over = np.zeros(sends.n_ways, dtype=sizes.dtype)
+            np.add.at(over, sends.link[span], amounts)
+            np.add.at(load, sends.way_links, np.repeat(over, np.diff(sends.way_offset)))
+        else:
+            np.add.at(load, sends.link[span], amounts)
         yield load
 
 

@@ -16,10 +16,10 @@ each has. Where the collective has ``groups`` (and ``ranks_forward``), entries a
 forests of all groups that flow one way are one table (`plan_files.group_forests`), and ``groups`` says how
 many such tables there are.
 
-All-to-all, its routes, factored forests and groups came to version 2 without a new number: a program that
-does not know them refuses the collective's kind or key or the entry's type by its name, and all other plans
-have stayed the same to the byte (the keys ``routes``, ``rounds``, ``factored`` and ``groups`` are there only
-where an entry has them).
+All-to-all, its routes, factored forests, groups and the ways of steps (`plan_files.step_ways`) came to
+version 2 without a new number: a program that does not know them refuses the manifest's key, the collective's
+kind or the entry's type by its name, and all other plans have stayed the same to the byte (the keys
+``routes``, ``rounds``, ``factored``, ``groups`` and ``ways`` are there only where an entry has them).
 
 Version 1, which is read as well, has no ``steps`` and no ``type``: all entries name forests.
 """
@@ -63,6 +63,7 @@ from treadle.schedules.plan_files.plan_reader import (
     read_plan,
     targets_member,
 )
+from treadle.schedules.plan_files.step_ways import has_ways, write_ways
 from treadle.schedules.steps.steps import Steps
 from treadle.schedules.trees.forest import Forest, ForestSchedule
 from treadle.schedules.trees.group_schedule import GroupSchedule
@@ -146,6 +147,8 @@ def dump_plan(plan: Plan, *, source: str = "plan") -> bytes:
             write_factored(archive, number, forest)
         for number, forests in enumerate(parts.grouped):
             write_group_forests(archive, number, forests)
+        for number in _with_ways(parts):
+            write_ways(archive, number, parts.steps[number])
         for number, ranks in parts.targets.items():
             write_member(archive, targets_member(number), to_npy(ranks))
         if plan.collective.demands is not None:
@@ -293,4 +296,9 @@ def _manifest(plan: Plan, digest: str, entries: list[dict[str, object]], parts: 
         **({"rounds": len(parts.rounds)} if parts.rounds else {}),
         **({"factored": layers} if layers else {}),
         **({"groups": len(parts.grouped)} if parts.grouped else {}),
+        **({"ways": ways} if (ways := _with_ways(parts)) else {}),
     }
+
+
+def _with_ways(parts: _Parts) -> list[int]:
+    return [number for number, steps in enumerate(parts.steps) if has_ways(steps)]

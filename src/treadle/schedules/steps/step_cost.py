@@ -22,7 +22,15 @@ def step_loads(topology: Topology, steps: Steps) -> Iterator[Int64Array]:
     sizes = steps.high.astype(np.int64) - steps.low
     for step in range(steps.n_steps):
         span = steps.span(step)
-        load = np.bincount(steps.link[span], weights=sizes[span], minlength=topology.n_links)
+        if steps.has_ways:
+            load = np.bincount(steps.link[span], weights=sizes[span], minlength=steps.n_ways)
+            load = np.bincount(
+                steps.way_links,
+                weights=np.repeat(load, np.diff(steps.way_offset)),
+                minlength=topology.n_links,
+            )
+        else:
+            load = np.bincount(steps.link[span], weights=sizes[span], minlength=topology.n_links)
         yield load.astype(np.int64)  # exact: a double counts chunks up to 2**53
 
 

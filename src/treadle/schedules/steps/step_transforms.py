@@ -22,6 +22,8 @@ from treadle.schedules.trees.forest import Direction
 Columns = tuple[Int32Array, Int32Array, Int32Array, Int32Array]
 """Shard, link, low and high of every send."""
 
+_WAYS = ("way_offset", "way_links")
+
 
 def reverse(steps: Steps) -> Steps:
     """The reverse schedule A^T: every send runs backwards, the last step first.
@@ -50,7 +52,11 @@ def reverse(steps: Steps) -> Steps:
     turned = Direction.REDUCE if steps.direction is Direction.BROADCAST else Direction.BROADCAST
     offset = steps.n_sends - steps.step_offset[::-1]
     columns = [column[::-1] for column in _columns(steps)]
-    return replace(_with_sends(steps, offset, columns), direction=turned)
+    found = replace(_with_sends(steps, offset, columns), direction=turned)
+    if not steps.has_ways:
+        return found
+    ways = [steps.way(number)[::-1] for number in range(steps.n_ways)]
+    return replace(found, way_links=np.concatenate(ways))
 
 
 def subdivide(steps: Steps, factor: int) -> Steps:
@@ -137,8 +143,10 @@ def _check_alike(parts: Sequence[Steps]) -> None:
     for other in parts[1:]:
         if other.direction is not one.direction or other.n_ranks != one.n_ranks:
             raise ScheduleError("steps: schedules put together must be alike in direction and ranks")
-        if not np.array_equal(other.homes, one.homes):
+        if not np.array_equal(other.homes, one.homes) or not np.array_equal(other.twins, one.twins):
             raise ScheduleError("steps: schedules put together must have the same homes of shards")
+        if not all(np.array_equal(getattr(other, key), getattr(one, key)) for key in _WAYS):
+            raise ScheduleError("steps: schedules put together must number the same ways")
 
 
 def _checked_chunks(n_chunks: int) -> int:

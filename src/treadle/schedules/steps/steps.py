@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,13 @@ class Steps(FrozenArrays):
         Shard and physical link of each send.
     low, high : arrays of int32, shape (n,)
         Chunks [low, high) of the shard, 0 <= low < high <= P.
+    way_offset : array of int64, shape (W + 1,), optional
+    way_links : array of int32, optional
+        Ways that sends take in one step without being stored, through switches and other nodes: the links of
+        way i are way_links[way_offset[i]:way_offset[i + 1]], and `link` numbers ways. Without ways, links.
+    twins : array of int32, shape (K * S,), optional
+        Each shard is at home at K ranks besides: those of shard v are twins[v], twins[S + v], ... It starts
+        at all of them (BROADCAST), or its sum, of one and the same data, has to be at all of them (REDUCE).
 
     Raises
     ------
@@ -63,6 +70,9 @@ class Steps(FrozenArrays):
     link: Int32Array
     low: Int32Array
     high: Int32Array
+    way_offset: Int64Array = field(default_factory=lambda: frozen([], np.int64))
+    way_links: Int32Array = field(default_factory=lambda: frozen([], np.int32))
+    twins: Int32Array = field(default_factory=lambda: frozen([], np.int32))
 
     def __post_init__(self) -> None:
         self._freeze("steps")
@@ -81,6 +91,21 @@ class Steps(FrozenArrays):
         self._check_range("high", self.high, 1, self.n_chunks + 1)
         if np.any(self.low >= self.high):
             raise ScheduleError("steps: a send carries no chunk")
+        self._check_ways()
+        self._check_range("twins", self.twins, 0, self.n_ranks)
+        if self.twins.size and (not self.n_shards or self.twins.size % self.n_shards):
+            raise ScheduleError(f"steps: {self.twins.size} twins, expected as many for each shard")
+
+    def _check_ways(self) -> None:
+        offset, total = self.way_offset, len(self.way_links)
+        if not self.has_ways:
+            if total:
+                raise ScheduleError("steps: way_links without way_offset")
+            return
+        if offset[0] != 0 or offset[-1] != total or np.any(np.diff(offset) < 1):
+            raise ScheduleError(f"steps: way_offset must rise from 0 to {total}, by a link at least")
+        self._check_range("way_links", self.way_links, 0, 2**31)
+        self._check_range("link", self.link, 0, self.n_ways)
 
     def _check_range(self, key: str, values: NDArray[np.int32], low: int, high: int) -> None:
         if values.size and not (low <= int(values.min()) and int(values.max()) < high):
@@ -90,6 +115,35 @@ class Steps(FrozenArrays):
     def n_shards(self) -> int:
         """Number of shards S."""
         return len(self.homes)
+
+    @property
+    def has_ways(self) -> bool:
+        """Whether `link` numbers ways of several links."""
+        return bool(self.way_offset.size)
+
+    @property
+    def n_ways(self) -> int:
+        """Number of ways W."""
+        return max(0, len(self.way_offset) - 1)
+
+    def way(self, number: int) -> Int32Array:
+        """Links of a way, in order."""
+        return self.way_links[int(self.way_offset[number]) : int(self.way_offset[number + 1])]
+
+    @property
+    def crossed(self) -> Int32Array:
+        """Links of all ways, or of all sends where there are none; in no order, some more than once."""
+        return self.way_links if self.has_ways else self.link
+
+    def links_of(self, send: int) -> Int32Array:
+        """Links that a send takes, in order."""
+        return self.way(int(self.link[send])) if self.has_ways else self.link[send : send + 1]
+
+    @property
+    def all_homes(self) -> tuple[Int32Array, ...]:
+        """Homes of the shards: `homes`, then the twins."""
+        rest = self.twins.reshape(-1, self.n_shards) if self.twins.size else ()
+        return (self.homes, *rest)
 
     @property
     def n_steps(self) -> int:
@@ -159,6 +213,7 @@ class StepSchedule:
             and (
                 reducing.n_ranks != broadcasting.n_ranks
                 or not np.array_equal(reducing.homes, broadcasting.homes)
+                or not np.array_equal(reducing.twins, broadcasting.twins)
             )
         ):
             raise ScheduleError(f"{kind}: the phases differ in ranks or in the homes of the shards")

@@ -16,6 +16,7 @@ from treadle.schedules.witness import Witness
 from treadle.topologies.topology import Topology
 from treadle.verification.alltoall.exchange_flow import follow_chunks
 from treadle.verification.claims import check_algbw, check_bound, check_kind, check_members
+from treadle.verification.steps.walks import crossings
 from treadle.verification.violations import Findings, Report, ViolationKind
 
 _SAFE = 2.0**62
@@ -56,8 +57,8 @@ def verify_exchange(
     -----
     Pairs. Just the pairs of different ranks with a positive demand have a shard, and one each.
 
-    Places. Every send uses a link between two different compute nodes, ranks or forwarders; switches cannot
-    hold data.
+    Places. Every send uses a link, or a way that is a walk, between two different compute nodes, ranks or
+    forwarders; switches cannot hold data.
 
     Flow. A chunk is at one place at a time, first at the source of its shard. A send carries chunks that are
     at its tail at the beginning of the step, and takes them to its head. At the end every chunk is at its
@@ -136,7 +137,8 @@ def _time_per_byte(topology: Topology, collective: Collective, schedule: Exchang
     total = Fraction(0)
     for start, stop in zip(sends.step_offset[:-1].tolist(), sends.step_offset[1:].tolist(), strict=True):
         load = np.zeros(topology.n_links, dtype=amount.dtype)
-        np.add.at(load, sends.link[start:stop], amount[start:stop])
+        link, send = crossings(sends, slice(start, stop))
+        np.add.at(load, link, amount[start:stop][send])
         total += _slowest(topology, load)
     return total / (schedule.n_chunks * demands.buffer_units)
 

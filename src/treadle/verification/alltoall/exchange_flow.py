@@ -13,6 +13,7 @@ from treadle.arrays import BoolArray, Int64Array, offsets_of
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
 from treadle.topologies.topology import Topology
+from treadle.verification.steps.walks import ends_of_sends
 from treadle.verification.violations import Findings, ViolationKind
 
 _ROWS = 2**19  # hops of pieces worked on at once
@@ -53,6 +54,7 @@ class _ExchangeCheck:
         self._schedule = schedule
         self._found = found
         self._ranks = np.array(collective.ranks, dtype=np.int64)
+        self._tails, self._heads = topology.tails.astype(np.int64), topology.heads.astype(np.int64)
         sends = schedule.sends
         stride = schedule.n_chunks + 1
         base = sends.shard.astype(np.int64) * stride
@@ -65,17 +67,21 @@ class _ExchangeCheck:
         self._step = np.repeat(np.arange(sends.n_steps, dtype=np.int64), np.diff(sends.step_offset))
 
     def check_links(self) -> bool:
-        """Every send must use a link between two different compute nodes."""
-        topology, link = self._topology, self._schedule.sends.link
+        """Every send must use a link, or a way, between two different compute nodes."""
+        topology, sends = self._topology, self._schedule.sends
+        ends = ends_of_sends(topology, sends, self._found)
+        if ends is None:
+            return False
+        self._tails, self._heads = ends
         # a last, unusable entry stands for every link number that does not exist
-        is_loop = np.append(topology.tails == topology.heads, False)
-        holds = topology.is_compute[topology.tails] & topology.is_compute[topology.heads]
+        is_loop = np.append(self._tails == self._heads, False)
+        holds = topology.is_compute[self._tails] & topology.is_compute[self._heads]
         usable = np.append(holds & ~is_loop[:-1], False)
-        wrong = np.flatnonzero(~usable[np.minimum(link, topology.n_links)])
+        wrong = np.flatnonzero(~usable[np.minimum(sends.link, len(self._tails))])
 
         def describe(i: int) -> str:
-            number = int(link[wrong[i]])
-            if number >= topology.n_links:
+            number = int(sends.link[wrong[i]])
+            if number >= len(self._tails):
                 fault = f"the fabric has only links 0 to {topology.n_links - 1}"
             else:
                 fault = "a self-loop carries nothing" if is_loop[number] else "a switch cannot hold chunks"
@@ -116,7 +122,7 @@ class _ExchangeCheck:
         """Each hop must start where the one before has ended, in an earlier step."""
         topology, schedule = self._topology, self._schedule
         link = schedule.sends.link[send]
-        tail, head, step = topology.tails[link], topology.heads[link], self._step[send]
+        tail, head, step = self._tails[link], self._heads[link], self._step[send]
         is_first = _is_first(piece)
         shard = schedule.sends.shard[send]
         before = np.empty(len(send), dtype=np.int64)
@@ -157,7 +163,7 @@ class _ExchangeCheck:
         at = self._ranks[schedule.sources[shard]]
         last = np.flatnonzero(np.append(piece[1:] != piece[:-1], np.ones(min(1, len(piece)), dtype=bool)))
         moved = np.searchsorted(pieces, piece[last])
-        at[moved] = self._topology.heads[schedule.sends.link[send[last]]]
+        at[moved] = self._heads[schedule.sends.link[send[last]]]
         target = self._ranks[schedule.targets[shard]]
         wrong = np.flatnonzero(at != target)
         names = self._topology.node_names
@@ -182,8 +188,13 @@ class _ExchangeCheck:
     def _send_text(self, number: int) -> str:
         sends = self._schedule.sends
         link = int(sends.link[number])
-        ends = f" ({self._topology.link_name(link)})" if link < self._topology.n_links else ""
-        return f"step {self._step[number]}, link {link}{ends}, {self._shard_text(int(sends.shard[number]))}"
+        if sends.has_ways:
+            names = self._topology.node_names
+            ends = f" ({names[self._tails[link]]}->{names[self._heads[link]]})"
+        else:
+            ends = f" ({self._topology.link_name(link)})" if link < self._topology.n_links else ""
+        what = "way" if sends.has_ways else "link"
+        return f"step {self._step[number]}, {what} {link}{ends}, {self._shard_text(int(sends.shard[number]))}"
 
 
 def _is_first(piece: Int64Array) -> BoolArray:

@@ -19,6 +19,7 @@ from fractions import Fraction
 import numpy as np
 
 from treadle.arrays import Int64Array
+from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.factored import FactoredForest, FactoredSchedule
 from treadle.schedules.trees.forest import Direction
@@ -79,6 +80,23 @@ def verify_factored(
     check_algbw(algbw, claimed=claimed_algbw, bound=bound, found=found)
     height = forest_height(tuple(layer for forest in schedule.forests for layer in forest.layers))
     return found.report(algbw=algbw, bound=bound, height_max=height.hops, height_is_exact=height.is_exact)
+
+
+def factored_loads(topology: Topology, collective: Collective, schedule: FactoredSchedule) -> Int64Array:
+    """Units that cross each link, all forests together, shape (m,), of a schedule that is correct.
+
+    Raises
+    ------
+    ScheduleError
+        If it is not.
+    """
+    found = Findings(1)
+    loads = np.zeros(topology.n_links, dtype=np.int64)
+    for forest in schedule.forests:
+        loads = _added(loads, _check_forest(topology, collective, forest, found))
+    if found.total:
+        raise ScheduleError("the plan is wrong: verify it")
+    return loads
 
 
 def _added(one: Int64Array, other: Int64Array) -> Int64Array:

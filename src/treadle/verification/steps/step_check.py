@@ -16,6 +16,7 @@ from treadle.schedules.witness import Witness
 from treadle.topologies.topology import Topology
 from treadle.verification.claims import check_algbw, check_bound, check_kind, check_members
 from treadle.verification.steps.step_flow import FlowCheck
+from treadle.verification.steps.walks import crossings
 from treadle.verification.violations import Findings, Report, ViolationKind
 
 _NEAR = 1 - 1e-12  # quotients of doubles err by less than this, so every exact maximum is a candidate
@@ -55,7 +56,8 @@ def verify_steps(
 
     Notes
     -----
-    Places. Every send uses a link between two different ranks or forwarders; switches cannot hold data.
+    Places. Every send uses a link, or a way that is a walk, between two different ranks or forwarders;
+    switches cannot hold data, and what a way passes holds nothing.
     Each rank is the home of one shard (allgather, reduce-scatter, allreduce of whole buffers), the root of
     all shards (broadcast, reduce), or shards lie anywhere (allreduce in two phases).
 
@@ -71,6 +73,9 @@ def verify_steps(
     back, so that a weight of 2 is a violation wherever it appears: at a rank by itself, at a forwarder
     because what it sends twice came from some rank. Hence sets (bit masks) of weights 1 and a check that no
     two of them overlap count exactly. A send with w(head) = 0 is allowed; it only costs time.
+
+    Several homes. Where a sum is due at more ranks than one, each of these is followed by itself, with the
+    same sends: what is read is the one partial sum that a rank has, and it has to be right for all of them.
 
     Cost. Per step the largest of chunks / bandwidth over the links and, for nodes with an injection cap, over
     what leaves and enters the host; algbw = size / (sum over the steps of all phases).
@@ -122,6 +127,15 @@ def _check_shape(collective: Collective, schedule: StepSchedule, found: Findings
         if not steps.n_shards:
             found.add(ViolationKind.SHAPE, f"{steps.direction} steps have no shard, expected at least one")
             return False
+    twins = [steps.twins for steps in schedule.phases]
+    several = (
+        schedule.kind is CollectiveKind.ALLREDUCE and len(twins) == 2 and np.array_equal(twins[0], twins[1])
+    )
+    if any(found_there.size for found_there in twins) and not several:
+        found.add(
+            ViolationKind.SHAPE, "shards have several homes, expected only between the phases of an allreduce"
+        )
+        return False
     homes = np.bincount(schedule.phases[0].homes, minlength=collective.n_ranks)  # phases agree in homes
     if collective.root is not None:
         for rank in np.flatnonzero(homes):
@@ -156,7 +170,8 @@ def _chunk_seconds(topology: Topology, steps: Steps) -> Fraction:
     for step in range(steps.n_steps):
         span = steps.span(step)
         load = np.zeros(topology.n_links, dtype=np.int64)  # at most 2**31 sends of 2**24 chunks: no overflow
-        np.add.at(load, steps.link[span], (steps.high[span] - steps.low[span]).astype(np.int64))
+        link, send = crossings(steps, span)
+        np.add.at(load, link, (steps.high[span] - steps.low[span]).astype(np.int64)[send])
         heaviest = np.zeros(len(capacities), dtype=np.int64)
         np.maximum.at(heaviest, group, np.concatenate([load, *_host_loads(topology, load)]))
         if heaviest.any():

@@ -18,6 +18,7 @@ from treadle.schedules.collective import Collective
 from treadle.schedules.steps.steps import Steps
 from treadle.schedules.trees.forest import Direction
 from treadle.topologies.topology import Topology
+from treadle.verification.steps.walks import ends_of_sends
 from treadle.verification.violations import Findings, ViolationKind
 
 Masks = NDArray[Any]
@@ -158,32 +159,39 @@ class FlowCheck:
         self._found = found
         self._ranks = np.array(collective.ranks, dtype=np.int64)
         self._has_forwarders = bool(collective.forwarders)
-        self._homes = self._ranks[steps.homes]
+        self._homes = [self._ranks[homes] for homes in steps.all_homes]
+        self._tails, self._heads = topology.tails.astype(np.int64), topology.heads.astype(np.int64)
 
     def run(self) -> None:
-        """Links first: only if all of them are usable, the chunks are followed."""
+        """Links first: only if all of them are usable, the chunks are followed.
+
+        A sum that is due at several homes is followed to each by itself: all of them read the same memory.
+        """
+        ends = ends_of_sends(self._topology, self._steps, self._found)
+        if ends is None:
+            return
+        self._tails, self._heads = ends
         if not self._check_links():
             return
         for block in _blocks(self._steps, self._topology.n_nodes):
             if self._steps.direction is Direction.BROADCAST:
                 self._check_broadcast(block)
-            else:
-                self._check_reduce(block)
+                continue
+            for homes in self._homes:
+                self._check_reduce(block, homes)
 
     def _check_links(self) -> bool:
         topology, link = self._topology, self._steps.link
         # a last, unusable entry stands for every link number that does not exist
-        is_loop = np.append(topology.tails == topology.heads, False)
-        is_switch = np.append(
-            ~(topology.is_compute[topology.tails] & topology.is_compute[topology.heads]), False
-        )
+        is_loop = np.append(self._tails == self._heads, False)
+        is_switch = np.append(~(topology.is_compute[self._tails] & topology.is_compute[self._heads]), False)
         unusable = is_loop | is_switch
         unusable[-1] = True
-        wrong = np.flatnonzero(unusable[np.minimum(link, topology.n_links)])
+        wrong = np.flatnonzero(unusable[np.minimum(link, len(self._tails))])
 
         def describe(i: int) -> str:
             number = int(link[wrong[i]])
-            if number >= topology.n_links:
+            if number >= len(self._tails):
                 fault = f"the fabric has only links 0 to {topology.n_links - 1}"
             else:
                 fault = "a self-loop carries nothing" if is_loop[number] else "a switch cannot hold chunks"
@@ -197,12 +205,17 @@ class FlowCheck:
         steps = self._steps
         step = int(np.searchsorted(steps.step_offset, number, side="right")) - 1
         link = int(steps.link[number])
-        ends = f" ({self._topology.link_name(link)})" if link < self._topology.n_links else ""
-        return f"{steps.direction} step {step}, link {link}{ends}, shard {steps.shard[number]}"
+        if steps.has_ways:
+            names = self._topology.node_names
+            ends = f" ({names[self._tails[link]]}->{names[self._heads[link]]})"
+        else:
+            ends = f" ({self._topology.link_name(link)})" if link < self._topology.n_links else ""
+        what = "way" if steps.has_ways else "link"
+        return f"{steps.direction} step {step}, {what} {link}{ends}, shard {steps.shard[number]}"
 
     def _batches(self, block: _ShardBlock, span: slice) -> Iterator[_Batch]:
-        steps, topology = self._steps, self._topology
-        tails, heads = (ends.astype(np.int64) * block.n_shards for ends in (topology.tails, topology.heads))
+        steps = self._steps
+        tails, heads = (ends * block.n_shards for ends in (self._tails, self._heads))
         for start in range(span.start, span.stop, _BATCH):
             part = slice(start, min(start + _BATCH, span.stop))
             numbers = part if block.numbers is None else block.numbers[part]
@@ -210,17 +223,19 @@ class FlowCheck:
             masks = block.masks(steps.low[numbers], steps.high[numbers])
             yield _Batch(numbers, tails[link] + shard, heads[link] + shard, masks)
 
-    def _start(self, block: _ShardBlock) -> Masks:
+    def _start(self, block: _ShardBlock, homes: Int64Array) -> Masks:
         """Masks with the block's shards whole at their homes, shape (nodes * shards,)."""
         state = np.zeros((self._topology.n_nodes, block.n_shards), dtype=block.prefix.dtype)
         shards = np.arange(block.n_shards)
-        state[self._homes[block.first + shards], shards] = block.full
+        state[homes[block.first + shards], shards] = block.full
         return state.reshape(-1)
 
     def _check_broadcast(self, block: _ShardBlock) -> None:
-        state = self._start(block)
+        state = self._start(block, self._homes[0])
+        for homes in self._homes[1:]:
+            state |= self._start(block, homes)
         self._follow(block, state)
-        self._check_complete(block, state)
+        self._check_complete(block, state, self._homes[0])
 
     def _follow(self, block: _ShardBlock, state: Masks) -> None:
         """Run the steps: every read of a step sees what was there at its beginning."""
@@ -238,17 +253,17 @@ class FlowCheck:
 
         def describe(i: int) -> str:
             number = batch.number(int(wrong[i]))
-            tail = topology.node_names[topology.tails[self._steps.link[number]]]
+            tail = topology.node_names[self._tails[self._steps.link[number]]]
             return f"{self._send_text(number)}: {tail} does not hold {block.text(missing[wrong[i]])} yet"
 
         self._found.add_all(ViolationKind.HELD, len(wrong), describe)
 
-    def _check_reduce(self, block: _ShardBlock) -> None:
+    def _check_reduce(self, block: _ShardBlock, homes: Int64Array) -> None:
         if self._has_forwarders:
             arrived = np.zeros((self._topology.n_nodes, block.n_shards), dtype=block.prefix.dtype)
             arrived[self._ranks] = block.full
             self._follow(block, arrived.reshape(-1))
-        state = self._start(block)
+        state = self._start(block, homes)
         added = block.n_shards * (len(block.cuts) - 1)
         for span in reversed(block.spans(self._steps)):
             passed = [batch.masks & state[batch.head] for batch in self._batches(block, span)]
@@ -257,12 +272,12 @@ class FlowCheck:
                 added += int(np.bitwise_count(masks).sum(dtype=np.int64))
         # fewer bits than were set, exactly if some bit was set again
         if int(np.bitwise_count(state).sum(dtype=np.int64)) != added:
-            self._find_doubles(block)
-        self._check_complete(block, state)
+            self._find_doubles(block, homes)
+        self._check_complete(block, state, homes)
 
-    def _find_doubles(self, block: _ShardBlock) -> None:
+    def _find_doubles(self, block: _ShardBlock, homes: Int64Array) -> None:
         """Name the sends that carry away, towards home, what another send carries as well."""
-        state = self._start(block)
+        state = self._start(block, homes)
         for span in reversed(block.spans(self._steps)):
             passed = [batch.masks & state[batch.head] for batch in self._batches(block, span)]
             for batch, masks in zip(self._batches(block, span), passed, strict=True):
@@ -286,7 +301,7 @@ class FlowCheck:
 
         def describe(i: int) -> str:
             number = numbers[i]
-            tail = topology.node_names[topology.tails[self._steps.link[number]]]
+            tail = topology.node_names[self._tails[self._steps.link[number]]]
             return (
                 f"{self._send_text(number)}: what {tail} has of {block.text(overlap[i])} reaches home by "
                 f"another send too, so it would be added twice"
@@ -294,7 +309,7 @@ class FlowCheck:
 
         self._found.add_all(ViolationKind.DOUBLE, len(numbers), describe)
 
-    def _check_complete(self, block: _ShardBlock, state: Masks) -> None:
+    def _check_complete(self, block: _ShardBlock, state: Masks, homes: Int64Array) -> None:
         rows = state.reshape(self._topology.n_nodes, block.n_shards)[self._ranks]
         if (rows == block.full).all():
             return
@@ -308,7 +323,8 @@ class FlowCheck:
             number = block.first + shard
             if steps.direction is Direction.BROADCAST:
                 return f"broadcast steps, shard {number}: {place} never gets {chunks}"
-            home = f"rank {steps.homes[number]} ({names[self._homes[number]]})"
+            at_home = int(np.flatnonzero(self._ranks == homes[number])[0])
+            home = f"rank {at_home} ({names[homes[number]]})"
             return f"reduce steps, shard {number}: what {place} contributes to {chunks} never reaches {home}"
 
         self._found.add_all(ViolationKind.DELIVERY, len(ranks), describe)

@@ -22,7 +22,7 @@ _NAME = "traditional-torus"
 
 def torus_in_row_major_order(topology: Topology, _: Collective) -> Refusal | None:
     """Just the links of a torus."""
-    return refusal_of(lambda: _out_links(topology, _sides(topology)))
+    return refusal_of(lambda: _out_links(topology, torus_sides(topology)))
 
 
 @scheduler(
@@ -66,7 +66,7 @@ def traditional_torus(topology: Topology, collective: Collective) -> StepSchedul
 
 
 def _allgather(topology: Topology) -> Steps:
-    dims = _sides(topology)
+    dims = torus_sides(topology)
     check_sends(_NAME, topology, 2 * len(dims))
     out = _out_links(topology, dims)
     sends = [_part(dims, out, first, way) for first in range(len(dims)) for way in (1, -1)]
@@ -111,8 +111,8 @@ def _neighbour(dims: tuple[int, ...], place: Int64Array, axis: int, way: int) ->
     return nodes
 
 
-def _sides(topology: Topology) -> tuple[int, ...]:
-    """Sides of the torus that the links out of node 0 belong to."""
+def torus_sides(topology: Topology) -> tuple[int, ...]:
+    """Sides of the torus that the links out of node 0 belong to; ScheduleError if there is none."""
     heads = np.sort(topology.heads[topology.tails == 0]).tolist()
     dims = _sides_of(heads, 1, topology.n_nodes)
     if not dims:

@@ -57,6 +57,10 @@ class Router:
         """A route between two ranks through switches and forwarders only; None where there is none."""
         return self._search(source, target, through_ranks=False)
 
+    def passing(self, source: int, target: int) -> Route | None:
+        """A route between two ranks that may pass others, which store nothing; None where there is none."""
+        return self._search(source, target, through_ranks=True)
+
     def relay(self, source: int, target: int) -> list[tuple[int, Route]]:
         """The same through other ranks as well, cut at the ranks: (rank reached, route to it) in order.
 

@@ -1,0 +1,33 @@
+"""``--cost-model``: what messages cost, in place of one alpha for all."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from treadle import planning
+from treadle.errors import FormatError
+
+CostModelOption = Annotated[
+    str | None,
+    typer.Option(
+        help="What messages cost by class of link and protocol: a JSON file, or a name such as reference, "
+        "nccl-hopper.",
+        metavar="FILE|NAME",
+    ),
+]
+
+
+def asked_cost_model(given: str | None, alpha: str | None) -> planning.CostModel | None:
+    """The model that is asked for; FormatError if alpha is given beside it, or there is no such model."""
+    if given is None:
+        return None
+    if alpha is not None:
+        raise FormatError("--cost-model and --alpha: a cost model has latencies; expected one of the two")
+    return planning.as_cost_model(given)
+
+
+def told_cost_model(model: planning.CostModel | None) -> dict[str, object]:
+    """Keys of ``--json``."""
+    return {} if model is None else {"cost_model": model.name, "cost_model_source": model.source}

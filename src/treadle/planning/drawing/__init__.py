@@ -1,0 +1,1 @@
+"""Pictures of fabrics and plans."""

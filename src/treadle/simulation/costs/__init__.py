@@ -1,0 +1,1 @@
+"""What messages cost: latencies and occupancies by class of link, efficiencies by protocol, launches."""

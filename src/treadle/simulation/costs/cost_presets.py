@@ -1,0 +1,101 @@
+"""Cost models by name, each with its source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import cache
+from types import MappingProxyType
+
+from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
+
+_BOX = ClassCost(alpha_ns=1000, occupancy_ns=50)
+_NETWORK = ClassCost(alpha_ns=5000, occupancy_ns=200)
+
+_TUNING = "NCCL 2.30, src/graph/tuning.cc (June 2026)"
+
+
+@cache
+def cost_presets() -> Mapping[str, CostModel]:
+    """All cost models that come with Treadle, by name."""
+    models = (_reference(), _reference_hosts(), _dissertation(), _testbed(), *map(_nccl, _CHANNELS))
+    return MappingProxyType({model.name: model for model in models})
+
+
+def _reference() -> CostModel:
+    """Round figures for today's fabrics, the ones that this project compares schedules by."""
+    hop = ClassCost(alpha_ns=1000, occupancy_ns=50, hop_ns=500)
+    return CostModel(
+        "reference",
+        "round figures: 1 us and 0.05 us a message in a box, 5 us and 0.2 us across, cut-through switches; "
+        "direct links of an accelerator (TPU-like tori) 1 us a message and 0.5 us a hop",
+        (Protocol("simple", _BOX, _NETWORK, hop),),
+    )
+
+
+def _reference_hosts() -> CostModel:
+    """As `reference`, where direct links join network cards of hosts."""
+    return CostModel(
+        "reference-hosts",
+        "round figures as in reference, but direct links join network cards of hosts: 5 us a message and "
+        "1 us a hop",
+        (Protocol("simple", _BOX, _NETWORK, ClassCost(alpha_ns=5000, occupancy_ns=200, hop_ns=1000)),),
+    )
+
+
+def _dissertation() -> CostModel:
+    every = ClassCost(alpha_ns=10_000)
+    return CostModel(
+        "dissertation",
+        "Zhao, Accelerating Collective Communication for Distributed Machine Learning (2026), 3.3.2: "
+        "10 us a hop, no more",
+        (Protocol("simple", every, every, every),),
+    )
+
+
+def _testbed() -> CostModel:
+    hop = ClassCost(alpha_ns=13_330, efficiency=Fraction(79, 100))
+    return CostModel(
+        "optical-testbed",
+        "Zhao (2026), A.1.2: fitted on 5 to 12 hosts with four 25 Gbit/s links each: 13.33 us a step, "
+        "21.6 us a collective, 79 of 100 Gbit/s",
+        (Protocol("simple", hop, hop, hop, launch_ns=21_600),),
+    )
+
+
+_RINGS = {
+    "ll": (6600, 600, 2700, Fraction(1, 2)),
+    "ll128": (14_000, 1900, 4000, Fraction(23, 25)),
+    "simple": (8400, 3400, 14_000, Fraction(1)),
+}
+"""Of rings: baseLatencies, hwLatencies of NVLINK and NET, ns, and the factors of busBw."""
+
+_CHANNELS = {
+    "volta": (12, 39_000_000_000, 20_000_000_000),
+    "ampere": (24, 87_700_000_000, 20_000_000_000),
+    "hopper": (16, 141_000_000_000, 36_700_000_000),
+    "blackwell": (16, 282_000_000_000, 40_000_000_000),
+}
+"""Channels of a DGX of the generation (the log of ncclCommInit says them), llMaxBws of one box, all channels
+together, and perChMaxRingLL128Bws, one channel."""
+
+_NET_OVERHEAD_NS = 1000
+"""getNetOverhead: posting a message to the network costs the host's proxy this, thrice under Simple."""
+
+
+def _nccl(generation: str) -> CostModel:
+    """The figures by which NCCL chooses a protocol for rings."""
+    channels, ll, ll128 = _CHANNELS[generation]
+    ceilings = {"ll": (1, ll), "ll128": (channels, ll128), "simple": (0, 0)}
+    protocols = []
+    for name, (launch_ns, box_ns, network_ns, share) in _RINGS.items():
+        posting_ns = _NET_OVERHEAD_NS * (3 if name == "simple" else 1)
+        network = ClassCost(network_ns, posting_ns, 0, share)
+        box = ClassCost(box_ns, 0, 0, share)
+        protocols.append(Protocol(name, box, network, network, launch_ns, *ceilings[name]))
+    return CostModel(
+        f"nccl-{generation}",
+        f"{_TUNING}: ring latencies, factors of bandwidth and ceilings for {generation.capitalize()}; the "
+        "overhead of posting to the network, there added to latencies, as occupancy; channels of a DGX",
+        tuple(protocols),
+    )

@@ -1,0 +1,117 @@
+"""Allgathers as exchanges: in each round a rank sends all that it holds to some others, that lack it.
+
+A round is an array of shape (k, N): row i has, for each rank v, whom it sends its i-th message; v itself
+stands for none, and no rank is named twice in a row. So the ways of a single axis (`direct`, `bruck`,
+`far_first`, `ring`) are a line each, and a grid of ranks goes through them axis by axis (`on_axes`). Every
+shard takes a tree from its root (`trees_of`): what a rank has it is not sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+import numpy as np
+
+from treadle.arrays import Int32Array, Int64Array
+
+Round = Int64Array
+"""Shape (k, N): the targets of every rank's k messages."""
+
+Messages = tuple[Int64Array, Int64Array, Int64Array]
+"""Sender, target and shard of each send of a round."""
+
+AxisWay = Callable[[int], list[Round]]
+"""Rounds of an axis of so many ranks."""
+
+
+def direct(n: int) -> list[Round]:
+    """One round: everybody to everybody, each beginning with the one after it."""
+    ranks = np.arange(n)
+    return [(ranks + np.arange(1, n)[:, None]) % n] if n > 1 else []
+
+
+def bruck(n: int, radix: int = 2) -> list[Round]:
+    """Rounds of distance 1, r, r^2, ...: messages grow with the distance (Bruck et al., TPDS 8, 1997)."""
+    ranks, rounds, distance = np.arange(n), list[Round](), 1
+    while distance < n:
+        multiples = np.arange(1, radix) * distance
+        rounds.append((ranks + multiples[multiples < n][:, None]) % n)
+        distance *= radix
+    return rounds
+
+
+def far_first(n: int, radix: int = 2) -> list[Round]:
+    """The same from the largest distance down: near messages are the large ones (PAT, arXiv 2506.20252)."""
+    return bruck(n, radix)[::-1]
+
+
+def ring(n: int) -> list[Round]:
+    """N - 1 rounds from each rank to the next."""
+    return [((np.arange(n) + 1) % n)[None]] * (n - 1)
+
+
+def on_axis(shape: Sequence[int], axis: int, one: Round) -> Round:
+    """A round of one axis of a grid of ranks in row major order."""
+    places = np.arange(prod(shape)).reshape(shape)
+    return np.stack([places.take(row, axis).ravel() for row in one])
+
+
+def on_axes(shape: Sequence[int], ways: Sequence[AxisWay]) -> list[Round]:
+    """Rounds of a grid of ranks in row major order, one axis after another.
+
+    Parameters
+    ----------
+    shape : sequence of int
+    ways : sequence of AxisWay
+        Of each axis; the first axis goes first.
+    """
+    return [
+        on_axis(shape, axis, one)
+        for axis, (size, way) in enumerate(zip(shape, ways, strict=True))
+        for one in way(size)
+    ]
+
+
+def sends_of(rounds: Sequence[Round], n: int) -> list[Messages]:
+    """Who sends which shard to whom, round by round: to each rank once, by the first message that brings it.
+
+    Parameters
+    ----------
+    rounds : sequence of Round
+    n : int
+        N.
+    """
+    held = np.eye(n, dtype=np.bool_)  # [root, rank]
+    ranks = np.arange(n)
+    found = []
+    for targets in rounds:
+        before = held.copy()
+        parts = [(np.zeros(0, dtype=np.int64),) * 3]
+        for row in targets:
+            roots, senders = np.nonzero(before & ~held[:, row] & (row != ranks))
+            held[roots, row[senders]] = True
+            parts.append((senders, row[senders], roots))
+        sender, target, shard = (np.concatenate(column) for column in zip(*parts, strict=True))
+        found.append((sender, target, shard))
+    return found
+
+
+def trees_of(rounds: Sequence[Round], n: int) -> Int32Array:
+    """Who sends each rank each shard.
+
+    Parameters
+    ----------
+    rounds : sequence of Round
+    n : int
+        N.
+
+    Returns
+    -------
+    array of int32, shape (N, N)
+        [root, rank]: the parent in the root's tree; -1 at the root, and where the shard never comes.
+    """
+    parent = np.full((n, n), -1, dtype=np.int32)
+    for sender, target, shard in sends_of(rounds, n):
+        parent[shard, target] = sender
+    return parent

@@ -1,0 +1,193 @@
+"""Allreduces factor by factor: sums are scattered and gathered, or exchanged in full.
+
+Ranks are numbers of mixed radix. Over a factor that is scattered each rank keeps the sum of one part, and
+gathers all of them in the end: two messages one after another, of little data. Over one that is exchanged
+it sends its sum to all others that differ in that digit, and adds up what it gets: one message, of all that
+it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+import numpy as np
+
+from treadle.arrays import BoolArray, Int64Array
+from treadle.errors import ScheduleError
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.steps.steps import StepSchedule
+from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.scheduler import Comparing, equal_shards, scheduler
+from treadle.synthesis.sizes.boxed import Boxes
+from treadle.synthesis.sizes.exchanges import Messages
+from treadle.synthesis.sizes.shortest_ways import steps_over_ways
+from treadle.synthesis.sizes.spanning_exchanges import few_ranks
+from treadle.synthesis.trees.baselines.boxes import find_boxes
+from treadle.synthesis.trees.baselines.embedding import check_supported
+from treadle.topologies.topology import Topology
+
+_NAME = "factor-allreduce"
+_KINDS = (CollectiveKind.ALLREDUCE,)
+
+
+@scheduler(
+    _NAME,
+    form="steps",
+    collectives=_KINDS,
+    needs=(few_ranks, equal_shards),
+    options=("factors", "exchanged"),
+    source="factor by factor: own; one-shot and two-shot: NCCL's symmetric kernels, MSCCL++",
+    comparing=Comparing.SIZES,
+)
+def factor_allreduce(
+    topology: Topology,
+    collective: Collective,
+    *,
+    factors: Sequence[int] | None = None,
+    exchanged: Sequence[int] | None = None,
+) -> StepSchedule:
+    """Allreduce with a full exchange over some factors of the ranks, scatter and gather over the others.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+        An allreduce of equal shards.
+    factors : sequence of int, optional
+        Radices from the last digit, which tells neighbours apart; their product is N. Ranks are numbered box
+        by box. Default: of boxes of one size the size and their number, else N.
+    exchanged : sequence of int, optional
+        Places, from 1, of the factors that are exchanged in full. Default: all between boxes; of one box all.
+
+    Raises
+    ------
+    ScheduleError
+        If the factors do not multiply to the number of ranks, or there is no such place.
+    InfeasibleError
+        If a rank does not reach another.
+
+    Notes
+    -----
+    Over the factors in order partial sums are scattered or exchanged, then gathered in the opposite order.
+    Sums that are exchanged are due at several ranks, which are homes of one shard.
+    """
+    check_supported(_NAME, topology, collective, _KINDS)
+    for need in (few_ranks, equal_shards):
+        if (refusal := need(topology, collective)) is not None:
+            raise ScheduleError(f"{_NAME}: {refusal}")
+    boxes = find_boxes(topology, collective)
+    grid = _grid(boxes, *_asked(boxes, factors, exchanged))
+    homes = grid.homes()
+    return StepSchedule(
+        CollectiveKind.ALLREDUCE,
+        reduce=steps_over_ways(topology, collective, Direction.REDUCE, [grid.reducing()], homes),
+        broadcast=steps_over_ways(
+            topology, collective, Direction.BROADCAST, [grid.gathering()], grid.homes()
+        ),
+    )
+
+
+def _asked(
+    boxes: Boxes, factors: Sequence[int] | None, exchanged: Sequence[int] | None
+) -> tuple[tuple[int, ...], frozenset[int]]:
+    """Radices from the last digit, and the places of those that are exchanged, from 0."""
+    n, sizes = sum(map(len, boxes)), {len(box) for box in boxes}
+    regular = len(boxes) > 1 and len(sizes) == 1
+    if factors is None:
+        factors = (len(boxes[0]), len(boxes)) if regular else (n,)
+    if prod(factors) != n or min(factors) < 1:
+        listed = ",".join(map(str, factors))
+        raise ScheduleError(f"{_NAME}: factors {listed}: expected a product of {n} ranks")
+    if exchanged is not None:
+        if not set(exchanged) <= set(range(1, len(factors) + 1)):
+            listed = ",".join(map(str, exchanged))
+            raise ScheduleError(f"{_NAME}: exchanged {listed}: expected places from 1 to {len(factors)}")
+        return tuple(factors), frozenset(place - 1 for place in exchanged)
+    inner = 1  # ranks that the digits so far tell apart; whole boxes are scattered
+    places = set()
+    for place, factor in enumerate(factors):
+        inner *= factor
+        if not regular or inner > len(boxes[0]):
+            places.add(place)
+    return tuple(factors), frozenset(places)
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Ranks by digits.
+
+    Parameters
+    ----------
+    ranks : array of int64, shape (N,)
+        Rank of each number.
+    digits : array of int64, shape (N, F)
+        Of each number, the last digit first.
+    radices : tuple of int
+    exchanged : frozenset of int
+        Factors that are exchanged in full.
+    shards : array of int64, shape (S, F)
+        Digits of the numbers at which each shard is summed; 0 where the factor is exchanged.
+    """
+
+    ranks: Int64Array
+    digits: Int64Array
+    radices: tuple[int, ...]
+    exchanged: frozenset[int]
+    shards: Int64Array
+
+    def homes(self) -> list[Int64Array]:
+        """Ranks at which each shard is summed."""
+        free = [range(radix) if i in self.exchanged else (0,) for i, radix in enumerate(self.radices)]
+        return [self.ranks[self._number(self.shards + np.array(offset))] for offset in product(*free)]
+
+    def reducing(self) -> list[Messages]:
+        """Messages of each factor in order."""
+        return [
+            self._step(factor, self._agrees(factor), scatters=True) for factor in range(len(self.radices))
+        ]
+
+    def gathering(self) -> list[Messages]:
+        """Messages of the scattered factors, the last first: all that is held so far."""
+        scattered = [factor for factor in range(len(self.radices)) if factor not in self.exchanged]
+        return [self._step(factor, self._agrees(factor + 1), scatters=False) for factor in scattered[::-1]]
+
+    def _agrees(self, past: int) -> BoolArray:
+        """Whether each number and each shard agree in the scattered digits before `past`, shape (N, S)."""
+        factors = [factor for factor in range(past) if factor not in self.exchanged]
+        same = self.digits[:, None, factors] == self.shards[:, factors]
+        return np.asarray(same.all(axis=2), dtype=np.bool_)
+
+    def _step(self, factor: int, held: BoolArray, *, scatters: bool) -> Messages:
+        """Everybody to all others that differ in one digit, each beginning with the one after it."""
+        parts = []
+        for shift in range(1, self.radices[factor]):
+            theirs = self.digits.copy()
+            theirs[:, factor] = (theirs[:, factor] + shift) % self.radices[factor]
+            carried = held
+            if scatters and factor not in self.exchanged:
+                carried = held & (theirs[:, factor, None] == self.shards[:, factor])
+            sender, shard = np.nonzero(carried)
+            parts.append((self.ranks[sender], self.ranks[self._number(theirs)[sender]], shard))
+        empty = [(np.zeros(0, dtype=np.int64),) * 3]
+        sender, target, shard = (np.concatenate(column) for column in zip(*empty, *parts, strict=True))
+        return sender, target, shard
+
+    def _number(self, digits: Int64Array) -> Int64Array:
+        weights = np.cumprod([1, *self.radices[:-1]])
+        numbers: Int64Array = digits @ weights
+        return numbers
+
+
+def _grid(boxes: Boxes, radices: tuple[int, ...], exchanged: frozenset[int]) -> _Grid:
+    def digits_of(sizes: Sequence[int]) -> Int64Array:
+        count = np.arange(prod(sizes))
+        weights = np.cumprod([1, *sizes[:-1]])
+        digits: Int64Array = count[:, None] // weights % np.array(sizes)
+        return digits
+
+    kept = [1 if place in exchanged else radix for place, radix in enumerate(radices)]
+    ranks = np.array([rank for box in boxes for rank in box], dtype=np.int64)
+    return _Grid(ranks, digits_of(radices), radices, exchanged, digits_of(kept))

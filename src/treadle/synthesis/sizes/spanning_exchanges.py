@@ -1,0 +1,235 @@
+"""Allgathers of few rounds as schedulers, with the reduce-scatters and allreduces that they turn into.
+
+Each is a tree per root, so that boxes may differ in size and shards in weight, and switches may copy and
+add up (`--multicast`). What goes from a rank to another in one depth of the trees is one message where it
+is adjacent in the buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import isqrt, prod
+
+import numpy as np
+
+from treadle.arrays import Int32Array
+from treadle.errors import ScheduleError
+from treadle.refusal import Refusal
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.trees.forest import Forest, ForestSchedule
+from treadle.synthesis.scheduler import Comparing, scheduler
+from treadle.synthesis.sizes.boxed import Boxes, rail_trees, three_stage_trees
+from treadle.synthesis.sizes.exchanges import bruck, direct, far_first, on_axes, ring, trees_of
+from treadle.synthesis.trees.baselines.boxes import find_boxes
+from treadle.synthesis.trees.baselines.embedding import ForestBuilder, check_supported, compose
+from treadle.topologies.topology import Topology
+
+KINDS = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE)
+MOST_RANKS = 512
+"""Every rank has messages for every other: a quarter of a million routes."""
+
+
+def several_boxes(topology: Topology, collective: Collective) -> Refusal | None:
+    """Ranks that are joined more tightly in groups than to one another."""
+    if len(find_boxes(topology, collective)) > 1:
+        return None
+    return Refusal(f"{topology.name} is one box; use one-shot or mixed-radix")
+
+
+def few_ranks(_: Topology, collective: Collective) -> Refusal | None:
+    """At most 512."""
+    n = collective.n_ranks
+    return Refusal(f"expected at most {MOST_RANKS} ranks, found {n}") if n > MOST_RANKS else None
+
+
+@scheduler(
+    "one-shot",
+    form="trees",
+    collectives=KINDS,
+    needs=(few_ranks,),
+    source="common practice (NCCL's symmetric kernels, MSCCL++)",
+    comparing=Comparing.SIZES,
+)
+def one_shot(topology: Topology, collective: Collective) -> ForestSchedule:
+    """Every rank sends its shard to every other by itself, each beginning with the one after it."""
+    n = collective.n_ranks
+    return _scheduled("one-shot", topology, collective, lambda _: trees_of(direct(n), n))
+
+
+@scheduler(
+    "rail",
+    form="trees",
+    collectives=KINDS,
+    needs=(few_ranks, several_boxes),
+    source="common practice; NCCL's rail all-to-all (with --multicast: and LDMC)",
+    comparing=Comparing.SIZES,
+)
+def rail(topology: Topology, collective: Collective) -> ForestSchedule:
+    """Every shard straight to the rank of its place in every other box, then to all in each box."""
+    return _scheduled("rail", topology, collective, lambda boxes: rail_trees(boxes, direct(len(boxes))))
+
+
+@scheduler(
+    "rail-bruck",
+    form="trees",
+    collectives=KINDS,
+    needs=(few_ranks, several_boxes),
+    options=("factors",),
+    source="Bruck et al. (IEEE TPDS 8, 1997), between boxes",
+    comparing=Comparing.SIZES,
+)
+def rail_bruck(
+    topology: Topology, collective: Collective, *, factors: Sequence[int] | None = None
+) -> ForestSchedule:
+    """Bruck's allgather among ranks of equal place in all boxes, then all to all in each box.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    factors : sequence of int, optional
+        One number: the radix, default 2.
+
+    Raises
+    ------
+    ScheduleError
+        If `factors` is not one number from 2.
+    """
+    radix = 2 if factors is None else factors[0]
+    if radix < 2 or (factors is not None and len(factors) != 1):
+        raise ScheduleError(f"rail-bruck: factors {_listed(factors or ())}: expected one radix, at least 2")
+    return _scheduled(
+        "rail-bruck", topology, collective, lambda boxes: rail_trees(boxes, bruck(len(boxes), radix))
+    )
+
+
+@scheduler(
+    "rail-ring",
+    form="trees",
+    collectives=KINDS,
+    needs=(few_ranks, several_boxes),
+    source="NCCL's symmetric kernels: rings over rails (with --multicast: and STMC)",
+    comparing=Comparing.SIZES,
+)
+def rail_ring(topology: Topology, collective: Collective) -> ForestSchedule:
+    """Every shard round the ranks of its place in all boxes, and from each of them to all in its box."""
+    return _scheduled("rail-ring", topology, collective, lambda boxes: rail_trees(boxes, ring(len(boxes))))
+
+
+@scheduler(
+    "three-stage",
+    form="trees",
+    collectives=KINDS,
+    needs=(few_ranks, several_boxes),
+    source="aggregation by boxes: own",
+    comparing=Comparing.SIZES,
+)
+def three_stage(topology: Topology, collective: Collective) -> ForestSchedule:
+    """All to all in the box; each member takes the box's data to a few others; all to all there.
+
+    Boxes send one message to each other, or as many as keep all members busy where there are fewer boxes
+    than members.
+    """
+    return _scheduled("three-stage", topology, collective, three_stage_trees)
+
+
+@scheduler(
+    "mixed-radix",
+    form="trees",
+    collectives=KINDS,
+    needs=(few_ranks,),
+    options=("factors",),
+    source="digit by digit: Bruck et al. (IEEE TPDS 8, 1997); grids: common practice",
+    comparing=Comparing.SIZES,
+)
+def mixed_radix(
+    topology: Topology, collective: Collective, *, factors: Sequence[int] | None = None
+) -> ForestSchedule:
+    """Ranks as numbers of mixed radix: all to all among those that differ in one digit, digit by digit.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    factors : sequence of int, optional
+        Radices from the last digit, which tells neighbours apart, to the first, over which shards go first;
+        their product is N. Ranks are numbered box by box. Default: of boxes of one size the size and their
+        number; else the two nearest to each other.
+
+    Raises
+    ------
+    ScheduleError
+        If the factors do not multiply to the number of ranks.
+    """
+
+    def trees(boxes: Boxes) -> Int32Array:
+        shape = _digits(boxes, factors)[::-1]
+        return _in_box_order(boxes, trees_of(on_axes(shape, [direct] * len(shape)), prod(shape)))
+
+    return _scheduled("mixed-radix", topology, collective, trees)
+
+
+@scheduler(
+    "pat",
+    form="trees",
+    collectives=KINDS,
+    needs=(few_ranks,),
+    source="PAT (arXiv 2506.20252), as NCCL has it since 2.23",
+    comparing=Comparing.SIZES,
+)
+def pat(topology: Topology, collective: Collective) -> ForestSchedule:
+    """Binomial trees, all in parallel, from the largest distance down: near messages are the large ones.
+
+    Notes
+    -----
+    Of PAT's aggregated messages that are pieced together in intermediate buffers, only those adjacent in
+    the buffer are one message here.
+    """
+    n = collective.n_ranks
+    return _scheduled(
+        "pat", topology, collective, lambda boxes: _in_box_order(boxes, trees_of(far_first(n), n))
+    )
+
+
+def _digits(boxes: Boxes, factors: Sequence[int] | None) -> tuple[int, ...]:
+    """Radices from the last digit to the first."""
+    n, sizes = sum(map(len, boxes)), {len(box) for box in boxes}
+    if factors is None:
+        if len(boxes) > 1 and len(sizes) == 1:
+            return sizes.pop(), len(boxes)
+        low = next(part for part in range(isqrt(n), 0, -1) if n % part == 0)
+        return n // low, low
+    if prod(factors) != n or min(factors) < 1:
+        raise ScheduleError(f"mixed-radix: factors {_listed(factors)}: expected a product of {n} ranks")
+    return tuple(factors)
+
+
+def _listed(factors: Sequence[int]) -> str:
+    return ",".join(map(str, factors))
+
+
+def _in_box_order(boxes: Boxes, trees: Int32Array) -> Int32Array:
+    """Trees of the places in the boxes' order as trees of the ranks there."""
+    order = np.array([rank for box in boxes for rank in box], dtype=np.int32)
+    parent = np.empty_like(trees)
+    parent[np.ix_(order, order)] = np.where(trees < 0, -1, order[trees])
+    return parent
+
+
+def _scheduled(
+    name: str, topology: Topology, collective: Collective, trees: Callable[[Boxes], Int32Array]
+) -> ForestSchedule:
+    """The collective by trees between the ranks, routed."""
+    check_supported(name, topology, collective, KINDS)
+    if (refusal := few_ranks(topology, collective)) is not None:
+        raise ScheduleError(f"{name}: {refusal}")
+    parents = trees(find_boxes(topology, collective))
+
+    def build(fabric: Topology, there: Collective) -> Forest:
+        builder = ForestBuilder(fabric, there)
+        for root, weight in enumerate(there.shard_weights):
+            if weight:
+                builder.add_logical(root, weight, parents[root])
+        return builder.build()
+
+    return compose(topology, collective, build)

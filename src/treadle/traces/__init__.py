@@ -1,0 +1,1 @@
+"""Timelines as files that viewers show: lanes of spans, and counters."""

@@ -1,0 +1,63 @@
+"""Traces as files: the format by what the file's name ends in."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from treadle.atomic import write_bytes
+from treadle.errors import FormatError, ScheduleError
+from treadle.traces.chrome_json import chrome_json
+from treadle.traces.timed_lanes import Trace
+from treadle.traces.track_events import track_events
+
+MOST_EVENTS = 10**6
+"""Viewers fail beyond."""
+
+_WRITERS: Mapping[str, Callable[[Trace], bytes]] = MappingProxyType(
+    {".json": chrome_json, ".pftrace": track_events}
+)
+
+
+def check_trace_name(path: Path | str) -> None:
+    """FormatError for a name that ends in no format of traces."""
+    _writer(path)
+
+
+def trace_bytes(trace: Trace, path: Path | str) -> bytes:
+    """The trace in the format of the name: ``.json``, ``.pftrace``, and either with ``.gz``.
+
+    Raises
+    ------
+    FormatError
+        For another ending.
+    MissingDependencyError
+        ``.pftrace`` without protobuf.
+    """
+    writer, is_packed = _writer(path)
+    data = writer(trace)
+    return gzip.compress(data, mtime=0) if is_packed else data
+
+
+def write_trace(path: Path | str, trace: Trace) -> None:
+    """Write the trace to a file (`trace_bytes`)."""
+    write_bytes(path, trace_bytes(trace, path))
+
+
+def check_event_count(count: int, remedy: str) -> None:
+    """ScheduleError if there are more events than viewers show: a trace with a part missing would mislead."""
+    if count > MOST_EVENTS:
+        raise ScheduleError(f"trace: {count} events, expected at most {MOST_EVENTS}; {remedy}")
+
+
+def _writer(path: Path | str) -> tuple[Callable[[Trace], bytes], bool]:
+    name = Path(path).name.lower()
+    plain = name.removesuffix(".gz")
+    for ending, writer in _WRITERS.items():
+        if plain.endswith(ending):
+            return writer, plain != name
+    raise FormatError(
+        f"trace {str(path)[:200]}: expected a name that ends in {', '.join(_WRITERS)} or one of these and .gz"
+    )

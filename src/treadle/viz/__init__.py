@@ -1,0 +1,1 @@
+"""Pictures of fabrics and of what plans do on them."""

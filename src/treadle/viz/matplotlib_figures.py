@@ -1,0 +1,36 @@
+"""Figures of matplotlib (extra ``plot``), as bytes."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from treadle.errors import MissingDependencyError, ScheduleError
+
+
+def new_figure(width: float, height: float, file_format: str) -> Any:
+    """A figure in inches, to be written in a format, that no global state of matplotlib knows.
+
+    Raises
+    ------
+    ScheduleError
+        If the format is none of png, svg and pdf.
+    MissingDependencyError
+        Without matplotlib.
+    """
+    if file_format not in ("png", "svg", "pdf"):
+        raise ScheduleError(f"picture: format {file_format[:20]!r}, expected png, svg or pdf")
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingDependencyError(
+            "pictures need matplotlib, which is not installed: pip install 'treadle[plot]'"
+        ) from None
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def figure_bytes(figure: Any, file_format: str) -> bytes:
+    """What a file of a figure holds."""
+    stream = io.BytesIO()
+    figure.savefig(stream, format=file_format, dpi=150)
+    return stream.getvalue()

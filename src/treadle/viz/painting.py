@@ -1,0 +1,186 @@
+"""What lines and marks of a picture mean: classes of style, and the words that explain them.
+
+Styles differ in lightness and width, not in hue alone, so that they are told apart by everybody and in print.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from treadle.viz.box_inside import text_width
+from treadle.viz.picture_layout import PictureLayout
+
+LINE = 16.0
+"""Of text below a picture, from one line to the next."""
+LEGEND_STEP = 44.0
+"""What an entry of the legend takes beside its words."""
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a class of lines or marks looks.
+
+    Parameters
+    ----------
+    name : str
+        Of the class, in style sheets.
+    light, dark : str
+        Colour on light and on dark ground.
+    width : float
+        Of lines; of marks' borders.
+    words : str
+        In the legend.
+    """
+
+    name: str
+    light: str
+    dark: str
+    width: float
+    words: str = ""
+
+
+PLAIN = Style("plain", "#9aa3ad", "#77808a", 0.8)
+LOADS = (
+    Style("idle", "#c9ced4", "#464d55", 0.7, "idle"),
+    Style("low", "#9cc3e6", "#3d6b94", 1.0, "up to 15%"),
+    Style("half", "#5b93c7", "#5b93c7", 1.5, "up to 50%"),
+    Style("high", "#1f5a96", "#8fc1f0", 2.0, "up to 100%"),
+    Style("full", "#d15f00", "#ff9a3d", 2.6, "saturated"),
+)
+CUT = Style("cut", "#d15f00", "#ff9a3d", 2.6, "what has to cross")
+HOPS = (
+    Style("hop1", "#3b0f70", "#fff59d", 2.6, "hop 1"),
+    Style("hop2", "#2c73b8", "#8bd450", 2.3, "hop 2"),
+    Style("hop3", "#2aa198", "#26a69a", 2.0, "hop 3"),
+    Style("hop4", "#8a6d00", "#5c84d6", 1.7, "hop 4"),
+    Style("hop5", "#c2185b", "#e19df2", 1.5, "hop 5 and later"),
+)
+
+
+@dataclass(frozen=True)
+class Painting:
+    """A layout with styles.
+
+    Parameters
+    ----------
+    layout : PictureLayout
+    styles : tuple of Style
+        In the order of the legend.
+    lines : mapping of int to Style
+        By line; others are `PLAIN`.
+    marks : mapping of int to Style
+        Of marks that are filled.
+    arrows : mapping of int to bool
+        Lines with an arrow head: at the second mark (True), or the first.
+    title, caption : str
+        Above and below the picture.
+    """
+
+    layout: PictureLayout
+    styles: tuple[Style, ...] = ()
+    lines: Mapping[int, Style] = field(default_factory=lambda: MappingProxyType({}))
+    marks: Mapping[int, Style] = field(default_factory=lambda: MappingProxyType({}))
+    arrows: Mapping[int, bool] = field(default_factory=lambda: MappingProxyType({}))
+    title: str = ""
+    caption: str = ""
+
+    @property
+    def head(self) -> float:
+        """Height of what stands above the picture."""
+        return 30.0 if self.title else 8.0
+
+    @property
+    def width(self) -> float:
+        """Of all: the picture, its title and its legend."""
+        legend = sum(text_width(style.words) + LEGEND_STEP for style in self.styles)
+        return max(self.layout.width, legend + 24, 1.35 * text_width(self.title) + 24, 260.0)
+
+    @property
+    def height(self) -> float:
+        """Of all."""
+        legend = LINE if self.styles else 0.0
+        return self.head + self.layout.height + legend + LINE * len(self.notes) + 12
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Lines below the picture, no wider than it."""
+        most = max(40, int((self.width - 24) / text_width("x")))
+        lines: list[str] = []
+        for text in (self.caption, self.layout.left_out):
+            lines += textwrap.wrap(text, most)
+        return tuple(lines)
+
+
+def by_load(
+    layout: PictureLayout, busy: Sequence[float], full: Sequence[bool], *, title: str, caption: str
+) -> Painting:
+    """Lines by the busier of their ways.
+
+    Parameters
+    ----------
+    layout : PictureLayout
+    busy : sequence of float
+        Of each link of the fabric the share of the time for which it is busy.
+    full : sequence of bool
+        Whether it is busy all the time: by exact numbers, which shares are not.
+    title, caption : str
+    """
+    styles: dict[int, Style] = {}
+    for number, line in enumerate(layout.lines):
+        if any(full[link] for link in line.links):
+            styles[number] = LOADS[4]
+            continue
+        most = max(busy[link] for link in line.links)
+        styles[number] = LOADS[0 if most == 0 else 1 if most <= 0.15 else 2 if most <= 0.5 else 3]
+    used = tuple(style for style in LOADS if style in styles.values())
+    return Painting(layout, used, styles, title=title, caption=caption)
+
+
+def by_cut(
+    layout: PictureLayout, inside: Sequence[bool], crossing: Sequence[bool], *, title: str, caption: str
+) -> Painting:
+    """The nodes on one side, and the links that cross to it or from it."""
+    lines = {
+        number: CUT for number, line in enumerate(layout.lines) if any(crossing[link] for link in line.links)
+    }
+    marks = {
+        number: CUT
+        for number, mark in enumerate(layout.marks)
+        if mark.nodes and all(inside[node] for node in mark.nodes)
+    }
+    return Painting(layout, (CUT,), lines, marks, title=title, caption=caption)
+
+
+def by_hop(
+    layout: PictureLayout, hops: Mapping[int, int], root: int, *, title: str, caption: str
+) -> Painting:
+    """Links of a tree by how many ranks lie before them.
+
+    Parameters
+    ----------
+    layout : PictureLayout
+    hops : mapping of int to int
+        Of links of the tree, from 1.
+    root : int
+        Its node.
+    """
+    lines: dict[int, Style] = {}
+    arrows: dict[int, bool] = {}
+    for number, line in enumerate(layout.lines):
+        ways = [
+            (hops[link], is_forward)
+            for own, is_forward in ((line.forward, True), (line.backward, False))
+            for link in own
+            if link in hops
+        ]
+        if ways:
+            first, is_forward = min(ways)
+            lines[number] = HOPS[min(first, len(HOPS)) - 1]
+            if len({way for _, way in ways}) == 1:
+                arrows[number] = is_forward
+    marks = {number: CUT for number, mark in enumerate(layout.marks) if root in mark.nodes}
+    used = tuple(style for style in HOPS if style in lines.values())
+    return Painting(layout, used, lines, marks, arrows, title, caption)

@@ -1,0 +1,195 @@
+"""Pictures of plans: what is told is computed, what is hostile is inert, bytes are the same each time."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from lxml import etree
+
+from treadle import planning
+from treadle.errors import FormatError, ScheduleError
+from treadle.planning.drawing.draw import draw, painting_of
+from treadle.planning.drawing.plan_loads import busy_links
+from treadle.planning.drawing.tree_hops import hops_of
+from treadle.planning.measuring.congestion import link_loads
+from treadle.schedules.plan import Plan
+from treadle.schedules.plan_files.archive import save_plan
+from treadle.topologies.topology import TopologyBuilder
+
+
+@pytest.fixture(scope="module")
+def boxes() -> Plan:
+    return planning.solve("dgx_a100(2)", "allgather").plan
+
+
+def test_a_picture_is_xml_with_all_ranks(boxes: Plan) -> None:
+    data = draw(boxes)
+    assert data == draw(boxes)
+    root = etree.fromstring(data)
+    texts = [text for text in root.itertext() if text.strip()]
+    assert texts.count("7") == 2
+    assert "allgather on dgx_a100(2), load" in texts
+    assert b"http" not in data.replace(b'xmlns="http://www.w3.org/2000/svg"', b"")
+    assert not root.xpath("//*[local-name()='script' or local-name()='image' or local-name()='use']")
+
+
+@pytest.mark.parametrize(
+    ("fabric", "collective", "algorithm"),
+    [
+        ("dgx_a100(2)", "allreduce", None),
+        ("leaf_spine(2, 2)", "reduce_scatter", None),
+        ("torus(3, 3)", "allgather", "bfb"),
+        ("ring(5)", "alltoall", None),
+        ("generalized_kautz(2, 7)", "allgather", None),
+    ],
+)
+def test_busy_links_are_those_of_the_program(fabric: str, collective: str, algorithm: str | None) -> None:
+    """What is lowered sends as much over each link as was drawn; the busiest is busy all the time."""
+    plan = planning.solve(fabric, collective, algorithm=algorithm).plan
+    busy, full = busy_links(plan)
+    program = planning.programs_of(plan, 2**20).lists
+    loads = link_loads(plan.topology, program) / plan.topology.bandwidths
+    assert busy / busy.max() == pytest.approx(loads / loads.max(), rel=1e-9)
+    assert ((busy > 1 - 1e-12) == full).all()
+    assert busy.max() <= 1
+    assert full.any() == (algorithm is None) or algorithm == "bfb"
+
+
+def test_loads_of_a_factored_plan_are_those_written_out() -> None:
+    plan = planning.solve("pods(4, 32)", "allgather").plan
+    busy, full = busy_links(plan)
+    schedule = plan.entries[-1].schedule.explicit()  # type: ignore[union-attr]
+    written = replace(plan, entries=(replace(plan.entries[-1], schedule=schedule),))
+    assert busy == pytest.approx(busy_links(written)[0])
+    assert (full == busy_links(written)[1]).all()
+
+
+def test_a_cut_is_told_from_its_smaller_side(boxes: Plan) -> None:
+    painting = painting_of(boxes, "cut")
+    assert painting.caption == "15 of 16 shards must enter box0.gpu0 through 325 GB/s: at most 346.67 GB/s"
+    (mark,) = [painting.layout.marks[number] for number in painting.marks]
+    assert mark.nodes == (boxes.collective.ranks[0],)
+    capacity = sum(
+        int(boxes.topology.bandwidths[link])
+        for number in painting.lines
+        for link in painting.layout.lines[number].links
+        if int(boxes.topology.heads[link]) in mark.nodes
+    )
+    assert Fraction(capacity * 16, 15) == boxes.optimal_algbw
+
+
+@pytest.mark.parametrize("collective", ["allgather", "reduce_scatter"])
+@pytest.mark.parametrize("fabric", ["leaf_spine(2, 2)", "dgx_h100(4)", "torus(3, 3)"])
+def test_what_crosses_a_cut_bounds_the_rate(fabric: str, collective: str) -> None:
+    plan = planning.solve(fabric, collective).plan
+    painting = painting_of(plan, "cut")
+    found = re.fullmatch(r"(\d+) of (\d+) shards must (enter|leave) .* at most (\S+) (\S+)", painting.caption)
+    assert found
+    assert plan.optimal_algbw is not None
+    rate = planning.bound(fabric, collective).bound.algbw
+    assert rate == plan.optimal_algbw
+    from treadle.units import format_bandwidth
+
+    assert f"{found[4]} {found[5]}" == format_bandwidth(rate)
+    assert found[3] == ("leave" if collective == "reduce_scatter" else "enter")
+
+
+def test_scarce_links_prove_an_allreduce() -> None:
+    painting = painting_of(planning.solve("mi250(2)", "allreduce").plan, "cut")
+    assert painting.caption == "144 of 176 links are scarce: their prices prove the optimum"
+
+
+def test_a_tree_reaches_all_ranks_by_hops(boxes: Plan) -> None:
+    for root in (0, 3, 15):
+        hops, words = hops_of(boxes, root)
+        reached = {boxes.collective.ranks[root]}
+        for hop in range(1, 1 + max(hops.values())):
+            links = [link for link, own in hops.items() if own == hop]
+            for _ in links:  # a hop may pass several switches
+                reached |= {
+                    int(boxes.topology.heads[link])
+                    for link in links
+                    if int(boxes.topology.tails[link]) in reached
+                }
+        assert reached >= set(boxes.collective.ranks)
+        assert words.startswith("one of ")
+    painting = painting_of(boxes, "tree:box0.gpu3")
+    assert painting.title == "allgather on dgx_a100(2), data of box0.gpu3"
+    assert painting == painting_of(boxes, "tree:3")
+
+
+def test_steps_are_drawn_as_hops() -> None:
+    plan = planning.solve("ring(5)", "allgather", algorithm="bfb").plan
+    hops, words = hops_of(plan, 0)
+    assert words == "2 steps; the first step on each link"
+    assert sorted(hops.values()) == [1, 1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("show", "says"),
+    [
+        ("loads", "did you mean load"),
+        ("tree", "did you mean tree:RANK"),
+        ("tree:16", "no rank '16'; expected a number below 16 or a name such as box0.gpu0"),
+        ("cut:1", "did you mean cut"),
+    ],
+)
+def test_what_there_is_not_is_refused(boxes: Plan, show: str, says: str) -> None:
+    with pytest.raises(FormatError, match=says):
+        draw(boxes, show=show)
+
+
+def test_other_refusals(boxes: Plan) -> None:
+    with pytest.raises(FormatError, match="'cut' is of plans, and this is a fabric"):
+        draw("ring(4)", show="cut")
+    with pytest.raises(FormatError, match="format"):
+        draw("ring(4)", file_format="bmp")
+    ring = planning.solve("ring(4)", "alltoall").plan
+    with pytest.raises(ScheduleError, match="no trees"):
+        draw(ring, show="tree:0")
+    with pytest.raises(ScheduleError, match=r"no optimum|no cut"):
+        draw(ring, show="cut")
+
+
+def test_hostile_names_are_inert() -> None:
+    builder = TopologyBuilder("<script>alert(1)</script>")
+    one, other = builder.compute('a."><svg onload=x>'), builder.compute("b.&lt;</text>]]>")
+    builder.duplex(one, other, 100)
+    data = draw(builder.build())
+    root = etree.fromstring(data)
+    assert {etree.QName(element).localname for element in root.iter()} <= {
+        "svg",
+        "title",
+        "style",
+        "rect",
+        "text",
+        "path",
+        "g",
+    }
+    assert not root.xpath("//@*[starts-with(name(), 'on')]")
+
+
+def test_files_and_results_are_drawn_too(boxes: Plan, tmp_path: Path) -> None:
+    path = tmp_path / "a.plan"
+    save_plan(path, boxes)
+    assert draw(path) == draw(boxes)
+    assert draw(boxes.topology) == draw("dgx_a100(2)")
+    png = draw("ring(4)", file_format="png")
+    assert png.startswith(b"\x89PNG")
+    assert np.frombuffer(png[16:24], ">u4").tolist() > [100, 100]
+
+
+@pytest.mark.parametrize(
+    ("name", "fabric", "show"),
+    [("two-boxes-cut", "dgx_a100:2", "cut"), ("pods-65536", "pods:64,128", "load")],
+)
+def test_the_pictures_of_the_readme_are_ours(repository: Path, name: str, fabric: str, show: str) -> None:
+    """After a change: `treadle draw FABRIC allgather --show .. -o docs/images/NAME.svg`."""
+    picture = draw(planning.solve(fabric, "allgather").plan, show=show)
+    assert picture == (repository / "docs" / "images" / f"{name}.svg").read_bytes()
+    assert len(picture) <= 20_000

@@ -1,0 +1,82 @@
+"""Breadth first in boxes of direct links: verified, damaged ones refused, less loaded than ways, data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from shortcuts.switched_ranks import in_boxes
+from treadle.errors import ScheduleError
+from treadle.planning import run, solve
+from treadle.schedules.collective import CollectiveKind, on_all_ranks
+from treadle.schedules.steps.steps import StepSchedule
+from treadle.synthesis.sizes.spanning_exchanges import KINDS
+from treadle.topologies import parse
+from treadle.topologies.topology import Topology, TopologyBuilder
+from treadle.verification.schedules import verify
+
+ODD = [0, 4, 28, 1020, 4 * 997]
+
+
+def rings(n_boxes: int, size: int, *, chords: int = 0) -> Topology:
+    """Boxes whose ranks form rings of links, all on a slower switch; the last box has chords besides."""
+    builder = TopologyBuilder(f"rings({n_boxes}, {size}, {chords})")
+    network = builder.switch("network")
+    for box in range(n_boxes):
+        gpus = [builder.compute(f"box{box}.gpu{place}") for place in range(size)]
+        for place, gpu in enumerate(gpus):
+            builder.duplex(gpu, network, 5)
+            if size > 2 or place == 0:
+                builder.duplex(gpu, gpus[(place + 1) % size], 40)
+        if box == n_boxes - 1:
+            for place in range(chords):
+                builder.duplex(gpus[place], gpus[place + 2], 40)
+    return builder.build()
+
+
+@pytest.mark.parametrize(
+    "fabric",
+    [rings(2, 2), rings(2, 5), rings(3, 4), rings(4, 3), rings(3, 5, chords=2)],
+    ids=lambda one: one.name,
+)
+def test_boxes_of_rings(fabric: Topology) -> None:
+    for kind in KINDS:
+        found = solve(fabric, kind, algorithm="box-bfb")
+        assert found.report.is_ok
+        assert found.algbw <= found.optimal_algbw
+        assert not any(row.wrong for row in run(found.plan, ODD, iterations=1).rows)
+
+
+def test_mi250() -> None:
+    """6 steps to and 6 back, of which one across; the direct exchange loads links of the box far more."""
+    for kind, steps in zip(KINDS, (6, 6, 11), strict=True):
+        found = solve("mi250(2)", kind, algorithm="box-bfb")
+        assert found.report.is_ok
+        assert found.report.n_steps == steps
+
+    across = solve("mi250(2)", "allreduce", algorithm="factor-allreduce")
+    assert found.algbw > 3 * across.algbw
+
+
+def test_damaged_ones_are_refused() -> None:
+    fabric = rings(3, 4)
+    collective = on_all_ranks(fabric, CollectiveKind.ALLREDUCE)
+    (entry,) = solve(fabric, "allreduce", algorithm="box-bfb").plan.entries
+    assert isinstance(entry.schedule, StepSchedule)
+    steps, chance = entry.schedule.reduce, np.random.default_rng(5)
+    assert steps is not None
+    for _ in range(40):
+        send = int(chance.integers(steps.n_sends))
+        columns = {key: np.delete(getattr(steps, key), send) for key in ("shard", "link", "low", "high")}
+        offset = steps.step_offset - (steps.step_offset > send)
+        mutant = replace(entry.schedule, reduce=replace(steps, step_offset=offset, **columns))
+        assert not verify(fabric, collective, mutant).is_ok
+
+
+def test_what_it_needs() -> None:
+    with pytest.raises(ScheduleError, match=r"box of box0\.gpu0 do not join them; use rail"):
+        solve(in_boxes(2, 2), "allgather", algorithm="box-bfb")
+    with pytest.raises(ScheduleError, match="is one box"):
+        solve(parse("torus(3, 3)"), "allgather", algorithm="box-bfb")
