@@ -51,7 +51,7 @@ def test_bounds_hold_for_any_weights(seed: int) -> None:
                 )
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(20))
 def test_the_bound_is_that_of_the_local_polytope(seed: int) -> None:
     graph = random_graph(1000 + seed, most_nodes=9, most_states=6, ban=0.05)
     domains = consistent(graph, whole(graph))
@@ -69,11 +69,10 @@ def test_the_bound_is_that_of_the_local_polytope(seed: int) -> None:
             even_weights(aim),
             TreeMessages.none(graph),
             cut_at=1e9,
-            n_solves=100,
+            n_solves=400,
             tolerance=1e-6,
         )
-        # under limits the climb may stall short of the relaxation; branching takes over
         assert found.bound <= lower * (1 + 1e-7) + 1e-9
-        assert found.bound >= (0.99 if math.isinf(limit) else 0.9) * lower - 1e-9
+        assert found.bound >= 0.99 * lower - 1e-9
         exact = minimise(graph, aim, effort=SearchEffort(gap=0.0))
         assert exact.value == pytest.approx(best, rel=1e-6)

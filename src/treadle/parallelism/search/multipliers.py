@@ -171,7 +171,7 @@ def climb(
     support: Support = ()
     shifts: dict[tuple[int, ...], float] = {}
     here, stale, done = weights, 0, 0
-    steps = _steps(aim)
+    steps: Iterator[Callable[[FloatArray], FloatArray]] | None = None
     while done < n_solves:
         found = theta(part, aim, here, messages)
         done += 1
@@ -188,12 +188,14 @@ def climb(
             return DualPoint(cutoff, best_weights, None, messages, (), done)
         part = smaller
         master, wanted, support = _master(part, columns, best_weights, shifts)
-        is_tight = shifts.get(next(reversed(shifts), ()), 0.0) <= tolerance * abs(best_bound)
+        # cuts that were not lowered bound theta from above: then the program's value proves the best weights
+        is_tight = all(shifts.get(plan, 0.0) <= tolerance * abs(best_bound) for _, plan in support)
         if master - best_bound > tolerance * abs(master) and stale <= 4:
             here = (wanted + (0, 1, 3)[stale % 3] * best_weights) / (1, 2, 4)[stale % 3]
         elif is_tight:
             break
         else:  # the cuts of plans do not tell where the relaxation goes: feel about
+            steps = _steps(aim, best_weights) if steps is None else steps
             trial = next(steps, None)
             if trial is None:
                 break
@@ -225,8 +227,8 @@ def _take(
     shifts[plan] = max(energy - found.bound, 0.0)
 
 
-def _steps(aim: Minimax) -> Iterator[Callable[[FloatArray], FloatArray]]:
-    """Moves along one coordinate each, ever shorter: a group's weight to one form; all limits' weights."""
+def _steps(aim: Minimax, weights: FloatArray) -> Iterator[Callable[[FloatArray], FloatArray]]:
+    """Moves along one coordinate each, ever shorter: a group's weight to one form; each limit's weight."""
 
     def towards(
         weight: float, forms: tuple[int, ...], chosen: int, share: float
@@ -239,22 +241,23 @@ def _steps(aim: Minimax) -> Iterator[Callable[[FloatArray], FloatArray]]:
 
         return move
 
-    def scaled(by: float) -> Callable[[FloatArray], FloatArray]:
+    def scaled(forms: list[int], by: float) -> Callable[[FloatArray], FloatArray]:
         def move(weights: FloatArray) -> FloatArray:
             moved = weights.copy()
-            moved[list(aim.limited)] *= by
+            moved[forms] *= by
             return moved
 
         return move
 
+    paid = [form for form in aim.limited if weights[form] > 0] if np.isfinite(aim.limit) else []
     for share in (0.4, 0.2, 0.1, 0.05, 0.02):
         for weight, forms in aim.groups:
             if len(forms) > 1:
                 for chosen in forms:
                     yield towards(weight, forms, chosen, share)
-        if aim.limited and np.isfinite(aim.limit):
-            yield scaled(1 + share)
-            yield scaled(1 - share)
+        for some in [paid, *([form] for form in paid)] if len(paid) > 1 else [paid] if paid else []:
+            yield scaled(some, 1 + share)
+            yield scaled(some, 1 - share)
 
 
 def _pruned(part: Slice, found: TreeBound, cutoff: float) -> Slice | None:
