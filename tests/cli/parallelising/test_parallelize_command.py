@@ -49,6 +49,7 @@ def test_the_report_says_what_is_assumed_and_proved(capsys: pytest.CaptureFixtur
         "note        sequences of 128 tokens",
         "x as quick as the best named plan that fits, ",
         "proved      no plan of this kind takes less than ",
+        "checked     ",
         "overlap     layer: ",
         "tensor      block/attention.wq.weight: parameter of letters kgdh",
         "instead",
@@ -69,6 +70,7 @@ def test_json_and_the_plan_s_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(named) > 5
     assert all(best["step_s"] <= row["step_s"] for row in named if row["fits"])
     assert search["bound_s"] <= best["step_s"]
+    assert 0.5 * best["step_s"] < search["checked_bound_s"] <= best["step_s"]
     assert search["gap"] <= 0.2 + 1e-9
     plan = read_plan("plan.json")
     assert plan.claim is not None

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from parallelism.plan.plain_plans import plain_plan
-from parallelism.plan.small_models import small_model
+from parallelism.plan.small_models import Drafted, small_model
 from treadle.errors import ScheduleError
 from treadle.parallelism.evaluation.evaluation import evaluate, violations
 from treadle.parallelism.evaluation.work import DeviceNumbers
-from treadle.parallelism.graph.compute_graph import Phase, TensorRef
+from treadle.parallelism.graph.compute_graph import OperatorKind, Phase, Source, TensorRef
+from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.plan.part_plan import Chunk, Keep, PartPlan, TensorPlan
 from treadle.parallelism.state.sharding import Sharding
@@ -226,3 +227,21 @@ def test_mutants_of_legal_plans_are_refused_by_name(
     assert f"block: {words}" in found
     with pytest.raises(ScheduleError, match=r"^plan of small: block: "):
         evaluate(plan, MODEL, COSTS, NUMBERS)
+
+
+def test_a_sum_over_chunks_cannot_be_read_within_its_loop() -> None:
+    """b = x * (sum of x over f): the sum is there when the loop ends."""
+    draft = Drafted(t=8, f=8)
+    draft.placeholder("x", "tf", Source.PARAMETER)
+    draft.operator("s", "t", OperatorKind.REDUCTION, "x", linear=((0,),))
+    draft.operator("b", "tf", OperatorKind.ELEMENTWISE, "x", "s", linear=((0,), (1,)))
+    model = ModelGraph("sums", (ModelPart("p", draft.graph({}, {}, "b"), 1, None, None),))
+    plan = plain_plan(model, MESH)
+    own = plan.parts["p"][0]
+    for letter, words in (
+        ("t", []),
+        ("f", ["p: b: takes s within its loop, of which no chunk is there alone"]),
+    ):
+        operators = {name: replace(one, chunk=Chunk(letter, 2)) for name, one in own.operators.items()}
+        mutant = replace(plan, parts={"p": (replace(own, operators=operators),)})
+        assert [str(one) for one in violations(mutant, model)] == words

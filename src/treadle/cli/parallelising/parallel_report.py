@@ -80,6 +80,9 @@ def _print_search(output: Output, search: FabricSearch) -> None:
         f"proved      no plan of this kind takes less than {time_text(search.bound_s)}: "
         f"{search.gap:.1%} below at most{late}"
     )
+    output.line(
+        f"checked     {time_text(search.checked_bound_s)} of that by a pass that shares no code with it"
+    )
     output.line(f"plan        {_plan_words(search.best)}")
     output.line(f"train       {_retimed(search)}")
 
@@ -175,6 +178,7 @@ def _search_values(search: FabricSearch) -> dict[str, object]:
         "fabric": search.fabric,
         "mesh": search.mesh.text,
         "bound_s": search.bound_s,
+        "checked_bound_s": search.checked_bound_s,
         "gap": search.gap,
         "time_limit_reached": search.is_late,
         "plans": [_row_values(row) for row in search.rows],

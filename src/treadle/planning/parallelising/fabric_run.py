@@ -134,6 +134,7 @@ class FabricRun:
             best,
             ordered(named),
             found.bound_s,
+            max(self.plans.checked_bound(found.best.found), 0.0),
             found.best.found.is_late,
             found.trials,
             self.plans.retimed(best.plan, posed.costs),

@@ -89,6 +89,9 @@ class FabricSearch:
         Plans by the book, the quickest that fits first, those that do not fit last.
     bound_s : float
         No plan of the kind that was searched takes less, on the meshes of `meshes`.
+    checked_bound_s : float
+        What of it, on the best plan's mesh, the evaluator confirms in one pass of its own over all states:
+        before the search splits them.
     is_late : bool
         The time limit ended it.
     meshes : tuple of MeshTrial
@@ -105,6 +108,7 @@ class FabricSearch:
     best: PricedPlan
     named: tuple[PricedPlan, ...]
     bound_s: float
+    checked_bound_s: float
     is_late: bool
     meshes: tuple[MeshTrial, ...]
     retimed: Retimed | Refusal

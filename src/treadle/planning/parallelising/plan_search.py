@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from math import inf
 
 from treadle.errors import FormatError, ScheduleError
+from treadle.parallelism.evaluation.bounds import checked_bound
 from treadle.parallelism.evaluation.evaluation import evaluate
 from treadle.parallelism.evaluation.retiming import Retimed, retimed
 from treadle.parallelism.evaluation.work import DeviceNumbers
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.problem.search_problem import SearchProblem, pose
+from treadle.parallelism.search.bound_witness import bound_witness
 from treadle.parallelism.search.branching import SearchEffort, minimise
 from treadle.parallelism.search.minimax import step_time
 from treadle.parallelism.search.one_plan import MemoryShortage, fastest_plan
@@ -104,6 +106,20 @@ class PlanSearch:
             found.peak_bytes,
             found.peak_bytes <= self.request.memory_bytes,
         )
+
+    def checked_bound(self, found: MeshFound) -> float:
+        """What the evaluator's own pass over the whole problem proves: at the root, before any splitting."""
+        graph, request = found.posed.problem.graph, self.request
+        witness = bound_witness(
+            graph,
+            memory_bytes=request.memory_bytes,
+            overlap=request.overlap,
+            known=[] if found.plan is None else [found.plan],
+            n_solves=_FIRST_SOLVES,
+        )
+        if witness is None:
+            return inf
+        return checked_bound(graph, witness, overlap=request.overlap.value, memory_bytes=request.memory_bytes)
 
     def retimed(self, plan: ParallelPlan, costs: Costs) -> Retimed | Refusal:
         """A step of the named layout that a plan comes nearest to, in the simulator of `train`."""
