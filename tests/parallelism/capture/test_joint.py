@@ -203,3 +203,16 @@ def test_what_has_the_shape_of_a_tensor_does_not_read_it() -> None:
     assert not any(node.operands for node in made)
     words = next(i for dim in parameters(graph)["embedding.weight"].results[0].dims for i in dim)
     assert any(words in dim for node in made for dim in node.results[0].dims), "unified all the same"
+
+
+def test_modules_may_take_another_precision() -> None:
+    def make():
+        words = torch.zeros(4, 32, dtype=torch.long)
+        return Tied(100, 16).to(torch.bfloat16).bfloat16(), (words, words)
+
+    apply = torch.nn.Module._apply
+    graph = capture(make)
+    assert torch.nn.Module._apply is apply
+    found = parameters(graph)
+    assert set(found) == {"embedding.weight", "norm.weight"}, "tied all the same"
+    assert {node.results[0].element_bytes for node in found.values()} == {2}

@@ -11,8 +11,8 @@ from __future__ import annotations
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ def capture(
     ----------
     make : function
         Makes the module (``torch.nn.Module``) and its positional arguments; called on fake tensors, so that
-        nothing is allocated or initialised. It must not move modules (``.to``).
+        nothing is allocated or initialised.
     rules : iterable of OperatorRule
         For operators that the table lacks; they come before it, and before those that are registered.
     is_fed : bool
@@ -80,7 +80,8 @@ def capture(
     table |= {aten.addmm.default: _added_to(aten.mm), aten.baddbmm.default: _added_to(aten.bmm)}
     with FakeTensorMode(allow_non_fake_inputs=True), ExitStack() as stack, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # tracing warns of its own use of deprecated names
-        module, arguments = make()
+        with _converting_modules():
+            module, arguments = make()
         if not isinstance(module, torch.nn.Module) or not isinstance(arguments, tuple):
             raise TreadleError(
                 f"capture: make() returned {type(module).__name__}, {type(arguments).__name__}; "
@@ -145,6 +146,38 @@ def _tied(module: Any) -> dict[str, str]:
             if (known := first.setdefault(id(value), name)) != name:
                 tied[name] = known
     return tied
+
+
+@contextmanager
+def _converting_modules() -> Iterator[None]:
+    """Lets modules of fake tensors take another precision: PyTorch would swap tensors, which it cannot here.
+
+    A parameter that a module has twice stays one.
+    """
+    import torch
+
+    known: dict[int, tuple[Any, Any]] = {}  # with the old ones, so that no number is given anew
+
+    def applied(module: Any, function: Callable[[Any], Any], recurse: bool = True) -> Any:
+        for child in module.children() if recurse else ():
+            applied(child, function)
+        for name, value in list(module._parameters.items()):
+            if value is not None:
+                if id(value) not in known:
+                    made = torch.nn.Parameter(function(value.detach()), value.requires_grad)
+                    known[id(value)] = value, made
+                module._parameters[name] = known[id(value)][1]
+        for name, value in list(module._buffers.items()):
+            if value is not None:
+                module._buffers[name] = function(value)
+        return module
+
+    original = torch.nn.Module._apply
+    torch.nn.Module._apply = applied
+    try:
+        yield
+    finally:
+        torch.nn.Module._apply = original
 
 
 def _lines_of_the_model() -> Any:
