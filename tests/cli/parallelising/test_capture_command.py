@@ -80,7 +80,7 @@ def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["gpt3", "--tokens", "8K"], "unknown model 'gpt3'"),
         (["gpt2", "--tokens", "many"], "--tokens 'many': expected a number of tokens"),
-        (["gpt2"], "gpt2: tokens of a step are missing"),
+        (["gpt2"], "--tokens N is missing"),
     ],
 )
 def test_mistakes_are_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -101,10 +101,15 @@ def test_without_torch_a_module_says_what_is_missing(folder: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("source", "options", "words"),
     [
-        ("llama-3-8b", {}, "llama-3-8b: tokens of a step are missing"),
-        ("llama-3-8b", {"tokens": 1000}, "tokens 1000: no whole number of sequences of 8192"),
+        ("llama-3-8b", {}, "--tokens N is missing"),
+        (
+            "llama-3-8b",
+            {"tokens": 1000, "sequence": "8K"},
+            "tokens 1000: no whole number of sequences of 8192",
+        ),
         ("llama-3-8b", {"tokens": "8K", "repeats": 3}, "repeats 3: llama-3-8b has its own layers"),
-        ("resnet-50", {}, "no transformer of known dimensions"),
+        ("resnet-50", {}, "resnet-50: it is trained on samples; capture its module"),
+        ("switch-c", {"tokens": "1K", "sequence": 512}, "its decoder attends to an encoder"),
         ("model.py", {}, r"which of its functions makes the module\? expected as model.py:make"),
         ("nowhere.py:make", {}, "nowhere.py: no such file"),
         (7, {}, "source: expected a function"),

@@ -14,15 +14,13 @@ from typing import Any
 from treadle.checking import checked, left_alone, unexpected
 from treadle.errors import FormatError, MissingDependencyError, TreadleError
 from treadle.parallelism.capture.joint import capture as capture_joint
-from treadle.parallelism.graph.blocks.transformer_graph import model_graph
 from treadle.parallelism.graph.folding.fold import folded, repeated
 from treadle.parallelism.graph.model_graph import ModelGraph
+from treadle.planning.parallelising.graph_argument import as_model_graph
 from treadle.planning.parallelising.parallel_options import as_count
-from treadle.planning.training.model_argument import as_model
 from treadle.training.models.training_model import TrainingModel
 
 _FUNCTION = ".py:"
-_MOST_TOKENS = 2**40
 
 
 @checked(source=left_alone)
@@ -41,7 +39,8 @@ def capture(
     source : callable, str, Path or TrainingModel
         ``MODULE.py:make`` or the function itself: it returns a ``torch.nn.Module`` and a tuple of its
         arguments, of the sizes of a step on all ranks together. It is called with fake tensors: nothing is
-        allocated. Or a name of the zoo, or a ``config.json``; these need no PyTorch.
+        allocated. Or a name of the zoo, a ``config.json``, or a graph that was captured; these need no
+        PyTorch.
     name : str, optional
         Of the model; default that of the file or of the zoo.
     repeats : int, optional
@@ -109,18 +108,7 @@ def _name_of(source: object) -> str:
 def _known_model(source: object, tokens: int | None, sequence: int | None) -> ModelGraph:
     if isinstance(source, str) and source.endswith(".py"):
         raise FormatError(f"{source}: which of its functions makes the module? expected as {source}:make")
-    model = as_model(source)
-    if not isinstance(model, TrainingModel) or model.shape is None:
-        return model_graph(model, batch=1, sequence=1)  # says why not
-    own = sequence or model.max_tokens
-    if not tokens or not own:
-        missing = "tokens" if not tokens else "sequence"
-        raise FormatError(f"{model.name}: {missing} of a {'step' if not tokens else 'sequence'} are missing")
-    if tokens % own or tokens > _MOST_TOKENS:
-        raise FormatError(
-            f"tokens {tokens}: no whole number of sequences of {own}; give a multiple, or another sequence"
-        )
-    return model_graph(model, batch=tokens // own, sequence=own)
+    return as_model_graph(source, tokens=tokens, sequence=sequence, notes=[])[0]
 
 
 def _maker(source: object) -> Callable[[], tuple[Any, tuple[Any, ...]]] | None:
