@@ -117,7 +117,8 @@ class PartRun:
         A gradient goes there as soon as it is made, and counts as stored from then on.
         """
         operands = self.graph.nodes[-1].operands[-len(self.graph.gradients) or None :]
-        self._wanted = dict(zip(self.graph.gradients, operands, strict=True))
+        pairs = zip(self.graph.gradients, operands, strict=True)
+        self._wanted = {owner: self._oriented(owner, operand) for owner, operand in pairs}
         self._finished.clear()
         self._run(Phase.BACKWARD, [operand.tensor for operand in self._wanted.values()])
         for owner in self._wanted:
@@ -140,6 +141,22 @@ class PartRun:
             local = self._to(operand.tensor, local, target)
         self._finished[owner] = self._seen(operand, local)
         self._used(operand.tensor)
+
+    def _oriented(self, owner: TensorRef, operand: Operand) -> Operand:
+        """A gradient as the graph's output has it, its factors in the order of what it is the gradient of."""
+        graph = self.graph
+        wanted = [i for i in factors(graph.result(owner).dims) if graph.atoms[i.atom].size > 1]
+        found = [i for i in factors(operand.dims) if graph.atoms[i.atom].size > 1]
+        if [i.atom for i in wanted] != [i.atom for i in found]:
+            by_atom = {index.atom: index for index in found}
+            if len(by_atom) < len(found):
+                raise ScheduleError(
+                    f"plan of {self.part.name}: the gradient of {graph.spelled(owner)} is turned, and a "
+                    "letter stands in it twice"
+                )
+            found = [by_atom[index.atom] for index in wanted]
+        dims = tuple((index,) for index in found)
+        return Operand(operand.tensor, dims, dims)
 
     def _gradient_state(self, owner: TensorRef, operand: Operand) -> Sharding | None:
         """Where a gradient must lie; None: of an input that nothing feeds, as it is made."""

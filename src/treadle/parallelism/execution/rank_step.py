@@ -33,15 +33,16 @@ class Task:
     model : ModelGraph
         Captured from PyTorch.
     plan : ParallelPlan
-    makes : mapping from part name to function
-        Makes the module and the arguments that the part was captured from, with numbers in them.
+    makes : function, or mapping from part name to function
+        Makes the module and the arguments that the model was captured from, with numbers in them; or, of each
+        part that was captured alone, those of the part.
     costs : Costs
         What routes between states are chosen by.
     """
 
     model: ModelGraph
     plan: ParallelPlan
-    makes: Mapping[str, Make]
+    makes: Make | Mapping[str, Make]
     costs: Costs
 
 
@@ -121,6 +122,8 @@ def _run(task: Task, expected: list[RunValues], place: Place, move: Move) -> See
             gradients = run.backward()
             flowing = None if run.part.enters is None else gradients[run.part.enters]
             for owner, local in gradients.items():
+                if owner == run.part.enters and not run.graph.nodes[owner.node].path.isdigit():
+                    continue  # between parts of one module
                 values[f"{number} {run.part.name}: {_called(run, owner)}"] = (
                     local.state,
                     local.value.numpy(),
@@ -154,8 +157,8 @@ def _all_forward(
         for node, whole in expected[number].placeholders.items():
             tensor = TensorRef(node)
             if tensor == part.enters and flowing is not None:
-                run.put(tensor, _handed(flowing, run, tensor, move))
-            elif (owner := tied.get((part.name, part.graph.nodes[node].path))) is not None:
+                continue
+            if (owner := tied.get((part.name, part.graph.nodes[node].path))) is not None:
                 first = kept[owner]  # stored once
                 state = run.stored_state(node)
                 local_shape = state.local_shape(run.shape(tensor), place.sizes)
@@ -164,6 +167,8 @@ def _all_forward(
                 local = as_local(whole, run.stored_state(node), run.shape(tensor), place)
                 run.put(tensor, local)
                 kept[part.name, part.graph.nodes[node].path] = local
+        if part.enters is not None and flowing is not None:
+            run.put(part.enters, _handed(flowing, run, part.enters, move))
         outputs, flowing = run.forward(), None
         for nth_output, (operand, local) in enumerate(zip(run.outputs, outputs, strict=True)):
             values[f"{number} {part.name}: output {nth_output}"] = (local.state, local.value.numpy())

@@ -37,14 +37,15 @@ class RunValues:
     gradients: dict[int, Any] = field(default_factory=dict)
 
 
-def reference_step(model: ModelGraph, makes: Mapping[str, Make], *, seed: int) -> list[RunValues]:
+def reference_step(model: ModelGraph, makes: Make | Mapping[str, Make], *, seed: int) -> list[RunValues]:
     """Values of all runs of all parts, in the order of the model.
 
     Parameters
     ----------
     model : ModelGraph
-    makes : mapping from part name to function
-        As `capture` takes them. Each run draws its own parameters.
+    makes : function, or mapping from part name to function
+        As `capture` takes them: of the whole model, or of each part, each run of which draws its own
+        parameters.
     seed : int
 
     Raises
@@ -54,6 +55,8 @@ def reference_step(model: ModelGraph, makes: Mapping[str, Make], *, seed: int) -
     """
     import torch
 
+    if not isinstance(makes, Mapping):
+        return _whole_step(model, makes, seed)
     runs: list[RunValues] = []
     owned: list[dict[int, Any]] = []
     shared = {tie.second: tie.first for tie in model.ties}
@@ -102,22 +105,79 @@ def reference_step(model: ModelGraph, makes: Mapping[str, Make], *, seed: int) -
     return runs
 
 
+def _whole_step(model: ModelGraph, make: Make, seed: int) -> list[RunValues]:
+    """Of a model that was captured as a whole: what is between its parts stays unknown."""
+    import torch
+
+    torch.manual_seed(seed)
+    module, arguments = make()
+    outputs = [
+        one for one in _flat(module(*arguments)) if isinstance(one, torch.Tensor) and one.requires_grad
+    ]
+    generator = torch.Generator().manual_seed(seed + 1)
+    tangents = [torch.randn(one.shape, dtype=one.dtype, generator=generator) for one in outputs]
+    torch.autograd.backward(outputs, tangents)
+    runs: list[RunValues] = []
+    counts: dict[str, int] = {}
+    left = list(zip(outputs, tangents, strict=True))
+    for at in model.order:
+        part = model.parts[at]
+        nth = counts.get(part.name, 0)
+        counts[part.name] = nth + 1
+        values, leaves = _placeholders(part, module, arguments, nth)
+        run = RunValues(part.name, {node: value.detach() for node, value in values.items()})
+        for tensor, tangent in part.graph.tangents.items():
+            if tensor == part.leaves:
+                run.outputs.append(None)
+            elif left:
+                output, run.placeholders[tangent.node] = left.pop(0)
+                run.outputs.append(output.detach())
+            else:
+                raise TreadleError(f"execution: {model.name} gives fewer outputs than it was captured with")
+        run.gradients = {node: leaf.grad.detach() for node, leaf in leaves.items() if leaf.grad is not None}
+        runs.append(run)
+    if left:
+        raise TreadleError(f"execution: {model.name} gives more outputs than it was captured with")
+    return runs
+
+
+def path_of_run(path: str, nth: int) -> str:
+    """The name that a parameter has in one run of a repeated part.
+
+    Examples
+    --------
+    >>> path_of_run("layers.*.wq.weight", 3), path_of_run("layers.[1:32:2].w1.weight", 2)
+    ('layers.3.wq.weight', 'layers.5.w1.weight')
+    """
+    words = []
+    for word in path.split("."):
+        if word == "*":
+            words.append(str(nth))
+        elif word.startswith("["):
+            start, _, *step = word[1:-1].split(":")
+            words.append(str(int(start) + nth * int(step[0] if step else 1)))
+        else:
+            words.append(word.split("|")[nth] if "|" in word else word)
+    return ".".join(words)
+
+
 def _placeholders(
-    part: ModelPart, module: Any, arguments: tuple[Any, ...]
+    part: ModelPart, module: Any, arguments: tuple[Any, ...], nth: int = 0
 ) -> tuple[dict[int, Any], dict[int, Any]]:
     """Tensors by placeholder, and those that gradients are asked of."""
     parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
     flat = _flat(arguments)
     values, leaves = {}, {}
     for number, node in enumerate(part.graph.nodes):
-        if node.source is None or node.source is Source.TANGENT:
+        is_crossing = TensorRef(number) == part.enters and not node.path.isdigit()
+        if node.source is None or node.source is Source.TANGENT or is_crossing:
             continue
         table = {Source.PARAMETER: parameters, Source.BUFFER: buffers}.get(node.source)
         if table is None:
             known = int(node.path) < len(flat) if node.path.isdigit() else False
             value = flat[int(node.path)] if known else None
         else:
-            value = table.get(node.path)
+            value = table.get(path_of_run(node.path, nth))
         shape = part.graph.shape(TensorRef(number))
         if value is None or tuple(value.shape) != shape:
             raise TreadleError(
