@@ -86,6 +86,10 @@ if TYPE_CHECKING:
     from treadle.planning.parallelising.ask_plan import parallel_plan_text as parallel_plan_text
     from treadle.planning.parallelising.ask_plan import plan_changes as plan_changes
     from treadle.planning.parallelising.capture import capture as capture
+    from treadle.planning.parallelising.executing import PlanExecution as PlanExecution
+    from treadle.planning.parallelising.executing import execute_plan as execute_plan
+    from treadle.planning.parallelising.exporting import ExportedPlan as ExportedPlan
+    from treadle.planning.parallelising.exporting import export_plan as export_plan
     from treadle.planning.parallelising.parallel_options import DEFAULT_GAP as DEFAULT_GAP
     from treadle.planning.parallelising.parallel_options import ParallelizeKeywords as ParallelizeKeywords
     from treadle.planning.parallelising.parallel_options import read_pins as read_pins
@@ -248,6 +252,8 @@ else:
             "treadle.parallelism.graph.model_files": ("model_to_json",),
             "treadle.parallelism.graph.model_graph": ("ModelGraph", "ModelPart"),
             "treadle.planning.parallelising.capture": ("capture",),
+            "treadle.planning.parallelising.executing": ("PlanExecution", "execute_plan"),
+            "treadle.planning.parallelising.exporting": ("ExportedPlan", "export_plan"),
             "treadle.planning.parallelising.ask_plan": (
                 "ExplainedTensor",
                 "explain_tensor",

@@ -20,8 +20,9 @@ from parallelism.execution.modules import (  # noqa: E402
     one_part,
 )
 from treadle.errors import ScheduleError, TreadleError  # noqa: E402
-from treadle.parallelism.execution.execute import Execution, Task, execute  # noqa: E402
+from treadle.parallelism.execution.execute import Execution, execute  # noqa: E402
 from treadle.parallelism.execution.prediction import disagreements, predicted  # noqa: E402
+from treadle.parallelism.execution.rank_step import Task  # noqa: E402
 from treadle.parallelism.graph.compute_graph import Phase  # noqa: E402
 from treadle.parallelism.plan.part_plan import Chunk, Keep  # noqa: E402
 from treadle.parallelism.state.sharding import Sharding  # noqa: E402

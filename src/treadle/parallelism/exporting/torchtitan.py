@@ -45,7 +45,7 @@ def torchtitan_settings(layout: Layout, plan: ParallelPlan) -> str:
         f"# Layout of {layout.model}, written by treadle.",
         "# What the plan says beyond these settings:",
     ]
-    lines += [f"# - {one.place}: {one.reason}" for one in (*layout.lost, *_lost(layout))] or ["# nothing"]
+    lines += [f"# - {one.place}: {one.reason}" for one in unsaid_by_settings(layout)] or ["# nothing"]
     lines += ["", "[parallelism]"]
     for use in _ORDER:
         degree = prod(layout.axes[name][0] for name in layout.of_use(use))
@@ -66,9 +66,9 @@ def _mode(layout: Layout) -> Recompute:
     return modes.pop() if len(modes) == 1 else Recompute.SOME
 
 
-def _lost(layout: Layout) -> list[Refusal]:
-    """What the code of `torch_code` can say and these settings cannot."""
-    found = []
+def unsaid_by_settings(layout: Layout) -> tuple[Refusal, ...]:
+    """What the plan says and the settings do not."""
+    found = list(layout.lost)
     if layout.of_use(Use.TENSOR) and not layout.cuts_sequence:
         found.append(Refusal("sequences stay whole; torchtitan cuts them along the tensor axis", "boundary"))
     for part in layout.parts:
@@ -86,4 +86,4 @@ def _lost(layout: Layout) -> list[Refusal]:
             for weight in part.weights
             if weight.shard_dim
         ]
-    return found
+    return tuple(found)

@@ -63,7 +63,7 @@ def capture(
     >>> capture("llama-3-8b", tokens=2**17, sequence=8192).part("block").repeats
     32
     """
-    make = _maker(source)
+    make = maker(source)
     if make is None:
         if repeats is not None:
             raise FormatError(f"repeats {repeats}: {source} has its own layers; leave it out")
@@ -111,7 +111,7 @@ def _known_model(source: object, tokens: int | None, sequence: int | None) -> Mo
     return as_model_graph(source, tokens=tokens, sequence=sequence, notes=[])[0]
 
 
-def _maker(source: object) -> Callable[[], tuple[Any, tuple[Any, ...]]] | None:
+def maker(source: object) -> Callable[[], tuple[Any, tuple[Any, ...]]] | None:
     """The function that makes a module; None for whatever names a known model."""
     if isinstance(source, TrainingModel | Path):
         return None

@@ -1,0 +1,69 @@
+"""Plans as code and settings of other frameworks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from treadle.brief import brief
+from treadle.checking import checked, left_alone
+from treadle.errors import FormatError
+from treadle.parallelism.exporting.layout import layout_of
+from treadle.parallelism.exporting.torch_code import torch_code, unsaid
+from treadle.parallelism.exporting.torchtitan import torchtitan_settings, unsaid_by_settings
+from treadle.parallelism.graph.model_graph import ModelGraph
+from treadle.parallelism.plan.parallel_plan import ParallelPlan
+from treadle.parallelism.plan.plan_json import read_plan
+from treadle.refusal import Refusal
+
+EXPORTS = ("torch", "torchtitan")
+
+
+@brief("kind", "lost")
+@dataclass(frozen=True)
+class ExportedPlan:
+    """A plan in the words of a framework.
+
+    Parameters
+    ----------
+    kind : str
+        One of `EXPORTS`.
+    text : str
+        Python, or TOML.
+    lost : tuple of Refusal
+        What the plan says and the text does not.
+    """
+
+    kind: str
+    text: str
+    lost: tuple[Refusal, ...]
+
+
+@checked(plan=left_alone)
+def export_plan(plan: ParallelPlan | str | Path, model: ModelGraph, *, to: str = "torch") -> ExportedPlan:
+    """Write a plan for another framework.
+
+    Parameters
+    ----------
+    plan : ParallelPlan, str or Path
+        Or its file.
+    model : ModelGraph
+        That the plan is for, as `capture` gives it: its paths are the module's.
+    to : str
+        ``torch``: Python with `parallelize_module`, `fully_shard` and a policy of checkpoints;
+        ``torchtitan``: sections of its settings.
+
+    Raises
+    ------
+    InfeasibleError
+        If the framework has no words for the plan's structure.
+    TreadleError
+        If the plan is of another model.
+    """
+    if to not in EXPORTS:
+        raise FormatError(f"export to {to[:40]!r}; expected {' or '.join(EXPORTS)}")
+    known = plan if isinstance(plan, ParallelPlan) else read_plan(str(plan))
+    layout = layout_of(known, model)
+    if to == "torch":
+        return ExportedPlan(to, torch_code(layout), unsaid(layout))
+    return ExportedPlan(to, torchtitan_settings(layout, known), unsaid_by_settings(layout))
