@@ -1,0 +1,99 @@
+"""Layers of a model that take different plans: the problem's repeated part as columns, and back as a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
+
+from treadle.parallelism.graph.compute_graph import TensorRef
+from treadle.parallelism.plan.parallel_plan import ParallelPlan
+from treadle.parallelism.problem.decoding import decoded
+from treadle.parallelism.problem.prices import Prices
+from treadle.parallelism.problem.search_problem import SearchProblem
+from treadle.parallelism.problem.variable_table import ACTIVATION, GRADIENT, VariableTable
+from treadle.parallelism.search.branching import SearchEffort
+from treadle.parallelism.search.factor_graph import FloatArray
+from treadle.parallelism.search.layer_columns import Layering
+from treadle.parallelism.search.minimax import Overlap
+from treadle.parallelism.search.mixed_layers import MixedLayers, mix_layers
+from treadle.parallelism.state.sharding import Sharding, axis_sizes
+from treadle.training.costs import Costs
+from treadle.watch import UNWATCHED, Watch
+
+
+def layering_of(problem: SearchProblem, costs: Costs) -> Layering | None:
+    """The part that runs most often as layers; None where no part runs twice, or none feeds the next."""
+    table, graph = problem.table, problem.graph
+    section = max(range(len(graph.repeats)), key=lambda at: graph.repeats[at])
+    if graph.repeats[section] < 2 or set(table.boundary) != {ACTIVATION, GRADIENT}:
+        return None
+    boundary = table.boundary[ACTIVATION], table.boundary[GRADIENT]
+    prices = Prices(axis_sizes(problem.mesh), costs)
+    forth, back = (_switches(table, prices, number) for number in boundary)
+    block = frozenset(
+        number
+        for number, variable in enumerate(table.variables)
+        if variable.part == section and number not in boundary
+    )
+    return Layering(graph, section, boundary, (forth, back.T), block)
+
+
+def _switches(table: VariableTable, prices: Prices, number: int) -> FloatArray:
+    """Seconds between the states of a boundary."""
+    variable = table.state(number)
+    part, tensor = variable.part, variable.tensor
+    states = [_widened(table, part, tensor, state) for state in variable.states]
+    return prices.seconds(table.values[part].graph, tensor, states, states)
+
+
+def _widened(table: VariableTable, part: int, tensor: TensorRef, state: Sharding) -> Sharding:
+    wide = table.wide(part, tensor)
+    n_dims = len(table.values[part].graph.result(tensor).dims)
+    dims: list[tuple[str, ...]] = [()] * max(n_dims, max(wide, default=-1) + 1)
+    for at, axes in zip(wide, state.dims, strict=True):
+        dims[at] = axes
+    return Sharding(tuple(dims), state.partial)
+
+
+def mixed(
+    problem: SearchProblem,
+    costs: Costs,
+    known: Sequence[tuple[int, ...]],
+    *,
+    memory_bytes: float = inf,
+    overlap: Overlap = Overlap.LAYER,
+    effort: SearchEffort | None = None,
+    watch: Watch = UNWATCHED,
+) -> tuple[ParallelPlan, MixedLayers] | None:
+    """The best plan whose layers may differ, with its bound.
+
+    Parameters
+    ----------
+    problem : SearchProblem
+    costs : Costs
+        Of the problem's mesh.
+    known : sequence of plans
+        That all layers may take; one of them keeps to the limit.
+    memory_bytes, overlap, effort, watch
+        As `mix_layers` takes them.
+
+    Returns
+    -------
+    The plan, without a claim, and what was found; None where nothing repeats, or nothing keeps to the limit.
+    """
+    layering = layering_of(problem, costs)
+    if layering is None:
+        return None
+    found = mix_layers(
+        layering, known, memory_bytes=memory_bytes, overlap=overlap, effort=effort, watch=watch
+    )
+    if found is None:
+        return None
+    kinds = list(dict.fromkeys(found.layers))
+    plan = decoded(problem.table, problem.mesh, found.ends)
+    name = problem.model.parts[layering.section].name
+    of_layers = [decoded(problem.table, problem.mesh, kind) for kind in kinds]
+    parts = tuple(replace(one.parts[name][0], boundary=one.boundary) for one in of_layers)
+    layers = {name: tuple(kinds.index(layer) for layer in found.layers)} if len(kinds) > 1 else {}
+    return replace(plan, parts={**plan.parts, name: parts}, layers=layers), found
