@@ -81,7 +81,7 @@ def _print_search(output: Output, search: FabricSearch) -> None:
         f"{search.gap:.1%} below at most{late}"
     )
     output.line(
-        f"checked     {time_text(search.checked_bound_s)} of that by a pass that shares no code with it"
+        f"checked     {time_text(search.checked_bound_s)} at least, by a pass that shares no code with it"
     )
     output.line(f"plan        {_plan_words(search.best)}")
     output.line(f"train       {_retimed(search)}")
