@@ -12,6 +12,7 @@ from treadle.arrays import BoolArray
 from treadle.parallelism.graph.compute_graph import Phase, TensorRef
 from treadle.parallelism.plan.part_plan import Keep
 from treadle.parallelism.problem.lifetimes import Moment
+from treadle.parallelism.problem.loop_factors import loop_rules
 from treadle.parallelism.problem.prices import Prices
 from treadle.parallelism.problem.variable_table import ACTIVATION, VariableTable
 from treadle.parallelism.problem.variables import StateVariable, View
@@ -103,6 +104,8 @@ class Assembly:
         for (part, tensor), number in self.table.kept.items():
             self.add_kept(part, tensor, number)
         self.add_saved_for_others()
+        for scope, states in loop_rules(self.table):
+            self.forbid(scope, states)
 
     def add_compute(self, part: int, at: int) -> None:
         """Seconds of a cluster's members; twice where they are computed again."""
@@ -124,7 +127,8 @@ class Assembly:
                         moved += local_bytes(graph, tensor, strategy.results[tensor], self.sizes)
                 seconds[row] += seconds_of(self.times, flops / strategy.parts[member], moved)
         amounts = variable.by_state(seconds) * (1 + variable.is_kept(Keep.RECOMPUTED))
-        self.add((number,), self.names.compute(part), amounts)
+        launches = self.times.kernel_s * len(variable.cluster.members) * (1 / variable.fraction - 1)
+        self.add((number,), self.names.compute(part), amounts + launches)
 
     def add_inner_moves(self, part: int, at: int) -> None:
         """Seconds between what members make and what others of the cluster take."""

@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from treadle.parallelism.graph.compute_graph import Phase, TensorRef
 from treadle.parallelism.plan.fit import stored_inputs
 from treadle.parallelism.plan.parallel_plan import Claim, ParallelPlan
-from treadle.parallelism.plan.part_plan import Boundary, Keep, OperatorPlan, PartPlan, TensorPlan, factors
+from treadle.parallelism.plan.part_plan import (
+    Boundary,
+    Chunk,
+    Keep,
+    OperatorPlan,
+    PartPlan,
+    TensorPlan,
+    factors,
+)
+from treadle.parallelism.problem.loops import LoopChoice
 from treadle.parallelism.problem.variable_table import ACTIVATION, GRADIENT, VariableTable
 from treadle.parallelism.state.sharding import Sharding, replicated
 from treadle.schedules.mesh import Mesh
@@ -107,7 +116,8 @@ class _Decoding:
 
     def _operators(self, at: int) -> dict[str, OperatorPlan]:
         variable = self.table.operator(self.part, at)
-        strategy = variable.strategy(self.plan[self.table.operators[self.part, at]])
+        label = self.plan[self.table.operators[self.part, at]]
+        strategy = variable.strategy(label)
         found = {}
         for member in variable.cluster.members:
             node = self.graph.nodes[member]
@@ -123,8 +133,20 @@ class _Decoding:
             if keep is Keep.SAVED and all(self.saved(tensor) is None for tensor in results):
                 keep = Keep.UNUSED
             outputs = tuple(strategy.results[tensor] for tensor in results)
-            found[node.name] = OperatorPlan(node.name, tuple(inputs), outputs, strategy.parts[member], keep)
+            chunk = self._chunk(variable.loop(label), member)
+            found[node.name] = OperatorPlan(
+                node.name, tuple(inputs), outputs, strategy.parts[member], keep, chunk
+            )
         return found
+
+    def _chunk(self, loop: LoopChoice | None, member: int) -> Chunk | None:
+        if loop is None:
+            return None
+        region = self.table.regions[self.part][loop.region]
+        role = region.letters[loop.letter].get(member)
+        if role is None:
+            return None
+        return Chunk(self.graph.atoms[role.atom].name + "'" * role.prime, loop.n_chunks, loop.region)
 
     def _shared(self, tensor: TensorRef, phase: Phase) -> Sharding | None:
         number = self.table.shared.get((self.part, tensor, phase))

@@ -13,7 +13,7 @@ is being computed again are not counted.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,7 +75,8 @@ class Lifetimes:
                 for term in terms:
                     if term.first <= place <= term.last:
                         found[term.scope] = found[term.scope] + term.held
-                for term in (*self._taken(node, phase), *self._made(node, phase)):
+                own = (*self._taken(node, phase), *self._made(node, phase), *self._of_loop(node, phase))
+                for term in own:
                     found[term.scope] = found[term.scope] + term.held
                 yield {scope: held for scope, held in found.items() if held.any()}
 
@@ -83,6 +84,16 @@ class Lifetimes:
         """Bytes at one rank, by state of the variable."""
         held = [local_bytes(self.graph, tensor, state, self.table.sizes) for state in view.states]
         return np.array(held, np.float64)[view.index]
+
+    def made_bytes(self, tensor: TensorRef, variable: OperatorVariable) -> FloatArray:
+        """Bytes of what a cluster makes; of a tensor within its loop those of a chunk."""
+        return self.bytes_of(tensor, variable.made(tensor)) * self.part_of(tensor, variable)
+
+    def part_of(self, tensor: TensorRef, variable: OperatorVariable) -> FloatArray:
+        """By state of a cluster how much of a tensor that it makes or takes is there at once."""
+        if any(tensor in region.tensors for region in self.table.regions[self.part]):
+            return variable.fraction
+        return np.ones(variable.size)
 
     def operator(self, cluster: int) -> tuple[int, OperatorVariable]:
         """The variable of a cluster, and its number."""
@@ -130,16 +141,17 @@ class Lifetimes:
         saved = variable.is_kept(Keep.SAVED) & (tensor in variable.cluster.makes)
         if shared is None:
             if kept is None:
-                yield Term(first, last, (number,), np.where(saved, 0.0, self.bytes_of(tensor, made)))
+                yield Term(first, last, (number,), np.where(saved, 0.0, self.made_bytes(tensor, variable)))
                 return
             is_saved_so = saved[:, None] & same_states(made, self.table.state(kept).view)
-            held = np.where(is_saved_so, 0.0, self.bytes_of(tensor, made)[:, None])
+            held = np.where(is_saved_so, 0.0, self.made_bytes(tensor, variable)[:, None])
             yield self._pair(number, kept, held, first, last)
             return
         view = self.table.state(shared).view
         summands = np.array([bool(state.partial) for state in made.states])[made.index]
         is_saved_so = saved[:, None] & (same_states(made, view) | summands[:, None])
         held = np.where(is_saved_so, 0.0, self.bytes_of(tensor, view)[None, :])
+        held = held * self.part_of(tensor, variable)[:, None]
         yield self._pair(number, shared, held, first, last)
 
     def _waiting_from_before(
@@ -178,16 +190,39 @@ class Lifetimes:
             number, producer = self.operator(self.values.producer[tensor])
             again = producer.is_kept(Keep.RECOMPUTED)
             if shared is None:
-                held = self.bytes_of(tensor, producer.made(tensor))
-                yield Term(0, last, (number,), again * held)
+                yield Term(0, last, (number,), again * self.made_bytes(tensor, producer))
             else:
+                there = again * self.part_of(tensor, producer)
                 held = self.bytes_of(tensor, self.table.state(shared).view)
-                yield self._pair(number, shared, again[:, None] * held[None, :], 0, last)
+                yield self._pair(number, shared, there[:, None] * held[None, :], 0, last)
 
-    def _taken(self, node: int, phase: Phase) -> Iterator[Term]:
+    def _of_loop(self, node: int, phase: Phase) -> Iterator[Term]:
+        """What others of its loop take from outside and give to it: it is there with each of them."""
+        for region in self.table.regions[self.part]:
+            if node not in region.nodes:
+                continue
+            for mate in sorted(region.nodes - {node}):
+                if self.graph.nodes[mate].phase is not phase:
+                    continue
+                number, variable = self.operator(self.owner[mate])
+                runs = variable.fraction < 1
+                inner = [
+                    tensor for tensor in region.tensors if tensor.node == mate or self._reads(mate, tensor)
+                ]
+                terms = list(self._taken(mate, phase, without=inner))
+                if mate > node and not any(tensor.node == mate for tensor in inner):
+                    terms += self._made(mate, phase)
+                for term in terms:
+                    where = runs[:, None] if len(term.scope) == 2 and term.scope[0] == number else runs
+                    yield Term(0, 0, term.scope, term.held * where)
+
+    def _reads(self, node: int, tensor: TensorRef) -> bool:
+        return any(operand.tensor == tensor for operand in self.graph.nodes[node].operands)
+
+    def _taken(self, node: int, phase: Phase, without: Sequence[TensorRef] = ()) -> Iterator[Term]:
         """What an operator takes in another state than that in which it waits."""
         number, variable = self.operator(self.owner[node])
-        seen = set()
+        seen = set(without)
         for at, operand in enumerate(self.graph.nodes[node].operands):
             tensor = operand.tensor
             if tensor in seen:
@@ -206,13 +241,14 @@ class Lifetimes:
             else:
                 origin = self.table.source(self.part, tensor)
             assert origin is not None, "only free tensors have no source"
-            held = np.where(same_states(origin[1], taken), 0.0, self.bytes_of(tensor, taken)[None, :])
+            taken_bytes = self.bytes_of(tensor, taken) * self.part_of(tensor, variable)
+            held = np.where(same_states(origin[1], taken), 0.0, taken_bytes[None, :])
             yield self._pair(origin[0], number, held, 0, 0)
             if shared is None and phase is Phase.BACKWARD and (self.part, tensor) in self.table.kept:
                 maker, producer = self.operator(self.values.producer[tensor])
                 again = producer.is_kept(Keep.RECOMPUTED)[:, None]
                 same = same_states(producer.made(tensor), taken)
-                held = np.where(again & ~same, self.bytes_of(tensor, taken)[None, :], 0.0)
+                held = np.where(again & ~same, taken_bytes[None, :], 0.0)
                 yield self._pair(maker, number, held, 0, 0)
 
     def _made(self, node: int, phase: Phase) -> Iterator[Term]:
@@ -223,7 +259,7 @@ class Lifetimes:
             if phase is Phase.FORWARD:
                 yield from self._held(tensor, self.owner[node], None, 0, 0)
             else:
-                yield Term(0, 0, (number,), self.bytes_of(tensor, variable.made(tensor)))
+                yield Term(0, 0, (number,), self.made_bytes(tensor, variable))
 
 
 def without_dominated(moments: list[Moment]) -> list[Moment]:

@@ -11,6 +11,7 @@ from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.part_plan import Keep
 from treadle.parallelism.problem.choices import cluster_choices, cluster_strategies, uncut_atoms
 from treadle.parallelism.problem.clusters import factors, shown
+from treadle.parallelism.problem.loops import N_CHUNKS, LoopChoice, Region, regions_of
 from treadle.parallelism.problem.values import PartValues, values_of
 from treadle.parallelism.problem.variables import (
     OperatorVariable,
@@ -47,12 +48,15 @@ class VariableTable:
     """`ACTIVATION`, `GRADIENT`."""
     kept: dict[tuple[int, TensorRef], int] = field(default_factory=dict)
     shared: dict[tuple[int, TensorRef, Phase], int] = field(default_factory=dict)
+    regions: list[tuple[Region, ...]] = field(default_factory=list)
+    """By part."""
     cut: list[dict[TensorRef, set[Index]]] = field(default_factory=list)
     """By part and tensor the factors that some cluster may cut."""
 
     def __post_init__(self) -> None:
         for number, part in enumerate(self.model.parts):
             self.values.append(values_of(part))
+            self.regions.append(regions_of(self.values[-1]))
             self.cut.append({})
             self._add_operators(number)
         self._add_boundary()
@@ -100,11 +104,36 @@ class VariableTable:
                     keeps = (Keep.SAVED, Keep.RECOMPUTED)
                 elif values.is_needed_again[at]:
                     keeps = (Keep.UNUSED, Keep.SAVED, Keep.RECOMPUTED)
+            keeps, loops = self._looped(number, at, keeps)
             name = f"{values.part.name}/{shown(graph, cluster)}"
             strategies = tuple(cluster_strategies(graph, cluster, choices, self.sizes))
             self.operators[number, at] = self.add(
-                OperatorVariable(name, number, cluster, graph, strategies, keeps)
+                OperatorVariable(name, number, cluster, graph, strategies, keeps, loops)
             )
+
+    def _looped(
+        self, number: int, at: int, keeps: tuple[Keep | None, ...]
+    ) -> tuple[tuple[Keep | None, ...], tuple[LoopChoice | None, ...]]:
+        """Flags of a cluster: what it may be without a loop, and in each loop of a region that it is in.
+
+        In a loop, what makes the region's tensors is computed again if the backward pass needs it, and what
+        only reads them is not: the loop of the backward pass would wait for what waits for it.
+        """
+        cluster = self.values[number].clusters[at]
+        all_keeps = list(keeps)
+        found: list[LoopChoice | None] = [None for _ in keeps]
+        for region in self.regions[number]:
+            inside = region.nodes & cluster.member_set
+            if not inside:
+                continue
+            makes = any(tensor.node in cluster.member_set for tensor in region.tensors)
+            refused = (Keep.SAVED,) if makes else (Keep.RECOMPUTED,)
+            for letter in range(min(2, len(region.letters))):
+                for n_chunks in N_CHUNKS:
+                    some = [keep for keep in keeps if keep not in refused]
+                    all_keeps += some
+                    found += [LoopChoice(region.number, letter, n_chunks)] * len(some)
+        return tuple(all_keeps), tuple(found)
 
     def states_of(self, part: int, tensor: TensorRef, *, all_orders: bool = False) -> list[Sharding]:
         """Every state of a tensor that no summand is."""

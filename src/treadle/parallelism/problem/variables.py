@@ -16,6 +16,7 @@ from treadle.parallelism.graph.compute_graph import ComputeGraph, TensorRef
 from treadle.parallelism.plan.part_plan import Keep
 from treadle.parallelism.problem.choices import ClusterStrategy
 from treadle.parallelism.problem.clusters import Cluster
+from treadle.parallelism.problem.loops import LoopChoice
 from treadle.parallelism.search.factor_graph import FloatArray
 from treadle.parallelism.state.sharding import Sharding
 
@@ -75,6 +76,8 @@ class OperatorVariable:
     strategies : tuple of ClusterStrategy
     keeps : tuple of Keep or None
         (None,) in the backward pass. States run through them fastest.
+    loops : tuple of LoopChoice or None
+        As many: the loop that it runs in.
     """
 
     name: str
@@ -83,6 +86,11 @@ class OperatorVariable:
     graph: ComputeGraph
     strategies: tuple[ClusterStrategy, ...]
     keeps: tuple[Keep | None, ...]
+    loops: tuple[LoopChoice | None, ...] = (None,)
+
+    def __post_init__(self) -> None:
+        if len(self.loops) != len(self.keeps):
+            object.__setattr__(self, "loops", (None,) * len(self.keeps))
 
     @property
     def size(self) -> int:
@@ -96,6 +104,16 @@ class OperatorVariable:
     def keep(self, state: int) -> Keep | None:
         """The flag of a state."""
         return self.keeps[state % len(self.keeps)]
+
+    def loop(self, state: int) -> LoopChoice | None:
+        """The loop of a state."""
+        return self.loops[state % len(self.keeps)]
+
+    @property
+    def fraction(self) -> FloatArray:
+        """By state how much of a tensor within its loop is there at once."""
+        one = [1.0 if loop is None else 1 / loop.n_chunks for loop in self.loops]
+        return np.tile(np.array(one), len(self.strategies))
 
     def by_state(self, amounts: Sequence[float] | FloatArray) -> FloatArray:
         """Amounts by strategy, as amounts by state."""

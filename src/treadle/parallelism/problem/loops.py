@@ -1,0 +1,183 @@
+"""Loops around large intermediate tensors, which then are never there as a whole.
+
+A tensor between operators that is much larger than what layers give on (scores of attention, a loss's logits)
+need not be in memory: the operators that make it and those that read it run in a loop over chunks of one of
+its letters. In the backward pass each chunk is computed again within the loop. Such a region is offered only
+
+- where each of its operators has the letter, and may be cut by it;
+- where nothing outside of it lies between two of its operators in one phase: a loop that is claimed is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from treadle.parallelism.graph.compute_graph import (
+    ComputeGraph,
+    Index,
+    OperatorKind,
+    Phase,
+    Source,
+    TensorRef,
+)
+from treadle.parallelism.problem.clusters import factors, flat
+from treadle.parallelism.problem.operators import choices_of_node
+from treadle.parallelism.problem.values import PartValues
+
+TIMES_LARGER = 4
+"""Than what layers give on: what a loop is worth offering for."""
+N_CHUNKS = (4, 16, 64)
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """Operators that may run in a loop.
+
+    Parameters
+    ----------
+    number : int
+        Tells a part's regions apart.
+    tensors : frozenset of TensorRef
+        Of which only a chunk is there.
+    letters : tuple of mapping from node to Index
+        For each letter that the loop may run over the role that it is for each operator.
+    """
+
+    number: int
+    tensors: frozenset[TensorRef]
+    letters: tuple[Mapping[int, Index], ...]
+
+    @property
+    def nodes(self) -> frozenset[int]:
+        """Its operators."""
+        return frozenset(self.letters[0])
+
+
+@dataclass(frozen=True)
+class LoopChoice:
+    """A loop that a cluster runs in: which letter of its region, and how many chunks."""
+
+    region: int
+    letter: int
+    n_chunks: int
+
+
+def regions_of(values: PartValues) -> tuple[Region, ...]:
+    """The regions of a part."""
+    graph = values.graph
+    large = _large(values)
+    readers: dict[TensorRef, list[int]] = {}
+    for number, node in enumerate(graph.nodes):
+        for operand in node.operands:
+            if operand.tensor in large and node.kind is not OperatorKind.OUTPUT:
+                readers.setdefault(operand.tensor, []).append(number)
+    found: list[Region] = []
+    for tensors in _connected(large, readers):
+        nodes = {tensor.node for tensor in tensors} | {at for one in tensors for at in readers.get(one, ())}
+        letters = [roles for roles in _letters(graph, tensors, nodes) if set(roles) == nodes]
+        if (
+            letters
+            and all(readers.get(one) for one in tensors)
+            and _is_convex(graph, nodes, {one.node for one in tensors})
+        ):
+            found.append(Region(len(found), frozenset(tensors), tuple(letters)))
+    return tuple(found)
+
+
+def _large(values: PartValues) -> set[TensorRef]:
+    graph = values.graph
+    ends = [one for one in (values.part.enters, values.part.leaves) if one is not None]
+    ends += [
+        TensorRef(number)
+        for number, node in enumerate(graph.nodes)
+        if node.source is Source.INPUT and not ends
+    ]
+    least = TIMES_LARGER * max((graph.nbytes(one) for one in ends), default=0)
+    leaving = {operand.tensor for operand in graph.nodes[-1].operands} | set(graph.gradients.values())
+    return {
+        tensor
+        for tensor in graph.tensors()
+        if graph.nodes[tensor.node].operands
+        and graph.nodes[tensor.node].kind is not OperatorKind.OUTPUT
+        and graph.nbytes(tensor) > least
+        and tensor not in leaving
+    }
+
+
+def _connected(large: set[TensorRef], readers: Mapping[TensorRef, list[int]]) -> Iterator[list[TensorRef]]:
+    """Sets of tensors that operators join."""
+    left = sorted(large)
+    while left:
+        found, waiting = [left[0]], [left[0]]
+        left = left[1:]
+        while waiting:
+            one = waiting.pop()
+            around = {one.node, *readers.get(one, ())}
+            near = [other for other in left if around & {other.node, *readers.get(other, ())}]
+            left = [other for other in left if other not in near]
+            found += near
+            waiting += near
+        yield sorted(found)
+
+
+def _letters(graph: ComputeGraph, tensors: list[TensorRef], nodes: set[int]) -> Iterator[Mapping[int, Index]]:
+    """For each factor of the first tensor the roles that it is, as far as it goes."""
+    sides: dict[int, list[tuple[TensorRef, Index, Index]]] = {node: [] for node in nodes}
+    inner = set(tensors)
+    for node in nodes:
+        for operand in graph.nodes[node].operands:
+            if operand.tensor in inner:
+                sides[node] += [(operand.tensor, index, role) for index, role in flat(operand)]
+        for slot, result in enumerate(graph.nodes[node].results):
+            if TensorRef(node, slot) in inner:
+                for dim, roles in zip(result.dims, result.roles, strict=True):
+                    sides[node] += [
+                        (TensorRef(node, slot), index, role) for index, role in zip(dim, roles, strict=True)
+                    ]
+    for start in factors(graph, tensors[0]):
+        if graph.atoms[start.atom].size < N_CHUNKS[0]:
+            continue
+        known: dict[TensorRef, Index] = {tensors[0]: start}
+        roles_of: dict[int, Index] = {}
+        changed = True
+        while changed:
+            changed = False
+            for node, rows in sides.items():
+                for tensor, index, role in rows:
+                    if known.get(tensor) == index and node not in roles_of:
+                        roles_of[node], changed = role, True
+                for tensor, index, role in rows:
+                    if roles_of.get(node) == role and tensor not in known:
+                        known[tensor], changed = index, True
+        is_clear = all(
+            (roles_of.get(node) == role) == (known.get(tensor) == index)
+            for node, rows in sides.items()
+            for tensor, index, role in rows
+        )
+        allowed = all(
+            any(role in choice.letters and choice.divides for choice in choices_of_node(graph.nodes[node]))
+            for node, role in roles_of.items()
+        )
+        if is_clear and allowed and len(known) == len(inner):
+            yield roles_of
+
+
+def _is_convex(graph: ComputeGraph, nodes: set[int], makers: set[int]) -> bool:
+    """Whether no operator outside depends on one inside, and one inside on it, in one phase.
+
+    In the backward pass those of the forward pass run again that make the region's tensors, and no others.
+    """
+    for phase in Phase:
+        inside = {at for at in nodes if graph.nodes[at].phase is phase or at in makers}
+        after: set[int] = set()
+        for number, node in enumerate(graph.nodes):
+            if node.phase is not phase:
+                continue
+            before = {operand.tensor.node for operand in node.operands}
+            is_inside = number in nodes
+            if is_inside and before & after:
+                return False
+            if not is_inside and before & (after | inside):
+                after.add(number)
+    return True
