@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from parallelism.problem.settings import COSTS, MESH, NUMBERS, TIMES
 from treadle.parallelism.evaluation.evaluation import Evaluation, evaluate, violations

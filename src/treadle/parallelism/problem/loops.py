@@ -28,6 +28,7 @@ from treadle.parallelism.problem.values import PartValues
 TIMES_LARGER = 4
 """Than what layers give on: what a loop is worth offering for."""
 N_CHUNKS = (4, 16, 64)
+MOST_LETTERS = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +77,7 @@ def regions_of(values: PartValues) -> tuple[Region, ...]:
     for tensors in _connected(large, readers):
         nodes = {tensor.node for tensor in tensors} | {at for one in tensors for at in readers.get(one, ())}
         letters = [roles for roles in _letters(graph, tensors, nodes) if set(roles) == nodes]
+        letters = _of_tokens(values, letters)[:MOST_LETTERS]
         if (
             letters
             and all(readers.get(one) for one in tensors)
@@ -85,15 +87,28 @@ def regions_of(values: PartValues) -> tuple[Region, ...]:
     return tuple(found)
 
 
+def _ends(values: PartValues) -> list[TensorRef]:
+    """What enters and leaves a part; of a part by itself its inputs."""
+    ends = [one for one in (values.part.enters, values.part.leaves) if one is not None]
+    nodes = values.graph.nodes
+    return ends or [TensorRef(number) for number, node in enumerate(nodes) if node.source is Source.INPUT]
+
+
+def _of_tokens(values: PartValues, letters: list[Mapping[int, Index]]) -> list[Mapping[int, Index]]:
+    """Letters that what enters and leaves has, samples and tokens, the largest first."""
+    graph = values.graph
+    atoms = {index.atom for one in _ends(values) for index in factors(graph, one)}
+
+    def atom(roles: Mapping[int, Index]) -> int:
+        return next(iter(roles.values())).atom
+
+    found = [roles for roles in letters if atom(roles) in atoms]
+    return sorted(found, key=lambda roles: -graph.atoms[atom(roles)].size)
+
+
 def _large(values: PartValues) -> set[TensorRef]:
     graph = values.graph
-    ends = [one for one in (values.part.enters, values.part.leaves) if one is not None]
-    ends += [
-        TensorRef(number)
-        for number, node in enumerate(graph.nodes)
-        if node.source is Source.INPUT and not ends
-    ]
-    least = TIMES_LARGER * max((graph.nbytes(one) for one in ends), default=0)
+    least = TIMES_LARGER * max((graph.nbytes(one) for one in _ends(values)), default=0)
     leaving = {operand.tensor for operand in graph.nodes[-1].operands} | set(graph.gradients.values())
     return {
         tensor

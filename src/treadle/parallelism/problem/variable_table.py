@@ -128,7 +128,7 @@ class VariableTable:
                 continue
             makes = any(tensor.node in cluster.member_set for tensor in region.tensors)
             refused = (Keep.SAVED,) if makes else (Keep.RECOMPUTED,)
-            for letter in range(min(2, len(region.letters))):
+            for letter in range(len(region.letters)):
                 for n_chunks in N_CHUNKS:
                     some = [keep for keep in keeps if keep not in refused]
                     all_keeps += some
