@@ -110,6 +110,24 @@ def test_plans_are_written_for_others(capsys: pytest.CaptureFixture[str]) -> Non
     assert "parallelism" in tomllib.loads(Path("plan.toml").read_text("utf-8"))
 
 
+def test_stages_hold_whole_layers(capsys: pytest.CaptureFixture[str]) -> None:
+    stages = ["--mesh", "pp=2,tp=2", "-o", "stages.json"]
+    value = found(capsys, *stages)
+    plan = read_plan("stages.json")
+    assert plan.pipeline is not None
+    assert (plan.pipeline.axis, sum(plan.pipeline.layers), plan.pipeline.micro_batches) == ("pp", 4, 8)
+    assert all("pp" not in state.axes for state in plan.shardings())
+    (search,) = value["searches"]
+    best, *named = search["plans"]
+    assert search["bound_s"] < best["step_s"] <= min(row["step_s"] for row in named if row["fits"])
+    assert found(capsys, *stages, "--micro-batches", "4")["notes"] != value["notes"]
+    # a limit that the plan above breaks makes another one
+    less = found(capsys, *stages, "--memory", f"{round(best['memory_bytes'] * 0.8)}B")["searches"][0][
+        "plans"
+    ][0]
+    assert less["memory_bytes"] <= 0.8 * best["memory_bytes"] + 1
+
+
 def test_several_fabrics_are_set_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
     slow = 'complete(4, bandwidth="1GB/s")'
     value = found(capsys, "--fabric", slow)
@@ -146,6 +164,9 @@ def test_several_fabrics_are_set_side_by_side(capsys: pytest.CaptureFixture[str]
         (["tiny.json", *ASKED, "--pin", "wq=d:0", "--pin", "wq=k:0"], "stands twice"),
         (["tiny.json", *ASKED, "--export", "plan.txt"], "ends with .py"),
         (["tiny.json", *ASKED, "--export", "x.py", "-o", "./x.py"], "different files"),
+        (["tiny.json", *ASKED, "--micro-batches", "4"], "it needs stages, an axis pp of the mesh"),
+        (["tiny.json", *ASKED, "--mesh", "pp=4", "--micro-batches", "8"], "stages only"),
+        (["tiny.json", *ASKED, "--mesh", "pp=2,0=2", "--micro-batches", "3"], "3 micro-batches"),
         (["alexnet", *ASKED], "treadle capture"),
         (["none.json", *ASKED], "none.json"),
     ],

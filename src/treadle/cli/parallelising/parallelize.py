@@ -80,7 +80,7 @@ def command(
     ] = None,
     micro_batches: Annotated[
         int | None,
-        typer.Option(help="Of a pipeline; default four a stage, where the batch divides so.", metavar="N"),
+        typer.Option(help="Of a pipeline; default four a stage.", metavar="N"),
     ] = None,
     gap: Annotated[
         float, typer.Option(help="Share of the time that need not be proven.", metavar="X")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import isfinite
 from time import monotonic
 
@@ -17,7 +18,8 @@ from treadle.planning.parallelising.parallel_options import (
     DEFAULT_TIME_LIMIT_S,
     ParallelizeKeywords,
 )
-from treadle.planning.parallelising.parallel_result import FabricSearch
+from treadle.planning.parallelising.parallel_result import FabricSearch, MeshTrial
+from treadle.planning.parallelising.pipeline_run import search_staged
 from treadle.planning.parallelising.plan_search import OURS, PlanSearch, ordered
 from treadle.planning.parallelising.posed_mesh import MeshFound
 from treadle.planning.training.fabric_costs import FabricCosts, scheduler_named
@@ -74,6 +76,34 @@ class FabricRun:
         limit_s = self.options.get("time_limit_s")
         default_s = AUTO_TIME_LIMIT_S if mesh is None else DEFAULT_TIME_LIMIT_S
         return Watch(self.progress, monotonic() + (default_s if limit_s is None else limit_s))
+
+    def run_staged(self, mesh: Mesh, micro_batches: int) -> FabricSearch:
+        """The best plan in pipeline stages along an axis of the mesh.
+
+        Raises
+        ------
+        InfeasibleError
+            If none was found that fits into memory.
+        """
+        costs = self.costs(mesh)
+        best, named, found, bound_s = search_staged(self.plans, mesh, costs, micro_batches, self.watch(mesh))
+        claim = Claim(best.seconds, bound_s, best.memory_bytes, self.plans.request.overlap.value)
+        best = replace(best, plan=replace(best.plan, claim=claim))
+        trial = MeshTrial(mesh, best.seconds, bound_s, True)
+        again = self.plans.retimed(best.plan, costs)
+        return FabricSearch(
+            self.topology.name,
+            mesh,
+            best,
+            ordered(named),
+            bound_s,
+            bound_s,
+            found.is_late,
+            (trial,),
+            again,
+            found,
+            self.costs,
+        )
 
     def run(self, mesh: Mesh | None) -> FabricSearch:
         """The best plan on a mesh; None: on the best mesh.

@@ -50,7 +50,7 @@ class ParallelRequest:
     ----------
     device : Accelerator
     times : RooflineTimes
-    memory_bytes : int
+    memory_bytes : float
         That a rank may use.
     tokens : int
         Of a step, on all ranks together.
@@ -65,7 +65,7 @@ class ParallelRequest:
 
     device: Accelerator
     times: RooflineTimes
-    memory_bytes: int
+    memory_bytes: float
     tokens: int | None
     sequence: int | None
     overlap: Overlap

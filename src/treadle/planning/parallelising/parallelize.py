@@ -15,6 +15,7 @@ from treadle.planning.parallelising.fabric_run import FabricRun
 from treadle.planning.parallelising.graph_argument import as_model_graph
 from treadle.planning.parallelising.parallel_options import ParallelizeKeywords, parallel_request
 from treadle.planning.parallelising.parallel_result import ParallelizeResult
+from treadle.planning.parallelising.pipeline_run import STAGES, stages_of
 from treadle.planning.parallelising.plan_search import PlanSearch
 from treadle.planning.problem import resolve_topology
 from treadle.planning.training.step_inputs import slow_links
@@ -46,7 +47,8 @@ def parallelize(
     gpu : Accelerator or str
         A preset or a TOML file.
     mesh : Mesh or str
-        ``16,8``, ``dp=16,tp=8``; ``auto``: the best of all with one axis or two, and of finer ones.
+        ``16,8``, ``dp=16,tp=8``; an axis ``pp`` makes pipeline stages; ``auto``: the best of all with one
+        axis or two, and of finer ones.
     tokens : int or str, optional
         Of a step on all ranks together: ``1M`` is 2**20. Of a graph its own.
     progress : callable, optional
@@ -91,13 +93,23 @@ def parallelize(
     topologies = [resolve_topology(as_fabric(one, "fabrics"), file_format=file_format) for one in several]
     request = parallel_request(gpu, tokens, options)
     notes = list(request.notes)
-    graph, layers = as_model_graph(model, tokens=request.tokens, sequence=request.sequence, notes=notes)
-    plans = PlanSearch(graph, request, layers)
     fixed = None if mesh == AUTO else as_mesh(mesh)
+    micro_batches = _micro_batches(fixed, options.get("micro_batches"), notes)
+    graph, layers = as_model_graph(
+        model,
+        tokens=request.tokens,
+        sequence=request.sequence,
+        notes=notes,
+        micro_batches=micro_batches or 1,
+    )
+    plans = PlanSearch(graph, request, layers)
     runs = [FabricRun(topology, plans, options, progress) for topology in topologies]
-    found = [(run, run.run(fixed)) for run in runs]
+    found = [
+        (run, run.run(fixed) if fixed is None or not micro_batches else run.run_staged(fixed, micro_batches))
+        for run in runs
+    ]
     matrix = None
-    if len(runs) > 1:
+    if len(runs) > 1 and not micro_batches:
         sizes = {len(topology.compute_nodes) for topology in topologies}
         if len(sizes) > 1:
             notes.append("the fabrics differ in their ranks: no plan is priced on another's fabric")
@@ -107,3 +119,17 @@ def parallelize(
     return ParallelizeResult(
         graph, request, tuple(search for _, search in found), matrix, tuple(notes), process_time() - start
     )
+
+
+def _micro_batches(mesh: Mesh | None, asked: int | None, notes: list[str]) -> int:
+    """Of a step in pipeline stages; 0 where there are no stages."""
+    stages = 1 if mesh is None else stages_of(mesh)
+    if stages == 1:
+        if asked is not None:
+            raise FormatError(f"--micro-batches {asked}: it needs stages, an axis {STAGES} of the mesh")
+        return 0
+    if asked is not None and asked < 1:
+        raise FormatError(f"--micro-batches {asked}: expected at least 1")
+    if asked is None:
+        notes.append(f"{4 * stages} micro-batches, four a stage (--micro-batches)")
+    return asked or 4 * stages

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
 
 from treadle.errors import FormatError, ScheduleError
@@ -53,6 +54,10 @@ class PlanSearch:
     ) -> None:
         self.model, self.request, self.layers = model, request, layers
         self.numbers = DeviceNumbers.of(request.times)
+
+    def with_memory(self, memory_bytes: float) -> PlanSearch:
+        """The same under another limit."""
+        return PlanSearch(self.model, replace(self.request, memory_bytes=memory_bytes), self.layers)
 
     def pose(self, mesh: Mesh, costs: Costs) -> PosedMesh:
         """The problem on a mesh.

@@ -1,0 +1,139 @@
+"""Pipeline stages around the search of a plan: layers cut into stages, micro-batches, memory of each stage.
+
+The graph is that of one micro-batch, the search's mesh has no axis of stages. Stages hold fewer layers than
+the whole model, and several micro-batches of what is saved: what that comes to the evaluator says, and the
+search is repeated with a smaller limit until its plan fits as a pipeline. No bound of the search holds for
+pipelines; what is proved is that all ranks together cannot compute faster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+from treadle.errors import FormatError, InfeasibleError
+from treadle.parallelism.evaluation.evaluation import evaluate
+from treadle.parallelism.evaluation.work import operations
+from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline
+from treadle.planning.parallelising.parallel_result import PricedPlan
+from treadle.planning.parallelising.plan_search import OURS, PlanSearch
+from treadle.planning.parallelising.posed_mesh import MeshFound
+from treadle.planning.parallelising.stage_cuts import best_cut
+from treadle.schedules.mesh import Mesh
+from treadle.training.costs import Costs
+from treadle.watch import Watch
+
+STAGES = "pp"
+"""Name of the axis along which stages lie."""
+_MOST_SEARCHES = 6
+
+
+def without_stages(mesh: Mesh) -> Mesh:
+    """The mesh of a stage.
+
+    Raises
+    ------
+    FormatError
+        If there is no other axis.
+    """
+    pairs = [pair for pair in zip(mesh.axis_names, mesh.shape, strict=True) if pair[0] != STAGES]
+    if not pairs:
+        raise FormatError(f"mesh {mesh.text}: stages only; expected another axis, as {STAGES}=4,0=1")
+    return Mesh(tuple(size for _, size in pairs), tuple(name for name, _ in pairs))
+
+
+def staged(
+    plans: PlanSearch, plan: ParallelPlan, mesh: Mesh, costs: Costs, micro_batches: int
+) -> ParallelPlan:
+    """The plan in stages, cut so that the pipeline is quickest.
+
+    Raises
+    ------
+    InfeasibleError
+        If there are more stages than layers, or layers of several kinds.
+    """
+    model, n_stages = plans.model, stages_of(mesh)
+    if sum(part.repeats > 1 for part in model.parts) > 1 or len(plan.layers) > 0:
+        raise InfeasibleError(f"{model.name}: stages of models with several kinds of layers are not cut")
+    found = evaluate(plan, model, costs, plans.numbers, overlap=plans.request.overlap.value)
+    seconds = {}
+    for times in found.parts:
+        moved = times.forward_moved_s + times.backward_moved_s
+        seconds[times.part] = max(times.forward_s + times.backward_s, moved)
+    by_layer = [seconds[model.parts[at].name] for at in model.order]
+    block = max(model.parts, key=lambda part: part.repeats)
+    first = next(at for at, number in enumerate(model.order) if model.parts[number] is block)
+    before, after = sum(by_layer[:first]), sum(by_layer[first + block.repeats :])
+    n_after = model.layers - first - block.repeats
+
+    def stage_seconds(stage: int, layers: int) -> float:
+        is_first, is_last = stage == 0, stage == n_stages - 1
+        blocks = layers - first * is_first - n_after * is_last
+        if blocks < 0:
+            return inf
+        return blocks * seconds[block.name] + before * is_first + after * is_last
+
+    cut = best_cut(model.layers, n_stages, micro_batches, stage_seconds)
+    if cut is None:
+        raise InfeasibleError(f"{model.name}: {n_stages} stages of {model.layers} layers; use fewer stages")
+    return replace(plan, mesh=mesh, pipeline=Pipeline(STAGES, cut, micro_batches), claim=None)
+
+
+def search_staged(
+    plans: PlanSearch, mesh: Mesh, costs: Costs, micro_batches: int, watch: Watch
+) -> tuple[PricedPlan, list[PricedPlan], MeshFound, float]:
+    """The best plan in stages, named ones, what was searched, and a bound.
+
+    Raises
+    ------
+    InfeasibleError
+        If no plan was found that fits.
+    """
+    inner, request = without_stages(mesh), plans.request
+    posed = plans.pose(inner, costs)
+
+    def priced(name: str, labels: tuple[int, ...]) -> PricedPlan:
+        bare = posed.problem.decode(labels)
+        return plans.priced(name, staged(plans, bare, mesh, costs, micro_batches), costs)
+
+    named = {name: (priced(name, labels), labels) for name, labels in posed.named.items()}
+    tried = [(replace(row, name=OURS), labels) for row, labels in named.values()]
+    limit, is_late = inf, False
+    for _ in range(_MOST_SEARCHES):
+        narrowed = plans.with_memory(limit)
+        found = narrowed.search(narrowed.look(posed), watch)
+        is_late |= found.found.is_late
+        if found.found.plan is None:
+            break
+        row = priced(OURS, found.found.plan)
+        tried.append((row, found.found.plan))
+        if row.fits or watch.is_late:
+            break
+        alone = plans.priced(OURS, posed.problem.decode(found.found.plan), costs).memory_bytes
+        limit = 0.98 * min(limit, alone) * request.memory_bytes / row.memory_bytes
+    best = min((pair for pair in tried if pair[0].fits), key=lambda pair: pair[0].seconds, default=None)
+    if best is None:
+        least = min(row.memory_bytes for row, _ in tried)
+        raise InfeasibleError(
+            f"{plans.model.name}, mesh {mesh.text}, {micro_batches} micro-batches: no plan was found that "
+            f"fits into {request.memory_bytes / 2**30:.4g} GB a rank; the least is {least / 2**30:.4g} GB"
+        )
+    return (
+        best[0],
+        [row for row, _ in named.values()],
+        MeshFound(posed, best[1], is_late=is_late),
+        micro_batches * _compute_bound(plans, mesh.n_ranks),
+    )
+
+
+def _compute_bound(plans: PlanSearch, n_ranks: int) -> float:
+    """Seconds of a micro-batch's products, shared out evenly over all ranks, none computed twice."""
+    flops = sum(
+        part.repeats * operations(part.graph, node) for part in plans.model.parts for node in part.graph.nodes
+    )
+    return flops / (n_ranks * plans.numbers.flops_per_s)
+
+
+def stages_of(mesh: Mesh) -> int:
+    """Ranks along the axis of stages; 1 without one."""
+    return dict(zip(mesh.axis_names, mesh.shape, strict=True)).get(STAGES, 1)
