@@ -110,6 +110,15 @@ def test_plans_are_written_for_others(capsys: pytest.CaptureFixture[str]) -> Non
     assert "parallelism" in tomllib.loads(Path("plan.toml").read_text("utf-8"))
 
 
+def test_layers_that_may_differ_are_no_slower(capsys: pytest.CaptureFixture[str]) -> None:
+    one = found(capsys)["searches"][0]
+    mixed = found(capsys, "--mixed")["searches"][0]
+    assert mixed["plans"][0]["step_s"] <= one["plans"][0]["step_s"]
+    assert mixed["bound_s"] <= one["bound_s"] * (1 + 1e-9)
+    assert main(["parallelize", "tiny.json", *ASKED, "--mixed", "--overlap", "model"]) == 2
+    assert "hides what no layer can" in capsys.readouterr().err
+
+
 def test_stages_hold_whole_layers(capsys: pytest.CaptureFixture[str]) -> None:
     stages = ["--mesh", "pp=2,tp=2", "-o", "stages.json"]
     value = found(capsys, *stages)

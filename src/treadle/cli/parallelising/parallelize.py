@@ -72,6 +72,9 @@ def command(
             metavar="NAME",
         ),
     ] = "layer",
+    mixed: Annotated[
+        bool, typer.Option("--mixed", help="Layers of a kind may take different plans.")
+    ] = False,
     pin: Annotated[
         list[str] | None,
         typer.Option(
@@ -138,6 +141,7 @@ def command(
         "pins": planning.read_pins(pin or []),
         "schedule": schedule,
         "micro_batches": micro_batches,
+        "mixed": mixed,
         "gap": gap,
         "efficiency": efficiency,
         "memory_efficiency": memory_efficiency,

@@ -9,6 +9,8 @@ from time import monotonic
 from treadle.errors import InfeasibleError
 from treadle.parallelism.plan.parallel_plan import Claim
 from treadle.parallelism.problem.decoding import decoded
+from treadle.parallelism.problem.mixing import mixed
+from treadle.parallelism.search.branching import SearchEffort
 from treadle.parallelism.search.one_plan import MemoryShortage
 from treadle.planning.parallelising.large_costs import costs_of_any_size
 from treadle.planning.parallelising.mesh_choices import coarse_meshes
@@ -18,10 +20,10 @@ from treadle.planning.parallelising.parallel_options import (
     DEFAULT_TIME_LIMIT_S,
     ParallelizeKeywords,
 )
-from treadle.planning.parallelising.parallel_result import FabricSearch, MeshTrial
+from treadle.planning.parallelising.parallel_result import FabricSearch, MeshTrial, PricedPlan
 from treadle.planning.parallelising.pipeline_run import search_staged
 from treadle.planning.parallelising.plan_search import OURS, PlanSearch, ordered
-from treadle.planning.parallelising.posed_mesh import MeshFound
+from treadle.planning.parallelising.posed_mesh import MeshFound, PosedMesh
 from treadle.planning.training.fabric_costs import FabricCosts, scheduler_named
 from treadle.schedules.mesh import Mesh
 from treadle.simulation.simulation_options import default_alpha_ns
@@ -154,6 +156,9 @@ class FabricRun:
         best = self.plans.priced(
             OURS, decoded(problem.table, mesh, found.best.found.plan, claim), posed.costs
         )
+        bound_s = found.bound_s
+        if self.options.get("mixed", False) and found.trials:
+            best, bound_s = self._mixed(best, posed, found.best.found.plan, bound_s)
         named = [
             self.plans.priced(name, decoded(problem.table, mesh, labels), posed.costs)
             for name, labels in posed.named.items()
@@ -163,7 +168,7 @@ class FabricRun:
             mesh,
             best,
             ordered(named),
-            found.bound_s,
+            bound_s,
             max(self.plans.checked_bound(found.best.found), 0.0),
             found.best.found.is_late,
             found.trials,
@@ -171,6 +176,29 @@ class FabricRun:
             found.best.found,
             self.costs,
         )
+
+    def _mixed(
+        self, best: PricedPlan, posed: PosedMesh, labels: tuple[int, ...], bound_s: float
+    ) -> tuple[PricedPlan, float]:
+        """The best plan whose layers may differ, if that is quicker, and a bound on all of these."""
+        request = self.plans.request
+        found = mixed(
+            posed.problem,
+            posed.costs,
+            [labels],
+            memory_bytes=request.memory_bytes,
+            overlap=request.overlap,
+            effort=SearchEffort(gap=request.gap),
+            watch=self.watch(best.plan.mesh),
+        )
+        if found is None:
+            return best, bound_s
+        bound_s = min(bound_s, max(found[1].bound, 0.0))
+        row = self.plans.priced(OURS, found[0], posed.costs)
+        if not row.fits or row.seconds >= best.seconds:
+            return best, bound_s
+        claim = Claim(row.seconds, bound_s, row.memory_bytes, request.overlap.value)
+        return replace(row, plan=replace(found[0], claim=claim)), bound_s
 
 
 def _least_words(shortage: MemoryShortage) -> str:

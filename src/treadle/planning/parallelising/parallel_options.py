@@ -37,6 +37,7 @@ class ParallelizeKeywords(TypedDict, total=False):
     memory_efficiency: float
     alpha_s: float | None
     forward: bool
+    mixed: bool
     gap: float
     time_limit_s: float | None
     file_format: str | None

@@ -8,6 +8,7 @@ from typing import Unpack, cast
 
 from treadle.checking import checked, left_alone
 from treadle.errors import FormatError
+from treadle.parallelism.search.minimax import Overlap
 from treadle.planning.fabrics_and_plans import FabricLike, as_fabric
 from treadle.planning.meshes import as_mesh
 from treadle.planning.parallelising.fabric_matrix import fabric_matrix
@@ -70,6 +71,8 @@ def parallelize(
         Shares of peak and memory bandwidth that a device reaches; default .5 and .8.
     alpha_s, forward, file_format
         See `step_costs`.
+    mixed : bool
+        Layers of a kind may differ.
     gap : float
         Share of the time that need not be proven.
     time_limit_s : float, optional
@@ -93,6 +96,10 @@ def parallelize(
     topologies = [resolve_topology(as_fabric(one, "fabrics"), file_format=file_format) for one in several]
     request = parallel_request(gpu, tokens, options)
     notes = list(request.notes)
+    if options.get("mixed", False) and request.overlap is Overlap.MODEL:
+        raise FormatError(
+            "--mixed: overlap over the whole model hides what no layer can; use --overlap layer"
+        )
     fixed = None if mesh == AUTO else as_mesh(mesh)
     micro_batches = _micro_batches(fixed, options.get("micro_batches"), notes)
     graph, layers = as_model_graph(
