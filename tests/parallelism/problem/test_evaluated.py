@@ -42,7 +42,7 @@ def check(problem: SearchProblem, labels: tuple[int, ...], *, is_tight: bool = T
     if is_tight and not plan.n_chunked:
         assert peak == pytest.approx(found.peak_bytes, rel=1e-9)
     else:  # gathered early, or saved, for an operator that is not computed again
-        assert found.peak_bytes <= peak * (1.05 if plan.n_chunked else 1 + 1e-9) < 1.3 * found.peak_bytes
+        assert found.peak_bytes <= peak * (1.15 if plan.n_chunked else 1 + 1e-9) < 1.3 * found.peak_bytes
 
 
 @pytest.mark.parametrize(
