@@ -63,6 +63,11 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ): "hours of search; tests/tools run the same on small sizes",
     ("docs/calibration.md", "all_reduce_perf"): "nccl-tests, which need GPUs",
     ("docs/calibration.md", "treadle testbed"): "as on the page of the testbed",
+    (
+        "docs/calibration.md",
+        "treadle calibrate ring.txt",
+    ): "of a machine's; tests/planning/measuring/test_cost_fit.py",
+    ("docs/calibration.md", "treadle simulate forest.plan"): "as above",
     ("docs/cluster.md", "from joblib"): "tests/planning/test_workers.py: processes of joblib's",
     (
         "docs/cluster.md",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from samples.table import OURS
+from shortcuts.switched_ranks import linked_boxes
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning import SizeRequest, SolveResult, run, solve
 from treadle.planning.problem import Problem, pose
@@ -24,6 +25,7 @@ FABRICS = (
     "kautz(2, 1)",
     "dgx_a100_flat(2, gpus_per_box=2)",
     "dgx_h100(1, gpus_per_box=4, nvls=True)",
+    linked_boxes(2, 3),
 )
 """With rings, grids, trees, one direction only, switches, one that sums: each scheduler serves one."""
 

@@ -29,6 +29,22 @@ def in_boxes(*sizes: int) -> Topology:
     return builder.build()
 
 
+def linked_boxes(n_boxes: int, size: int, *, chords: int = 0) -> Topology:
+    """Boxes whose ranks form rings of links, all on a slower switch; the last box has chords besides."""
+    builder = TopologyBuilder(f"linked_boxes({n_boxes}, {size}, {chords})")
+    network = builder.switch("network")
+    for box in range(n_boxes):
+        gpus = [builder.compute(f"box{box}.gpu{place}") for place in range(size)]
+        for place, gpu in enumerate(gpus):
+            builder.duplex(gpu, network, 5)
+            if size > 2 or place == 0:
+                builder.duplex(gpu, gpus[(place + 1) % size], 40)
+        if box == n_boxes - 1:
+            for place in range(chords):
+                builder.duplex(gpus[place], gpus[place + 2], 40)
+    return builder.build()
+
+
 def factorings(n: int) -> Iterator[tuple[int, ...]]:
     """All ways to write n as an ordered product of numbers from 2."""
     if n == 1:

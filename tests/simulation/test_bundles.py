@@ -15,6 +15,8 @@ from treadle.program.any_schedule import lower
 from treadle.program.operation_lists import OperationKind
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
 from treadle.simulation.bundles import bundled
+from treadle.simulation.costs.cost_presets import cost_presets
+from treadle.simulation.costs.message_prices import protocol_options
 from treadle.simulation.simulate import simulate_graph
 from treadle.simulation.simulated_sizes import best_slices
 from treadle.simulation.simulation_options import LatencyModel, SimulationOptions
@@ -70,6 +72,15 @@ def test_times_of_messages_that_cost_a_microsecond_each() -> None:
     assert best_slices(graph, 0, options).simulation.time == together
     pipelined = SimulationOptions(alpha_ns=1000)
     assert best_slices(graph, 0, pipelined).simulation.time == Fraction(2, 10**6)
+
+
+def test_costs_of_messages_count_bundles_once() -> None:
+    """Cost model `reference`: 16 ranks of 4 boxes are quicker where 3 + 3 messages are sent, not 12 + 12."""
+    graph = graph_of("factor-exchange", "alltoall", 4, 4, 4, 4)
+    (options,) = protocol_options(SimulationOptions(), cost_presets()["reference"])
+    apart, together = (simulate_graph(one, 0, options).time for one in (graph, graph.bundled))
+    assert together < apart
+    assert best_slices(graph, 0, options).simulation.time == together
 
 
 @pytest.mark.parametrize("kind", SPANNING_KINDS)

@@ -66,7 +66,7 @@ SUMMARIES = {
     "testbed": "Emulate a fabric with network namespaces (root on Linux), run plans on it, compare with the "
     "model.",
     "diagnose": "Explain a measured busbw: % of rings, of the optimum, and what in the log makes it slow.",
-    "calibrate": "Fit latency and bandwidth of the alpha-beta model to measured times.",
+    "calibrate": "Fit latency and bandwidth to measured times, or a cost model to those of plans.",
     "reproduce": "Compute a table or figure of the papers anew and set it beside what is printed.",
     "compare": "Show schedulers side by side, each schedule verified, beside the optimum.",
     "algorithms": "List all schedulers, those of plug-ins too: form, collectives, needs, options, source.",

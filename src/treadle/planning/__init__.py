@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from treadle.planning.judging.verification import VerifyResult as VerifyResult
     from treadle.planning.judging.verification import verify as verify
     from treadle.planning.measuring.congestion import congestion as congestion
+    from treadle.planning.measuring.cost_fit import CostFit as CostFit
+    from treadle.planning.measuring.cost_fit import Sweep as Sweep
+    from treadle.planning.measuring.cost_fit import fit_cost_model as fit_cost_model
     from treadle.planning.measuring.cost_models import ClassCost as ClassCost
     from treadle.planning.measuring.cost_models import CostModel as CostModel
     from treadle.planning.measuring.cost_models import LinkClass as LinkClass
@@ -290,6 +293,11 @@ else:
                 "RefereedRow",
                 "ask_referee",
                 "require_referee",
+            ),
+            "treadle.planning.measuring.cost_fit": (
+                "CostFit",
+                "Sweep",
+                "fit_cost_model",
             ),
             "treadle.planning.measuring.cost_models": (
                 "ClassCost",

@@ -81,6 +81,7 @@ def _measures(found: RowMeasures) -> dict[str, object]:
                 "size_bytes": row.size_bytes,
                 "time_s": float(row.time),
                 "slices": row.slices,
+                **({"protocol": row.protocol} if row.protocol else {}),
                 "algbw_bytes_per_s": row.algbw_bytes_per_s,
                 "busbw_bytes_per_s": row.busbw_bytes_per_s,
                 **({} if row.efficiency is None else {"efficiency": row.efficiency}),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from treadle.simulation.costs.cost_model import CostModel
+from treadle.simulation.costs.link_classes import CLASSES
 from treadle.simulation.costs.message_prices import protocol_options
 from treadle.simulation.result import Simulation
 from treadle.simulation.simulate import simulate_graph
@@ -119,10 +120,16 @@ def best_slices(
     """
     most_tasks = MAX_AUTO_TASKS if most_tasks is None else most_tasks
     apart = _fastest(graph, size_bytes, options, most_tasks, watch)
-    if options.latency_model is not LatencyModel.PER_MESSAGE or graph.bundled is graph:
+    if not _holds_links(options) or graph.bundled is graph:
         return apart
     together = _fastest(graph.bundled, size_bytes, options, most_tasks, watch)
     return together if together.simulation.time < apart.simulation.time else apart
+
+
+def _holds_links(options: SimulationOptions) -> bool:
+    """Whether a message holds a link for a time that does not depend on its size."""
+    occupied = options.costs is not None and any(options.costs.of(one).occupancy_ns for one in CLASSES)
+    return occupied or options.latency_model is LatencyModel.PER_MESSAGE
 
 
 def _fastest(

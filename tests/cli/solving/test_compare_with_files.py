@@ -111,6 +111,21 @@ def test_sizes_alone_simulate_our_own(capsys: pytest.CaptureFixture[str]) -> Non
     assert "\noptimum     1.33 B/s" in said
 
 
+def test_times_at_sizes_by_a_cost_model(capsys: pytest.CaptureFixture[str]) -> None:
+    """As simulate has them; the ring's three steps of g, a shard, a hop and alpha."""
+    words = ["compare", 'ring(4,bandwidth="1GB/s",bidirectional=False)', "allgather", "--algorithms", "ring"]
+    sized = [*words, "--size", "4KB", "--cost-model", "reference"]
+    assert main(sized) == 0
+    assert "simulated   costs reference; " in capsys.readouterr().out
+    assert main([*sized, "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    (row,) = values["schedules"][0]["sizes"]
+    assert (values["cost_model"], row["protocol"]) == ("reference", "simple")
+    assert row["time_s"] == pytest.approx(3 * (50 + 1024 + 500 + 1000) * 1e-9, rel=1e-9)
+    assert main([*words, "--cost-model", "reference"]) == 2
+    assert "expected --size" in capsys.readouterr().err
+
+
 def test_without_either_nothing_is_simulated(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "hypercube:2", "allgather", "--algorithms", "ring", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["schedules"]

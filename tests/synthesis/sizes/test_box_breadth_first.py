@@ -7,38 +7,28 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from shortcuts.switched_ranks import in_boxes
+from shortcuts.switched_ranks import in_boxes, linked_boxes
 from treadle.errors import ScheduleError
 from treadle.planning import run, solve
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.synthesis.sizes.spanning_exchanges import KINDS
 from treadle.topologies import parse
-from treadle.topologies.topology import Topology, TopologyBuilder
+from treadle.topologies.topology import Topology
 from treadle.verification.schedules import verify
 
 ODD = [0, 4, 28, 1020, 4 * 997]
 
 
-def rings(n_boxes: int, size: int, *, chords: int = 0) -> Topology:
-    """Boxes whose ranks form rings of links, all on a slower switch; the last box has chords besides."""
-    builder = TopologyBuilder(f"rings({n_boxes}, {size}, {chords})")
-    network = builder.switch("network")
-    for box in range(n_boxes):
-        gpus = [builder.compute(f"box{box}.gpu{place}") for place in range(size)]
-        for place, gpu in enumerate(gpus):
-            builder.duplex(gpu, network, 5)
-            if size > 2 or place == 0:
-                builder.duplex(gpu, gpus[(place + 1) % size], 40)
-        if box == n_boxes - 1:
-            for place in range(chords):
-                builder.duplex(gpus[place], gpus[place + 2], 40)
-    return builder.build()
-
-
 @pytest.mark.parametrize(
     "fabric",
-    [rings(2, 2), rings(2, 5), rings(3, 4), rings(4, 3), rings(3, 5, chords=2)],
+    [
+        linked_boxes(2, 2),
+        linked_boxes(2, 5),
+        linked_boxes(3, 4),
+        linked_boxes(4, 3),
+        linked_boxes(3, 5, chords=2),
+    ],
     ids=lambda one: one.name,
 )
 def test_boxes_of_rings(fabric: Topology) -> None:
@@ -61,7 +51,7 @@ def test_mi250() -> None:
 
 
 def test_damaged_ones_are_refused() -> None:
-    fabric = rings(3, 4)
+    fabric = linked_boxes(3, 4)
     collective = on_all_ranks(fabric, CollectiveKind.ALLREDUCE)
     (entry,) = solve(fabric, "allreduce", algorithm="box-bfb").plan.entries
     assert isinstance(entry.schedule, StepSchedule)

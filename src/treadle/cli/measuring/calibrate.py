@@ -11,29 +11,57 @@ import numpy as np
 import typer
 
 from treadle.atomic import write_bytes
-from treadle.cli.output import JsonOption, Output, QuietOption, UnitOption
+from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, UnitOption
 from treadle.cli.quantities import Rates
 from treadle.errors import FormatError
+from treadle.planning.fabrics_and_plans import as_plan
 from treadle.planning.measuring.calibration import (
     Calibration,
     calibrate,
     calibration_lines,
     calibration_summary,
 )
+from treadle.planning.measuring.cost_fit import FittedPoint, Sweep, fit_cost_model
+from treadle.planning.measuring.cost_fit_summary import cost_fit_lines, cost_fit_summary
+from treadle.planning.measuring.cost_models import save_cost_model
+from treadle.planning.measuring.measurements import read_measurements
 from treadle.planning.problem import pose, resolve_kind
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies.files import save_topology
 from treadle.topologies.topology import MAX_BANDWIDTH
+from treadle.units import format_size
+from treadle.watch import Watch
 
 
 def command(
     measured: Annotated[
-        Path,
+        list[Path],
         typer.Argument(metavar="FILE", help="nccl-tests output (text or -J), or JSON of run or testbed."),
     ],
     result_file: Annotated[
         Path | None, typer.Option("-o", "--output", help="JSON file to write the fit to.")
     ] = None,
+    plans: Annotated[
+        str | None,
+        typer.Option(
+            "--plan",
+            help="The plans whose times the files are, in their order: fits a cost model, for --cost-model.",
+            metavar="PLAN,...",
+        ),
+    ] = None,
+    protocols: Annotated[
+        str | None,
+        typer.Option(
+            help="With --plan: protocols with figures of their own, as ll,ll128,simple; default simple.",
+            metavar="NAME,...",
+        ),
+    ] = None,
+    held_out: Annotated[
+        int,
+        typer.Option(
+            min=0, help="With --plan: the last N files are not fitted, only predicted.", metavar="N"
+        ),
+    ] = 0,
     steps: Annotated[
         int | None,
         typer.Option(min=1, help="Communication steps of what was measured, as 2(N-1).", metavar="X"),
@@ -56,12 +84,24 @@ def command(
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
-    """Fit latency and bandwidth of the alpha-beta model to measured times."""
+    """Fit latency and bandwidth to measured times, or a cost model to those of plans."""
     output = Output(json, quiet, Rates(unit or ""))
+    if plans is not None:
+        if steps is not None or fabric is not None or fabric_file is not None:
+            raise FormatError(
+                "--plan: fits a cost model; --steps and --fabric are of the alpha-beta fit without"
+            )
+        return _cost_model(output, measured, plans.split(","), protocols, held_out, result_file)
+    if protocols is not None or held_out:
+        raise FormatError(
+            "--protocols and --held-out are of cost models; expected --plan PLAN,... beside them"
+        )
+    if len(measured) != 1:
+        raise FormatError(f"{len(measured)} files: expected one, or --plan PLAN,... for each")
     if (fabric is None) != (fabric_file is None):
         raise FormatError("--fabric and --fabric-output go together")
     kind = None if collective is None else resolve_kind(collective)
-    result = calibrate(measured, collective=kind, n_ranks=ranks, steps=steps)
+    result = calibrate(measured[0], collective=kind, n_ranks=ranks, steps=steps)
     summary = calibration_summary(result, degree)
     if fabric is not None and fabric_file is not None:
         _write_fabric(fabric, fabric_file, result)
@@ -71,6 +111,66 @@ def command(
         output.line(line)
     output.result(summary)
     return 0
+
+
+def _cost_model(
+    output: Output,
+    measured: list[Path],
+    plans: list[str],
+    protocols: str | None,
+    held_out: int,
+    result_file: Path | None,
+) -> int:
+    """Fit a cost model to sweeps of several plans."""
+    if len(plans) != len(measured):
+        raise FormatError(f"--plan: {len(plans)} plans for {len(measured)} files; expected one for each")
+    if held_out >= len(measured):
+        raise FormatError(f"--held-out {held_out}: expected less than the {len(measured)} files")
+    sweeps = [
+        Sweep(path.name, as_plan(plan, "--plan"), read_measurements(path))
+        for path, plan in zip(measured, plans, strict=True)
+    ]
+    fitted = len(sweeps) - held_out
+    with ProgressLine(quiet=output.is_silent) as progress:
+        fit = fit_cost_model(
+            sweeps[:fitted],
+            protocols=("simple",) if protocols is None else protocols.split(","),
+            held_out=sweeps[fitted:],
+            name="fitted" if result_file is None else result_file.stem or "fitted",
+            source=f"fitted by treadle calibrate to {', '.join(path.name for path in measured[:fitted])}",
+            watch=Watch(progress),
+        )
+    if result_file is not None:
+        save_cost_model(result_file, fit.model)
+    for line in cost_fit_lines(fit):
+        output.line(line)
+    output.line()
+    headings = (
+        "sweep",
+        "size",
+        "measured (us)",
+        "predicted (us)",
+        "error",
+        "protocol",
+        "slices",
+        "% of bound",
+    )
+    output.table(headings, [_fit_cells(point) for point in (*fit.points, *fit.held_out)], least=("slices",))
+    output.result(cost_fit_summary(fit))
+    return 0
+
+
+def _fit_cells(point: FittedPoint) -> tuple[str, ...]:
+    return (
+        point.sweep,
+        format_size(point.size_bytes),
+        f"{point.measured_s * 1e6:.2f}",
+        f"{point.predicted_s * 1e6:.2f}",
+        f"{point.error:+.1%}",
+        point.protocol,
+        str(point.slices),
+        "-" if point.share_of_bound is None else f"{point.share_of_bound:.1%}",
+    )
 
 
 def _write_fabric(expression: str, path: Path, result: Calibration) -> None:

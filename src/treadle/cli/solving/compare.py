@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from treadle import planning
+from treadle.cli.cost_model_option import CostModelOption, asked_cost_model, told_cost_model
 from treadle.cli.measuring.worker_options import ClusterOption, ThreadsOption
 from treadle.cli.output import (
     JsonOption,
@@ -41,6 +42,7 @@ from treadle.cli.solving.problem_arguments import (
 )
 from treadle.cli.solving.report import print_bound, print_problem
 from treadle.cli.status import FAILED
+from treadle.errors import FormatError
 from treadle.planning import Comparison, ComparisonRow, parse_sizes
 from treadle.planning.comparison_summary import comparison_summary
 from treadle.planning.workers import workers
@@ -73,6 +75,7 @@ def command(
         str | None,
         typer.Option(help="Simulate each at these sizes: 1M,1G or 1K..1G.", metavar="SIZES"),
     ] = None,
+    cost_model: CostModelOption = None,
     trim: TrimOption = False,
     forward: ForwardOption = False,
     root: RootOption = None,
@@ -91,6 +94,9 @@ def command(
 ) -> int:
     """Show schedulers side by side, each schedule verified, beside the optimum."""
     output = Output(json, quiet, Rates(unit or ""))
+    if cost_model is not None and size is None:
+        raise FormatError("--cost-model: is for times at sizes; expected --size beside it")
+    model = asked_cost_model(cost_model, None)
     try:
         with ProgressLine(quiet=quiet or json) as progress, workers(threads=threads, cluster=cluster):
             result = planning.compare(
@@ -99,6 +105,7 @@ def command(
                 algorithms=None if algorithms is None else algorithms.split(","),
                 beside=[Path(name) for name in beside.split(",")] if beside else (),
                 sizes=[] if size is None else parse_sizes(size),
+                cost_model=model,
                 time_limit_s=None if time_limit is None else parse_seconds(time_limit),
                 trim=trim,
                 seed=seed,
@@ -114,8 +121,8 @@ def command(
     print_problem(output, result.topology, result.collective)
     print_mesh(output, mesh, axes)
     if result.shared is not None:
-        model = result.bound.model or planning.model_of(result.topology, result.collective)
-        print_groups(output, result.topology, result.collective, result.shared, model)
+        in_words = result.bound.model or planning.model_of(result.topology, result.collective)
+        print_groups(output, result.topology, result.collective, result.shared, in_words)
     else:
         print_bound(output, result.topology, result.collective, result.bound)
     output.line()
@@ -136,7 +143,8 @@ def command(
             reason = row.refusal.removeprefix(f"{row.algorithm}: ")
             output.line(f"{row.algorithm}: {reason}")
     print_measures(output, result)
-    output.result({**comparison_summary(result), **mesh_values(mesh, axes)})
+    told = told_cost_model(model)
+    output.result({**comparison_summary(result), **mesh_values(mesh, axes), **told})
     if any(row.report is not None and not row.report.is_ok for row in result.rows):
         return FAILED
     unfinished = ", ".join(row.algorithm for row in result.rows if row.is_late)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from time import monotonic, process_time, time
-from typing import Unpack
+from typing import Unpack, cast
 
 from treadle.brief import brief
 from treadle.checking import checked, left_alone
@@ -14,6 +14,7 @@ from treadle.errors import TreadleError
 from treadle.planning.fabrics_and_plans import FabricLike, SizesLike, as_sizes
 from treadle.planning.judging.placed_schedules import ForeignSchedule, PlacedSchedule, place_schedules
 from treadle.planning.measuring.congestion import Congestion, congestion
+from treadle.planning.measuring.cost_models import CostModelLike, as_cost_model
 from treadle.planning.measuring.simulation import SimulatedRow, SimulatedSubject, simulated
 from treadle.planning.problem import Problem, ProblemOptions, pose
 from treadle.planning.solving.bounds import Bound, bound_in_groups, find_bound
@@ -33,6 +34,7 @@ from treadle.program.any_schedule import lower_groups
 from treadle.program.group_lists import ProgramGroups
 from treadle.schedules.collective import Collective, CollectiveKind, busbw_factor
 from treadle.schedules.schedule import Schedule, unit_trees
+from treadle.simulation.costs.cost_model import CostModel
 from treadle.simulation.simulation_options import SimulationOptions, default_alpha_ns
 from treadle.synthesis.parallel import map_blocks, runs_apart
 from treadle.synthesis.scheduler import Comparing, Scheduler, no_switches
@@ -148,6 +150,8 @@ class Comparison(Tabular):
         Where the fabric's NVSwitches may be of those that sum, and it does not say so.
     shared : SharedRates, optional
         Of several groups of ranks at once: what each reaches alone, and all together.
+    cost_model : CostModel, optional
+        What messages cost at these sizes; None: one alpha, as `simulate` has it.
     """
 
     topology: Topology
@@ -157,6 +161,7 @@ class Comparison(Tabular):
     sizes: tuple[int, ...] = ()
     in_network: InNetwork | None = None
     shared: SharedRates | None = None
+    cost_model: CostModel | None = None
 
     @property
     def optimal_algbw(self) -> Fraction:
@@ -192,6 +197,12 @@ class Comparison(Tabular):
         return rows
 
 
+class ComparisonOptions(ProblemOptions, total=False):
+    """Keywords of `compare` beside its own: those of a problem, and what messages cost."""
+
+    cost_model: CostModelLike | None
+
+
 @checked(sizes=left_alone)
 def compare(
     topology: FabricLike,
@@ -204,7 +215,7 @@ def compare(
     seed: int = 0,
     time_limit_s: float | None = None,
     progress: Progress | None = None,
-    **problem_options: Unpack[ProblemOptions],
+    **problem_options: Unpack[ComparisonOptions],
 ) -> Comparison:
     """Run several schedulers and verify each schedule.
 
@@ -220,6 +231,8 @@ def compare(
         `treadle.planning.judging.placed_schedules.place_schedule`.
     sizes : sequence of int or str
         Bytes of the larger per-rank buffer at which each is simulated.
+    cost_model : CostModel, str or Path, optional
+        What messages cost there; see `simulate`.
     trim : bool
         Where nodes are not Eulerian, let ForestColl leave surplus bandwidth unused; baselines need no such
         thing.
@@ -242,19 +255,22 @@ def compare(
     would share an interpreter, and CPU seconds could not be told apart.
     """
     at = tuple(as_sizes(sizes, "compare: sizes"))
+    cost_model = problem_options.get("cost_model")
+    posed = cast(ProblemOptions, {name: one for name, one in problem_options.items() if name != "cost_model"})
+    model = None if cost_model is None else as_cost_model(cost_model)
     named = [find_scheduler(name) for name in algorithms or ()]
-    problem = pose(topology, collective, **problem_options)
+    problem = pose(topology, collective, **posed)
     several = beside if isinstance(beside, list | tuple) else [beside]
     brought = place_schedules(several, problem)
     watch = Watch(progress, seconds_left(time_limit_s))
     shared: SharedRates | None = None
     if problem.collective.groups is not None:
-        told = bound_in_groups(problem, topology, collective, problem_options, watch)
+        told = bound_in_groups(problem, topology, collective, posed, watch)
         bound, shared = told.bound, shared_rates(told)
     else:
         bound = find_bound(problem, Watch(progress), cards_forward=True)  # routes are compared as well
         watch = Watch(progress, seconds_left(time_limit_s))
-    asked = _Asked(bound, at, bool(at or beside))
+    asked = _Asked(bound, at, bool(at or beside), model)
     chosen = named or _fitting(problem, at_sizes=bool(at))
     if algorithms is not None and not named:
         chosen = []
@@ -266,7 +282,9 @@ def compare(
         lower = bound.algbw if bound.is_tight else rows[0].algbw if rows else None
         alone = alltoalls_alone(problem, watch=watch)
         shared = SharedRates(lower or Fraction(0), bound.algbw, alone, bottleneck(bound.witness))
-    return Comparison(problem.topology, problem.collective, bound, tuple(rows), asked.sizes, found, shared)
+    return Comparison(
+        problem.topology, problem.collective, bound, tuple(rows), asked.sizes, found, shared, model
+    )
 
 
 def _in_network(problem: Problem, asked: _Asked, watch: Watch) -> InNetwork | None:
@@ -290,6 +308,7 @@ class _Asked:
     bound: Bound
     sizes: tuple[int, ...]
     measures: bool
+    cost_model: CostModel | None = None
 
 
 def _brought_row(placed: PlacedSchedule, asked: _Asked) -> ComparisonRow:
@@ -311,9 +330,10 @@ def _measured(
 ) -> RowMeasures:
     """Where messages congest, and how long they take."""
     found = congestion(problem.topology, programs.programs, asked.bound.algbw)
-    options = SimulationOptions(alpha_ns=default_alpha_ns(problem.topology))
+    alpha_ns = default_alpha_ns(problem.topology) if asked.cost_model is None else 0
+    options = SimulationOptions(alpha_ns=alpha_ns)
     subject = SimulatedSubject(problem, programs.lists, schedule, asked.bound.algbw)
-    rows = simulated(subject, asked.sizes, options, most_tasks=_MOST_TASKS)
+    rows = simulated(subject, asked.sizes, options, most_tasks=_MOST_TASKS, cost_model=asked.cost_model)
     return RowMeasures(found, tuple(row for row, _ in rows))
 
 

@@ -18,7 +18,14 @@ _TUNING = "NCCL 2.30, src/graph/tuning.cc (June 2026)"
 @cache
 def cost_presets() -> Mapping[str, CostModel]:
     """All cost models that come with Treadle, by name."""
-    models = (_reference(), _reference_hosts(), _dissertation(), _testbed(), *map(_nccl, _CHANNELS))
+    models = (
+        _reference(),
+        _reference_hosts(),
+        _dissertation(),
+        _testbed(),
+        _preprint(),
+        *map(_nccl, _CHANNELS),
+    )
     return MappingProxyType({model.name: model for model in models})
 
 
@@ -60,6 +67,19 @@ def _testbed() -> CostModel:
         "Zhao (2026), A.1.2: fitted on 5 to 12 hosts with four 25 Gbit/s links each: 13.33 us a step, "
         "21.6 us a collective, 79 of 100 Gbit/s",
         (Protocol("simple", hop, hop, hop, launch_ns=21_600),),
+    )
+
+
+def _preprint() -> CostModel:
+    """`benchmarks/cost_fit.py` fits it."""
+    box = ClassCost(5885, 4460, 0, Fraction(7499, 10_000))
+    network = ClassCost(34_426, 2604, 0, Fraction(8593, 10_000))
+    return CostModel(
+        "preprint-a100",
+        "fitted to table 3 of ForestColl's preprint (arXiv 2402.06787): 28 times of seven MSCCL and NCCL "
+        "schedules on two DGX A100, 1 MB to 1 GB; mean error 8%, largest 24%",
+        (Protocol("simple", box, network, network, launch_ns=20_131),),
+        reduction_bytes_per_s=266_546_061_763,
     )
 
 
