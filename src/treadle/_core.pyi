@@ -1,15 +1,15 @@
 """Typed view of the compiled core (src/core/bindings).
 
 Structs come in as the named tuples of `synthesis.core_values`, `simulation.core_values` and
-`parallelism.search.core_values`, and go out as plain tuples that fit them. Status codes: 0 ok, 1 violated,
-2 cancelled, 3 stuck. `control` is [cancel flag, work done, work expected]. Counts come in the order that the
-bindings say.
+`parallelism.search.core_search_values`, and go out as plain tuples that fit them. Status codes: 0 ok,
+1 violated, 2 cancelled, 3 stuck. `control` is [cancel flag, work done, work expected]. Counts come in the
+order that the bindings say.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.parallelism.search.core_values import MinimaxForms, PairEnergies, PairTables
+from treadle.parallelism.search.core_search_values import MinimaxForms, PairEnergies, PairTables
 from treadle.simulation.core_values import FluidArrays, TaskArrays
 from treadle.synthesis.core_values.flow_values import (
     Annealing,

@@ -1,7 +1,7 @@
 // Arrays at the boundary: contiguous numpy arrays in, new numpy arrays out.
 //
 // A struct crosses the boundary as a tuple: a NamedTuple of treadle/synthesis/core_values,
-// treadle/simulation/core_values.py or treadle/parallelism/search/core_values.py comes in as a std::tuple and is turned into the core's struct in one place; what
+// treadle/simulation/core_values.py or treadle/parallelism/search/core_search_values.py comes in as a std::tuple and is turned into the core's struct in one place; what
 // comes back is a plain tuple that fits one. Functions release the GIL while they work, and return a status code.
 #pragma once
 #include <nanobind/nanobind.h>

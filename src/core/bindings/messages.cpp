@@ -6,7 +6,7 @@
 namespace treadle {
 namespace {
 
-// PairEnergies(n_states, tail, head, unary, pair): see treadle/parallelism/search/core_values.py.
+// PairEnergies(n_states, tail, head, unary, pair): see treadle/parallelism/search/core_search_values.py.
 using PairEnergiesIn = std::tuple<Int32In, Int32In, Int32In, FloatIn, FloatIn>;
 
 // The sums of minima after the last forward pass and before it, the messages' magnitude; labels; slack; messages.

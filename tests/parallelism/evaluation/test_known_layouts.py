@@ -9,10 +9,11 @@ from itertools import combinations
 import pytest
 
 from parallelism.evaluation.named_layouts import both, by_letter, laid_out
+from reference.parallelism.legality import violations
 from treadle.errors import ScheduleError
-from treadle.parallelism.evaluation.evaluation import Evaluation, evaluate, violations
+from treadle.parallelism.evaluation.evaluation import Evaluation, evaluate
+from treadle.parallelism.evaluation.node_work import DeviceNumbers
 from treadle.parallelism.evaluation.part_times import PartTimes
-from treadle.parallelism.evaluation.work import DeviceNumbers
 from treadle.parallelism.graph.blocks.transformer_graph import model_graph
 from treadle.parallelism.graph.compute_graph import OperatorKind, Phase
 from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline

@@ -17,8 +17,8 @@ from parallelism.evaluation.test_known_layouts import (
     whole,
 )
 from treadle.parallelism.evaluation.evaluation import Evaluation, evaluate
+from treadle.parallelism.evaluation.node_work import DeviceNumbers
 from treadle.parallelism.evaluation.retiming import Retimed, nearest_layout, retimed
-from treadle.parallelism.evaluation.work import DeviceNumbers
 from treadle.parallelism.graph.compute_graph import OperatorKind, Phase
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.plan.part_plan import Chunk, TensorPlan

@@ -20,9 +20,9 @@ from parallelism.execution.modules import (  # noqa: E402
     one_part,
 )
 from treadle.errors import ScheduleError, TreadleError  # noqa: E402
-from treadle.parallelism.execution.execute import Execution, execute  # noqa: E402
+from treadle.parallelism.execution.execute import RankExecutions, execute  # noqa: E402
 from treadle.parallelism.execution.prediction import disagreements, predicted  # noqa: E402
-from treadle.parallelism.execution.rank_step import Task  # noqa: E402
+from treadle.parallelism.execution.rank_step import RankTask  # noqa: E402
 from treadle.parallelism.graph.compute_graph import Phase  # noqa: E402
 from treadle.parallelism.plan.part_plan import Chunk, Keep  # noqa: E402
 from treadle.parallelism.state.sharding import Sharding  # noqa: E402
@@ -48,9 +48,9 @@ LOSS = (
 LOSS += ("sum_5", "mul_3", "sub_2", "mm_1", "mm_2")
 
 
-def task(name: str, make, mesh: Mesh, seed: int, **how) -> Task:
+def task(name: str, make, mesh: Mesh, seed: int, **how) -> RankTask:
     model = one_part(name, make)
-    return Task(model, draw_plan(model, mesh, seed, **how), {name: make}, uneven_costs(mesh))
+    return RankTask(model, draw_plan(model, mesh, seed, **how), {name: make}, uneven_costs(mesh))
 
 
 def by_tokens(graph, node):
@@ -68,11 +68,11 @@ def in_chunks(node):
     return Chunk("d", 8) if node.name in LOSS else None
 
 
-def tied(**how) -> Task:
+def tied(**how) -> RankTask:
     return task("tied", make_tied, SQUARE, 3, chosen=by_tokens, **how)
 
 
-def without_a_sum(one: Task) -> Task:
+def without_a_sum(one: RankTask) -> RankTask:
     """One product, of which ranks have summands, is taken for whole: its collective is dropped."""
     plan = one.plan.parts["tied"][0].operators["mm_1"]
     assert plan.outputs[0].partial == {"dp", "tp"}
@@ -81,12 +81,12 @@ def without_a_sum(one: Task) -> Task:
 
 
 @pytest.fixture(scope="module")
-def tasks() -> dict[str, Task]:
+def tasks() -> dict[str, RankTask]:
     model = language_model(2)
     return {
         "grouped": task("grouped", make_grouped_block, TURNED, 1),
         "single": task("single", make_single, SQUARE, 2),
-        "language model": Task(model, draw_plan(model, SQUARE, 4), LANGUAGE_MODEL, uneven_costs(SQUARE)),
+        "language model": RankTask(model, draw_plan(model, SQUARE, 4), LANGUAGE_MODEL, uneven_costs(SQUARE)),
         "by tokens": tied(),
         "whole logits": task("tied", make_wordy, SQUARE, 3, chosen=by_tokens),
         "in chunks": task("tied", make_wordy, SQUARE, 3, chosen=by_tokens, chunks=in_chunks),
@@ -95,18 +95,20 @@ def tasks() -> dict[str, Task]:
 
 
 @pytest.fixture(scope="module")
-def found(tasks: dict[str, Task]) -> dict[str, Execution]:
+def found(tasks: dict[str, RankTask]) -> dict[str, RankExecutions]:
     return dict(zip(tasks, execute(list(tasks.values())), strict=True))
 
 
 @pytest.fixture(scope="module")
-def cube() -> tuple[Task, Execution]:
+def cube() -> tuple[RankTask, RankExecutions]:
     one = task("tied", make_tied, CUBE, 0)
     return one, execute([one])[0]
 
 
 @pytest.mark.parametrize("name", ["grouped", "language model", "whole logits", "in chunks"])
-def test_outputs_and_all_gradients_are_those_of_one_device(found: dict[str, Execution], name: str) -> None:
+def test_outputs_and_all_gradients_are_those_of_one_device(
+    found: dict[str, RankExecutions], name: str
+) -> None:
     execution = found[name]
     assert execution.largest_error < 1e-13
     assert execution.n_collectives > 5
@@ -114,17 +116,17 @@ def test_outputs_and_all_gradients_are_those_of_one_device(found: dict[str, Exec
     assert len(gradients) == {"language model": 1 + 2 * 10 + 3, "grouped": 10}.get(name, 2)
 
 
-def test_single_precision_keeps_its_digits(found: dict[str, Execution]) -> None:
+def test_single_precision_keeps_its_digits(found: dict[str, RankExecutions]) -> None:
     assert 1e-9 < found["single"].largest_error < 2e-6
 
 
-def test_a_dropped_collective_shows(found: dict[str, Execution]) -> None:
+def test_a_dropped_collective_shows(found: dict[str, RankExecutions]) -> None:
     errors = found["without a sum"].errors
     assert errors["0 tied: embedding.weight"] > 0.1
     assert errors["0 tied: norm.weight"] < 1e-13
 
 
-def test_a_loop_over_chunks_never_holds_whole_logits(found: dict[str, Execution]) -> None:
+def test_a_loop_over_chunks_never_holds_whole_logits(found: dict[str, RankExecutions]) -> None:
     logits = 4 * 64 * 256 * 8 // 4  # batch x sequence x words in double precision, a rank's part
     assert found["whole logits"].peak_bytes > 3 * logits
     assert found["in chunks"].peak_bytes < 2 * logits, found["in chunks"].peak_at
@@ -132,7 +134,7 @@ def test_a_loop_over_chunks_never_holds_whole_logits(found: dict[str, Execution]
 
 @pytest.mark.parametrize("name", ["grouped", "single", "language model", "whole logits", "in chunks"])
 def test_collectives_are_those_that_the_evaluator_predicts(
-    tasks: dict[str, Task], found: dict[str, Execution], name: str
+    tasks: dict[str, RankTask], found: dict[str, RankExecutions], name: str
 ) -> None:
     prediction = predicted(tasks[name])
     assert prediction.n_collectives > 30
@@ -150,14 +152,14 @@ def test_collectives_are_those_that_the_evaluator_predicts(
     ],
 )
 def test_memory_is_that_which_the_evaluator_predicts(
-    tasks: dict[str, Task], found: dict[str, Execution], name: str, over: float
+    tasks: dict[str, RankTask], found: dict[str, RankExecutions], name: str, over: float
 ) -> None:
     """It leaves out inputs; in a loop, operators that take a tensor in one state share it."""
     peak = predicted(tasks[name]).peak_bytes
     assert abs(found[name].peak_bytes - peak) <= over * peak
 
 
-def test_eight_ranks(cube: tuple[Task, Execution]) -> None:
+def test_eight_ranks(cube: tuple[RankTask, RankExecutions]) -> None:
     one, execution = cube
     assert execution.n_ranks == 8
     assert execution.largest_error < 1e-13
@@ -165,7 +167,9 @@ def test_eight_ranks(cube: tuple[Task, Execution]) -> None:
     assert not list(disagreements(execution, predicted(one)))
 
 
-def test_disagreements_name_what_went_wrong(tasks: dict[str, Task], found: dict[str, Execution]) -> None:
+def test_disagreements_name_what_went_wrong(
+    tasks: dict[str, RankTask], found: dict[str, RankExecutions]
+) -> None:
     """The collectives of the right plan, and numbers without one of them."""
     faults = [str(one) for one in disagreements(found["without a sum"], predicted(tasks["by tokens"]))]
     assert any("embedding.weight" in one and "of its largest number" in one for one in faults)
@@ -176,7 +180,7 @@ def test_disagreements_name_what_went_wrong(tasks: dict[str, Task], found: dict[
         predicted(tasks["without a sum"])
 
 
-def test_the_backend_treadle_calls_the_same_collectives(found: dict[str, Execution]) -> None:
+def test_the_backend_treadle_calls_the_same_collectives(found: dict[str, RankExecutions]) -> None:
     (again,) = execute([tied()], backend="treadle")
     assert again.backend == "treadle"
     assert again.largest_error < 1e-13
@@ -218,12 +222,12 @@ def test_a_loop_that_others_run_between_is_refused() -> None:
 
 def test_a_plan_of_another_module_is_refused() -> None:
     model = one_part("block", make_block)
-    one = Task(model, draw_plan(model, SQUARE, 0), {"block": make_tied}, uneven_costs(SQUARE))
+    one = RankTask(model, draw_plan(model, SQUARE, 0), {"block": make_tied}, uneven_costs(SQUARE))
     with pytest.raises(TreadleError, match="is not what make\\(\\) gives now"):
         execute([one])
 
 
-def test_parameters_are_stored_in_parts(found: dict[str, Execution]) -> None:
+def test_parameters_are_stored_in_parts(found: dict[str, RankExecutions]) -> None:
     (part,) = one_part("grouped", make_grouped_block).parts
     whole = sum(part.graph.nbytes(tensor) for tensor in part.parameters.values())
     assert found["grouped"].parameter_bytes < whole / 2

@@ -12,11 +12,17 @@ torch = pytest.importorskip("torch", reason="torch: not installed; pip install '
 from parallelism.exporting.exported_worker import compared  # noqa: E402
 from parallelism.exporting.layouts import laid_out  # noqa: E402
 from parallelism.exporting.small_model import make  # noqa: E402
+from reference.parallelism.legality import violations  # noqa: E402
 from treadle.errors import InfeasibleError  # noqa: E402
 from treadle.parallelism.capture.joint import capture  # noqa: E402
-from treadle.parallelism.evaluation.evaluation import violations  # noqa: E402
 from treadle.parallelism.execution.ranks import apart  # noqa: E402
-from treadle.parallelism.exporting.layout import Layout, Recompute, Style, Use, layout_of  # noqa: E402
+from treadle.parallelism.exporting.export_layout import (  # noqa: E402
+    CutStyle,
+    ExportLayout,
+    RecomputeSetting,
+    WeightUse,
+    layout_of,
+)
 from treadle.parallelism.exporting.torch_code import torch_code, unsaid  # noqa: E402
 from treadle.parallelism.exporting.torchtitan import torchtitan_settings  # noqa: E402
 from treadle.parallelism.graph.folding.fold import folded  # noqa: E402
@@ -47,14 +53,14 @@ def plans(model: ModelGraph) -> dict[str, ParallelPlan]:
 
 
 @pytest.fixture(scope="module")
-def layouts(model: ModelGraph, plans: dict[str, ParallelPlan]) -> dict[str, Layout]:
+def layouts(model: ModelGraph, plans: dict[str, ParallelPlan]) -> dict[str, ExportLayout]:
     for name, plan in plans.items():
         assert not list(map(str, violations(plan, model))), name
     return {name: layout_of(plan, model) for name, plan in plans.items()}
 
 
 @pytest.fixture(scope="module")
-def executed(layouts: dict[str, Layout]):
+def executed(layouts: dict[str, ExportLayout]):
     codes = {name: torch_code(layout) for name, layout in layouts.items()}
     some = {name: codes[name] for name in ("TP x FSDP",)}
     return {
@@ -63,30 +69,30 @@ def executed(layouts: dict[str, Layout]):
     }
 
 
-def test_axes_are_read_by_what_they_cut(layouts: dict[str, Layout]) -> None:
+def test_axes_are_read_by_what_they_cut(layouts: dict[str, ExportLayout]) -> None:
     uses = {name: [use for _, use in layout.axes.values()] for name, layout in layouts.items()}
     assert uses == {
-        "FSDP": [Use.SHARDED, Use.SHARDED],
-        "HSDP": [Use.REPLICATED, Use.SHARDED],
-        "TP x FSDP": [Use.SHARDED, Use.TENSOR],
-        "TP x DP": [Use.REPLICATED, Use.TENSOR],
+        "FSDP": [WeightUse.SHARDED, WeightUse.SHARDED],
+        "HSDP": [WeightUse.REPLICATED, WeightUse.SHARDED],
+        "TP x FSDP": [WeightUse.SHARDED, WeightUse.TENSOR],
+        "TP x DP": [WeightUse.REPLICATED, WeightUse.TENSOR],
     }
     assert [name for name, layout in layouts.items() if layout.cuts_sequence] == ["TP x FSDP"]
 
 
-def test_weights_have_the_styles_of_megatron(layouts: dict[str, Layout]) -> None:
+def test_weights_have_the_styles_of_megatron(layouts: dict[str, ExportLayout]) -> None:
     weights = {w.path.split(".")[-2]: w for part in layouts["TP x FSDP"].parts for w in part.weights}
-    columns = {name for name, weight in weights.items() if weight.style is Style.COLUMNS}
-    rows = {name for name, weight in weights.items() if weight.style is Style.ROWS}
+    columns = {name for name, weight in weights.items() if weight.style is CutStyle.COLUMNS}
+    rows = {name for name, weight in weights.items() if weight.style is CutStyle.ROWS}
     assert columns == {"wq", "wk", "wv", "w1", "w3", "head"}
     assert rows == {"wo", "w2", "embedding"}
     assert {name for name, weight in weights.items() if weight.is_last} >= {"head"}
 
 
-def test_recomputation_is_a_policy_for_the_block(layouts: dict[str, Layout]) -> None:
+def test_recomputation_is_a_policy_for_the_block(layouts: dict[str, ExportLayout]) -> None:
     blocks = {name: layout.parts[1] for name, layout in layouts.items()}
     assert [part.recompute for part in blocks.values()] == [
-        Recompute.ALL, Recompute.NONE, Recompute.SOME, Recompute.NONE
+        RecomputeSetting.ALL, RecomputeSetting.NONE, RecomputeSetting.SOME, RecomputeSetting.NONE
     ]  # fmt: skip
     assert blocks["TP x FSDP"].saved_products == (True,) * 7
     assert "create_selective_checkpoint_contexts(policy)" in torch_code(layouts["TP x FSDP"])
@@ -112,7 +118,7 @@ def test_collectives_are_seen_on_both_backends(executed) -> None:
 
 
 def test_what_is_not_said_is_listed(
-    model: ModelGraph, plans: dict[str, ParallelPlan], layouts: dict[str, Layout]
+    model: ModelGraph, plans: dict[str, ParallelPlan], layouts: dict[str, ExportLayout]
 ) -> None:
     assert [str(one) for one in unsaid(layouts["HSDP"])] == []
     lost = [str(one) for one in unsaid(layouts["TP x FSDP"])]
@@ -131,7 +137,7 @@ def test_what_has_no_such_structure_is_refused(model: ModelGraph, plans: dict[st
     with pytest.raises(InfeasibleError, match="axes dp and tp both cut weights"):
         layout_of(twice, model)
     context = layout_of(laid_out(model, MESH, {"dp": "c", "tp": "d"}), model)
-    assert context.axes["tp"][1] is Use.CONTEXT
+    assert context.axes["tp"][1] is WeightUse.CONTEXT
     with pytest.raises(InfeasibleError, match="context parallel along tp"):
         torch_code(context)
     turned = layout_of(laid_out(model, MESH, {"dp": "c", "tp": "c"}, sharded=("dp",)), model)
@@ -146,7 +152,7 @@ def test_what_has_no_such_structure_is_refused(model: ModelGraph, plans: dict[st
 
 
 def test_torchtitan_gets_degrees_and_checkpoints(
-    plans: dict[str, ParallelPlan], layouts: dict[str, Layout]
+    plans: dict[str, ParallelPlan], layouts: dict[str, ExportLayout]
 ) -> None:
     settings = {
         name: tomllib.loads(torchtitan_settings(layouts[name], plans[name])) for name in ("FSDP", "TP x FSDP")

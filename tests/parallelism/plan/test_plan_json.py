@@ -15,7 +15,7 @@ from parallelism.plan.plain_plans import plain_plan
 from parallelism.plan.small_models import small_model
 from treadle.errors import FormatError, ScheduleError
 from treadle.parallelism.graph.compute_graph import Phase
-from treadle.parallelism.plan.parallel_plan import Claim, ParallelPlan, Pipeline
+from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline, PlanClaim
 from treadle.parallelism.plan.part_plan import Boundary, Chunk, Keep, TensorPlan
 from treadle.parallelism.plan.plan_json import plan_from_json, plan_text, plan_to_json, read_plan
 from treadle.parallelism.state.sharding import Sharding
@@ -38,7 +38,7 @@ def rich_plan() -> ParallelPlan:
         parts={**plan.parts, "block": (block, other)},
         layers={"block": (0, 1, 0)},
         pipeline=Pipeline("pp", (2, 2), 4),
-        claim=Claim(0.5, 0.25, 1e9),
+        claim=PlanClaim(0.5, 0.25, 1e9),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from treadle.parallelism.evaluation.work import DeviceNumbers
+from treadle.parallelism.evaluation.node_work import DeviceNumbers
 from treadle.parallelism.graph.blocks.transformer_graph import model_graph
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.schedules.collective import CollectiveKind

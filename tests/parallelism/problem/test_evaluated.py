@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from parallelism.problem.settings import COSTS, MESH, NUMBERS, TIMES, small_model
-from treadle.parallelism.evaluation.evaluation import evaluate, violations
+from reference.parallelism.legality import violations
+from treadle.parallelism.evaluation.evaluation import evaluate
 from treadle.parallelism.graph.blocks.transformer_graph import model_graph
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.problem.search_problem import SearchProblem, pose

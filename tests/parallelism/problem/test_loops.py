@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from parallelism.problem.settings import COSTS, MESH, NUMBERS, TIMES
-from treadle.parallelism.evaluation.evaluation import Evaluation, evaluate, violations
+from reference.parallelism.legality import violations
+from treadle.parallelism.evaluation.evaluation import Evaluation, evaluate
 from treadle.parallelism.graph.blocks.transformer_graph import model_graph
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.plan.part_plan import Keep

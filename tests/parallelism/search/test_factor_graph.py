@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from reference.parallelism.brute_force import every_plan, peak, seconds
+from reference.parallelism.merging import merged
 from reference.parallelism.random_graphs import random_graph
 from treadle.errors import ScheduleError
-from treadle.parallelism.search.factor_graph import Factor, FactorGraph, Quantities, factor, merged
+from treadle.parallelism.search.factor_graph import Factor, FactorGraph, Quantities, factor
 from treadle.parallelism.search.minimax import Overlap, peak_memory, step_time
 
 NAMES = Quantities(n_sections=1, n_moments=1)

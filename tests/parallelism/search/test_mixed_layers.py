@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from reference.parallelism.every_mixture import Mixtures
+from reference.parallelism.merging import merged
 from treadle.errors import ScheduleError
 from treadle.parallelism.search.branching import SearchEffort
-from treadle.parallelism.search.factor_graph import FactorGraph, Quantities, factor, merged
+from treadle.parallelism.search.factor_graph import FactorGraph, Quantities, factor
 from treadle.parallelism.search.layer_columns import Layering, joined
 from treadle.parallelism.search.minimax import Overlap
 from treadle.parallelism.search.mixed_layers import MixedLayers, mix_layers

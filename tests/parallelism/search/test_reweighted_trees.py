@@ -7,7 +7,7 @@ import pytest
 
 from reference.parallelism.message_passing import passes
 from treadle.engine import core
-from treadle.parallelism.search.core_values import PairEnergies
+from treadle.parallelism.search.core_search_values import PairEnergies
 
 
 @pytest.mark.parametrize("seed", range(40))

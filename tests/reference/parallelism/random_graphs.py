@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.parallelism.search.factor_graph import FactorGraph, Quantities, factor, merged
+from reference.parallelism.merging import merged
+from treadle.parallelism.search.factor_graph import FactorGraph, Quantities, factor
 
 
 def random_graph(seed: int, *, most_nodes: int = 5, most_states: int = 4, ban: float = 0.15) -> FactorGraph:

@@ -12,17 +12,16 @@ from functools import cached_property
 
 from treadle.brief import brief
 from treadle.errors import ScheduleError
-from treadle.parallelism.evaluation.memory import Moment
+from treadle.parallelism.evaluation.memory_at_moments import Moment
 from treadle.parallelism.evaluation.model_run import ModelRun
+from treadle.parallelism.evaluation.node_work import DeviceNumbers, operator_seconds, unmoved
 from treadle.parallelism.evaluation.part_run import KEPT, LEAVES, SHARED, PartRun, Passing
 from treadle.parallelism.evaluation.part_times import Movement, PartTimes
 from treadle.parallelism.evaluation.passages import Passages
-from treadle.parallelism.evaluation.pipeline import PipelineTimes, pipelined
-from treadle.parallelism.evaluation.work import DeviceNumbers, operator_seconds, unmoved
+from treadle.parallelism.evaluation.stage_timeline import PipelineTimes, pipelined
 from treadle.parallelism.graph.compute_graph import Phase
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.parallel_plan import OVERLAPS, ParallelPlan
-from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
 from treadle.training.costs import Costs
 
@@ -113,17 +112,6 @@ class Evaluation:
         return found
 
 
-def violations(plan: ParallelPlan, model: ModelGraph) -> tuple[Refusal, ...]:
-    """Everything that makes a plan compute something else than its model does; nothing if it is legal.
-
-    Raises
-    ------
-    ScheduleError
-        If the plan is of another model (`check_fit`).
-    """
-    return tuple(ModelRun(plan, model).faults())
-
-
 def evaluate(
     plan: ParallelPlan, model: ModelGraph, costs: Costs, numbers: DeviceNumbers, *, overlap: str = "layer"
 ) -> Evaluation:
@@ -144,7 +132,7 @@ def evaluate(
     Raises
     ------
     ScheduleError
-        If the plan is of another model, or illegal: with the first of its `violations`.
+        If the plan is of another model, or illegal: with the first of its faults (`ModelRun.faults`).
     """
     if overlap not in OVERLAPS:
         raise ScheduleError(f"overlap {overlap!r}; expected {', '.join(OVERLAPS)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from treadle.parallelism.evaluation.memory import Held, Moment, moments, saved
+from treadle.parallelism.evaluation.memory_at_moments import Held, Moment, moments, saved
 from treadle.parallelism.evaluation.part_run import PartRun
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.fit import check_fit

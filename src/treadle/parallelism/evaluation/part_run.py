@@ -61,7 +61,7 @@ LEAVES, SHARED, KEPT = -1, -2, -3
 
 
 @dataclass(frozen=True)
-class Unit:
+class RunUnit:
     """What runs one after the other without anything in between: an operator, or a loop."""
 
     nodes: tuple[int, ...]
@@ -267,7 +267,7 @@ class PartRun:
         """Bytes of a tensor at one rank."""
         return self.graph.nbytes(tensor) // prod(self.sizes[axis] for axis in state.axes)
 
-    def units(self, phase: Phase) -> tuple[Unit, ...] | Refusal:
+    def units(self, phase: Phase) -> tuple[RunUnit, ...] | Refusal:
         """The order in which a phase runs: that of the graph, loops without anything in between."""
         groups: dict[object, list[int]] = {}
         for number in self.running[phase]:
@@ -306,7 +306,8 @@ class PartRun:
             name = self.graph.nodes[groups[keys[stuck]][0]].name
             return Refusal("its loop waits for operators that wait for the loop", name)
         return tuple(
-            Unit(tuple(groups[keys[at]]), key if isinstance(key := keys[at], Chunk) else None) for at in done
+            RunUnit(tuple(groups[keys[at]]), key if isinstance(key := keys[at], Chunk) else None)
+            for at in done
         )
 
     def faults(self) -> Iterator[Refusal]:

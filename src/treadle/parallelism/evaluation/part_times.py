@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from treadle.brief import brief
-from treadle.parallelism.evaluation.passages import Collective
+from treadle.parallelism.evaluation.passages import PricedCollective
 from treadle.parallelism.graph.compute_graph import Phase
 
 
@@ -29,7 +29,7 @@ class Movement:
         The operator that takes the tensor so, or what becomes of it.
     """
 
-    collective: Collective
+    collective: PricedCollective
     count: int
     seconds: float
     part: str

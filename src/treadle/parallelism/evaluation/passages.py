@@ -35,7 +35,7 @@ _Edge = tuple[_State, CollectiveKind | None, frozenset[str], int]
 
 
 @dataclass(frozen=True)
-class Collective:
+class PricedCollective:
     """One collective: its kind, its axes in the order of the mesh, and a rank's larger buffer in bytes."""
 
     kind: CollectiveKind
@@ -55,7 +55,7 @@ class Passage:
     """
 
     seconds: float
-    collectives: tuple[Collective, ...]
+    collectives: tuple[PricedCollective, ...]
 
 
 class Passages:
@@ -80,7 +80,7 @@ class Passages:
     def __init__(self, sizes: Mapping[str, int], costs: Costs) -> None:
         self.sizes = dict(sizes)
         self._costs = costs
-        self._times: dict[Collective, float] = {}
+        self._times: dict[PricedCollective, float] = {}
         self._found: dict[tuple[object, ...], Passage] = {}
         self._least: dict[int, dict[str, float]] = {}
 
@@ -115,7 +115,7 @@ class Passages:
             self._found[key] = found
         return found
 
-    def time_s(self, one: Collective) -> float:
+    def time_s(self, one: PricedCollective) -> float:
         """Seconds of a collective."""
         seconds = self._times.get(one)
         if seconds is None:
@@ -126,7 +126,7 @@ class Passages:
     def _search(self, start: _State, end: _State, shape: tuple[int, ...], element_bytes: int) -> Passage:
         whole = prod(shape) * element_bytes
         best: dict[_State, float] = {start: 0.0}
-        came: dict[_State, tuple[_State, tuple[Collective, ...]]] = {}
+        came: dict[_State, tuple[_State, tuple[PricedCollective, ...]]] = {}
         queue: list[tuple[float, int, float, _State]] = [(0.0, 0, 0.0, start)]
         number = 0
         while queue:
@@ -136,7 +136,7 @@ class Passages:
             if seconds > best[here]:
                 continue
             for there, kind, axes, times in self._edges(here, shape):
-                done: tuple[Collective, ...] = ()
+                done: tuple[PricedCollective, ...] = ()
                 after = seconds
                 if kind is not None:
                     done = (self._collective(kind, axes, here, there, whole),) * times
@@ -147,7 +147,7 @@ class Passages:
                     heappush(queue, (after + self._left(there, end, whole), number, after, there))
         if end not in best:
             raise ScheduleError(f"no collectives lead to {Sharding(*end)} of a tensor of shape {shape}")
-        collectives: list[Collective] = []
+        collectives: list[PricedCollective] = []
         place = end
         while place in came:
             place, done = came[place]
@@ -156,10 +156,10 @@ class Passages:
 
     def _collective(
         self, kind: CollectiveKind, axes: frozenset[str], here: _State, there: _State, whole: int
-    ) -> Collective:
+    ) -> PricedCollective:
         larger = there if kind is CollectiveKind.ALLGATHER else here
         parts = prod(self.sizes[axis] for names in larger[0] for axis in names)
-        return Collective(kind, tuple(axis for axis in self.sizes if axis in axes), whole // parts)
+        return PricedCollective(kind, tuple(axis for axis in self.sizes if axis in axes), whole // parts)
 
     def _edges(self, here: _State, shape: tuple[int, ...]) -> Iterator[_Edge]:
         for edge in _edges_of(here, tuple(self.sizes)):
@@ -191,7 +191,7 @@ class Passages:
         parts = {prod(self.sizes[axis] for axis in axes) for axes in (*groups, ())}
         return {
             axis: min(
-                self.time_s(Collective(kind, axes, whole // n))
+                self.time_s(PricedCollective(kind, axes, whole // n))
                 for axes in groups
                 if axis in axes
                 for kind in _KINDS

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from treadle.errors import ScheduleError
-from treadle.parallelism.evaluation.work import operations
+from treadle.parallelism.evaluation.node_work import operations
 from treadle.parallelism.graph.compute_graph import OperatorKind, Phase
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
 from treadle.parallelism.plan.fit import OPERATORS
@@ -31,7 +31,7 @@ _OWN_AXES = ("pp", "dp", "fsdp", "cp", "ep", "tp")
 
 
 @dataclass(frozen=True)
-class Layout:
+class NamedLayout:
     """The named layout that a plan comes nearest to.
 
     Parameters
@@ -65,7 +65,7 @@ class Retimed:
     outcome : StepOutcome
     """
 
-    layout: Layout
+    layout: NamedLayout
     mesh: str
     outcome: StepOutcome
 
@@ -127,7 +127,7 @@ def retimed(
 
 
 def _with(
-    options: TrainingOptions, layout: Layout, micro_batches: int, plan: ParallelPlan
+    options: TrainingOptions, layout: NamedLayout, micro_batches: int, plan: ParallelPlan
 ) -> TrainingOptions:
     sequence_parallel = any(axis in plan.boundary.activation.axes for axis in layout.axes.get("tp", ()))
     return replace(
@@ -168,7 +168,7 @@ class _Work:
     letter: str
 
 
-def nearest_layout(plan: ParallelPlan, model: ModelGraph) -> Layout | Refusal:
+def nearest_layout(plan: ParallelPlan, model: ModelGraph) -> NamedLayout | Refusal:
     """The form of each axis of a plan, by the floating-point operations that are done so."""
     axes: dict[str, list[str]] = {}
     left_out: list[str] = []
@@ -196,7 +196,7 @@ def nearest_layout(plan: ParallelPlan, model: ModelGraph) -> Layout | Refusal:
     recompute, words = _recomputed(plan, model)
     left_out += words + _rest(plan)
     ordered = {form: tuple(axes[form]) for form in _OWN_AXES if form in axes}
-    return Layout(ordered, recompute, tuple(left_out))
+    return NamedLayout(ordered, recompute, tuple(left_out))
 
 
 def _runs(plan: ParallelPlan, model: ModelGraph) -> list[tuple[ModelPart, PartPlan, int]]:

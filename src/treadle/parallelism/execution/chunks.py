@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from treadle.errors import ScheduleError
 from treadle.parallelism.execution.local_operators import LocalOperator
-from treadle.parallelism.execution.order import Unit
+from treadle.parallelism.execution.run_order import OrderedUnit
 from treadle.parallelism.graph.compute_graph import Dims, Index, Phase, TensorRef
 from treadle.parallelism.plan.part_plan import factors
 from treadle.parallelism.state.sharding import Sharding
@@ -14,13 +14,13 @@ from treadle.parallelism.state.sharding import Sharding
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from treadle.parallelism.execution.part_run import Local, PartRun
+    from treadle.parallelism.execution.part_execution import Local, PartExecution
 
 _SUMS = ("sum", "mm", "bmm", "mv", "dot", "embedding_dense_backward")
 """Operators whose results over chunks add up to the whole result."""
 
 
-def run_loop(run: PartRun, unit: Unit, phase: Phase) -> None:
+def run_loop(run: PartExecution, unit: OrderedUnit, phase: Phase) -> None:
     """Run a loop of a part: what enters is taken whole, results without the letter are summed.
 
     Raises
@@ -35,8 +35,8 @@ def run_loop(run: PartRun, unit: Unit, phase: Phase) -> None:
 
 
 class _Loop:
-    def __init__(self, run: PartRun, unit: Unit, phase: Phase) -> None:
-        from treadle.parallelism.execution.part_run import role_of
+    def __init__(self, run: PartExecution, unit: OrderedUnit, phase: Phase) -> None:
+        from treadle.parallelism.execution.part_execution import role_of
 
         assert unit.chunk is not None
         letter, self.count, _ = unit.chunk
@@ -58,7 +58,7 @@ class _Loop:
 
     def go_round(self, chunk: int) -> None:
         """All operators on one chunk."""
-        from treadle.parallelism.execution.part_run import Local
+        from treadle.parallelism.execution.part_execution import Local
 
         run, made = self.run, dict[TensorRef, Local]()
         for number in self.unit.numbers:
@@ -98,7 +98,7 @@ class _Loop:
         return made[tensor]
 
     def _moved(self, local: Local, tensor: TensorRef, shape: tuple[int, ...], state: Sharding) -> Local:
-        from treadle.parallelism.execution.part_run import Local
+        from treadle.parallelism.execution.part_execution import Local
 
         if local.state == state:
             return local
@@ -118,7 +118,7 @@ class _Loop:
         """Hand on what is read after the loop."""
         import torch
 
-        from treadle.parallelism.execution.part_run import Local
+        from treadle.parallelism.execution.part_execution import Local
 
         graph = self.run.graph
         for tensor, parts in self.gathered.items():
@@ -128,7 +128,7 @@ class _Loop:
             self.run.make(tensor, Local(value, state), self.phase)
 
 
-def _operator(run: PartRun, number: int, role: Index, count: int) -> LocalOperator:
+def _operator(run: PartExecution, number: int, role: Index, count: int) -> LocalOperator:
     node = run.graph.nodes[number]
     operator = LocalOperator(run.graph, node, run.plan.operators[node.name], run.place, (role, count))
     has_role = role in (*node.read, *node.made)
@@ -140,7 +140,7 @@ def _operator(run: PartRun, number: int, role: Index, count: int) -> LocalOperat
     return operator
 
 
-def _leaving(run: PartRun, inside: set[int], phase: Phase) -> list[TensorRef]:
+def _leaving(run: PartExecution, inside: set[int], phase: Phase) -> list[TensorRef]:
     """Results that are read after the loop, or kept."""
     found = []
     for number in sorted(inside):

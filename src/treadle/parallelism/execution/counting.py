@@ -45,7 +45,7 @@ _METHODS = {
 """Methods of process groups."""
 
 
-class Collective(NamedTuple):
+class CountedCollective(NamedTuple):
     """One kind of call.
 
     Parameters
@@ -72,14 +72,14 @@ def ranks_of(group: Any) -> tuple[int, ...]:
 
 
 @contextmanager
-def counted() -> Iterator[Counter[Collective]]:
+def counted() -> Iterator[Counter[CountedCollective]]:
     """Count the collectives that this process calls within the block, on the groups that are there."""
     from torch.distributed import ProcessGroup
     from torch.distributed.distributed_c10d import _world
     from torch.utils._python_dispatch import TorchDispatchMode
 
     python_groups = tuple({type(group) for group in _world.pg_map} - {ProcessGroup})
-    seen: Counter[Collective] = Counter()
+    seen: Counter[CountedCollective] = Counter()
     inside = threading.local()
 
     class Watching(TorchDispatchMode):  # type: ignore[misc]
@@ -94,7 +94,9 @@ def counted() -> Iterator[Counter[Collective]]:
                 inside.depth -= kind is not None
             if kind is not None:
                 given = [*args, *(kwargs or {}).values()]
-                seen[Collective(kind, ranks_of(_group_of(given)), max(_sizes((given, made)), default=0))] += 1
+                seen[
+                    CountedCollective(kind, ranks_of(_group_of(given)), max(_sizes((given, made)), default=0))
+                ] += 1
             return made
 
     with _methods_watched(python_groups, seen, inside), Watching():
@@ -131,7 +133,7 @@ def _sizes(value: Any) -> Iterator[int]:
 
 @contextmanager
 def _methods_watched(
-    classes: tuple[type, ...], seen: Counter[Collective], inside: threading.local
+    classes: tuple[type, ...], seen: Counter[CountedCollective], inside: threading.local
 ) -> Iterator[None]:
     def watched(method: Callable[..., Any], kind: CollectiveKind) -> Callable[..., Any]:
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -143,7 +145,7 @@ def _methods_watched(
                 inside.depth = outer
             if not outer:
                 sizes = list(_sizes([list(args), list(kwargs.values())]))
-                seen[Collective(kind, ranks_of(self), max(sizes, default=0))] += 1
+                seen[CountedCollective(kind, ranks_of(self), max(sizes, default=0))] += 1
             return made
 
         return call

@@ -11,14 +11,14 @@ import numpy as np
 
 from treadle.brief import brief
 from treadle.errors import MissingDependencyError, ScheduleError, TreadleError
-from treadle.parallelism.execution.blocks import Place
-from treadle.parallelism.execution.comparison import CollectiveKey, common_collectives, errors_of
 from treadle.parallelism.execution.local_operators import LocalOperator
-from treadle.parallelism.execution.order import units_of
-from treadle.parallelism.execution.rank_step import Seen, Task, find_routes, run_step
+from treadle.parallelism.execution.rank_step import RankTask, ReadTensor, find_routes, run_step
 from treadle.parallelism.execution.ranks import apart, fork_ranks
 from treadle.parallelism.execution.reference import RunValues, reference_step
-from treadle.parallelism.execution.routes import Routes
+from treadle.parallelism.execution.run_comparison import CollectiveKey, common_collectives, errors_of
+from treadle.parallelism.execution.run_order import units_of
+from treadle.parallelism.execution.tensor_blocks import BlockPlace
+from treadle.parallelism.execution.transition_routes import Routes
 from treadle.parallelism.graph.compute_graph import OperatorKind, Phase
 from treadle.parallelism.graph.model_graph import ModelPart
 from treadle.parallelism.plan.fit import check_fit
@@ -30,7 +30,7 @@ MOST_RANKS = 16
 
 @brief("backend", "n_ranks", "largest_error", "n_collectives", "peak_bytes")
 @dataclass(frozen=True)
-class Execution:
+class RankExecutions:
     """What a plan did when it ran.
 
     Parameters
@@ -72,8 +72,8 @@ class Execution:
 
 
 def execute(
-    tasks: Sequence[Task], *, backend: str = "gloo", seed: int = 0, timeout_s: float = 300
-) -> list[Execution]:
+    tasks: Sequence[RankTask], *, backend: str = "gloo", seed: int = 0, timeout_s: float = 300
+) -> list[RankExecutions]:
     """Run plans on as many processes as their mesh has ranks.
 
     Parameters
@@ -112,9 +112,9 @@ def execute(
     return apart(_run_tasks, list(tasks), backend, seed, timeout_s, timeout_s=timeout_s + 60)
 
 
-def _check_operators(task: Task) -> None:
+def _check_operators(task: RankTask) -> None:
     """Refuse what no rank could run, before any is started."""
-    place = Place(task.plan.mesh, 0)
+    place = BlockPlace(task.plan.mesh, 0)
     for part in task.model.parts:
         for plan in task.plan.parts[part.name]:
             for node in part.graph.nodes:
@@ -139,7 +139,7 @@ def _check_sources(part: ModelPart, plan: PartPlan, phase: Phase) -> None:
                 )
 
 
-def _run_tasks(tasks: list[Task], backend: str, seed: int, timeout_s: float) -> list[Execution]:
+def _run_tasks(tasks: list[RankTask], backend: str, seed: int, timeout_s: float) -> list[RankExecutions]:
     import torch
 
     torch.set_num_threads(1)
@@ -153,17 +153,19 @@ def _run_tasks(tasks: list[Task], backend: str, seed: int, timeout_s: float) -> 
     return [_execution(task, backend, expected[n], [one[n] for one in found]) for n, task in enumerate(tasks)]
 
 
-def _execution(task: Task, backend: str, expected: list[RunValues], found: list[Seen]) -> Execution:
+def _execution(
+    task: RankTask, backend: str, expected: list[RunValues], found: list[ReadTensor]
+) -> RankExecutions:
     errors = errors_of(task.model, task.plan.mesh, expected, found)
     collectives = common_collectives(found, task.plan.mesh)
     peak, at = max(one.holdings for one in found)
     stored = max(one.parameter_bytes for one in found)
-    return Execution(backend, len(found), errors, collectives, peak, at, stored)
+    return RankExecutions(backend, len(found), errors, collectives, peak, at, stored)
 
 
 def _rank_runs(
-    tasks: list[Task], expected: list[list[RunValues]], routes: list[Routes], rank: int
-) -> list[Seen]:
+    tasks: list[RankTask], expected: list[list[RunValues]], routes: list[Routes], rank: int
+) -> list[ReadTensor]:
     import torch
 
     with torch.no_grad():

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class Holdings:
+class RankHoldings:
     """Owners of tensors, and the fullest moment so far.
 
     Attributes

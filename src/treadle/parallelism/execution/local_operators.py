@@ -14,7 +14,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from treadle.errors import ScheduleError, TreadleError
-from treadle.parallelism.execution.blocks import Place
+from treadle.parallelism.execution.tensor_blocks import BlockPlace
 from treadle.parallelism.graph.compute_graph import (
     ComputeGraph,
     Dims,
@@ -95,7 +95,7 @@ class LocalOperator:
         graph: ComputeGraph,
         node: Node,
         plan: OperatorPlan,
-        place: Place,
+        place: BlockPlace,
         chunk: tuple[Index, int] | None = None,
     ) -> None:
         if not node.operator.startswith("aten.") and not node.arguments:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from treadle.brief import brief
 from treadle.parallelism.evaluation.evaluation import evaluate
-from treadle.parallelism.evaluation.work import DeviceNumbers
-from treadle.parallelism.execution.comparison import CollectiveKey
-from treadle.parallelism.execution.execute import Execution
-from treadle.parallelism.execution.rank_step import Task
+from treadle.parallelism.evaluation.node_work import DeviceNumbers
+from treadle.parallelism.execution.execute import RankExecutions
+from treadle.parallelism.execution.rank_step import RankTask
+from treadle.parallelism.execution.run_comparison import CollectiveKey
 from treadle.refusal import Refusal
 
 LARGEST_ERROR = 1e-6
@@ -27,7 +27,7 @@ class Prediction:
     ----------
     collectives : mapping from (kind, axes, bytes) to int
     peak_bytes : int
-        As `Execution.peak_bytes` counts, but for inputs of the model.
+        As `RankExecutions.peak_bytes` counts, but for inputs of the model.
     peak_at : str
     """
 
@@ -41,7 +41,7 @@ class Prediction:
         return sum(self.collectives.values())
 
 
-def predicted(task: Task) -> Prediction:
+def predicted(task: RankTask) -> Prediction:
     """The collectives and the fullest moment of a task by `evaluation`.
 
     Raises
@@ -64,7 +64,7 @@ def predicted(task: Task) -> Prediction:
     return Prediction(dict(collectives), peak.n_bytes, f"{peak.phase.value} {peak.part} {peak.node}")
 
 
-def disagreements(execution: Execution, prediction: Prediction) -> Iterator[Refusal]:
+def disagreements(execution: RankExecutions, prediction: Prediction) -> Iterator[Refusal]:
     """Where an execution went another way than one device, or than predicted; nothing if all is well."""
     for name, error in execution.errors.items():
         if not error <= LARGEST_ERROR:

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from treadle.parallelism.execution.blocks import Place
-from treadle.parallelism.execution.counting import Collective, counted
-from treadle.parallelism.execution.exchanges import Exchange
-from treadle.parallelism.execution.holdings import Holdings
-from treadle.parallelism.execution.part_run import Local, Move, PartRun, as_local
+from treadle.parallelism.execution.counting import CountedCollective, counted
+from treadle.parallelism.execution.holdings import RankHoldings
+from treadle.parallelism.execution.part_execution import Local, Move, PartExecution, as_local
+from treadle.parallelism.execution.rank_exchanges import RankExchange
 from treadle.parallelism.execution.reference import Make, RunValues
-from treadle.parallelism.execution.routes import Routes
+from treadle.parallelism.execution.tensor_blocks import BlockPlace
+from treadle.parallelism.execution.transition_routes import Routes
 from treadle.parallelism.graph.compute_graph import Source, TensorRef
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.fit import boundary_state
@@ -25,7 +25,7 @@ from treadle.training.costs import Costs
 
 
 @dataclass(frozen=True)
-class Task:
+class RankTask:
     """A plan and what it is for.
 
     Parameters
@@ -47,7 +47,7 @@ class Task:
 
 
 @dataclass
-class Seen:
+class ReadTensor:
     """What one rank brings back of one task.
 
     Parameters
@@ -61,12 +61,12 @@ class Seen:
     """
 
     values: dict[str, tuple[Sharding, Any]]
-    collectives: Counter[Collective]
+    collectives: Counter[CountedCollective]
     holdings: tuple[int, str]
     parameter_bytes: int
 
 
-def run_step(task: Task, expected: list[RunValues], rank: int, routes: Routes) -> Seen:
+def run_step(task: RankTask, expected: list[RunValues], rank: int, routes: Routes) -> ReadTensor:
     """Run a plan at one rank of a job.
 
     Parameters
@@ -77,11 +77,11 @@ def run_step(task: Task, expected: list[RunValues], rank: int, routes: Routes) -
     rank : int
     routes : Routes
     """
-    exchange = Exchange(Place(task.plan.mesh, rank), _groups(task.plan.mesh, rank))
+    exchange = RankExchange(BlockPlace(task.plan.mesh, rank), _groups(task.plan.mesh, rank))
     return _run(task, expected, exchange.place, _mover(routes, exchange.place, exchange.follow))
 
 
-def find_routes(task: Task, expected: list[RunValues], routes: Routes) -> None:
+def find_routes(task: RankTask, expected: list[RunValues], routes: Routes) -> None:
     """Run a plan at rank 0 with nothing moved: for the routes that all ranks will take."""
 
     def nothing(value: Any, shape: Sequence[int], steps: Sequence[Step]) -> Any:
@@ -90,11 +90,13 @@ def find_routes(task: Task, expected: list[RunValues], routes: Routes) -> None:
             return value
         return value.new_zeros(last.local_shape(tuple(shape), place.sizes))
 
-    place = Place(task.plan.mesh, 0)
+    place = BlockPlace(task.plan.mesh, 0)
     _run(task, expected, place, _mover(routes, place, nothing))
 
 
-def _mover(routes: Routes, place: Place, follow: Callable[[Any, Sequence[int], Sequence[Step]], Any]) -> Move:
+def _mover(
+    routes: Routes, place: BlockPlace, follow: Callable[[Any, Sequence[int], Sequence[Step]], Any]
+) -> Move:
     def move(
         value: Any, shape: tuple[int, ...], element_bytes: int, before: Sharding, after: Sharding
     ) -> Any:
@@ -109,8 +111,8 @@ def _mover(routes: Routes, place: Place, follow: Callable[[Any, Sequence[int], S
     return move
 
 
-def _run(task: Task, expected: list[RunValues], place: Place, move: Move) -> Seen:
-    holdings = Holdings()
+def _run(task: RankTask, expected: list[RunValues], place: BlockPlace, move: Move) -> ReadTensor:
+    holdings = RankHoldings()
     with counted() as collectives:
         runs, values = _all_forward(task, expected, place, move, holdings)
         flowing: Local | None = None
@@ -134,15 +136,15 @@ def _run(task: Task, expected: list[RunValues], place: Place, move: Move) -> See
         for tensor, local in run.stored.items()
         if run.graph.nodes[tensor.node].source is Source.PARAMETER
     ]
-    return Seen(values, collectives, (holdings.peak_bytes, holdings.peak_at), sum(stored))
+    return ReadTensor(values, collectives, (holdings.peak_bytes, holdings.peak_at), sum(stored))
 
 
 def _all_forward(
-    task: Task, expected: list[RunValues], place: Place, move: Move, holdings: Holdings
-) -> tuple[list[PartRun], dict[str, tuple[Sharding, Any]]]:
+    task: RankTask, expected: list[RunValues], place: BlockPlace, move: Move, holdings: RankHoldings
+) -> tuple[list[PartExecution], dict[str, tuple[Sharding, Any]]]:
     """The forward pass of all parts; their outputs by name."""
     values: dict[str, tuple[Sharding, Any]] = {}
-    runs: list[PartRun] = []
+    runs: list[PartExecution] = []
     counts: Counter[str] = Counter()
     tied = {tie.second: tie.first for tie in task.model.ties}
     kept: dict[tuple[str, str], Local] = {}
@@ -152,7 +154,7 @@ def _all_forward(
         nth = counts[part.name]
         counts[part.name] += 1
         plan, boundary = task.plan.plan_of(part.name, nth), task.plan.boundary_of(part.name, nth)
-        run = PartRun(part, plan, boundary, place=place, move=move, holdings=holdings)
+        run = PartExecution(part, plan, boundary, place=place, move=move, holdings=holdings)
         runs.append(run)
         for node, whole in expected[number].placeholders.items():
             tensor = TensorRef(node)
@@ -177,7 +179,7 @@ def _all_forward(
     return runs, values
 
 
-def _handed(flowing: Local, run: PartRun, tensor: TensorRef, move: Move) -> Local:
+def _handed(flowing: Local, run: PartExecution, tensor: TensorRef, move: Move) -> Local:
     """What leaves one part as the next stores it."""
     state, shape = run.stored_state(tensor.node), run.shape(tensor)
     before = boundary_state(run.part, tensor, flowing.state)
@@ -188,7 +190,7 @@ def _handed(flowing: Local, run: PartRun, tensor: TensorRef, move: Move) -> Loca
     return Local(value, state)
 
 
-def _called(run: PartRun, owner: TensorRef) -> str:
+def _called(run: PartExecution, owner: TensorRef) -> str:
     node = run.graph.nodes[owner.node]
     return node.path if node.source is Source.PARAMETER else f"input {node.path}"
 

@@ -6,7 +6,14 @@ import re
 from collections.abc import Iterator, Sequence
 
 from treadle.errors import InfeasibleError
-from treadle.parallelism.exporting.layout import Layout, PartLayout, Recompute, Style, Use, Weight
+from treadle.parallelism.exporting.export_layout import (
+    CutStyle,
+    ExportedWeight,
+    ExportLayout,
+    PartLayout,
+    RecomputeSetting,
+    WeightUse,
+)
 from treadle.refusal import Refusal
 
 _HEAD = '''\
@@ -63,7 +70,7 @@ def _policy():
 '''
 
 
-def torch_code(layout: Layout) -> str:
+def torch_code(layout: ExportLayout) -> str:
     """A module with `make_mesh` and `parallelize(model, mesh)`.
 
     Parameters
@@ -75,7 +82,7 @@ def torch_code(layout: Layout) -> str:
     InfeasibleError
         If it has context parallelism or stages, which these calls do not make.
     """
-    for use in (Use.CONTEXT, Use.PIPELINE):
+    for use in (WeightUse.CONTEXT, WeightUse.PIPELINE):
         if layout.of_use(use):
             raise InfeasibleError(
                 f"export: {use.value} along {layout.of_use(use)[0]}; parallelize_module and fully_shard have "
@@ -99,7 +106,7 @@ def torch_code(layout: Layout) -> str:
     lines += list(_shard_lines(layout, blocks))
     lines.append("    return model")
     text = "\n".join(lines) + "\n"
-    some = [part for part in blocks if part.recompute is Recompute.SOME]
+    some = [part for part in blocks if part.recompute is RecomputeSetting.SOME]
     if some:
         part = some[0]
         text += _SELECTIVE.format(
@@ -110,22 +117,22 @@ def torch_code(layout: Layout) -> str:
     return text
 
 
-def unsaid(layout: Layout) -> tuple[Refusal, ...]:
+def unsaid(layout: ExportLayout) -> tuple[Refusal, ...]:
     """What the plan says and the code does not."""
     found = list(layout.lost)
     most = max(part.repeats for part in layout.parts)
     for part in layout.parts:
-        if part.repeats == 1 < most and part.recompute is not Recompute.NONE:
+        if part.repeats == 1 < most and part.recompute is not RecomputeSetting.NONE:
             found.append(Refusal("is computed again in the backward pass; the code keeps it", part.name))
         found += [
             Refusal("its results stay cut; the code gathers them", f"{part.name}: {weight.path}")
             for weight in part.weights
-            if weight.style is Style.COLUMNS and weight.is_last and not weight.is_table
+            if weight.style is CutStyle.COLUMNS and weight.is_last and not weight.is_table
         ]
     return tuple(found)
 
 
-def _remarks(layout: Layout) -> str:
+def _remarks(layout: ExportLayout) -> str:
     lost = unsaid(layout)
     if not lost:
         return "It says all that the plan does.\n"
@@ -133,19 +140,19 @@ def _remarks(layout: Layout) -> str:
     return f"What the plan says beyond that:\n{lines}\n"
 
 
-def _mesh(layout: Layout) -> tuple[tuple[int, ...], tuple[str, ...]]:
+def _mesh(layout: ExportLayout) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """The mesh; where nothing is sharded, with an axis of one rank that `fully_shard` shards over."""
     shape = [size for size, _ in layout.axes.values()]
     names = list(layout.axes)
-    if layout.of_use(Use.REPLICATED) and not layout.of_use(Use.SHARDED):
-        last = max(names.index(name) for name in layout.of_use(Use.REPLICATED))
+    if layout.of_use(WeightUse.REPLICATED) and not layout.of_use(WeightUse.SHARDED):
+        last = max(names.index(name) for name in layout.of_use(WeightUse.REPLICATED))
         shape.insert(last + 1, 1)
         names.insert(last + 1, "alone")
     return tuple(shape), tuple(names)
 
 
-def _tensor_lines(layout: Layout) -> Iterator[str]:
-    tensor = layout.of_use(Use.TENSOR)
+def _tensor_lines(layout: ExportLayout) -> Iterator[str]:
+    tensor = layout.of_use(WeightUse.TENSOR)
     if not tensor:
         return
     at_rest = "Shard(1)" if layout.cuts_sequence else "Replicate()"
@@ -165,17 +172,17 @@ def _tensor_lines(layout: Layout) -> Iterator[str]:
                 yield f'        parallelize_module(part, mesh["{tensor[0]}"], styles)'
 
 
-def _style(weight: Weight, at_rest: str, *, cuts_sequence: bool) -> str:
+def _style(weight: ExportedWeight, at_rest: str, *, cuts_sequence: bool) -> str:
     if weight.is_table:
         if weight.style is None:
             moves = f"PrepareModuleOutput(output_layouts=Replicate(), desired_output_layouts={at_rest})"
             return moves if cuts_sequence else ""
-        given = "input_layouts=Replicate(), " if weight.style is Style.ROWS else ""
+        given = "input_layouts=Replicate(), " if weight.style is CutStyle.ROWS else ""
         return f"{weight.style.value}({given}output_layouts={at_rest})"
-    if weight.style is Style.COLUMNS:
+    if weight.style is CutStyle.COLUMNS:
         gathered = ", output_layouts=Replicate()" if weight.is_last else ""
         return f"ColwiseParallel(input_layouts={at_rest}{gathered})"
-    if weight.style is Style.ROWS:
+    if weight.style is CutStyle.ROWS:
         return f"RowwiseParallel(output_layouts={at_rest})"
     return "SequenceParallel()" if cuts_sequence else ""
 
@@ -211,9 +218,9 @@ def _modules(owner: str) -> str:
 
 def _checkpoint_lines(blocks: list[PartLayout]) -> Iterator[str]:
     for part in blocks:
-        if part.recompute is Recompute.NONE:
+        if part.recompute is RecomputeSetting.NONE:
             continue
-        extra = ", context_fn=_policy" if part.recompute is Recompute.SOME else ""
+        extra = ", context_fn=_policy" if part.recompute is RecomputeSetting.SOME else ""
         owners = {_split(weight.path)[0] for weight in part.weights}
         for owner in sorted(owners):
             if owner:
@@ -232,8 +239,8 @@ def _key(names: Sequence[str]) -> str:
     return f"[{quoted}]"
 
 
-def _shard_lines(layout: Layout, blocks: list[PartLayout]) -> Iterator[str]:
-    replicated, sharded = layout.of_use(Use.REPLICATED), layout.of_use(Use.SHARDED)
+def _shard_lines(layout: ExportLayout, blocks: list[PartLayout]) -> Iterator[str]:
+    replicated, sharded = layout.of_use(WeightUse.REPLICATED), layout.of_use(WeightUse.SHARDED)
     if not replicated and not sharded:
         return
     names = list(layout.axes)

@@ -5,22 +5,22 @@ from __future__ import annotations
 from math import prod
 
 from treadle.errors import InfeasibleError
-from treadle.parallelism.exporting.layout import Layout, Recompute, Use
+from treadle.parallelism.exporting.export_layout import ExportLayout, RecomputeSetting, WeightUse
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.refusal import Refusal
 
-_ORDER = (Use.PIPELINE, Use.REPLICATED, Use.SHARDED, Use.CONTEXT, Use.TENSOR)
+_ORDER = (WeightUse.PIPELINE, WeightUse.REPLICATED, WeightUse.SHARDED, WeightUse.CONTEXT, WeightUse.TENSOR)
 """Axes of torchtitan's mesh, the slowest first."""
 _KEYS = {
-    Use.PIPELINE: "pipeline_parallel_degree",
-    Use.REPLICATED: "data_parallel_replicate_degree",
-    Use.SHARDED: "data_parallel_shard_degree",
-    Use.CONTEXT: "context_parallel_degree",
-    Use.TENSOR: "tensor_parallel_degree",
+    WeightUse.PIPELINE: "pipeline_parallel_degree",
+    WeightUse.REPLICATED: "data_parallel_replicate_degree",
+    WeightUse.SHARDED: "data_parallel_shard_degree",
+    WeightUse.CONTEXT: "context_parallel_degree",
+    WeightUse.TENSOR: "tensor_parallel_degree",
 }
 
 
-def torchtitan_settings(layout: Layout, plan: ParallelPlan) -> str:
+def torchtitan_settings(layout: ExportLayout, plan: ParallelPlan) -> str:
     """Sections ``[parallelism]`` and ``[activation_checkpoint]`` for a settings file of torchtitan.
 
     Parameters
@@ -34,7 +34,7 @@ def torchtitan_settings(layout: Layout, plan: ParallelPlan) -> str:
     InfeasibleError
         If the mesh has another order of axes than torchtitan's.
     """
-    uses = [use for _, use in layout.axes.values() if use is not Use.NONE]
+    uses = [use for _, use in layout.axes.values() if use is not WeightUse.NONE]
     if uses != sorted(uses, key=_ORDER.index):
         found = ", ".join(f"{name} ({use.value})" for name, (_, use) in layout.axes.items())
         raise InfeasibleError(
@@ -55,25 +55,25 @@ def torchtitan_settings(layout: Layout, plan: ParallelPlan) -> str:
     if plan.pipeline is not None:
         lines.append('pipeline_parallel_schedule = "1F1B"')
     lines += ["", "[activation_checkpoint]", f'mode = "{_mode(layout).value}"']
-    if _mode(layout) is Recompute.SOME:
+    if _mode(layout) is RecomputeSetting.SOME:
         lines.append('selective_ac_option = "op"')
     return "\n".join(lines) + "\n"
 
 
-def _mode(layout: Layout) -> Recompute:
+def _mode(layout: ExportLayout) -> RecomputeSetting:
     blocks = [part for part in layout.parts if part.repeats > 1] or list(layout.parts)
     modes = {part.recompute for part in blocks}
-    return modes.pop() if len(modes) == 1 else Recompute.SOME
+    return modes.pop() if len(modes) == 1 else RecomputeSetting.SOME
 
 
-def unsaid_by_settings(layout: Layout) -> tuple[Refusal, ...]:
+def unsaid_by_settings(layout: ExportLayout) -> tuple[Refusal, ...]:
     """What the plan says and the settings do not."""
     found = list(layout.lost)
-    if layout.of_use(Use.TENSOR) and not layout.cuts_sequence:
+    if layout.of_use(WeightUse.TENSOR) and not layout.cuts_sequence:
         found.append(Refusal("sequences stay whole; torchtitan cuts them along the tensor axis", "boundary"))
     for part in layout.parts:
         kept = sum(part.saved_products)
-        if part.recompute is Recompute.SOME:
+        if part.recompute is RecomputeSetting.SOME:
             found.append(
                 Refusal(
                     f"{kept} of {len(part.saved_products)} products are kept; the option 'op' keeps every "

@@ -52,7 +52,7 @@ class Pipeline:
 
 
 @dataclass(frozen=True)
-class Claim:
+class PlanClaim:
     """What the search that found a plan says of it; `evaluation` tells what is true of it.
 
     Parameters
@@ -115,7 +115,7 @@ class ParallelPlan:
     parts: Mapping[str, tuple[PartPlan, ...]]
     layers: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
     pipeline: Pipeline | None = None
-    claim: Claim | None = None
+    claim: PlanClaim | None = None
 
     def __post_init__(self) -> None:
         if not _DIGEST.fullmatch(self.digest):

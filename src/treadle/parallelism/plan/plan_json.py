@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from treadle.errors import FormatError, ScheduleError
 from treadle.parallelism.graph.compute_graph import Phase
-from treadle.parallelism.plan.parallel_plan import MOST_LAYERS, Claim, ParallelPlan, Pipeline
+from treadle.parallelism.plan.parallel_plan import MOST_LAYERS, ParallelPlan, Pipeline, PlanClaim
 from treadle.parallelism.plan.part_plan import Boundary, Chunk, Keep, OperatorPlan, PartPlan, TensorPlan
 from treadle.parallelism.state.sharding import Sharding
 from treadle.schedules.mesh import Mesh
@@ -284,14 +284,14 @@ def _pipeline(data: Any, place: str) -> Pipeline:
     )
 
 
-def _claim(data: Any, place: str) -> Claim:
+def _claim(data: Any, place: str) -> PlanClaim:
     table = read_object(data, place, {"seconds", "bound_s", "memory_bytes", "overlap"})
     numbers = []
     for key in ("seconds", "bound_s", "memory_bytes"):
         if type(table[key]) not in (int, float) or not -1e300 < table[key] < 1e300:
             raise FormatError(f"{place}, {key}: expected a number")
         numbers.append(float(table[key]))
-    return Claim(numbers[0], numbers[1], numbers[2], read_string(table["overlap"], place))
+    return PlanClaim(numbers[0], numbers[1], numbers[2], read_string(table["overlap"], place))
 
 
 def _table(data: Any, place: str, read: Callable[[Any, str], _Value]) -> Mapping[str, _Value]:

@@ -13,10 +13,10 @@ from treadle.parallelism.graph.compute_graph import Phase, TensorRef
 from treadle.parallelism.plan.part_plan import Keep
 from treadle.parallelism.problem.lifetimes import Moment
 from treadle.parallelism.problem.loop_factors import loop_rules
-from treadle.parallelism.problem.prices import Prices
+from treadle.parallelism.problem.operator_work import flops_of, fused_tensors, local_bytes, seconds_of
+from treadle.parallelism.problem.prices import StatePrices
 from treadle.parallelism.problem.variable_table import ACTIVATION, VariableTable
 from treadle.parallelism.problem.variables import StateVariable, View
-from treadle.parallelism.problem.work import flops_of, fused_tensors, local_bytes, seconds_of
 from treadle.parallelism.search.factor_graph import Factor, FloatArray, Quantities, factor
 from treadle.training.compute_times import ADAM_BYTES_PER_PARAMETER, RooflineTimes
 
@@ -39,7 +39,7 @@ class Assembly:
     def __init__(
         self,
         table: VariableTable,
-        prices: Prices,
+        prices: StatePrices,
         times: RooflineTimes,
         names: Quantities,
         bytes_per_parameter: int,

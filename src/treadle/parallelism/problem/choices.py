@@ -14,7 +14,7 @@ from math import prod
 from typing import TypeAlias
 
 from treadle.parallelism.graph.compute_graph import ComputeGraph, Index, OperatorKind, Source, TensorRef
-from treadle.parallelism.problem.clusters import Cluster, Letters, factors, flat, letters_of
+from treadle.parallelism.problem.operator_clusters import Cluster, Letters, factors, flat, letters_of
 from treadle.parallelism.problem.operators import choices_of_node, is_everywhere, operator_of
 from treadle.parallelism.state.sharding import Sharding
 from treadle.parallelism.state.strategies import PARTIAL, WHOLE, Choice

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from treadle.parallelism.graph.compute_graph import Phase, TensorRef
 from treadle.parallelism.plan.fit import stored_inputs
-from treadle.parallelism.plan.parallel_plan import Claim, ParallelPlan
+from treadle.parallelism.plan.parallel_plan import ParallelPlan, PlanClaim
 from treadle.parallelism.plan.part_plan import (
     Boundary,
     Chunk,
@@ -23,7 +23,7 @@ from treadle.schedules.mesh import Mesh
 
 
 def decoded(
-    table: VariableTable, mesh: Mesh, plan: Sequence[int], claim: Claim | None = None
+    table: VariableTable, mesh: Mesh, plan: Sequence[int], claim: PlanClaim | None = None
 ) -> ParallelPlan:
     """The plan that picks these states.
 

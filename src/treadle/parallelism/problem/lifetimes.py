@@ -20,9 +20,9 @@ import numpy as np
 
 from treadle.parallelism.graph.compute_graph import OperatorKind, Phase, Source, TensorRef
 from treadle.parallelism.plan.part_plan import Keep
+from treadle.parallelism.problem.operator_work import local_bytes
 from treadle.parallelism.problem.variable_table import VariableTable
 from treadle.parallelism.problem.variables import OperatorVariable, View, same_states
-from treadle.parallelism.problem.work import local_bytes
 from treadle.parallelism.search.factor_graph import FloatArray
 
 Scope = tuple[int, ...]

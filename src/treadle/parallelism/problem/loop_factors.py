@@ -10,8 +10,8 @@ import numpy as np
 from treadle.arrays import BoolArray
 from treadle.parallelism.graph.compute_graph import Index, TensorRef
 from treadle.parallelism.plan.part_plan import Keep
-from treadle.parallelism.problem.clusters import factors, flat
 from treadle.parallelism.problem.loops import LoopChoice, Region
+from treadle.parallelism.problem.operator_clusters import factors, flat
 from treadle.parallelism.problem.variable_table import VariableTable
 from treadle.parallelism.problem.variables import OperatorVariable
 from treadle.parallelism.state.sharding import Sharding

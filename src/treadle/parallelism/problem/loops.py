@@ -22,7 +22,7 @@ from treadle.parallelism.graph.compute_graph import (
     Source,
     TensorRef,
 )
-from treadle.parallelism.problem.clusters import factors, flat
+from treadle.parallelism.problem.operator_clusters import factors, flat
 from treadle.parallelism.problem.operators import choices_of_node
 from treadle.parallelism.problem.values import PartValues
 

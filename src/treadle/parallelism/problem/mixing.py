@@ -9,7 +9,7 @@ from math import inf
 from treadle.parallelism.graph.compute_graph import TensorRef
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.problem.decoding import decoded
-from treadle.parallelism.problem.prices import Prices
+from treadle.parallelism.problem.prices import StatePrices
 from treadle.parallelism.problem.search_problem import SearchProblem
 from treadle.parallelism.problem.variable_table import ACTIVATION, GRADIENT, VariableTable
 from treadle.parallelism.search.branching import SearchEffort
@@ -29,7 +29,7 @@ def layering_of(problem: SearchProblem, costs: Costs) -> Layering | None:
     if graph.repeats[section] < 2 or set(table.boundary) != {ACTIVATION, GRADIENT}:
         return None
     boundary = table.boundary[ACTIVATION], table.boundary[GRADIENT]
-    prices = Prices(axis_sizes(problem.mesh), costs)
+    prices = StatePrices(axis_sizes(problem.mesh), costs)
     forth, back = (_switches(table, prices, number) for number in boundary)
     block = frozenset(
         number
@@ -39,7 +39,7 @@ def layering_of(problem: SearchProblem, costs: Costs) -> Layering | None:
     return Layering(graph, section, boundary, (forth, back.T), block)
 
 
-def _switches(table: VariableTable, prices: Prices, number: int) -> FloatArray:
+def _switches(table: VariableTable, prices: StatePrices, number: int) -> FloatArray:
     """Seconds between the states of a boundary."""
     variable = table.state(number)
     part, tensor = variable.part, variable.tensor

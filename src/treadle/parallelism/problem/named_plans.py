@@ -16,7 +16,7 @@ import numpy as np
 from treadle.arrays import BoolArray, Int64Array
 from treadle.parallelism.graph.compute_graph import OperatorKind, Phase
 from treadle.parallelism.plan.part_plan import Keep
-from treadle.parallelism.problem.clusters import factors
+from treadle.parallelism.problem.operator_clusters import factors
 from treadle.parallelism.problem.variable_table import VariableTable
 from treadle.parallelism.problem.variables import OperatorVariable, StateVariable, Wait
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.parallelism.graph.compute_graph import ComputeGraph, Index, TensorRef
-from treadle.parallelism.problem.clusters import factors
+from treadle.parallelism.problem.operator_clusters import factors
 from treadle.parallelism.state.seconds_table import seconds_between
 from treadle.parallelism.state.sharding import Sharding
 from treadle.training.costs import Costs, RememberedCosts
@@ -16,7 +16,7 @@ from treadle.training.costs import Costs, RememberedCosts
 Key = tuple[tuple[int, ...], int, tuple[Sharding, ...], tuple[Sharding, ...]]
 
 
-class Prices:
+class StatePrices:
     """Tables of seconds between states of tensors.
 
     Factors of a tensor that nobody cuts are left out but one, the one that most ranks divide, on which a

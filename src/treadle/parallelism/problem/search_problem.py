@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from treadle.parallelism.graph.model_graph import ModelGraph
-from treadle.parallelism.plan.parallel_plan import Claim, ParallelPlan
+from treadle.parallelism.plan.parallel_plan import ParallelPlan, PlanClaim
 from treadle.parallelism.problem.assembly import Assembly
 from treadle.parallelism.problem.decoding import decoded, tidied
 from treadle.parallelism.problem.lifetimes import Lifetimes, without_dominated
 from treadle.parallelism.problem.named_plans import Domains, domains_of, named_plans
 from treadle.parallelism.problem.pins import pinned_domains
-from treadle.parallelism.problem.prices import Prices
+from treadle.parallelism.problem.prices import StatePrices
 from treadle.parallelism.problem.variable_table import VariableTable
 from treadle.parallelism.search.factor_graph import FactorGraph, Quantities
 from treadle.parallelism.state.sharding import axis_sizes
@@ -60,7 +60,7 @@ class SearchProblem:
         """
         return tidied(self.table, labels)
 
-    def decode(self, labels: Sequence[int], claim: Claim | None = None) -> ParallelPlan:
+    def decode(self, labels: Sequence[int], claim: PlanClaim | None = None) -> ParallelPlan:
         """The plan that picks these states.
 
         Parameters
@@ -128,7 +128,7 @@ def pose(
     timed = [at for at, part in enumerate(model.parts) if part.enters is not None] or [0]
     moments = {at: without_dominated(list(Lifetimes(table, at).moments())) for at in timed}
     names = Quantities(len(model.parts), sum(map(len, moments.values())))
-    assembly = Assembly(table, Prices(sizes, costs), times, names, bytes_per_parameter)
+    assembly = Assembly(table, StatePrices(sizes, costs), times, names, bytes_per_parameter)
     assembly.run(moments)
     first = tuple(table.boundary.values())
     graph = FactorGraph(

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from treadle.parallelism.graph.compute_graph import ComputeGraph, OperatorKind, Phase, Source, TensorRef
 from treadle.parallelism.graph.model_graph import ModelPart
-from treadle.parallelism.problem.clusters import Cluster, clusters_of
+from treadle.parallelism.problem.operator_clusters import Cluster, clusters_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,8 @@ from treadle.parallelism.graph.compute_graph import ComputeGraph, Index, Phase, 
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.part_plan import Keep
 from treadle.parallelism.problem.choices import cluster_choices, cluster_strategies, uncut_atoms
-from treadle.parallelism.problem.clusters import factors, shown
 from treadle.parallelism.problem.loops import N_CHUNKS, LoopChoice, Region, regions_of
+from treadle.parallelism.problem.operator_clusters import factors, shown
 from treadle.parallelism.problem.values import PartValues, values_of
 from treadle.parallelism.problem.variables import (
     OperatorVariable,

@@ -15,8 +15,8 @@ from treadle.arrays import BoolArray, Int64Array
 from treadle.parallelism.graph.compute_graph import ComputeGraph, TensorRef
 from treadle.parallelism.plan.part_plan import Keep
 from treadle.parallelism.problem.choices import ClusterStrategy
-from treadle.parallelism.problem.clusters import Cluster
 from treadle.parallelism.problem.loops import LoopChoice
+from treadle.parallelism.problem.operator_clusters import Cluster
 from treadle.parallelism.search.factor_graph import FloatArray
 from treadle.parallelism.state.sharding import Sharding
 

@@ -8,7 +8,7 @@ adds the larger of compute and communication of each. Nothing here knows what a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -126,23 +126,6 @@ def factor(scope: Sequence[int], tables: Mapping[int, ArrayLike]) -> Factor:
     return Factor(tuple(sorted(scope)), clean, None if forbidden is None else frozen(forbidden, np.bool_))
 
 
-def merged(factors: Iterable[Factor]) -> tuple[Factor, ...]:
-    """The same with one factor per scope: amounts add up, what one forbids is forbidden."""
-    found: dict[tuple[int, ...], Factor] = {}
-    for part in factors:
-        before = found.get(part.scope)
-        if before is None:
-            found[part.scope] = part
-            continue
-        tables = dict(before.tables)
-        for q, table in part.tables.items():
-            tables[q] = frozen(tables[q] + table, np.float64) if q in tables else table
-        masks = [mask for mask in (before.forbidden, part.forbidden) if mask is not None]
-        forbidden = frozen(np.logical_or.reduce(masks), np.bool_) if masks else None
-        found[part.scope] = Factor(part.scope, tables, forbidden)
-    return tuple(found[scope] for scope in sorted(found, key=lambda scope: (len(scope), scope)))
-
-
 @dataclass(frozen=True)
 class FactorGraph:
     """Nodes with domains, and the factors over them.
@@ -154,7 +137,7 @@ class FactorGraph:
     quantities : Quantities
         What is counted.
     factors : tuple of Factor
-        At most one per scope (`merged`).
+        At most one per scope.
     repeats : tuple of int
         How often each section runs in a step (the layers of a repeated block; 1 for an end).
     letters : tuple of int arrays of shape (states, any), optional

@@ -79,16 +79,16 @@ class Layering:
         return bool(self.block.intersection(part.scope)) or set(part.scope) <= set(self.boundary)
 
     @cached_property
-    def layers(self) -> Side:
+    def layers(self) -> BoundarySide:
         """The block."""
         return self._side(inside=True)
 
     @cached_property
-    def ends(self) -> Side:
+    def ends(self) -> BoundarySide:
         """What runs once."""
         return self._side(inside=False)
 
-    def _side(self, *, inside: bool) -> Side:
+    def _side(self, *, inside: bool) -> BoundarySide:
         graph = self.graph
         nodes = [
             node for node in range(graph.n_nodes) if node in self.boundary or (node in self.block) == inside
@@ -107,7 +107,7 @@ class Layering:
             tuple(graph.letters[node] for node in nodes) if graph.letters else (),
             tuple(number[node] for node in graph.first if node in number),
         )
-        return Side(small, tuple(nodes), tuple(number[node] for node in self.boundary))
+        return BoundarySide(small, tuple(nodes), tuple(number[node] for node in self.boundary))
 
     def switch_seconds(self, before: Plan, after: Plan) -> float:
         """From boundary states to boundary states."""
@@ -115,7 +115,7 @@ class Layering:
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class BoundarySide:
     """The graph of the block or of the ends.
 
     Parameters
@@ -150,7 +150,7 @@ def joined(layering: Layering, column: Plan, ending: Plan) -> Plan:
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
+class ColumnPool:
     """Plans of one side and what they cost.
 
     Parameters
@@ -166,14 +166,14 @@ class Pool:
         Bytes of these that count for a layer's share; transient ones count once.
     """
 
-    side: Side
+    side: BoundarySide
     plans: tuple[Plan, ...]
     seconds: FloatArray
     held: FloatArray
     persistent: FloatArray
 
     @classmethod
-    def of(cls, side: Side, plans: Iterable[Plan], overlap: Overlap) -> Pool:
+    def of(cls, side: BoundarySide, plans: Iterable[Plan], overlap: Overlap) -> ColumnPool:
         """Price plans; each counts once, forbidden ones do not."""
         kept = tuple(plan for plan in dict.fromkeys(plans) if side.graph.is_allowed(plan))
         aim = step_time(side.graph, overlap=overlap)
@@ -187,11 +187,11 @@ class Pool:
             amounts[:, side.graph.quantities.persistent],
         )
 
-    def with_more(self, plans: Iterable[Plan], overlap: Overlap) -> Pool:
+    def with_more(self, plans: Iterable[Plan], overlap: Overlap) -> ColumnPool:
         """These and others, each once."""
         known = set(self.plans)
-        more = Pool.of(self.side, [plan for plan in plans if plan not in known], overlap)
-        return Pool(
+        more = ColumnPool.of(self.side, [plan for plan in plans if plan not in known], overlap)
+        return ColumnPool(
             self.side,
             self.plans + more.plans,
             np.concatenate([self.seconds, more.seconds]),
@@ -204,13 +204,13 @@ class Pool:
         """Bytes at each moment beside the persistent ones."""
         return self.held - self.persistent[:, None]
 
-    def chosen(self, rows: Sequence[int]) -> Pool:
+    def chosen(self, rows: Sequence[int]) -> ColumnPool:
         """Some of them."""
         at = np.array(rows, dtype=np.int64)
         plans = tuple(self.plans[i] for i in rows)
-        return Pool(self.side, plans, self.seconds[at], self.held[at], self.persistent[at])
+        return ColumnPool(self.side, plans, self.seconds[at], self.held[at], self.persistent[at])
 
-    def undominated(self, merit: FloatArray, most: int) -> Pool:
+    def undominated(self, merit: FloatArray, most: int) -> ColumnPool:
         """The `most` of least merit, without those that another with their boundary beats in everything."""
         costs = np.hstack([self.seconds[:, None], self.persistent[:, None], self.transient])
         kept: list[int] = []
@@ -224,7 +224,7 @@ class Pool:
         return self.chosen(kept)
 
 
-def priced(side: Side, overlap: Overlap, prices: FloatArray) -> Minimax:
+def priced(side: BoundarySide, overlap: Overlap, prices: FloatArray) -> Minimax:
     """Seconds of a step and bytes at each moment at these seconds a byte, without limits."""
     aim = step_time(side.graph, overlap=overlap)
     row = prices @ aim.forms[list(aim.limited)]

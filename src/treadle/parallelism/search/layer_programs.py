@@ -9,7 +9,7 @@ import highspy
 import numpy as np
 
 from treadle.parallelism.search.factor_graph import FloatArray
-from treadle.parallelism.search.layer_columns import Pool
+from treadle.parallelism.search.layer_columns import ColumnPool
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class _Program:
         return self.solver.getSolution()
 
 
-def best_prices(columns: Pool, endings: Pool, memory_bytes: float) -> FloatArray:
+def best_prices(columns: ColumnPool, endings: ColumnPool, memory_bytes: float) -> FloatArray:
     """Seconds a byte at each moment, by the linear program that mixes columns in any shares.
 
     Notes
@@ -78,7 +78,7 @@ def best_prices(columns: Pool, endings: Pool, memory_bytes: float) -> FloatArray
 
 
 def best_counts(
-    columns: Pool, endings: Pool, n_layers: int, memory_bytes: float, *, below: float
+    columns: ColumnPool, endings: ColumnPool, n_layers: int, memory_bytes: float, *, below: float
 ) -> Counts | None:
     """The fastest counts; None if they are not faster than `below`, or do not keep to the limit."""
     for slack in (0.0, 1e-6):  # what the solver takes for the limit may lie a rounding above it
@@ -88,7 +88,9 @@ def best_counts(
     return None
 
 
-def _counted(columns: Pool, endings: Pool, n_layers: int, limit: float, below: float) -> Counts | None:
+def _counted(
+    columns: ColumnPool, endings: ColumnPool, n_layers: int, limit: float, below: float
+) -> Counts | None:
     scale = float(columns.seconds.max() + endings.seconds.max()) or 1.0
     program, is_limited = _Program(), bool(np.isfinite(limit))
     layers = [program.column(float(s) / n_layers / scale, n_layers, is_integer=True) for s in columns.seconds]
@@ -115,7 +117,7 @@ def _counted(columns: Pool, endings: Pool, n_layers: int, limit: float, below: f
     return Counts(counts, int(np.argmax([solution.col_value[i] for i in ends])))
 
 
-def _fits(columns: Pool, endings: Pool, n_layers: int, limit: float, found: Counts) -> bool:
+def _fits(columns: ColumnPool, endings: ColumnPool, n_layers: int, limit: float, found: Counts) -> bool:
     counts = np.array(found.counts)
     stays = float(counts @ columns.persistent) / n_layers + float(endings.persistent[found.ending])
     passing = (columns.transient[counts > 0] + endings.transient[found.ending]).max()

@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from treadle.arrays import offsets_of
-from treadle.parallelism.search.core_values import MinimaxForms
+from treadle.parallelism.search.core_search_values import MinimaxForms
 from treadle.parallelism.search.factor_graph import FactorGraph, FloatArray
 
 

@@ -32,7 +32,7 @@ import numpy as np
 from treadle.errors import ScheduleError
 from treadle.parallelism.search.branching import Incumbent, SearchEffort, minimise
 from treadle.parallelism.search.factor_graph import FloatArray
-from treadle.parallelism.search.layer_columns import Layering, Plan, Pool, joined, priced
+from treadle.parallelism.search.layer_columns import ColumnPool, Layering, Plan, joined, priced
 from treadle.parallelism.search.layer_programs import Counts, best_counts, best_prices
 from treadle.parallelism.search.minimax import Overlap
 from treadle.watch import UNWATCHED, Watch
@@ -113,7 +113,7 @@ def mix_layers(
     effort = SearchEffort() if effort is None else effort
     plans = list(known)
     columns, endings = (
-        Pool.of(side, [side.cut(plan) for plan in plans], overlap)
+        ColumnPool.of(side, [side.cut(plan) for plan in plans], overlap)
         for side in (layering.layers, layering.ends)
     )
     best, bound = None, -np.inf
@@ -139,7 +139,7 @@ def mix_layers(
 
 
 def _search(
-    pool: Pool, overlap: Overlap, prices: FloatArray, *, effort: SearchEffort, watch: Watch
+    pool: ColumnPool, overlap: Overlap, prices: FloatArray, *, effort: SearchEffort, watch: Watch
 ) -> Incumbent:
     """The best column, or ending, at these prices."""
     merit = pool.seconds + pool.held @ prices
@@ -150,7 +150,7 @@ def _search(
 
 
 def _mixture(
-    layering: Layering, columns: Pool, endings: Pool, prices: FloatArray, memory_bytes: float
+    layering: Layering, columns: ColumnPool, endings: ColumnPool, prices: FloatArray, memory_bytes: float
 ) -> MixedLayers | None:
     """The best counts of columns over small sets of boundary states."""
     columns = columns.undominated(columns.seconds + columns.held @ prices, MOST_COLUMNS)
@@ -173,7 +173,7 @@ def _mixture(
     return best
 
 
-def _boundaries(pool: Pool) -> list[Plan]:
+def _boundaries(pool: ColumnPool) -> list[Plan]:
     return [pool.side.boundary_of(plan) for plan in pool.plans]
 
 
@@ -193,7 +193,7 @@ def _round_seconds(layering: Layering, order: tuple[Plan, ...]) -> float:
 
 
 def _laid_out(
-    layering: Layering, columns: Pool, endings: Pool, found: Counts, order: tuple[Plan, ...]
+    layering: Layering, columns: ColumnPool, endings: ColumnPool, found: Counts, order: tuple[Plan, ...]
 ) -> MixedLayers:
     """Layers in the order of the way round that begins with the ends' boundary states."""
     ending = endings.plans[found.ending]

@@ -23,7 +23,7 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.engine import core
-from treadle.parallelism.search.core_values import PairEnergies
+from treadle.parallelism.search.core_search_values import PairEnergies
 from treadle.parallelism.search.factor_graph import FactorGraph, FloatArray
 from treadle.parallelism.search.slices import Energies, Slice
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of
-from treadle.parallelism.search.core_values import PairTables
+from treadle.parallelism.search.core_search_values import PairTables
 from treadle.parallelism.search.factor_graph import Factor, FactorGraph, FloatArray
 
 Domains = tuple[Int64Array, ...]

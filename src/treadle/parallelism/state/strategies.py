@@ -17,14 +17,12 @@ operator that is added needs one rule and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, permutations, product
-from math import prod
+from itertools import chain
 from typing import TypeAlias
 
 from treadle.errors import ScheduleError
-from treadle.parallelism.state.sharding import Sharding
 
 PARTIAL = "+"
 """Place of a tensor in a choice: a summand."""
@@ -96,25 +94,6 @@ class Choice:
     def letters(self) -> frozenset[Letter]:
         """Letters that are cut."""
         return frozenset((*self.inputs, *self.outputs)) - {PARTIAL, WHOLE}
-
-
-@dataclass(frozen=True)
-class Strategy:
-    """What an operator wants of its inputs and makes of its outputs on a mesh.
-
-    Parameters
-    ----------
-    choices : tuple of Choice
-        One for each axis.
-    inputs, outputs : tuple of Sharding
-    n_parts : int
-        Parts that the work is cut into: each rank does 1 / n_parts of it.
-    """
-
-    choices: tuple[Choice, ...]
-    inputs: tuple[Sharding, ...]
-    outputs: tuple[Sharding, ...]
-    n_parts: int
 
 
 Rule = Callable[[Operator], Iterator[Choice]]
@@ -229,62 +208,3 @@ def choices_of(operator: Operator) -> tuple[Choice, ...]:
     """Ways to share out an operator along one axis; the last is to do the same everywhere."""
     everywhere = Choice((WHOLE,) * len(operator.inputs), (WHOLE,) * len(operator.outputs), divides=False)
     return (*dict.fromkeys(RULES[operator.kind](operator)), everywhere)
-
-
-def strategies(
-    operator: Operator, letter_sizes: Mapping[Letter, int], sizes: Mapping[str, int]
-) -> Iterator[Strategy]:
-    """All strategies on a mesh: a choice for each axis, every order of axes that cut the same letter.
-
-    Parameters
-    ----------
-    operator : Operator
-    letter_sizes : mapping from letter to int
-    sizes : mapping from axis to its ranks
-        As by `axis_sizes`.
-
-    Examples
-    --------
-    >>> for one in strategies(Operator("EINSUM", ("ca", "ab"), ("cb",)), dict(a=8, b=8, c=7), {"tp": 2}):
-    ...     print(*one.inputs, "->", *one.outputs, one.n_parts, sep="   ")
-    - | tp   tp | -   ->   - | - partial tp   2
-    - | -   - | tp   ->   - | tp   2
-    - | - partial tp   - | -   ->   - | - partial tp   1
-    - | -   - | - partial tp   ->   - | - partial tp   1
-    - | -   - | -   ->   - | -   1
-    """
-    for choices in product(choices_of(operator), repeat=len(sizes)):
-        by_axis = dict(zip(sizes, choices, strict=True))
-        cut = {
-            letter: [a for a, choice in by_axis.items() if letter in choice.letters]
-            for letter in letter_sizes
-        }
-        if any(letter_sizes[letter] % prod(sizes[axis] for axis in axes) for letter, axes in cut.items()):
-            continue
-        several = [axes for axes in cut.values() if len(axes) > 1]
-        seen = set()
-        for orders in product(*map(permutations, several)):
-            ranked = tuple(dict.fromkeys((*(axis for order in orders for axis in order), *sizes)))
-            found = _strategy(operator, {axis: by_axis[axis] for axis in ranked}, tuple(sizes), sizes)
-            if found not in seen:
-                seen.add(found)
-                yield found
-
-
-def _strategy(
-    operator: Operator, by_axis: Mapping[str, Choice], axes: tuple[str, ...], sizes: Mapping[str, int]
-) -> Strategy:
-    def sharding(letters: Sequence[Letter], places: Mapping[str, Letter]) -> Sharding:
-        dims = tuple(tuple(axis for axis, place in places.items() if place == letter) for letter in letters)
-        return Sharding(dims, frozenset(axis for axis, place in places.items() if place == PARTIAL))
-
-    inputs = tuple(
-        sharding(letters, {axis: choice.inputs[at] for axis, choice in by_axis.items()})
-        for at, letters in enumerate(operator.inputs)
-    )
-    outputs = tuple(
-        sharding(letters, {axis: choice.outputs[at] for axis, choice in by_axis.items()})
-        for at, letters in enumerate(operator.outputs)
-    )
-    parts = prod(sizes[axis] for axis, choice in by_axis.items() if choice.divides)
-    return Strategy(tuple(by_axis[axis] for axis in axes), inputs, outputs, parts)

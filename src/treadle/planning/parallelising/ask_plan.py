@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from treadle.errors import FormatError
-from treadle.parallelism.exporting.layout import layout_of
+from treadle.parallelism.exporting.export_layout import layout_of
 from treadle.parallelism.exporting.torch_code import torch_code, unsaid
 from treadle.parallelism.exporting.torchtitan import torchtitan_settings
 from treadle.parallelism.graph.compute_graph import TensorRef

@@ -12,9 +12,9 @@ from typing import Any
 from treadle.brief import brief
 from treadle.checking import checked, left_alone
 from treadle.errors import FormatError
-from treadle.parallelism.execution.execute import Execution, execute
+from treadle.parallelism.execution.execute import RankExecutions, execute
 from treadle.parallelism.execution.prediction import Prediction, disagreements, predicted
-from treadle.parallelism.execution.rank_step import Task
+from treadle.parallelism.execution.rank_step import RankTask
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.plan.plan_json import read_plan
 from treadle.parallelism.state.sharding import axis_sizes
@@ -39,11 +39,11 @@ class PlanExecution:
 
     Parameters
     ----------
-    execution : Execution
+    execution : RankExecutions
     prediction : Prediction
     """
 
-    execution: Execution
+    execution: RankExecutions
     prediction: Prediction
 
     @cached_property
@@ -106,7 +106,7 @@ def execute_plan(
     make: Callable[[], Any] = source if callable(source) else partial(_made, str(source))
     makes = make if repeats is None else {"block": make}
     costs = _even_costs(known.mesh) if fabric is None else _costs(fabric, known.mesh)
-    task = Task(model, known, makes, costs)
+    task = RankTask(model, known, makes, costs)
     prediction = predicted(task)
     (execution,) = execute([task], backend=backend, seed=seed, timeout_s=timeout_s)
     return PlanExecution(execution, prediction)

@@ -8,7 +8,7 @@ from pathlib import Path
 from treadle.brief import brief
 from treadle.checking import checked, left_alone
 from treadle.errors import FormatError
-from treadle.parallelism.exporting.layout import layout_of
+from treadle.parallelism.exporting.export_layout import layout_of
 from treadle.parallelism.exporting.torch_code import torch_code, unsaid
 from treadle.parallelism.exporting.torchtitan import torchtitan_settings, unsaid_by_settings
 from treadle.parallelism.graph.model_graph import ModelGraph

@@ -7,7 +7,7 @@ from math import isfinite
 from time import monotonic
 
 from treadle.errors import InfeasibleError
-from treadle.parallelism.plan.parallel_plan import Claim
+from treadle.parallelism.plan.parallel_plan import PlanClaim
 from treadle.parallelism.problem.decoding import decoded
 from treadle.parallelism.problem.mixing import mixed
 from treadle.parallelism.search.branching import SearchEffort
@@ -89,7 +89,7 @@ class FabricRun:
         """
         costs = self.costs(mesh)
         best, named, found, bound_s = search_staged(self.plans, mesh, costs, micro_batches, self.watch(mesh))
-        claim = Claim(best.seconds, bound_s, best.memory_bytes, self.plans.request.overlap.value)
+        claim = PlanClaim(best.seconds, bound_s, best.memory_bytes, self.plans.request.overlap.value)
         best = replace(best, plan=replace(best.plan, claim=claim))
         trial = MeshTrial(mesh, best.seconds, bound_s, True)
         again = self.plans.retimed(best.plan, costs)
@@ -152,7 +152,9 @@ class FabricRun:
         problem = posed.problem
         bare = decoded(problem.table, mesh, found.best.found.plan)
         first = self.plans.priced(OURS, bare, posed.costs)
-        claim = Claim(first.seconds, found.best.bound_s, first.memory_bytes, self.plans.request.overlap.value)
+        claim = PlanClaim(
+            first.seconds, found.best.bound_s, first.memory_bytes, self.plans.request.overlap.value
+        )
         best = self.plans.priced(
             OURS, decoded(problem.table, mesh, found.best.found.plan, claim), posed.costs
         )
@@ -197,7 +199,7 @@ class FabricRun:
         row = self.plans.priced(OURS, found[0], posed.costs)
         if not row.fits or row.seconds >= best.seconds:
             return best, bound_s
-        claim = Claim(row.seconds, bound_s, row.memory_bytes, request.overlap.value)
+        claim = PlanClaim(row.seconds, bound_s, row.memory_bytes, request.overlap.value)
         return replace(row, plan=replace(found[0], claim=claim)), bound_s
 
 

@@ -13,7 +13,7 @@ from math import inf
 
 from treadle.errors import FormatError, InfeasibleError
 from treadle.parallelism.evaluation.evaluation import evaluate
-from treadle.parallelism.evaluation.work import operations
+from treadle.parallelism.evaluation.node_work import operations
 from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline
 from treadle.planning.parallelising.parallel_result import PricedPlan
 from treadle.planning.parallelising.plan_search import OURS, PlanSearch

@@ -7,10 +7,10 @@ from dataclasses import replace
 from math import inf
 
 from treadle.errors import FormatError, ScheduleError
-from treadle.parallelism.evaluation.bounds import checked_bound
+from treadle.parallelism.evaluation.bound_check import checked_bound
 from treadle.parallelism.evaluation.evaluation import evaluate
+from treadle.parallelism.evaluation.node_work import DeviceNumbers
 from treadle.parallelism.evaluation.retiming import Retimed, retimed
-from treadle.parallelism.evaluation.work import DeviceNumbers
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.problem.search_problem import SearchProblem, pose

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from treadle.errors import ScheduleError
-from treadle.parallelism.execution.blocks import Place, block, overlap, within
+from treadle.parallelism.execution.tensor_blocks import BlockPlace, block, overlap, within
 from treadle.parallelism.state.moves import Mixed
 from treadle.parallelism.state.sharding import Sharding
 from treadle.parallelism.state.transitions import Step
@@ -24,7 +24,7 @@ Groups = Callable[[tuple[str, ...]], Any]
 """The process group of this rank over these axes."""
 
 
-class Exchange:
+class RankExchange:
     """Moves one rank's part of tensors.
 
     Parameters
@@ -33,7 +33,7 @@ class Exchange:
     groups : Groups
     """
 
-    def __init__(self, place: Place, groups: Groups) -> None:
+    def __init__(self, place: BlockPlace, groups: Groups) -> None:
         self.place, self._groups = place, groups
 
     def follow(self, local: Tensor, shape: Sequence[int], steps: Sequence[Step]) -> Tensor:

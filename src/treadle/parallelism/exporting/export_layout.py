@@ -30,7 +30,7 @@ from treadle.parallelism.state.sharding import Sharding
 from treadle.refusal import Refusal
 
 
-class Use(Enum):
+class WeightUse(Enum):
     """What an axis of the mesh is for."""
 
     REPLICATED = "data parallel, parameters replicated"
@@ -41,14 +41,14 @@ class Use(Enum):
     NONE = "nothing"
 
 
-class Style(Enum):
+class CutStyle(Enum):
     """How a weight is cut along the tensor-parallel axis."""
 
     COLUMNS = "ColwiseParallel"
     ROWS = "RowwiseParallel"
 
 
-class Recompute(Enum):
+class RecomputeSetting(Enum):
     """What the backward pass computes again of a part."""
 
     NONE = "none"
@@ -57,7 +57,7 @@ class Recompute(Enum):
 
 
 @dataclass(frozen=True)
-class Weight:
+class ExportedWeight:
     """A parameter.
 
     Parameters
@@ -75,7 +75,7 @@ class Weight:
 
     path: str
     is_table: bool
-    style: Style | None
+    style: CutStyle | None
     shard_dim: int
     is_last: bool = False
 
@@ -97,14 +97,14 @@ class PartLayout:
 
     name: str
     repeats: int
-    weights: tuple[Weight, ...]
-    recompute: Recompute
+    weights: tuple[ExportedWeight, ...]
+    recompute: RecomputeSetting
     saved_products: tuple[bool, ...]
     saves_attention: bool
 
 
 @dataclass(frozen=True)
-class Layout:
+class ExportLayout:
     """A plan in these terms.
 
     Parameters
@@ -122,18 +122,18 @@ class Layout:
     """
 
     model: str
-    axes: Mapping[str, tuple[int, Use]]
+    axes: Mapping[str, tuple[int, WeightUse]]
     cuts_sequence: bool
     gathers_again: bool
     parts: tuple[PartLayout, ...]
     lost: tuple[Refusal, ...]
 
-    def of_use(self, use: Use) -> tuple[str, ...]:
+    def of_use(self, use: WeightUse) -> tuple[str, ...]:
         """Axes of a use."""
         return tuple(name for name, (_, found) in self.axes.items() if found is use)
 
 
-def layout_of(plan: ParallelPlan, model: ModelGraph) -> Layout:
+def layout_of(plan: ParallelPlan, model: ModelGraph) -> ExportLayout:
     """Read a plan.
 
     Raises
@@ -158,11 +158,11 @@ class _Reading:
         self.parts = [(part, plan.parts[part.name][0]) for part in model.parts]
         self.lost: list[Refusal] = []
 
-    def layout(self) -> Layout:
+    def layout(self) -> ExportLayout:
         axes = {}
         for name, size in zip(self.plan.mesh.axis_names, self.plan.mesh.shape, strict=True):
             axes[name] = (size, self._use(name))
-        tensor = [name for name, (_, use) in axes.items() if use is Use.TENSOR]
+        tensor = [name for name, (_, use) in axes.items() if use is WeightUse.TENSOR]
         if len(tensor) > 1:
             raise InfeasibleError(
                 f"export: axes {' and '.join(tensor)} both cut weights; frameworks have one tensor-parallel "
@@ -172,7 +172,9 @@ class _Reading:
         cuts_sequence = bool(tensor) and boundary.get(tensor[0]) == self.model.sequence != ""
         parts = tuple(self._part(part, one, axes) for part, one in self.parts)
         self.lost += self._loops()
-        return Layout(self.model.name, axes, cuts_sequence, self._gathers_again(), parts, tuple(self.lost))
+        return ExportLayout(
+            self.model.name, axes, cuts_sequence, self._gathers_again(), parts, tuple(self.lost)
+        )
 
     def _boundary_letters(self) -> dict[str, str]:
         """By axis the letter of the activations between blocks that it cuts."""
@@ -183,11 +185,11 @@ class _Reading:
                 return {axis: name for name, axes in zip(names, dims, strict=True) for axis in axes}
         return {}
 
-    def _use(self, axis: str) -> Use:
+    def _use(self, axis: str) -> WeightUse:
         if self.plan.pipeline is not None and axis == self.plan.pipeline.axis:
-            return Use.PIPELINE
+            return WeightUse.PIPELINE
         if axis not in self.plan.sizes:
-            return Use.NONE
+            return WeightUse.NONE
         letters: Counter[str] = Counter()
         exceptions: dict[str, list[str]] = {"": []}
         weights = 0
@@ -206,7 +208,7 @@ class _Reading:
                     for operand, state in zip(node.operands, one.operators[node.name].inputs, strict=True)
                 )
         total = sum(letters.values())
-        for letter, use in ((self.model.batch, None), (self.model.sequence, Use.CONTEXT)):
+        for letter, use in ((self.model.batch, None), (self.model.sequence, WeightUse.CONTEXT)):
             if letter and letters[letter] * 2 > total:
                 others = [
                     place for other, places in exceptions.items() if other != letter for place in places
@@ -214,9 +216,9 @@ class _Reading:
                 self.lost += [Refusal(f"not cut along {axis} as the rest is", place) for place in others]
                 return use or self._data_use(axis)
         if weights:
-            return Use.TENSOR
+            return WeightUse.TENSOR
         if letters[""] == total:
-            return self._data_use(axis) if self._stores(axis) else Use.NONE
+            return self._data_use(axis) if self._stores(axis) else WeightUse.NONE
         most = letters.most_common(1)[0][0]
         raise InfeasibleError(
             f"export: along {axis} products are cut by {most or 'nothing'} and others; expected samples, "
@@ -232,9 +234,9 @@ class _Reading:
             if axis in one.parameters[path].axes
         )
 
-    def _data_use(self, axis: str) -> Use:
+    def _data_use(self, axis: str) -> WeightUse:
         everything = sum(part.parameter_elements for part, _ in self.parts)
-        return Use.SHARDED if 2 * self._stores(axis) > everything else Use.REPLICATED
+        return WeightUse.SHARDED if 2 * self._stores(axis) > everything else WeightUse.REPLICATED
 
     def _gathers_again(self) -> bool:
         """Whether no parameter is kept from the forward to the backward pass in another state than stored."""
@@ -244,7 +246,7 @@ class _Reading:
             for path, tensor in part.parameters.items()
         )
 
-    def _part(self, part: ModelPart, one: PartPlan, axes: Mapping[str, tuple[int, Use]]) -> PartLayout:
+    def _part(self, part: ModelPart, one: PartPlan, axes: Mapping[str, tuple[int, WeightUse]]) -> PartLayout:
         weights = tuple(
             self._weight(part, one, path, tensor, axes) for path, tensor in part.parameters.items()
         )
@@ -259,9 +261,9 @@ class _Reading:
         )
         again = [node.name for node in forward if keeps[node.name] is Keep.RECOMPUTED]
         if not again:
-            recompute = Recompute.NONE
+            recompute = RecomputeSetting.NONE
         elif any(keep is Keep.SAVED for keep in keeps.values()):
-            recompute = Recompute.SOME
+            recompute = RecomputeSetting.SOME
             heavy = (OperatorKind.EINSUM, OperatorKind.ATTENTION)
             self.lost += [
                 Refusal(
@@ -272,7 +274,7 @@ class _Reading:
                 if n.kind not in heavy and keeps[n.name] is Keep.SAVED
             ]
         else:
-            recompute = Recompute.ALL
+            recompute = RecomputeSetting.ALL
         self.lost += list(self._saved_elsewhere(part, one))
         return PartLayout(part.name, part.repeats, weights, recompute, products, attention)
 
@@ -291,8 +293,8 @@ class _Reading:
         one: PartPlan,
         path: str,
         tensor: TensorRef,
-        axes: Mapping[str, tuple[int, Use]],
-    ) -> Weight:
+        axes: Mapping[str, tuple[int, WeightUse]],
+    ) -> ExportedWeight:
         graph, stored = part.graph, one.parameters[path]
         readers = [
             (node, operand, state)
@@ -304,7 +306,7 @@ class _Reading:
         is_table = any(node.kind is OperatorKind.GATHER for node, _, _ in readers)
         place = f"{part.name}: {path}"
         style = None
-        for axis in (name for name, (_, use) in axes.items() if use is Use.TENSOR):
+        for axis in (name for name, (_, use) in axes.items() if use is WeightUse.TENSOR):
             dims = {
                 _dim_of(graph, tensor, index)
                 for _, operand, state in readers
@@ -313,13 +315,13 @@ class _Reading:
             }
             if len(dims) == 1:
                 first = next(iter(dims)) == 0
-                style = Style.COLUMNS if first != is_table else Style.ROWS
+                style = CutStyle.COLUMNS if first != is_table else CutStyle.ROWS
             if style is not None and not self._is_outermost(graph, tensor, stored, axis):
                 self.lost.append(
                     Refusal(f"is not stored along {axis} as runs of whole rows or columns ({stored})", place)
                 )
         shard_dims = set()
-        for axis in (name for name, (_, use) in axes.items() if use is Use.SHARDED):
+        for axis in (name for name, (_, use) in axes.items() if use is WeightUse.SHARDED):
             cut = [
                 _dim_of(graph, tensor, index)
                 for index, names in zip(factors(graph.result(tensor).dims), stored.dims, strict=True)
@@ -330,11 +332,13 @@ class _Reading:
                 self.lost.append(Refusal(f"is replicated along {axis}; fully_shard shards it", place))
         if len(shard_dims) > 1:
             self.lost.append(Refusal("is sharded over several dimensions; fully_shard takes one", place))
-        for axis in (name for name, (_, use) in axes.items() if use in (Use.REPLICATED, Use.CONTEXT)):
+        for axis in (
+            name for name, (_, use) in axes.items() if use in (WeightUse.REPLICATED, WeightUse.CONTEXT)
+        ):
             if axis in stored.axes:
                 self.lost.append(Refusal(f"is sharded along {axis}, which others replicate over", place))
         is_last = all(_is_last(graph, node) for node, _, _ in readers)
-        return Weight(path, is_table, style, min(shard_dims, default=0), is_last)
+        return ExportedWeight(path, is_table, style, min(shard_dims, default=0), is_last)
 
     @staticmethod
     def _is_outermost(graph: ComputeGraph, tensor: TensorRef, stored: Sharding, axis: str) -> bool:

@@ -10,9 +10,10 @@ import pytest
 
 from parallelism.plan.plain_plans import plain_plan
 from parallelism.plan.small_models import Drafted, small_model
+from reference.parallelism.legality import violations
 from treadle.errors import ScheduleError
-from treadle.parallelism.evaluation.evaluation import evaluate, violations
-from treadle.parallelism.evaluation.work import DeviceNumbers
+from treadle.parallelism.evaluation.evaluation import evaluate
+from treadle.parallelism.evaluation.node_work import DeviceNumbers
 from treadle.parallelism.graph.compute_graph import OperatorKind, Phase, Source, TensorRef
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
 from treadle.parallelism.plan.parallel_plan import ParallelPlan

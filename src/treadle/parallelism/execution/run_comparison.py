@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from treadle.errors import TreadleError
-from treadle.parallelism.execution.blocks import Place, block
-from treadle.parallelism.execution.counting import Collective
-from treadle.parallelism.execution.rank_step import Seen
+from treadle.parallelism.execution.counting import CountedCollective
+from treadle.parallelism.execution.rank_step import ReadTensor
 from treadle.parallelism.execution.reference import RunValues
+from treadle.parallelism.execution.tensor_blocks import BlockPlace, block
 from treadle.parallelism.graph.compute_graph import Source
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.state.sharding import Sharding
@@ -26,7 +26,7 @@ CollectiveKey = tuple[CollectiveKind, tuple[str, ...], int]
 
 
 def errors_of(
-    model: ModelGraph, mesh: Mesh, expected: list[RunValues], found: list[Seen]
+    model: ModelGraph, mesh: Mesh, expected: list[RunValues], found: list[ReadTensor]
 ) -> dict[str, float]:
     """Relative errors of all outputs and gradients, by name.
 
@@ -58,7 +58,7 @@ def errors_of(
     }
 
 
-def common_collectives(found: list[Seen], mesh: Mesh) -> dict[CollectiveKey, int]:
+def common_collectives(found: list[ReadTensor], mesh: Mesh) -> dict[CollectiveKey, int]:
     """The collectives that each rank called, by axes.
 
     Raises
@@ -73,7 +73,7 @@ def common_collectives(found: list[Seen], mesh: Mesh) -> dict[CollectiveKey, int
     return keyed[0]
 
 
-def _add_tied(model: ModelGraph, found: list[Seen]) -> None:
+def _add_tied(model: ModelGraph, found: list[ReadTensor]) -> None:
     """Gradients of a parameter that two parts share add; both are stored alike."""
     numbers = {model.parts[at].name: number for number, at in enumerate(model.order)}
     for tie in model.ties:
@@ -87,7 +87,7 @@ def _add_tied(model: ModelGraph, found: list[Seen]) -> None:
 def _error(wanted: Any, parts: Sequence[tuple[Sharding, Any]], mesh: Mesh) -> float:
     """The largest difference at any rank, or of sums of summands, over the largest number."""
     state, local = parts[0]
-    sizes = Place(mesh, 0).sizes
+    sizes = BlockPlace(mesh, 0).sizes
     shape = [n * prod(sizes[axis] for axis in axes) for n, axes in zip(local.shape, state.dims, strict=True)]
     if prod(shape) != wanted.size:
         return float("inf")
@@ -95,7 +95,7 @@ def _error(wanted: Any, parts: Sequence[tuple[Sharding, Any]], mesh: Mesh) -> fl
     worst = 0.0
     axes = [axis for axis in sizes if axis in state.partial]
     for rank in range(mesh.n_ranks):
-        place = Place(mesh, rank)
+        place = BlockPlace(mesh, rank)
         members = [place.rank_at(at) for at in place.members(axes)] if axes else [rank]
         total = sum(parts[one][1].astype(np.float64) for one in members)
         cut = whole[block(state, shape, place.sizes, place.at)]
@@ -103,9 +103,9 @@ def _error(wanted: Any, parts: Sequence[tuple[Sharding, Any]], mesh: Mesh) -> fl
     return worst / largest
 
 
-def _keyed(collectives: Counter[Collective], mesh: Mesh) -> dict[CollectiveKey, int]:
+def _keyed(collectives: Counter[CountedCollective], mesh: Mesh) -> dict[CollectiveKey, int]:
     """Collectives by the axes of their groups."""
-    names = list(Place(mesh, 0).sizes)
+    names = list(BlockPlace(mesh, 0).sizes)
     axes_of: dict[frozenset[int], tuple[str, ...]] = {}
     for n in range(1, len(names) + 1):
         for axes in combinations(names, n):

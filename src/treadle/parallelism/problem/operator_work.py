@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from math import prod
 
 from treadle.parallelism.graph.compute_graph import ComputeGraph, Index, Node, OperatorKind, TensorRef
-from treadle.parallelism.problem.clusters import POINTWISE
+from treadle.parallelism.problem.operator_clusters import POINTWISE
 from treadle.parallelism.problem.operators import choices_of_node
 from treadle.parallelism.state.sharding import Sharding
 from treadle.training.compute_times import FUSED_ATTENTION_BACKWARD, RooflineTimes

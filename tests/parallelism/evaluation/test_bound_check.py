@@ -11,7 +11,7 @@ from reference.parallelism.brute_force import every_plan, peak, seconds
 from reference.parallelism.local_polytope import least_seconds
 from reference.parallelism.random_graphs import random_graph
 from treadle.errors import ScheduleError
-from treadle.parallelism.evaluation.bounds import checked_bound, least_sum
+from treadle.parallelism.evaluation.bound_check import checked_bound, least_sum
 from treadle.parallelism.search.bound_witness import BoundWitness, bound_witness
 from treadle.parallelism.search.factor_graph import FactorGraph
 from treadle.parallelism.search.minimax import Overlap

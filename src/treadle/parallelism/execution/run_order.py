@@ -11,7 +11,7 @@ from treadle.parallelism.plan.part_plan import Chunk, Keep, PartPlan
 
 
 @dataclass(frozen=True)
-class Unit:
+class OrderedUnit:
     """An operator, or those of one loop in their order.
 
     Parameters
@@ -25,7 +25,7 @@ class Unit:
     chunk: Chunk | None = None
 
 
-def units_of(graph: ComputeGraph, plan: PartPlan, phase: Phase) -> list[Unit]:
+def units_of(graph: ComputeGraph, plan: PartPlan, phase: Phase) -> list[OrderedUnit]:
     """What runs in a phase, in an order that it can run in; the graph's own as far as loops allow.
 
     Raises
@@ -33,7 +33,7 @@ def units_of(graph: ComputeGraph, plan: PartPlan, phase: Phase) -> list[Unit]:
     ScheduleError
         If an operator has no plan, or one outside a loop stands between two of its operators.
     """
-    units: list[Unit] = []
+    units: list[OrderedUnit] = []
     loops: dict[Chunk, int] = {}
     for number, node in enumerate(graph.nodes):
         if node.kind in (OperatorKind.PLACEHOLDER, OperatorKind.OUTPUT):
@@ -45,15 +45,15 @@ def units_of(graph: ComputeGraph, plan: PartPlan, phase: Phase) -> list[Unit]:
             continue
         if one.chunk is not None and one.chunk in loops:
             at = loops[one.chunk]
-            units[at] = Unit((*units[at].numbers, number), one.chunk)
+            units[at] = OrderedUnit((*units[at].numbers, number), one.chunk)
         else:
             if one.chunk is not None:
                 loops[one.chunk] = len(units)
-            units.append(Unit((number,), one.chunk))
+            units.append(OrderedUnit((number,), one.chunk))
     return _sorted(graph, units)
 
 
-def _sorted(graph: ComputeGraph, units: list[Unit]) -> list[Unit]:
+def _sorted(graph: ComputeGraph, units: list[OrderedUnit]) -> list[OrderedUnit]:
     unit_of = {number: at for at, unit in enumerate(units) for number in unit.numbers}
     waits: list[set[int]] = []
     for at, unit in enumerate(units):

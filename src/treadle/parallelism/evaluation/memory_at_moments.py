@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from treadle.parallelism.evaluation.part_run import LEAVES, PartRun, Unit
+from treadle.parallelism.evaluation.part_run import LEAVES, PartRun, RunUnit
 from treadle.parallelism.graph.compute_graph import OperatorKind, Phase, Source, TensorRef
 from treadle.parallelism.state.sharding import Sharding
 from treadle.refusal import Refusal
@@ -96,7 +96,7 @@ def _is_stored_so(run: PartRun, tensor: TensorRef, state: Sharding) -> bool:
     return run.graph.nodes[tensor.node].kind is OperatorKind.PLACEHOLDER and run.stored(tensor) == state
 
 
-def _lives(run: PartRun, phase: Phase, units: tuple[Unit, ...]) -> Iterator[_Life]:
+def _lives(run: PartRun, phase: Phase, units: tuple[RunUnit, ...]) -> Iterator[_Life]:
     """Tensors that wait for others than the unit that makes them."""
     unit_of = {number: at for at, unit in enumerate(units) for number in unit.nodes}
     for (tensor, when), readings in run.readings.items():
@@ -141,7 +141,7 @@ def _goes_back(run: PartRun, tensor: TensorRef) -> bool:
     return run.part.enters is not None and run.graph.gradients.get(run.part.enters) == tensor
 
 
-def _taken(run: PartRun, phase: Phase, unit: Unit) -> Iterator[Held]:
+def _taken(run: PartRun, phase: Phase, unit: RunUnit) -> Iterator[Held]:
     """What was laid anew for a unit, of tensors from outside."""
     for (tensor, when), readings in run.readings.items():
         if when is not phase or tensor.node in unit.nodes:
@@ -151,7 +151,7 @@ def _taken(run: PartRun, phase: Phase, unit: Unit) -> Iterator[Held]:
             yield Held("taken", run.graph.spelled(tensor), run.local_bytes(tensor, state))
 
 
-def _inside(run: PartRun, phase: Phase, unit: Unit, number: int) -> Iterator[Held]:
+def _inside(run: PartRun, phase: Phase, unit: RunUnit, number: int) -> Iterator[Held]:
     """What a unit's operator makes; in a loop also what is between its operators, one chunk of it."""
     place = {node: at for at, node in enumerate(unit.nodes)}
     for node in unit.nodes:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from treadle.errors import ScheduleError
-from treadle.parallelism.execution.blocks import Place
-from treadle.parallelism.execution.holdings import Holdings
+from treadle.parallelism.execution.holdings import RankHoldings
 from treadle.parallelism.execution.local_operators import LocalOperator
-from treadle.parallelism.execution.order import Unit, units_of
+from treadle.parallelism.execution.run_order import OrderedUnit, units_of
+from treadle.parallelism.execution.tensor_blocks import BlockPlace
 from treadle.parallelism.graph.compute_graph import Index, Operand, OperatorKind, Phase, Source, TensorRef
 from treadle.parallelism.graph.model_graph import ModelPart
 from treadle.parallelism.plan.fit import boundary_state
@@ -32,7 +32,7 @@ class Local:
     state: Sharding
 
 
-class PartRun:
+class PartExecution:
     """A part with the values that it keeps.
 
     Parameters
@@ -53,9 +53,9 @@ class PartRun:
         plan: PartPlan,
         boundary: Boundary,
         *,
-        place: Place,
+        place: BlockPlace,
         move: Move,
-        holdings: Holdings,
+        holdings: RankHoldings,
     ) -> None:
         self.part, self.graph, self.plan = part, part.graph, plan
         self.boundary, self.place, self.move, self.holdings = boundary, place, move, holdings
@@ -277,7 +277,7 @@ class PartRun:
         local = self._to(tensor, self._reading(tensor, phase), self.state_of(operand, state))
         return self.ordered(operand, local.value)
 
-    def _loop(self, unit: Unit, phase: Phase) -> None:
+    def _loop(self, unit: OrderedUnit, phase: Phase) -> None:
         from treadle.parallelism.execution.chunks import run_loop
 
         run_loop(self, unit, phase)
@@ -292,9 +292,9 @@ def role_of(part: ModelPart, letter: str) -> Index:
     raise ScheduleError(f"plan of {part.name}: chunks of {letter!r}, which is no letter of it")
 
 
-def as_local(value: Tensor, state: Sharding, shape: Sequence[int], place: Place) -> Local:
+def as_local(value: Tensor, state: Sharding, shape: Sequence[int], place: BlockPlace) -> Local:
     """A rank's part of a whole tensor, a dimension for each factor."""
-    from treadle.parallelism.execution.blocks import block
+    from treadle.parallelism.execution.tensor_blocks import block
 
     cut = block(state, shape, place.sizes, place.at)
     return Local(value.reshape(list(shape))[cut].clone(), state)

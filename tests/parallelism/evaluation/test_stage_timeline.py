@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from treadle.parallelism.evaluation.pipeline import StageTimes, one_f_one_b
+from treadle.parallelism.evaluation.stage_timeline import StageTimes, one_f_one_b
 from treadle.planning.parallelising.stage_cuts import StagePass, pipeline_seconds
 
 

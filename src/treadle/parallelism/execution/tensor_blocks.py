@@ -16,7 +16,7 @@ from treadle.schedules.mesh import Mesh
 
 
 @dataclass(frozen=True)
-class Place:
+class BlockPlace:
     """One rank's place on a mesh.
 
     Parameters
@@ -67,11 +67,6 @@ def block(
             low += at[axis] * width
         cuts.append(slice(low, low + width))
     return tuple(cuts)
-
-
-def is_first(sharding: Sharding, sizes: Mapping[str, int], at: Mapping[str, int]) -> bool:
-    """Of ranks with the same block, whether this is the first along each axis that replicates."""
-    return all(at[axis] == 0 for axis in sizes if axis not in (*sharding.axes, *sharding.partial))
 
 
 def overlap(first: Sequence[slice], second: Sequence[slice]) -> tuple[slice, ...] | None:
