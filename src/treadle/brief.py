@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sized
 from dataclasses import fields
 from enum import Enum
 from fractions import Fraction
-from operator import attrgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -47,13 +46,20 @@ def brief(*names: str) -> Callable[[_Value], _Value]:
     def decorate(kind: _Value) -> _Value:
         def __repr__(self: Any) -> str:  # noqa: N807  (it becomes the class's)
             own = names or tuple(field.name for field in fields(self))
-            words = [figure(name.rpartition(".")[2], attrgetter(name)(self)) for name in own]
+            words = [figure(name.rpartition(".")[2], _found(self, name)) for name in own]
             return _fitted(type(self).__name__, [word for word in words if word])
 
         type.__setattr__(kind, "__repr__", __repr__)
         return kind
 
     return decorate
+
+
+def _found(value: Any, path: str) -> Any:
+    """What attributes of attributes lead to; None where one of them is None."""
+    for name in path.split("."):
+        value = None if value is None else getattr(value, name)
+    return value
 
 
 def _fitted(name: str, words: list[str]) -> str:

@@ -30,7 +30,7 @@ def offered(line: str) -> list[str]:
         ("treadle solve diam", ["diamond"]),
         ("treadle solve dgx_a100:2 reduce", ["reduce", "reduce-scatter"]),
         ("treadle solve dgx_a100:2 alltoall --algorithm ro", ["routes"]),
-        ("treadle solve ring:4 allreduce --algorithm ro", []),
+        ("treadle solve ring:4 allreduce --algorithm ro", ["routed-direct"]),
         ("treadle solve ring:4 allgather --algor", ["--algorithm"]),
         ("treadle simulate ring:4 allgather --forwarding ", ["cut-through", "store-and-forward"]),
         ("treadle simulate ring:4 allgather --forwarding=st", ["--forwarding=store-and-forward"]),

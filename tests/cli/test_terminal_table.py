@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import pty
 import re
@@ -122,7 +123,23 @@ COMMANDS["serve_report"] = [
     *("train", "gpt2", "--fabric", "ring:4", "--fabric", "complete:4", "--mesh", "dp=4", "--gpu", "a100"),
     *("--sequence", "64", "--schedule", "bound", "--phase", "decode"),
 ]
+COMMANDS["parallel_report"] = [
+    *("parallelize", "{}/tiny.json", "--fabric", "ring:4", "--gpu", "a100", "--mesh", "4", "--tokens", "1K"),
+    *("--gap", "0.5"),
+]
+COMMANDS["plan_report"] = [*COMMANDS["parallel_report"], "--explain", "wq"]
 COMMANDS["jobs_report"] = ["bound", "complete:4", "--jobs", "{}/jobs.toml"]
+TINY = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 256,
+    "max_position_embeddings": 128,
+}
+"""A model as Hugging Face's config.json has it."""
 MEASURED = {"run", "pareto", "testbed"}
 """Two runs of these differ in times, of the host or of the solver."""
 
@@ -132,6 +149,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tables")
     assert main(["solve", "dgx_a100:2", "allgather", "--trees", "1", "-q", "-o", str(path / "plan")]) == 0
     assert main(["solve", "ring:4", "allgather", "-q", "-o", str(path / "ring")]) == 0
+    (path / "tiny.json").write_text(json.dumps(TINY))
     (path / "jobs.toml").write_text("[[job]]\nkind = 'allreduce'\n[[job]]\nkind = 'alltoall'\n")
     return path
 

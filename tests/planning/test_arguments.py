@@ -37,14 +37,18 @@ NETWORK = Network(10**-6, 25 * 10**9)
 PLAN = treadle.solve("ring:4", "allgather")
 GOOD: dict[str, dict[str, Any]] = {
     "bound": {"topology": "ring:4", "collective": "allgather"},
+    "capture": {"source": "gpt2"},
     "compare": {"topology": "ring:4", "collective": "allgather"},
     "design": {"nodes": 8, "degree": 2, "network": NETWORK, "workload": allreduce_of(2**20)},
     "diagnose": {"log": "x"},
+    "draw": {"subject": "ring:4"},
     "from_networkx": {"graph": networkx.path_graph(2)},
     "harden": {"plan": PLAN},
     "import_topology": {"path": "x"},
     "load_plan": {"path": "x"},
     "lower": {"plan": PLAN},
+    "operator_rule": {"operator": "own.op.default", "kind": "ELEMENTWISE", "specification": "...->..."},
+    "parallelize": {"model": "gpt2", "fabrics": "ring:4", "mesh": "4", "gpu": "a100"},
     "parse": {"text": "ring:4"},
     "register_format": {"record": None},
     "repair": {"plan": PLAN},

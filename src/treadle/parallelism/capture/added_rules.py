@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from treadle.checking import checked
 from treadle.errors import FormatError
 from treadle.parallelism.capture.rules import RULES, OperatorRule
 from treadle.parallelism.graph.compute_graph import OperatorKind
@@ -24,6 +25,7 @@ ADDED: dict[str, OperatorRule] = {}
 _LOADED: set[str] = set()
 
 
+@checked()
 def operator_rule(
     operator: str, kind: str, specification: str, *, linear: Sequence[Sequence[str]] = ()
 ) -> OperatorRule:

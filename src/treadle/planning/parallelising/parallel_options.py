@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import TypedDict
 
@@ -76,7 +77,7 @@ class ParallelRequest:
 
 
 def parallel_request(
-    gpu: Accelerator | str, tokens: int | str | None, asked: ParallelizeKeywords
+    gpu: Accelerator | Path | str, tokens: int | str | None, asked: ParallelizeKeywords
 ) -> ParallelRequest:
     """Resolve what was asked for; errors are those of `parallelize`."""
     notes: list[str] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from time import process_time
 from typing import Unpack, cast
 
@@ -27,12 +28,12 @@ from treadle.watch import Progress
 AUTO = "auto"
 
 
-@checked(model=left_alone, fabrics=left_alone, gpu=left_alone)
+@checked(model=left_alone, fabrics=left_alone)
 def parallelize(
     model: object,
     fabrics: FabricLike | Sequence[FabricLike],
     *,
-    gpu: Accelerator | str,
+    gpu: Accelerator | Path | str,
     mesh: Mesh | str = AUTO,
     tokens: int | str | None = None,
     progress: Progress | None = None,
