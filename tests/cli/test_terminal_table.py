@@ -106,6 +106,7 @@ COMMANDS = {
     "pareto": ["pareto", "ring:4", "allgather", "--max-steps", "3"],
     "compare, sizes": ["compare", "dgx_a100:2", "allgather", "--algorithms", "ring", "--size", "1K,1M"],
     "harden": ["harden", "{}/ring"],
+    "calibrate": ["calibrate", "{}/sweep.json", "--plan", "{}/ring"],
     "capture": ["capture", "deepseek-v3", "--tokens", "1M", "--sequence", "4K"],
     "config": ["config"],
     "reproduce": ["reproduce"],
@@ -149,6 +150,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tables")
     assert main(["solve", "dgx_a100:2", "allgather", "--trees", "1", "-q", "-o", str(path / "plan")]) == 0
     assert main(["solve", "ring:4", "allgather", "-q", "-o", str(path / "ring")]) == 0
+    rows = [{"size_bytes": 4**k, "time_s": 1e-5 + 4**k / 10e9} for k in range(5, 15)]
+    (path / "sweep.json").write_text(json.dumps({"collective": "allgather", "ranks": 4, "rows": rows}))
     (path / "tiny.json").write_text(json.dumps(TINY))
     (path / "jobs.toml").write_text("[[job]]\nkind = 'allreduce'\n[[job]]\nkind = 'alltoall'\n")
     return path
