@@ -17,6 +17,7 @@ from treadle.planning.drawing.draw import draw, painting_of
 from treadle.planning.drawing.plan_loads import busy_links
 from treadle.planning.drawing.tree_hops import hops_of
 from treadle.planning.measuring.congestion import link_loads
+from treadle.planning.problem import resolve_topology
 from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import save_plan
 from treadle.topologies.topology import TopologyBuilder
@@ -58,6 +59,24 @@ def test_busy_links_are_those_of_the_program(fabric: str, collective: str, algor
     assert ((busy > 1 - 1e-12) == full).all()
     assert busy.max() <= 1
     assert full.any() == (algorithm is None) or algorithm == "bfb"
+
+
+@pytest.mark.parametrize(("collective", "algorithm"), [("allreduce", "bfb"), ("alltoall", None)])
+def test_behind_capped_hosts_links_are_never_full(collective: str, algorithm: str | None) -> None:
+    """Hosts that pass on half of what their links carry leave these idle half of the time."""
+    torus = resolve_topology("torus(3, 3)")
+    half = np.full(9, 2 * int(torus.bandwidths[0]), dtype=np.int64)
+    capped = replace(torus, injection_bytes_per_s=half, name="capped")
+    busy, full = busy_links(planning.solve(capped, collective, algorithm=algorithm).plan)
+    assert busy == pytest.approx(0.5)
+    assert not full.any()
+    _, full = busy_links(planning.solve(torus, collective, algorithm=algorithm).plan)
+    assert full.all()
+
+
+def test_what_is_false_is_not_drawn(boxes: Plan) -> None:
+    with pytest.raises(planning.UnverifiedPlanError, match="allow algbw"):
+        draw(replace(boxes, algbw=2 * boxes.algbw))
 
 
 def test_loads_of_a_factored_plan_are_those_written_out() -> None:

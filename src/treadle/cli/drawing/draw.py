@@ -16,9 +16,10 @@ from treadle.cli.measuring.solved_or_read import (
     Solving,
     solved_or_read,
 )
-from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption
+from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, warn
 from treadle.cli.plan_file import MaxMemoryOption
 from treadle.cli.quantities import Rates
+from treadle.cli.status import FAILED
 from treadle.errors import FormatError
 from treadle.topologies.topology import Topology
 
@@ -52,7 +53,11 @@ def command(
         if collective is not None or not isinstance(topology, Topology):
             found = solved_or_read(topology, asked, command="draw", max_memory=max_memory, progress=progress)
             subject = found.plan
-        picture = planning.draw(subject, show=show, file_format=output.suffix[1:].lower())
+        try:
+            picture = planning.draw(subject, show=show, file_format=output.suffix[1:].lower())
+        except planning.UnverifiedPlanError as error:
+            warn(f"draw: {error}")
+            return FAILED
     write_bytes(output, picture)
     told.line(f"picture     {output}, {len(picture):,} bytes")
     told.result({"picture": str(output), "bytes": len(picture)})

@@ -14,6 +14,7 @@ from treadle.errors import FormatError, ScheduleError
 from treadle.planning.drawing.plan_loads import busy_links
 from treadle.planning.drawing.tree_hops import hops_of
 from treadle.planning.fabrics_and_plans import FabricLike, PlanLike, as_fabric, as_plan
+from treadle.planning.judging.verification import require_verified
 from treadle.planning.problem import resolve_topology
 from treadle.schedules.plan import Plan, plan_of
 from treadle.schedules.trees.allreduce_witness import LengthWitness
@@ -56,6 +57,8 @@ def draw(subject: FabricLike | PlanLike, *, show: str = "", file_format: str = "
         For a format or a thing to show that there is not, and for what needs a plan.
     ScheduleError
         If the plan has no such thing.
+    UnverifiedPlanError
+        If the plan's schedules or claims are false.
     MissingDependencyError
         For png and pdf, without matplotlib.
 
@@ -84,6 +87,7 @@ def painting_of(subject: FabricLike | PlanLike, show: str) -> Painting:
             raise FormatError(f"draw: {show[:40]!r} is of plans, and this is a fabric; solve it first")
         topology = resolve_topology(as_fabric(subject, "draw: subject"))
         return Painting(fabric_layout(topology), title=_fabric_words(topology))
+    require_verified(plan)
     what, _, rank = show.partition(":")
     if what in ("", "load") and not rank:
         return _load(plan)
@@ -121,7 +125,7 @@ def _title(plan: Plan) -> str:
 def _load(plan: Plan) -> Painting:
     busy, full = busy_links(plan)
     n_full = int(full.sum())
-    words = f"{format_bandwidth(plan.algbw)} claimed by {plan.algorithm}; busy all the time: " + (
+    words = f"{format_bandwidth(plan.algbw)} by {plan.algorithm}, verified; busy all the time: " + (
         "no link" if not n_full else f"{n_full} of {counted(len(full), 'link')}"
     )
     return by_load(

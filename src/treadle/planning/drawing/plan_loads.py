@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -13,7 +13,7 @@ from treadle.arrays import BoolArray
 from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.exchange_cost import exchange_loads
-from treadle.schedules.alltoall.route_cost import route_loads
+from treadle.schedules.alltoall.route_cost import route_loads, route_time
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.plan import Plan
@@ -21,8 +21,10 @@ from treadle.schedules.steps.step_cost import step_loads
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.forest_cost import link_loads
+from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.topologies.topology import Topology
 from treadle.verification.factored.factored_check import factored_loads
+from treadle.verification.loads import algbw_of
 
 
 def busy_links(plan: Plan) -> tuple[NDArray[np.float64], BoolArray]:
@@ -31,7 +33,8 @@ def busy_links(plan: Plan) -> tuple[NDArray[np.float64], BoolArray]:
     Returns
     -------
     array of float, shape (links,)
-        Share of the time for which each link is busy. Steps follow each other, all else flows at once.
+        Share of the time for which each link is busy. Steps follow each other, all else flows at once; the
+        time is that of the fullest link, or of a host whose injection is capped.
     array of bool, shape (links,)
         Whether it is busy all the time, by exact numbers.
 
@@ -41,35 +44,38 @@ def busy_links(plan: Plan) -> tuple[NDArray[np.float64], BoolArray]:
         For schedules of several groups, and routes with timetables.
     """
     topology, schedule = plan.topology, plan.entries[-1].schedule
+    if isinstance(schedule, RouteSchedule):  # hosts that are capped pass on what is not theirs for nothing
+        time = route_time(topology, plan.collective, schedule) * schedule.n_chunks
+        return _shares(topology, route_loads(topology, schedule), time)
+    steps = list(_loads(plan))
+    return _shares(topology, sum(steps, start=0 * steps[0]), sum(_seconds(topology, load) for load in steps))
+
+
+def _loads(plan: Plan) -> Iterator[NDArray[Any]]:
+    """Units over each link, step by step; of what flows at once in one."""
+    topology, schedule = plan.topology, plan.entries[-1].schedule
     if isinstance(schedule, ForestSchedule):
-        return _shares(topology, [link_loads(topology, schedule)])
-    if isinstance(schedule, FactoredSchedule):
-        return _shares(topology, [factored_loads(topology, plan.collective, schedule)])
-    if isinstance(schedule, RouteSchedule):
-        return _shares(topology, [route_loads(topology, schedule)])
-    if isinstance(schedule, StepSchedule):
-        return _shares(topology, (load for steps in schedule.phases for load in step_loads(topology, steps)))
-    if isinstance(schedule, ExchangeSchedule):
-        return _shares(topology, exchange_loads(topology, plan.collective, schedule))
-    raise ScheduleError(
-        f"draw: loads of a {schedule.kind} plan of this form are not drawn; expected trees, steps or routes"
-    )
+        yield link_loads(topology, schedule)
+    elif isinstance(schedule, FactoredSchedule):
+        yield factored_loads(topology, plan.collective, schedule)
+    elif isinstance(schedule, StepSchedule):
+        for steps in schedule.phases:
+            yield from (load.astype(object) for load in step_loads(topology, steps))
+    elif isinstance(schedule, ExchangeSchedule):
+        yield from (load.astype(object) for load in exchange_loads(topology, plan.collective, schedule))
+    else:
+        what = "several groups" if isinstance(schedule, GroupSchedule) else "routes with timetables"
+        raise ScheduleError(f"draw: loads of {what} are not drawn; expected trees, steps or routes")
 
 
-def _shares(topology: Topology, loads: Iterable[NDArray[Any]]) -> tuple[NDArray[np.float64], BoolArray]:
-    """Time of each link in all steps over the time of the steps, each as long as its slowest link."""
-    widths, kind = np.unique(topology.bandwidths, return_inverse=True)
-    time, in_all = Fraction(0), np.zeros(topology.n_links, dtype=object)
-    for load in loads:
-        time += max(
-            (Fraction(int(load[kind == k].max()), int(width)) for k, width in enumerate(widths)),
-            default=Fraction(0),
-        )
-        in_all = in_all + load
-    if not time:
-        return np.zeros(topology.n_links), np.zeros(topology.n_links, dtype=np.bool_)
-    busy = [
-        Fraction(int(load), int(width)) / time
-        for load, width in zip(in_all, topology.bandwidths, strict=True)
-    ]
+def _seconds(topology: Topology, load: NDArray[Any]) -> Fraction:
+    """Of the fullest link or capped host, if a unit were a byte."""
+    return 1 / algbw_of(topology, load, 1) if load.any() else Fraction(0)
+
+
+def _shares(
+    topology: Topology, load: NDArray[Any], time: Fraction | int
+) -> tuple[NDArray[np.float64], BoolArray]:
+    own = zip(load.tolist(), topology.bandwidths.tolist(), strict=True)
+    busy = [Fraction(units, width) / time for units, width in own]
     return np.array([float(share) for share in busy]), np.array([share == 1 for share in busy])
