@@ -21,11 +21,52 @@ from treadle.topologies.topology import Topology
 Scalar = str | int | float
 """What provenance records."""
 
+MAX_SLICES = 2**20
+"""More than any runtime cuts a message into."""
+
+MAX_PROTOCOL = 40
+"""Characters of a protocol's name."""
+
 _MAX_ALGBW = 2**100
 """Beyond any fabric (bytes/s) and within a float."""
 
 
-@brief("min_bytes", "max_bytes", "schedule")
+@dataclass(frozen=True)
+class Pipelining:
+    """How finely messages are cut from a size on.
+
+    Parameters
+    ----------
+    min_bytes : int
+        Smallest size, the larger per-rank buffer.
+    slices : int
+        Equal parts that every message is cut into.
+    protocol : str
+        Of a cost model, that carries them fastest; "" where nothing is known of protocols.
+
+    Raises
+    ------
+    ScheduleError
+        If a number is out of range, or the protocol is no line of at most 40 characters.
+    """
+
+    min_bytes: int
+    slices: int
+    protocol: str = ""
+
+    def __post_init__(self) -> None:
+        if self.min_bytes < 0 or not 1 <= self.slices <= MAX_SLICES:
+            raise ScheduleError(
+                f"plan: {self.slices} slices from {self.min_bytes} bytes on, expected 1 to {MAX_SLICES} from "
+                f"0 bytes or more on"
+            )
+        if len(self.protocol) > MAX_PROTOCOL or not is_one_line(self.protocol):
+            raise ScheduleError(
+                f"plan: protocol {self.protocol[:MAX_PROTOCOL]!r}, expected a line of at most {MAX_PROTOCOL}"
+            )
+
+
+@brief("min_bytes", "max_bytes", "algorithm", "schedule")
 @dataclass(frozen=True)
 class PlanEntry:
     """A schedule and the sizes that it serves.
@@ -37,11 +78,20 @@ class PlanEntry:
     max_bytes : int, optional
         Largest size, inclusive; None: no limit.
     schedule : Schedule
+    algorithm : str
+        Name of its scheduler; "" where the plan's name is meant.
+    options : str
+        What its scheduler was told beyond its defaults, in words: ``factors=4,4``.
+    pipelining : tuple of Pipelining
+        By rising size, from `min_bytes` at the latest; none where nothing is known of it.
     """
 
     min_bytes: int
     max_bytes: int | None
     schedule: Schedule
+    algorithm: str = ""
+    options: str = ""
+    pipelining: tuple[Pipelining, ...] = ()
 
     def __post_init__(self) -> None:
         if self.min_bytes < 0 or (self.max_bytes is not None and self.max_bytes < self.min_bytes):
@@ -49,6 +99,29 @@ class PlanEntry:
                 f"plan: sizes from {self.min_bytes} to {self.max_bytes} bytes are no range; "
                 f"expected 0 <= min <= max"
             )
+        for words in (self.algorithm, self.options):
+            if not is_one_line(words):
+                raise ScheduleError(
+                    f"plan: algorithm or options {words[:60]!r}, expected one line without control characters"
+                )
+        starts = [one.min_bytes for one in self.pipelining]
+        if starts and (starts != sorted(set(starts)) or starts[0] > self.min_bytes):
+            raise ScheduleError(
+                f"plan: slices by size have to rise from {self.min_bytes} bytes on, found {starts[:8]}"
+            )
+
+    @property
+    def title(self) -> str:
+        """The algorithm with its options; "" where the plan's name is meant."""
+        return f"{self.algorithm} {self.options}".strip()
+
+    def pipelining_at(self, size_bytes: int) -> Pipelining | None:
+        """How messages of a size are cut; None where nothing is known of it."""
+        return max(
+            (one for one in self.pipelining if one.min_bytes <= size_bytes),
+            key=lambda one: one.min_bytes,
+            default=None,
+        )
 
 
 @brief("collective", "topology", "algorithm", "algbw", "entries")

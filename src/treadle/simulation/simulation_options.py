@@ -7,11 +7,9 @@ from enum import StrEnum
 
 from treadle.brief import brief
 from treadle.errors import ScheduleError
+from treadle.schedules.plan import MAX_SLICES
 from treadle.simulation.costs.cost_model import Protocol
 from treadle.topologies.topology import Topology
-
-MAX_SLICES = 2**20
-"""More than any runtime cuts a message into."""
 
 _MAX_ALPHA_NS = 10**12
 

@@ -16,7 +16,7 @@ import pytest
 from samples import forest_samples as samples
 from treadle.errors import FormatError, MemoryLimitError, ScheduleError
 from treadle.schedules.collective import CollectiveKind
-from treadle.schedules.plan import Plan, PlanEntry
+from treadle.schedules.plan import Pipelining, Plan, PlanEntry
 from treadle.schedules.plan_files.archive import load_plan, save_plan
 from treadle.schedules.plan_files.manifest_values import indented
 from treadle.schedules.witness import CutWitness
@@ -345,3 +345,55 @@ def test_manifests_are_indented_as_the_standard_encoder_does() -> None:
         assert indented(value) == json.dumps(value, indent=1, allow_nan=False)
     with pytest.raises(ValueError, match="not JSON compliant"):
         indented([float("nan")])
+
+
+def set_plan() -> Plan:
+    """Two schedules of a set, with what is known of their making."""
+    plan = ring_plan()
+    small, large = plan.entries
+    cuts = (Pipelining(0, 1, "ll"), Pipelining(64, 4, "simple"))
+    made = (
+        replace(small, algorithm="mixed-radix", options="factors=2,2"),
+        replace(large, algorithm="ring", pipelining=cuts),
+    )
+    return replace(plan, entries=made)
+
+
+def test_what_is_known_of_an_entrys_making_comes_back(tmp_path: Path) -> None:
+    path = tmp_path / "set.plan"
+    save_plan(path, set_plan())
+    loaded = load_plan(path)
+    assert loaded == set_plan()
+    assert [entry.title for entry in loaded.entries] == ["mixed-radix factors=2,2", "ring"]
+    large = loaded.entries[1]
+    assert [large.pipelining_at(size) for size in (63, 64, 2**30)] == [
+        large.pipelining[0],
+        *[large.pipelining[1]] * 2,
+    ]
+    assert loaded.entries[0].pipelining_at(2**30) is None
+    manifest = json.loads(members(path)["manifest.json"])
+    assert "options" not in manifest["entries"][1], "what is not known is left out"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"algorithm": 3}, "entries: algorithm: expected a string"),
+        ({"options": "a\nb"}, "expected one line"),
+        ({"pipelining": [[0, 1]]}, "expected bytes, slices and protocol"),
+        ({"pipelining": [[0, 0, ""]]}, "0 slices from 0 bytes on"),
+        ({"pipelining": [[0, 1, "s" * 41]]}, "expected a line of at most 40"),
+        ({"pipelining": [[0, 1, ""], [0, 2, ""]]}, "have to rise"),
+        ({"pipelining": [[2000, 1, ""]]}, "have to rise from 1024 bytes on"),
+        ({"pipelining": [[i, 1, ""] for i in range(1001)]}, "pipelining: 1001, expected 0 to 1000"),
+    ],
+)
+def test_malformed_entries_of_sets_are_refused(tmp_path: Path, change: dict[str, object], said: str) -> None:
+    path = tmp_path / "set.plan"
+    save_plan(path, set_plan())
+    content = members(path)
+    manifest = json.loads(content["manifest.json"])
+    manifest["entries"][1].update(change)
+    write(path, content | {"manifest.json": json.dumps(manifest).encode()})
+    with pytest.raises(FormatError, match=said):
+        load_plan(path)

@@ -16,10 +16,14 @@ each has. Where the collective has ``groups`` (and ``ranks_forward``), entries a
 forests of all groups that flow one way are one table (`plan_files.group_forests`), and ``groups`` says how
 many such tables there are.
 
-All-to-all, its routes, factored forests, groups and the ways of steps (`plan_files.step_ways`) came to
-version 2 without a new number: a program that does not know them refuses the manifest's key, the collective's
-kind or the entry's type by its name, and all other plans have stayed the same to the byte (the keys
-``routes``, ``rounds``, ``factored``, ``groups`` and ``ways`` are there only where an entry has them).
+An entry of a set may name its ``algorithm`` and ``options``, and ``pipelining``: rows of bytes, slices and
+protocol (`plan_files.entry_values`).
+
+All-to-all, its routes, factored forests, groups, the ways of steps (`plan_files.step_ways`) and what entries
+say of their making came to version 2 without a new number: a program that does not know them refuses the
+manifest's key, the collective's kind, the entry's type or its key by its name, and all other plans are as
+they were to the byte (the keys ``routes``, ``rounds``, ``factored``, ``groups`` and ``ways`` are there only
+where an entry has them).
 
 Version 1, which is read as well, has no ``steps`` and no ``type``: all entries name forests.
 """
@@ -48,6 +52,7 @@ from treadle.schedules.factored import FactoredForest, FactoredSchedule
 from treadle.schedules.plan import HasPlan, Plan, PlanEntry, plan_of
 from treadle.schedules.plan_files.budget import MAX_MEMORY
 from treadle.schedules.plan_files.collective_values import DEMANDS_MEMBER, collective_values
+from treadle.schedules.plan_files.entry_values import entry_values
 from treadle.schedules.plan_files.factored import write_factored
 from treadle.schedules.plan_files.group_forests import FOREST_COLUMNS, FOREST_COUNTS, write_group_forests
 from treadle.schedules.plan_files.manifest_values import fraction_text, indented
@@ -215,7 +220,7 @@ class _Parts:
 def _row(entry: PlanEntry, parts: _Parts) -> dict[str, object]:
     """An entry as the manifest has it; what it names is added to the parts."""
     schedule = entry.schedule
-    row: dict[str, object] = {"min_bytes": entry.min_bytes, "max_bytes": entry.max_bytes}
+    row = entry_values(entry)
     if isinstance(schedule, ExchangeSchedule):
         number = _number(parts.steps, schedule.sends)
         parts.targets[number] = schedule.targets

@@ -30,12 +30,12 @@ def indented(value: object, depth: int = 0) -> str:
 
 
 def read_object(
-    value: Any, place: str, required: set[str], optional: Collection[str] = ()
+    value: Any, place: str, required: Collection[str], optional: Collection[str] = ()
 ) -> Mapping[str, Any]:
     """An object with the required keys, perhaps some of the optional ones, and no others."""
     if not isinstance(value, dict):
         raise FormatError(f"{place}: expected an object")
-    for key in sorted((required ^ set(value)).difference(optional)):
+    for key in sorted((set(required) ^ set(value)).difference(optional)):
         raise FormatError(f"{place}: key {key[:100]!r} is {'missing' if key in required else 'unknown'}")
     return value
 

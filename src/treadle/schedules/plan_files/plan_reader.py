@@ -28,6 +28,7 @@ from treadle.schedules.plan_files.budget import (
     state_bytes,
 )
 from treadle.schedules.plan_files.collective_values import DEMANDS_MEMBER, read_collective
+from treadle.schedules.plan_files.entry_values import MADE_KEYS, SIZE_KEYS, read_entry
 from treadle.schedules.plan_files.factored import LAYER_MEMBERS, MAX_LAYERS, factored_members, read_factored
 from treadle.schedules.plan_files.group_forests import (
     FOREST_COLUMNS,
@@ -272,19 +273,19 @@ class _Items:
                 continue
             if kind is not CollectiveKind.ALLTOALL:
                 raise FormatError(f'entries: {kind} has no entries of "type": "routes"')
-            fields = read_object(entry, "entries", {"min_bytes", "max_bytes", "type", "routes"}, {"rounds"})
+            fields = read_object(entry, "entries", SIZE_KEYS | {"type", "routes"}, {"rounds"} | MADE_KEYS)
             number = _numbered(fields, "routes", len(self._route_chunks))
             named["routes"].add(number)
             if number not in routes:
                 routes[number] = self._routes(number, n_ranks)
             if "rounds" not in fields:
-                found.append(_sized(fields, routes[number]))
+                found.append(read_entry(fields, routes[number]))
                 continue
             rounds = _numbered(fields, "rounds", self._n_rounds)
             named["rounds"].add(rounds)
             if (number, rounds) not in timed:
                 timed[number, rounds] = self._timed(rounds, routes[number])
-            found.append(_sized(fields, timed[number, rounds]))
+            found.append(read_entry(fields, timed[number, rounds]))
         for folder, total in (("routes", len(self._route_chunks)), ("rounds", self._n_rounds)):
             if len(named[folder]) != total:
                 raise FormatError(f"{folder}: some are used by no entry")
@@ -302,8 +303,9 @@ class _Items:
         }
         # an allreduce of steps may do with the reducing phase
         optional = {"broadcast"} if roles == {"reduce", "broadcast"} and not is_forest else set()
-        keys = {"min_bytes", "max_bytes"} | ({"type"} if self._has_types else set())
-        fields = read_object(value, "entries", keys | roles - optional, optional)
+        keys = SIZE_KEYS | ({"type"} if self._has_types else set())
+        made = MADE_KEYS if self._has_types else set()
+        fields = read_object(value, "entries", keys | roles - optional, optional | made)
         schedule: Schedule
         if found == "forests":
             schedule = ForestSchedule(kind, **{role: parts.forests[fields[role]] for role in roles})
@@ -319,15 +321,15 @@ class _Items:
             schedule = FactoredSchedule(kind, **{role: parts.factored[fields[role]] for role in roles})
         else:
             schedule = StepSchedule(kind, **{role: parts.steps[fields[role]] for role in roles & set(fields)})
-        return _sized(fields, schedule)
+        return read_entry(fields, schedule)
 
     def _exchange_entry(self, value: Any, kind: CollectiveKind, steps: list[Steps]) -> PlanEntry:
         if kind is not CollectiveKind.ALLTOALL:
             raise FormatError(f'entries: {kind} has no entries of "type": "exchange"')
-        fields = read_object(value, "entries", {"min_bytes", "max_bytes", "type", "sends"})
+        fields = read_object(value, "entries", SIZE_KEYS | {"type", "sends"}, MADE_KEYS)
         number = self._sends(fields)
         targets = self._members.array(targets_member(number), np.int32)
-        return _sized(fields, ExchangeSchedule(steps[number], targets))
+        return read_entry(fields, ExchangeSchedule(steps[number], targets))
 
     def _type(self, entry: Any) -> str:
         """What an entry's numbers count; in version 1 always forests."""
@@ -429,15 +431,6 @@ def _numbered(entry: Mapping[str, Any], key: str, total: int) -> int:
     if not 0 <= number < total:
         raise FormatError(f"entries: {key} {number} do not exist")
     return number
-
-
-def _sized(fields: Mapping[str, Any], schedule: Schedule) -> PlanEntry:
-    """An entry with the sizes that it serves."""
-    return PlanEntry(
-        read_whole(fields["min_bytes"], "entries: min_bytes"),
-        read_optional(fields["max_bytes"], read_whole, "entries: max_bytes"),
-        schedule,
-    )
 
 
 def _offsets(counts: Int64Array, place: str) -> Int64Array:
