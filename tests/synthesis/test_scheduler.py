@@ -10,7 +10,7 @@ import pytest
 from treadle.errors import FormatError, ScheduleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
-from treadle.synthesis.scheduler import Scheduler, SchedulerTable, refusal_of, scheduler
+from treadle.synthesis.scheduler import Scheduler, SchedulerTable, refusal_of, scheduler, tried_with
 from treadle.synthesis.scheduler_options import (
     OPTIONS_OF,
     AlltoallOptions,
@@ -141,3 +141,14 @@ def test_keywords_are_the_fields_of_all_forms() -> None:
         "--layers",
         "--for-size",
     ]
+
+
+def test_what_is_tried_at_sizes() -> None:
+    marked = tried_with(lambda topology, collective: [{"trees": collective.n_ranks}])(
+        lambda topology, collective, *, trees=1: None
+    )
+    record = Scheduler("few", ScheduleForm.TREES, ALLGATHER, marked, options=("trees",))
+    ring = parse("ring(4)")
+    assert record.trials(ring, on_all_ranks(ring, ALLGATHER[0])) == ({}, {"trees": 4})
+    plain = Scheduler("idle", ScheduleForm.TREES, ALLGATHER, idle)
+    assert plain.trials(ring, on_all_ranks(ring, ALLGATHER[0])) == ({},)

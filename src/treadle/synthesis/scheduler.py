@@ -8,7 +8,7 @@ record may name its function instead of holding it: then its module is loaded wh
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
@@ -25,7 +25,12 @@ from treadle.topologies.topology import Topology
 Need = Callable[[Topology, Collective], Refusal | None]
 """What must hold of a problem, named by what it asks for: ``no_switches``; why it does not hold, or None."""
 
+Trials = Callable[[Topology, Collective], Sequence[Mapping[str, object]]]
+"""Sets of options of a scheduler, by field, that may be quickest at some size."""
+
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+_TRIALS = "options_at_sizes"
 
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _HOME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -151,6 +156,11 @@ class Scheduler:
         module, _, name = self.function.partition(":")
         function: Callable[..., Any] = getattr(import_module(module), name)
         return function
+
+    def trials(self, topology: Topology, collective: Collective) -> tuple[Mapping[str, object], ...]:
+        """Sets of options to be tried where the best at a size is looked for; the first asks for nothing."""
+        more: Trials | None = getattr(self.load(), _TRIALS, None)
+        return ({}, *(more(topology, collective) if more is not None else ()))
 
     def make(
         self, topology: Topology, collective: Collective, options: Mapping[str, object], **context: object
@@ -288,6 +298,16 @@ def scheduler(
         return function
 
     return register
+
+
+def tried_with(trials: Trials) -> Callable[[Function], Function]:
+    """Sets of options with which the scheduler below may be quickest at some size, beside none at all."""
+
+    def mark(function: Function) -> Function:
+        setattr(function, _TRIALS, trials)
+        return function
+
+    return mark
 
 
 def _home(record: Scheduler) -> str:

@@ -126,11 +126,13 @@ class StepOptions(SchedulerOptions):
     chunks : int, optional
         Chunks per shard: the most that breadth-first broadcast may use (default as many as it needs), or the
         number that exact synthesis (default 2), pipelined double binary trees (default 16), TACOS (default 4)
-        and TE-CCL (default 1) are to use.
+        and TE-CCL (default 1) are to use. Of schedules for small sizes: pieces that follow each other.
     rounds : sequence of int, optional
         Of exact synthesis: chunks a link may carry in each step.
     steps : int, optional
         Of exact synthesis without `rounds`.
+    trees : int, optional
+        Of trees in boxes: so many per root in each box.
     symmetric : bool
         Of exact synthesis: search symmetric schedules only.
     size : SizeRequest, optional
@@ -145,6 +147,7 @@ class StepOptions(SchedulerOptions):
     chunks: int | None = None
     rounds: Sequence[int] | None = None
     steps: int | None = None
+    trees: int | None = None
     symmetric: bool = False
     size: SizeRequest | None = None
     factors: Sequence[int] | None = None

@@ -11,7 +11,7 @@ from samples import step_samples as samples
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps.step_cost import bandwidth_time
-from treadle.schedules.steps.step_transforms import combine, reverse, subdivide
+from treadle.schedules.steps.step_transforms import combine, pipelined, reverse, subdivide
 from treadle.schedules.steps.steps import Steps, steps_from_sends
 from treadle.schedules.trees.forest import Direction
 from treadle.topologies.topology import Topology
@@ -163,3 +163,27 @@ def test_a_send_without_chunks_is_refused() -> None:
     """Each bound lies in its own range; together they name nothing."""
     with pytest.raises(ScheduleError, match="a send carries no chunk"):
         steps_from_sends(Direction.BROADCAST, 2, 4, [(0, 0, 0, 2, 1)])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_pieces_follow_each_other(seed: int) -> None:
+    topology, steps = random_allgather(seed)
+    for one in (steps, reverse(steps)):
+        fabric = topology if one is steps else topology.transpose()
+        piped = pipelined(one, 3)
+        assert_correct(fabric, piped)
+        assert piped.n_chunks == 3 * one.n_chunks
+        assert piped.n_steps == one.n_steps + 2
+        share = one.n_chunks
+        for piece in range(3):
+            own = [
+                (shard, link, step - piece, low - piece * share, high - piece * share)
+                for shard, link, step, low, high in samples.sends_of(piped)
+                if piece * share <= low < (piece + 1) * share
+            ]
+            assert sorted(own) == sorted(samples.sends_of(one))
+    assert pipelined(steps, 1) is steps
+    with pytest.raises(ScheduleError, match="expected at least 1 piece, found 0"):
+        pipelined(steps, 0)
+    with pytest.raises(ScheduleError, match=r"more than 2\*\*24"):
+        pipelined(steps, 2**24 // steps.n_chunks + 1)

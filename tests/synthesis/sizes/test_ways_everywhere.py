@@ -12,6 +12,7 @@ from treadle.planning.drawing.tree_hops import hops_of
 from treadle.planning.solving.transfer import transfer_collective, transfer_schedule
 from treadle.schedules.plan import Plan
 from treadle.schedules.steps.steps import Steps, StepSchedule
+from treadle.topologies import parse
 from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.verification.schedules import verify
 
@@ -85,3 +86,18 @@ def test_programs_of_others_than_ranks_are_refused(kind: str) -> None:
     plan = solve("path(3)", kind, algorithm=algorithm, ranks="n0,n2", forward=True).plan
     with pytest.raises(InfeasibleError, match="'n1', which is no rank"):
         lower(plan, to="msccl-xml")
+
+
+def test_ways_stay_in_boxes() -> None:
+    """Two links over the network join any two GPUs of an MI250 box, whose own links are up to five."""
+    (entry,) = solve("mi250(2)", "allreduce", algorithm="factor-allreduce").plan.entries
+    assert isinstance(entry.schedule, StepSchedule)
+    fabric, lengths = parse("mi250(2)"), set()
+    for steps in entry.schedule.phases:
+        for number in range(steps.n_ways):
+            links = steps.way(number)
+            nodes = [fabric.node_names[node] for node in (fabric.tails[links[0]], *fabric.heads[links])]
+            is_within = len({name.partition(".")[0] for name in (nodes[0], nodes[-1])}) == 1
+            assert ("ib0" in nodes) != is_within
+            lengths.add((is_within, len(links)))
+    assert lengths == {(False, 2), (True, 1), (True, 2), (True, 3), (True, 4), (True, 5)}

@@ -74,6 +74,33 @@ def subdivide(steps: Steps, factor: int) -> Steps:
     )
 
 
+def pipelined(steps: Steps, pieces: int) -> Steps:
+    """The same schedule for each of `pieces` equal pieces of every shard, each a step behind the one before.
+
+    Raises
+    ------
+    ScheduleError
+        If `pieces` is less than 1, or there are more than 2**24 chunks per shard.
+
+    Notes
+    -----
+    Links that wait for each other's data work at the same time on different pieces. Where all that is ready
+    is sent in the order of steps, the early steps of late pieces go before the late steps of early ones.
+    """
+    if pieces < 1:
+        raise ScheduleError(f"pipelining: expected at least 1 piece, found {pieces}")
+    if pieces == 1:
+        return steps
+    n_chunks, piece = _checked_chunks(steps.n_chunks * pieces), np.repeat(np.arange(pieces), steps.n_sends)
+    step = np.tile(steps.send_steps(), pieces) + piece
+    shard, link, low, high = (np.tile(column, pieces) for column in _columns(steps))
+    first = piece * steps.n_chunks
+    order = np.argsort(step, kind="stable")
+    columns = [column[order] for column in (shard, link, low + first, high + first)]
+    offset = offsets_of(np.bincount(step, minlength=steps.n_steps + pieces - 1 if steps.n_steps else 0))
+    return _with_sends(steps, offset, columns, n_chunks=n_chunks)
+
+
 def combine(parts: Sequence[Steps], *, shares: Sequence[int] | None = None) -> Steps:
     """Several schedules side by side, each on its own part of every shard.
 

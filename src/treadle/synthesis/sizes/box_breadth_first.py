@@ -1,60 +1,27 @@
-"""Boxes of direct links: breadth first in the box, directly between ranks of equal place across boxes.
-
-Where the ranks of a box are not all linked to each other (MI250's), a direct exchange in the box takes the
-same links many times over. Breadth-first broadcast takes each as little as can be.
-"""
+"""Boxes of direct links: breadth first in the box, directly between ranks of equal place across boxes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import lcm
+from functools import partial
 
-import numpy as np
-
-from treadle.arrays import Int64Array
-from treadle.errors import InfeasibleError, ScheduleError
-from treadle.refusal import Refusal
-from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.steps.step_transforms import reverse
-from treadle.schedules.steps.steps import Steps, StepSchedule
-from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.scheduler import Comparing, equal_shards, scheduler
-from treadle.synthesis.sizes.boxed import Boxes
-from treadle.synthesis.sizes.shortest_ways import ShortestWays
-from treadle.synthesis.sizes.spanning_exchanges import KINDS, few_ranks, several_boxes
-from treadle.synthesis.steps.bfb.breadth_first import bfb_allgather, bfb_reduce_scatter
-from treadle.synthesis.trees.baselines.boxes import find_boxes
-from treadle.synthesis.trees.baselines.embedding import check_supported
-from treadle.synthesis.trees.baselines.hierarchical_ring import boxes_of_one_size
-from treadle.topologies.distances import distance_matrix
-from treadle.topologies.topology import Topology, TopologyBuilder
+from treadle.schedules.collective import Collective
+from treadle.schedules.steps.steps import StepSchedule
+from treadle.synthesis.scheduler import Comparing, scheduler
+from treadle.synthesis.sizes.box_phases import BOX_NEEDS, across_and_in_boxes
+from treadle.synthesis.sizes.spanning_exchanges import KINDS
+from treadle.synthesis.steps.bfb.breadth_first import bfb_allgather
+from treadle.topologies.topology import Topology
 
 _NAME = "box-bfb"
 _MOST_CHUNKS = 16
 """Of a shard: small sizes are not cut finely."""
-_Box = tuple[Topology, Int64Array]
-"""The ranks of a box by place with the links between them, and the numbers of these links in the fabric."""
-
-
-def boxes_of_direct_links(topology: Topology, collective: Collective) -> Refusal | None:
-    """In every box each rank reaches each over links between ranks."""
-    for box in find_boxes(topology, collective):
-        try:
-            distance_matrix(_inside(topology, collective, box)[0])
-        except InfeasibleError:
-            names = topology.node_names[collective.ranks[box[0]]]
-            return Refusal(f"the links between the ranks of the box of {names} do not join them; use rail")
-    return None
-
-
-_NEEDS = (few_ranks, equal_shards, several_boxes, boxes_of_one_size, boxes_of_direct_links)
 
 
 @scheduler(
     _NAME,
     form="steps",
     collectives=KINDS,
-    needs=_NEEDS,
+    needs=BOX_NEEDS,
     source="breadth-first broadcast (dissertation, 3.6) in boxes, directly across: own",
     comparing=Comparing.SIZES,
 )
@@ -71,85 +38,6 @@ def box_bfb(topology: Topology, collective: Collective) -> StepSchedule:
     ------
     ScheduleError
         If boxes differ in size, or links between ranks do not join them.
-
-    Notes
-    -----
-    An allreduce is a reduce-scatter in the box, a full exchange of sums across, an allgather in the box.
     """
-    check_supported(_NAME, topology, collective, KINDS)
-    for need in _NEEDS:
-        if (refusal := need(topology, collective)) is not None:
-            raise ScheduleError(f"{_NAME}: {refusal}")
-    boxes, kind = find_boxes(topology, collective), collective.kind
-    if kind is CollectiveKind.ALLREDUCE:
-        return StepSchedule(
-            kind,
-            reduce=_summed(topology, collective, boxes),
-            broadcast=_spread(topology, collective, boxes, across=False),
-        )
-    if kind.broadcasts:
-        return StepSchedule(kind, broadcast=_spread(topology, collective, boxes, across=True))
-    spread = _spread(topology.transpose(), collective, boxes, across=True)
-    return StepSchedule(kind, reduce=reverse(spread))
-
-
-def _inside(topology: Topology, collective: Collective, box: Sequence[int]) -> _Box:
-    """The fabric of a box."""
-    nodes = [collective.ranks[rank] for rank in box]
-    place = {node: i for i, node in enumerate(nodes)}
-    builder = TopologyBuilder(f"box of {topology.node_names[nodes[0]]}")
-    names = [builder.compute(topology.node_names[node]) for node in nodes]
-    numbers = []
-    for link, (tail, head) in enumerate(zip(topology.tails.tolist(), topology.heads.tolist(), strict=True)):
-        if tail in place and head in place and tail != head:
-            builder.link(names[place[tail]], names[place[head]], int(topology.bandwidths[link]))
-            numbers.append(link)
-    return builder.build(), np.array(numbers, dtype=np.int64)
-
-
-def _spread(topology: Topology, collective: Collective, boxes: Boxes, *, across: bool) -> Steps:
-    """Allgather: across boxes, then in them; or in them alone, of shards that equal places share."""
-    insides = [_inside(topology, collective, box) for box in boxes]
-    found = [bfb_allgather(inside, max_chunks=_MOST_CHUNKS) for inside, _ in insides]
-    n_chunks, ways = lcm(*(steps.n_chunks for steps in found)), ShortestWays(topology, collective)
-    parts = [_across(boxes, ways, 0, n_chunks, own=True)] if across else []
-    sources = boxes if across else [range(len(boxes[0]))]
-    for steps, (_, numbers) in zip(found, insides, strict=True):
-        inside = _in_box(steps, numbers, ways, n_chunks, int(across))
-        parts += [np.vstack([np.array(shards)[inside[:1]], inside[1:]]) for shards in sources]
-    homes = [np.arange(collective.n_ranks)] if across else [np.array(box) for box in boxes]
-    return ways.steps(Direction.BROADCAST, n_chunks, parts, homes)
-
-
-def _summed(topology: Topology, collective: Collective, boxes: Boxes) -> Steps:
-    """Reduce-scatter in each box, and the exchange of its sums among equal places."""
-    insides = [_inside(topology, collective, box) for box in boxes]
-    found = [bfb_reduce_scatter(inside, max_chunks=_MOST_CHUNKS) for inside, _ in insides]
-    n_chunks, ways = lcm(*(steps.n_chunks for steps in found)), ShortestWays(topology, collective)
-    last = max(steps.n_steps for steps in found)
-    parts = [
-        _in_box(steps, numbers, ways, n_chunks, last - steps.n_steps)
-        for steps, (_, numbers) in zip(found, insides, strict=True)
-    ]
-    parts.append(_across(boxes, ways, last, n_chunks, own=False))
-    return ways.steps(Direction.REDUCE, n_chunks, parts, [np.array(box) for box in boxes])
-
-
-def _in_box(steps: Steps, numbers: Int64Array, ways: ShortestWays, n_chunks: int, first: int) -> Int64Array:
-    """Shard, way, step, low and high of the sends in a box; shards are places."""
-    way = np.array([ways.over_link(int(link)) for link in numbers.tolist()], dtype=np.int64)
-    scale = n_chunks // steps.n_chunks
-    ends = [side.astype(np.int64) * scale for side in (steps.low, steps.high)]
-    return np.stack([steps.shard.astype(np.int64), way[steps.link], first + steps.send_steps(), *ends])
-
-
-def _across(boxes: Boxes, ways: ShortestWays, step: int, n_chunks: int, *, own: bool) -> Int64Array:
-    """The sends between equal places of all boxes, of the senders' own shards or of the places'."""
-    rows = []
-    for shift in range(1, len(boxes)):
-        for home, box in enumerate(boxes):
-            for place, sender in enumerate(box):
-                target = boxes[(home + shift) % len(boxes)][place]
-                shard = sender if own else place
-                rows.append((shard, ways.number(sender, target), step, 0, n_chunks))
-    return np.array(rows, dtype=np.int64).T
+    gather = partial(bfb_allgather, max_chunks=_MOST_CHUNKS)
+    return across_and_in_boxes(_NAME, topology, collective, gather)

@@ -8,19 +8,20 @@ it has.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from math import prod
+from math import isqrt, prod
 
 import numpy as np
 
 from treadle.arrays import BoolArray, Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.steps.step_transforms import pipelined
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.scheduler import Comparing, equal_shards, scheduler
+from treadle.synthesis.scheduler import Comparing, equal_shards, scheduler, tried_with
 from treadle.synthesis.sizes.boxed import Boxes
 from treadle.synthesis.sizes.exchanges import Messages
 from treadle.synthesis.sizes.shortest_ways import steps_over_ways
@@ -31,6 +32,24 @@ from treadle.topologies.topology import Topology
 
 _NAME = "factor-allreduce"
 _KINDS = (CollectiveKind.ALLREDUCE,)
+_PIECES = (4, 8)
+"""Worth a trial: more are seldom quicker, because each message holds its link for a time of its own."""
+
+
+def _trials(topology: Topology, collective: Collective) -> Sequence[Mapping[str, object]]:
+    """All, what is between boxes, the last, none exchanged; the last factor in two too; in pieces."""
+    boxes = find_boxes(topology, collective)
+    plain, _ = _asked(boxes, None, None)
+    low = next(part for part in range(isqrt(plain[-1]), 0, -1) if plain[-1] % part == 0)
+    shapes = [plain] if low == 1 else [plain, (*plain[:-1], plain[-1] // low, low)]
+    found: list[Mapping[str, object]] = [{"chunks": number} for number in _PIECES]
+    found += [{"exchanged": (), "chunks": number} for number in _PIECES]
+    for shape in shapes:
+        every = tuple(range(1, len(shape) + 1))
+        usual = tuple(place + 1 for place in sorted(_asked(boxes, shape, None)[1]))
+        places = dict.fromkeys((every, usual, every[-1:], ()))
+        found += [{"factors": shape, "exchanged": one} for one in places if (shape, one) != (plain, usual)]
+    return found
 
 
 @scheduler(
@@ -38,16 +57,18 @@ _KINDS = (CollectiveKind.ALLREDUCE,)
     form="steps",
     collectives=_KINDS,
     needs=(few_ranks, equal_shards),
-    options=("factors", "exchanged"),
+    options=("factors", "exchanged", "chunks"),
     source="factor by factor: own; one-shot and two-shot: NCCL's symmetric kernels, MSCCL++",
     comparing=Comparing.SIZES,
 )
+@tried_with(_trials)
 def factor_allreduce(
     topology: Topology,
     collective: Collective,
     *,
     factors: Sequence[int] | None = None,
     exchanged: Sequence[int] | None = None,
+    chunks: int | None = None,
 ) -> StepSchedule:
     """Allreduce with a full exchange over some factors of the ranks, scatter and gather over the others.
 
@@ -61,6 +82,8 @@ def factor_allreduce(
         by box. Default: of boxes of one size the size and their number, else N.
     exchanged : sequence of int, optional
         Places, from 1, of the factors that are exchanged in full. Default: all between boxes; of one box all.
+    chunks : int, optional
+        Pieces of the data that follow each other through the factors, default 1.
 
     Raises
     ------
@@ -81,12 +104,13 @@ def factor_allreduce(
     boxes = find_boxes(topology, collective)
     grid = _grid(boxes, *_asked(boxes, factors, exchanged))
     homes = grid.homes()
+    reduce = steps_over_ways(topology, collective, Direction.REDUCE, [grid.reducing()], homes)
+    broadcast = steps_over_ways(topology, collective, Direction.BROADCAST, [grid.gathering()], homes)
+    pieces = 1 if chunks is None else chunks
     return StepSchedule(
         CollectiveKind.ALLREDUCE,
-        reduce=steps_over_ways(topology, collective, Direction.REDUCE, [grid.reducing()], homes),
-        broadcast=steps_over_ways(
-            topology, collective, Direction.BROADCAST, [grid.gathering()], grid.homes()
-        ),
+        reduce=pipelined(reduce, pieces),
+        broadcast=pipelined(broadcast, pieces),
     )
 
 

@@ -13,15 +13,24 @@ from treadle.schedules.collective import Collective
 from treadle.schedules.steps.steps import Steps, steps_from_sends
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.sizes.exchanges import Messages
+from treadle.synthesis.trees.baselines.boxes import find_boxes
 from treadle.synthesis.trees.baselines.logical_hops import Route, Router
+from treadle.topologies.named_boxes import find_boxes as boxes_of_nodes
 from treadle.topologies.topology import Topology
 
 
 class ShortestWays:
-    """Shortest ways, spread over the links; what they pass, switches and nodes, stores nothing."""
+    """Shortest ways, spread over the links; what they pass, switches and nodes, stores nothing.
+
+    Between ranks of a box they stay within it where they can, though more links may be passed than over the
+    network: starting a message there costs several times as much.
+    """
 
     def __init__(self, topology: Topology, collective: Collective) -> None:
-        self._router, self._n = Router(topology, collective), collective.n_ranks
+        taken = [0] * topology.n_links
+        self._router, self._n = Router(topology, collective, taken=taken), collective.n_ranks
+        self._box, closed = _outside_boxes(topology, collective)
+        self._within = [Router(topology, collective, taken=taken, closed=nodes) for nodes in closed]
         self._names = topology.name, [topology.node_names[node] for node in collective.ranks]
         self._numbers: dict[tuple[int, int], int] = {}
         self._links: list[Route] = []
@@ -31,7 +40,11 @@ class ShortestWays:
         known = self._numbers.get((sender, target))
         if known is not None:
             return known
-        links = self._router.passing(sender, target)
+        links = None
+        if self._within and self._box[sender] == self._box[target]:
+            links = self._within[self._box[sender]].passing(sender, target)
+        if links is None:
+            links = self._router.passing(sender, target)
         if links is None:
             fabric, names = self._names
             raise InfeasibleError(f"{fabric}: no path leads from {names[sender]!r} to {names[target]!r}")
@@ -73,6 +86,21 @@ class ShortestWays:
         offset = frozen(offsets_of([len(links) for links in self._links]), np.int64)
         links = frozen([link for links in self._links for link in links], np.int32)
         return replace(steps, way_offset=offset, way_links=links)
+
+
+def _outside_boxes(topology: Topology, collective: Collective) -> tuple[list[int], list[frozenset[int]]]:
+    """Box of each rank, and the nodes outside each box; of a single box none."""
+    boxes = find_boxes(topology, collective)
+    of_rank = [0] * collective.n_ranks
+    for number, box in enumerate(boxes):
+        for rank in box:
+            of_rank[rank] = number
+    if len(boxes) == 1 or collective.n_ranks < len(topology.compute_nodes):
+        return of_rank, []
+    place = {node: rank for rank, node in enumerate(collective.ranks)}
+    of_node = boxes_of_nodes(topology, [of_rank[place[node]] for node in topology.compute_nodes.tolist()])
+    outside = [np.flatnonzero(of_node.of_node != number) for number in range(len(boxes))]
+    return of_rank, [frozenset(nodes.tolist()) for nodes in outside]
 
 
 def steps_over_ways(
