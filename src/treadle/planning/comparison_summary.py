@@ -5,6 +5,7 @@ from __future__ import annotations
 from treadle.planning.group_summary import rates_of_groups
 from treadle.planning.judging.placed_schedules import PlacedSchedule
 from treadle.planning.measuring.congestion import congestion
+from treadle.planning.measuring.size_bounds import size_bound_values
 from treadle.planning.problem import busbw_values
 from treadle.planning.solving.bounds import Bound
 from treadle.planning.solving.comparison import Comparison, ComparisonRow, InNetwork, RowMeasures
@@ -85,6 +86,7 @@ def _measures(found: RowMeasures) -> dict[str, object]:
                 "algbw_bytes_per_s": row.algbw_bytes_per_s,
                 "busbw_bytes_per_s": row.busbw_bytes_per_s,
                 **({} if row.efficiency is None else {"efficiency": row.efficiency}),
+                **size_bound_values(row.bound),
                 "busiest_link": row.busiest,
                 "utilisation": row.utilisation,
             }

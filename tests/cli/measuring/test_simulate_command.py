@@ -34,7 +34,7 @@ def test_a_plan_over_sizes(plan: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert [row[0] for row in rows] == ["1KB", "2KB", "4KB"]
     assert "critical path of 4KB:" in out
     assert "latency" in out
-    assert "bound       2.67 GB/s (8/3) algbw, 2 GB/s busbw; %opt is algbw over it" in out
+    assert "bound       2.67 GB/s (8/3) algbw, 2 GB/s busbw; %opt is of the bound of the size" in out
 
 
 def test_json_is_exact(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,7 +45,9 @@ def test_json_is_exact(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (row,) = values["rows"]
     assert Fraction(row["time_exact"]) == 3 * (Fraction(1, 10**6) + Fraction(512, 10**9))
     assert row["time_s"] == pytest.approx(row["alpha_beta_s"])
-    assert row["efficiency"] == pytest.approx(row["algbw_bytes_per_s"] / values["optimal_algbw_bytes_per_s"])
+    assert row["bound_s"] == pytest.approx(1e-6 + 4096 / values["optimal_algbw_bytes_per_s"])
+    assert row["bound_by"] == "crossing"
+    assert row["efficiency"] == pytest.approx(row["bound_s"] / row["time_s"])
     assert row["transfers"] == 4 * 2 * 3
     assert (values["sharing"], values["alpha_s"]) == ("slice-order", 1e-6)
 

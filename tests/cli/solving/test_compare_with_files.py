@@ -106,7 +106,7 @@ def test_sizes_alone_simulate_our_own(capsys: pytest.CaptureFixture[str]) -> Non
     assert all(len(row["sizes"]) == 1 for row in rows)
     assert main(["compare", "hypercube:2", "allreduce", "--size", "1K", "--algorithms", "ring"]) == 0
     said = capsys.readouterr().out
-    assert " of algbw, busbw is 3/2 of it; %opt is algbw over the optimum\n" in said
+    assert " of algbw, busbw is 3/2 of it; %opt is the bound of the size over the time\n" in said
     assert said.splitlines()[-1].split()[::3] == ["ring", "100.0%"]
     assert "\noptimum     1.33 B/s" in said
 

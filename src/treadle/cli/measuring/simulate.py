@@ -49,6 +49,7 @@ from treadle.planning import (
 )
 from treadle.planning.group_summary import membership_values, rates_of_groups
 from treadle.planning.judging.texts import read_text
+from treadle.planning.measuring.size_bounds import size_bound_values
 from treadle.planning.summary import exact_text, throughput
 from treadle.planning.together.shared_rates import SharedRates
 from treadle.schedules.plan import Plan
@@ -262,7 +263,7 @@ def _print(
         output.line(
             f"bound       {rates.exact(plan.optimal_algbw)} algbw, "
             f"{rates(busbw(plan.optimal_algbw, plan.collective))} busbw{f' ({able})' if able else ''}; "
-            f"%opt is algbw over it"
+            f"%opt is of the bound of the size"
         )
     if shared is not None:
         print_groups(output, plan.topology, plan.collective, shared)
@@ -372,6 +373,7 @@ def _row(row: SimulatedRow) -> dict[str, object]:
         "algbw_bytes_per_s": row.algbw_bytes_per_s,
         "busbw_bytes_per_s": row.busbw_bytes_per_s,
         **({} if row.efficiency is None else {"efficiency": row.efficiency}),
+        **size_bound_values(row.bound),
         **({} if row.alpha_beta is None else {"alpha_beta_s": float(row.alpha_beta)}),
         "busiest_link": row.busiest,
         "utilisation": row.utilisation,

@@ -81,7 +81,7 @@ def _print_sizes(output: Output, result: Comparison, rows: list[tuple[str, Compa
     output.line()
     output.line(
         f"simulated   {model}; {output.rates.column} of algbw, busbw is {factor} of it; "
-        "%opt is algbw over the optimum"
+        "%opt is the bound of the size over the time"
     )
     headings = ["algorithm"]
     for size in result.sizes:

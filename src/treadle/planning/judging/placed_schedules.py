@@ -39,6 +39,7 @@ from treadle.schedules.plan import HasPlan, Plan
 from treadle.schedules.plan_files.archive import load_plan
 from treadle.schedules.schedule import Schedule, unit_trees
 from treadle.schedules.trees.group_schedule import GroupSchedule
+from treadle.schedules.witness import Witness
 from treadle.simulation.tasks import task_graph
 from treadle.topologies.files import topology_hash
 from treadle.topologies.topology import Topology
@@ -79,6 +80,8 @@ class PlacedSchedule:
         How ways were chosen where the file leaves that open.
     optimal_algbw : Fraction, optional
         The most that any schedule reaches, bytes/s, where that was found.
+    witness : Witness, optional
+        Which proves it.
     """
 
     name: str
@@ -89,6 +92,7 @@ class PlacedSchedule:
     messages: Program | None = None
     notes: tuple[str, ...] = ()
     optimal_algbw: Fraction | None = None
+    witness: Witness | None = None
 
     @property
     def topology(self) -> Topology:
@@ -344,7 +348,8 @@ def place_file(
     placed = place_text(text, problem)
     if not placed.report.is_ok:
         return placed
-    return replace(placed, optimal_algbw=find_bound(problem, Watch(progress), cards_forward=True).algbw)
+    bound = find_bound(problem, Watch(progress), cards_forward=True)
+    return replace(placed, optimal_algbw=bound.algbw, witness=bound.witness)
 
 
 def _of_messages(traffic: Traffic, problem: Problem, name: str, form: str) -> PlacedSchedule:

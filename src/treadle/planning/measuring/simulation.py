@@ -18,12 +18,14 @@ from treadle.planning.judging.texts import told_name
 from treadle.planning.judging.verification import require_verified
 from treadle.planning.measuring.cost_models import CostModelLike, as_cost_model
 from treadle.planning.measuring.execution import programs_of
+from treadle.planning.measuring.size_bounds import size_bounds
 from treadle.planning.problem import Problem, resolve_topology
 from treadle.planning.tabular import Cell, Tabular, plain_row
 from treadle.program.operation_lists import OperationLists
 from treadle.schedules.collective import busbw_factor
 from treadle.schedules.plan import Plan
 from treadle.schedules.schedule import Schedule
+from treadle.schedules.witness import Witness
 from treadle.simulation.alpha_beta import alpha_beta_time
 from treadle.simulation.costs.cost_model import CostModel
 from treadle.simulation.critical_path import critical_path, describe_path
@@ -38,6 +40,7 @@ from treadle.simulation.simulation_options import (
     SimulationOptions,
     default_alpha_ns,
 )
+from treadle.simulation.size_bounds.size_witness import SizeBound
 from treadle.simulation.tasks import task_graph
 from treadle.simulation.trace import simulation_trace
 from treadle.topologies.topology import Topology
@@ -78,7 +81,7 @@ class SimulatedRow:
         The time is exactly the model's, not rounded.
     algbw_bytes_per_s, busbw_bytes_per_s : float
     efficiency : float, optional
-        Share of the proved bound on algbw; None where no bound is known.
+        The bound of this size over the time; None where no bound is known.
     alpha_beta : Fraction, optional
         Seconds by the alpha-beta formula of the schedule; None for messages that are of no schedule of ours,
         and under a cost model.
@@ -92,6 +95,8 @@ class SimulatedRow:
         What ended the search for a number of slices; None where more had not helped, or none was looked for.
     protocol : str
         That carries the messages, of a cost model's; empty without one.
+    bound : SizeBound, optional
+        The time before which no schedule of this size ends.
     """
 
     size_bytes: int
@@ -107,6 +112,7 @@ class SimulatedRow:
     transfers: int
     slice_limit: SliceLimit | None = None
     protocol: str = ""
+    bound: SizeBound | None = None
 
 
 @brief("last.graph.topology", "rows")
@@ -194,7 +200,7 @@ def simulate(
     model = None if cost_model is None else as_cost_model(cost_model)
     options = options or _default_options(plan.topology, model)
     if isinstance(plan, PlacedSchedule):
-        subject = SimulatedSubject(plan.problem, plan.program, plan.schedule, plan.optimal_algbw)
+        subject = SimulatedSubject(plan.problem, plan.program, plan.schedule, plan.witness)
         sized = list(
             simulated(subject, sizes, options, auto_slices=auto_slices, cost_model=model, progress=progress)
         )
@@ -210,7 +216,7 @@ def simulate(
             Problem(plan.topology, plan.collective),
             programs_of(plan, sizes[served[0]]).lists,
             entry.schedule,
-            plan.optimal_algbw,
+            plan.witness,
         )
         found = simulated(
             subject,
@@ -263,14 +269,14 @@ class SimulatedSubject:
         With the paths of its messages; those of all groups together.
     schedule : Schedule, optional
         What it was made of.
-    bound : Fraction, optional
-        On algbw, bytes/s.
+    witness : Witness, optional
+        Of the most that any schedule reaches.
     """
 
     problem: Problem
     program: OperationLists
     schedule: Schedule | None = None
-    bound: Fraction | None = None
+    witness: Witness | None = None
 
 
 def simulated(
@@ -281,6 +287,7 @@ def simulated(
     auto_slices: bool = True,
     most_tasks: int | None = None,
     cost_model: CostModel | None = None,
+    bounds: Sequence[SizeBound] | None = None,
     progress: Progress | None = None,
 ) -> Iterator[tuple[SimulatedRow, Simulation]]:
     """A row and its simulation for each size; see `simulate`.
@@ -295,22 +302,26 @@ def simulated(
         Of one trial of a number of slices; see `simulation.simulated_sizes.best_slices`.
     cost_model : CostModel, optional
         In place of the options' alpha.
+    bounds : sequence of SizeBound, optional
+        Of the sizes, where they are known; else they are found from the subject's witness.
     """
     graph = task_graph(subject.problem.topology, subject.program)
-    watch = Watch(progress)
-    for sized in simulate_sizes(
+    if bounds is None and subject.witness is not None:
+        bounds = size_bounds(subject.problem, subject.witness, sizes, options=options, cost_model=cost_model)
+    found = simulate_sizes(
         graph,
         sizes,
         options,
         auto_slices=auto_slices,
         most_tasks=most_tasks,
         cost_model=cost_model,
-        watch=watch,
-    ):
-        yield _row(subject, sized), sized.simulation
+        watch=Watch(progress),
+    )
+    for place, sized in enumerate(found):
+        yield _row(subject, sized, bounds[place] if bounds else None), sized.simulation
 
 
-def _row(subject: SimulatedSubject, sized: SizedSimulation) -> SimulatedRow:
+def _row(subject: SimulatedSubject, sized: SizedSimulation, bound: SizeBound | None) -> SimulatedRow:
     simulation, collective = sized.simulation, subject.problem.collective
     size, algbw = simulation.size_bytes, simulation.algbw_bytes_per_s
     busiest = int(np.argmax(simulation.busy)) if simulation.busy.size else -1
@@ -322,7 +333,7 @@ def _row(subject: SimulatedSubject, sized: SizedSimulation) -> SimulatedRow:
         is_exact=simulation.is_exact,
         algbw_bytes_per_s=algbw,
         busbw_bytes_per_s=algbw * float(busbw_factor(collective.kind, collective.group_size)),
-        efficiency=None if subject.bound is None else algbw / float(subject.bound),
+        efficiency=None if bound is None else float(bound.time / simulation.time) if simulation.time else 1.0,
         alpha_beta=None
         if subject.schedule is None or costs is not None
         else alpha_beta_time(subject.problem.topology, collective, subject.schedule, size, alpha_ns=alpha_ns),
@@ -331,6 +342,7 @@ def _row(subject: SimulatedSubject, sized: SizedSimulation) -> SimulatedRow:
         transfers=simulation.n_transfers,
         slice_limit=sized.limit,
         protocol="" if costs is None else costs.name,
+        bound=bound,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from time import monotonic, process_time, time
 from typing import Unpack, cast
@@ -16,6 +16,7 @@ from treadle.planning.judging.placed_schedules import ForeignSchedule, PlacedSch
 from treadle.planning.measuring.congestion import Congestion, congestion
 from treadle.planning.measuring.cost_models import CostModelLike, as_cost_model
 from treadle.planning.measuring.simulation import SimulatedRow, SimulatedSubject, simulated
+from treadle.planning.measuring.size_bounds import size_bounds
 from treadle.planning.problem import Problem, ProblemOptions, pose
 from treadle.planning.solving.bounds import Bound, bound_in_groups, find_bound
 from treadle.planning.solving.generation import generate
@@ -36,6 +37,7 @@ from treadle.schedules.collective import Collective, CollectiveKind, busbw_facto
 from treadle.schedules.schedule import Schedule, unit_trees
 from treadle.simulation.costs.cost_model import CostModel
 from treadle.simulation.simulation_options import SimulationOptions, default_alpha_ns
+from treadle.simulation.size_bounds.size_witness import SizeBound
 from treadle.synthesis.parallel import map_blocks, runs_apart
 from treadle.synthesis.scheduler import Comparing, Scheduler, no_switches
 from treadle.synthesis.scheduler_options import OPTIONS_OF, SchedulerOptions, TreeOptions
@@ -270,7 +272,7 @@ def compare(
     else:
         bound = find_bound(problem, Watch(progress), cards_forward=True)  # routes are compared as well
         watch = Watch(progress, seconds_left(time_limit_s))
-    asked = _Asked(bound, at, bool(at or beside), model)
+    asked = _asked(problem, bound, at, model, measures=bool(at or beside))
     chosen = named or _fitting(problem, at_sizes=bool(at))
     if algorithms is not None and not named:
         chosen = []
@@ -297,7 +299,8 @@ def _in_network(problem: Problem, asked: _Asked, watch: Watch) -> InNetwork | No
     except TimeLimitError:
         return None
     scheduler = find_scheduler(NVLS)
-    row = _row(twin, (scheduler, OPTIONS_OF[scheduler.form]()), replace(asked, bound=bound), watch)
+    sums = _asked(twin, bound, asked.sizes, asked.cost_model, measures=asked.measures)
+    row = _row(twin, (scheduler, OPTIONS_OF[scheduler.form]()), sums, watch)
     return None if row.refusal else InNetwork(bound, row)
 
 
@@ -308,7 +311,16 @@ class _Asked:
     bound: Bound
     sizes: tuple[int, ...]
     measures: bool
-    cost_model: CostModel | None = None
+    cost_model: CostModel | None
+    least: tuple[SizeBound, ...]
+
+
+def _asked(
+    problem: Problem, bound: Bound, sizes: tuple[int, ...], model: CostModel | None, *, measures: bool
+) -> _Asked:
+    """With the least time of each size, found once for all schedules."""
+    least = size_bounds(problem, bound.witness, sizes, cost_model=model) if sizes else ()
+    return _Asked(bound, sizes, measures, model, least)
 
 
 def _brought_row(placed: PlacedSchedule, asked: _Asked) -> ComparisonRow:
@@ -331,9 +343,15 @@ def _measured(
     """Where messages congest, and how long they take."""
     found = congestion(problem.topology, programs.programs, asked.bound.algbw)
     alpha_ns = default_alpha_ns(problem.topology) if asked.cost_model is None else 0
-    options = SimulationOptions(alpha_ns=alpha_ns)
-    subject = SimulatedSubject(problem, programs.lists, schedule, asked.bound.algbw)
-    rows = simulated(subject, asked.sizes, options, most_tasks=_MOST_TASKS, cost_model=asked.cost_model)
+    subject = SimulatedSubject(problem, programs.lists, schedule, asked.bound.witness)
+    rows = simulated(
+        subject,
+        asked.sizes,
+        SimulationOptions(alpha_ns=alpha_ns),
+        most_tasks=_MOST_TASKS,
+        cost_model=asked.cost_model,
+        bounds=asked.least,
+    )
     return RowMeasures(found, tuple(row for row, _ in rows))
 
 

@@ -170,7 +170,7 @@ def _of_schedule(
     if not simulates or collective.n_ranks > MOST_SIMULATED:
         return CollectivePrice(algbw, delay_s, TimeModel.ALPHA_BETA)
     program = lower_groups(topology, collective, schedule).lists
-    subject = SimulatedSubject(problem, program, schedule, algbw)
+    subject = SimulatedSubject(problem, program, schedule)
     rows = simulated(subject, CURVE_SIZES, SimulationOptions(alpha_ns=alpha_ns))
     curve = tuple((row.size_bytes, float(row.time)) for row, _ in rows)
     return CollectivePrice(algbw, delay_s, TimeModel.SIMULATED, curve)

@@ -1,0 +1,100 @@
+"""The least time of any schedule at a size: the greatest of what three kinds of witnesses prove."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from treadle.schedules.collective import Collective
+from treadle.schedules.witness import Witness
+from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
+from treadle.simulation.simulation_options import Sharing, SimulationOptions
+from treadle.simulation.size_bounds.crossing import Window, crossing_time, windows
+from treadle.simulation.size_bounds.distance import farthest_pair
+from treadle.simulation.size_bounds.message_terms import message_terms
+from treadle.simulation.size_bounds.reach import reach_time_ns, reach_witness
+from treadle.simulation.size_bounds.size_witness import CrossingWitness, SizeBound, SizeProof
+from treadle.topologies.topology import Topology
+
+
+def protocols_of(options: SimulationOptions, model: CostModel | None) -> tuple[Protocol, ...]:
+    """What messages cost: the protocols of a model, or one alpha for all classes."""
+    if model is not None:
+        return model.protocols
+    if options.costs is not None:
+        return (options.costs,)
+    every = ClassCost(alpha_ns=options.alpha_ns)
+    return (Protocol("alpha", every, every, every),)
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """What does not depend on the size, of a protocol."""
+
+    protocol: Protocol
+    windows: tuple[Window, ...]
+    fixed: tuple[SizeProof, ...]
+
+
+class BoundsBySize:
+    """Bounds of one collective on one fabric, whatever the size.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    witness : Witness, optional
+        Of the most that any schedule reaches without latencies; None if nothing is known of it.
+    options : SimulationOptions
+        Of these the latencies, and whether messages share links one by one: where they are fluids, nothing
+        is said of how soon many are told.
+    model : CostModel, optional
+        In place of the options' latencies.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        collective: Collective,
+        witness: Witness | None,
+        options: SimulationOptions,
+        model: CostModel | None = None,
+    ) -> None:
+        self._witness = witness
+        self._is_named = model is not None or options.costs is not None
+        self._prepared = [
+            _prepare(topology, collective, witness, one, tells=options.sharing is not Sharing.FAIR)
+            for one in protocols_of(options, model)
+        ]
+
+    def at(self, sizes: Sequence[int]) -> tuple[SizeBound, ...]:
+        """The bound of each size, bytes of the larger per-rank buffer; at least one byte."""
+        return tuple(self._at(size) for size in sizes)
+
+    def _at(self, size: int) -> SizeBound:
+        found = []
+        for one in self._prepared:
+            proofs = list(one.fixed)
+            if self._witness is not None and one.windows:
+                launch = Fraction(one.protocol.launch_ns, 10**9)
+                time = launch + crossing_time(one.windows, size)
+                proofs.append(SizeProof(time, CrossingWitness(self._witness)))
+            proofs.sort(key=lambda proof: -proof.time)
+            found.append(SizeBound(size, one.protocol.name if self._is_named else "", tuple(proofs)))
+        return min(found, key=lambda bound: bound.time)
+
+
+def _prepare(
+    topology: Topology, collective: Collective, witness: Witness | None, protocol: Protocol, *, tells: bool
+) -> _Prepared:
+    terms = message_terms(topology, protocol)
+    fixed = []
+    pair = farthest_pair(terms, collective)
+    if pair is not None:
+        fixed.append(SizeProof(Fraction(protocol.launch_ns + pair[1], 10**9), pair[0]))
+    reach = reach_witness(terms, collective) if tells else None
+    if reach is not None:
+        fixed.append(SizeProof(Fraction(protocol.launch_ns + reach_time_ns(reach), 10**9), reach))
+    crossing = () if witness is None else windows(terms, collective, witness)
+    return _Prepared(protocol, crossing, tuple(fixed))

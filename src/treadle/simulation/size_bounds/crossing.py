@@ -1,0 +1,112 @@
+"""How long data takes to cross links which carry none at the beginning and at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from treadle.arrays import BoolArray, Int64Array
+from treadle.schedules.collective import Collective
+from treadle.schedules.witness import CutWitness, Witness
+from treadle.simulation.costs.link_classes import CLASSES
+from treadle.simulation.size_bounds.message_terms import FAR_NS, MessageTerms
+from treadle.topologies.topology import Topology
+
+Window = tuple[int, Fraction]
+"""For how long, of all the time, links carry nothing that counts, ns; and how many bytes of the buffer per
+second their weights are worth."""
+
+_Key = tuple[int, int, int, bool]
+
+
+def windows(terms: MessageTerms, collective: Collective, witness: Witness) -> tuple[Window, ...]:
+    """Weighted bandwidth by idle time of links, the shortest first.
+
+    Whatever the witness is, the bound that it proves is linear in the links' bandwidths: a sum of bandwidths
+    times weights, where each byte of the buffer takes weights of 1 in all. So what links of one kind count
+    for is what their bandwidth, taken twice, adds to the bound.
+    """
+    topology = terms.topology
+    idle = idle_ns(terms, collective, witness)
+    kinds: dict[_Key, list[int]] = {}
+    for link in np.flatnonzero(terms.carries).tolist():
+        leaves = bool(topology.is_compute[topology.tails[link]])
+        key = (int(idle[link]), int(terms.link_class[link]), int(topology.bandwidths[link]), leaves)
+        kinds.setdefault(key, []).append(link)
+    whole = witness.bound(topology, collective)
+    found: dict[int, Fraction] = {}
+    left = whole
+    for (pause, link_class, bandwidth, leaves), links in kinds.items():
+        worth = (
+            whole
+            if len(kinds) == 1 and not _has_ports(topology)
+            else _worth(topology, collective, witness, links, whole)
+        )
+        left -= worth
+        if worth:
+            share = Fraction(_rate(terms, link_class, bandwidth, leaves), bandwidth)
+            found[pause] = found.get(pause, Fraction(0)) + worth * share
+    if left:  # ports of hosts
+        most = max(terms.protocol.of(CLASSES[one]).efficiency for one in terms.classes)
+        pause = int(idle[terms.carries].min())
+        found[pause] = found.get(pause, Fraction(0)) + left * most
+    return tuple(sorted(found.items()))
+
+
+def _has_ports(topology: Topology) -> bool:
+    return bool(topology.injection_bytes_per_s.any())
+
+
+def _worth(
+    topology: Topology, collective: Collective, witness: Witness, links: Sequence[int], whole: Fraction
+) -> Fraction:
+    bandwidths = topology.bandwidths.copy()
+    bandwidths[list(links)] *= 2
+    return witness.bound(replace(topology, bandwidths=bandwidths), collective) - whole
+
+
+def _rate(terms: MessageTerms, link_class: int, bandwidth: int, leaves: bool) -> int:
+    protocol = terms.protocol
+    share = protocol.of(CLASSES[link_class]).efficiency
+    rate = max(1, bandwidth * share.numerator // share.denominator)
+    return min(rate, protocol.ceiling_bytes_per_s or rate) if leaves else rate
+
+
+def idle_ns(terms: MessageTerms, collective: Collective, witness: Witness) -> Int64Array:
+    """For how long each link carries nothing: before data can be there, and while the last are delivered."""
+    starts, ends = _ends(terms.topology, collective, witness)
+    before: Int64Array = terms.ways(starts[None])[0][terms.topology.tails]
+    after = terms.ways(ends[None], reverse=True)[0][terms.topology.heads] + terms.latency_ns
+    gap = np.zeros(terms.topology.n_links, dtype=np.int64)
+    for one in terms.classes:
+        of_class = terms.link_class == one
+        gap[of_class] = terms.least_of("occupancy_ns", (one,)) + terms.least_of("alpha_ns", (one,))
+    found: Int64Array = np.minimum(before + gap + after, FAR_NS)
+    return found
+
+
+def _ends(topology: Topology, collective: Collective, witness: Witness) -> tuple[BoolArray, BoolArray]:
+    """Nodes where messages that cross begin, and where they end, shape (n,) each."""
+    ranks = np.zeros(topology.n_nodes, dtype=np.bool_)
+    ranks[topology.compute_nodes] = True
+    if not isinstance(witness, CutWitness):
+        return ranks, ranks
+    inside = np.zeros(topology.n_nodes, dtype=np.bool_)
+    inside[list(witness.nodes)] = True
+    here, there = ranks & inside, ranks & ~inside
+    return (there, here) if collective.kind.reduces else (here, there)
+
+
+def crossing_time(found: Sequence[Window], size_bytes: int) -> Fraction:
+    """The least seconds in which all bytes cross: sum over windows of rate x (time - pause) = size."""
+    rate, moved = Fraction(0), Fraction(0)
+    for place, (pause, worth) in enumerate(found):
+        rate += worth
+        moved += worth * pause
+        time = (size_bytes * 10**9 + moved) / rate
+        if place + 1 == len(found) or time <= found[place + 1][0]:
+            return time / 10**9
+    return Fraction(0)

@@ -1,0 +1,367 @@
+"""Whether a bound at a size holds: computed anew from its witnesses, the fabric and the costs.
+
+Shares no code with what finds bounds but the values: witnesses, costs, and which class a link is of. Here
+distances are relaxed node by node, ways to know are counted by the moments at which they begin, and a
+crossing is tried at the very time that is claimed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from treadle.errors import ScheduleError
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.witness import CutWitness
+from treadle.simulation.costs.cost_model import ClassCost, LinkClass, Protocol
+from treadle.simulation.costs.link_classes import CLASSES, link_classes
+from treadle.simulation.size_bounds.size_witness import (
+    CrossingWitness,
+    PairWitness,
+    ReachClass,
+    ReachWitness,
+    SizeBound,
+)
+from treadle.topologies.topology import Topology
+
+_Link = tuple[int, int, LinkClass, int]
+"""Tail, head, class, and latency in ns."""
+
+
+def check_size_bounds(
+    topology: Topology,
+    collective: Collective,
+    protocols: Sequence[Protocol],
+    bounds: Sequence[SizeBound],
+) -> None:
+    """Raise ScheduleError unless no schedule ends sooner than the bounds say.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    protocols : sequence of Protocol
+        What messages may cost. A bound is of the one that it names; of a single protocol whatever it says.
+    bounds : sequence of SizeBound
+    """
+    checks = {protocol.name: _Check(topology, collective, protocol) for protocol in protocols}
+    seen: set[tuple[str, int]] = set()
+    for bound in bounds:
+        check = next(iter(checks.values())) if len(checks) == 1 else checks.get(bound.protocol)
+        if check is None or not bound.proofs:
+            raise ScheduleError(f"size bound: protocol {bound.protocol!r} of {', '.join(checks)}, no proof")
+        if max(proof.time for proof in bound.proofs) != bound.time:
+            raise ScheduleError("size bound: its first proof is not the latest")
+        for proof in bound.proofs:
+            claimed = proof.time * 10**9 - check.protocol.launch_ns
+            if isinstance(proof.witness, CrossingWitness):
+                check.crossing(proof.witness, claimed, bound.size_bytes)
+            elif (bound.protocol, id(proof)) not in seen:  # one object serves all sizes
+                seen.add((bound.protocol, id(proof)))
+                if isinstance(proof.witness, PairWitness):
+                    check.pair(proof.witness, claimed)
+                else:
+                    check.reach(proof.witness, claimed)
+
+
+class _Check:
+    """Facts of a fabric, found once."""
+
+    def __init__(self, topology: Topology, collective: Collective, protocol: Protocol) -> None:
+        self.topology, self.collective, self.protocol = topology, collective, protocol
+        classes = [CLASSES[number] for number in link_classes(topology).tolist()]
+        ends = zip(topology.tails.tolist(), topology.heads.tolist(), strict=True)
+        self.links: list[_Link] = [
+            (tail, head, kind, int(own) + protocol.of(kind).hop_ns)
+            for (tail, head), kind, own in zip(ends, classes, topology.latencies_ns.tolist(), strict=True)
+        ]
+        self.known = {kind for tail, head, kind, _ in self.links if tail != head}
+        self.copying: set[LinkClass] = set()
+        self.mixes = self._mixes()
+        self._found: dict[int, list[tuple[int, Fraction]]] = {}
+
+    def _mixes(self) -> bool:
+        """Whether switches that copy or add up may be passed by data over links of several classes."""
+        topology = self.topology
+        able = [
+            node for node in range(topology.n_nodes) if topology.multicast[node] or topology.aggregation[node]
+        ]
+        mixed = False
+        for start in able:
+            group, todo = {start}, [start]
+            while todo:
+                node = todo.pop()
+                for tail, head, _, _ in self.links:
+                    for one, other in ((tail, head), (head, tail)):
+                        if one == node and other not in group and not topology.is_compute[other]:
+                            group.add(other)
+                            todo.append(other)
+            kinds = {kind for tail, head, kind, _ in self.links if tail != head and {tail, head} & group}
+            mixed |= len(kinds) > 1
+            if any(topology.multicast[node] for node in group):
+                self.copying |= kinds
+        return mixed
+
+    def cost(self, kind: LinkClass) -> ClassCost:
+        """Least figures of a message that has a link of a class."""
+        if not self.mixes:
+            return self.protocol.of(kind)
+        figures = [self.protocol.of(one) for one in self.known]
+        return ClassCost(min(one.alpha_ns for one in figures), min(one.occupancy_ns for one in figures))
+
+    def latencies(
+        self, starts: Collection[int], kinds: Collection[LinkClass], *, backwards: bool = False
+    ) -> dict[int, int]:
+        """Least latency from any of some nodes to every other over links of some classes, or back."""
+        found = dict.fromkeys(starts, 0)
+        leaving: dict[int, list[tuple[int, int]]] = {}
+        for tail, head, kind, latency in self.links:
+            if kind in kinds:
+                one, other = (head, tail) if backwards else (tail, head)
+                leaving.setdefault(one, []).append((other, latency))
+        todo = set(starts)
+        while todo:
+            reached: set[int] = set()
+            for node in todo:
+                for other, latency in leaving.get(node, ()):
+                    if found[node] + latency < found.get(other, 2**62):
+                        found[other] = found[node] + latency
+                        reached.add(other)
+            todo = reached
+        return found
+
+    def pair(self, witness: PairWitness, claimed: Fraction) -> None:
+        """The target needs the source's data, and nothing brings it there before the claimed ns."""
+        source, target = witness.source, witness.target
+        if not 0 <= min(source, target) <= max(source, target) < self.collective.n_ranks:
+            raise ScheduleError(f"size bound: ranks {source} and {target} of {self.collective.n_ranks}")
+        if target not in self._told(source):
+            raise ScheduleError(f"size bound: rank {target} needs nothing of rank {source}")
+        nodes = self.collective.ranks
+        for number in range(1, 2 ** len(CLASSES)):
+            kinds = {kind for place, kind in enumerate(CLASSES) if number >> place & 1} & self.known
+            way = self.latencies([nodes[source]], kinds).get(nodes[target])
+            if way is None:
+                continue
+            costs = [self.cost(kind) for kind in kinds]
+            least = way + max(one.alpha_ns for one in costs) + max(one.occupancy_ns for one in costs)
+            if least < claimed:
+                raise ScheduleError(
+                    f"size bound: rank {target} may know of rank {source} after {least} ns, not {claimed}"
+                )
+
+    def _told(self, source: int) -> set[int]:
+        """Ranks that need the source's data, itself left out."""
+        collective = self.collective
+        everybody = set(range(collective.n_ranks))
+        place = source
+        if collective.groups is not None:
+            group = next(one for one in collective.groups if source in one)
+            everybody, place = set(group), group.index(source)
+        kind = collective.kind
+        if kind is CollectiveKind.ALLTOALL:
+            row = collective.pair_demands.between[source].tolist()
+            everybody = {rank for rank in everybody if row[rank]}
+        elif kind is CollectiveKind.BROADCAST and place != collective.root:
+            everybody = set()
+        elif kind is CollectiveKind.REDUCE:
+            group_ranks = sorted(everybody) if collective.groups is None else list(group)
+            everybody = {group_ranks[collective.root or 0]}
+        elif collective.weights is not None and kind is CollectiveKind.ALLGATHER:
+            everybody = everybody if collective.weights[source] else set()
+        elif collective.weights is not None:
+            everybody = {rank for rank in everybody if collective.weights[rank]}
+        return everybody - {source}
+
+    def reach(self, witness: ReachWitness, claimed: Fraction) -> None:
+        """So many need the source's data, and fewer can know before the claimed ns."""
+        if self.mixes:
+            raise ScheduleError("size bound: switches change the class of messages; no count of ranks holds")
+        if len(self._told(witness.source)) + 1 < witness.count:
+            raise ScheduleError(
+                f"size bound: {len(self._told(witness.source))} ranks need data of rank {witness.source}, "
+                f"not {witness.count - 1}"
+            )
+        self._check_boxes(witness.box_ranks)
+        inside = [link for link in self.links if link[0] != link[1] and link[2] is LinkClass.BOX]
+        between = [link for link in self.links if link[0] != link[1] and link[2] is not LinkClass.BOX]
+        if witness.box_ranks > 1:
+            self._check_class("near", witness.near, inside, inside)
+        self._check_class("far", witness.far, inside + between, between)
+        known = _most_that_know(witness, claimed)
+        if known >= witness.count:
+            raise ScheduleError(f"size bound: {known} ranks may know before {claimed} ns")
+
+    def _check_boxes(self, box_ranks: int) -> None:
+        """No rank's messages within boxes reach more."""
+        nodes = range(self.topology.n_nodes)
+        seen: set[int] = set()
+        ends = [(tail, head) for tail, head, kind, _ in self.links if kind is LinkClass.BOX]
+        beside: dict[int, list[int]] = {node: [] for node in nodes}
+        for tail, head in ends:
+            beside[tail].append(head)
+            beside[head].append(tail)
+        for node in nodes:
+            if node in seen:
+                continue
+            box, todo = {node}, [node]
+            while todo:
+                for other in beside[todo.pop()]:
+                    if other not in box:
+                        box.add(other)
+                        todo.append(other)
+            seen |= box
+            ranks = sum(bool(self.topology.is_compute[one]) for one in box)
+            if ranks > box_ranks:
+                raise ScheduleError(f"size bound: a box has {ranks} ranks, more than {box_ranks}")
+
+    def _check_class(
+        self, name: str, figures: ReachClass | None, first: list[_Link], needed: list[_Link]
+    ) -> None:
+        """Messages that begin on some links, and need one of others, are no cheaper."""
+        if not needed:
+            return
+        if figures is None:
+            raise ScheduleError(f"size bound: there are {name} messages, the witness has none")
+        is_compute = self.topology.is_compute
+        costs = [self.cost(kind) for _, _, kind, _ in needed]
+        least_way = min(latency for _, _, _, latency in needed)
+        direct = [one[3] for one in first if is_compute[one[0]] and is_compute[one[1]]]
+        out = [one[3] for one in first if is_compute[one[0]] and not is_compute[one[1]]]
+        into = [one[3] for one in first if is_compute[one[1]] and not is_compute[one[0]]]
+        if out and into:
+            direct.append(min(out) + min(into))
+        way = max(least_way, min(direct, default=0))
+        links = max(Counter(tail for tail, _, _, _ in first if is_compute[tail]).values(), default=0)
+        copies = any(kind in self.copying for _, _, kind, _ in needed)
+        if (
+            figures.gap_ns > min(one.occupancy_ns for one in costs)
+            or figures.delay_ns > way + min(one.alpha_ns for one in costs)
+            or figures.links < links
+            or (copies and not figures.copies)
+        ):
+            raise ScheduleError(f"size bound: {name} messages may cost less than {figures}")
+
+    def crossing(self, witness: CrossingWitness, claimed: Fraction, size_bytes: int) -> None:
+        """By the claimed ns no more than the buffer has crossed."""
+        moved = sum(
+            (worth * max(Fraction(0), claimed - idle) for idle, worth in self._worths(witness)), Fraction(0)
+        )
+        if moved > size_bytes * 10**9:
+            raise ScheduleError(
+                f"size bound: by {claimed} ns {float(moved / 10**9)} bytes may have crossed, not {size_bytes}"
+            )
+
+    def _worths(self, witness: CrossingWitness) -> list[tuple[int, Fraction]]:
+        """Idle time of links, ns, and the bytes of the buffer that they move a second after it."""
+        known = self._found.get(id(witness.witness))
+        if known is not None:
+            return known
+        idle = self._idle(witness)
+        whole = witness.witness.bound(self.topology, self.collective)
+        alike: dict[tuple[int, Fraction], list[int]] = {}
+        for number, (tail, head, kind, _) in enumerate(self.links):
+            if tail != head:
+                alike.setdefault((idle[number], self._share(number, kind)), []).append(number)
+        found, counted = [], Fraction(0)
+        for (pause, share), numbers in alike.items():
+            bandwidths = self.topology.bandwidths.copy()
+            bandwidths[numbers] *= 3
+            thrice = replace(self.topology, bandwidths=bandwidths)
+            worth = (witness.witness.bound(thrice, self.collective) - whole) / 2
+            counted += worth
+            found.append((pause, share * worth))
+        if counted != whole:  # the rest is of hosts' ports
+            most = max(self.protocol.of(kind).efficiency for kind in self.known)
+            found.append((min(idle.values()), (whole - counted) * most))
+        self._found[id(witness.witness)] = found
+        return found
+
+    def _share(self, number: int, kind: LinkClass) -> Fraction:
+        """Part of a link's bandwidth that is left to data."""
+        bandwidth = int(self.topology.bandwidths[number])
+        rate = max(1, int(bandwidth * self.protocol.of(kind).efficiency))
+        ceiling = self.protocol.ceiling_bytes_per_s
+        if ceiling and self.topology.is_compute[self.topology.tails[number]]:
+            rate = min(rate, ceiling)
+        return Fraction(rate, bandwidth)
+
+    def _idle(self, witness: CrossingWitness) -> Mapping[int, int]:
+        """For how long each link carries nothing that crosses."""
+        ranks = set(self.topology.compute_nodes.tolist())
+        begin, end = ranks, ranks
+        if isinstance(witness.witness, CutWitness):
+            inside = set(witness.witness.nodes)
+            begin, end = ranks & inside, ranks - inside
+            if self.collective.kind.reduces:
+                begin, end = end, begin
+        before = self.latencies(begin, self.known)
+        after = self.latencies(end, self.known, backwards=True)
+        found = {}
+        for number, (tail, head, kind, latency) in enumerate(self.links):
+            if tail == head:
+                continue
+            cost = self.cost(kind)
+            way = before.get(tail, 2**60) + latency + after.get(head, 2**60)
+            found[number] = min(2**60, way + cost.occupancy_ns + cost.alpha_ns)
+        return found
+
+
+def _most_that_know(witness: ReachWitness, claimed: Fraction) -> int:
+    """How many ranks may know strictly before the claimed ns, up to `count`.
+
+    Boxes are counted by the moment at which their first rank knows; all that begin then go the same way.
+    """
+    own = _within_box(witness, claimed)
+    begun: Counter[int] = Counter({0: 1})
+    total, done = 0, -1
+    far = witness.far
+    while total < witness.count:
+        later = [moment for moment in begun if moment > done]
+        if not later:
+            return total
+        done = min(later)
+        for after, ranks in own.items():
+            if done + after >= claimed:
+                continue
+            many = begun[done] * ranks
+            total += many
+            if far is None:
+                continue
+            arrival = done + after + far.gap_ns + far.delay_ns
+            if arrival < claimed and (far.copies or not far.gap_ns):
+                return witness.count
+            sent = 0
+            while far.gap_ns and arrival < claimed and sent < witness.count:
+                begun[arrival] += many * far.links
+                arrival, sent = arrival + far.gap_ns, sent + far.links
+    return total
+
+
+def _within_box(witness: ReachWitness, claimed: Fraction) -> Counter[int]:
+    """How many ranks of a box come to know how long after its first, while others sleep."""
+    near, left = witness.near, witness.box_ranks - 1
+    own: Counter[int] = Counter({0: 1})
+    if near is None:
+        return own
+    if near.copies or not near.gap_ns:
+        own[near.gap_ns + near.delay_ns] += left
+        return own
+    arrivals: Counter[int] = Counter()
+    moment, tellers = 0, 1
+    while left and moment < claimed:
+        arrival = moment + near.gap_ns + near.delay_ns
+        for _ in range(left):
+            if arrival >= claimed:
+                break
+            arrivals[arrival] += tellers * near.links
+            arrival += near.gap_ns
+        if not arrivals:
+            break
+        moment = min(arrivals)
+        tellers = min(left, arrivals.pop(moment))
+        own[moment] += tellers
+        left -= tellers
+    return own

@@ -1,0 +1,176 @@
+"""What proves that no schedule is faster at a size: small values, from which `size_bound_check` starts anew.
+
+docs/algorithms/size-bounds.md has the proofs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+from treadle.brief import brief
+from treadle.schedules.witness import Witness
+
+
+@brief("witness")
+@dataclass(frozen=True)
+class CrossingWitness:
+    """Data that must cross links which carry none at the beginning and at the end.
+
+    Parameters
+    ----------
+    witness : Witness
+        Of the most that any schedule reaches without latencies: a cut, or prices of links.
+    """
+
+    kind: ClassVar[str] = "crossing"
+
+    witness: Witness
+
+    def to_json(self) -> dict[str, object]:
+        """Kind, and the other witness."""
+        return {"kind": self.kind, "witness": self.witness.to_json()}
+
+
+@brief("source", "target")
+@dataclass(frozen=True)
+class PairWitness:
+    """A rank whose data another one needs, however near or far.
+
+    Parameters
+    ----------
+    source, target : int
+        Ranks.
+    """
+
+    kind: ClassVar[str] = "distance"
+
+    source: int
+    target: int
+
+    def to_json(self) -> dict[str, object]:
+        """Kind and both ranks."""
+        return {"kind": self.kind, "source": self.source, "target": self.target}
+
+
+@brief("count", "gap_ns", "delay_ns", "links")
+@dataclass(frozen=True)
+class ReachClass:
+    """How messages of a kind spread at best.
+
+    Parameters
+    ----------
+    gap_ns : int
+        For how long a message holds the first link.
+    delay_ns : int
+        From then on, until the one who gets it may go on.
+    links : int
+        Links over which a rank may send such messages side by side.
+    copies : bool
+        Switches copy: one message may reach all.
+    """
+
+    gap_ns: int
+    delay_ns: int
+    links: int
+    copies: bool = False
+
+    def to_json(self) -> dict[str, object]:
+        """All figures."""
+        return {
+            "gap_ns": self.gap_ns,
+            "delay_ns": self.delay_ns,
+            "links": self.links,
+            "copies": self.copies,
+        }
+
+
+@brief("source", "count", "box_ranks")
+@dataclass(frozen=True)
+class ReachWitness:
+    """A rank whose data so many need that they must be told one by one (LogP).
+
+    Parameters
+    ----------
+    source : int
+        Rank.
+    count : int
+        How many ranks have to know in the end, the source included.
+    box_ranks : int
+        Most that messages within a box reach.
+    near, far : ReachClass, optional
+        Messages within a box, and others; None where there are none.
+    """
+
+    kind: ClassVar[str] = "reach"
+
+    source: int
+    count: int
+    box_ranks: int
+    near: ReachClass | None
+    far: ReachClass | None
+
+    def to_json(self) -> dict[str, object]:
+        """Kind, counts, and the figures of both kinds of messages."""
+        return {
+            "kind": self.kind,
+            "source": self.source,
+            "count": self.count,
+            "box_ranks": self.box_ranks,
+            "near": None if self.near is None else self.near.to_json(),
+            "far": None if self.far is None else self.far.to_json(),
+        }
+
+
+SizeWitness = CrossingWitness | PairWitness | ReachWitness
+
+
+@brief("witness.kind", "time")
+@dataclass(frozen=True)
+class SizeProof:
+    """One reason why no schedule is faster.
+
+    Parameters
+    ----------
+    time : Fraction
+        Seconds, the launch included.
+    witness : SizeWitness
+    """
+
+    time: Fraction
+    witness: SizeWitness
+
+
+@brief("size_bytes", "time", "protocol", "reason")
+@dataclass(frozen=True)
+class SizeBound:
+    """The least time of a size.
+
+    Parameters
+    ----------
+    size_bytes : int
+        The larger per-rank buffer.
+    protocol : str
+        Of the cost model's the one that may be fastest; empty without one.
+    proofs : tuple of SizeProof
+        The latest first.
+    """
+
+    size_bytes: int
+    protocol: str
+    proofs: tuple[SizeProof, ...]
+
+    @property
+    def time(self) -> Fraction:
+        """Seconds before which no schedule can end."""
+        return self.proofs[0].time
+
+    @property
+    def reason(self) -> str:
+        """Kind of the witness: crossing, distance or reach."""
+        return self.proofs[0].witness.kind
+
+    def time_by(self, kind: str) -> Fraction | None:
+        """What a kind of witness proves, seconds; None if there is no such witness."""
+        return next((proof.time for proof in self.proofs if proof.witness.kind == kind), None)
