@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from itertools import combinations
 
+import numpy as np
+
 from treadle.parallelism.evaluation.node_work import DeviceNumbers
 from treadle.parallelism.graph.blocks.transformer_graph import model_graph
 from treadle.parallelism.graph.model_graph import ModelGraph
+from treadle.parallelism.problem.search_problem import SearchProblem
+from treadle.parallelism.problem.variables import OperatorVariable
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.training.compute_times import RooflineTimes
@@ -47,3 +51,13 @@ COSTS = costs(MESH, slow=53.33e9, fast=571.43e9, within=("nv",), alpha_s=1e-5)
 def small_model() -> ModelGraph:
     """llama-3-8b with 8 samples of 4096 tokens."""
     return model_graph(zoo_model("llama-3-8b"), batch=8, sequence=4096)
+
+
+def without_loops(problem: SearchProblem) -> tuple[np.ndarray, ...]:
+    """States of plans in which no operator runs in a loop."""
+    return tuple(
+        np.array([state for state in range(one.size) if one.loop(state) is None])
+        if isinstance(one, OperatorVariable)
+        else np.arange(one.size)
+        for one in problem.table.variables
+    )

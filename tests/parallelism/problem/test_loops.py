@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from parallelism.problem.settings import COSTS, MESH, NUMBERS, TIMES
+from parallelism.problem.settings import COSTS, MESH, NUMBERS, TIMES, without_loops
 from reference.parallelism.legality import violations
 from treadle.parallelism.evaluation.evaluation import Evaluation, evaluate
 from treadle.parallelism.graph.blocks.transformer_graph import model_graph
@@ -13,21 +11,11 @@ from treadle.parallelism.plan.part_plan import Keep
 from treadle.parallelism.problem.loops import regions_of
 from treadle.parallelism.problem.search_problem import SearchProblem, pose
 from treadle.parallelism.problem.values import values_of
-from treadle.parallelism.problem.variables import OperatorVariable
 from treadle.parallelism.search.branching import Incumbent, SearchEffort
 from treadle.parallelism.search.one_plan import MemoryShortage, fastest_plan
 from treadle.training.models.zoo import zoo_model
 
 EFFORT = SearchEffort(gap=0.03, n_parts=40)
-
-
-def without_loops(problem: SearchProblem) -> tuple[np.ndarray, ...]:
-    return tuple(
-        np.array([state for state in range(one.size) if one.loop(state) is None])
-        if isinstance(one, OperatorVariable)
-        else np.arange(one.size)
-        for one in problem.table.variables
-    )
 
 
 def planned(problem: SearchProblem, memory_bytes: float) -> tuple[ParallelPlan, Evaluation]:

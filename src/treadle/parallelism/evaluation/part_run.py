@@ -203,8 +203,8 @@ class PartRun:
 
     def in_one_loop(self, first: int, second: int) -> bool:
         """Whether two operators run in one loop, where they run in one phase."""
-        chunk = self.operator(first).chunk
-        return chunk is not None and second >= 0 and chunk == self.operator(second).chunk
+        chunk, other = self.operator(first).chunk, None if second < 0 else self.operator(second).chunk
+        return chunk is not None and other is not None and chunk.of_loop == other.of_loop
 
     @cached_property
     def passings(self) -> tuple[Passing, ...]:
@@ -272,7 +272,7 @@ class PartRun:
         groups: dict[object, list[int]] = {}
         for number in self.running[phase]:
             chunk = self.operator(number).chunk
-            groups.setdefault(number if chunk is None else chunk, []).append(number)
+            groups.setdefault(number if chunk is None else chunk.of_loop, []).append(number)
         order = {number: at for at, number in enumerate(self.running[phase])}
         keys = list(groups)
         unit_of = {number: at for at, key in enumerate(keys) for number in groups[key]}
@@ -302,13 +302,10 @@ class PartRun:
                 if not waiting[later]:
                     heappush(ready, (due[later], later))
         if len(done) < len(keys):
-            stuck = next(at for at in range(len(keys)) if waiting[at] and isinstance(keys[at], Chunk))
+            stuck = next(at for at in range(len(keys)) if waiting[at] and isinstance(keys[at], tuple))
             name = self.graph.nodes[groups[keys[stuck]][0]].name
             return Refusal("its loop waits for operators that wait for the loop", name)
-        return tuple(
-            RunUnit(tuple(groups[keys[at]]), key if isinstance(key := keys[at], Chunk) else None)
-            for at in done
-        )
+        return tuple(RunUnit(tuple(nodes := groups[keys[at]]), self.operator(nodes[0]).chunk) for at in done)
 
     def faults(self) -> Iterator[Refusal]:
         """Why the part cannot run as planned."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from treadle.errors import ScheduleError
 from treadle.parallelism.execution.local_operators import LocalOperator
 from treadle.parallelism.execution.run_order import OrderedUnit
-from treadle.parallelism.graph.compute_graph import Dims, Index, Phase, TensorRef
+from treadle.parallelism.graph.compute_graph import Dims, Index, Operand, Phase, TensorRef
 from treadle.parallelism.plan.part_plan import factors
 from treadle.parallelism.state.sharding import Sharding
 
@@ -39,11 +39,14 @@ class _Loop:
         from treadle.parallelism.execution.part_execution import role_of
 
         assert unit.chunk is not None
-        letter, self.count, _ = unit.chunk
+        self.count = unit.chunk.n_chunks
         self.run, self.unit, self.phase = run, unit, phase
-        self.role, inside = role_of(run.part, letter), set(unit.numbers)
-        self.operators = {n: _operator(run, n, self.role, self.count) for n in unit.numbers}
-        if len({operator.cuts.get(self.role, ()) for operator in self.operators.values()}) > 1:
+        inside = set(unit.numbers)
+        chunks = {n: run.plan.operators[run.graph.nodes[n].name].chunk for n in unit.numbers}
+        self.roles = {n: role_of(run.part, one.letter) for n, one in chunks.items() if one is not None}
+        self.operators = {n: _operator(run, n, self.roles[n], self.count) for n in unit.numbers}
+        if len({one.cuts.get(self.roles[n], ()) for n, one in self.operators.items()}) > 1:
+            letter = unit.chunk.letter
             raise ScheduleError(f"plan of {run.part.name}: a loop over {letter} cuts it in several ways")
         self.entering: dict[tuple[int, int], Tensor] = {}
         self.last_use: dict[TensorRef, int] = {}
@@ -80,12 +83,14 @@ class _Loop:
         run, node = self.run, self.run.graph.nodes[number]
         operand = node.operands[at]
         if (number, at) in self.entering:
-            return _narrowed(self.entering[number, at], operand.roles, self.role, chunk, self.count)
-        owner = run.graph.result(operand.tensor)
-        if self.role not in factors(owner.roles):
+            return _narrowed(self.entering[number, at], operand.roles, self.roles[number], chunk, self.count)
+        owner, made_by = run.graph.result(operand.tensor), self.roles[operand.tensor.node]
+        if made_by not in factors(owner.roles):
             raise ScheduleError(f"plan of {run.part.name}: {node.name} reads a sum over chunks in their loop")
-        shape = list(run.shape(operand.tensor))
-        shape[factors(owner.roles).index(self.role)] //= self.count
+        shape, of_chunk = list(run.shape(operand.tensor)), factors(owner.roles).index(made_by)
+        if factors(owner.dims)[of_chunk] not in _factors_of(operand, self.roles[number]):
+            raise ScheduleError(f"plan of {run.part.name}: {node.name} reads chunks of another letter")
+        shape[of_chunk] //= self.count
         state = run.state_of(operand, run.plan.operators[node.name].inputs[at])
         local = self._shared(operand.tensor, tuple(shape), made)
         return run.ordered(operand, self._moved(local, operand.tensor, tuple(shape), state).value)
@@ -109,7 +114,7 @@ class _Loop:
         if tensor not in self.gathered:
             return
         parts = self.gathered[tensor]
-        if self.role in factors(self.run.graph.result(tensor).roles) or not parts:
+        if self.roles[tensor.node] in factors(self.run.graph.result(tensor).roles) or not parts:
             parts.append(value)
         else:
             parts[0] = parts[0] + value
@@ -122,8 +127,8 @@ class _Loop:
 
         graph = self.run.graph
         for tensor, parts in self.gathered.items():
-            roles = factors(graph.result(tensor).roles)
-            value = torch.cat(parts, roles.index(self.role)) if self.role in roles else parts[0]
+            roles, role = factors(graph.result(tensor).roles), self.roles[tensor.node]
+            value = torch.cat(parts, roles.index(role)) if role in roles else parts[0]
             state = self.run.plan.operators[graph.nodes[tensor.node].name].outputs[tensor.slot]
             self.run.make(tensor, Local(value, state), self.phase)
 
@@ -152,6 +157,12 @@ def _leaving(run: PartExecution, inside: set[int], phase: Phase) -> list[TensorR
             if run.left.get(tensor, 0) > within or is_kept:
                 found.append(tensor)
     return found
+
+
+def _factors_of(operand: Operand, role: Index) -> list[Index]:
+    """Factors of a tensor that an operator sees as a role."""
+    pairs = zip(factors(operand.dims), factors(operand.roles), strict=True)
+    return [index for index, one in pairs if one == role]
 
 
 def _narrowed(value: Tensor, roles: Dims, role: Index, chunk: int, count: int) -> Tensor:

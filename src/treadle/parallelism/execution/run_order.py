@@ -19,6 +19,7 @@ class OrderedUnit:
     numbers : tuple of int
         Nodes.
     chunk : Chunk or None
+        Of the first: others may name the letter otherwise.
     """
 
     numbers: tuple[int, ...]
@@ -34,7 +35,7 @@ def units_of(graph: ComputeGraph, plan: PartPlan, phase: Phase) -> list[OrderedU
         If an operator has no plan, or one outside a loop stands between two of its operators.
     """
     units: list[OrderedUnit] = []
-    loops: dict[Chunk, int] = {}
+    loops: dict[tuple[int, int], int] = {}
     for number, node in enumerate(graph.nodes):
         if node.kind in (OperatorKind.PLACEHOLDER, OperatorKind.OUTPUT):
             continue
@@ -43,12 +44,12 @@ def units_of(graph: ComputeGraph, plan: PartPlan, phase: Phase) -> list[OrderedU
         one = plan.operators[node.name]
         if node.phase is not phase and not (phase is Phase.BACKWARD and one.keep is Keep.RECOMPUTED):
             continue
-        if one.chunk is not None and one.chunk in loops:
-            at = loops[one.chunk]
-            units[at] = OrderedUnit((*units[at].numbers, number), one.chunk)
+        if one.chunk is not None and one.chunk.of_loop in loops:
+            at = loops[one.chunk.of_loop]
+            units[at] = OrderedUnit((*units[at].numbers, number), units[at].chunk)
         else:
             if one.chunk is not None:
-                loops[one.chunk] = len(units)
+                loops[one.chunk.of_loop] = len(units)
             units.append(OrderedUnit((number,), one.chunk))
     return _sorted(graph, units)
 

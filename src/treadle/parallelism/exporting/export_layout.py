@@ -355,8 +355,8 @@ class _Reading:
 
     def _loops(self) -> Iterator[Refusal]:
         for part, one in self.parts:
-            chunked = {op.chunk for op in one.operators.values() if op.chunk is not None}
-            for chunk in sorted(chunked):
+            chunks = [op.chunk for op in one.operators.values() if op.chunk is not None]
+            for chunk in {chunk.of_loop: chunk for chunk in reversed(chunks)}.values():
                 yield Refusal(f"a loop over {chunk[1]} chunks of {chunk[0]}", part.name)
 
 

@@ -46,9 +46,10 @@ class Keep(Enum):
 class Chunk(NamedTuple):
     """A loop that an operator runs in, over equal parts of each rank's part of a letter.
 
-    All operators of one phase of a part with the same letter's chunks and number of loop run in one loop. Of
-    tensors between them only one chunk is ever there, unless they lack the letter: those are sums over the
-    chunks, and go out of the loop.
+    All operators of one phase of a part with as many chunks and the same number of loop run in one loop. Each
+    names its letter by a role of its own: queries of self-attention may be ``s`` in one operator and ``s'``
+    in the next; what they must agree in is the factor of each tensor between them. Of these tensors only one
+    chunk is ever there, unless they lack the letter: those are sums over the chunks, and go out of the loop.
 
     Parameters
     ----------
@@ -63,6 +64,11 @@ class Chunk(NamedTuple):
     letter: str
     n_chunks: int
     loop: int = 0
+
+    @property
+    def of_loop(self) -> tuple[int, int]:
+        """What operators of one loop have in common: chunks, and its number."""
+        return self.n_chunks, self.loop
 
 
 @brief("node", "keep", "states")

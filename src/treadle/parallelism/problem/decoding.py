@@ -16,7 +16,7 @@ from treadle.parallelism.plan.part_plan import (
     TensorPlan,
     factors,
 )
-from treadle.parallelism.problem.loops import LoopChoice
+from treadle.parallelism.problem.loops import MOST_LETTERS, LoopChoice
 from treadle.parallelism.problem.variable_table import ACTIVATION, GRADIENT, VariableTable
 from treadle.parallelism.state.sharding import Sharding, replicated
 from treadle.schedules.mesh import Mesh
@@ -146,7 +146,8 @@ class _Decoding:
         role = region.letters[loop.letter].get(member)
         if role is None:
             return None
-        return Chunk(self.graph.atoms[role.atom].name + "'" * role.prime, loop.n_chunks, loop.region)
+        number = loop.region * MOST_LETTERS + loop.letter
+        return Chunk(self.graph.atoms[role.atom].name + "'" * role.prime, loop.n_chunks, number)
 
     def _shared(self, tensor: TensorRef, phase: Phase) -> Sharding | None:
         number = self.table.shared.get((self.part, tensor, phase))

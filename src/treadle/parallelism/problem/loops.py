@@ -4,8 +4,9 @@ A tensor between operators that is much larger than what layers give on (scores 
 need not be in memory: the operators that make it and those that read it run in a loop over chunks of one of
 its letters. In the backward pass each chunk is computed again within the loop. Such a region is offered only
 
-- where each of its operators has the letter, by one name, and may be cut by it (queries of scores that were
-  captured may have a prime in one operator and none in another: their loop runs over samples);
+- where each of its operators has the letter and may be cut by it. A letter is one factor of each tensor of
+  the region, and whatever role that is of each operator (queries of scores may be ``s`` of one and ``s'`` of
+  the next): it is followed from tensor to tensor;
 - where nothing outside of it lies between two of its operators in one phase: a loop that is claimed is one.
 """
 
@@ -175,8 +176,7 @@ def _letters(graph: ComputeGraph, tensors: list[TensorRef], nodes: set[int]) -> 
             any(role in choice.letters and choice.divides for choice in choices_of_node(graph.nodes[node]))
             for node, role in roles_of.items()
         )
-        is_named_alike = len({role.prime for role in roles_of.values()}) == 1
-        if is_clear and is_named_alike and allowed and len(known) == len(inner):
+        if is_clear and allowed and len(known) == len(inner):
             yield roles_of
 
 
