@@ -9,7 +9,7 @@ order that the bindings say.
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.parallelism.search.core_search_values import MinimaxForms, PairEnergies, PairTables
+from treadle.parallelism.search.core_search_values import CoreDomains, MinimaxForms, PairEnergies, PairTables
 from treadle.simulation.core_values import FluidArrays, TaskArrays
 from treadle.synthesis.core_values.flow_values import (
     Annealing,
@@ -40,6 +40,7 @@ from treadle.synthesis.core_values.tree_values import (
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
+UInt8 = NDArray[np.uint8]
 UInt16 = NDArray[np.uint16]
 UInt64 = NDArray[np.uint64]
 Float64 = NDArray[np.float64]
@@ -181,7 +182,18 @@ def reweighted_trees(
     energies: PairEnergies, messages: Float64, most_passes: int, tolerance: float
 ) -> tuple[tuple[float, float, float], Int32, Float64, Float64]: ...
 
+# Weighted sums of the quantities of pairs, edge after edge; infinity where forbidden
+def pair_energies(tables: PairTables, domains: CoreDomains, weights: Float64) -> Float64: ...
+
+# By state, whether it has an allowed partner at every neighbour
+def states_with_partners(tables: PairTables, domains: CoreDomains) -> UInt8: ...
+
 # Plans made better by changing one node at a time: labels
 def improve_plan(
-    tables: PairTables, forms: MinimaxForms, labels: Int32, price: float, most_sweeps: int
+    tables: PairTables,
+    domains: CoreDomains,
+    forms: MinimaxForms,
+    labels: Int32,
+    price: float,
+    most_sweeps: int,
 ) -> Int32: ...

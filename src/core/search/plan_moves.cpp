@@ -18,53 +18,61 @@ struct Merit {
 
 class Moves {
 public:
-    Moves(const PairTables& tables, const MinimaxForms& forms, double price, std::vector<std::int32_t>& label)
-        : g(tables), aim(forms), price(price), label(label), at(g.n_nodes), largest(aim.weight.size()) {
+    Moves(const PairTables& tables, const Domains& left, const MinimaxForms& forms, double price,
+          std::vector<std::int32_t>& label)
+        : g(tables), domains(left), aim(forms), price(price), label(label), at(g.n_nodes), largest(aim.weight.size()) {
         start.assign(g.n_nodes + 1, 0);
-        for (std::size_t v = 0; v < g.n_nodes; v++) start[v + 1] = start[v] + states(v);
-        std::size_t place = 0;
-        for (std::size_t t = 0; t < g.n_tables; t++) {
-            const auto u = static_cast<std::size_t>(g.tail[t]), v = static_cast<std::size_t>(g.head[t]);
-            table_start.push_back(place);
-            place += states(u) * states(v);
-            at[u].push_back(t);
-            at[v].push_back(t);
+        for (std::size_t v = 0; v < g.n_nodes; v++) start[v + 1] = start[v] + static_cast<std::size_t>(g.n_states[v]);
+        first.assign(g.n_edges + 1, 0);
+        for (std::size_t t = 0; t < g.amount.size(); t++) first[static_cast<std::size_t>(g.edge[t]) + 1] = t + 1;
+        for (std::size_t e = 0; e < g.n_edges; e++) {
+            first[e + 1] = std::max(first[e + 1], first[e]);
+            at[static_cast<std::size_t>(g.tail[e])].push_back(e);
+            at[static_cast<std::size_t>(g.head[e])].push_back(e);
         }
     }
 
     bool sweep() {
         bool changed = false;
         amounts.assign(g.n_quantities, 0.0);  // anew in each sweep: differences pile up rounding
-        for (std::size_t v = 0; v < g.n_nodes; v++) add(amounts, g.unary + (start[v] + chosen(v)) * g.n_quantities);
-        for (std::size_t t = 0; t < g.n_tables; t++)
-            if (g.quantity[t] >= 0) amounts[static_cast<std::size_t>(g.quantity[t])] += entry(t);
+        for (std::size_t v = 0; v < g.n_nodes; v++) add_node(amounts, v);
+        for (std::size_t e = 0; e < g.n_edges; e++) add_edge(amounts, e, 1.0);
         for (std::size_t v = 0; v < g.n_nodes; v++) changed = states(v) > 1 && move(v) ? true : changed;
         return changed;
     }
 
 private:
-    std::size_t states(std::size_t v) const { return static_cast<std::size_t>(g.n_states[v]); }
-    std::size_t chosen(std::size_t v) const { return static_cast<std::size_t>(label[v]); }
+    std::size_t states(std::size_t v) const { return domains.size(v); }
+    std::size_t chosen(std::size_t v) const { return static_cast<std::size_t>(domains.of(v)[label[v]]); }
 
-    double entry(std::size_t t) const {
-        const auto u = static_cast<std::size_t>(g.tail[t]), v = static_cast<std::size_t>(g.head[t]);
-        return g.amount[table_start[t] + chosen(u) * states(v) + chosen(v)];
+    // Of the states of both ends in an edge's tables.
+    std::size_t entry(std::size_t e) const {
+        const auto u = static_cast<std::size_t>(g.tail[e]), v = static_cast<std::size_t>(g.head[e]);
+        return chosen(u) * static_cast<std::size_t>(g.n_states[v]) + chosen(v);
     }
 
-    void add(std::vector<double>& total, const double* row) const {
-        for (std::size_t q = 0; q < g.n_quantities; q++) total[q] += row[q];
+    void add_node(std::vector<double>& total, std::size_t v, double times = 1.0) const {
+        const double* row = g.unary + (start[v] + chosen(v)) * g.n_quantities;
+        for (std::size_t q = 0; q < g.n_quantities; q++) total[q] += times * row[q];
+    }
+
+    void add_edge(std::vector<double>& total, std::size_t e, double times) const {
+        const std::size_t place = entry(e);
+        for (std::size_t t = first[e]; t < first[e + 1]; t++) {
+            const double amount = times * g.amount[t][place];
+            for (std::int32_t q = g.start[t]; q < g.start[t + 1]; q++)
+                total[static_cast<std::size_t>(g.quantity[q])] += amount;
+        }
     }
 
     // What a plan costs with a node in another state; infinite where that is forbidden.
     Merit merit_of(std::size_t v, std::int32_t state, const std::vector<double>& without) {
         label[v] = state;
         total = without;
-        add(total, g.unary + (start[v] + chosen(v)) * g.n_quantities);
-        for (std::size_t t : at[v]) {
-            if (g.quantity[t] >= 0)
-                total[static_cast<std::size_t>(g.quantity[t])] += entry(t);
-            else if (entry(t) != 0.0)
-                return {};
+        add_node(total, v);
+        for (std::size_t e : at[v]) {
+            if (g.banned[e] != nullptr && g.banned[e][entry(e)]) return {};
+            add_edge(total, e, 1.0);
         }
         Merit found{0.0, 0.0};
         std::fill(largest.begin(), largest.end(), -infinite);
@@ -98,14 +106,12 @@ private:
     bool move(std::size_t v) {
         const std::int32_t old = label[v];
         std::vector<double> without = amounts;
-        const double* row = g.unary + (start[v] + chosen(v)) * g.n_quantities;
-        for (std::size_t q = 0; q < g.n_quantities; q++) without[q] -= row[q];
-        for (std::size_t t : at[v])
-            if (g.quantity[t] >= 0) without[static_cast<std::size_t>(g.quantity[t])] -= entry(t);
+        add_node(without, v, -1.0);
+        for (std::size_t e : at[v]) add_edge(without, e, -1.0);
         const Merit now = merit_of(v, old, without);
         Merit best = now;
         std::int32_t to = old;
-        for (std::int32_t state = 0; state < g.n_states[v]; state++) {
+        for (std::int32_t state = 0; state < static_cast<std::int32_t>(states(v)); state++) {
             const Merit found = merit_of(v, state, without);
             if (is_better(found, best)) {
                 best = found;
@@ -122,19 +128,20 @@ private:
     }
 
     const PairTables& g;
+    const Domains& domains;
     const MinimaxForms& aim;
     double price;
     std::vector<std::int32_t>& label;
     std::vector<std::vector<std::size_t>> at;
-    std::vector<std::size_t> start, table_start;
+    std::vector<std::size_t> start, first;  // states by node, tables by edge
     std::vector<double> amounts, total, largest;
 };
 
 }  // namespace
 
-void improve_plan(const PairTables& tables, const MinimaxForms& forms, double price, int most_sweeps,
-                  std::vector<std::int32_t>& label) {
-    Moves moves(tables, forms, price, label);
+void improve_plan(const PairTables& tables, const Domains& domains, const MinimaxForms& forms, double price,
+                  int most_sweeps, std::vector<std::int32_t>& label) {
+    Moves moves(tables, domains, forms, price, label);
     for (int sweep = 0; sweep < most_sweeps; sweep++)
         if (!moves.sweep()) return;
 }

@@ -4,20 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-namespace treadle {
+#include "search/pair_tables.hpp"
 
-// What states cost, in several quantities: by node densely, by edge as tables of one quantity each.
-struct PairTables {
-    const std::int32_t* n_states = nullptr;  // by node
-    std::size_t n_nodes = 0;
-    std::size_t n_quantities = 0;
-    const double* unary = nullptr;  // a row of quantities for each state, node after node
-    const std::int32_t* tail = nullptr;  // by table
-    const std::int32_t* head = nullptr;
-    const std::int32_t* quantity = nullptr;  // -1: not an amount; what is not 0 is forbidden
-    std::size_t n_tables = 0;
-    const double* amount = nullptr;  // table after table, a row for each state of the tail
-};
+namespace treadle {
 
 // Sum over groups of weight * the largest form; limited forms above the limit are in excess.
 struct MinimaxForms {
@@ -31,9 +20,9 @@ struct MinimaxForms {
     double limit = 0.0;                     // infinity for none
 };
 
-// Moves at a price for each unit of excess, infinity where excess counts before all else, until none is left or
+// Labels are places in the domains. Moves at a price for each unit of excess, infinity where excess counts before all else, until none is left or
 // `most_sweeps` passes over all nodes are done.
-void improve_plan(const PairTables& tables, const MinimaxForms& forms, double price, int most_sweeps,
-                  std::vector<std::int32_t>& label);
+void improve_plan(const PairTables& tables, const Domains& domains, const MinimaxForms& forms, double price,
+                  int most_sweeps, std::vector<std::int32_t>& label);
 
 }  // namespace treadle

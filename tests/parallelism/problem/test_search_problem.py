@@ -30,6 +30,11 @@ def best(problem: SearchProblem) -> tuple[int, ...]:
     return found.plan
 
 
+def numbers(problem: SearchProblem) -> dict[str, int]:
+    """Variables by their names."""
+    return {variable.name: number for number, variable in enumerate(problem.table.variables)}
+
+
 def test_every_operator_and_parameter_is_chosen_once(model: ModelGraph, problem: SearchProblem) -> None:
     members = [
         (one.part, member)
@@ -45,7 +50,7 @@ def test_every_operator_and_parameter_is_chosen_once(model: ModelGraph, problem:
     ]
     assert sorted(members) == nodes
     paths = {f"{one.name}/{path}" for one in model.parts for path in one.parameters}
-    assert paths <= set(problem.names)
+    assert paths <= set(numbers(problem))
 
 
 def test_a_plan_of_the_search_is_allowed_and_its_states_fit(problem: SearchProblem) -> None:
@@ -95,11 +100,11 @@ def test_a_decoded_plan_fits_its_model_and_says_what_was_chosen(
     labels = best(problem)
     plan = problem.decode(labels)
     check_fit(plan, model)
-    label = labels[problem.names["block/attention.wq.weight"]]
-    stored = problem.table.variables[problem.names["block/attention.wq.weight"]]
+    weight = numbers(problem)["block/attention.wq.weight"]
+    label, stored = labels[weight], problem.table.variables[weight]
     assert isinstance(stored, StateVariable)
     assert plan.plan_of("block").parameters["attention.wq.weight"] == stored.states[label]
-    number = problem.names["block/query"]
+    number = numbers(problem)["block/query"]
     query = problem.table.variables[number]
     assert isinstance(query, OperatorVariable)
     strategy = query.strategy(labels[number])

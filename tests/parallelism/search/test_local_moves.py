@@ -35,7 +35,7 @@ def test_compiled_moves_are_those_of_the_reference(seed: int) -> None:
         for price in (0.25, math.inf):
             plan = list(plans[int(pick.integers(len(plans)))])
             labels = np.array(part.labels(plan), dtype=np.int32)
-            found = core.improve_plan(part.pair_tables, aim.core_forms, labels, price, 10)
+            found = core.improve_plan(graph.pair_tables, part.core_domains, aim.core_forms, labels, price, 10)
             assert list(part.plan(found.tolist())) == moved(graph, aim, plan, price=price, n_sweeps=10)
 
 

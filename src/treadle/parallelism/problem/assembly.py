@@ -67,9 +67,9 @@ class Assembly:
             self.forbidden[scope] = self.forbidden[scope] | states if scope in self.forbidden else states
 
     def factors(self) -> Iterator[Factor]:
-        """What was added."""
+        """What was added; it is handed over, as large tables would stand in memory twice."""
         for scope in sorted({*self.tables, *self.forbidden}, key=lambda one: (len(one), one)):
-            tables = dict(self.tables.get(scope, {}))
+            tables = self.tables.pop(scope, {})
             mask = self.forbidden.get(scope)
             if mask is not None:
                 any_quantity = next(iter(tables), self.names.persistent)
@@ -83,10 +83,12 @@ class Assembly:
         Parameters
         ----------
         moments : mapping from part to moments
+            Emptied: their arrays are handed over.
         """
         self.n_moments_of = {part: len(some) for part, some in moments.items()}
         for quantity, moment in enumerate(chain.from_iterable(moments.values())):
-            for scope, held in moment.items():
+            while moment:
+                scope, held = moment.popitem()
                 self.add(scope, self.names.transient(quantity), held)
         for part, values in enumerate(self.table.values):
             for at in range(len(values.clusters)):

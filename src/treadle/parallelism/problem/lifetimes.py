@@ -69,16 +69,19 @@ class Lifetimes:
     def moments(self) -> Iterator[Moment]:
         """One for each operator."""
         for phase in Phase:
-            terms = list(self._terms(phase))
+            terms = [term for term in self._terms(phase) if term.held.any()]
+            sums: dict[tuple[int, ...], FloatArray] = {}
             for place, node in enumerate(self.order[phase]):
-                found: Moment = defaultdict(lambda: np.zeros(()))
+                found: dict[Scope, list[Term]] = defaultdict(list)
                 for term in terms:
                     if term.first <= place <= term.last:
-                        found[term.scope] = found[term.scope] + term.held
+                        found[term.scope].append(term)
+                held = {scope: _summed(some, sums) for scope, some in found.items()}
                 own = (*self._taken(node, phase), *self._made(node, phase), *self._of_loop(node, phase))
                 for term in own:
-                    found[term.scope] = found[term.scope] + term.held
-                yield {scope: held for scope, held in found.items() if held.any()}
+                    if term.held.any():
+                        held[term.scope] = held[term.scope] + term.held if term.scope in held else term.held
+                yield held
 
     def bytes_of(self, tensor: TensorRef, view: View) -> FloatArray:
         """Bytes at one rank, by state of the variable."""
@@ -262,6 +265,16 @@ class Lifetimes:
                 yield Term(0, 0, (number,), self.made_bytes(tensor, variable))
 
 
+def _summed(terms: Sequence[Term], known: dict[tuple[int, ...], FloatArray]) -> FloatArray:
+    """What terms of one scope hold together; the same array for the same terms: moments share them."""
+    if len(terms) == 1:
+        return terms[0].held
+    key = tuple(map(id, terms))
+    if key not in known:
+        known[key] = np.sum([term.held for term in terms], axis=0)
+    return known[key]
+
+
 def without_dominated(moments: list[Moment]) -> list[Moment]:
     """Moments of which no other holds as much whatever the plan."""
     kept: list[Moment] = []
@@ -280,6 +293,8 @@ def _is_below(one: Moment, other: Moment) -> bool:
     excess = 0.0
     for scope in {*one, *other}:
         mine, theirs = one.get(scope), other.get(scope)
+        if mine is theirs:
+            continue
         difference = (0.0 if mine is None else mine) - (0.0 if theirs is None else theirs)
         excess += float(np.max(difference))
     return excess <= 0

@@ -7,7 +7,7 @@ cut, from which state readers share a tensor) the search settles, so that each n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum
 
@@ -19,6 +19,7 @@ from treadle.parallelism.plan.part_plan import Keep
 from treadle.parallelism.problem.operator_clusters import factors
 from treadle.parallelism.problem.variable_table import VariableTable
 from treadle.parallelism.problem.variables import OperatorVariable, StateVariable, Wait
+from treadle.parallelism.state.sharding import Sharding
 
 Domains = tuple[Int64Array, ...]
 
@@ -122,17 +123,73 @@ class _Letters:
         self.inner = frozenset(inside - outside - self.experts)
 
 
-def domains_of(table: VariableTable, plan: NamedPlan) -> Domains:
-    """The states that a named plan may take, ascending, per variable."""
-    letters = _Letters(table)
-    found: list[Int64Array] = []
-    for variable in table.variables:
-        if isinstance(variable, OperatorVariable):
-            allowed = _of_operator(variable, plan, letters)
-        else:
-            allowed = _of_state(table, variable, plan, letters)
-        found.append(np.flatnonzero(allowed).astype(np.int64))
-    return tuple(found)
+class NamedDomains:
+    """The states that named plans may take.
+
+    Parameters
+    ----------
+    table : VariableTable
+    """
+
+    def __init__(self, table: VariableTable) -> None:
+        self.table, self.letters = table, _Letters(table)
+        self._flags: dict[tuple[int, Again], BoolArray] = {}
+        self._cuts: list[dict[str, dict[str, BoolArray]]] = []
+        for variable in table.variables:
+            if isinstance(variable, OperatorVariable):
+                rows = [[set(one.atom.split(",")) for one in row.choices] for row in variable.strategies]
+                self._cuts.append(_masks(dict(zip(table.sizes, zip(*rows, strict=True), strict=True))))
+            else:
+                own = _names(table, variable)
+                places = {
+                    axis: [_place(own, axis, state) for state in variable.states] for axis in table.sizes
+                }
+                self._cuts.append(_masks(places))
+
+    def of(self, plan: NamedPlan) -> Domains:
+        """The states that a named plan may take, ascending, per variable."""
+        found: list[Int64Array] = []
+        for number, (variable, cuts) in enumerate(zip(self.table.variables, self._cuts, strict=True)):
+            if isinstance(variable, OperatorVariable):
+                if (number, plan.again) not in self._flags:
+                    self._flags[number, plan.again] = _flags(variable, plan.again)
+                allowed = _of_operator(variable, cuts, plan, self.letters)
+                allowed &= np.tile(self._flags[number, plan.again], len(variable.strategies))
+            else:
+                allowed = _of_state(self.table, variable, cuts, plan, self.letters)
+            found.append(np.flatnonzero(allowed).astype(np.int64))
+        return tuple(found)
+
+
+def _names(table: VariableTable, variable: StateVariable) -> list[str]:
+    """Letters of a tensor's factors, as states of the variable have them."""
+    graph = table.values[variable.part].graph
+    own = [graph.atoms[index.atom].name for index in factors(graph, variable.tensor)]
+    return (
+        own
+        if variable.wait is not Wait.BOUNDARY
+        else [own[at] for at in table.wide(variable.part, variable.tensor)]
+    )
+
+
+def _place(own: Sequence[str], axis: str, state: Sharding) -> set[str]:
+    return {next((own[at] for at, axes in enumerate(state.dims) if axis in axes), "")}
+
+
+def _masks(letters: Mapping[str, Sequence[Set[str]]]) -> dict[str, dict[str, BoolArray]]:
+    """By axis and letter the rows in which the axis cuts the letter, from the letters of each row."""
+    return {
+        axis: {name: np.array([name in one for one in rows], np.bool_) for name in set().union(*rows)}
+        for axis, rows in letters.items()
+    }
+
+
+def _cutting(masks: Mapping[str, BoolArray], wanted: Set[str], n_rows: int) -> BoolArray:
+    """Rows with one of some letters."""
+    found = np.zeros(n_rows, np.bool_)
+    for name in wanted & masks.keys():
+        found |= masks[name]
+    return found
 
 
 def _wanted(use: Use, letters: _Letters) -> list[frozenset[str]]:
@@ -147,24 +204,26 @@ def _wanted(use: Use, letters: _Letters) -> list[frozenset[str]]:
     return tokens
 
 
-def _of_operator(variable: OperatorVariable, plan: NamedPlan, letters: _Letters) -> BoolArray:
-    left = list(range(len(variable.strategies)))
-    for place, use in enumerate(plan.uses.values()):
+def _of_operator(
+    variable: OperatorVariable,
+    cuts: Mapping[str, Mapping[str, BoolArray]],
+    plan: NamedPlan,
+    letters: _Letters,
+) -> BoolArray:
+    n_rows = len(variable.strategies)
+    left = np.ones(n_rows, np.bool_)
+    for axis, use in plan.uses.items():
         for wanted in _wanted(use, letters):
-            some = [
-                row for row in left if wanted & set(variable.strategies[row].choices[place].atom.split(","))
-            ]
-            if some:
+            some = left & _cutting(cuts[axis], wanted, n_rows)
+            if some.any():
                 if use is Use.TENSORS:  # sums of summands stay so
-                    some += [row for row in left if variable.strategies[row].choices[place].atom == "+"]
-                left = sorted(some)
+                    some |= left & _cutting(cuts[axis], {"+"}, n_rows)
+                left = some
                 break
         else:
-            whole = [row for row in left if not variable.strategies[row].choices[place].atom]
-            left = whole or left
-    rows = np.zeros(len(variable.strategies), bool)
-    rows[left] = True
-    return np.repeat(rows, len(variable.keeps)) & np.tile(_flags(variable, plan.again), len(rows))
+            whole = left & _cutting(cuts[axis], {""}, n_rows)
+            left = whole if whole.any() else left
+    return np.repeat(left, len(variable.keeps))
 
 
 def _flags(variable: OperatorVariable, again: Again) -> BoolArray:
@@ -180,21 +239,19 @@ def _flags(variable: OperatorVariable, again: Again) -> BoolArray:
     return np.array([keep is not refused for keep in variable.keeps])
 
 
-def _of_state(table: VariableTable, variable: StateVariable, plan: NamedPlan, letters: _Letters) -> BoolArray:
-    graph = table.values[variable.part].graph
-    own = [graph.atoms[index.atom].name for index in factors(graph, variable.tensor)]
-    if variable.wait is Wait.BOUNDARY:
-        own = [own[at] for at in table.wide(variable.part, variable.tensor)]
+def _of_state(
+    table: VariableTable,
+    variable: StateVariable,
+    cuts: Mapping[str, Mapping[str, BoolArray]],
+    plan: NamedPlan,
+    letters: _Letters,
+) -> BoolArray:
+    own = _names(table, variable)
     is_parameter = (variable.part, variable.tensor) in table.stored
-    allowed = np.ones(variable.size, bool)
+    allowed = np.ones(variable.size, np.bool_)
     for axis, use in plan.uses.items():
-        places = [
-            next((own[at] for at, axes in enumerate(state.dims) if axis in axes), "")
-            for state in variable.states
-        ]
-        options = _places(variable, use, letters, own, is_parameter)
-        for wanted in options:
-            some = allowed & np.array([wanted is None or place in wanted for place in places])
+        for wanted in _places(variable, use, letters, own, is_parameter):
+            some = allowed if wanted is None else allowed & _cutting(cuts[axis], wanted, variable.size)
             if some.any():
                 allowed = some
                 break

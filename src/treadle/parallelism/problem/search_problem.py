@@ -15,14 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.parallel_plan import ParallelPlan, PlanClaim
 from treadle.parallelism.problem.assembly import Assembly
 from treadle.parallelism.problem.decoding import decoded, tidied
 from treadle.parallelism.problem.lifetimes import Lifetimes, without_dominated
-from treadle.parallelism.problem.named_plans import Domains, domains_of, named_plans
+from treadle.parallelism.problem.named_plans import Domains, NamedDomains, named_plans
 from treadle.parallelism.problem.pins import pinned_domains
 from treadle.parallelism.problem.prices import StatePrices
 from treadle.parallelism.problem.variable_table import VariableTable
@@ -74,7 +73,8 @@ class SearchProblem:
 
     def named(self) -> dict[str, Domains]:
         """By name of a plan the states that it may take, ascending, per variable."""
-        return {plan.name: domains_of(self.table, plan) for plan in named_plans(self.table)}
+        domains = NamedDomains(self.table)
+        return {plan.name: domains.of(plan) for plan in named_plans(self.table)}
 
     def pinned(self, pins: Mapping[str, str]) -> Domains:
         """States that keep to what a user fixes, ascending, per variable.
@@ -90,11 +90,6 @@ class SearchProblem:
             For a name or a state that is not there.
         """
         return pinned_domains(self.table, pins)
-
-    @cached_property
-    def names(self) -> Mapping[str, int]:
-        """Variables by their names."""
-        return {variable.name: number for number, variable in enumerate(self.table.variables)}
 
 
 def pose(

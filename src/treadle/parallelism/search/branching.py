@@ -84,7 +84,7 @@ class SearchEffort:
     other_solves: int = 12
 
 
-NAMED_EFFORT = SearchEffort(n_parts=1, first_solves=12)
+NAMED_EFFORT = SearchEffort(n_parts=1, first_solves=6)
 """Enough for the best plan within the few states of a named one: its bound is of no interest."""
 
 
@@ -209,6 +209,7 @@ class _Branching:
             part.messages,
             cut_at=1 - self.effort.gap,
             n_solves=n_solves,
+            feels=self.n_parts == 1,  # of a part it is quicker to split on
             is_over=lambda: self.is_done,
         )
         self.n_solves += found.n_solves

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int32Array
+from treadle.arrays import Int32Array, Int64Array
 
 Float64Array = NDArray[np.float64]
 
@@ -42,18 +42,45 @@ class PairTables(NamedTuple):
     n_states : int32 array
         By node.
     unary : array of shape (states of all nodes, quantities)
-    tail, head, quantity : int32 array
-        By table; quantity -1: no amounts, what is not 0 is forbidden.
-    amount : float array
-        Table after table, a row for each state of the tail.
+    tail, head : int32 array
+        By edge; ``tail < head``.
+    edge : int32 array
+        By table, rising.
+    start : int32 array
+        By table, where its quantities begin; and the end of the last.
+    quantity : int32 array
+        Those that have the table's amounts.
+    amount : uint64 array
+        By table the address of its amounts, contiguous, a row for each state of the tail: thousands of arrays
+        would take longer to hand over than to read. Whoever makes this keeps them alive.
+    banned : uint64 array
+        By edge the address of flags, laid out alike, of what is forbidden; 0 where nothing is.
     """
 
     n_states: Int32Array
     unary: Float64Array
     tail: Int32Array
     head: Int32Array
+    edge: Int32Array
+    start: Int32Array
     quantity: Int32Array
-    amount: Float64Array
+    amount: NDArray[np.uint64]
+    banned: NDArray[np.uint64]
+
+
+class CoreDomains(NamedTuple):
+    """States that are left.
+
+    Parameters
+    ----------
+    state : int64 array
+        Node after node, ascending.
+    start : int64 array
+        By node, and the end.
+    """
+
+    state: Int64Array
+    start: Int64Array
 
 
 class MinimaxForms(NamedTuple):

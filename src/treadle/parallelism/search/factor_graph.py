@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from treadle.arrays import BoolArray, Int64Array, frozen, offsets_of
 from treadle.errors import ScheduleError
+from treadle.parallelism.search.core_search_values import PairTables
 
 FloatArray = NDArray[np.float64]
 
@@ -107,22 +108,27 @@ def factor(scope: Sequence[int], tables: Mapping[int, ArrayLike]) -> Factor:
     scope : sequence of int
         One node, or two.
     tables : mapping of int to array
-        Quantity -> amounts; axes as in `scope`.
+        Quantity -> amounts; axes as in `scope`. Equal ones are kept once.
     """
     turned = len(scope) == 2 and scope[0] > scope[1]
     given = {q: np.asarray(table, dtype=np.float64) for q, table in tables.items()}
-    if turned:
-        given = {q: table.T for q, table in given.items()}
+    different = {id(table): table for table in given.values()}
     forbidden = None
-    for table in given.values():
+    for table in different.values():
         infinite = np.isposinf(table)
         if infinite.any():
             forbidden = infinite if forbidden is None else forbidden | infinite
-    clean = {}
-    for q, table in given.items():
-        amounts = table if forbidden is None else np.where(forbidden, 0.0, table)
-        if amounts.any() or forbidden is None:
-            clean[q] = frozen(amounts, np.float64)
+    made: dict[int, FloatArray] = {}
+    for number, table in different.items():
+        amounts = frozen(table if forbidden is None else np.where(forbidden, 0.0, table), np.float64)
+        made[number] = next((one for one in made.values() if np.array_equal(one, amounts)), amounts)
+    clean = {q: made[id(table)] for q, table in given.items()}
+    if forbidden is not None:
+        clean = {q: table for q, table in clean.items() if table.any()}
+    if turned:
+        turned_once = {id(table): frozen(table.T, np.float64) for table in made.values()}
+        clean = {q: turned_once[id(table)] for q, table in clean.items()}
+        forbidden = None if forbidden is None else frozen(forbidden.T, np.bool_)
     return Factor(tuple(sorted(scope)), clean, None if forbidden is None else frozen(forbidden, np.bool_))
 
 
@@ -181,10 +187,14 @@ class FactorGraph:
             raise ScheduleError(f"factor graph: {scope} names a node that is not there")
         shape = tuple(self.sizes[node] for node in scope)
         masks = [] if part.forbidden is None else [part.forbidden]
+        if any(not mask.flags.c_contiguous or mask.dtype != np.bool_ for mask in masks):
+            raise ScheduleError(f"factor graph: nodes {scope}: flags must be made by `factor`")
         for table in [*part.tables.values(), *masks]:
             if table.shape != shape:
                 raise ScheduleError(f"factor graph: nodes {scope}: expected {shape}, found {table.shape}")
         for quantity, table in part.tables.items():
+            if not table.flags.c_contiguous or table.dtype != np.float64:
+                raise ScheduleError(f"factor graph: nodes {scope}: tables must be made by `factor`")
             if not 0 <= quantity < self.quantities.count:
                 raise ScheduleError(f"factor graph: nodes {scope}: no quantity {quantity}")
             if not np.isfinite(table).all() or (table < 0).any():
@@ -197,10 +207,11 @@ class FactorGraph:
 
     def is_allowed(self, plan: Sequence[int]) -> bool:
         """Whether no factor forbids the plan."""
-        return not any(
-            part.forbidden is not None and part.forbidden[tuple(plan[node] for node in part.scope)]
-            for part in self.factors
-        )
+        return not any(mask[tuple(plan[node] for node in scope)] for scope, mask in self._bans)
+
+    @cached_property
+    def _bans(self) -> list[tuple[tuple[int, ...], BoolArray]]:
+        return [(part.scope, part.forbidden) for part in self.factors if part.forbidden is not None]
 
     @cached_property
     def starts(self) -> Int64Array:
@@ -219,15 +230,78 @@ class FactorGraph:
         return found
 
     @cached_property
+    def forbidden_alone(self) -> Mapping[int, BoolArray]:
+        """By node the states that no plan takes, where there are any."""
+        return {
+            part.scope[0]: part.forbidden
+            for part in self.factors
+            if len(part.scope) == 1 and part.forbidden is not None
+        }
+
+    @cached_property
     def edges(self) -> tuple[Factor, ...]:
         """Factors over two nodes."""
         return tuple(part for part in self.factors if len(part.scope) == 2)
 
+    @cached_property
+    def message_ends(self) -> tuple[Int64Array, Int64Array]:
+        """Ends of edges, edge after edge, and where messages to each begin when they are numbered through."""
+        nodes = np.array([part.scope for part in self.edges], dtype=np.int64).ravel()
+        return nodes, offsets_of(np.array(self.sizes, dtype=np.int64)[nodes])[:-1]
+
+    @cached_property
+    def most_edges(self) -> int:
+        """Of a node."""
+        return int(np.bincount([node for part in self.edges for node in part.scope], minlength=1).max())
+
+    @cached_property
+    def pair_tables(self) -> PairTables:
+        """All of it as the core reads it, without copies of tables; quantities share those that are equal."""
+        edge, start, quantity, banned = [], [0], list[int](), []
+        for number, part in enumerate(self.edges):
+            by_table: dict[int, list[int]] = {}
+            for q, table in part.tables.items():
+                by_table.setdefault(id(table), []).append(q)
+            for shared in by_table.values():
+                edge.append(number)
+                quantity += shared
+                start.append(len(quantity))
+            banned.append(0 if part.forbidden is None else part.forbidden.ctypes.data)
+        ends = np.array([part.scope for part in self.edges], dtype=np.int32).reshape(-1, 2)
+        return PairTables(
+            np.array(self.sizes, dtype=np.int32),
+            self.node_amounts,
+            ends[:, 0].copy(),
+            ends[:, 1].copy(),
+            np.array(edge, dtype=np.int32),
+            np.array(start, dtype=np.int32),
+            np.array(quantity, dtype=np.int32),
+            np.array([table.ctypes.data for table in self._tables], dtype=np.uint64),
+            np.array(banned, dtype=np.uint64),
+        )
+
+    @cached_property
+    def _tables(self) -> list[FloatArray]:
+        """Different tables of edges, edge after edge."""
+        return [
+            table for part in self.edges for table in {id(one): one for one in part.tables.values()}.values()
+        ]
+
+    @cached_property
+    def largest(self) -> FloatArray:
+        """By quantity, the sum over factors of the largest amount."""
+        found = np.zeros(self.quantities.count)
+        for part in self.factors:
+            for quantity, table in part.tables.items():
+                found[quantity] += table.max()
+        return found
+
     def amounts(self, plan: Sequence[int]) -> FloatArray:
         """Every quantity of a plan, shape (quantities,)."""
         found = self.node_amounts[self.starts[:-1] + np.array(plan, dtype=np.int64)].sum(axis=0)
-        for part in self.edges:
-            u, v = part.scope
-            for quantity, table in part.tables.items():
-                found[quantity] += table[plan[u], plan[v]]
+        tables = self.pair_tables
+        states = np.array(plan, dtype=np.int64)
+        tails, heads = states[tables.tail[tables.edge]], states[tables.head[tables.edge]]
+        picked = [table[u, v] for table, u, v in zip(self._tables, tails, heads, strict=True)]
+        np.add.at(found, tables.quantity, np.repeat(np.array(picked), np.diff(tables.start)))
         return np.asarray(found)

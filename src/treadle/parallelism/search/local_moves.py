@@ -30,11 +30,13 @@ def improved(
     n_sweeps : int
         Most passes over all nodes at each price.
     """
-    now = np.array(labels, dtype=np.int32)
+    now, tables = np.array(labels, dtype=np.int32), part.graph.pair_tables
     if price > 0:
         for raised in range(12):
-            now = core.improve_plan(part.pair_tables, aim.core_forms, now, price * 1.4**raised, n_sweeps)
+            now = core.improve_plan(
+                tables, part.core_domains, aim.core_forms, now, price * 1.4**raised, n_sweeps
+            )
             if aim.fits(part.graph.amounts(part.plan(now.tolist()))):
                 break
-    now = core.improve_plan(part.pair_tables, aim.core_forms, now, np.inf, n_sweeps)
+    now = core.improve_plan(tables, part.core_domains, aim.core_forms, now, np.inf, n_sweeps)
     return [int(label) for label in now]

@@ -29,7 +29,8 @@ from treadle.parallelism.search.slices import Domains, Slice, consistent
 
 MOST_MULTIPLIER = 1e3
 """Objectives paid for exceeding a limit by itself: a plan 0.1% above it then costs one more."""
-
+_MOST_LEFT, _MOST_LEFT_OF_FEW, _FEW_STATES = 0.95, 0.5, 1500
+"""Shares of states above which they are not cut out: of few states a call of message passing is quicker."""
 
 Support = tuple[tuple[float, tuple[int, ...]], ...]
 """Plans that a linear program mixes, with their shares, heaviest first."""
@@ -145,6 +146,7 @@ def climb(
     cut_at: float,
     n_solves: int,
     tolerance: float = 1e-3,
+    feels: bool = True,
     is_over: Callable[[], bool] = lambda: False,
 ) -> DualPoint:
     """Raise theta over the weights, removing states on the way.
@@ -163,6 +165,8 @@ def climb(
         Most calls of message passing.
     tolerance : float
         Relative distance to the linear program's value at which to stop.
+    feels : bool
+        Where plans do not tell where the bound rises, try steps along each weight.
     is_over : callable
         Asked after each call of message passing: whether there is time for no more.
     """
@@ -192,7 +196,7 @@ def climb(
         is_tight = all(shifts.get(plan, 0.0) <= tolerance * abs(best_bound) for _, plan in support)
         if master - best_bound > tolerance * abs(master) and stale <= 4:
             here = (wanted + (0, 1, 3)[stale % 3] * best_weights) / (1, 2, 4)[stale % 3]
-        elif is_tight:
+        elif is_tight or not feels:
             break
         else:  # the cuts of plans do not tell where the relaxation goes: feel about
             steps = _steps(aim, best_weights) if steps is None else steps
@@ -266,7 +270,7 @@ def _pruned(part: Slice, found: TreeBound, cutoff: float) -> Slice | None:
         return part
     keep = [found.bound + slack <= cutoff for slack in found.slack]
     left = sum(int(mask.sum()) for mask in keep)
-    if left > 0.95 * sum(part.sizes):
+    if left > (_MOST_LEFT if sum(part.sizes) > _FEW_STATES else _MOST_LEFT_OF_FEW) * sum(part.sizes):
         return part
     domains = consistent(
         part.graph, tuple(states[mask] for states, mask in zip(part.domains, keep, strict=True))

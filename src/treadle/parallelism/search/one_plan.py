@@ -10,7 +10,8 @@ import numpy as np
 from treadle.parallelism.search.branching import Incumbent, SearchEffort, minimise
 from treadle.parallelism.search.factor_graph import FactorGraph
 from treadle.parallelism.search.minimax import Overlap, peak_memory, step_time
-from treadle.parallelism.search.slices import Domains
+from treadle.parallelism.search.reweighted_trees import TreeMessages, tree_bound
+from treadle.parallelism.search.slices import Domains, Slice, consistent
 from treadle.watch import UNWATCHED, Watch
 
 
@@ -34,6 +35,16 @@ class MemoryShortage:
     least_bytes: float
     bound_bytes: float
     plan: tuple[int, ...] | None
+
+
+def least_persistent(graph: FactorGraph, within: Domains) -> float:
+    """A lower bound on the bytes that any plan of some states holds at every moment; infinity without one."""
+    domains = consistent(graph, within)
+    if domains is None:
+        return np.inf
+    part, weights = Slice(graph, domains), np.zeros(graph.quantities.count)
+    weights[graph.quantities.persistent] = 1
+    return tree_bound(part, part.energies(weights), TreeMessages.none(graph), n_passes=1).bound
 
 
 def fastest_plan(

@@ -15,7 +15,6 @@ order; `margin` is four times that over all terms of all nodes and edges, and is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -45,7 +44,7 @@ class TreeMessages:
     @classmethod
     def none(cls, graph: FactorGraph) -> TreeMessages:
         """Nothing moved yet."""
-        return cls(np.zeros(sum(graph.sizes[u] + graph.sizes[v] for u, v in (e.scope for e in graph.edges))))
+        return cls(np.zeros(int(np.array(graph.sizes)[graph.message_ends[0]].sum())))
 
     def replaced(self, places: Int64Array, moved: FloatArray) -> TreeMessages:
         """These with others at some places."""
@@ -104,8 +103,11 @@ def tree_bound(
     forward pass reaches it: then every edge's minimum is 0 and the nodes' minima sum up to no less than the
     bound before that pass, which only grows; so what the last pass gained is taken off them.
     """
+    tables = part.graph.pair_tables
     (now, before, sent), labels, slack, moved = core.reweighted_trees(
-        PairEnergies(*part.core_arrays, energies.unary, energies.pair),
+        PairEnergies(
+            np.array(part.sizes, dtype=np.int32), tables.tail, tables.head, energies.unary, energies.pair
+        ),
         messages.given[part.message_places],
         n_passes,
         tolerance,
@@ -117,7 +119,7 @@ def tree_bound(
     slack = np.maximum(slack - loss - margin, 0.0)
     return TreeBound(
         now - margin,
-        chosen if _is_allowed(part, chosen) else [],
+        chosen if part.graph.is_allowed(part.plan(chosen)) else [],
         [slack[start:end] for start, end in pairwise(bounds)],
         messages.replaced(part.message_places, moved),
     )
@@ -125,12 +127,5 @@ def tree_bound(
 
 def _margin(part: Slice, magnitude: float) -> float:
     """How far rounding may have lifted the bound."""
-    n_terms = part.graph.quantities.count + 4 + max((len(edges) for edges in part.at), default=0)
+    n_terms = part.graph.quantities.count + 4 + part.graph.most_edges
     return 4 * UNIT_ROUNDOFF * (n_terms + len(part.sizes)) * magnitude
-
-
-def _is_allowed(part: Slice, labels: Sequence[int]) -> bool:
-    return not any(
-        edge.forbidden is not None and edge.forbidden[labels[edge.scope[0]], labels[edge.scope[1]]]
-        for edge in part.edges
-    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from treadle.errors import InfeasibleError
-from treadle.parallelism.problem.decoding import decoded
 from treadle.planning.parallelising.fabric_run import FabricRun
 from treadle.planning.parallelising.isolated_costs import IsolatedCosts
 from treadle.planning.parallelising.parallel_result import FabricMatrix, FabricSearch
@@ -42,5 +41,6 @@ def isolated_seconds(run: FabricRun, search: FabricSearch) -> float | None:
     found = run.plans.search(run.plans.look(run.plans.pose(search.mesh, isolated)), run.watch(None))
     if found.found.plan is None:
         return None
-    plan = decoded(found.found.posed.problem.table, search.mesh, found.found.plan)
+    problem = found.found.posed.problem
+    plan = problem.decode(problem.tidied(found.found.plan))
     return run.plans.priced("isolated", plan, run.costs(search.mesh)).seconds

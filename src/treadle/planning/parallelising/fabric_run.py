@@ -8,7 +8,6 @@ from time import monotonic
 
 from treadle.errors import InfeasibleError
 from treadle.parallelism.plan.parallel_plan import PlanClaim
-from treadle.parallelism.problem.decoding import decoded
 from treadle.parallelism.problem.mixing import mixed
 from treadle.parallelism.search.branching import SearchEffort
 from treadle.parallelism.search.one_plan import MemoryShortage
@@ -149,21 +148,21 @@ class FabricRun:
     def _result(self, found: MeshSearch[MeshFound]) -> FabricSearch:
         posed, mesh = found.best.found.posed, found.mesh
         assert found.best.found.plan is not None, "a finite time has a plan"
-        problem = posed.problem
-        bare = decoded(problem.table, mesh, found.best.found.plan)
-        first = self.plans.priced(OURS, bare, posed.costs)
-        claim = PlanClaim(
-            first.seconds, found.best.bound_s, first.memory_bytes, self.plans.request.overlap.value
+        problem, labels = posed.problem, posed.problem.tidied(found.best.found.plan)
+        first = self.plans.priced(OURS, problem.decode(labels), posed.costs)
+        checked_s = max(self.plans.checked_bound(found.best.found), 0.0)
+        trials = tuple(
+            replace(one, bound_s=max(one.bound_s, min(checked_s, first.seconds))) if one.mesh == mesh else one
+            for one in found.trials
         )
-        best = self.plans.priced(
-            OURS, decoded(problem.table, mesh, found.best.found.plan, claim), posed.costs
-        )
-        bound_s = found.bound_s
-        if self.options.get("mixed", False) and found.trials:
-            best, bound_s = self._mixed(best, posed, found.best.found.plan, bound_s)
+        bound_s = min(one.bound_s for one in trials)
+        claim = PlanClaim(first.seconds, bound_s, first.memory_bytes, self.plans.request.overlap.value)
+        best = replace(first, plan=problem.decode(labels, claim))
+        if self.options.get("mixed", False):
+            best, bound_s = self._mixed(best, posed, labels, bound_s)
         named = [
-            self.plans.priced(name, decoded(problem.table, mesh, labels), posed.costs)
-            for name, labels in posed.named.items()
+            self.plans.priced(name, problem.decode(problem.tidied(plan)), posed.costs)
+            for name, plan in posed.named.items()
         ]
         return FabricSearch(
             self.topology.name,
@@ -171,9 +170,9 @@ class FabricRun:
             best,
             ordered(named),
             bound_s,
-            max(self.plans.checked_bound(found.best.found), 0.0),
+            checked_s,
             found.best.found.is_late,
-            found.trials,
+            trials,
             self.plans.retimed(best.plan, posed.costs),
             found.best.found,
             self.costs,

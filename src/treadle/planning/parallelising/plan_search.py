@@ -15,9 +15,9 @@ from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.problem.search_problem import SearchProblem, pose
 from treadle.parallelism.search.bound_witness import bound_witness
-from treadle.parallelism.search.branching import SearchEffort, minimise
+from treadle.parallelism.search.branching import NAMED_EFFORT, SearchEffort, minimise
 from treadle.parallelism.search.minimax import step_time
-from treadle.parallelism.search.one_plan import MemoryShortage, fastest_plan
+from treadle.parallelism.search.one_plan import MemoryShortage, fastest_plan, least_persistent
 from treadle.parallelism.search.slices import Domains, consistent
 from treadle.parallelism.state.sharding import axis_sizes
 from treadle.planning.parallelising.mesh_search import Look
@@ -32,8 +32,6 @@ from treadle.training.models.training_model import TrainingModel
 from treadle.watch import UNWATCHED, Watch
 
 OURS = "treadle"
-_NAMED_SOLVES = 6
-"""Calls of message passing for what a named plan leaves open."""
 _FIRST_SOLVES = 12
 """Calls of message passing of a first look: the bound is then mostly within a few percent."""
 
@@ -68,7 +66,7 @@ class PlanSearch:
             If a pin names what is not there.
         """
         problem = pose(self.model, mesh, costs, self.request.times)
-        return PosedMesh(problem, costs, self._named(problem), self._within(problem))
+        return PosedMesh(problem, costs, self.named_plans(problem), self._within(problem))
 
     def look(self, posed: PosedMesh) -> Look[MeshFound]:
         """The best named plan that fits, and the first bound."""
@@ -132,14 +130,14 @@ class PlanSearch:
             return Refusal("a captured graph has no table of layers")
         return retimed(plan, self.model, self.layers, costs, self.request.times)
 
-    def _named(self, problem: SearchProblem) -> dict[str, tuple[int, ...]]:
+    def named_plans(self, problem: SearchProblem) -> dict[str, tuple[int, ...]]:
         """Of each the best way to do what it leaves open; of those that do not fit the quickest."""
         graph, found = problem.graph, dict[str, tuple[int, ...]]()
-        effort = SearchEffort(n_parts=1, first_solves=_NAMED_SOLVES)
         for name, domains in problem.named().items():
-            for limit in (self.request.memory_bytes, inf):
+            is_hopeless = least_persistent(graph, domains) > self.request.memory_bytes
+            for limit in (inf,) if is_hopeless else (self.request.memory_bytes, inf):
                 aim = step_time(graph, overlap=self.request.overlap, memory_bytes=limit)
-                plan = minimise(graph, aim, within=domains, effort=effort).plan
+                plan = minimise(graph, aim, within=domains, effort=NAMED_EFFORT).plan
                 if plan is not None:
                     found[name] = plan
                     break
