@@ -31,7 +31,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 
-.PHONY: install wheel demo simgrid test lint types lowest fuzz sanitize mutants mutants-map bench clean
+.PHONY: install wheel demo debian test lint types lowest fuzz sanitize mutants mutants-map bench clean
 
 install: $(VENV)/.installed
 
@@ -84,16 +84,18 @@ lint: $(VENV)/.test-tools
 types: $(VENV)/.test-tools
 	$(VENV)/bin/mypy
 
-# SimGrid is the simulator's outside referee. Only Debian packages it; without root its tests are skipped, visibly.
-simgrid:
-	@if command -v smpirun >/dev/null; then :; \
+# What only Debian packages: SimGrid, the simulator's outside referee, and a browser for pages. Without root their
+# tests are skipped, visibly.
+debian:
+	@wanted="$$(command -v smpirun >/dev/null || echo libsimgrid-dev) $$(command -v chromium >/dev/null || echo chromium)"; \
+	if [ "$$wanted" = " " ]; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  { apt-get install -y -qq --no-install-recommends libsimgrid-dev || \
-	    { apt-get update -qq && apt-get install -y -qq --no-install-recommends libsimgrid-dev; }; } \
-	  >/dev/null 2>&1 || echo "SimGrid could not be installed; its tests will be skipped"; \
-	else echo "SimGrid is not installed (Debian: libsimgrid-dev); its tests will be skipped"; fi
+	  { apt-get install -y -qq --no-install-recommends $$wanted || \
+	    { apt-get update -qq && apt-get install -y -qq --no-install-recommends $$wanted; }; } \
+	  >/dev/null 2>&1 || echo "$$wanted could not be installed; their tests will be skipped"; \
+	else echo "Not installed: Debian's $$wanted; their tests will be skipped"; fi
 
-test: lint types simgrid
+test: lint types debian
 	$(PY) -m pytest $(PYTEST_FLAGS)
 
 # The lowest versions that pyproject.toml allows, beside the wheel, and tests of whatever uses them. Old packages

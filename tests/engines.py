@@ -12,7 +12,7 @@ from pathlib import Path
 REQUIRED = "TREADLE_REQUIRED_ENGINES"
 """Variable with the engines, or ``all``, whose absence fails a run; ``.ci/run`` sets it."""
 
-ENGINES = ("MPI", "testbed", "CP-SAT", "Chakra", "bfloat16", "torch", "matplotlib", "SimGrid")
+ENGINES = ("MPI", "testbed", "CP-SAT", "Chakra", "bfloat16", "torch", "matplotlib", "SimGrid", "Chromium")
 
 
 def has_module(name: str) -> bool:
@@ -45,7 +45,16 @@ def missing_engines() -> Mapping[str, str]:
         missing["matplotlib"] = "matplotlib is not installed; pip install 'treadle[plot]'"
     if not (shutil.which("smpicc") and shutil.which("smpirun")):
         missing["SimGrid"] = "no smpicc and smpirun on the PATH; Debian's libsimgrid-dev has them"
+    if not has_module("playwright"):
+        missing["Chromium"] = "playwright is not installed"
+    elif chromium() is None:
+        missing["Chromium"] = "no chromium on the PATH; Debian's chromium is one"
     return missing
+
+
+def chromium() -> str | None:
+    """The browser on the PATH."""
+    return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 def testbed_refusal() -> str | None:

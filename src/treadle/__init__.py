@@ -18,6 +18,7 @@ Plans
     load_plan            a plan from its file
     save_plan            writes a plan's file
     draw                 a picture of a fabric or a plan
+    report               a page about a plan, to look at in a browser
     Collective           the value: what is to be done, among which ranks
     CollectiveKind       allgather, allreduce, alltoall and the others
     Mesh                 axes of ranks, whose groups communicate at once
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from treadle.planning import parallelize as parallelize
     from treadle.planning import register_format as register_format
     from treadle.planning import repair as repair
+    from treadle.planning import report as report
     from treadle.planning import run as run
     from treadle.planning import scheduler as scheduler
     from treadle.planning import simulate as simulate
@@ -94,6 +96,7 @@ else:
                 "parallelize",
                 "register_format",
                 "repair",
+                "report",
                 "run",
                 "scheduler",
                 "simulate",

@@ -52,6 +52,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "parse": {"text": "ring:4"},
     "register_format": {"record": None},
     "repair": {"plan": PLAN},
+    "report": {"plan": PLAN},
     "run": {"plan": PLAN, "sizes": "1K"},
     "save_plan": {"path": "x", "plan": PLAN.plan},
     "scheduler": {"name": "x", "form": "trees", "collectives": ["allgather"]},

@@ -63,6 +63,7 @@ SUMMARIES = {
     "run": "Move real data by a plan, check every element, and print the columns of nccl-tests.",
     "simulate": "Predict how long a plan takes on its fabric, message by message.",
     "draw": "Draw a fabric, or what a plan does on it: loads, the bottleneck, a tree.",
+    "report": "Write a page about a plan, to look at in a browser: what it does and why it cannot be faster.",
     "testbed": "Emulate a fabric with network namespaces (root on Linux), run plans on it, compare with the "
     "model.",
     "diagnose": "Explain a measured busbw: % of rings, of the optimum, and what in the log makes it slow.",
@@ -89,7 +90,7 @@ _ROOMS = {
     "judging": ("verify", "lower"),
     "designing": ("design", "topology"),
     "measuring": ("run", "simulate", "testbed", "diagnose", "calibrate", "reproduce"),
-    "drawing": ("draw",),
+    "drawing": ("draw", "report"),
     "training": ("train",),
     "parallelising": ("capture", "parallelize"),
     "settings": ("config", "schema"),

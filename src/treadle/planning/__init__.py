@@ -109,6 +109,8 @@ if TYPE_CHECKING:
     from treadle.planning.repairing.hardening import harden as harden
     from treadle.planning.repairing.repair import RepairResult as RepairResult
     from treadle.planning.repairing.repair import repair as repair
+    from treadle.planning.reporting.plan_page import SHOWN_SIZE as SHOWN_SIZE
+    from treadle.planning.reporting.plan_page import report as report
     from treadle.planning.solving.alltoall import uniform_bandwidth as uniform_bandwidth
     from treadle.planning.solving.bounds import Bound as Bound
     from treadle.planning.solving.bounds import BoundResult as BoundResult
@@ -221,6 +223,7 @@ else:
             ),
             "treadle.planning.designing.fabric_facts": ("fabric_summary",),
             "treadle.planning.drawing.draw": ("check_picture_name", "draw"),
+            "treadle.planning.reporting.plan_page": ("SHOWN_SIZE", "report"),
             "treadle.planning.importing": ("import_options", "import_topology"),
             "treadle.planning.together.solve_jobs": ("JobsResult", "bound_jobs", "solve_jobs"),
             "treadle.planning.together.group_costs": ("GroupCost", "GroupCosts", "group_costs"),

@@ -108,16 +108,14 @@ def _components(topology: Topology, kept: BoolArray) -> tuple[Int64Array, int]:
 
 def exemplars(topology: Topology, tier: Tier) -> list[tuple[int, int]]:
     """The first piece of each kind, and how many there are; the most frequent kind first."""
+    widths, width = np.unique(topology.bandwidths, return_inverse=True)
     ends = tier.of_node[topology.tails], tier.of_node[topology.heads]
-    rows = []
+    counts = np.zeros((tier.count, 2 * len(widths) + 2), dtype=np.int64)
     for own, other in (ends, ends[::-1]):
-        rows.append(np.stack([own, topology.bandwidths, (own == other).astype(np.int64)], 1)[own >= 0])
-    table = np.concatenate(rows)
-    classes, numbers = np.unique(table[:, 1:], axis=0, return_inverse=True)
-    counts = np.zeros((tier.count, len(classes) + 2), dtype=np.int64)
-    np.add.at(counts, (table[:, 0], numbers.ravel()), 1)
+        known = own >= 0
+        np.add.at(counts, (own[known], (2 * width + (own == other))[known]), 1)
     inside = tier.of_node >= 0
-    np.add.at(counts, (tier.of_node[inside], len(classes) + topology.is_compute[inside].astype(np.int64)), 1)
+    np.add.at(counts, (tier.of_node[inside], 2 * len(widths) + topology.is_compute[inside]), 1)
     _, firsts, many = np.unique(counts, axis=0, return_index=True, return_counts=True)
     return sorted(zip(firsts.tolist(), many.tolist(), strict=True), key=lambda pair: (-pair[1], pair[0]))
 

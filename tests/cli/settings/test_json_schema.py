@@ -98,6 +98,7 @@ run ring.plan --size 1K,4K --iterations 1
 run nvls.plan --size 1K --iterations 1
 draw ring:4 -o ring.svg
 draw ring.plan -o plan.svg
+report ring.plan -o page.html
 simulate ring.plan --size 1K
 simulate ring:4 allreduce --size 1K,1M --trace trace.json
 simulate ring:4 allgather --size 8B --alpha 0us --slices 1

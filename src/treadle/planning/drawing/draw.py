@@ -138,26 +138,41 @@ def _load(plan: Plan) -> Painting:
 
 
 def _cut(plan: Plan) -> Painting:
-    """The smaller side of the cut, or the links that have a price."""
+    found = cut_words(plan)
+    return by_cut(
+        fabric_layout(plan.topology),
+        found.inside.tolist(),
+        found.crossing.tolist(),
+        title=_title(plan) + ", what proves the optimum",
+        caption=found.words,
+    )
+
+
+def cut_words(plan: Plan) -> CutWords:
+    """The smaller side of the cut that proves the optimum, or the links that have a price.
+
+    Raises
+    ------
+    ScheduleError
+        If the plan claims no optimum, or something else proves it.
+    """
     topology, witness = plan.topology, plan.witness
-    layout = fabric_layout(topology)
-    title = _title(plan) + ", what proves the optimum"
     if isinstance(witness, LengthWitness):
-        priced = [length > 0 for length in witness.lengths]
-        words = f"{sum(priced)} of {counted(len(priced), 'link')} are scarce: their prices prove the optimum"
-        return by_cut(layout, [False] * topology.n_nodes, priced, title=title, caption=words)
+        priced = np.array([length > 0 for length in witness.lengths], dtype=np.bool_)
+        scarce = f"{int(priced.sum())} of {counted(len(priced), 'link')}"
+        words = f"{scarce} are scarce: their prices prove the optimum"
+        return CutWords(np.zeros(topology.n_nodes, dtype=np.bool_), priced, words)
     if not isinstance(witness, CutWitness):
         raise ScheduleError(
             "draw: no cut proves this plan's optimum"
             if witness is not None
             else "draw: this plan claims no optimum, so that there is no cut to draw"
         )
-    side = smaller_side(plan, witness)
-    return by_cut(layout, side.inside.tolist(), side.crossing.tolist(), title=title, caption=side.words)
+    return smaller_side(plan, witness)
 
 
 @dataclass(frozen=True)
-class CutSide:
+class CutWords:
     """A cut as told from its smaller side.
 
     Parameters
@@ -174,7 +189,7 @@ class CutSide:
     words: str
 
 
-def smaller_side(plan: Plan, witness: CutWitness) -> CutSide:
+def smaller_side(plan: Plan, witness: CutWitness) -> CutWords:
     """The side with fewer ranks, and what has to enter or leave it."""
     topology, collective = plan.topology, plan.collective
     inside = np.zeros(topology.n_nodes, dtype=np.bool_)
@@ -196,7 +211,7 @@ def smaller_side(plan: Plan, witness: CutWitness) -> CutSide:
         f"{what} must {way} {_place(topology, inside, ranks)} through {format_bandwidth(capacity)}: "
         f"at most {format_bandwidth(bound)}"
     )
-    return CutSide(inside, crossing, words)
+    return CutWords(inside, crossing, words)
 
 
 def _place(topology: Topology, inside: Any, ranks: Any) -> str:

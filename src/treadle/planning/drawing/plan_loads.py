@@ -76,6 +76,9 @@ def _seconds(topology: Topology, load: NDArray[Any]) -> Fraction:
 def _shares(
     topology: Topology, load: NDArray[Any], time: Fraction | int
 ) -> tuple[NDArray[np.float64], BoolArray]:
-    own = zip(load.tolist(), topology.bandwidths.tolist(), strict=True)
-    busy = [Fraction(units, width) / time for units, width in own]
+    shares = {
+        (units, width): Fraction(units, width) / time
+        for units, width in set(zip(load.tolist(), topology.bandwidths.tolist(), strict=True))
+    }
+    busy = [shares[own] for own in zip(load.tolist(), topology.bandwidths.tolist(), strict=True)]
     return np.array([float(share) for share in busy]), np.array([share == 1 for share in busy])

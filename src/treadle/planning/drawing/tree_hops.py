@@ -42,7 +42,7 @@ def _tree_hops(forest: Trees, root: int) -> tuple[dict[int, int], str]:
         raise ScheduleError(f"draw: no tree has rank {root} for its root")
     chosen = max(trees, key=lambda tree: tree.multiplicity)
     units = sum(tree.multiplicity for tree in trees)
-    depth = _depths(chosen)
+    depth = tree_depths(chosen)
     hops: dict[int, int] = {}
     for child in range(len(chosen.parent)):
         for entry in range(int(chosen.entry_offset[child]), int(chosen.entry_offset[child + 1])):
@@ -54,7 +54,8 @@ def _tree_hops(forest: Trees, root: int) -> tuple[dict[int, int], str]:
     return hops, words
 
 
-def _depths(tree: Tree) -> list[int]:
+def tree_depths(tree: Tree) -> list[int]:
+    """Hops from a tree's root to each rank."""
     depth = [-1] * len(tree.parent)
     depth[tree.root] = 0
     for rank in range(len(depth)):

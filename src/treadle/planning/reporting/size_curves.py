@@ -1,0 +1,45 @@
+"""Simulated time by size, of plans beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from treadle.planning.measuring.simulation import SimulationRun, simulate
+from treadle.schedules.plan import Plan
+from treadle.watch import Progress
+
+SIZES = tuple(2**power for power in range(10, 31, 2))
+"""1 KiB to 1 GiB."""
+_MANY_RANKS = 64
+"""Above so many every other size is enough: what takes long to simulate is large anyway."""
+
+
+def size_curves(
+    plans: Sequence[Plan], names: Sequence[str], *, progress: Progress | None = None
+) -> dict[str, object]:
+    """Seconds at `SIZES`, best of several numbers of slices, and those of the proved bound.
+
+    Parameters
+    ----------
+    plans : sequence of Plan
+        The page's own plan first.
+    names : sequence of str
+        Of the plans.
+    """
+    sizes = SIZES if plans[0].collective.n_ranks <= _MANY_RANKS else SIZES[::2]
+    runs = [simulate(plan, sizes, progress=progress) for plan in plans]
+    first = runs[0].last.options
+    bound = plans[0].optimal_algbw
+    return {
+        "sizes": list(sizes),
+        "series": [
+            {"name": name, "seconds": _seconds(run), "slices": [row.slices for row in run.rows]}
+            for name, run in zip(names, runs, strict=True)
+        ],
+        "bound": None if bound is None else [float(f"{float(size / bound):.6g}") for size in sizes],
+        "model": f"alpha {first.alpha_ns / 1000:g} us a message, {first.sharing.value} links",
+    }
+
+
+def _seconds(run: SimulationRun) -> list[float]:
+    return [float(f"{float(row.time):.6g}") for row in run.rows]

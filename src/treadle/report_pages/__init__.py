@@ -1,0 +1,1 @@
+"""Pages that need no network: one file with their data, style and script."""

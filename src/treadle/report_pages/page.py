@@ -1,0 +1,78 @@
+"""One file of HTML from values: nothing in it is loaded, and no text of the values is run.
+
+Values are a JSON text in a block that browsers do not run; the script puts them on the page as text only. The
+policy in the page's head forbids everything but this style and this script, told by their hashes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from html import escape
+from importlib.resources import files
+from string import Template
+
+from treadle.viz.painting import CUT, HOPS, LOADS, PLAIN, Style
+from treadle.viz.svg import GROUNDS, INKS
+
+_SCRIPTS = ("dom.js", "state.js", "fabric.js", "charts.js", "cells.js", "main.js")
+"""In the order in which they run, as one function."""
+
+
+def page(values: Mapping[str, object]) -> str:
+    """The whole file.
+
+    Parameters
+    ----------
+    values : mapping
+        What JSON can hold; ``title`` a str. Other keys are those that the scripts read.
+    """
+    assets = files("treadle.report_pages") / "assets"
+    style = _variables() + (assets / "page.css").read_text(encoding="utf-8")
+    script = "(()=>{'use strict';\n" + "".join(
+        (assets / name).read_text(encoding="utf-8") for name in _SCRIPTS
+    )
+    script += "})();"
+    data = json.dumps(values, separators=(",", ":"), allow_nan=False)
+    for character in "<>&":
+        data = data.replace(character, f"\\u{ord(character):04x}")
+    return Template((assets / "page.html").read_text(encoding="utf-8")).substitute(
+        title=escape(str(values["title"])),
+        policy=f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
+        f"base-uri 'none'; form-action 'none'",
+        style=style,
+        script=script,
+        data=data,
+    )
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _variables() -> str:
+    """Colours of pictures, the same as in files of `draw`, as variables of both themes."""
+    light, dark = _theme("light"), _theme("dark")
+    widths = "".join(f".{style.name}{{stroke-width:{style.width}}}" for style in _styles())
+    strokes = "".join(
+        f".{style.name}{{stroke:var(--{style.name})}}.f{style.name}{{fill:var(--{style.name})}}"
+        for style in _styles()
+    )
+    return (
+        f":root{{{light}}}@media(prefers-color-scheme:dark){{:root:not([data-theme=light]){{{dark}}}}}"
+        f":root[data-theme=dark]{{{dark}}}{widths}{strokes}\n"
+    )
+
+
+def _styles() -> tuple[Style, ...]:
+    return (PLAIN, *LOADS, CUT, *HOPS)
+
+
+def _theme(name: str) -> str:
+    ground, box, rank, switch = GROUNDS[name]
+    ink, quiet = INKS[name]
+    colours = {"page": ground, "box": box, "rank": rank, "switch": switch, "ink": ink, "quiet": quiet}
+    colours |= {style.name: style.light if name == "light" else style.dark for style in _styles()}
+    return f"color-scheme:{name};" + ";".join(f"--{key}:{colour}" for key, colour in colours.items())
