@@ -11,6 +11,7 @@ from treadle.schedules.witness import Witness
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
 from treadle.simulation.simulation_options import Sharing, SimulationOptions
 from treadle.simulation.size_bounds.crossing import Window, crossing_time, windows
+from treadle.simulation.size_bounds.cut_candidates import cut_candidates
 from treadle.simulation.size_bounds.distance import farthest_pair
 from treadle.simulation.size_bounds.message_terms import message_terms
 from treadle.simulation.size_bounds.reach import reach_time_ns, reach_witness
@@ -33,7 +34,7 @@ class _Prepared:
     """What does not depend on the size, of a protocol."""
 
     protocol: Protocol
-    windows: tuple[Window, ...]
+    crossings: tuple[tuple[Witness, tuple[Window, ...]], ...]
     fixed: tuple[SizeProof, ...]
 
 
@@ -61,7 +62,6 @@ class BoundsBySize:
         options: SimulationOptions,
         model: CostModel | None = None,
     ) -> None:
-        self._witness = witness
         self._is_named = model is not None or options.costs is not None
         self._prepared = [
             _prepare(topology, collective, witness, one, tells=options.sharing is not Sharing.FAIR)
@@ -76,10 +76,11 @@ class BoundsBySize:
         found = []
         for one in self._prepared:
             proofs = list(one.fixed)
-            if self._witness is not None and one.windows:
+            if one.crossings:
                 launch = Fraction(one.protocol.launch_ns, 10**9)
-                time = launch + crossing_time(one.windows, size)
-                proofs.append(SizeProof(time, CrossingWitness(self._witness)))
+                times = [crossing_time(found, size) for _, found in one.crossings]
+                latest = max(range(len(times)), key=times.__getitem__)
+                proofs.append(SizeProof(launch + times[latest], CrossingWitness(one.crossings[latest][0])))
             proofs.sort(key=lambda proof: -proof.time)
             found.append(SizeBound(size, one.protocol.name if self._is_named else "", tuple(proofs)))
         return min(found, key=lambda bound: bound.time)
@@ -96,5 +97,7 @@ def _prepare(
     reach = reach_witness(terms, collective) if tells else None
     if reach is not None:
         fixed.append(SizeProof(Fraction(protocol.launch_ns + reach_time_ns(reach), 10**9), reach))
-    crossing = () if witness is None else windows(terms, collective, witness)
-    return _Prepared(protocol, crossing, tuple(fixed))
+    crossings = [] if witness is None else [witness]
+    crossings += cut_candidates(terms, collective)
+    told = [(one, windows(terms, collective, one)) for one in crossings]
+    return _Prepared(protocol, tuple(one for one in told if one[1]), tuple(fixed))

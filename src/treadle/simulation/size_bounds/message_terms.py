@@ -155,3 +155,17 @@ def is_near(terms: MessageTerms) -> BoolArray:
     """Links within boxes, shape (links,)."""
     near: BoolArray = terms.carries & (terms.link_class == _BOX)
     return near
+
+
+def boxes_of(terms: MessageTerms) -> Int64Array:
+    """Number of each node's box, as links within boxes join them; shape (n,)."""
+    topology, near = terms.topology, is_near(terms)
+    box = np.arange(topology.n_nodes, dtype=np.int64)
+    tails, heads = topology.tails[near], topology.heads[near]
+    while True:
+        lower = box.copy()
+        np.minimum.at(lower, heads, lower[tails])
+        np.minimum.at(lower, tails, lower[heads])
+        if np.array_equal(lower, box):
+            return box
+        box = lower

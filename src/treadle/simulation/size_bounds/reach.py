@@ -13,7 +13,7 @@ import numpy as np
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.simulation.costs.cost_model import LinkClass
 from treadle.simulation.costs.link_classes import CLASSES
-from treadle.simulation.size_bounds.message_terms import FAR_NS, MessageTerms, is_near
+from treadle.simulation.size_bounds.message_terms import FAR_NS, MessageTerms, boxes_of, is_near
 from treadle.simulation.size_bounds.size_witness import ReachClass, ReachWitness
 
 _BOX = CLASSES.index(LinkClass.BOX)
@@ -26,7 +26,7 @@ def reach_witness(terms: MessageTerms, collective: Collective) -> ReachWitness |
         return None
     near, far = is_near(terms), terms.carries & ~is_near(terms)
     topology = terms.topology
-    box_ranks = max(np.bincount(_boxes(terms)[topology.compute_nodes]).tolist()) if near.any() else 1
+    box_ranks = max(np.bincount(boxes_of(terms)[topology.compute_nodes]).tolist()) if near.any() else 1
     beyond = [one for one in terms.classes if one != _BOX]
     return ReachWitness(
         source,
@@ -56,20 +56,6 @@ def _most_to_tell(collective: Collective) -> tuple[int, int]:
         source = 0 if len(holders) == n or not weights[0] else weights.index(0) if 0 in weights else 0
         return source, len(holders) + (weights[source] == 0)
     return holders[0], n
-
-
-def _boxes(terms: MessageTerms) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    """Number of each node's box, as links within boxes join them."""
-    topology, near = terms.topology, is_near(terms)
-    box = np.arange(topology.n_nodes, dtype=np.int64)
-    tails, heads = topology.tails[near], topology.heads[near]
-    while True:
-        lower = box.copy()
-        np.minimum.at(lower, heads, lower[tails])
-        np.minimum.at(lower, tails, lower[heads])
-        if np.array_equal(lower, box):
-            return box
-        box = lower
 
 
 def _class(
