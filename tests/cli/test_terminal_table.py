@@ -129,6 +129,7 @@ COMMANDS["parallel_report"] = [
     *("--gap", "0.5"),
 ]
 COMMANDS["plan_report"] = [*COMMANDS["parallel_report"], "--explain", "wq"]
+COMMANDS["size_report"] = ["bound", "ring:4", "allgather", "--size", "1K,1G", "--cost-model", "reference"]
 COMMANDS["jobs_report"] = ["bound", "complete:4", "--jobs", "{}/jobs.toml"]
 TINY = {
     "model_type": "llama",

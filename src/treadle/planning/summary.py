@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from treadle.planning.group_summary import membership_values, rates_of_groups
+from treadle.planning.measuring.size_bounds import size_bounds_summary
 from treadle.planning.problem import busbw_values, model_of
 from treadle.planning.solving.alltoall import rate_summary
 from treadle.planning.together.shared_rates import shared_rates
@@ -53,6 +54,7 @@ def bound_summary(result: BoundResult) -> dict[str, object]:
         **bound_values(result.bound, result.topology, result.collective),
         **({} if result.rate is None else rate_summary(result.rate)),
         **rates_of_groups(shared_rates(result)),
+        **size_bounds_summary(result.at_sizes, result.cost_model),
         "seconds": dict(result.seconds),
     }
 

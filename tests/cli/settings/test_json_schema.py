@@ -67,6 +67,8 @@ bound torus:3x3 alltoall --method cut
 bound ring:4 allgather --weights 3,1,1,1
 bound ring:8 allgather --ranks 0,4 --forward
 bound complete:4 --jobs jobs.toml
+bound ring:4 allgather --size 1K,1M
+bound dgx_a100:2 allreduce --size 1K,1M --cost-model nccl-ampere
 solve complete:4 --jobs jobs.toml -o new.jobs
 verify jobs.plans
 bound 'with_host_bottleneck(torus(3, 3), bandwidth="1B/s")' alltoall

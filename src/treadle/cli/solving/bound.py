@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from treadle import planning
+from treadle.cli.cost_model_option import CostModelOption, asked_cost_model
 from treadle.cli.measuring.worker_options import ClusterOption, ThreadsOption
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, UnitOption, late
 from treadle.cli.quantities import Rates, parse_seconds
@@ -26,6 +27,8 @@ from treadle.cli.solving.problem_arguments import (
     problem_options,
 )
 from treadle.cli.solving.report import print_bound, print_pair_rate, print_problem, print_rate, print_seconds
+from treadle.cli.solving.size_report import print_size_bounds
+from treadle.errors import FormatError
 from treadle.planning.group_summary import rate_values
 from treadle.planning.summary import bound_summary
 from treadle.planning.together.shared_rates import shared_rates
@@ -59,6 +62,13 @@ def command(
     ] = None,
     file_format: FormatOption = None,
     jobs: JobsFileOption = None,
+    size: Annotated[
+        str | None,
+        typer.Option(
+            help="Also the least time of any schedule at these sizes: 1M, 1K,64M or 1K..1G.", metavar="SIZES"
+        ),
+    ] = None,
+    cost_model: CostModelOption = None,
     time_limit: Annotated[
         str | None,
         typer.Option(
@@ -78,9 +88,13 @@ def command(
     output = Output(json, quiet, Rates(unit or ""))
     posed = problem_options(ranks, forward, root, weights, file_format, demands, mesh, axes)
     if jobs is not None:
-        refuse_beside_jobs(collective, posed, {"--method": method, "--gap": gap})
+        sized: dict[str, object] = {"--size": size, "--cost-model": cost_model}
+        refuse_beside_jobs(collective, posed, {"--method": method, "--gap": gap} | sized)
         return bound_jobs(output, topology, jobs, time_limit)
     assert collective is not None  # the parser asks for it
+    if cost_model is not None and size is None:
+        raise FormatError("--cost-model: prices times of sizes; expected --size beside it")
+    costs = asked_cost_model(cost_model, None)
     try:
         with ProgressLine(quiet=quiet or json) as progress, workers(threads=threads, cluster=cluster):
             result = planning.bound(
@@ -91,6 +105,8 @@ def command(
                 seed=seed,
                 time_limit_s=None if time_limit is None else parse_seconds(time_limit),
                 progress=progress,
+                sizes=() if size is None else size,
+                cost_model=costs,
                 **posed,
             )
     except planning.CutOffGroupError as error:
@@ -112,6 +128,7 @@ def command(
         print_bound(output, result.topology, result.collective, result.bound)
     else:
         print_rate(output, result.rate)
+    print_size_bounds(output, result)
     print_seconds(output, result.seconds)
     output.result(_values(result, mesh, axes))
     if time_limit is not None and result.groups is not None and not result.groups.is_exact:

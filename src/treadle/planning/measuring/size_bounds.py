@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from treadle.planning.problem import Problem
-from treadle.schedules.witness import Witness
+from treadle.schedules.collective import Collective
+from treadle.schedules.witness import CutWitness, Witness
 from treadle.simulation.costs.cost_model import CostModel
 from treadle.simulation.simulation_options import SimulationOptions, default_alpha_ns
 from treadle.simulation.size_bounds.bound_at_size import BoundsBySize, protocols_of
 from treadle.simulation.size_bounds.size_bound_check import check_size_bounds
-from treadle.simulation.size_bounds.size_witness import SizeBound
+from treadle.simulation.size_bounds.size_witness import (
+    CrossingWitness,
+    PairWitness,
+    ReachWitness,
+    SizeBound,
+)
+from treadle.spelling import counted
+from treadle.topologies.topology import Topology
 
 
 def size_bounds(
@@ -57,3 +65,44 @@ def size_bounds(
 def size_bound_values(bound: SizeBound | None) -> dict[str, object]:
     """What JSON says of the bound of a size: seconds, and which kind of witness proves them."""
     return {} if bound is None else {"bound_s": float(bound.time), "bound_by": bound.reason}
+
+
+def size_reasons(topology: Topology, collective: Collective, bounds: Sequence[SizeBound]) -> tuple[str, ...]:
+    """What the last proof of each kind is of, in a line each."""
+    names = [topology.node_names[node] for node in collective.ranks]
+    lines: dict[str, str] = {}
+    for bound in bounds:
+        for proof in bound.proofs:
+            witness = proof.witness
+            if isinstance(witness, PairWitness):
+                told = f"{names[witness.target]} needs data of {names[witness.source]}"
+            elif isinstance(witness, ReachWitness):
+                told = f"{witness.count} ranks have to know of {names[witness.source]}'s data"
+            else:
+                told = _crossing_words(witness.witness)
+            lines[witness.kind] = f"{witness.kind:<11} {told}"
+    return tuple(lines[kind] for kind in ("crossing", "distance", "reach") if kind in lines)
+
+
+def _crossing_words(witness: Witness) -> str:
+    if isinstance(witness, CutWitness):
+        return f"data must leave or enter a set of {counted(len(witness.nodes), 'node')}"
+    return "data must cross links, each at its price"
+
+
+def size_bounds_summary(bounds: Sequence[SizeBound], model: CostModel | None) -> dict[str, object]:
+    """What JSON says of bounds of sizes: all proofs of each, and each witness once."""
+    if not bounds:
+        return {}
+    witnesses: dict[int, tuple[int, dict[str, object]]] = {}
+    rows = []
+    for bound in bounds:
+        proofs = []
+        for proof in bound.proofs:
+            shared = proof.witness.witness if isinstance(proof.witness, CrossingWitness) else proof.witness
+            place = witnesses.setdefault(id(shared), (len(witnesses), proof.witness.to_json()))[0]
+            proofs.append({"kind": proof.witness.kind, "time_s": float(proof.time), "witness": place})
+        named = {"protocol": bound.protocol} if bound.protocol else {}
+        rows.append({"size_bytes": bound.size_bytes, **size_bound_values(bound), **named, "proofs": proofs})
+    told = {} if model is None else {"cost_model": model.name, "cost_model_source": model.source}
+    return {**told, "at_sizes": rows, "size_witnesses": [value for _, value in witnesses.values()]}

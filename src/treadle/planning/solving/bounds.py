@@ -6,12 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from treadle.brief import brief
 from treadle.checking import checked, unexpected
 from treadle.errors import FormatError, ScheduleError
-from treadle.planning.fabrics_and_plans import FabricLike
+from treadle.planning.fabrics_and_plans import FabricLike, SizesLike, as_sizes
+from treadle.planning.measuring.cost_models import CostModel, CostModelLike, as_cost_model
+from treadle.planning.measuring.size_bounds import size_bounds
 from treadle.planning.problem import Problem, ProblemOptions, model_of, pose
 from treadle.planning.solving.alltoall import alltoall_rate, rate_by_method
 from treadle.planning.solving.group_rates import AloneRate, naming_cut_off, rates_of
@@ -20,6 +22,7 @@ from treadle.refusal import Refusal
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.witness import Witness
+from treadle.simulation.size_bounds.size_witness import SizeBound
 from treadle.spelling import spelt_alike, unknown
 from treadle.synthesis import alltoall
 from treadle.synthesis import trees as forestcoll
@@ -77,6 +80,10 @@ class BoundResult:
         Of an allreduce in groups: what reduce-scatters and then allgathers reach, bytes/s.
     notes : tuple of str
         What a user should know.
+    at_sizes : tuple of SizeBound
+        Least times of the sizes that were asked for.
+    cost_model : CostModel, optional
+        Under which; None: one alpha, as `simulate` has it.
     """
 
     topology: Topology
@@ -88,6 +95,8 @@ class BoundResult:
     alone: tuple[AloneRate, ...] = ()
     rs_ag: Fraction | None = None
     notes: tuple[str, ...] = ()
+    at_sizes: tuple[SizeBound, ...] = ()
+    cost_model: CostModel | None = None
 
     @property
     def algbw(self) -> Fraction:
@@ -102,6 +111,13 @@ def _as_method(value: Any, place: str) -> Any:
     raise unexpected(place, "a RateMethod or its name", value)
 
 
+class BoundOptions(ProblemOptions, total=False):
+    """Keywords of `bound` beside its own: those of a problem, and which least times are asked for."""
+
+    sizes: SizesLike
+    cost_model: CostModelLike | None
+
+
 @checked(method=_as_method)
 def bound(
     topology: FabricLike,
@@ -112,7 +128,7 @@ def bound(
     seed: int = 0,
     time_limit_s: float | None = None,
     progress: Progress | None = None,
-    **options: Unpack[ProblemOptions],
+    **options: Unpack[BoundOptions],
 ) -> BoundResult:
     """The exact optimum of a collective on a fabric, with a witness that proves it.
 
@@ -133,6 +149,10 @@ def bound(
         search of the others is not interrupted.
     progress : callable, optional
         progress(stage, done, total).
+    sizes : sequence of int or str
+        Bytes of the larger per-rank buffer, for each of which the least time of any schedule is found.
+    cost_model : CostModel, str or Path, optional
+        What messages cost there; see `simulate`.
 
     Raises
     ------
@@ -147,7 +167,32 @@ def bound(
     Fraction(1040000000000, 3)
     """
     watch = Stopwatch(progress)
+    at = as_sizes(options.get("sizes", ()), "bound: sizes")
+    given = options.get("cost_model")
+    model = None if given is None else as_cost_model(given)
+    names = ("sizes", "cost_model")
+    posed = cast(ProblemOptions, {name: one for name, one in options.items() if name not in names})
     limit = Watch(progress, seconds_left(time_limit_s))
+    result = _bound(topology, collective, method, gap, seed, limit, watch, posed)
+    if not at:
+        return replace(result, cost_model=model)
+    problem = Problem(result.topology, result.collective)
+    with watch.stage("sizes"):
+        least = size_bounds(problem, result.bound.witness, at, cost_model=model)
+    return replace(result, at_sizes=least, cost_model=model, seconds=watch.seconds())
+
+
+def _bound(
+    topology: FabricLike,
+    collective: Collective | CollectiveKind | str,
+    method: RateMethod | str | None,
+    gap: float | None,
+    seed: int,
+    limit: Watch,
+    watch: Stopwatch,
+    options: ProblemOptions,
+) -> BoundResult:
+    """See `bound`; without sizes."""
     with watch.stage("fabric"):
         problem = pose(topology, collective, **options)
     if problem.collective.kind is CollectiveKind.ALLTOALL:
