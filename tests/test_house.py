@@ -27,6 +27,8 @@ RECURRING = {
     "reader": "as writer; and of topologies, the record of what reads a fabric",
     "judge": "as writer",
     "judge_text": "as writer: of formats that are judged file by file, the part that opens them",
+    "delivery": "as writer: of formats of which a runtime chooses among several texts",
+    "judge_choice": "as delivery: the part that follows that choice",
     "loading": "as writer; and of formats, the value that they answer with",
     "traffic": "as writer: the messages of files that hold schedules; and of programs, their value",
 }

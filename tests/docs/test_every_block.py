@@ -23,7 +23,7 @@ ELSEWHERE: dict[tuple[str, str], tuple[str, int | None]] = {
     ("README.md", "python"): ("tests/docs/test_readme.py", 1),
     ("docs/guide.md", ""): ("tests/docs/test_guide.py", None),
     ("docs/guide.md", "python"): ("tests/docs/test_guide.py", 1),
-    ("docs/formats.md", ""): ("tests/docs/test_formats_page.py", 1),
+    ("docs/formats.md", ""): ("tests/docs/test_formats_page.py", 2),
     ("docs/capture.md", ""): ("tests/docs/test_capture_page.py", 2),
     ("docs/capture.md", "python"): ("tests/docs/test_capture_page.py", 3),
     ("docs/capture.md", "text"): ("tests/docs/test_capture_page.py", 2),

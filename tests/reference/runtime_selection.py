@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from functools import cache
 
 POWERS = tuple(2**exponent for exponent in range(10, 31))
 """The sizes that texts are judged by: 1 KB to 1 GB."""
@@ -82,9 +83,13 @@ def _fits_legacy(text: str, head: dict[str, str]) -> bool:
     )
 
 
+_parsed = cache(json.loads)
+"""Sets are asked about many calls."""
+
+
 def serves_mscclpp(text: str, call: Call) -> bool:
     """Whether MSCCL++ executes the call by the plan, on every rank, once the plan is chosen for it."""
-    plan = json.loads(text)
+    plan = _parsed(text)
     part, whole = call.total // call.n_ranks * call.element, call.total * call.element
     sizes = {"allgather": (part, whole), "reducescatter": (whole, part)}.get(call.collective, (whole, whole))
     unit = plan.get("buffer_alignment", 16)
@@ -98,3 +103,17 @@ def serves_mscclpp(text: str, call: Call) -> bool:
         for gpu in plan["gpus"]
         for size, key in zip(sizes, ("input_chunks", "output_chunks"), strict=True)
     )
+
+
+def taken_of_folder(texts: dict[str, str], call: Call, runtime: str) -> str | None:
+    """The text of a folder that a runtime gives a call, by file name; None: its own algorithms.
+
+    msccl-executor-nccl reads its folder into a sorted ``std::set`` of names (``mscclInternalSchedulerInit``);
+    msccl goes through ``MSCCL_XML_FILES``, here in the order given, and reads no more than 4. RCCL and
+    msccl-scheduler go through ``readdir``: two texts for a call are an error here, as nobody knows the first.
+    """
+    names = sorted(texts, key=str.encode) if runtime == "azure" else [*texts]
+    assert len(names) <= (4 if runtime == "legacy" else 1024)
+    found = [name for name in names if serves_msccl(texts[name], call, runtime)]
+    assert len(found) <= 1 or runtime in ("azure", "legacy"), f"{found} in no known order"
+    return found[0] if found else None

@@ -22,7 +22,7 @@ import treadle.formats
 from treadle.brief import brief
 from treadle.checking import checked
 from treadle.errors import ScheduleError
-from treadle.formats.judgement import Check, Judgement, Terms
+from treadle.formats.judgement import Check, Judgement, RangedText, Terms
 from treadle.formats.text_options import TextOptions, given_options, spelt
 from treadle.plug_ins import find_plug_ins, load_plug_in
 from treadle.refusal import Refusal
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from treadle.formats.loading import Loading
     from treadle.formats.request import TextRequest, Written
+    from treadle.formats.selection.text_set import Delivery, TextSet
 
 GROUP = "treadle.formats"
 """Of entry points: the name is the format's, the value its record."""
@@ -76,6 +77,14 @@ class Format:
         Some runtime parses every file of the folder, and ends at one that is none of this format.
     holds_routes : bool
         It holds routes for network cards, and no program.
+    holds_ranges : bool
+        One file names all ranges of sizes of a plan.
+    deliver : callable or str
+        From a `TextSet` to `Delivery`: how a runtime chooses from the texts of a folder by size; empty where
+        none does.
+    judge_set : callable or str
+        From the texts of a folder, files beside them by name, and a dialect to what is wrong with the
+        runtime's choices, as tuple of str. Shares no code with `deliver`.
     files, readers, collectives, sizes : str
         For people: what is written, who reads it, and what it serves.
 
@@ -98,6 +107,9 @@ class Format:
     is_per_rank: bool = False
     parses_folder: bool = False
     holds_routes: bool = False
+    holds_ranges: bool = False
+    deliver: Callable[[TextSet], Delivery] | str = ""
+    judge_set: Callable[[Sequence[RangedText], Mapping[str, bytes], str | None], tuple[str, ...]] | str = ""
     files: str = ""
     readers: str = ""
     collectives: str = ""
@@ -129,6 +141,18 @@ class Format:
         """How the files are loaded."""
         told: Loading = _function(self.load)(request, written, judgement)
         return told
+
+    def delivery(self, texts: TextSet) -> Delivery:
+        """How a runtime loads a folder of texts and chooses from it."""
+        found: Delivery = _function(self.deliver)(texts)
+        return found
+
+    def judged_set(
+        self, texts: Sequence[RangedText], files: Mapping[str, bytes], dialect: str | None
+    ) -> tuple[str, ...]:
+        """Calls for which the runtime would take another text than is meant."""
+        found: tuple[str, ...] = _function(self.judge_set)(texts, files, dialect)
+        return found
 
     def is_begun_by(self, head: str) -> bool:
         """Whether a text, or its first part, begins as the format's files do."""

@@ -9,7 +9,8 @@ from types import MappingProxyType
 
 from treadle.brief import brief
 from treadle.errors import FormatError
-from treadle.schedules.collective import Collective
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.plan import PlanEntry
 from treadle.schedules.schedule import Schedule
 from treadle.topologies.topology import Topology
 
@@ -46,12 +47,15 @@ class Planned:
         As it is written.
     boxes : callable
         Finds the ranks of each box, in the order of their devices.
+    ranges : tuple of PlanEntry
+        Of the plan, for files that name several.
     """
 
     topology: Topology
     collective: Collective
     schedule: Schedule
     boxes: Callable[[], tuple[tuple[int, ...], ...]]
+    ranges: tuple[PlanEntry, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,46 @@ class Terms:
     root: int = 0
     rank: int | None = None
     planned: Planned | None = None
+
+
+@dataclass(frozen=True)
+class RangedText:
+    """One of the texts that a runtime chooses from by size, and the calls that it is meant for.
+
+    Parameters
+    ----------
+    file : str
+        Its path in the folder of the set, whose order some runtimes follow.
+    data : bytes
+    plan : str
+        In a word, which plan's it is.
+    name : str
+        Of the algorithm in the text.
+    collective : CollectiveKind
+    n_ranks, n_chunks : int
+    in_place : bool
+    min_bytes : int
+        First size, the larger per-rank buffer.
+    max_bytes : int, optional
+        Last size; None: no limit.
+    root : int
+        Of a broadcast or reduce, else -1.
+    fills_in : bool
+        It is meant for those sizes alone that the chunks of the texts before it do not divide.
+    """
+
+    file: str
+    data: bytes
+    plan: str
+    name: str
+    collective: CollectiveKind
+    n_ranks: int
+    n_chunks: int
+    in_place: bool
+    min_bytes: int
+    max_bytes: int | None
+    root: int = -1
+    fills_in: bool = False
 
 
 @brief("check", "collective", "n_ranks", "n_chunks", "violations")

@@ -11,7 +11,7 @@ from treadle.formats.msccl.profile import Profile
 from treadle.formats.selection.chunk_counts import Grid, choose_grid, regrid
 from treadle.formats.selection.served import Selector
 from treadle.formats.text_arguments import has_equal_shards
-from treadle.formats.text_options import AUTO_CHUNKS, PLAN_CHUNKS, TextOptions
+from treadle.formats.text_options import AUTO_CHUNKS, PLAN_CHUNKS, PROTOCOLS, TextOptions
 from treadle.program.any_schedule import lower as lower_schedule
 from treadle.program.passes import replicate
 from treadle.program.program import Program
@@ -88,6 +88,11 @@ class TextRequest:
     def profile(self) -> Profile:
         """The dialect of MSCCL XML."""
         return self.options.profile or Profile.AZURE
+
+    @property
+    def protocol(self) -> str:
+        """How messages carry their flags; Simple unless another was asked for."""
+        return self.options.protocol or PROTOCOLS[0]
 
     @property
     def max_bytes(self) -> int:

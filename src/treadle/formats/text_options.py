@@ -16,6 +16,8 @@ PLAN_CHUNKS = "plan"
 """The plan's chunks, whatever sizes they serve."""
 MAX_CHUNKS = 2**20
 """Most parts of a shard."""
+PROTOCOLS = ("Simple", "LL", "LL128")
+"""Of NCCL and what was made of it: memory then flag, 4 bytes with 4 of flag, 120 with 8."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,11 @@ class TextOptions:
         Parts of a shard, or of the whole buffer where calls count that; `AUTO_CHUNKS` or `PLAN_CHUNKS`.
     accept_any_root : bool
         A broadcast or reduce is written although the runtime will not compare the root.
+    protocol : str, optional
+        One of `PROTOCOLS`, how the runtime's messages carry their flags. Default: that of the plan, where its
+        cost model knows protocols, else Simple.
+    min_size_bytes, max_size_bytes : int
+        First and last size of the larger per-rank buffer that texts are written for; 0: as the plan.
     """
 
     profile: Profile | None = None
@@ -59,6 +66,9 @@ class TextOptions:
     rank: int | None = None
     chunks: int | str = AUTO_CHUNKS
     accept_any_root: bool = False
+    protocol: str | None = None
+    min_size_bytes: int = 0
+    max_size_bytes: int = 0
 
 
 class TextKeywords(TypedDict, total=False):
@@ -74,6 +84,9 @@ class TextKeywords(TypedDict, total=False):
     rank: int | None
     chunks: int | str
     accept_any_root: bool
+    protocol: str | None
+    min_size_bytes: int
+    max_size_bytes: int
 
 
 def check_chunks(chunks: int | str) -> None:
@@ -84,6 +97,12 @@ def check_chunks(chunks: int | str) -> None:
         raise ScheduleError(
             f"--chunks {str(chunks)[:40]}: expected {AUTO_CHUNKS}, {PLAN_CHUNKS} or 1 to {MAX_CHUNKS}"
         )
+
+
+def check_protocol(protocol: str | None) -> None:
+    """Refuse a protocol that no runtime has; ScheduleError."""
+    if protocol is not None and protocol not in PROTOCOLS:
+        raise ScheduleError(f"--protocol {protocol[:40]}: expected {', '.join(PROTOCOLS)}")
 
 
 def given_options(options: TextOptions) -> tuple[str, ...]:

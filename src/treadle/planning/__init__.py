@@ -166,6 +166,14 @@ if TYPE_CHECKING:
     from treadle.planning.writing.lower import TargetFormat as TargetFormat
     from treadle.planning.writing.lower import lower as lower
     from treadle.planning.writing.lower import lower_groups as lower_groups
+    from treadle.planning.writing.lower_set import LoweredRange as LoweredRange
+    from treadle.planning.writing.lower_set import LoweredSet as LoweredSet
+    from treadle.planning.writing.lower_set import lower_set as lower_set
+    from treadle.planning.writing.ranges import range_count as range_count
+    from treadle.planning.writing.ranges import range_words as range_words
+    from treadle.planning.writing.set_folder import SavedSet as SavedSet
+    from treadle.planning.writing.set_folder import is_set_folder as is_set_folder
+    from treadle.planning.writing.set_folder import save_set as save_set
     from treadle.synthesis.alltoall.rate.certificate import RateResult as RateResult
     from treadle.synthesis.scheduler_options import AlltoallOptions as AlltoallOptions
     from treadle.synthesis.scheduler_options import Form as Form
@@ -247,6 +255,9 @@ else:
                 "lower",
                 "lower_groups",
             ),
+            "treadle.planning.writing.lower_set": ("LoweredRange", "LoweredSet", "lower_set"),
+            "treadle.planning.writing.ranges": ("range_count", "range_words"),
+            "treadle.planning.writing.set_folder": ("SavedSet", "is_set_folder", "save_set"),
             "treadle.planning.judging.placed_schedules": (
                 "PlacedSchedule",
                 "place_file",

@@ -115,6 +115,10 @@ class PlanEntry:
         """The algorithm with its options; "" where the plan's name is meant."""
         return f"{self.algorithm} {self.options}".strip()
 
+    def serves(self, size_bytes: int) -> bool:
+        """Whether a size, the larger per-rank buffer, is in the range."""
+        return self.min_bytes <= size_bytes and (self.max_bytes is None or size_bytes <= self.max_bytes)
+
     def pipelining_at(self, size_bytes: int) -> Pipelining | None:
         """How messages of a size are cut; None where nothing is known of it."""
         return max(
@@ -207,7 +211,7 @@ class Plan:
     def schedule_for(self, size_bytes: int) -> Schedule:
         """The schedule that serves a size; ScheduleError if there is none."""
         for entry in self.entries:
-            if entry.min_bytes <= size_bytes and (entry.max_bytes is None or size_bytes <= entry.max_bytes):
+            if entry.serves(size_bytes):
                 return entry.schedule
         raise ScheduleError(f"plan: no schedule serves {size_bytes} bytes")
 

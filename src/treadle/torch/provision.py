@@ -31,10 +31,7 @@ class SharedPlan:
 
     def entry_for(self, size_bytes: int) -> PlanEntry | None:
         """The plan's entry that serves a size."""
-        for entry in self.plan.entries:
-            if entry.min_bytes <= size_bytes and (entry.max_bytes is None or size_bytes <= entry.max_bytes):
-                return entry
-        return None
+        return next((entry for entry in self.plan.entries if entry.serves(size_bytes)), None)
 
 
 def problems_of(

@@ -9,6 +9,7 @@ import typer
 
 from treadle import planning
 from treadle.atomic import write_bytes
+from treadle.cli.judging.text_sets import lowered_sets, put_sets, set_folder
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, warn
 from treadle.cli.plan_file import MaxMemoryOption, PlanArgument, read_plan
 from treadle.cli.quantities import counted
@@ -53,7 +54,9 @@ def command(
         str | None, typer.Option(help="MSCCL++: slices that flow through the plan, such as 1MB.")
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the algorithm in the text.")] = None,
-    size: Annotated[str | None, typer.Option(help="Chakra: size of the buffer, such as 64MB.")] = None,
+    size: Annotated[
+        str | None, typer.Option(help="Size of the buffer, such as 64MB: of a trace, or whose text alone.")
+    ] = None,
     consolidate: Annotated[
         bool,
         typer.Option(
@@ -82,6 +85,19 @@ def command(
             help="Broadcast, reduce: all calls have the plan's root, which is not compared.",
         ),
     ] = False,
+    protocol: Annotated[
+        str | None,
+        typer.Option(
+            help="MSCCL XML, tuner: how messages carry flags; default as the plan, else Simple.",
+            metavar="Simple|LL|LL128",
+        ),
+    ] = None,
+    min_size: Annotated[
+        str | None, typer.Option(help="First size to write texts for, such as 1MB.", metavar="SIZE")
+    ] = None,
+    max_size: Annotated[
+        str | None, typer.Option(help="Last size to write texts for.", metavar="SIZE")
+    ] = None,
     max_memory: MaxMemoryOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
@@ -91,9 +107,6 @@ def command(
     target = find_format(to)
     if output_path is None and target.is_per_rank:
         raise ScheduleError(f"{target.title} are a file for each rank; name them by -o PREFIX")
-    place = None if output_path is None else place_of(output_path, plan, target)
-    if place is not None:
-        check_folder(place, profile)
     options: TextKeywords = {
         "in_place": in_place,
         "channels": channels,
@@ -105,13 +118,26 @@ def command(
         "rank": rank,
         "chunks": int(chunks) if chunks.isascii() and chunks.isdigit() else chunks,
         "accept_any_root": accept_any_root,
+        "protocol": protocol,
+        "min_size_bytes": 0 if min_size is None else parse_size(min_size),
+        "max_size_bytes": 0 if max_size is None else parse_size(max_size),
     }
     try:
         with ProgressLine(quiet=quiet or json) as progress:
             Watch(progress).announce("reading")
             loaded = read_plan(plan, max_memory)
-            places = _places(loaded, plan, place, profile, group)
+            folder = set_folder(loaded, target, output_path, options)
             Watch(progress).announce("lowering")
+            if folder is not None:
+                sets = lowered_sets(loaded, plan, folder, to=to, profile=profile, group=group, **options)
+        if folder is not None:
+            return put_sets(output, loaded, sets, options)
+        with ProgressLine(quiet=quiet or json) as progress:
+            Watch(progress).announce("lowering")
+            place = None if output_path is None else place_of(output_path, plan, target)
+            if place is not None:
+                check_folder(place, profile)
+            places = _places(loaded, plan, place, profile, group)
             results = _lowered(loaded, group, places, to=to, profile=profile, options=options)
     except planning.UnverifiedPlanError as error:
         warn(f"{plan}: {error}")

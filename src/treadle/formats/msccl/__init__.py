@@ -13,11 +13,15 @@ FORMATS = (
         extension=".xml",
         begins=r"<algo(\s|>|/|$)",
         check=Check.EXECUTED,
-        options=PROGRAM_OPTIONS | {"profile", "consolidate", "chunks", "accept_any_root"},
+        options=PROGRAM_OPTIONS
+        | {"profile", "consolidate", "chunks", "accept_any_root", "protocol"}
+        | {"min_size_bytes", "max_size_bytes"},
         write="treadle.formats.msccl.writer:write",
         read="treadle.formats.msccl.judge_text:read",
         judge="treadle.formats.msccl.judge_text:judge",
         load="treadle.formats.msccl.loading:load",
+        deliver="treadle.formats.msccl.delivery:deliver",
+        judge_set="treadle.formats.msccl.judge_choice:judge_choice",
         parses_folder=True,
         files="one XML",
         readers="msccl-executor-nccl (`--profile azure`), msccl (`legacy`), RCCL (`rccl`)",

@@ -229,6 +229,7 @@ def write(request: TextRequest) -> Written:
             program,
             profile=request.profile,
             name=request.name,
+            protocol=request.protocol,
             min_bytes=request.entry.min_bytes,
             max_bytes=request.max_bytes,
             consolidate=request.options.consolidate,
@@ -241,5 +242,15 @@ def write(request: TextRequest) -> Written:
         grid=grid,
         selectors=selectors,
         dialect=request.profile.value,
-        cautions=root_cautions(grid.program),
+        cautions=(*root_cautions(grid.program), *_protocol_cautions(request.protocol)),
+    )
+
+
+def _protocol_cautions(protocol: str) -> tuple[str, ...]:
+    """What to say of a protocol that is not right on all hardware."""
+    if protocol != "LL128":
+        return ()
+    return (
+        "LL128 is right only where 128 bytes are stored at once, as over NVLink: elsewhere data may "
+        "arrive wrong",
     )

@@ -14,11 +14,14 @@ FORMATS = (
         begins=r'\{(?=[\s\S]*"gpus")',
         check=Check.EXECUTED,
         # its thread blocks work in parallel whatever the channels of the program
-        options=PROGRAM_OPTIONS - {"channels"} | {"pipeline_bytes", "chunks", "accept_any_root"},
+        options=PROGRAM_OPTIONS - {"channels"}
+        | {"pipeline_bytes", "chunks", "accept_any_root", "min_size_bytes", "max_size_bytes"},
         write="treadle.formats.mscclpp.writer:write",
         read="treadle.formats.mscclpp.judge_text:read",
         judge="treadle.formats.mscclpp.judge_text:judge",
         load="treadle.formats.mscclpp.loading:load",
+        deliver="treadle.formats.mscclpp.delivery:deliver",
+        judge_set="treadle.formats.mscclpp.judge_choice:judge_choice",
         files="one JSON",
         readers="MSCCL++: as NCCL, or its executor alone (reduce, all-to-all)",
         collectives="all six",

@@ -20,6 +20,8 @@ ELEMENT_BYTES = 4
 """Of float32 and int32, for which sizes are told."""
 ALIGNMENT = 16
 """Bytes that MSCCL++ cuts buffers by, and that nccl-tests rounds a rank's part down to."""
+_FEWEST_SIZES = 3
+"""By which a range is judged."""
 _BY_SHARD = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLTOALL)
 
 
@@ -103,10 +105,45 @@ def serves(facts: TextFacts, selector: Selector, size: int, element_bytes: int =
     return compared % divisor == 0
 
 
+def round_sizes(min_bytes: int = 0, max_bytes: int = 0) -> tuple[int, ...]:
+    """The sizes by which a text for a range is judged.
+
+    Parameters
+    ----------
+    min_bytes, max_bytes : int
+        First and last size; max_bytes 0 means no limit.
+
+    Returns
+    -------
+    tuple of int
+        By size: of `SIZES` those in the range; where these are fewer than three, the roundest numbers beside.
+
+    Examples
+    --------
+    >>> round_sizes() == SIZES
+    True
+    >>> round_sizes(2**20, 2**22)
+    (1048576, 2097152, 4194304)
+    >>> round_sizes(1449, 2047)
+    (1536, 1792, 1920)
+    """
+    first = max(min_bytes, SIZES[0] if not max_bytes or max_bytes >= SIZES[0] else 1)
+    last = max_bytes or max(SIZES[-1], 4 * first)
+    found = {size for size in SIZES if first <= size <= last}
+    for odd in range(1, 16, 2):
+        if len(found) >= _FEWEST_SIZES:
+            break
+        found.update(size for size in (odd << shift for shift in range(41)) if first <= size <= last)
+    return tuple(sorted(found))
+
+
 def served_sizes(
-    facts: TextFacts, selector: Selector, sizes: Sequence[int] = SIZES, element_bytes: int = ELEMENT_BYTES
+    facts: TextFacts,
+    selector: Selector,
+    sizes: Sequence[int] | None = None,
+    element_bytes: int = ELEMENT_BYTES,
 ) -> tuple[int, ...]:
-    """Those of some sizes that are served.
+    """Those of some sizes that are served; default: of the text's `round_sizes`.
 
     Examples
     --------
@@ -116,6 +153,8 @@ def served_sizes(
     >>> served_sizes(TextFacts(CollectiveKind.ALLGATHER, 16, 208), Selector.AZURE)
     ()
     """
+    if sizes is None:
+        sizes = round_sizes(facts.min_bytes, facts.max_bytes)
     return tuple(size for size in sizes if serves(facts, selector, size, element_bytes))
 
 
@@ -128,14 +167,17 @@ class Served:
     ----------
     selector : Selector
     sizes : tuple of int
-        Of `SIZES`, with elements of `ELEMENT_BYTES`.
+        Of `asked`, with elements of `ELEMENT_BYTES`.
     rule : str
         What a call must fulfil.
+    asked : tuple of int
+        The text's `round_sizes`.
     """
 
     selector: Selector
     sizes: tuple[int, ...]
     rule: str
+    asked: tuple[int, ...] = SIZES
 
     @property
     def summary(self) -> str:
@@ -146,11 +188,14 @@ class Served:
         >>> served(TextFacts(CollectiveKind.ALLGATHER, 16, 128), Selector.MSCCLPP).summary
         '20 of the 21 powers of two from 1KB to 1GB of float32: all from 2KB'
         """
-        first, last = format_size(SIZES[0]), format_size(SIZES[-1])
-        whole = f"{len(self.sizes)} of the {len(SIZES)} powers of two from {first} to {last} of float32"
+        if not self.asked:
+            return "no size of float32"
+        first, last = format_size(self.asked[0]), format_size(self.asked[-1])
+        noun = "powers of two" if set(self.asked) <= set(SIZES) else "round sizes"
+        whole = f"{len(self.sizes)} of the {len(self.asked)} {noun} from {first} to {last} of float32"
         if not self.sizes:
             return f"none {whole.partition(' ')[2]}"
-        if self.sizes == SIZES[SIZES.index(self.sizes[0]) :]:
+        if self.sizes == self.asked[self.asked.index(self.sizes[0]) :]:
             return f"{whole}: all from {format_size(self.sizes[0])}"
         return f"{whole}: {', '.join(map(format_size, self.sizes))}"
 
@@ -166,4 +211,5 @@ def served(facts: TextFacts, selector: Selector) -> Served:
         rule = f"buffers of a number of bytes that {chunks} divides"
     else:
         rule = f"buffers of a number of elements that {chunks} divides"
-    return Served(selector, served_sizes(facts, selector), rule)
+    asked = round_sizes(facts.min_bytes, facts.max_bytes)
+    return Served(selector, served_sizes(facts, selector, asked), rule, asked)

@@ -18,17 +18,25 @@ from treadle.formats.msccl.profile import Profile
 from treadle.formats.request import Asked, TextRequest
 from treadle.formats.selection.chunk_counts import facts_of
 from treadle.formats.selection.served import Selector, served
-from treadle.formats.text_options import AUTO_CHUNKS, PLAN_CHUNKS, TextKeywords, TextOptions, check_chunks
+from treadle.formats.text_options import (
+    AUTO_CHUNKS,
+    PLAN_CHUNKS,
+    TextKeywords,
+    TextOptions,
+    check_chunks,
+    check_protocol,
+)
 from treadle.planning.fabrics_and_plans import PlanLike, as_plan, as_size
 from treadle.planning.group_plans import group_name, plan_of_group
 from treadle.planning.judging.point_to_point import shortfall
 from treadle.planning.judging.verification import require_verified
 from treadle.planning.writing.friendlier import friendlier_trees
 from treadle.planning.writing.lowered import FriendlierTrees, Lowered, LoweredGroup, TargetFormat
+from treadle.planning.writing.ranges import narrowed_plan, text_ranges
 from treadle.program.program import Program
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
-from treadle.schedules.plan import Plan
+from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.schedule import Schedule, written_out
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import ForestSchedule
@@ -49,7 +57,7 @@ __all__ = [
 ]
 
 
-@checked(size_bytes=as_size, pipeline_bytes=as_size)
+@checked(size_bytes=as_size, pipeline_bytes=as_size, min_size_bytes=as_size, max_size_bytes=as_size)
 def lower(
     plan: PlanLike,
     *,
@@ -60,11 +68,13 @@ def lower(
     group: int | None = None,
     **options: Unpack[TextKeywords],
 ) -> Lowered:
-    """Write the plan's schedule for the largest sizes as text for a runtime.
+    """Write a plan as one text for a runtime.
 
     Parameters
     ----------
     plan : Plan
+        Of one range of sizes, if the format cannot name several in one file: `lower_set` writes a text for
+        each. Of several, ``size_bytes``, ``min_size_bytes`` or ``max_size_bytes`` choose.
     to : TargetFormat or str
         A name of the table of formats (`treadle.formats.format`).
     profile : Profile or str, optional
@@ -84,8 +94,8 @@ def lower(
     UnverifiedPlanError
         If the plan's schedules or claims are false.
     ScheduleError
-        For an unknown format or profile, an option that the format does not heed, and a root that the
-        runtime would not compare.
+        For an unknown format or profile, an option that the format does not heed, a root that the
+        runtime would not compare, and several ranges of sizes.
     InfeasibleError
         If the format cannot express the schedule within the runtime's limits.
     """
@@ -96,12 +106,12 @@ def lower(
             f"the plan is of {len(numbers)} groups at once, and a text is for one; expected group 0 to "
             f"{len(numbers) - 1}, or lower_groups"
         )
-    record, asked = _checked(plan, to, profile, options)
+    record, asked = checked_text(plan, to, profile, options)
     chosen = numbers[0] if group is None else group
     return _lowered(plan, record, asked, (path, in_own_folder), chosen)
 
 
-@checked(size_bytes=as_size, pipeline_bytes=as_size)
+@checked(size_bytes=as_size, pipeline_bytes=as_size, min_size_bytes=as_size, max_size_bytes=as_size)
 def lower_groups(
     plan: PlanLike,
     *,
@@ -128,7 +138,7 @@ def lower_groups(
         By group. Errors are those of `lower`.
     """
     plan = as_plan(plan, "lower_groups: plan")
-    record, asked = _checked(plan, to, profile, options)
+    record, asked = checked_text(plan, to, profile, options)
     numbers = _group_numbers(plan)
     if paths and len(paths) != len(numbers):
         raise ScheduleError(
@@ -152,7 +162,7 @@ def _lowered_group(plan: Plan, group: int | None) -> LoweredGroup | None:
     return LoweredGroup(group, plan.collective.groups[group], group_name(plan, group))
 
 
-def _checked(
+def checked_text(
     plan: Plan, to: TargetFormat | str, profile: Profile | str | None, options: TextKeywords
 ) -> tuple[Format, TextOptions]:
     """The format and what is asked of it, of a plan that is verified here."""
@@ -162,7 +172,9 @@ def _checked(
         **options,
     )
     check_chunks(asked.chunks)
-    record.check_options(asked)
+    check_protocol(asked.protocol)
+    # of a plan of several ranges a size chooses one, whatever the format
+    record.check_options(replace(asked, size_bytes=0) if len(plan.entries) > 1 else asked)
     _check_root(record, plan.collective, accept_any_root=asked.accept_any_root)
     require_verified(plan)
     n_ranks = plan.collective.n_ranks // (plan.collective.n_groups or 1)  # of a text
@@ -175,10 +187,32 @@ def _lowered(
     plan: Plan, record: Format, asked: TextOptions, where: tuple[str, bool], group: int | None
 ) -> Lowered:
     path, in_own_folder = where
-    part = plan if group is None else plan_of_group(plan, group)
+    part, asked = narrowed_plan(plan if group is None else plan_of_group(plan, group), record, asked)
+    ranges = text_ranges(part, record, asked)
+    if len(ranges) > 1 and not record.holds_ranges:
+        way = (
+            "lower_set writes a folder with a text for each"
+            if record.deliver
+            else "its runtimes choose by no size"
+        )
+        raise ScheduleError(
+            f"the plan has {len(ranges)} ranges of sizes, and a text of {record.name} is for one; {way}, "
+            "size_bytes (--size) takes the one of a size"
+        )
+    if record.holds_ranges:
+        named = [replace(one.entry, algorithm=one.entry.algorithm or plan.algorithm) for one in ranges]
+        part = replace(part, entries=tuple(named))
+    else:
+        asked = replace(asked, protocol=ranges[-1].protocol or asked.protocol)
     try:
         made = lower_verified(
-            part, record, asked, path=path, in_own_folder=in_own_folder, is_group=group is not None
+            part,
+            record,
+            asked,
+            entry=ranges[-1].entry,
+            path=path,
+            in_own_folder=in_own_folder,
+            is_group=group is not None,
         )
     except ScheduleError as error:
         raise InfeasibleError(str(error) if group is None else f"group {group}: {error}") from None
@@ -190,22 +224,26 @@ def lower_verified(
     record: Format,
     options: TextOptions,
     *,
+    entry: PlanEntry | None = None,
     path: str = "",
     in_own_folder: bool = False,
     is_group: bool = False,
 ) -> Lowered:
     """As `lower`, of a plan that was verified, with options that the format heeds; errors as its writer's.
 
-    With `is_group` the plan is what one of several groups does.
+    With `is_group` the plan is what one of several groups does; `entry` is a range of it, by default the
+    last.
     """
-    entry, rank = plan.entries[-1], options.rank
+    entry, rank = entry or plan.entries[-1], options.rank
     if rank is None:
         entry = replace(entry, schedule=written_out(entry.schedule))
     _refuse_forwarders(plan, entry.schedule, record.name, "rank of the group" if is_group else "rank")
     where = path or f"treadle{record.extension}"
     request = TextRequest(plan, entry, options, where, in_own_folder, find_boxes, _rate)
     written = record.written(request)
-    planned = Planned(plan.topology, plan.collective, entry.schedule, lambda: request.boxes)
+    planned = Planned(
+        plan.topology, plan.collective, entry.schedule, lambda: request.boxes, ranges=plan.entries
+    )
     terms = Terms(
         profile=written.dialect or None,
         root=plan.collective.root or 0,
@@ -218,6 +256,7 @@ def lower_verified(
         judgement,
         record.loading(request, written, judgement),
         dialect=written.dialect,
+        name=written.name,
         cautions=written.cautions,
     )
     program, grid = written.program, written.grid
@@ -236,8 +275,10 @@ def lower_verified(
     return replace(
         made,
         served=tuple(served(facts, selector) for selector in asked),
-        # a group's trees are chosen with those of the others
-        friendlier=None if is_group else friendlier_trees(plan, entry.schedule, facts, asked[0]),
+        # a group's trees are chosen with those of the others, a range's among schedulers
+        friendlier=None
+        if is_group or len(plan.entries) > 1
+        else friendlier_trees(plan, entry.schedule, facts, asked[0]),
     )
 
 

@@ -26,6 +26,7 @@ class TargetFormat(StrEnum):
     ROUTES_CSV = "routes-csv"
     ROUTES_XML = "routes-xml"
     FORESTCOLL_XML = "forestcoll-xml"
+    NCCL_TUNER = "nccl-tuner"
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,8 @@ class Lowered:
         How its runtime loads it, and how to see that it did.
     dialect : str
         Which of several the text is written in.
+    name : str
+        The algorithm's in the text, where the runtime tells texts apart by it.
     n_operations : int, optional
         Of the program that it expresses; None where it expresses none.
     n_chunks : int, optional
@@ -104,6 +107,7 @@ class Lowered:
     judgement: Judgement
     loading: Loading
     dialect: str = ""
+    name: str = ""
     n_operations: int | None = None
     n_chunks: int | None = None
     plan_chunks: int | None = None
