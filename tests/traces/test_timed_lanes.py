@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import sys
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
@@ -12,12 +13,13 @@ from pathlib import Path
 import pytest
 
 from treadle import planning
-from treadle.errors import FormatError, ScheduleError
+from treadle.errors import FormatError, MissingDependencyError, ScheduleError
 from treadle.simulation.simulation_options import Sharing, SimulationOptions
 from treadle.simulation.trace import simulation_trace
+from treadle.traces import track_events as track_events_module
 from treadle.traces.chrome_json import chrome_json
 from treadle.traces.timed_lanes import Trace, TraceCounter, TraceLane, TraceSpan, lanes_apart
-from treadle.traces.trace_files import check_event_count, trace_bytes, write_trace
+from treadle.traces.trace_files import check_event_count, check_trace_name, trace_bytes, write_trace
 from treadle.traces.track_events import track_events
 
 
@@ -173,6 +175,18 @@ def test_files_by_their_names(tmp_path: Path) -> None:
     for name in ("a.txt", "a.gz", "json", "a.perfetto"):
         with pytest.raises(FormatError, match=r"expected a name that ends in \.json, \.pftrace"):
             write_trace(tmp_path / name, SAMPLE)
+
+
+def test_what_a_trace_needs_is_asked_for_before_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the commands that simulate for minutes and write a trace then."""
+    for name in ("a.json", "a.pftrace", "a.pftrace.gz"):
+        check_trace_name(name)
+    monkeypatch.setattr(track_events_module, "_classes", track_events_module._classes.__wrapped__)
+    monkeypatch.setitem(sys.modules, "google.protobuf.descriptor_pb2", None)
+    check_trace_name("a.json.gz")
+    for name in ("a.pftrace", "a.PFTRACE.gz"):
+        with pytest.raises(MissingDependencyError, match="protobuf"):
+            check_trace_name(name)
 
 
 def test_traces_too_long_for_viewers_are_refused() -> None:

@@ -11,7 +11,7 @@ from treadle.atomic import write_bytes
 from treadle.errors import FormatError, ScheduleError
 from treadle.traces.chrome_json import chrome_json
 from treadle.traces.timed_lanes import Trace
-from treadle.traces.track_events import track_events
+from treadle.traces.track_events import require_track_events, track_events
 
 MOST_EVENTS = 10**6
 """Viewers fail beyond."""
@@ -22,8 +22,17 @@ _WRITERS: Mapping[str, Callable[[Trace], bytes]] = MappingProxyType(
 
 
 def check_trace_name(path: Path | str) -> None:
-    """FormatError for a name that ends in no format of traces."""
-    _writer(path)
+    """Refuse a file that could not be written in the end, before the work that it is to show.
+
+    Raises
+    ------
+    FormatError
+        For a name that ends in no format of traces.
+    MissingDependencyError
+        ``.pftrace`` without protobuf.
+    """
+    if _writer(path)[0] is track_events:
+        require_track_events()
 
 
 def trace_bytes(trace: Trace, path: Path | str) -> bytes:

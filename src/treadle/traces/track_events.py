@@ -53,6 +53,11 @@ _EXPLICIT = 3
 _SEQUENCE = 1
 
 
+def require_track_events() -> None:
+    """MissingDependencyError without protobuf: said before the work that a trace is of, not after."""
+    _classes()
+
+
 @cache
 def _classes() -> dict[str, Any]:
     return message_classes(
