@@ -43,6 +43,8 @@ def range_words(min_bytes: int, max_bytes: int | None) -> str:
     --------
     >>> range_words(0, 2**14), range_words(2**14 + 1, 2**20), range_words(2**20 + 1, None)
     ('to 16KB', 'from above 16KB to 1MB', 'from above 1MB')
+    >>> range_words(26126, 2**20 - 1)
+    'from 25.51KB to below 1MB'
     """
     first, last = f"from {_size(min_bytes)}", "" if max_bytes is None else f"to {_size(max_bytes)}"
     if not min_bytes:
@@ -51,11 +53,12 @@ def range_words(min_bytes: int, max_bytes: int | None) -> str:
 
 
 def _size(size: int) -> str:
-    """A size without loss: as it is, or as the one before or after a round one."""
+    """A size as it is, or as the one before or after a round one; of others, two decimals."""
     for way, other in (("", size), ("above ", size - 1), ("below ", size + 1)):
-        if other >= 0 and parse_size(text := format_size(other)) == other:
+        text = format_size(other) if other >= 0 else "."
+        if "." not in text and parse_size(text) == other:
             return f"{way}{text}"
-    return f"{size}B"
+    return format_size(size)
 
 
 def narrowed_plan(plan: Plan, record: Format, options: TextOptions) -> tuple[Plan, TextOptions]:
