@@ -172,7 +172,7 @@ class _SetWriter:
             raise InfeasibleError(
                 f"{len(ranges)} texts, and the legacy runtime reads {_LEGACY_TEXTS} in all; solve with "
                 f"--max-schedules {_LEGACY_TEXTS}, or fewer for several collectives"
-                + ("" if self._asked.protocol else ", lower with --protocol Simple")
+                + (", lower with --protocol Simple" if len(self._ranges) > len(self._plan.entries) else "")
             )
         if self._asked.chunks == AUTO_CHUNKS and dialect not in (Profile.LEGACY, Profile.RCCL):
             ranges += [*self._filling_in(ranges)]
