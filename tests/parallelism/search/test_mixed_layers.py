@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from reference.parallelism.every_mixture import Mixtures
-from reference.parallelism.merging import merged
+from reference.parallelism.random_graphs import random_layering
 from treadle.errors import ScheduleError
 from treadle.parallelism.search.branching import SearchEffort
 from treadle.parallelism.search.factor_graph import FactorGraph, Quantities, factor
@@ -19,40 +19,6 @@ from treadle.parallelism.search.mixed_layers import MixedLayers, mix_layers
 from treadle.parallelism.search.one_plan import fastest_plan
 
 EXACT = SearchEffort(gap=0.0)
-X, G, OPS, HEAD = 0, 1, (2, 3), 4
-
-
-def random_layering(seed: int) -> Layering:
-    """X and G, two operators of a block and one of the ends; few states: all mixtures can be tried."""
-    pick = np.random.default_rng(seed)
-    names = Quantities(2, 2)
-    sizes = (2, int(pick.integers(1, 3)), 2, int(pick.integers(1, 3)), 2)
-
-    def table(*nodes: int, most: int, ban: float = 0.0) -> np.ndarray:
-        made = pick.integers(0, most, [sizes[node] for node in nodes]).astype(float)
-        made[pick.random(made.shape) < ban] = np.inf
-        return made
-
-    parts = [factor([X], {names.persistent: table(X, most=10)})]
-    for u, v in ((X, 2), (2, 3), (G, 3), (X, 3)):
-        parts.append(factor([u, v], {names.communication(0): table(u, v, most=20, ban=0.1)}))
-    for u, v in ((X, HEAD), (G, HEAD)):
-        parts.append(factor([u, v], {names.communication(1): table(u, v, most=20)}))
-    for node in (*OPS, HEAD):
-        amounts = {
-            names.compute(int(node == HEAD)): table(node, most=20),
-            names.persistent: table(node, most=60),
-            names.transient(int(pick.integers(2))): table(node, most=20),
-        }
-        parts.append(factor([node], amounts))
-    repeats = (int(pick.integers(2, 4)), 1)
-    switches = []
-    for node in (X, G):
-        seconds = table(node, node, most=6)
-        np.fill_diagonal(seconds, 0)
-        switches.append(seconds)
-    graph = FactorGraph(sizes, names, merged(parts), repeats, first=(X, G))
-    return Layering(graph, 0, (X, G), tuple(switches), frozenset(OPS))
 
 
 def priced(mixtures: Mixtures, found: MixedLayers) -> tuple[Fraction, Fraction]:

@@ -8,22 +8,185 @@ because the larger of C and W is no less than any mean of them, and bytes - M is
 is a sum of tables over one node or two. A message moves an amount from the table over two nodes to one of
 them, which changes no plan's sum; then the sum of all tables' least entries, each by itself, is no more than
 any plan's. It is told with the rounding of these sums taken off.
+
+A proof may take the plans box by box: a box falls apart by the states of one node, which must all be in one
+of its pieces, and each box that does not is bounded so. Layers that differ are bounded by the dual of their
+master program: at one price of bytes at each moment for all of them, the cheapest block and the cheapest ends
+are each bounded by a proof of their own, since bytes that a mixture holds are no less than the mean over its
+layers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
 import numpy as np
 
+from treadle.arrays import BoolArray, Int64Array
 from treadle.errors import ScheduleError
 from treadle.parallelism.plan.parallel_plan import OVERLAPS
-from treadle.parallelism.search.bound_witness import BoundWitness
-from treadle.parallelism.search.factor_graph import FactorGraph, FloatArray
+from treadle.parallelism.search.bound_witness import BoundWitness, ProofStep
+from treadle.parallelism.search.factor_graph import Factor, FactorGraph, FloatArray
 
 _ROUNDING = 2.0**-52
+Box: TypeAlias = Sequence[BoolArray]
+"""By node which states plans may take."""
+
+
+def checked_proof(
+    graph: FactorGraph,
+    steps: Iterable[ProofStep],
+    *,
+    overlap: str = "layer",
+    memory_bytes: float = np.inf,
+    within: Sequence[Int64Array] | None = None,
+) -> float:
+    """Seconds that no plan within the limit goes below, by a proof box by box.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        As it was posed: nothing removed.
+    steps : iterable of ProofStep
+        Depth first, the pieces of a box in their order.
+    overlap, memory_bytes
+        As of `checked_bound`.
+    within : sequence of int arrays, optional
+        States that plans may take, by node.
+
+    Raises
+    ------
+    ScheduleError
+        If the boxes do not cover all plans, or a witness proves nothing.
+    """
+
+    def bounded(witness: BoundWitness, box: Box) -> float:
+        return checked_bound(graph, witness, overlap=overlap, memory_bytes=memory_bytes, box=box)
+
+    return _covered(graph, steps, bounded, within)
+
+
+def checked_mixture(
+    graph: FactorGraph,
+    block: Collection[int],
+    boundary: Sequence[int],
+    prices: Sequence[float],
+    proofs: tuple[Iterable[ProofStep], Iterable[ProofStep]],
+    *,
+    overlap: str = "layer",
+    memory_bytes: float = np.inf,
+) -> float:
+    """Seconds that no model goes below whose layers may each take another plan of the block.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        Of one plan for all layers.
+    block : collection of int
+        Nodes of the block.
+    boundary : sequence of int
+        Nodes that layers share with each other and with the ends.
+    prices : sequence of float
+        Seconds for each byte at each moment, 0 or more.
+    proofs : pair of iterables of ProofStep
+        Of the block's graph and of that of the ends, whose nodes are those of each side and of the boundary
+        in ascending order; the witnesses' own prices do not count.
+    overlap, memory_bytes
+        As of `checked_bound`; not over the whole model.
+
+    Raises
+    ------
+    ScheduleError
+        If block and ends do not fall apart, or a proof proves nothing.
+    """
+    if overlap == "model":
+        raise ScheduleError("bound: layers that differ overlap by themselves; expected layer or none")
+    total, slack = 0.0, 0.0
+    for side, steps in zip(_sides(graph, frozenset(block), frozenset(boundary)), proofs, strict=True):
+
+        def bounded(witness: BoundWitness, box: Box, side: FactorGraph = side) -> float:
+            own = replace(witness, prices=tuple(prices))
+            return least_sum(side, _weights(side, own, overlap), own.messages, box)
+
+        found = _covered(side, steps, bounded)
+        if np.isinf(found):
+            return found
+        total, slack = total + found, slack + abs(found)
+    paid = float(np.sum(prices)) * memory_bytes if np.any(prices) else 0.0
+    if not paid < np.inf:
+        raise ScheduleError("bound: bytes have prices, but nothing limits them")
+    return total - paid - 8 * (len(prices) + 2) * _ROUNDING * (paid + slack)
+
+
+def _covered(
+    graph: FactorGraph,
+    steps: Iterable[ProofStep],
+    bounded: Callable[[BoundWitness, Box], float],
+    within: Sequence[Int64Array] | None = None,
+) -> float:
+    """The least bound of boxes that together are all plans."""
+    start = [np.ones(size, bool) for size in graph.sizes]
+    if within is not None:
+        start = [np.isin(np.arange(size), some) for size, some in zip(graph.sizes, within, strict=True)]
+    boxes, least = [start], np.inf
+    for step in steps:
+        if not boxes:
+            raise ScheduleError("bound: a proof goes on after its last box")
+        box = boxes.pop()
+        if isinstance(step, BoundWitness):
+            least = min(least, bounded(step, box))
+            continue
+        if not 0 <= step.node < graph.n_nodes:
+            raise ScheduleError(f"bound: a box falls apart at node {step.node}; there are {graph.n_nodes}")
+        states = np.arange(graph.sizes[step.node])
+        pieces = [box[step.node] & np.isin(states, some) for some in step.groups]
+        if (box[step.node] & ~np.logical_or.reduce([np.zeros(len(states), bool), *pieces])).any():
+            raise ScheduleError(f"bound: states of node {step.node} are in no piece of a box")
+        boxes += [[*box[: step.node], piece, *box[step.node + 1 :]] for piece in reversed(pieces)]
+    if boxes:
+        raise ScheduleError(f"bound: {len(boxes)} boxes are left unbounded")
+    return float(least)
+
+
+def _sides(
+    graph: FactorGraph, block: frozenset[int], boundary: frozenset[int]
+) -> tuple[FactorGraph, FactorGraph]:
+    """The graphs of block and ends; every factor is in one of them."""
+    names = graph.quantities
+    if block & boundary:
+        raise ScheduleError("bound: a node of the block is one of its boundary")
+    factors: tuple[list[Factor], list[Factor]] = [], []
+    timed: tuple[set[int], set[int]] = set(), set()
+    for part in graph.factors:
+        at = 0 if set(part.scope) <= block | boundary else 1
+        if at and block.intersection(part.scope):
+            raise ScheduleError(f"bound: nodes {part.scope} tie the block to the ends")
+        factors[at].append(part)
+        timed[at].update(
+            quantity % names.n_sections
+            for quantity, table in part.tables.items()
+            if quantity < names.persistent and table.any()
+        )
+    if len(timed[0]) > 1 or timed[0] & timed[1]:
+        raise ScheduleError(f"bound: the block costs time in sections {sorted(timed[0])}; expected its own")
+    sides = []
+    for own, nodes in ((factors[0], block | boundary), (factors[1], set(range(graph.n_nodes)) - block)):
+        number = {node: at for at, node in enumerate(sorted(nodes))}
+        moved = [replace(one, scope=tuple(number[node] for node in one.scope)) for one in own]
+        sizes = tuple(graph.sizes[node] for node in sorted(nodes))
+        sides.append(FactorGraph(sizes, names, tuple(moved), graph.repeats))
+    return sides[0], sides[1]
 
 
 def checked_bound(
-    graph: FactorGraph, witness: BoundWitness, *, overlap: str = "layer", memory_bytes: float = np.inf
+    graph: FactorGraph,
+    witness: BoundWitness,
+    *,
+    overlap: str = "layer",
+    memory_bytes: float = np.inf,
+    box: Box | None = None,
 ) -> float:
     """Seconds that no plan of the graph within the limit goes below.
 
@@ -35,6 +198,8 @@ def checked_bound(
     overlap : str
     memory_bytes : float
         Limit of every moment.
+    box : sequence of bool arrays, optional
+        States that plans may take, by node.
 
     Raises
     ------
@@ -42,6 +207,20 @@ def checked_bound(
         If the witness does not fit the graph, a share lies outside 0 to 1, or a price is negative: such a
         witness proves nothing.
     """
+    weights = _weights(graph, witness, overlap)
+    n_moments, limit = len(witness.prices), 0.0
+    if any(witness.prices):
+        if not memory_bytes < np.inf:
+            raise ScheduleError("bound: bytes have prices, but nothing limits them")
+        limit = float(sum(witness.prices)) * memory_bytes
+    found = least_sum(graph, weights, witness.messages, box)
+    if np.isinf(found):
+        return found
+    return found - limit - 8 * n_moments * _ROUNDING * (limit + abs(found))
+
+
+def _weights(graph: FactorGraph, witness: BoundWitness, overlap: str) -> FloatArray:
+    """What a witness charges for each quantity, so that no step is quicker than it costs."""
     names = graph.quantities
     if overlap not in OVERLAPS:
         raise ScheduleError(f"overlap {overlap!r}; expected {', '.join(OVERLAPS)}")
@@ -60,21 +239,13 @@ def checked_bound(
         both = overlap == "none"
         weights[names.compute(section)] = repeats * (1.0 if both else shares[section])
         weights[names.communication(section)] = repeats * (1.0 if both else 1.0 - shares[section])
-    limit = 0.0
-    if prices.any():
-        if not memory_bytes < np.inf:
-            raise ScheduleError("bound: bytes have prices, but nothing limits them")
-        weights[names.persistent] = prices.sum()
-        for moment in range(names.n_moments):
-            weights[names.transient(moment)] = prices[moment]
-        limit = float(prices.sum()) * memory_bytes
-    found = least_sum(graph, weights, witness.messages)
-    if np.isinf(found):
-        return found
-    return found - limit - 8 * n_moments * _ROUNDING * (limit + abs(found))
+    weights[names.persistent] = prices.sum()
+    for moment in range(names.n_moments):
+        weights[names.transient(moment)] = prices[moment]
+    return weights
 
 
-def least_sum(graph: FactorGraph, weights: FloatArray, messages: FloatArray) -> float:
+def least_sum(graph: FactorGraph, weights: FloatArray, messages: FloatArray, box: Box | None = None) -> float:
     """What no plan's weighted sum of quantities goes below, by messages that anybody made.
 
     Parameters
@@ -84,6 +255,8 @@ def least_sum(graph: FactorGraph, weights: FloatArray, messages: FloatArray) -> 
         0 or more.
     messages : array
         As of a `BoundWitness`.
+    box : sequence of bool arrays, optional
+        States that plans may take, by node.
 
     Raises
     ------
@@ -95,7 +268,7 @@ def least_sum(graph: FactorGraph, weights: FloatArray, messages: FloatArray) -> 
     if messages.shape != (int(ends[-1]) if pairs else 0,) or not np.isfinite(messages).all():
         raise ScheduleError("bound: expected a finite message for each end of each factor over two nodes")
     sent = np.split(messages, ends[:-1]) if pairs else []
-    possible = _possible(graph)
+    possible = _possible(graph, box)
     if possible is None:
         return np.inf
     sums = [np.zeros(size) for size in graph.sizes]
@@ -127,9 +300,9 @@ def least_sum(graph: FactorGraph, weights: FloatArray, messages: FloatArray) -> 
     return total - 2 * n_terms * _ROUNDING * slack
 
 
-def _possible(graph: FactorGraph) -> list[np.ndarray] | None:
-    """States that some plan may take, as far as pairs tell; None where a node has none."""
-    found = [np.ones(size, bool) for size in graph.sizes]
+def _possible(graph: FactorGraph, box: Box | None) -> list[BoolArray] | None:
+    """States that some plan of a box may take, as far as pairs tell; None where a node has none."""
+    found = [np.ones(size, bool) for size in graph.sizes] if box is None else [one.copy() for one in box]
     bans = [part for part in graph.factors if part.forbidden is not None]
     left = -1
     while left != (left := sum(int(states.sum()) for states in found)):

@@ -1,22 +1,34 @@
-"""What proves a lower bound: multipliers, and messages of one pass over the whole, uncut factor graph.
+"""What proves a lower bound: multipliers, and messages of one pass over an uncut factor graph, or over boxes.
 
 A search prunes states and splits domains on its way; its bound is then known to it alone. The multipliers
 that it ends with give a bound on the whole graph too, with messages by which anybody can check it in one pass
-over the tables (`evaluation.bounds`). It may lie below the search's own by what splitting gained.
+over the tables (`evaluation.bound_check`). It may lie below the search's own by what splitting gained.
+
+`proof_steps` goes the way of the search once more, without pruning: boxes of plans that fall into smaller
+boxes by the states of one node, until each has a witness of its own. States that the search had pruned where
+it split a box are a box of their own. So the proof may need less than the search found, and then proves less.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from treadle.arrays import Int64Array
 from treadle.parallelism.search.factor_graph import FactorGraph, FloatArray
-from treadle.parallelism.search.minimax import Overlap, step_time
+from treadle.parallelism.search.minimax import Minimax, Overlap, step_time
 from treadle.parallelism.search.multipliers import Columns, climb, even_weights, theta
-from treadle.parallelism.search.reweighted_trees import TreeMessages
-from treadle.parallelism.search.slices import Slice, consistent, whole
+from treadle.parallelism.search.reweighted_trees import TreeBound, TreeMessages
+from treadle.parallelism.search.search_record import PartRecord
+from treadle.parallelism.search.slices import Domains, Slice, consistent, whole
+from treadle.parallelism.search.splitting import pieces
+from treadle.watch import UNWATCHED, Watch
+
+MOST_MORE_SPLITS = 3
+"""One within the other, of a box that the search did not split, since it had pruned it."""
+_MORE_SOLVES = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +50,25 @@ class BoundWitness:
     shares: tuple[float, ...]
     prices: tuple[float, ...]
     messages: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class BoxSplit:
+    """A box of plans falls into boxes by the states of one node.
+
+    Parameters
+    ----------
+    node : int
+    groups : tuple of int arrays
+        States of the node, by box; together all that the box has.
+    """
+
+    node: int
+    groups: tuple[Int64Array, ...]
+
+
+ProofStep = BoxSplit | BoundWitness
+"""Of a proof, depth first: a box falls apart, or is bounded."""
 
 
 def bound_witness(
@@ -74,14 +105,97 @@ def bound_witness(
         columns.add(plan)
     point = climb(uncut, columns, even_weights(aim), TreeMessages.none(graph), cut_at=1.0, n_solves=n_solves)
     found = theta(uncut, aim, point.weights, TreeMessages.none(graph), tolerance=1e-5)
+    return _witness(graph, aim, overlap, point.weights, found.messages)
+
+
+def proof_steps(
+    graph: FactorGraph,
+    aim: Minimax,
+    record: PartRecord,
+    *,
+    at_least: float,
+    known: Iterable[tuple[int, ...]] = (),
+    overlap: Overlap = Overlap.LAYER,
+    within: Domains | None = None,
+    watch: Watch = UNWATCHED,
+) -> Iterator[ProofStep]:
+    """A proof along the splits of a search, made as it is read.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+    aim : Minimax
+        Of the search: a step's time (`step_time`), or that with prices of bytes (`layer_columns.priced`).
+    record : PartRecord
+        Of the search.
+    at_least : float
+        What is to be proven: boxes that are bounded by it need not fall apart.
+    known : iterable of plans
+        That the search met: they tell which weights a box needs.
+    overlap : Overlap
+    within : tuple of int arrays, optional
+        States that plans may take, as the search took them.
+    watch : Watch
+        After its deadline boxes are bounded as they are.
+    """
+    columns = Columns(graph, aim)
+    for plan in known:
+        columns.add(plan)
+    start = whole(graph) if within is None else within
+    stack = [(record, start, TreeMessages.none(graph), MOST_MORE_SPLITS)]
+    while stack:
+        part, box, messages, n_more = stack.pop()
+        domains = consistent(graph, box)
+        if domains is None:  # whoever checks finds so too
+            yield _witness(graph, aim, overlap, part.weights, messages)
+            continue
+        cut = Slice(graph, domains)
+        found = theta(cut, aim, part.weights, messages)
+        if part.node < 0 and found.bound < at_least and not watch.is_late:
+            part, found = _bounded_anew(cut, columns, part.weights, found, at_least, is_split=n_more > 0)
+            n_more -= 1
+        if part.node < 0 or found.bound >= at_least or watch.is_late:
+            yield _witness(graph, aim, overlap, part.weights, found.messages)
+            continue
+        node, groups, parts = part.node, list(part.groups), list(part.parts)
+        rest = np.setdiff1d(box[node], np.concatenate(groups))
+        if len(rest):
+            groups.append(rest)
+            parts.append(PartRecord(part.weights))
+        yield BoxSplit(node, tuple(groups))
+        boxes = [
+            (one, (*box[:node], states, *box[node + 1 :]), found.messages, n_more)
+            for one, states in zip(parts, groups, strict=True)
+        ]
+        stack += reversed(boxes)
+
+
+def _bounded_anew(
+    cut: Slice, columns: Columns, weights: FloatArray, before: TreeBound, at_least: float, *, is_split: bool
+) -> tuple[PartRecord, TreeBound]:
+    """A box that the search had pruned to bound it: better weights for all of it, and where it may split."""
+    aim = columns.aim
+    share = at_least / columns.value if 0 < columns.value < np.inf else 1.0
+    point = climb(cut, columns, weights, before.messages, cut_at=share, n_solves=_MORE_SOLVES, prunes=False)
+    record, found = PartRecord(weights), before
+    if point.bound > before.bound:
+        record, found = PartRecord(point.weights), theta(cut, aim, point.weights, point.messages)
+    if found.bound < at_least and is_split and not cut.is_single:
+        record.split(cut.domains, pieces(cut, aim, record.weights, found.messages, point.support))
+    return record, found
+
+
+def _witness(
+    graph: FactorGraph, aim: Minimax, overlap: Overlap, weights: FloatArray, messages: TreeMessages
+) -> BoundWitness:
     shares = []
     for at, repeats in enumerate(graph.repeats):
         if overlap is Overlap.LAYER:
-            shares.append(float(point.weights[aim.groups[at][1][0]]) / repeats)
+            shares.append(float(weights[aim.groups[at][1][0]]) / repeats)
         else:
-            shares.append(float(point.weights[aim.groups[0][1][0]]))
+            shares.append(float(weights[aim.groups[0][1][0]]))
     return BoundWitness(
         tuple(min(max(share, 0.0), 1.0) for share in shares),
-        tuple(float(point.weights[form]) for form in aim.limited),
-        found.messages.given,
+        tuple(float(weights[form]) for form in aim.limited),
+        messages.given,
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 import numpy as np
@@ -21,6 +21,7 @@ from treadle.parallelism.search.local_moves import improved
 from treadle.parallelism.search.minimax import Minimax
 from treadle.parallelism.search.multipliers import Columns, DualPoint, Support, climb, even_weights
 from treadle.parallelism.search.reweighted_trees import TreeMessages
+from treadle.parallelism.search.search_record import PartRecord
 from treadle.parallelism.search.slices import Domains, Slice, consistent, whole
 from treadle.parallelism.search.splitting import pieces
 from treadle.watch import UNWATCHED, Watch
@@ -44,6 +45,8 @@ class Incumbent:
         Calls of message passing.
     plans : tuple of plans
         That were met on the way, those that break limits too.
+    record : PartRecord, optional
+        How the bound was found.
     """
 
     plan: tuple[int, ...] | None
@@ -52,6 +55,7 @@ class Incumbent:
     n_parts: int
     n_solves: int
     plans: tuple[tuple[int, ...], ...] = field(default=(), repr=False, compare=False)
+    record: PartRecord | None = field(default=None, repr=False, compare=False)
 
     @property
     def gap(self) -> float:
@@ -94,6 +98,7 @@ class _Part:
     weights: FloatArray
     messages: TreeMessages
     support: Support
+    record: PartRecord
 
 
 def minimise(
@@ -149,7 +154,8 @@ class _Branching:
 
     def run(self, start: Domains) -> Incumbent:
         graph, aim = self.columns.graph, self.columns.aim
-        self.bound_part(_Part(start, even_weights(aim), TreeMessages.none(graph), ()), -np.inf)
+        record = PartRecord(even_weights(aim))
+        self.bound_part(_Part(start, record.weights, TreeMessages.none(graph), (), record), -np.inf)
         while self.heap and not self.is_over:
             bound, _, part = heapq.heappop(self.heap)
             if bound >= self.cutoff:
@@ -157,19 +163,20 @@ class _Branching:
                 continue
             whole_part = Slice(graph, part.domains)
             apart = pieces(whole_part, aim, part.weights, part.messages, part.support)
-            for i, domains in enumerate(apart):
+            part.record.split(part.domains, apart)
+            for domains, own in zip(apart, part.record.parts, strict=True):
+                piece = _Part(domains, part.weights, part.messages, part.support, own)
                 if self.is_over:  # what is not looked at keeps its parent's bound
-                    for rest in apart[i:]:
-                        self.push(bound, _Part(rest, part.weights, part.messages, ()))
-                    break
-                self.bound_part(_Part(domains, part.weights, part.messages, part.support), bound)
+                    self.push(bound, replace(piece, support=()))
+                else:
+                    self.bound_part(piece, bound)
             self.watch_beat()
         lowest = min([self.closed, self.cutoff, *(bound for bound, _, _ in self.heap)])
         found = self.columns
         if found.best is None:
-            return Incumbent(None, np.inf, lowest, self.n_parts, self.n_solves, tuple(found.plans))
-        bound = min(lowest, found.value)
-        return Incumbent(found.best, found.value, bound, self.n_parts, self.n_solves, tuple(found.plans))
+            return Incumbent(None, np.inf, lowest, self.n_parts, self.n_solves, tuple(found.plans), record)
+        bound, counts = min(lowest, found.value), (self.n_parts, self.n_solves)
+        return Incumbent(found.best, found.value, bound, *counts, tuple(found.plans), record)
 
     @property
     def cutoff(self) -> float:
@@ -213,16 +220,17 @@ class _Branching:
             is_over=lambda: self.is_done,
         )
         self.n_solves += found.n_solves
-        self.keep(found, at_least)
+        part.record.weights = found.weights
+        self.keep(found, at_least, part.record)
 
-    def keep(self, found: DualPoint, at_least: float) -> None:
+    def keep(self, found: DualPoint, at_least: float, record: PartRecord) -> None:
         bound = max(found.bound, at_least)
         if found.domains is None or bound >= self.cutoff:
             self.closed = min(self.closed, bound)
         elif all(len(states) == 1 for states in found.domains):
             self.settle(Slice(self.columns.graph, found.domains))
         else:
-            self.push(bound, _Part(found.domains, found.weights, found.messages, found.support))
+            self.push(bound, _Part(found.domains, found.weights, found.messages, found.support, record))
 
     def settle(self, single: Slice) -> None:
         """One plan is left: its value is the bound, and infinity is if it breaks a limit."""

@@ -24,7 +24,7 @@ such an objective is refused.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations, permutations
 
 import numpy as np
@@ -57,6 +57,10 @@ class MixedLayers:
         Of these, to change boundary states.
     bound : float
         No mixture takes less.
+    prices : array of shape (moments,)
+        Seconds a byte of that bound.
+    column, ending : Incumbent, optional
+        The searches of the cheapest layers and ends at these prices.
     """
 
     layers: tuple[Plan, ...]
@@ -64,6 +68,9 @@ class MixedLayers:
     value: float
     switch_s: float
     bound: float
+    prices: FloatArray = field(default_factory=lambda: np.zeros(0), repr=False, compare=False)
+    column: Incumbent | None = field(default=None, repr=False, compare=False)
+    ending: Incumbent | None = field(default=None, repr=False, compare=False)
 
     @property
     def gap(self) -> float:
@@ -117,6 +124,7 @@ def mix_layers(
         for side in (layering.layers, layering.ends)
     )
     best, bound = None, -np.inf
+    shown: tuple[FloatArray, Incumbent | None, Incumbent | None] = np.zeros(0), None, None
     for _ in range(max(n_rounds, 1)):
         if not columns.plans or not endings.plans:
             return None
@@ -124,7 +132,8 @@ def mix_layers(
         column = _search(columns, overlap, prices, effort=effort, watch=watch)
         ending = _search(endings, overlap, prices, effort=effort, watch=watch)
         paid = float(prices.sum()) * memory_bytes if prices.any() else 0.0
-        bound = max(bound, column.bound + ending.bound - paid)
+        if column.bound + ending.bound - paid > bound:
+            bound, shown = column.bound + ending.bound - paid, (prices, column, ending)
         columns = columns.with_more(column.plans, overlap)
         endings = endings.with_more(ending.plans, overlap)
         prices = best_prices(columns, endings, memory_bytes)
@@ -135,7 +144,7 @@ def mix_layers(
             break
     if best is None:
         return None
-    return MixedLayers(best.layers, best.ends, best.value, best.switch_s, min(bound, best.value))
+    return MixedLayers(best.layers, best.ends, best.value, best.switch_s, min(bound, best.value), *shown)
 
 
 def _search(

@@ -147,6 +147,7 @@ def climb(
     n_solves: int,
     tolerance: float = 1e-3,
     feels: bool = True,
+    prunes: bool = True,
     is_over: Callable[[], bool] = lambda: False,
 ) -> DualPoint:
     """Raise theta over the weights, removing states on the way.
@@ -167,6 +168,8 @@ def climb(
         Relative distance to the linear program's value at which to stop.
     feels : bool
         Where plans do not tell where the bound rises, try steps along each weight.
+    prunes : bool
+        Whether states go; else the bound is one over all plans of the slice.
     is_over : callable
         Asked after each call of message passing: whether there is time for no more.
     """
@@ -187,7 +190,7 @@ def climb(
         cutoff = columns.value * cut_at
         if best_bound >= cutoff or is_over():
             break
-        smaller = _pruned(part, found, cutoff)
+        smaller = _pruned(part, found, cutoff) if prunes else part
         if smaller is None:
             return DualPoint(cutoff, best_weights, None, messages, (), done)
         part = smaller

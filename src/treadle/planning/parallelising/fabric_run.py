@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import isfinite
+from math import inf, isfinite
 from time import monotonic
 
 from treadle.errors import InfeasibleError
 from treadle.parallelism.plan.parallel_plan import PlanClaim
-from treadle.parallelism.problem.mixing import mixed
+from treadle.parallelism.problem.mixing import layering_of, mixed
 from treadle.parallelism.search.branching import SearchEffort
 from treadle.parallelism.search.one_plan import MemoryShortage
 from treadle.planning.parallelising.large_costs import costs_of_any_size
@@ -150,7 +150,7 @@ class FabricRun:
         assert found.best.found.plan is not None, "a finite time has a plan"
         problem, labels = posed.problem, posed.problem.tidied(found.best.found.plan)
         first = self.plans.priced(OURS, problem.decode(labels), posed.costs)
-        checked_s = max(self.plans.checked_bound(found.best.found), 0.0)
+        checked_s = max(self.plans.checked_bound(found.best.found, self.watch(mesh)), 0.0)
         trials = tuple(
             replace(one, bound_s=max(one.bound_s, min(checked_s, first.seconds))) if one.mesh == mesh else one
             for one in found.trials
@@ -159,7 +159,8 @@ class FabricRun:
         claim = PlanClaim(first.seconds, bound_s, first.memory_bytes, self.plans.request.overlap.value)
         best = replace(first, plan=problem.decode(labels, claim))
         if self.options.get("mixed", False):
-            best, bound_s = self._mixed(best, posed, labels, bound_s)
+            best, bound_s, of_mixtures_s = self._mixed(best, posed, labels, bound_s)
+            checked_s = max(min(checked_s, of_mixtures_s), 0.0)
         named = [
             self.plans.priced(name, problem.decode(problem.tidied(plan)), posed.costs)
             for name, plan in posed.named.items()
@@ -180,8 +181,11 @@ class FabricRun:
 
     def _mixed(
         self, best: PricedPlan, posed: PosedMesh, labels: tuple[int, ...], bound_s: float
-    ) -> tuple[PricedPlan, float]:
-        """The best plan whose layers may differ, if that is quicker, and a bound on all of these."""
+    ) -> tuple[PricedPlan, float, float]:
+        """The best plan whose layers may differ, if that is quicker, and a bound on all of these.
+
+        Then a bound on them that was checked: infinity where layers cannot differ.
+        """
         request = self.plans.request
         found = mixed(
             posed.problem,
@@ -193,13 +197,16 @@ class FabricRun:
             watch=self.watch(best.plan.mesh),
         )
         if found is None:
-            return best, bound_s
+            return best, bound_s, inf
+        layering = layering_of(posed.problem, posed.costs)
+        assert layering is not None, "layers were mixed"
+        checked_s = self.plans.checked_mixture(found[1], layering, self.watch(best.plan.mesh))
         bound_s = min(bound_s, max(found[1].bound, 0.0))
         row = self.plans.priced(OURS, found[0], posed.costs)
         if not row.fits or row.seconds >= best.seconds:
-            return best, bound_s
+            return best, bound_s, checked_s
         claim = PlanClaim(row.seconds, bound_s, row.memory_bytes, request.overlap.value)
-        return replace(row, plan=replace(found[0], claim=claim)), bound_s
+        return replace(row, plan=replace(found[0], claim=claim)), bound_s, checked_s
 
 
 def _least_words(shortage: MemoryShortage) -> str:

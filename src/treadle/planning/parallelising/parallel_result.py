@@ -90,8 +90,8 @@ class FabricSearch:
     bound_s : float
         No plan of the kind that was searched takes less, on the meshes of `meshes`.
     checked_bound_s : float
-        What of it, on the best plan's mesh, the evaluator confirms in one pass of its own over all states:
-        before the search splits them.
+        What of it, on the best plan's mesh, the evaluator confirms by passes of its own: over all states, or
+        over each of the boxes into which the search split them. What pins forbid is left to the search.
     is_late : bool
         The time limit ended it.
     meshes : tuple of MeshTrial

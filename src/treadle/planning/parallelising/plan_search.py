@@ -7,16 +7,18 @@ from dataclasses import replace
 from math import inf
 
 from treadle.errors import FormatError, ScheduleError
-from treadle.parallelism.evaluation.bound_check import checked_bound
+from treadle.parallelism.evaluation.bound_check import checked_bound, checked_mixture, checked_proof
 from treadle.parallelism.evaluation.evaluation import evaluate
 from treadle.parallelism.evaluation.node_work import DeviceNumbers
 from treadle.parallelism.evaluation.retiming import Retimed, retimed
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.problem.search_problem import SearchProblem, pose
-from treadle.parallelism.search.bound_witness import bound_witness
+from treadle.parallelism.search.bound_witness import bound_witness, proof_steps
 from treadle.parallelism.search.branching import NAMED_EFFORT, SearchEffort, minimise
+from treadle.parallelism.search.layer_columns import Layering, priced
 from treadle.parallelism.search.minimax import step_time
+from treadle.parallelism.search.mixed_layers import MixedLayers
 from treadle.parallelism.search.one_plan import MemoryShortage, fastest_plan, least_persistent
 from treadle.parallelism.search.slices import Domains, consistent
 from treadle.parallelism.state.sharding import axis_sizes
@@ -74,7 +76,7 @@ class PlanSearch:
         aim = step_time(graph, overlap=self.request.overlap, memory_bytes=self.request.memory_bytes)
         effort = SearchEffort(gap=self.request.gap, n_parts=1, first_solves=_FIRST_SOLVES)
         found = minimise(graph, aim, within=posed.within, named=self._allowed(posed), effort=effort)
-        return Look(found.value, found.bound, MeshFound(posed, found.plan))
+        return Look(found.value, found.bound, MeshFound(posed, found.plan, proof=found))
 
     def search(self, before: Look[MeshFound], watch: Watch = UNWATCHED) -> Look[MeshFound]:
         """The best plan, until the gap is proven or time is up."""
@@ -93,7 +95,8 @@ class PlanSearch:
             return Look(inf, inf, MeshFound(posed, None, found))
         bound = max(found.bound, min(before.bound_s, found.value))
         late = watch.is_late and bound < found.value * (1 - self.request.gap)
-        return Look(found.value, bound, MeshFound(posed, found.plan, is_late=late))
+        proof = found if found.bound >= bound else before.found.proof
+        return Look(found.value, bound, MeshFound(posed, found.plan, is_late=late, proof=proof))
 
     def priced(self, name: str, plan: ParallelPlan, costs: Costs) -> PricedPlan:
         """What the evaluator says of a plan."""
@@ -110,8 +113,8 @@ class PlanSearch:
             found.peak_bytes <= self.request.memory_bytes,
         )
 
-    def checked_bound(self, found: MeshFound) -> float:
-        """What the evaluator's own pass over the whole problem proves: at the root, before any splitting."""
+    def checked_bound(self, found: MeshFound, watch: Watch = UNWATCHED) -> float:
+        """What the evaluator's own pass proves over the whole problem, or over the search's boxes."""
         graph, request = found.posed.problem.graph, self.request
         witness = bound_witness(
             graph,
@@ -122,7 +125,59 @@ class PlanSearch:
         )
         if witness is None:
             return inf
-        return checked_bound(graph, witness, overlap=request.overlap.value, memory_bytes=request.memory_bytes)
+        at_root = checked_bound(
+            graph, witness, overlap=request.overlap.value, memory_bytes=request.memory_bytes
+        )
+        if found.proof is None or found.proof.record is None or at_root >= found.proof.bound:
+            return at_root
+        within = found.posed.within if request.pins else None
+        steps = proof_steps(
+            graph,
+            step_time(graph, overlap=request.overlap, memory_bytes=request.memory_bytes),
+            found.proof.record,
+            at_least=found.proof.bound,
+            known=found.proof.plans,
+            overlap=request.overlap,
+            within=within,
+            watch=watch,
+        )
+        by_boxes = checked_proof(
+            graph,
+            steps,
+            overlap=request.overlap.value,
+            memory_bytes=request.memory_bytes,
+            within=within,
+        )
+        return max(at_root, by_boxes)
+
+    def checked_mixture(self, found: MixedLayers, layering: Layering, watch: Watch = UNWATCHED) -> float:
+        """What that pass proves of layers that may differ, at the prices of their bound."""
+        request = self.request
+        if found.column is None or found.ending is None:
+            return 0.0
+        proofs = []
+        for side, one in ((layering.layers, found.column), (layering.ends, found.ending)):
+            assert one.record is not None, "a search of columns keeps its splits"
+            proofs.append(
+                proof_steps(
+                    side.graph,
+                    priced(side, request.overlap, found.prices),
+                    one.record,
+                    at_least=one.bound,
+                    known=one.plans,
+                    overlap=request.overlap,
+                    watch=watch,
+                )
+            )
+        return checked_mixture(
+            layering.graph,
+            layering.block,
+            layering.boundary,
+            found.prices.tolist(),
+            (proofs[0], proofs[1]),
+            overlap=request.overlap.value,
+            memory_bytes=request.memory_bytes,
+        )
 
     def retimed(self, plan: ParallelPlan, costs: Costs) -> Retimed | Refusal:
         """A step of the named layout that a plan comes nearest to, in the simulator of `train`."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from treadle.parallelism.problem.search_problem import SearchProblem
+from treadle.parallelism.search.branching import Incumbent
 from treadle.parallelism.search.one_plan import MemoryShortage
 from treadle.parallelism.search.slices import Domains
 from treadle.training.costs import Costs
@@ -43,9 +44,12 @@ class MeshFound:
     shortage : MemoryShortage, optional
         Where it is proven that none fits.
     is_late : bool
+    proof : Incumbent, optional
+        The search whose bound is the best one known.
     """
 
     posed: PosedMesh
     plan: tuple[int, ...] | None
     shortage: MemoryShortage | None = None
     is_late: bool = False
+    proof: Incumbent | None = None
