@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from treadle.errors import TreadleError
 from treadle.parallelism.capture.specification import Specification, Word
@@ -58,7 +58,7 @@ class _Draft:
     results: list[tuple[tuple[tuple[str, ...], ...], int]]
     phase: Phase
     whole: frozenset[str] = frozenset()
-    notes: dict[str, object] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
 
 
 class Drafting:
@@ -386,7 +386,7 @@ class Drafting:
             tuple(results),
             draft.phase,
             whole=whole,
-            **draft.notes,  # type: ignore[arg-type]
+            **draft.notes,
         )
 
 

@@ -225,12 +225,18 @@ def _indexed(call: OperatorCall) -> str:
     return f"{tensor},{index}->{picked}"
 
 
-def _selected(call: OperatorCall) -> str:
-    """``index_select(x, dim, index)``."""
+def _along_axis(call: OperatorCall) -> tuple[str, str]:
+    """Words of a tensor that is read or written along one axis by index, and of what that is."""
     names = labels(len(call.operands[0]))
     axis, other = call.axis(), names.copy()
     names[axis], other[axis] = "z", "y"
-    return f"{''.join(names)},y->{''.join(other)}"
+    return "".join(names), "".join(other)
+
+
+def _selected(call: OperatorCall) -> str:
+    """``index_select(x, dim, index)``."""
+    read, picked = _along_axis(call)
+    return f"{read},y->{picked}"
 
 
 def _put(call: OperatorCall) -> str:
@@ -245,27 +251,20 @@ def _put(call: OperatorCall) -> str:
 
 def _put_along(call: OperatorCall) -> str:
     """``index_add(x, dim, index, source)``."""
-    names = labels(len(call.operands[0]))
-    axis, other = call.axis(), names.copy()
-    names[axis], other[axis] = "z", "y"
-    return f"{''.join(names)},y,{''.join(other)}->{''.join(names)}"
+    written, added = _along_axis(call)
+    return f"{written},y,{added}->{written}"
 
 
 def _gathered(call: OperatorCall) -> str:
     """``gather(x, dim, index)``: the axis is read by index; index and result have one of their own."""
-    names = labels(len(call.operands[0]))
-    axis, other = call.axis(), labels(len(call.operands[0]))
-    names[axis], other[axis] = "z", "y"
-    return f"{''.join(names)},{''.join(other)}->{''.join(other)}"
+    read, picked = _along_axis(call)
+    return f"{read},{picked}->{picked}"
 
 
 def _scattered(call: OperatorCall) -> str:
     """``scatter(x, dim, index, src)``: the axis is written by index."""
-    names = labels(len(call.operands[0]))
-    axis, other = call.axis(), labels(len(call.operands[0]))
-    names[axis], other[axis] = "z", "y"
-    rest = [",".join(["".join(other)] * (len(call.operands) - 1))]
-    return f"{','.join([''.join(names), *rest])}->{''.join(names)}"
+    written, picked = _along_axis(call)
+    return f"{','.join([written, *[picked] * (len(call.operands) - 1)])}->{written}"
 
 
 _CPU_ATTENTION = "aten._scaled_dot_product_flash_attention_for_cpu"

@@ -17,10 +17,12 @@ from treadle.parallelism.graph.compute_graph import (
     Phase,
     Result,
     Source,
-    TensorRef,
 )
+from treadle.parallelism.graph.graph_values import brief_of, table_of, tensor_of, text_of, whole_number
 
 VERSION = 1
+_MOST_PRIMES = 63
+"""Appearances of an atom in one tensor or operator."""
 
 
 def to_json(graph: ComputeGraph) -> dict[str, object]:
@@ -54,22 +56,21 @@ def from_json(data: object, *, source: str = "") -> ComputeGraph:
         raise FormatError('no compute graph: expected "treadle": "compute graph"', source=source)
     if data.get("version") != VERSION:
         raise FormatError(
-            f"version {data.get('version')!r} of a compute graph; expected {VERSION}", source=source
+            f"version {brief_of(data.get('version'))} of a compute graph; expected {VERSION}", source=source
         )
     try:
         return ComputeGraph(
-            tuple(Atom(_text(name), _whole(size)) for name, size in data["atoms"]),
-            tuple(_node(node) for node in data["nodes"]),
-            {_tensor(first): _tensor(second) for first, second in data["gradients"]},
-            {_tensor(first): _tensor(second) for first, second in data["tangents"]},
+            tuple(Atom(text_of(name), whole_number(size)) for name, size in data["atoms"]),
+            tuple(_node(table_of(node, "node of a compute graph")) for node in data["nodes"]),
+            {tensor_of(first): tensor_of(second) for first, second in data["gradients"]},
+            {tensor_of(first): tensor_of(second) for first, second in data["tangents"]},
         )
-    except FormatError as error:
-        raise FormatError(str(error), source=source) from error
     except TreadleError as error:
         raise FormatError(str(error), source=source) from error
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise FormatError(
-            f"malformed compute graph: {type(error).__name__}: {error}", source=source
+            f"malformed compute graph: {type(error).__name__}: {' '.join(str(error).split())[:80]}",
+            source=source,
         ) from error
 
 
@@ -94,20 +95,23 @@ def _node_json(node: Node) -> dict[str, object]:
 def _node(data: Mapping[str, Any]) -> Node:
     source = data.get("source")
     return Node(
-        _text(data["name"]),
+        text_of(data["name"]),
         OperatorKind(data["kind"]),
-        tuple(Operand(_tensor(t), _dims(dims), _dims(roles)) for t, dims, roles in data.get("operands", [])),
         tuple(
-            Result(_dims(dims), _dims(roles), _whole(size)) for dims, roles, size in data.get("results", [])
+            Operand(tensor_of(t), _dims(dims), _dims(roles)) for t, dims, roles in data.get("operands", [])
+        ),
+        tuple(
+            Result(_dims(dims), _dims(roles), whole_number(size))
+            for dims, roles, size in data.get("results", [])
         ),
         Phase(data["phase"]),
-        _text(data.get("operator", "")),
+        text_of(data.get("operator", "")),
         frozenset(_index(pair) for pair in data.get("whole", [])),
         None if source is None else Source(source),
-        _text(data.get("path", "")),
-        _text(data.get("line", "")),
-        tuple(tuple(_whole(place) for place in places) for places in data.get("linear", [])),
-        {_text(name): value for name, value in dict(data.get("arguments", {})).items()},
+        text_of(data.get("path", "")),
+        text_of(data.get("line", "")),
+        tuple(tuple(whole_number(place) for place in places) for places in data.get("linear", [])),
+        {text_of(name): value for name, value in dict(data.get("arguments", {})).items()},
     )
 
 
@@ -121,21 +125,4 @@ def _dims(data: Sequence[Sequence[Sequence[int]]]) -> Dims:
 
 def _index(pair: Sequence[int]) -> Index:
     atom, prime = pair
-    return Index(_whole(atom), _whole(prime))
-
-
-def _tensor(pair: Sequence[int]) -> TensorRef:
-    node, slot = pair
-    return TensorRef(_whole(node), _whole(slot))
-
-
-def _whole(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise FormatError(f"{value!r} is no number of elements, bytes or place; expected a whole number")
-    return value
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise FormatError(f"{value!r} is no text")
-    return value
+    return Index(whole_number(atom), whole_number(prime, most=_MOST_PRIMES))

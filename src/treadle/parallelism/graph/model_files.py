@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import Any, TypeVar
+from typing import Any
 
 from treadle.errors import FormatError, TreadleError
-from treadle.parallelism.graph.compute_graph import TensorRef
 from treadle.parallelism.graph.graph_files import from_json, to_json
+from treadle.parallelism.graph.graph_values import (
+    MOST_CHARACTERS,
+    brief_of,
+    table_of,
+    tensor_of,
+    text_of,
+    whole_number,
+)
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart, Tie
 
-_Value = TypeVar("_Value", str, int)
 VERSION = 1
 _KEYS = frozenset(("treadle", "version", "name", "parts", "batch", "sequence", "tokens", "order", "ties"))
 _PART_KEYS = frozenset(("name", "repeats", "enters", "leaves", "graph"))
@@ -50,24 +56,27 @@ def model_from_json(data: object, *, source: str = "") -> ModelGraph:
         raise FormatError('no model graph: expected "treadle": "model graph"', source=source)
     if data.get("version") != VERSION:
         raise FormatError(
-            f"version {data.get('version')!r} of a model graph; expected {VERSION}", source=source
+            f"version {brief_of(data.get('version'))} of a model graph; expected {VERSION}", source=source
         )
     if unknown := sorted(set(data) - _KEYS):
         raise FormatError(f"unknown key {str(unknown[0])[:40]!r} of a model graph", source=source)
     try:
         return ModelGraph(
-            _of(str, data["name"]),
-            tuple(_part(part) for part in data["parts"]),
-            _of(str, data["batch"]),
-            _of(str, data["sequence"]),
-            _of(int, data["tokens"]),
-            tuple(_of(int, place) for place in data["order"]),
+            text_of(data["name"]),
+            tuple(_part(table_of(part, "part of a model graph")) for part in data["parts"]),
+            text_of(data["batch"]),
+            text_of(data["sequence"]),
+            whole_number(data["tokens"]),
+            tuple(whole_number(place) for place in data["order"]),
             tuple(Tie(_parameter(first), _parameter(second)) for first, second in data["ties"]),
         )
     except TreadleError as error:
         raise FormatError(str(error), source=source) from error
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise FormatError(f"malformed model graph: {type(error).__name__}: {error}", source=source) from error
+        raise FormatError(
+            f"malformed model graph: {type(error).__name__}: {' '.join(str(error).split())[:80]}",
+            source=source,
+        ) from error
 
 
 def read_model_graph(text: str, *, source: str = "") -> ModelGraph:
@@ -78,11 +87,18 @@ def read_model_graph(text: str, *, source: str = "") -> ModelGraph:
     FormatError
         As `model_from_json`, or if it is no JSON.
     """
+    if len(text) > MOST_CHARACTERS:
+        raise FormatError(
+            f"model graph: {len(text)} characters; expected at most {MOST_CHARACTERS}", source=source
+        )
     try:
         data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        place = f"line {error.lineno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else "too deep"
-        raise FormatError(f"model graph: no JSON: {place}", source=source) from None
+    except RecursionError:
+        raise FormatError("model graph: no JSON: too deep", source=source) from None
+    except json.JSONDecodeError as error:
+        raise FormatError(f"model graph: no JSON: line {error.lineno}: {error.msg}", source=source) from None
+    except ValueError:  # Python's own limit of digits
+        raise FormatError("model graph: a number of thousands of digits", source=source) from None
     return model_from_json(data, source=source)
 
 
@@ -100,27 +116,13 @@ def _part(data: dict[str, Any]) -> ModelPart:
     if unknown := sorted(set(data) - _PART_KEYS):
         raise FormatError(f"unknown key {str(unknown[0])[:40]!r} of a part of a model graph")
     return ModelPart(
-        _of(str, data["name"]),
+        text_of(data["name"]),
         from_json(data["graph"]),
-        _of(int, data["repeats"]),
-        _tensor(data["enters"]),
-        _tensor(data["leaves"]),
+        whole_number(data["repeats"]),
+        *(None if data[end] is None else tensor_of(data[end]) for end in ("enters", "leaves")),
     )
-
-
-def _tensor(pair: Any) -> TensorRef | None:
-    if pair is None:
-        return None
-    node, slot = pair
-    return TensorRef(_of(int, node), _of(int, slot))
 
 
 def _parameter(pair: Any) -> tuple[str, str]:
     name, path = pair
-    return _of(str, name), _of(str, path)
-
-
-def _of(kind: type[_Value], value: object) -> _Value:
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise FormatError(f"{str(value)[:40]!r}: expected a {'text' if kind is str else 'whole number'}")
-    return value
+    return text_of(name), text_of(path)

@@ -132,11 +132,12 @@ def _function(path: str, name: str) -> Callable[[], Any]:
         raise FormatError("no such file", source=path)
     spec = spec_from_file_location(file.stem, file)
     assert spec is not None
-    assert spec.loader is not None
+    loader = spec.loader
+    assert loader is not None
     module = module_from_spec(spec)
     sys.path.insert(0, str(file.resolve().parent))
     try:
-        _guarded(lambda: spec.loader.exec_module(module), path)()  # type: ignore[union-attr]
+        _guarded(lambda: loader.exec_module(module), path)()
     finally:
         sys.path.pop(0)
     function = getattr(module, name, None)
