@@ -25,6 +25,7 @@ from treadle.topologies.readers.reader import topology_formats
 BASE = {
     "treadle.errors",
     "treadle.brief",
+    "treadle.notebook",
     "treadle.checking",
     "treadle.arrays",
     "treadle.lazy",

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from treadle.notebook import shown
 from treadle.units import format_bandwidth, format_size
 
 MOST_CHARACTERS = 200
@@ -22,6 +23,8 @@ _Value = TypeVar("_Value", bound=type)
 
 def brief(*names: str) -> Callable[[_Value], _Value]:
     """Decorator of a dataclass, above `dataclass`: its repr is its name and these figures, on one line.
+
+    Notebooks and rich show the same figures (`treadle.notebook.shown`).
 
     Parameters
     ----------
@@ -44,13 +47,16 @@ def brief(*names: str) -> Callable[[_Value], _Value]:
     """
 
     def decorate(kind: _Value) -> _Value:
-        def __repr__(self: Any) -> str:  # noqa: N807  (it becomes the class's)
+        def figures(self: Any) -> list[str]:
             own = names or tuple(field.name for field in fields(self))
-            words = [figure(name.rpartition(".")[2], _found(self, name)) for name in own]
-            return _fitted(type(self).__name__, [word for word in words if word])
+            words = (figure(name.rpartition(".")[2], _found(self, name)) for name in own)
+            return [word for word in words if word]
+
+        def __repr__(self: Any) -> str:  # noqa: N807  (it becomes the class's)
+            return _fitted(type(self).__name__, figures(self))
 
         type.__setattr__(kind, "__repr__", __repr__)
-        return kind
+        return shown(figures)(kind)
 
     return decorate
 

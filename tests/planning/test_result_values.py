@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lxml import etree
 
 import treadle
 from samples.readers.reader_texts import ASTRA
 from treadle.brief import MOST_CHARACTERS, brief, figure
 from treadle.errors import MissingDependencyError
 from treadle.finder.workload import Network, allreduce_of
+from treadle.notebook import MOST_BYTES
 from treadle.planning import all_formats, describe_fabric, program_of, schedulers
 from treadle.planning.tabular import Tabular, plain
 
@@ -105,6 +107,35 @@ def test_reprs_are_short(tmp_path: Path) -> None:
         "Lowered",
         "DesignResult",
     }
+
+
+def test_notebooks_show_every_result(tmp_path: Path) -> None:
+    """Key figures, rows and a picture, in little room and well-formed; the same under rich in lines."""
+    pictures = 0
+    seen: dict[int, object] = {}
+    shown = {type(value): value for result in results(tmp_path) for value in values(result, seen)}
+    shown = {kind: value for kind, value in shown.items() if hasattr(kind, "_repr_html_")}
+    for kind, value in shown.items():
+        html = value._repr_html_()
+        assert len(html.encode()) <= MOST_BYTES
+        root = etree.fromstring(html)
+        assert root[0][0].text == kind.__name__
+        pictures += len(root.findall("img"))
+        assert kind.__name__ in value.__rich__()
+    assert pictures > 2
+    names = {kind.__name__ for kind in shown}
+    assert names >= {"Plan", "SolveResult", "Topology", "Comparison", "SimulationRun", "Steps"}
+
+
+def test_names_in_notebooks_are_inert() -> None:
+    builder = treadle.TopologyBuilder("<script>alert(1)</script>")
+    builder.duplex(builder.compute("<b>"), builder.compute("[red]"), 10**9)
+    fabric = builder.build()
+    assert "<script" not in fabric._repr_html_()
+    plan = treadle.solve(fabric, "allgather").plan
+    assert "<script" not in plan._repr_html_()
+    false = dataclasses.replace(plan, algbw=2 * plan.algbw)
+    assert "<img" in false._repr_html_()  # of the fabric: what is false is not drawn
 
 
 def test_reprs_tell_the_key_figures() -> None:

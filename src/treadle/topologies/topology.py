@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, FrozenArrays, Int32Array, Int64Array, exact_sum, frozen
 from treadle.errors import TopologyError
+from treadle.notebook import shown
 from treadle.spelling import counted
 from treadle.topologies.naming import is_one_line
 from treadle.topologies.typed_quantities import bandwidth_of
@@ -30,6 +31,12 @@ def _unset() -> NDArray[Any]:
     return frozen([], np.int64)
 
 
+def _figures(topology: Topology) -> list[str]:
+    switches, links = counted(len(topology.switches), "switch"), counted(topology.n_links, "link")
+    return [topology.name, f"{len(topology.compute_nodes)} compute", switches, links]
+
+
+@shown(_figures)
 @dataclass(frozen=True, eq=False)
 class Topology(FrozenArrays):
     """A network fabric.
@@ -241,9 +248,8 @@ class Topology(FrozenArrays):
         return to_networkx(self)
 
     def __repr__(self) -> str:
-        counts = f"{len(self.compute_nodes)} compute, {counted(len(self.switches), 'switch')}"
-        counts += f", {counted(self.n_links, 'link')}"
-        return f"<Topology {self.name}: {counts}>"
+        name, *counts = _figures(self)
+        return f"<Topology {name}: {', '.join(counts)}>"
 
 
 _OF_LINKS = ("tails", "heads", "bandwidths", "latencies_ns")

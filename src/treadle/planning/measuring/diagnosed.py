@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from treadle.brief import brief
 from treadle.diagnosis.log import Log, ResultTable, TableRow
 from treadle.diagnosis.suspect import Suspect
+from treadle.notebook import own_words, shown
 from treadle.planning.measuring.yardstick_words import BindingPlace
 from treadle.planning.measuring.yardsticks import Limit
 from treadle.schedules.collective import CollectiveKind
@@ -78,6 +79,7 @@ class JudgedTable:
         return next((one for one in self.yardsticks if one.name == name and not one.is_whole), None)
 
 
+@shown(own_words)
 @dataclass(frozen=True)
 class Diagnosis:
     """What a log and a fabric say together.

@@ -17,7 +17,7 @@ _MANY_RANKS = 64
 def size_curves(
     plans: Sequence[Plan], names: Sequence[str], *, progress: Progress | None = None
 ) -> dict[str, object]:
-    """Seconds at `SIZES`, best of several numbers of slices, and those of the proved bound.
+    """Seconds at `SIZES`, best of several numbers of slices, and before which no schedule ends.
 
     Parameters
     ----------
@@ -29,16 +29,22 @@ def size_curves(
     sizes = SIZES if plans[0].collective.n_ranks <= _MANY_RANKS else SIZES[::2]
     runs = [simulate(plan, sizes, progress=progress) for plan in plans]
     first = runs[0].last.options
-    bound = plans[0].optimal_algbw
     return {
         "sizes": list(sizes),
         "series": [
             {"name": name, "seconds": _seconds(run), "slices": [row.slices for row in run.rows]}
             for name, run in zip(names, runs, strict=True)
         ],
-        "bound": None if bound is None else [float(f"{float(size / bound):.6g}") for size in sizes],
+        "bound": _bounds(runs[0]),
         "model": f"alpha {first.alpha_ns / 1000:g} us a message, {first.sharing.value} links",
     }
+
+
+def _bounds(run: SimulationRun) -> list[float] | None:
+    """Of each size; None where nothing is proved."""
+    times = [None if row.bound is None else row.bound.time for row in run.rows]
+    known = [time for time in times if time is not None]
+    return [float(f"{float(time):.6g}") for time in known] if len(known) == len(times) else None
 
 
 def _seconds(run: SimulationRun) -> list[float]:

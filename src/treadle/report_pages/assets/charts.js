@@ -63,5 +63,5 @@ function curvesPanel() {
       button('Save SVG', '', () => saveSvg('by-size', picture)), button('Save CSV', '', () => saveCsv('by-size', rows()))),
     picture, legend, told,
     make('p', {class: 'quiet'}, `Simulated on this fabric's model, the best of several numbers of slices: ${values.curves.model}.` +
-      (bound ? ' The bound is of bandwidth alone: size over the proved throughput.' : '')));
+      (bound ? ' The bound of each size is proved: no schedule ends before.' : '')));
 }

@@ -10,11 +10,13 @@ import numpy as np
 
 from treadle.arrays import Int64Array, frozen
 from treadle.errors import ScheduleError
+from treadle.notebook import own_words, shown
 
 MAX_DEMAND = 2**20
 """Largest entry."""
 
 
+@shown(own_words)
 @dataclass(frozen=True, eq=False)
 class Demands:
     """Relative amounts of data between ranks.

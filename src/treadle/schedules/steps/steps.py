@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from treadle.arrays import FrozenArrays, Int32Array, Int64Array, frozen, offsets_of
 from treadle.errors import ScheduleError
+from treadle.notebook import own_words, shown
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.trees.forest import Direction
 
@@ -17,6 +18,7 @@ MAX_CHUNKS = 2**24
 """Most chunks per shard."""
 
 
+@shown(own_words)
 @dataclass(frozen=True, eq=False)
 class Steps(FrozenArrays):
     """Sends of one direction, grouped by communication step.
