@@ -10,6 +10,7 @@ Fabrics
 
 Plans
     solve                a verified schedule for a collective on a fabric
+    solve_sizes          one plan with the fastest schedule of every size
     bound                the exact optimum alone, with its witness
     compare              schedulers, and schedules of others, side by side
     repair               a new plan after links or nodes failed
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from treadle.planning import scheduler as scheduler
     from treadle.planning import simulate as simulate
     from treadle.planning import solve as solve
+    from treadle.planning import solve_sizes as solve_sizes
     from treadle.planning import train as train
     from treadle.planning import verify as verify
     from treadle.schedules.collective import Collective as Collective
@@ -101,6 +103,7 @@ else:
                 "scheduler",
                 "simulate",
                 "solve",
+                "solve_sizes",
                 "train",
                 "verify",
             ),

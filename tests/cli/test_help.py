@@ -75,7 +75,6 @@ def test_what_only_some_heed_is_told_with_them(capsys: pytest.CaptureFixture[str
         for option in one.heeded:
             assert f"\n  {flag_of(option)}" in out
     assert hidden & heeded <= told
-    assert "--alpha" in told  # with --for-size
 
 
 def test_one_algorithm_as_json(capsys: pytest.CaptureFixture[str]) -> None:

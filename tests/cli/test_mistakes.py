@@ -60,7 +60,7 @@ MISTAKES = """
 # options
 2 | solve ring:4 allgather --algoritm bfb | has no option --algoritm; did you mean --algorithm?
 2 | solve ring:4 allgather --max_trees 2 | did you mean --max-trees?
-2 | solve ring:4 allgather --size 1GB | did you mean --for-size
+2 | solve ring:4 allgather --for-size 1GB | did you mean --size
 2 | bound ring:4 allgather --nope | bound has no option --nope; 'treadle bound --help' lists them
 2 | run ring.plan --sizes 1K | did you mean --size?
 2 | solve ring:4 allgather -t | solve has no option -t
@@ -111,7 +111,7 @@ MISTAKES = """
 2 | bound 'ring(4, bandwidth="25")' allgather | bandwidth '25' has no unit; write for instance 25GB/s
 2 | bound 'ring(4, bandwidth=25)' allgather | bandwidth needs a unit; write for instance bandwidth="25GB/s"
 2 | bound ring(4,bandwidth=25GB/s) allgather | bandwidth
-2 | solve ring:4 allgather --alpha 10us | --alpha is for --for-size
+2 | solve ring:4 allgather --max-schedules 3 | expected --size beside it
 # names
 2 | solve ring:4 gossip | unknown collective 'gossip'; expected one of allgather,
 2 | solve ring:4 allreduc | unknown collective 'allreduc'; did you mean allreduce?

@@ -105,6 +105,7 @@ COMMANDS = {
     "design": ["design", "--nodes", "16", "--degree", "4", "--alltoall", "bound", "--no-cache"],
     "pareto": ["pareto", "ring:4", "allgather", "--max-steps", "3"],
     "compare, sizes": ["compare", "dgx_a100:2", "allgather", "--algorithms", "ring", "--size", "1K,1M"],
+    "size_set_report": ["solve", "ring:4", "allgather", "--size", "1K,1M", "--algorithm", "bfb,ring"],
     "harden": ["harden", "{}/ring"],
     "calibrate": ["calibrate", "{}/sweep.json", "--plan", "{}/ring"],
     "capture": ["capture", "deepseek-v3", "--tokens", "1M", "--sequence", "4K"],

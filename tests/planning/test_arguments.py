@@ -58,6 +58,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "scheduler": {"name": "x", "form": "trees", "collectives": ["allgather"]},
     "simulate": {"plan": PLAN, "sizes": "1K"},
     "solve": {"topology": "ring:4", "collective": "allgather"},
+    "solve_sizes": {"topology": "ring:4", "collective": "allgather", "sizes": "1K"},
     "train": {"model": "gpt2", "fabrics": "ring:4", "mesh": "dp=4", "gpu": "a100", "schedules": "bound"},
     "verify": {"plan": PLAN},
 }

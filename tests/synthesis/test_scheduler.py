@@ -139,7 +139,7 @@ def test_keywords_are_the_fields_of_all_forms() -> None:
     assert [flag_of(name) for name in ("max_trees", "max_layers", "size")] == [
         "--max-trees",
         "--layers",
-        "--for-size",
+        "--size",
     ]
 
 

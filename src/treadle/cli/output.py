@@ -24,7 +24,7 @@ QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Print no repor
 SeedOption = Annotated[int, typer.Option(help="Seed of whatever is random.")]
 TimeLimitOption = Annotated[
     str | None,
-    typer.Option(help="Stop after this time (30s) with the best found so far.", metavar="TIME"),
+    typer.Option(help="Stop after this time (30s) with the best so far.", metavar="TIME"),
 ]
 
 UnitOption = Annotated[

@@ -111,6 +111,9 @@ if TYPE_CHECKING:
     from treadle.planning.repairing.repair import repair as repair
     from treadle.planning.reporting.plan_page import SHOWN_SIZE as SHOWN_SIZE
     from treadle.planning.reporting.plan_page import report as report
+    from treadle.planning.sizing.size_sets import SizedChoice as SizedChoice
+    from treadle.planning.sizing.size_sets import SizeSet as SizeSet
+    from treadle.planning.sizing.size_sets import solve_sizes as solve_sizes
     from treadle.planning.solving.alltoall import uniform_bandwidth as uniform_bandwidth
     from treadle.planning.solving.bounds import Bound as Bound
     from treadle.planning.solving.bounds import BoundResult as BoundResult
@@ -200,6 +203,7 @@ else:
             ),
             "treadle.formats.judgement": ("Check",),
             "treadle.formats.msccl.profile": ("Profile",),
+            "treadle.planning.sizing.size_sets": ("SizeSet", "SizedChoice", "solve_sizes"),
             "treadle.planning.solving.alltoall": ("uniform_bandwidth",),
             "treadle.planning.solving.bounds": ("Bound", "BoundResult", "bound"),
             "treadle.planning.solving.comparison": ("Comparison", "ComparisonRow", "compare"),

@@ -153,6 +153,16 @@ def _fastest(
     return SizedSimulation(best, limit if worse < 2 else None)
 
 
+def slices_at_most(
+    graph: TaskGraph, size_bytes: int, options: SimulationOptions, most_tasks: int | None = None
+) -> int:
+    """The most slices, a power of two, that a trial at a size may have; see `best_slices`."""
+    slices, most = 1, MAX_AUTO_TASKS if most_tasks is None else most_tasks
+    while _limit(graph, size_bytes, options, 2 * slices, most) is None:
+        slices *= 2
+    return slices
+
+
 def _limit(
     graph: TaskGraph, size_bytes: int, options: SimulationOptions, slices: int, most_tasks: int
 ) -> SliceLimit | None:

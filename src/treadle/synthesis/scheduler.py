@@ -45,6 +45,7 @@ class Comparing(StrEnum):
     GROUPS = "of several groups at once"
     ABLE = "with switches that copy or add up as it needs"
     SIZES = "at sizes"
+    PRACTICE = "at sizes, as common practice"
     NAMED = "when named"
 
 
@@ -124,6 +125,12 @@ class Scheduler:
     def heeded(self) -> tuple[str, ...]:
         """Fields of its form's options that have a meaning for it, those that planning sees to among them."""
         return tuple(dict.fromkeys((*self.options, *COMMON_OPTIONS[self.form])))
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether it is what people have without Treadle: textbook's, a library's or another project's."""
+        home = self.function if isinstance(self.function, str) else self.function.__module__
+        return self.is_peer or self.comparing is Comparing.PRACTICE or ".baselines." in home
 
     @property
     def needs_in_words(self) -> tuple[str, ...]:

@@ -280,7 +280,7 @@ _DEFAULTS: Mapping[str, object] = MappingProxyType(
     {field.name: field.default for options in OPTIONS_OF.values() for field in options.fields()}
 )
 
-_FLAGS: Mapping[str, str] = MappingProxyType({"max_layers": "--layers", "size": "--for-size"})
+_FLAGS: Mapping[str, str] = MappingProxyType({"max_layers": "--layers", "size": "--size"})
 
 
 def flag_of(option: str) -> str:

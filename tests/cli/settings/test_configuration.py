@@ -113,7 +113,6 @@ def test_the_cost_model_is_that_of_simulate_alone(place: Path, capsys: pytest.Ca
     out = capsys.readouterr().out
     assert "alpha 5us a message" in out
     assert "store-and-forward" in out
-    assert main(["solve", "ring:4", "allgather"]) == 0  # whose --alpha is for --for-size
 
 
 def test_the_profile_is_for_msccl_xml_alone(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,6 +53,7 @@ solve ring:4 allgather --weights 3,1,1,1
 solve ring:4 allreduce --algorithm ring
 solve torus:3x3 allreduce --algorithm bfb
 solve torus:3x3 alltoall
+solve ring:4 allgather --size 1K,1M --algorithm bfb,ring --cost-model reference -o new.plan
 solve torus:3x3 alltoall --algorithm routes --max-flows 2
 solve dgx_a100:64 allgather
 solve 'dgx_h100(1, nvls=True)' allreduce
@@ -251,6 +252,8 @@ def test_every_command_that_prints_json_has_a_schema() -> None:
                 found.add(f"{name}-phase")
             if any("--jobs" in option.opts for option in inner.params) or name == "verify":
                 found.add(f"{name}-jobs")
+            if any("--max-schedules" in option.opts for option in inner.params):
+                found.add(f"{name}-sizes")
     assert found == set(described_commands())
 
 

@@ -12,11 +12,11 @@ import pytest
 from samples.table import GENERAL_STEPS
 from treadle import planning
 from treadle.cli.main import main
-from treadle.errors import InfeasibleError
+from treadle.errors import InfeasibleError, ScheduleError
+from treadle.planning import SizeRequest, solve, verify
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.exchange_cost import exchange_runtime_s
 from treadle.schedules.plan_files.archive import load_plan
-from treadle.units import parse_size
 
 
 def run_json(capsys: pytest.CaptureFixture[str], *argv: str, status: int = 0) -> dict[str, Any]:
@@ -126,24 +126,23 @@ def test_what_does_not_fit_is_refused_in_a_line(capsys: pytest.CaptureFixture[st
         assert expected in refusal(capsys, *argv, status=2)
 
 
-@pytest.mark.parametrize("size", [(), ("--for-size", "1MB")])
-def test_steps_keep_to_the_limit_of_chunks(capsys: pytest.CaptureFixture[str], size: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("size", [None, SizeRequest(2**20)])
+def test_steps_keep_to_the_limit_of_chunks(size: SizeRequest | None) -> None:
     """Pipelining cuts what the routes take again, and the limit is of both cuts together."""
     for chunks in (1, 3):
-        argv = ("solve", "torus:4,4", "alltoall", "--chunks", str(chunks), *size)
-        assert run_json(capsys, *argv)["chunks_per_shard"] <= chunks
+        made = solve("torus:4,4", "alltoall", chunks=chunks, size=size).plan.entries[0].schedule
+        assert isinstance(made, ExchangeSchedule)
+        assert made.n_chunks <= chunks
 
 
-def test_a_size_chooses_the_rounds(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_size_chooses_the_rounds() -> None:
     """Small sizes want few steps, large ones full links; each beats the other at its own size."""
     fabric = 'with_links(generalized_kautz(4, 32), bandwidth="12GB/s")'
     made = {}
-    for size in ("1KB", "256MB"):
-        path = tmp_path / size
-        run_json(capsys, "solve", fabric, "alltoall", "--for-size", size, "-o", str(path))
-        assert main(["verify", str(path), "-q"]) == 0
-        plan = load_plan(path)
-        made[parse_size(size)] = plan.entries[0].schedule
+    for size in (2**10, 2**28):
+        plan = solve(fabric, "alltoall", size=SizeRequest(size)).plan
+        assert verify(plan).is_ok
+        made[size] = plan.entries[0].schedule
     few, many = made.values()
     assert isinstance(few, ExchangeSchedule)
     assert isinstance(many, ExchangeSchedule)
@@ -154,35 +153,34 @@ def test_a_size_chooses_the_rounds(capsys: pytest.CaptureFixture[str], tmp_path:
             for other in (few, many)
         }
         assert times[best.n_steps] == min(times.values())
-    slow = run_json(capsys, "solve", fabric, "alltoall", "--for-size", "256MB", "--alpha", "1s")
-    assert slow["steps"] <= few.n_steps
+    slow = solve(fabric, "alltoall", size=SizeRequest(2**28, alpha_s=1.0)).plan.entries[0].schedule
+    assert isinstance(slow, ExchangeSchedule)
+    assert slow.n_steps <= few.n_steps
 
 
-def test_links_with_latencies_are_all_that_a_size_is_chosen_by(capsys: pytest.CaptureFixture[str]) -> None:
+def test_links_with_latencies_are_all_that_a_size_is_chosen_by() -> None:
     """1 us of the links or of every step make the same steps, and more than the 10 us of other fabrics."""
     steps = []
     for latency, alpha in (
-        ("1us", ()),
-        ("0us", ("--alpha", "1us")),
-        ("1us", ("--alpha", "10us")),
-        ("0us", ()),
+        ("1us", None),
+        ("0us", 1e-6),
+        ("1us", 1e-5),
+        ("0us", None),
     ):
         fabric = f'with_links(generalized_kautz(4, 32), bandwidth="12GB/s", latency="{latency}")'
-        made = run_json(capsys, "solve", fabric, "alltoall", "--for-size", "16MB", *alpha)
-        steps.append(made["steps"])
+        made = solve(fabric, "alltoall", size=SizeRequest(2**24, alpha)).plan.entries[0].schedule
+        assert isinstance(made, ExchangeSchedule)
+        steps.append(made.n_steps)
     own, alone, both, default = steps
     assert own == alone > both == default
 
 
-def test_sizes_that_cannot_be_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    cube = ("solve", "hypercube:3", "alltoall")
-    assert "give a size as well" in refusal(capsys, *cube, "--alpha", "1us", status=2)
-    assert "at least 1 byte" in refusal(capsys, *cube, "--for-size", "0B", status=2)
-    assert "one of the two" in refusal(capsys, *cube, "--for-size", "1KB", "--rounds", "4", status=2)
-    said = refusal(capsys, *cube, "--for-size", "1KB", "--algorithm", "tsmcf", status=2)
-    assert "--for-size is for --algorithm bfb, pipelined or shortest-paths" in said
-    said = refusal(capsys, "solve", "hypercube:3", "allgather", "--for-size", "1KB", status=2)
-    assert "--for-size is for --algorithm bfb, pipelined or shortest-paths" in said
+def test_sizes_that_cannot_be_are_refused() -> None:
+    with pytest.raises(ScheduleError, match="one of the two"):
+        solve("hypercube:3", "alltoall", size=SizeRequest(1024), rounds=(4,))
+    for kind, algorithm in (("alltoall", "tsmcf"), ("allgather", None)):
+        with pytest.raises(ScheduleError, match="--size is for --algorithm bfb, pipelined or shortest-paths"):
+            solve("hypercube:3", kind, algorithm=algorithm, size=SizeRequest(1024))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from samples import greedy_steps as samples
 from treadle.cli.main import main
-from treadle.errors import InfeasibleError
+from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning import SizeRequest, run, solve, verify
 from treadle.planning.judging.verification import UnverifiedPlanError
 from treadle.planning.solving.asked_options import asked_options
@@ -150,9 +150,7 @@ def test_limits_of_a_profile_are_named(tmp_path: Path, capsys: pytest.CaptureFix
     assert not (tmp_path / "xml").exists()
 
 
-def test_breadth_first_broadcast_is_made_for_a_size(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_breadth_first_broadcast_is_made_for_a_size(tmp_path: Path) -> None:
     """Links of 50 us among links of 1 us are left idle at 6 kB; the plan says what it was made for."""
     fabric = parse('complete_bipartite(3, 3, bandwidth="1GB/s")')
     is_long = abs(fabric.tails - fabric.heads) == 3
@@ -160,18 +158,16 @@ def test_breadth_first_broadcast_is_made_for_a_size(
     path, plan = tmp_path / "fabric.json", tmp_path / "plan"
     save_topology(path, fabric)
     times = {}
-    for asked in ([], ["--for-size", "6000B"]):
-        words = ["solve", str(path), "allgather", "--algorithm", "bfb", "-o", str(plan), *asked]
-        assert main([*words, "-q"]) == 0
+    for asked in (None, SizeRequest(6000)):
+        save_plan(plan, solve(path, "allgather", algorithm="bfb", size=asked))
         made = load_plan(plan)
-        times[len(asked)] = alpha_beta_time(made.topology, made.collective, made.entries[0].schedule, 6000)
-    assert times[2] == Fraction("53e-6")
-    assert times[0] > Fraction("101e-6")
+        times[asked] = alpha_beta_time(made.topology, made.collective, made.entries[0].schedule, 6000)
+    assert times[SizeRequest(6000)] == Fraction("53e-6")
+    assert times[None] > Fraction("101e-6")
     assert asked_options(made) == {"size": SizeRequest(6000)}
     notes = {6000: "at 5.86KB the steps take 53 us, the least", 10**6: "345.1 us, 0.0018% above the least"}
     for size, words in notes.items():
         (note,) = solve(fabric, "allgather", algorithm="bfb", size=SizeRequest(size)).notes
         assert f"{words} of any breadth-first broadcast" in note
-    capsys.readouterr()
-    assert main(["solve", str(path), "allgather", "--algorithm", "ring", "--for-size", "6000B"]) == 2
-    assert "bfb" in capsys.readouterr().err
+    with pytest.raises(ScheduleError, match="bfb"):
+        solve(path, "allgather", algorithm="ring", size=SizeRequest(6000))

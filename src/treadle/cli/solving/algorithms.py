@@ -52,5 +52,3 @@ def _tell(output: Output, one: dict[str, Any], *, in_full: bool) -> None:
         output.line("options of solve that it heeds")
         for flag in one["flags"]:
             output.line(f"  {helps.get(flag, flag)}")
-            if flag == "--for-size":
-                output.line(f"  {helps['--alpha']}")

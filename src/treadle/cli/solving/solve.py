@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from treadle import planning
+from treadle.cli.cost_model_option import asked_cost_model
 from treadle.cli.measuring.worker_options import ClusterOption, ThreadsOption
 from treadle.cli.output import (
     STOPGAP,
@@ -46,13 +47,13 @@ from treadle.cli.solving.report import (
     print_seconds,
     print_verification,
 )
+from treadle.cli.solving.size_set_report import refuse_options_of_one, solve_size_set
 from treadle.cli.status import FAILED
 from treadle.errors import FormatError
 from treadle.planning.summary import solve_summary
 from treadle.planning.together.shared_rates import shared_rates
 from treadle.planning.workers import workers
 from treadle.schedules.plan_files.archive import save_plan
-from treadle.units import parse_size, parse_time_ns
 from treadle.watch import Watch
 
 
@@ -60,9 +61,20 @@ def command(
     topology: TopologyArgument,
     collective: LeftOutCollectiveArgument = None,
     plan: Annotated[Path | None, typer.Option("-o", "--output", help="Plan file to write.")] = None,
+    size: Annotated[
+        str | None,
+        typer.Option(help="Of each size the fastest, in one plan: 1K..1G.", metavar="SIZES"),
+    ] = None,
+    max_schedules: Annotated[
+        int | None, typer.Option(help="With --size: most ranges of sizes.", metavar="K", hidden=True)
+    ] = None,
+    cost_model: Annotated[
+        str | None,
+        typer.Option(help="With --size: what messages cost, or its name.", metavar="FILE", hidden=True),
+    ] = None,
     algorithm: Annotated[
         str | None,
-        typer.Option(help="One of those below; default the best for this problem.", metavar="NAME"),
+        typer.Option(help="One of those below; default the best there is.", metavar="NAME"),
     ] = None,
     trees: Annotated[int | None, typer.Option(help="Just so many trees per root.", metavar="K")] = None,
     max_trees: Annotated[
@@ -82,7 +94,7 @@ def command(
         typer.Option(help="Of ForestColl's trees: written out, or in pieces solved once.", hidden=True),
     ] = planning.Form.AUTO,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Print who packed the trees, and of which pieces.")
+        bool, typer.Option("--explain", help="Print who packed the trees, and of which pieces.", hidden=True)
     ] = False,
     factors: Annotated[
         str | None,
@@ -134,23 +146,6 @@ def command(
         int | None,
         typer.Option(help="Routes: set out in rounds, so many flows a host.", metavar="Q", hidden=True),
     ] = None,
-    for_size: Annotated[
-        str | None,
-        typer.Option(
-            help="All-to-all in steps, bfb: be fastest at this size, not the largest.",
-            metavar="SIZE",
-            hidden=True,
-        ),
-    ] = None,
-    alpha: Annotated[
-        str | None,
-        typer.Option(
-            help="With --for-size: time a step takes besides; default: 10us, or 0us on a fabric whose links "
-            "have latencies.",
-            metavar="TIME",
-            hidden=True,
-        ),
-    ] = None,
     trim: Annotated[
         bool,
         typer.Option(
@@ -194,6 +189,43 @@ def command(
         )
         return solve_jobs(output, topology, jobs, plan, time_limit, max_trees=max_trees, exact=exact)
     assert collective is not None  # the parser asks for it
+    if size is not None:
+        refuse_options_of_one(
+            {
+                "--trees": trees,
+                "--max-trees": max_trees,
+                "--exact": exact,
+                "--packer": packer,
+                "--explain": explain,
+                "--factors": factors,
+                "--exchanged": exchanged,
+                "--chunks": chunks,
+                "--rounds": rounds,
+                "--steps": steps,
+                "--symmetric": symmetric,
+                "--layers": layers,
+                "--max-routes": max_routes,
+                "--max-flows": max_flows,
+                "--trim": trim,
+                "--multicast": multicast,
+                "--mesh": mesh,
+            }
+        )
+        return solve_size_set(
+            output,
+            topology,
+            collective,
+            size,
+            plan,
+            max_schedules=max_schedules,
+            algorithm=algorithm,
+            cost_model=asked_cost_model(cost_model, None),
+            time_limit=time_limit,
+            posed=posed,
+        )
+    for given, name in ((max_schedules, "--max-schedules"), (cost_model, "--cost-model")):
+        if given is not None:
+            raise FormatError(f"{name}: is for a plan of sizes; expected --size beside it")
     try:
         with ProgressLine(quiet=quiet or json) as progress, workers(threads=threads, cluster=cluster):
             result = planning.solve(
@@ -217,7 +249,6 @@ def command(
                 max_layers=layers,
                 max_routes=max_routes,
                 max_flows=max_flows,
-                size=_size(for_size, alpha),
                 time_limit_s=None if time_limit is None else parse_seconds(time_limit),
                 progress=progress,
                 **posed,
@@ -246,15 +277,3 @@ def command(
     written = {} if plan is None else {"plan": str(plan)}
     output.result({**solve_summary(result), **mesh_values(mesh, axes), **written})
     return late(STOPGAP) if result.is_late else 0
-
-
-def _size(for_size: str | None, alpha: str | None) -> planning.SizeRequest | None:
-    """What --for-size and --alpha ask for."""
-    if for_size is None:
-        if alpha is not None:
-            raise FormatError("--alpha is for --for-size; give a size as well")
-        return None
-    size = parse_size(for_size)
-    if size < 1:
-        raise FormatError(f"--for-size {for_size}: expected at least 1 byte")
-    return planning.SizeRequest(size, None if alpha is None else parse_time_ns(alpha) / 10**9)

@@ -273,7 +273,7 @@ def compare(
         bound = find_bound(problem, Watch(progress), cards_forward=True)  # routes are compared as well
         watch = Watch(progress, seconds_left(time_limit_s))
     asked = _asked(problem, bound, at, model, measures=bool(at or beside))
-    chosen = named or _fitting(problem, at_sizes=bool(at))
+    chosen = named or fitting(problem, at_sizes=bool(at))
     if algorithms is not None and not named:
         chosen = []
     rows = _rows(problem, [(one, _options(one, trim=trim, seed=seed)) for one in chosen], asked, watch)
@@ -362,10 +362,19 @@ def _options(scheduler: Scheduler, *, trim: bool, seed: int) -> SchedulerOptions
     return OPTIONS_OF[scheduler.form](seed=seed)
 
 
-def _fitting(problem: Problem, *, at_sizes: bool) -> list[Scheduler]:
-    """Those worth a row: for such collectives and such fabrics, the slow ones for small fabrics only.
+def fitting(problem: Problem, *, at_sizes: bool) -> list[Scheduler]:
+    """Schedulers worth a row: for such collectives and fabrics, the slow ones for small fabrics only.
 
-    Those that refuse for another reason than switches have a line that says so.
+    Parameters
+    ----------
+    problem : Problem
+    at_sizes : bool
+        Those for small sizes too.
+
+    Returns
+    -------
+    list of Scheduler
+        Those that refuse for another reason than switches among them: they have a line that says so.
     """
     is_alltoall = problem.collective.kind is CollectiveKind.ALLTOALL
     has_switches = bool(problem.topology.switches.size)
@@ -376,6 +385,7 @@ def _fitting(problem: Problem, *, at_sizes: bool) -> list[Scheduler]:
         Comparing.GROUPS: problem.collective.groups is not None,
         Comparing.ABLE: True,
         Comparing.SIZES: at_sizes and problem.collective.groups is None,
+        Comparing.PRACTICE: at_sizes and problem.collective.groups is None,
         Comparing.NAMED: False,
     }
     return [

@@ -70,7 +70,7 @@ def routed_direct(topology: Topology, collective: Collective) -> StepSchedule:
     collectives=KINDS,
     needs=(*_TORUS, sides_are_powers_of_two),
     source="De Sensi et al., Swing (NSDI 2024, arXiv 2401.09356)",
-    comparing=Comparing.SIZES,
+    comparing=Comparing.PRACTICE,
 )
 def swing(topology: Topology, collective: Collective) -> StepSchedule:
     """Pairs at distances 1, 1, 3, 5, 11, ... to either side in turn, on the axes of a torus.
@@ -101,7 +101,7 @@ def swing(topology: Topology, collective: Collective) -> StepSchedule:
     collectives=KINDS,
     needs=_TORUS,
     source="Trivance (arXiv 2602.17254)",
-    comparing=Comparing.SIZES,
+    comparing=Comparing.PRACTICE,
 )
 def trivance(topology: Topology, collective: Collective) -> StepSchedule:
     """Both neighbours at distances ..., 9, 3, 1 on the axes of a torus of any sides.

@@ -48,7 +48,7 @@ def few_ranks(_: Topology, collective: Collective) -> Refusal | None:
     collectives=KINDS,
     needs=(few_ranks,),
     source="common practice (NCCL's symmetric kernels, MSCCL++)",
-    comparing=Comparing.SIZES,
+    comparing=Comparing.PRACTICE,
 )
 def one_shot(topology: Topology, collective: Collective) -> ForestSchedule:
     """Every rank sends its shard to every other by itself, each beginning with the one after it."""
@@ -62,7 +62,7 @@ def one_shot(topology: Topology, collective: Collective) -> ForestSchedule:
     collectives=KINDS,
     needs=(few_ranks, several_boxes),
     source="common practice; NCCL's rail all-to-all (with --multicast: and LDMC)",
-    comparing=Comparing.SIZES,
+    comparing=Comparing.PRACTICE,
 )
 def rail(topology: Topology, collective: Collective) -> ForestSchedule:
     """Every shard straight to the rank of its place in every other box, then to all in each box."""
@@ -109,7 +109,7 @@ def rail_bruck(
     collectives=KINDS,
     needs=(few_ranks, several_boxes),
     source="NCCL's symmetric kernels: rings over rails (with --multicast: and STMC)",
-    comparing=Comparing.SIZES,
+    comparing=Comparing.PRACTICE,
 )
 def rail_ring(topology: Topology, collective: Collective) -> ForestSchedule:
     """Every shard round the ranks of its place in all boxes, and from each of them to all in its box."""
@@ -175,7 +175,7 @@ def mixed_radix(
     collectives=KINDS,
     needs=(few_ranks,),
     source="PAT (arXiv 2506.20252), as NCCL has it since 2.23",
-    comparing=Comparing.SIZES,
+    comparing=Comparing.PRACTICE,
 )
 def pat(topology: Topology, collective: Collective) -> ForestSchedule:
     """Binomial trees, all in parallel, from the largest distance down: near messages are the large ones.

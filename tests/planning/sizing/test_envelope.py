@@ -1,0 +1,54 @@
+"""The best ranges of sizes, against all choices there are."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from itertools import groupby, product
+
+import pytest
+
+from treadle.planning.sizing.envelope import choose_ranges, crossing
+
+
+def best_by_force(times: Sequence[Sequence[float]], most: int) -> tuple[float, float]:
+    """Least worst ratio, then least mean ratio, of all assignments of sizes in at most so many ranges."""
+    n_sizes = len(times[0])
+    best = [min(row[place] for row in times) for place in range(n_sizes)]
+    found = []
+    for chosen in product(range(len(times)), repeat=n_sizes):
+        if sum(1 for _ in groupby(chosen)) <= most:
+            ratios = [times[number][place] / best[place] for place, number in enumerate(chosen)]
+            found.append((max(ratios), sum(ratios)))
+    return min(found, key=lambda one: (one[0], round(one[1], 9)))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_choice_is_better(seed: int) -> None:
+    chance = random.Random(seed)
+    times = [[chance.choice([1.0, 1.5, 2.0, 3.0, chance.uniform(1, 4)]) for _ in range(6)] for _ in range(3)]
+    best = [min(column) for column in zip(*times, strict=True)]
+    for most in (1, 2, 3, 6):
+        ranges = choose_ranges(times, most)
+        assert len(ranges) <= most
+        places = [place for one in ranges for place in range(one.first, one.last + 1)]
+        assert places == list(range(6))
+        ratios = [
+            times[one.schedule][place] / best[place]
+            for one in ranges
+            for place in range(one.first, one.last + 1)
+        ]
+        assert (max(ratios), sum(ratios)) == pytest.approx(best_by_force(times, most))
+
+
+def test_without_a_limit_every_size_has_its_fastest_in_as_few_ranges_as_that_takes() -> None:
+    ranges = choose_ranges([[1, 1, 2, 2], [1, 1, 1, 2], [9, 1, 1, 1]])
+    assert [(one.first, one.last) for one in ranges] == [(0, 0), (1, 3)]
+    assert ranges[1].schedule == 2
+
+
+def test_ranges_meet_where_the_times_do() -> None:
+    # 4 us against 1 us + size / 1 GB/s: equal at 3000 bytes; straight between logarithms it is near that
+    assert crossing(2048, 4096, (3.048, 5.096), (4.0, 4.0)) == pytest.approx(3000, rel=0.05)
+    assert crossing(1024, 2048, (1.0, 2.0), (1.0, 1.0)) == 2048, "nothing to go by"
+    assert crossing(1000, 1001, (1.0, 3.0), (2.0, 1.0)) == 1001
