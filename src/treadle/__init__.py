@@ -11,6 +11,7 @@ Fabrics
 Plans
     solve                a verified schedule for a collective on a fabric
     solve_sizes          one plan with the fastest schedule of every size
+    retune               fits the size ranges of such a plan to other costs
     bound                the exact optimum alone, with its witness
     compare              schedulers, and schedules of others, side by side
     repair               a new plan after links or nodes failed
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from treadle.planning import register_format as register_format
     from treadle.planning import repair as repair
     from treadle.planning import report as report
+    from treadle.planning import retune as retune
     from treadle.planning import run as run
     from treadle.planning import scheduler as scheduler
     from treadle.planning import simulate as simulate
@@ -99,6 +101,7 @@ else:
                 "register_format",
                 "repair",
                 "report",
+                "retune",
                 "run",
                 "scheduler",
                 "simulate",

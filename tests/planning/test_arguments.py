@@ -53,6 +53,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "register_format": {"record": None},
     "repair": {"plan": PLAN},
     "report": {"plan": PLAN},
+    "retune": {"plan": PLAN, "cost_model": "reference", "sizes": "1K"},
     "run": {"plan": PLAN, "sizes": "1K"},
     "save_plan": {"path": "x", "plan": PLAN.plan},
     "scheduler": {"name": "x", "form": "trees", "collectives": ["allgather"]},

@@ -71,6 +71,7 @@ SUMMARIES = {
     "reproduce": "Compute a table or figure of the papers anew and set it beside what is printed.",
     "compare": "Show schedulers side by side, each schedule verified, beside the optimum.",
     "algorithms": "List all schedulers, those of plug-ins too: form, collectives, needs, options, source.",
+    "retune": "Fit the size ranges of a set to other costs; its schedules stay as they are.",
     "pareto": "Show all Pareto-optimal schedules of a small fabric in steps and rounds per chunk (extra: "
     "exact).",
     "routes": "Route an all-to-all over weighted paths, free of deadlock, near the optimal rate; or write a "
@@ -86,7 +87,7 @@ SUMMARIES = {
 """First lines of the commands' own descriptions."""
 
 _ROOMS = {
-    "solving": ("solve", "bound", "repair", "harden", "compare", "algorithms", "pareto", "routes"),
+    "solving": ("solve", "bound", "repair", "harden", "compare", "algorithms", "pareto", "routes", "retune"),
     "judging": ("verify", "lower"),
     "designing": ("design", "topology"),
     "measuring": ("run", "simulate", "testbed", "diagnose", "calibrate", "reproduce"),

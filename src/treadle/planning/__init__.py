@@ -111,6 +111,7 @@ if TYPE_CHECKING:
     from treadle.planning.repairing.repair import repair as repair
     from treadle.planning.reporting.plan_page import SHOWN_SIZE as SHOWN_SIZE
     from treadle.planning.reporting.plan_page import report as report
+    from treadle.planning.sizing.retuning import retune as retune
     from treadle.planning.sizing.size_sets import SizedChoice as SizedChoice
     from treadle.planning.sizing.size_sets import SizeSet as SizeSet
     from treadle.planning.sizing.size_sets import solve_sizes as solve_sizes
@@ -203,6 +204,7 @@ else:
             ),
             "treadle.formats.judgement": ("Check",),
             "treadle.formats.msccl.profile": ("Profile",),
+            "treadle.planning.sizing.retuning": ("retune",),
             "treadle.planning.sizing.size_sets": ("SizeSet", "SizedChoice", "solve_sizes"),
             "treadle.planning.solving.alltoall": ("uniform_bandwidth",),
             "treadle.planning.solving.bounds": ("Bound", "BoundResult", "bound"),

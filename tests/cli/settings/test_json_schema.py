@@ -103,6 +103,7 @@ draw ring:4 -o ring.svg
 draw ring.plan -o plan.svg
 report ring.plan -o page.html
 simulate ring.plan --size 1K
+retune ring.plan --cost-model reference --size 1K,1M -o new.plan
 simulate ring:4 allreduce --size 1K,1M --trace trace.json
 simulate ring:4 allgather --size 8B --alpha 0us --slices 1
 compare ring:4 allgather

@@ -11,8 +11,8 @@ from math import isqrt, prod
 
 from treadle.errors import TreadleError
 from treadle.planning.problem import Problem
+from treadle.planning.sizing.fitting import fitting
 from treadle.planning.solving.asked_options import record_asked
-from treadle.planning.solving.comparison import fitting
 from treadle.schedules.collective import CollectiveKind
 from treadle.synthesis.scheduler import Comparing, Scheduler
 from treadle.synthesis.scheduler_options import OPTIONS_OF, SchedulerOptions, SizeRequest

@@ -156,6 +156,7 @@ def solve_sizes(
     *,
     max_schedules: int | None = None,
     algorithms: Sequence[str] | None = None,
+    halves: bool = True,
     time_limit_s: float | None = None,
     progress: Progress | None = None,
     **problem_options: Unpack[SizeSetOptions],
@@ -167,12 +168,14 @@ def solve_sizes(
     topology, collective, **problem_options
         See `treadle.planning.problem.pose`.
     sizes : sequence of int or str
-        Bytes of the larger per-rank buffer. Between sizes that double the half octave is tried as well.
+        Bytes of the larger per-rank buffer.
     max_schedules : int, optional
         Most size ranges of the plan: those that are nearest to the fastest of all, by the worst ratio first,
         then by the mean. Default: as many as it takes to be the fastest at every size.
     algorithms : sequence of str, optional
         Only candidates of these; default all that fit the problem.
+    halves : bool
+        Try the half octave between sizes that double.
     cost_model : CostModel, str or Path, optional
         What messages cost; see `simulate`.
     time_limit_s : float, optional
@@ -198,7 +201,8 @@ def solve_sizes(
     given = problem_options.get("cost_model")
     posed = cast(ProblemOptions, {name: one for name, one in problem_options.items() if name != "cost_model"})
     model = None if given is None else as_cost_model(given)
-    at = half_octaves(as_sizes(sizes, "solve: sizes"))
+    at = sorted(set(as_sizes(sizes, "solve: sizes")))
+    at = half_octaves(at) if halves else at
     if max_schedules is not None and max_schedules < 1:
         raise FormatError(f"solve: max_schedules {max_schedules}, expected at least 1")
     clock, watch = Stopwatch(progress), Watch(progress, seconds_left(time_limit_s))

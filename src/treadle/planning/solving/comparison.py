@@ -18,10 +18,10 @@ from treadle.planning.measuring.cost_models import CostModelLike, as_cost_model
 from treadle.planning.measuring.simulation import SimulatedRow, SimulatedSubject, simulated
 from treadle.planning.measuring.size_bounds import size_bounds
 from treadle.planning.problem import Problem, ProblemOptions, pose
+from treadle.planning.sizing.fitting import fitting
 from treadle.planning.solving.bounds import Bound, bound_in_groups, find_bound
 from treadle.planning.solving.generation import generate
-from treadle.planning.solving.group_rates import own_fabric
-from treadle.planning.solving.schedulers import find_scheduler, schedulers
+from treadle.planning.solving.schedulers import find_scheduler
 from treadle.planning.solving.summing_twin import NVLS, summing_twin
 from treadle.planning.stages import seconds_left
 from treadle.planning.tabular import Cell, Tabular, plain_row
@@ -39,15 +39,13 @@ from treadle.simulation.costs.cost_model import CostModel
 from treadle.simulation.simulation_options import SimulationOptions, default_alpha_ns
 from treadle.simulation.size_bounds.size_witness import SizeBound
 from treadle.synthesis.parallel import map_blocks, runs_apart
-from treadle.synthesis.scheduler import Comparing, Scheduler, no_switches
+from treadle.synthesis.scheduler import Scheduler
 from treadle.synthesis.scheduler_options import OPTIONS_OF, SchedulerOptions, TreeOptions
 from treadle.topologies.topology import Topology
 from treadle.verification.schedules import verify as verify_schedule
 from treadle.verification.violations import Report
 from treadle.watch import Progress, TimeLimitError, Watch
 
-_LARGE = 64
-"""Ranks beyond which the slow ones have to be named to be run."""
 _MOST_SUMMING = 128
 """Ranks up to which the optimum of switches that sum takes seconds at most."""
 _MOST_TASKS = 2**17
@@ -360,53 +358,6 @@ def _options(scheduler: Scheduler, *, trim: bool, seed: int) -> SchedulerOptions
     if trim and "trim" in scheduler.heeded:
         return TreeOptions(trim=True, seed=seed)
     return OPTIONS_OF[scheduler.form](seed=seed)
-
-
-def fitting(problem: Problem, *, at_sizes: bool) -> list[Scheduler]:
-    """Schedulers worth a row: for such collectives and fabrics, the slow ones for small fabrics only.
-
-    Parameters
-    ----------
-    problem : Problem
-    at_sizes : bool
-        Those for small sizes too.
-
-    Returns
-    -------
-    list of Scheduler
-        Those that refuse for another reason than switches among them: they have a line that says so.
-    """
-    is_alltoall = problem.collective.kind is CollectiveKind.ALLTOALL
-    has_switches = bool(problem.topology.switches.size)
-    wanted = {
-        Comparing.ALWAYS: True,
-        Comparing.SMALL: problem.collective.n_ranks <= _LARGE,
-        Comparing.SWITCHED: has_switches,
-        Comparing.GROUPS: problem.collective.groups is not None,
-        Comparing.ABLE: True,
-        Comparing.SIZES: at_sizes and problem.collective.groups is None,
-        Comparing.PRACTICE: at_sizes and problem.collective.groups is None,
-        Comparing.NAMED: False,
-    }
-    return [
-        scheduler
-        for scheduler in schedulers()
-        if (CollectiveKind.ALLTOALL in scheduler.collectives) == is_alltoall
-        and not (has_switches and no_switches in scheduler.needs)
-        and (problem.collective.groups is None or _serves_groups(scheduler, problem))
-        and wanted[scheduler.comparing]
-        and (
-            scheduler.comparing is not Comparing.ABLE
-            or scheduler.refusal(problem.topology, problem.collective) is None
-        )
-    ]
-
-
-def _serves_groups(scheduler: Scheduler, problem: Problem) -> bool:
-    """Whether a scheduler serves several groups, all at once or the first by itself."""
-    if scheduler.refusal(problem.topology, problem.collective) is not None:
-        return False
-    return scheduler.in_groups or scheduler.refusal(*own_fabric(problem, 0)) is None
 
 
 _Chosen = tuple[Scheduler, SchedulerOptions]

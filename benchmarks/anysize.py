@@ -1,0 +1,203 @@
+"""The fastest schedule of every size on eleven fabrics, beside baselines, bounds and a prototype's envelope.
+
+    python benchmarks/anysize.py                                   # everything, about 20 minutes of CPU time
+    python benchmarks/anysize.py --fabrics 'DGX A100 x2' 'torus 8x8' --docs docs
+
+Octaves from 1 KB to 1 GB under the cost model `reference` (direct links between hosts: `reference-hosts`).
+``--docs`` writes docs/anysize.md; fabrics that are not named keep what the page has of them. The exit status
+is 1 if a set is slower than a baseline at any size, or above 1.03 times a prototype's time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import process_time
+
+from treadle import planning
+from treadle.atomic import write_bytes
+from treadle.units import format_size
+
+COLLECTIVES = ("allgather", "reduce-scatter", "allreduce", "alltoall")
+SIZES = tuple(2**exponent for exponent in range(10, 31))
+SHOWN = tuple(2**exponent for exponent in (10, 14, 18, 22, 26, 30))
+TOLERANCE = 1.03
+ROUNDING = 1 + 1e-9
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A fabric and what messages cost on it."""
+
+    fabric: str
+    cost_model: str = "reference"
+
+
+SETTINGS: Mapping[str, Setting] = {
+    "DGX A100 x2": Setting("dgx_a100(2)"),
+    "DGX A100 x16": Setting("dgx_a100(16)"),
+    "DGX H100 x2": Setting("dgx_h100(2)"),
+    "DGX H100 x2 NVLS": Setting("dgx_h100(2, nvls=True)"),
+    "DGX H100 x16": Setting("dgx_h100(16)"),
+    "DGX H100 x16 NVLS": Setting("dgx_h100(16, nvls=True)"),
+    "MI250 x2": Setting("mi250(2)"),
+    "NVL72 x2": Setting("gb200_nvl72(2)"),
+    "leaf-spine 128": Setting("leaf_spine(16, 8)"),
+    "torus 8x8": Setting('torus(8, 8, bandwidth="50GB/s")'),
+    "Kautz 64": Setting('generalized_kautz(4, 64, bandwidth="12.5GB/s")', "reference-hosts"),
+}
+
+PROTOTYPE: Mapping[tuple[str, str], Sequence[float]] = {
+    ("DGX A100 x2", "allreduce"): (6.6, 7.6, 10.2, 36, 406, 6330),
+    ("MI250 x2", "allreduce"): (9.2, 12, 23, 47, 472, 6878),
+    ("DGX H100 x16", "allgather"): (8.3, 8.3, 9.1, 20, 174, 2563),
+    ("DGX H100 x16", "allreduce"): (9.7, 11.4, 18, 42, 379, 5275),
+    ("DGX H100 x2 NVLS", "allreduce"): (6.9, 7.4, 8.5, 21, 187, 2745),
+    ("NVL72 x2", "allreduce"): (9.9, 11.4, 15, 25, 178, 2524),
+    ("leaf-spine 128", "allgather"): (14, 15, 21, 122, 1381, 21495),
+    ("torus 8x8", "allreduce"): (5.6, 8.8, 16, 50, 670, 10579),
+}
+"""Microseconds at `SHOWN` of a prototype of our own: message graphs whose times were simulated, not run."""
+
+BEGIN, END = "<!-- anysize.py begins -->", "<!-- anysize.py ends -->"
+DATA = re.compile(r"<!-- data (.*) -->")
+
+Row = dict[str, object]
+Results = dict[str, dict[str, list[Row]]]
+
+
+def run(names: Sequence[str]) -> Results:
+    """Every collective on the named fabrics; a line of progress for each on standard error."""
+    results: Results = {}
+    for name in names:
+        setting = SETTINGS[name]
+        for collective in COLLECTIVES:
+            start = process_time()
+            found = planning.solve_sizes(
+                setting.fabric,
+                collective,
+                [*SIZES],
+                halves=False,
+                cost_model=setting.cost_model,
+            )
+            results.setdefault(name, {})[collective] = [
+                {
+                    "size": row.size_bytes,
+                    "us": round(row.seconds * 1e6, 4),
+                    "schedule": row.title,
+                    "slices": row.slices,
+                    "baseline": row.baseline,
+                    "baseline_us": None
+                    if row.baseline_seconds is None
+                    else round(row.baseline_seconds * 1e6, 4),
+                    "bound_us": None if row.bound is None else round(float(row.bound.time) * 1e6, 4),
+                }
+                for row in found.rows
+            ]
+            print(f"{name}, {collective}: {process_time() - start:.1f} s CPU", file=sys.stderr, flush=True)
+    return results
+
+
+def shortfalls(results: Results) -> list[str]:
+    """Cells above a baseline, or above the prototype by more than is allowed."""
+    found = []
+    for name, collectives in results.items():
+        for collective, rows in collectives.items():
+            printed = dict(zip(SHOWN, PROTOTYPE.get((name, collective), ()), strict=False))
+            for row in rows:
+                size, us = int(str(row["size"])), float(str(row["us"]))
+                base, limit = row["baseline_us"], printed.get(size)
+                place = f"{name}, {collective}, {format_size(size)}"
+                if base is not None and us > float(str(base)) * ROUNDING:
+                    found.append(f"{place}: {us:.4g} us, {row['baseline']} takes {base} us")
+                if limit is not None and us > limit * TOLERANCE:
+                    ratio = us / limit
+                    found.append(f"{place}: {us:.4g} us, {ratio:.2f} times the prototype's {limit:g}")
+    return found
+
+
+def tables(results: Results) -> str:
+    """The page's tables: a section per fabric, a row per collective."""
+    lines = []
+    for name, collectives in results.items():
+        setting = SETTINGS[name]
+        lines += [f"### {name}", "", f"`{setting.fabric}`, costs `{setting.cost_model}`; us", ""]
+        lines += [
+            f"| | {' | '.join(map(format_size, SHOWN))} |",
+            "|---|" + "--:|" * len(SHOWN),
+        ]
+        for collective, rows in collectives.items():
+            at = {int(str(row["size"])): row for row in rows}
+            lines.append(_line(f"**{collective}**", [f"{at[size]['us']:.4g}" for size in SHOWN]))
+            lines.append(_line("best baseline / ours", [_ratio(at[size], "baseline_us") for size in SHOWN]))
+            lines.append(_line("ours / bound", [_over(at[size]) for size in SHOWN]))
+            lines.append(_line("schedule", [f"{at[size]['schedule']}" for size in SHOWN]))
+            if (name, collective) in PROTOTYPE:
+                lines.append(_line("prototype", [f"{value:g}" for value in PROTOTYPE[name, collective]]))
+        lines.append("")
+    missing = [name for name in SETTINGS if name not in results]
+    if missing:
+        lines += [f"Not run for this page: {', '.join(missing)}.", ""]
+    short = shortfalls(results)
+    lines += ["### Shortfalls", ""]
+    lines += [f"- {one}" for one in short] or ["None of the cells that were run."]
+    return "\n".join(lines)
+
+
+def _line(title: str, cells: Sequence[str]) -> str:
+    return f"| {title} | {' | '.join(cells)} |"
+
+
+def _ratio(row: Row, key: str) -> str:
+    if row[key] is None:
+        return "-"
+    return f"{float(str(row[key])) / float(str(row['us'])):.2f} {row['baseline']}"
+
+
+def _over(row: Row) -> str:
+    return "-" if row["bound_us"] is None else f"{float(str(row['us'])) / float(str(row['bound_us'])):.2f}"
+
+
+def known(page: Path) -> Results:
+    """What the page has of fabrics."""
+    match = DATA.search(page.read_text()) if page.exists() else None
+    found: Results = json.loads(match[1]) if match else {}
+    return found
+
+
+def write(page: Path, results: Results) -> None:
+    """Put the tables and their data between the page's markers."""
+    before, _, rest = page.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    data = json.dumps(results, separators=(",", ":"))
+    text = f"{before}{BEGIN}\n\n{tables(results)}\n\n<!-- data {data} -->\n{END}{after}"
+    write_bytes(page, text.encode())
+
+
+def main() -> int:
+    """Run, report, write; 1 if a cell falls short."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--fabrics", nargs="*", choices=[*SETTINGS], default=[*SETTINGS])
+    parser.add_argument("--docs", type=Path, help="folder of the page anysize.md")
+    arguments = parser.parse_args()
+    found = run(arguments.fabrics)
+    if arguments.docs is not None:
+        page = arguments.docs / "anysize.md"
+        both = {**known(page), **found}
+        found = {name: both[name] for name in SETTINGS if name in both}
+        write(page, found)
+    else:
+        print(tables(found))
+    short = shortfalls(found)
+    for one in short:
+        print(one, file=sys.stderr)
+    return 1 if short else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
