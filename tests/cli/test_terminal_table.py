@@ -106,7 +106,7 @@ COMMANDS = {
     "pareto": ["pareto", "ring:4", "allgather", "--max-steps", "3"],
     "compare, sizes": ["compare", "dgx_a100:2", "allgather", "--algorithms", "ring", "--size", "1K,1M"],
     "size_set_report": ["solve", "ring:4", "allgather", "--size", "1K,1M", "--algorithm", "bfb,ring"],
-    "retune": ["retune", "{}/ring", "--cost-model", "reference", "--size", "1K,1M"],
+    "size_set_report, retune": ["retune", "{}/ring", "--cost-model", "reference", "--size", "1K,1M"],
     "harden": ["harden", "{}/ring"],
     "calibrate": ["calibrate", "{}/sweep.json", "--plan", "{}/ring"],
     "capture": ["capture", "deepseek-v3", "--tokens", "1M", "--sequence", "4K"],
