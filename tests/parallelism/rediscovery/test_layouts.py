@@ -138,9 +138,10 @@ def test_expert_parallelism_where_exchanges_are_fast() -> None:
 def test_recomputation_under_pressure_of_memory() -> None:
     """What is cheap to compute and large to keep is computed again, and nothing is where there is room."""
     graph = model(64, 512, words=8192)
-    found = searched(graph, LINE, line_costs(400e9), memory=0.5 * GB)
-    assert {"up", "activation", "ffn_normed", "rotated_query"} <= found.recomputed()
-    ample = searched(graph, LINE, line_costs(400e9), effort=GLANCE)
+    found = searched(graph, LINE, line_costs(200e9), memory=0.8 * GB)
+    assert {"activation", "ffn_normed"} <= found.recomputed()
+    assert not {"up", "gate"} & found.recomputed()
+    ample = searched(graph, LINE, line_costs(200e9), effort=GLANCE)
     assert ample.recomputed() == set()
-    assert ample.result.peak_bytes > 2 * 0.5 * GB
+    assert ample.result.peak_bytes > 0.8 * GB
     assert ample.result.seconds < found.result.seconds
