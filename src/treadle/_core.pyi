@@ -21,6 +21,7 @@ from treadle.synthesis.core_values.flow_values import (
     PathProgram,
 )
 from treadle.synthesis.core_values.integers import Wide, WideArray
+from treadle.synthesis.core_values.lane_values import LanePaths, PieceTable, SearchPace, WaitPaths
 from treadle.synthesis.core_values.step_values import InLinks
 from treadle.synthesis.core_values.tree_values import (
     Arcs,
@@ -59,6 +60,7 @@ _CutJobs = tuple[Int32, Int64, Int64, Int32]
 _Failure = tuple[int, int]
 _FoundFlow = tuple[Float64, Float64, float, float, int, int]
 _ClimbTable = tuple[Float64, Int32, Int32]
+_LanePaths = tuple[Int32, Int64, Int32]
 _PathBasis = tuple[Int32, Int32, Int32]
 _TaskTimes = tuple[int, int, int, Int64, Int64]
 _FluidTimes = tuple[int, int, Float64, Float64]
@@ -170,6 +172,12 @@ def climb_loads(problem: ClimbProblem, length: Float64) -> Float64: ...
 def anneal_link_orders(
     problem: ClimbProblem, lengths: Float64, annealing: Annealing, control: Int64
 ) -> tuple[int, Int32, float]: ...
+
+# Searched routes and their layers: layer of every path (or hop), links of every layer in order
+def search_lane_paths(
+    pieces: PieceTable, lanes: Int32, start: LanePaths, pace: SearchPace, control: Int64
+) -> tuple[int, _LanePaths]: ...
+def first_fit_layers(paths: WaitPaths, control: Int64) -> tuple[int, Int32, Int32]: ...
 
 # Simulations
 def simulate_tasks(

@@ -45,6 +45,7 @@ VALUES: OptionKeywords = {
     "symmetric": True,
     "max_layers": 2,
     "max_routes": 2,
+    "max_hops": 9,
     "max_flows": 2,
     "size": SizeRequest(1000),
 }

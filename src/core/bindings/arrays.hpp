@@ -69,6 +69,7 @@ void bind_closed_forms(nb::module_& m);
 void bind_steps(nb::module_& m);
 void bind_flows(nb::module_& m);
 void bind_climbing(nb::module_& m);
+void bind_routes(nb::module_& m);
 void bind_simulation(nb::module_& m);
 void bind_messages(nb::module_& m);
 

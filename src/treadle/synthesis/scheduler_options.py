@@ -199,6 +199,8 @@ class RouteOptions(SchedulerOptions):
         Layers (virtual channels) of the adapters, 256 at most; `routes` chooses paths and layers together.
     max_routes : int, optional
         Most paths from a rank to another.
+    max_hops : int, optional
+        Most links of a path; default, of searched routes, 3 more than the longest distance of a pair.
     max_flows : int, optional
         Chunks set out in rounds, at most so many out of and into a host in each.
 
@@ -211,6 +213,7 @@ class RouteOptions(SchedulerOptions):
     chunks: int | None = None
     max_layers: int | None = None
     max_routes: int | None = None
+    max_hops: int | None = None
     max_flows: int | None = None
 
     def __post_init__(self) -> None:
@@ -218,6 +221,7 @@ class RouteOptions(SchedulerOptions):
         for limit, what in (
             (self.max_layers, "layers: at most {}"),
             (self.max_routes, "routes: at most {} routes a pair"),
+            (self.max_hops, "routes: at most {} hops"),
             (self.max_flows, "rounds: at most {} flows per host"),
         ):
             if limit is not None and limit < 1:
@@ -253,6 +257,7 @@ class OptionKeywords(TypedDict, total=False):
     seed: int
     max_layers: int | None
     max_routes: int | None
+    max_hops: int | None
     max_flows: int | None
     size: SizeRequest | None
 
@@ -271,7 +276,7 @@ COMMON_OPTIONS: Mapping[ScheduleForm, tuple[str, ...]] = MappingProxyType(
         ScheduleForm.TREES: ("multicast",),
         ScheduleForm.STEPS: (),
         ScheduleForm.ALLTOALL_STEPS: (),
-        ScheduleForm.ROUTES: ("max_layers", "max_routes", "max_flows"),
+        ScheduleForm.ROUTES: ("max_layers", "max_routes", "max_hops", "max_flows"),
     }
 )
 """What planning sees to for every scheduler of a form: pruning at switches, limits, rounds."""

@@ -163,16 +163,18 @@ def test_quick_routes_keep_the_limits() -> None:
     problem = pose("jellyfish:32,4", "alltoall")
     limits = RouteOptions(max_layers=4, max_routes=1, max_flows=2)
     found = fall_back(problem, limits)
-    assert found.algorithm == "up-down"
+    assert found.algorithm == "searched-routes"
     schedule = found.schedule
     assert isinstance(schedule, TimedRoutes)
     assert schedule.max_flows <= 2
     assert schedule.routes.n_layers <= 4
     assert samples.is_correct(problem.topology, problem.collective, schedule)
     one_way = pose("generalized_kautz:4,27", "alltoall")
-    assert fall_back(one_way, RouteOptions(max_layers=3)).algorithm == "sssp"
-    with pytest.raises(InfeasibleError, match="quick routes do not fit into 1; allow more time or layers"):
-        fall_back(one_way, RouteOptions(max_layers=1))
+    assert samples.is_correct(
+        one_way.topology, one_way.collective, fall_back(one_way, RouteOptions(max_layers=3)).schedule
+    )
+    with pytest.raises(InfeasibleError, match=r"have no way of at most \d+ hops in 1 layers"):
+        fall_back(pose("directed_circulant:6,1", "alltoall"), RouteOptions(max_layers=1))
 
 
 def test_notes_say_what_limits_cost(capsys: pytest.CaptureFixture[str]) -> None:

@@ -58,6 +58,7 @@ def command(
     max_routes: Annotated[
         int | None, typer.Option(help="Most routes from a rank to another.", metavar="R")
     ] = None,
+    max_hops: Annotated[int | None, typer.Option(help="Most links of a route.", metavar="H")] = None,
     chunks: Annotated[
         int | None, typer.Option(help="Chunks that each pair's data are cut into.", metavar="P")
     ] = None,
@@ -78,7 +79,7 @@ def command(
     try:
         with ProgressLine(quiet=quiet or json) as progress:
             if not isinstance(topology, Topology):
-                given = (layers, max_routes, chunks, ranks, demands, file_format, time_limit)
+                given = (layers, max_routes, max_hops, chunks, ranks, demands, file_format, time_limit)
                 if forward or any(option is not None for option in given):
                     raise FormatError(
                         f"{topology}: a plan has its routes; leave out the options that choose them"
@@ -90,6 +91,7 @@ def command(
                     topology,
                     max_layers=layers,
                     max_routes=max_routes,
+                    max_hops=max_hops,
                     chunks=chunks,
                     seed=seed,
                     time_limit_s=None if time_limit is None else parse_seconds(time_limit),
@@ -126,7 +128,7 @@ def _print(output: Output, result: planning.RoutesResult) -> None:
         is_met = result.algbw == result.bound
         limit = "" if is_met else ", at most"
         output.line(f"optimum     {output.rates.both(result.bound, plan.collective)}{limit}")
-        standing = ", optimal" if is_met else f", {shortfall(result.algbw, result.bound)} below"
+        standing = ", optimal" if is_met else f", {shortfall(result.algbw, result.bound)} below the bound"
     output.line(f"schedule    {output.rates.both(result.algbw, plan.collective)}{standing}")
     print_routes(output, result.schedule, plan.algorithm)
     print_verification(output, result.report)

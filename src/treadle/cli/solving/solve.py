@@ -142,6 +142,9 @@ def command(
     max_routes: Annotated[
         int | None, typer.Option(help="Routes: most from a rank to another.", metavar="R", hidden=True)
     ] = None,
+    max_hops: Annotated[
+        int | None, typer.Option(help="Routes: most links of one.", metavar="H", hidden=True)
+    ] = None,
     max_flows: Annotated[
         int | None,
         typer.Option(help="Routes: set out in rounds, so many flows a host.", metavar="Q", hidden=True),
@@ -248,6 +251,7 @@ def command(
                 seed=seed,
                 max_layers=layers,
                 max_routes=max_routes,
+                max_hops=max_hops,
                 max_flows=max_flows,
                 time_limit_s=None if time_limit is None else parse_seconds(time_limit),
                 progress=progress,

@@ -9,25 +9,29 @@ import numpy as np
 from treadle.errors import InfeasibleError
 from treadle.planning.problem import Problem
 from treadle.planning.solving.alltoall_candidates import late_bound
+from treadle.planning.solving.bounds import find_bound
 from treadle.planning.solving.candidate import Built, Candidate
+from treadle.schedules.alltoall.route_cost import route_algbw
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.baselines import single_source_shortest_paths, with_layers
 from treadle.synthesis.alltoall.routes.layered_routes import layered_routes
-from treadle.synthesis.alltoall.routes.quick_routes import QUICK_LAYERS, up_down_routes
 from treadle.synthesis.alltoall.routes.route_columns import RoutingResult, generate_routes
 from treadle.synthesis.alltoall.routes.route_rounds import timed_routes
 from treadle.synthesis.alltoall.routes.route_units import route_schedule
 from treadle.synthesis.alltoall.routes.virtual_channels import lash_layers
+from treadle.synthesis.alltoall.searched.searched_routes import searched_routes
 from treadle.synthesis.alltoall.steps.hierarchical import hierarchical_routes as mixed_routes
 from treadle.synthesis.scheduler_options import RouteOptions
 from treadle.topologies.topology import Topology
 from treadle.watch import UNWATCHED, Watch
 
 ROUTES = "routes"
-UP_DOWN, SSSP = "up-down", "sssp"
+SEARCHED = "searched-routes"
 """What stands in for them when time has run out."""
+
+SEARCHED_PAIRS = 5000
+"""Pairs above which there is no linear program: local search ends within half a percent of it, in seconds."""
 
 _TIMED_CHUNKS = 4
 """Chunks per unit of demand of routes in rounds, unless told otherwise: each is placed on its own."""
@@ -46,11 +50,21 @@ def best_routes(
     chunks: int | None = None,
     max_layers: int | None = None,
     max_routes: int | None = None,
+    max_hops: int | None = None,
     max_flows: int | None = None,
     seed: int = 0,
     watch: Watch = UNWATCHED,
 ) -> Built:
     """Near the optimal rate: the best paths, then their layers; or both together if layers are limited."""
+    if max_hops is not None or np.count_nonzero(collective.pair_demands.between) > SEARCHED_PAIRS:
+        limits = RouteOptions(
+            chunks=_TIMED_CHUNKS if chunks is None and max_flows is not None else chunks,
+            max_layers=max_layers,
+            max_routes=max_routes,
+            max_hops=max_hops,
+            seed=seed,
+        )
+        return _searched(topology, collective, limits, watch)
     best = generate_routes(topology, collective, watch=watch)
     notes: tuple[str, ...] = ()
     is_late = best.is_late
@@ -87,6 +101,28 @@ def best_routes(
     return Built(built.schedule, notes=notes, is_late=is_late)
 
 
+def _searched(topology: Topology, collective: Collective, limits: RouteOptions, watch: Watch) -> Built:
+    """By local search; how far below the bound, and what of that the layers cost."""
+    found = searched_routes(
+        topology,
+        collective,
+        chunks=limits.chunks,
+        max_layers=limits.max_layers,
+        max_routes=limits.max_routes,
+        max_hops=limits.max_hops,
+        seed=limits.seed,
+        watch=watch,
+    )
+    bound = find_bound(Problem(topology, collective), watch, cards_forward=True)
+    below = [
+        float(1 - algbw / bound.algbw)
+        for algbw in (found.unlayered_algbw, route_algbw(topology, collective, found.schedule))
+    ]
+    layers = _counted(found.schedule.n_layers, "layer")
+    notes = (f"below the bound: without layers {below[0]:.2%}, in {layers} {below[1]:.2%}",)
+    return Built(found.schedule, bound, notes, found.is_late)
+
+
 def _layering(watch: Watch, *, is_late: bool) -> Watch:
     """For the layers of the best paths: late ones get a moment, without which they would be of no use."""
     if is_late and watch.deadline is not None:
@@ -121,6 +157,7 @@ def within_limits(
     for what, limit, needed in (
         ("layers", options.max_layers, routes.n_layers),
         ("routes a pair", options.max_routes, most),
+        ("hops", options.max_hops, int(routes.hops.max(initial=0))),
     ):
         if limit is not None and needed > limit:
             raise InfeasibleError(
@@ -135,7 +172,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def quick_routes(problem: Problem, options: RouteOptions) -> Candidate:
-    """One short path a pair, spread over the links, for when time has run out.
+    """Searched routes, for when time has run out: a second of work for a thousand pairs and less.
 
     Raises
     ------
@@ -143,23 +180,21 @@ def quick_routes(problem: Problem, options: RouteOptions) -> Candidate:
         If a rank cannot be reached, or the layers do not do.
     """
     start = process_time()
-    topology, collective, limit = problem.topology, problem.collective, options.max_layers
-    name, routes = UP_DOWN, up_down_routes(topology, collective, max_layers=limit or QUICK_LAYERS)
-    if routes is None:
-        name, paths = SSSP, single_source_shortest_paths(topology, collective)
-        try:
-            routes = with_layers(topology, paths, max_layers=limit)
-        except InfeasibleError:
-            raise InfeasibleError(
-                f"layers: the time limit was reached, and quick routes do not fit into {limit}; allow more "
-                f"time or layers"
-            ) from None
-    schedule = _in_rounds(topology, routes, options, UNWATCHED)  # time is up already
+    topology, collective = problem.topology, problem.collective
+    found = searched_routes(
+        topology,
+        collective,
+        chunks=options.chunks,
+        max_layers=options.max_layers,
+        max_routes=options.max_routes,
+        max_hops=options.max_hops,
+    )
+    schedule = _in_rounds(topology, found.schedule, options, UNWATCHED)  # time is up already
     seconds = {"schedule": process_time() - start}
     start = process_time()
     bound = late_bound(problem, cards_forward=True)
     seconds["bound"] = process_time() - start
-    return Candidate(name, schedule, bound, seconds=seconds)
+    return Candidate(SEARCHED, schedule, bound, seconds=seconds)
 
 
 def _in_rounds(

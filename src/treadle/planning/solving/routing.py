@@ -79,6 +79,7 @@ def routes(
     *,
     max_layers: int | None = None,
     max_routes: int | None = None,
+    max_hops: int | None = None,
     chunks: int | None = None,
     seed: int = 0,
     time_limit_s: float | None = None,
@@ -96,12 +97,14 @@ def routes(
         as few layers as first fit finds (LASH).
     max_routes : int, optional
         Most paths from a rank to another.
+    max_hops : int, optional
+        Most links of a path.
     chunks : int, optional
         Chunks per unit of demand; default the least that makes all weights whole, or 64.
     seed : int
         Of the search for layers.
     time_limit_s : float, optional
-        Seconds after which one short path a pair takes the place of the wanted ones.
+        Seconds after which routes made in a moment take the place of the wanted ones.
     progress : callable, optional
 
     Raises
@@ -115,6 +118,7 @@ def routes(
         algorithm=ROUTES,
         max_layers=max_layers,
         max_routes=max_routes,
+        max_hops=max_hops,
         chunks=chunks,
         seed=seed,
         time_limit_s=time_limit_s,

@@ -146,8 +146,8 @@ _OURS = (
         ScheduleForm.ROUTES,
         _ALLTOALL,
         f"{_HERE}.route_candidates:best_routes",
-        options=("chunks", "max_layers", "max_routes", "max_flows", "seed"),
-        source="column generation over paths (the all-to-all paper, (21)-(24)); layers of our own",
+        options=("chunks", "max_layers", "max_routes", "max_hops", "max_flows", "seed"),
+        source="column generation (the all-to-all paper, (21)-(24)) or local search; layers of our own",
         comparing=Comparing.SMALL,
     ),
     Scheduler(

@@ -320,6 +320,7 @@ def _report(problem: Problem, found: Candidate, request: RouteOptions) -> Report
             witness=witness,
             max_routes=request.max_routes,
             max_layers=request.max_layers,
+            max_hops=request.max_hops,
         )
     if isinstance(schedule, TimedRoutes):
         return verify_timed_routes(

@@ -32,6 +32,7 @@ def verify_routes(
     witness: Witness | None = None,
     max_routes: int | None = None,
     max_layers: int | None = None,
+    max_hops: int | None = None,
     limit: int = 1000,
 ) -> Report:
     """Check that routes perform the all-to-all on the fabric and that the claims about them are true.
@@ -48,6 +49,8 @@ def verify_routes(
     witness : Witness, optional
     max_routes, max_layers : int, optional
         Most routes from a rank to another, and most layers, that the adapters hold.
+    max_hops : int, optional
+        Most links of a route.
     limit : int
         Most violations to describe; all are counted.
 
@@ -102,6 +105,8 @@ def verify_routes(
         return found.report(bound=bound)
     _check_units(collective, schedule, found)
     _check_limits(schedule, max_routes, max_layers, found)
+    if max_hops is not None:
+        _check_hops(schedule, max_hops, found)
     if _check_paths(topology, collective, schedule, found):
         _check_layers(topology, schedule, found)
     if found.total > n_claims:
@@ -149,6 +154,19 @@ def _check_limits(
         found.add(
             ViolationKind.LIMIT, f"{int(schedule.layer.max()) + 1} layers are used, at most {max_layers} fit"
         )
+
+
+def _check_hops(schedule: RouteSchedule, max_hops: int, found: Findings) -> None:
+    hops = np.diff(schedule.path_offset)
+    long = np.flatnonzero(hops > max_hops)
+    found.add_all(
+        ViolationKind.LIMIT,
+        len(long),
+        lambda i: (
+            f"path {long[i]}, rank {schedule.source[long[i]]} to rank {schedule.target[long[i]]}: "
+            f"{hops[long[i]]} hops, at most {max_hops} may be"
+        ),
+    )
 
 
 def _check_paths(

@@ -1,0 +1,67 @@
+// Routes by local search, their layers, steps of their hops: treadle/synthesis/core_values/lane_values.py.
+#include "bindings/arrays.hpp"
+#include "routes/layer_orders.hpp"
+#include "routes/route_search.hpp"
+
+namespace treadle {
+namespace {
+
+using PiecesIn = std::tuple<int, Int32In, Int32In, FloatIn, Int32In, Int64In, Int32In, Int64In>;
+using LanePathsIn = std::tuple<Int32In, Int64In, Int32In>;
+using PaceIn = std::tuple<int, int, double, double, double, std::uint64_t>;
+using WaitPathsIn = std::tuple<int, Int32In, Int32In, Int64In, Int32In, Int64In, int, bool>;
+
+PieceTable to_pieces(const PiecesIn& given) {
+    const auto& [n_nodes, tail, head, width, node, first, target, amount] = given;
+    return {n_nodes,      static_cast<int>(tail.shape(0)), static_cast<int>(node.shape(0)), tail.data(), head.data(),
+            width.data(), node.data(),                     first.data(),                    target.data(), amount.data()};
+}
+
+auto search_lane_paths(const PiecesIn& pieces, Int32Rows lanes, const LanePathsIn& start, const PaceIn& pace,
+                       ControlIn control) {
+    LanePaths paths;
+    Status status;
+    {
+        nb::gil_scoped_release release;
+        const auto& [lane, offset, place] = start;
+        if (offset.shape(0)) paths = {to_vector<std::int32_t>(lane), to_vector<std::int64_t>(offset), to_vector<std::int32_t>(place)};
+        const ClimbLanes climbed{static_cast<int>(lanes.shape(0)), static_cast<int>(lanes.shape(1)), lanes.data()};
+        const auto& [most_hops, sweeps, flat, steep, share, seed] = pace;
+        status = search_routes(to_pieces(pieces), climbed, {most_hops, sweeps, flat, steep, share, seed},
+                               Control{control.data()}, paths);
+    }
+    return std::make_tuple(static_cast<int>(status),
+                           std::make_tuple(to_numpy(std::move(paths.lane)), to_numpy(std::move(paths.offset)),
+                                           to_numpy(std::move(paths.place))));
+}
+
+auto first_fit_layers(const WaitPathsIn& given, ControlIn control) {
+    FilledLayers filled;
+    Status status;
+    {
+        nb::gil_scoped_release release;
+        const auto& [n_nodes, tail, head, offset, link, sequence, most_layers, may_rise] = given;
+        const WaitPaths paths{n_nodes,
+                              static_cast<int>(tail.shape(0)),
+                              tail.data(),
+                              head.data(),
+                              static_cast<std::int64_t>(sequence.shape(0)),
+                              offset.data(),
+                              link.data(),
+                              sequence.data(),
+                              most_layers,
+                              may_rise};
+        status = fill_layers(paths, Control{control.data()}, filled);
+    }
+    return std::make_tuple(static_cast<int>(status), to_numpy(std::move(filled.layer)), to_numpy(std::move(filled.order)));
+}
+
+}  // namespace
+
+void bind_routes(nb::module_& m) {
+    m.def("search_lane_paths", &search_lane_paths, nb::arg("pieces"), nb::arg("lanes"), nb::arg("start"), nb::arg("pace"),
+          nb::arg("control"));
+    m.def("first_fit_layers", &first_fit_layers, nb::arg("paths"), nb::arg("control"));
+}
+
+}  // namespace treadle

@@ -1,0 +1,207 @@
+"""Layers for searched paths: first fit in the layers there are, the others rerouted along the layers' orders.
+
+LASH (Skeie, Lysne and Theiss, 2002) leaves every layer with an order of the links that its paths climb. Any
+path that climbs it is free of deadlock there too (Dally and Seitz, 1987), so the misfits are routed anew
+along these orders, and all loads are balanced again. If the layer may rise along a path, the orders one after
+another are a single one, of (layer, link). Source: docs/algorithms/alltoall-routes.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of
+from treadle.engine import core, run_watched
+from treadle.synthesis.alltoall.searched.demand_pieces import DemandPieces
+from treadle.synthesis.alltoall.searched.path_search import SWEEPS, search_paths
+from treadle.synthesis.core_values.lane_values import LanePaths, WaitPaths
+from treadle.watch import UNWATCHED, Watch
+
+_TRIES = 12
+"""Rounds in which orders are bent until every piece has a way."""
+
+
+@dataclass(frozen=True, eq=False)
+class LayeredPieces:
+    """Paths of pieces, with layers.
+
+    Parameters
+    ----------
+    offset : array of int64, shape (k + 1,)
+    links : array of int32
+        Piece i takes links[offset[i]:offset[i + 1]].
+    layer : array of int32, of the shape of `links`
+        Of each hop.
+    order : array of int32, shape (L, m)
+        The links of each layer, in an order that its paths climb: proof that nothing deadlocks.
+    lost : array of int64
+        Pieces without a path.
+    """
+
+    offset: Int64Array
+    links: Int32Array
+    layer: Int32Array
+    order: Int32Array
+    lost: Int64Array
+
+
+def first_fit(
+    pieces: DemandPieces,
+    paths: LanePaths,
+    *,
+    max_layers: int = 0,
+    may_rise: bool = False,
+    watch: Watch = UNWATCHED,
+) -> LayeredPieces:
+    """Put free paths into layers, long ones first; those that fit none are lost.
+
+    Parameters
+    ----------
+    pieces : DemandPieces
+    paths : LanePaths
+        Free ones.
+    max_layers : int
+        0: as many as it takes.
+    may_rise : bool
+        A path may go to a higher layer on its way.
+    watch : Watch
+
+    Raises
+    ------
+    TimeLimitError
+        If the deadline passes.
+    """
+    table, hops = pieces.table, np.diff(paths.offset)
+    given = WaitPaths(
+        table.n_nodes,
+        table.tail,
+        table.head,
+        paths.offset,
+        paths.place,
+        np.argsort(-hops, kind="stable"),
+        max_layers,
+        may_rise,
+    )
+    _, layer, order = run_watched(
+        "layers", lambda control: core.first_fit_layers(given, control), watch=watch
+    )
+    by_hop = layer if may_rise else np.repeat(layer, hops)
+    kept = by_hop >= 0
+    lost = np.flatnonzero(~kept[paths.offset[:-1]])
+    found = order.reshape(-1, len(table.tail))
+    missing = np.tile(np.arange(len(table.tail), dtype=np.int32), (max(0, max_layers - len(found)), 1))
+    hops[lost] = 0
+    return LayeredPieces(
+        offsets_of(hops), paths.place[kept], by_hop[kept], np.concatenate([found, missing]), lost
+    )
+
+
+def layered_search(
+    pieces: DemandPieces,
+    paths: LanePaths,
+    max_layers: int,
+    *,
+    may_rise: bool = False,
+    orders: Int32Array | None = None,
+    sweeps: int = SWEEPS,
+    seed: int = 0,
+    watch: Watch = UNWATCHED,
+) -> LayeredPieces:
+    """Paths in at most so many layers, at a low largest load; those that no order has a way for are lost.
+
+    Parameters
+    ----------
+    pieces : DemandPieces
+    paths : LanePaths
+        Free ones, to start from.
+    max_layers : int
+    may_rise : bool
+        A path may go to a higher layer on its way.
+    orders : array of int32, shape (max_layers, m), optional
+        To start from, in place of those of first fit.
+    sweeps : int
+        0: only find out which are lost.
+    seed : int
+    watch : Watch
+        When its deadline passes, the paths so far are returned.
+    """
+    if orders is None:
+        filled = first_fit(pieces, paths, max_layers=max_layers, may_rise=may_rise, watch=watch.unlimited)
+    else:
+        none = np.zeros(0, dtype=np.int32)
+        filled = LayeredPieces(
+            np.zeros(pieces.n_pieces + 1, np.int64), none, none, orders, np.arange(pieces.n_pieces)
+        )
+    for number in range(_TRIES + 1):
+        filled = _searched(pieces, filled, may_rise, 0, seed + number, watch.unlimited)
+        if not filled.lost.size or number == _TRIES or watch.is_late:
+            break
+        filled = _bent(pieces, paths, filled)
+    if filled.lost.size or not sweeps:
+        return filled
+    return _searched(pieces, filled, may_rise, sweeps, seed, watch)
+
+
+def _searched(
+    pieces: DemandPieces, start: LayeredPieces, may_rise: bool, sweeps: int, seed: int, watch: Watch
+) -> LayeredPieces:
+    """The search in the lanes of these orders, from these paths."""
+    n_layers, m = start.order.shape
+    place = _places(start.order)
+    hops = np.diff(start.offset)
+    lane = np.zeros(pieces.n_pieces, dtype=np.int32)
+    at = place[start.layer, start.links]
+    if may_rise:
+        at = at + start.layer * np.int32(m)
+    else:
+        lane[hops > 0] = start.layer[start.offset[:-1][hops > 0]]
+    lanes = start.order.reshape(1, -1) if may_rise else start.order
+    given = LanePaths(lane, start.offset, np.ascontiguousarray(at, dtype=np.int32))
+    found, _ = search_paths(pieces, lanes=lanes, start=given, sweeps=sweeps, seed=seed, watch=watch)
+    hops = np.diff(found.offset)
+    of_hop = found.place // np.int32(m) if may_rise else np.repeat(found.lane, hops)
+    links = lanes[np.repeat(found.lane, hops), found.place]
+    assert n_layers > int(of_hop.max(initial=0))
+    return LayeredPieces(found.offset, links, of_hop, start.order, np.flatnonzero(hops == 0))
+
+
+def _places(order: Int32Array) -> Int32Array:
+    """Place of each link in each layer's order, shape (L, m)."""
+    place: Int32Array = np.argsort(order, axis=1).astype(np.int32)
+    return place
+
+
+def _bent(pieces: DemandPieces, paths: LanePaths, filled: LayeredPieces) -> LayeredPieces:
+    """Orders in which the lost pieces' free paths climb; what climbs no longer is lost instead."""
+    order, place = filled.order.copy(), _places(filled.order)
+    for piece in filled.lost.tolist():
+        links = paths.place[paths.offset[piece] : paths.offset[piece + 1]]
+        number = int((np.diff(place[:, links], axis=1) < 0).sum(axis=1).argmin())
+        order[number] = _in_line(order[number].tolist(), links.tolist())
+        place[number, order[number]] = np.arange(order.shape[1])
+    at = place[filled.layer, filled.links].astype(np.int64) + filled.layer * np.int64(order.shape[1])
+    inner = np.ones(len(at), dtype=np.bool_)
+    inner[filled.offset[:-1][np.diff(filled.offset) > 0]] = False
+    falls_back: BoolArray = np.zeros(len(at), dtype=np.bool_)
+    falls_back[1:] = inner[1:] & (at[1:] < at[:-1])
+    owner = np.repeat(np.arange(pieces.n_pieces), np.diff(filled.offset))
+    broken = np.zeros(pieces.n_pieces, dtype=np.bool_)
+    broken[owner[falls_back]] = True
+    hops = np.where(broken, 0, np.diff(filled.offset))
+    kept = ~broken[owner]
+    return LayeredPieces(
+        offsets_of(hops), filled.links[kept], filled.layer[kept], order, np.flatnonzero(hops == 0)
+    )
+
+
+def _in_line(order: list[int], links: list[int]) -> NDArray[np.int32]:
+    """The order with each link of the path put just behind the one before it, where it came sooner."""
+    for before, after in pairwise(links):
+        first, second = order.index(before), order.index(after)
+        if second < first:
+            order.insert(first, order.pop(second))
+    return np.array(order, dtype=np.int32)

@@ -1,0 +1,72 @@
+"""One path for every piece of an all-to-all, by local search: no linear program, nothing to extract.
+
+Pieces move one by one to paths that are short by lengths growing exponentially with the loads. Source:
+Shahrokhi and Matula (JACM 37, 1990) for the lengths; docs/algorithms/alltoall-routes.md.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from treadle.arrays import Int32Array
+from treadle.engine import core, run_until
+from treadle.synthesis.alltoall.searched.demand_pieces import DemandPieces
+from treadle.synthesis.core_values.lane_values import LanePaths, SearchPace
+from treadle.watch import UNWATCHED, Watch
+
+SWEEPS = 60
+"""Over all sources, the exponents growing 8% from one to the next."""
+
+_FLAT, _STEEP = 15.0, 1500.0
+"""Exponent of a link's length in its relative load, first and last: at the end a thousandth is a factor 4."""
+
+_SHARE = 0.3
+"""Of a source's pieces that are looked at in one visit, with the same shortest paths."""
+
+_NONE = LanePaths(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int32))
+_FREE = np.zeros((0, 0), dtype=np.int32)
+
+_STUCK = 3
+
+
+def search_paths(
+    pieces: DemandPieces,
+    *,
+    lanes: Int32Array | None = None,
+    start: LanePaths | None = None,
+    sweeps: int = SWEEPS,
+    seed: int = 0,
+    watch: Watch = UNWATCHED,
+) -> tuple[LanePaths, bool]:
+    """A path for each piece, at a low largest load over bandwidth.
+
+    Parameters
+    ----------
+    pieces : DemandPieces
+    lanes : array of int32, shape (lanes, length), optional
+        Sequences of links that paths are to climb. Default: paths are free, and their places links.
+    start : LanePaths, optional
+        Paths in these lanes to begin with, some of them empty.
+    sweeps : int
+        0: only the pieces without a path get one.
+    seed : int
+        The same seed gives the same paths.
+    watch : Watch
+        When its deadline passes, the paths so far are returned.
+
+    Returns
+    -------
+    paths : LanePaths
+        Simple paths of at most `pieces.most_hops` links; empty where no lane has one.
+    is_whole : bool
+        No path is empty.
+    """
+    pace = SearchPace(pieces.most_hops, sweeps, _FLAT, _STEEP, _SHARE, seed)
+    status, found = run_until(
+        "searching routes",
+        lambda control: core.search_lane_paths(
+            pieces.table, _FREE if lanes is None else lanes, start or _NONE, pace, control
+        ),
+        watch=watch,
+    )
+    return LanePaths(*found), status != _STUCK

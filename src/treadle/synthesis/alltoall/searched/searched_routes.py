@@ -1,0 +1,244 @@
+"""Routes of an all-to-all by local search: paths first, then layers, then both together as a schedule.
+
+Source: docs/algorithms/alltoall-routes.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from time import monotonic
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import Int32Array, Int64Array, offsets_of
+from treadle.errors import InfeasibleError, ScheduleError
+from treadle.schedules.alltoall.route_cost import route_algbw
+from treadle.schedules.alltoall.routes import RouteSchedule
+from treadle.schedules.collective import Collective
+from treadle.synthesis.alltoall.routes.link_orders import LayeredPaths, grid_orders, grid_sides
+from treadle.synthesis.alltoall.routes.up_down_orders import up_down_orders
+from treadle.synthesis.alltoall.searched.demand_pieces import DemandPieces, cut_demands
+from treadle.synthesis.alltoall.searched.layer_search import LayeredPieces, first_fit, layered_search
+from treadle.synthesis.alltoall.searched.path_search import search_paths
+from treadle.synthesis.core_values.lane_values import LanePaths
+from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, Watch
+
+_PATHS_TIME, _LAYERS_TIME = 0.35, 0.7
+"""Parts of the time until a deadline by which paths and layers are to be there."""
+
+_CLOSE = 1.003
+"""Load over that without layers at which no other orders are tried."""
+
+_MOST_TRIED = 32
+"""Layers up to which it is tried how many do."""
+
+_NAMED = 3
+"""Pairs without a way that an error names."""
+
+_NO_WAY = 255
+"""Hops of a pair that an order has no path for."""
+
+
+@dataclass(frozen=True, eq=False)
+class SearchedRoutes:
+    """A route schedule, and what it would be without layers.
+
+    Parameters
+    ----------
+    schedule : RouteSchedule
+    unlayered_algbw : Fraction
+        Of the paths before they had layers, bytes/s, by exact loads.
+    is_late : bool
+        Time ran out; these are the best so far.
+    """
+
+    schedule: RouteSchedule
+    unlayered_algbw: Fraction
+    is_late: bool = False
+
+
+def searched_routes(
+    topology: Topology,
+    collective: Collective,
+    *,
+    max_layers: int | None = None,
+    max_routes: int | None = None,
+    max_hops: int | None = None,
+    chunks: int | None = None,
+    seed: int = 0,
+    watch: Watch = UNWATCHED,
+) -> SearchedRoutes:
+    """One to four paths a pair at a low largest load, free of deadlock.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+        An all-to-all.
+    max_layers : int, optional
+        Default: as many as first fit takes for the paths that are best without layers.
+    max_routes, max_hops, chunks : int, optional
+        See `cut_demands`.
+    seed : int
+        The same seed gives the same routes.
+    watch : Watch
+        When its deadline passes, each stage ends with what it has.
+
+    Raises
+    ------
+    ScheduleError
+        If an argument is out of range.
+    InfeasibleError
+        If a rank cannot be reached, or some pairs have no way in so few layers; the message names pairs,
+        and a number of layers that do.
+    """
+    if max_layers is not None and max_layers < 1:
+        raise ScheduleError(f"layers: at most {max_layers}, expected at least 1")
+    pieces = cut_demands(topology, collective, chunks=chunks, max_routes=max_routes, max_hops=max_hops)
+    by_then, at_last = _until(watch, _PATHS_TIME), _until(watch, _LAYERS_TIME)
+    free, is_whole = search_paths(pieces, seed=seed, watch=by_then)
+    assert is_whole
+    is_late = by_then.is_late
+    flat = np.zeros(len(free.place), dtype=np.int32)
+    unlayered = route_algbw(topology, collective, _schedule(pieces, free.offset, free.place, flat))
+    if max_layers is None:
+        found = first_fit(pieces, free, watch=watch.unlimited)
+    else:
+        found = _in_layers(topology, collective, pieces, free, max_layers, seed, at_last)
+        is_late = is_late or at_last.is_late
+    return SearchedRoutes(_schedule(pieces, found.offset, found.links, found.layer), unlayered, is_late)
+
+
+def _until(watch: Watch, part: float) -> Watch:
+    """With a deadline after some part of the time that is left."""
+    left = watch.seconds_left
+    return watch if left is None else Watch(watch.progress, monotonic() + part * left)
+
+
+def _in_layers(
+    topology: Topology,
+    collective: Collective,
+    pieces: DemandPieces,
+    free: LanePaths,
+    max_layers: int,
+    seed: int,
+    watch: Watch,
+) -> LayeredPieces:
+    """The best of what the orders to start from give."""
+    best, least = None, np.inf
+    goal = _CLOSE * _busiest(pieces, free.place, np.diff(free.offset))
+    for orders in _starts(topology, collective, max_layers, seed):
+        found = layered_search(pieces, free, max_layers, orders=orders, seed=seed, watch=watch)
+        load = _busiest(pieces, found.links, np.diff(found.offset))
+        if not found.lost.size and load < least:
+            best, least = found, load
+        if least <= goal or (best is not None and (watch.is_late or orders is None)):
+            break
+    if best is None:
+        raise _refusal(topology, pieces, free, max_layers, found)
+    return best
+
+
+def _starts(
+    topology: Topology, collective: Collective, n_layers: int, seed: int
+) -> Iterator[Int32Array | None]:
+    """Orders to start from; None is first fit's."""
+    sides = grid_sides(topology)
+    if sides is not None:
+        yield _grid_start(topology, collective, sides, n_layers, seed)
+    yield None
+    orders = up_down_orders(topology, n_layers)
+    yield orders[np.arange(n_layers) % len(orders)]
+
+
+def _grid_start(
+    topology: Topology, collective: Collective, sides: tuple[int, ...], n_layers: int, seed: int
+) -> Int32Array:
+    """Orders of dimensions and directions, each the one that keeps, with those before, demands nearest."""
+    candidates = grid_orders(topology, sides, np.random.default_rng(seed))
+    demand = collective.pair_demands.between
+    ranks = np.array(collective.ranks)
+    tables = []
+    for order in candidates:
+        away = LayeredPaths(topology, collective, order[None]).search(np.ones(topology.n_links)).distance
+        tables.append(np.minimum(away[:, ranks], _NO_WAY).astype(np.uint8))
+    nearest, chosen = np.full(demand.shape, _NO_WAY, dtype=np.uint8), list[int]()
+    for _ in range(n_layers):
+        costs = [float((np.minimum(table, nearest) * demand).sum()) for table in tables]
+        # where several are as good, orders that were not chosen yet spread the load
+        pick = min(range(len(costs)), key=lambda number: (costs[number], number in chosen, number))
+        chosen.append(pick)
+        nearest = np.minimum(nearest, tables[pick])
+    return candidates[chosen].astype(np.int32)
+
+
+def _busiest(pieces: DemandPieces, links: Int32Array, hops: Int64Array) -> float:
+    """Largest load over width."""
+    load = np.bincount(links, weights=np.repeat(pieces.table.amount, hops), minlength=len(pieces.table.tail))
+    return float((load / pieces.table.width).max(initial=0.0))
+
+
+def _refusal(
+    topology: Topology, pieces: DemandPieces, free: LanePaths, max_layers: int, found: LayeredPieces
+) -> InfeasibleError:
+    """The error for too few layers: pairs without a way, and a number of layers that do."""
+    pairs = dict.fromkeys(
+        zip(pieces.source[found.lost].tolist(), pieces.target[found.lost].tolist(), strict=True)
+    )
+    named = ", ".join(f"{source} to {target}" for source, target in list(pairs)[:_NAMED])
+    more = ", ..." if len(pairs) > _NAMED else ""
+    enough = int(first_fit(pieces, free).layer.max()) + 1
+    for number in range(max_layers + 1, min(enough, _MOST_TRIED)):
+        if not layered_search(pieces, free, number, sweeps=0).lost.size:
+            enough = number
+            break
+    return InfeasibleError(
+        f"{topology.name}: {len(pairs)} of the pairs have no way of at most {pieces.most_hops} hops in "
+        f"{max_layers} layers (ranks {named}{more}); {enough} layers do: allow them (--layers {enough}), or "
+        f"longer ways (--max-hops)"
+    )
+
+
+def _schedule(
+    pieces: DemandPieces, offset: Int64Array, links: Int32Array, layer: Int32Array
+) -> RouteSchedule:
+    """Pieces of a pair on the same path in the same layers are one route."""
+    hops = np.diff(offset)
+    pair = pieces.source.astype(np.int64) * (int(pieces.table.node.size)) + pieces.target
+    at = np.arange(len(links)) - np.repeat(offset[:-1], hops)
+    key = (
+        (links.astype(np.uint64) << np.uint64(32))
+        + (layer.astype(np.uint64) << np.uint64(20))
+        + at.astype(np.uint64)
+    )
+    mark = np.add.reduceat(_mixed(key), offset[:-1])
+    order = np.lexsort((mark, pair))
+    is_new = np.ones(len(order), dtype=np.bool_)
+    is_new[1:] = (pair[order][1:] != pair[order][:-1]) | (mark[order][1:] != mark[order][:-1])
+    units = np.add.reduceat(pieces.table.amount[order], np.flatnonzero(is_new))
+    kept = order[is_new]
+    place = np.repeat(offset[kept], hops[kept])
+    ends = offsets_of(hops[kept])
+    place += np.arange(len(place)) - np.repeat(ends[:-1], hops[kept])
+    number = np.unique(layer, return_inverse=True)[1]
+    return RouteSchedule(
+        n_ranks=int(pieces.table.node.size),
+        n_chunks=pieces.n_chunks,
+        source=pieces.source[kept],
+        target=pieces.target[kept],
+        units=units,
+        layer=number[offset[kept]].astype(np.int32),
+        path_offset=ends,
+        path_links=links[place],
+    )
+
+
+def _mixed(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Steele, Lea and Flood's splitmix64, one round."""
+    value = value * np.uint64(0x9E3779B97F4A7C15)
+    value = (value ^ value >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    return value ^ value >> np.uint64(27)

@@ -1,0 +1,155 @@
+"""Routes by local search: near the optimum, correct, within their limits, in layers that cannot deadlock."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from treadle.errors import InfeasibleError
+from treadle.schedules.alltoall.demands import Demands
+from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
+from treadle.synthesis.alltoall import optimal_rate
+from treadle.synthesis.alltoall.searched.demand_pieces import cut_demands
+from treadle.synthesis.alltoall.searched.layer_search import first_fit, layered_search
+from treadle.synthesis.alltoall.searched.path_search import search_paths
+from treadle.synthesis.alltoall.searched.searched_routes import SearchedRoutes, searched_routes
+from treadle.topologies import parse
+from treadle.topologies.topology import Topology
+from treadle.verification.routes.route_check import verify_routes
+from treadle.watch import Watch
+
+
+def everyone(fabric: Topology) -> Collective:
+    return on_all_ranks(fabric, CollectiveKind.ALLTOALL)
+
+
+def with_demands(fabric: Topology, matrix: np.ndarray) -> Collective:
+    group = everyone(fabric)
+    return Collective(CollectiveKind.ALLTOALL, group.ranks, demands=Demands(matrix))
+
+
+def below_the_bound(fabric: Topology, collective: Collective, algbw: Fraction) -> float:
+    bound = optimal_rate(fabric, collective, cards_forward=True).upper
+    return float(1 - algbw / (collective.pair_demands.buffer_units * bound))
+
+
+def judged(fabric: Topology, collective: Collective, found: SearchedRoutes, **limits: int) -> float:
+    """How far below the bound, after the verifier accepted it."""
+    report = verify_routes(fabric, collective, found.schedule, **limits)
+    assert report.is_ok, report.violations[:3]
+    assert report.algbw is not None
+    return below_the_bound(fabric, collective, report.algbw)
+
+
+@pytest.mark.parametrize(
+    ("expression", "most"),
+    [
+        ("generalized_kautz(4, 128)", 0.004),
+        ("jellyfish(96, 4)", 0.008),
+        ("torus(8, 8)", 0.004),
+        ("hypercube(6)", 0.004),
+        ("fat_tree(4)", 0.001),
+    ],
+)
+def test_routes_without_layers_come_near_the_optimum(expression: str, most: float) -> None:
+    fabric = parse(expression)
+    found = searched_routes(fabric, everyone(fabric))
+    assert judged(fabric, everyone(fabric), found) <= most
+    assert below_the_bound(fabric, everyone(fabric), found.unlayered_algbw) <= most
+    assert np.bincount(found.schedule.pair).max() <= 8
+
+
+def test_256_nodes_in_5_layers_with_a_route_a_pair() -> None:
+    """Accepted: at most 1% below the bound with one route a pair."""
+    fabric = parse("generalized_kautz(4, 256)")
+    found = searched_routes(fabric, everyone(fabric), max_layers=5)
+    assert judged(fabric, everyone(fabric), found, max_layers=5, max_routes=1, max_hops=7) <= 0.01
+
+
+@pytest.mark.parametrize(
+    ("expression", "layers", "most"),
+    [
+        ("torus(4, 4, 4)", 1, 0.006),
+        ("torus(8, 8)", 2, 0.05),
+        ("jellyfish(96, 4)", 4, 0.03),
+        ("fat_tree(4)", 1, 0.01),
+    ],
+)
+def test_layers_keep_most_of_the_rate(expression: str, layers: int, most: float) -> None:
+    fabric = parse(expression)
+    found = searched_routes(fabric, everyone(fabric), max_layers=layers)
+    assert judged(fabric, everyone(fabric), found, max_layers=layers) <= most
+
+
+@pytest.mark.parametrize("density", [0.3, 1.0])
+def test_unequal_and_sparse_demands_come_near_the_optimum(density: float) -> None:
+    fabric = parse("generalized_kautz(4, 100)")
+    rng = np.random.default_rng(3)
+    matrix = rng.integers(0, 50, (100, 100)) * (rng.random((100, 100)) < density)
+    collective = with_demands(fabric, matrix)
+    found = searched_routes(fabric, collective)
+    assert judged(fabric, collective, found) <= 0.005
+
+
+def test_links_of_unequal_bandwidth_are_filled_alike() -> None:
+    fabric = parse("torus(6, 6)")
+    width = np.where(np.arange(fabric.n_links) % 3 == 0, 3, 1)
+    fabric = Topology(
+        "uneven", fabric.node_names, fabric.is_compute, fabric.tails, fabric.heads, width, fabric.latencies_ns
+    )
+    found = searched_routes(fabric, everyone(fabric))
+    assert judged(fabric, everyone(fabric), found) <= 0.01
+
+
+def test_the_limit_on_hops_is_kept_or_refused() -> None:
+    fabric = parse("generalized_kautz(4, 64)")
+    found = searched_routes(fabric, everyone(fabric), max_hops=3, max_layers=8)
+    assert verify_routes(fabric, everyone(fabric), found.schedule, max_hops=3, max_layers=8).is_ok
+    assert int(found.schedule.hops.max()) == 3
+    assert not verify_routes(fabric, everyone(fabric), found.schedule, max_hops=2).is_ok
+    with pytest.raises(InfeasibleError, match=r"is 3 hops, at most 2 are allowed \(--max-hops\)"):
+        searched_routes(fabric, everyone(fabric), max_hops=2)
+
+
+def test_too_few_layers_name_pairs_and_a_number_that_does() -> None:
+    fabric = parse("directed_circulant(6, 1)")
+    with pytest.raises(InfeasibleError, match=r"pairs have no way .* in 2 layers \(ranks .*\); 3 layers do"):
+        searched_routes(fabric, everyone(fabric), max_layers=2)
+    found = searched_routes(fabric, everyone(fabric), max_layers=3)
+    assert verify_routes(fabric, everyone(fabric), found.schedule, max_layers=3).is_ok
+
+
+def test_first_fit_climbs_its_orders_and_loses_only_what_fits_nowhere() -> None:
+    fabric = parse("torus(4, 4)")
+    pieces = cut_demands(fabric, everyone(fabric))
+    free, _ = search_paths(pieces)
+    whole = first_fit(pieces, free)
+    assert not whole.lost.size
+    few = first_fit(pieces, free, max_layers=2)
+    assert few.lost.size
+    for filled in (whole, few):
+        place = np.argsort(filled.order, axis=1)[filled.layer, filled.links]
+        inner = np.ones(len(place), dtype=bool)
+        inner[filled.offset[:-1][np.diff(filled.offset) > 0]] = False
+        assert np.all(place[1:][inner[1:]] > place[:-1][inner[1:]])
+
+
+def test_pieces_have_no_way_where_no_order_has_one() -> None:
+    """In the order that goes round against the ring, only neighbours have a way."""
+    fabric = parse("directed_circulant(5, 1)")
+    pieces = cut_demands(fabric, everyone(fabric))
+    free, _ = search_paths(pieces)
+    order = np.arange(fabric.n_links, dtype=np.int32)[::-1][None]
+    found = layered_search(pieces, free, 1, orders=np.ascontiguousarray(order), sweeps=0)
+    assert found.lost.size
+
+
+def test_the_same_seed_gives_the_same_routes_and_a_deadline_correct_ones() -> None:
+    fabric = parse("jellyfish(64, 4)")
+    first, second = (searched_routes(fabric, everyone(fabric), max_layers=4, seed=5) for _ in range(2))
+    assert first.schedule == second.schedule
+    late = searched_routes(fabric, everyone(fabric), max_layers=4, watch=Watch(deadline=0.0))
+    assert late.is_late
+    assert judged(fabric, everyone(fabric), late, max_layers=4) <= 0.2
