@@ -83,7 +83,10 @@ def test_channels_of_an_nccl_graph_are_refused(tmp_path: Path, capsys: pytest.Ca
     plan = str(tmp_path / "ring.plan")
     assert main(["solve", "ring(4)", "allgather", "--algorithm", "ring", "-o", plan, "-q"]) == 0
     for words, said in (
-        (["--channels", "4"], "--channels is for chakra, cpu-xml and msccl-xml; nccl-graph has nothing"),
+        (
+            ["--channels", "4"],
+            "--channels is for chakra, cpu-xml, msccl-xml and nccl-tuner; nccl-graph has nothing",
+        ),
         (["--profile", "rccl"], "--profile is for msccl-xml; nccl-graph has nothing"),
         (["--in-place"], "--in-place is for chakra, cpu-xml, msccl-xml and mscclpp-json"),
         (["--chunks", "8"], "--chunks is for msccl-xml and mscclpp-json"),
