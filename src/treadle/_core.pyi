@@ -21,7 +21,14 @@ from treadle.synthesis.core_values.flow_values import (
     PathProgram,
 )
 from treadle.synthesis.core_values.integers import Wide, WideArray
-from treadle.synthesis.core_values.lane_values import LanePaths, PieceTable, SearchPace, WaitPaths
+from treadle.synthesis.core_values.lane_values import (
+    HopPaths,
+    LanePaths,
+    PieceTable,
+    SearchPace,
+    StepPace,
+    WaitPaths,
+)
 from treadle.synthesis.core_values.step_values import InLinks
 from treadle.synthesis.core_values.tree_values import (
     Arcs,
@@ -173,11 +180,14 @@ def anneal_link_orders(
     problem: ClimbProblem, lengths: Float64, annealing: Annealing, control: Int64
 ) -> tuple[int, Int32, float]: ...
 
-# Searched routes and their layers: layer of every path (or hop), links of every layer in order
+# Searched routes; layer of every path (or hop) and links of every layer in order; caps and steps of hops
 def search_lane_paths(
     pieces: PieceTable, lanes: Int32, start: LanePaths, pace: SearchPace, control: Int64
 ) -> tuple[int, _LanePaths]: ...
 def first_fit_layers(paths: WaitPaths, control: Int64) -> tuple[int, Int32, Int32]: ...
+def assign_hop_steps(
+    paths: HopPaths, pace: StepPace, cap: Int64, control: Int64
+) -> tuple[int, Int64, Int32]: ...
 
 # Simulations
 def simulate_tasks(

@@ -1,5 +1,6 @@
 // Routes by local search, their layers, steps of their hops: treadle/synthesis/core_values/lane_values.py.
 #include "bindings/arrays.hpp"
+#include "routes/hop_steps.hpp"
 #include "routes/layer_orders.hpp"
 #include "routes/route_search.hpp"
 
@@ -10,6 +11,9 @@ using PiecesIn = std::tuple<int, Int32In, Int32In, FloatIn, Int32In, Int64In, In
 using LanePathsIn = std::tuple<Int32In, Int64In, Int32In>;
 using PaceIn = std::tuple<int, int, double, double, double, std::uint64_t>;
 using WaitPathsIn = std::tuple<int, Int32In, Int32In, Int64In, Int32In, Int64In, int, bool>;
+
+using HopPathsIn = std::tuple<Int64In, Int32In, Int64In, FloatIn>;
+using StepPaceIn = std::tuple<int, int, std::int64_t, std::uint64_t>;
 
 PieceTable to_pieces(const PiecesIn& given) {
     const auto& [n_nodes, tail, head, width, node, first, target, amount] = given;
@@ -56,11 +60,27 @@ auto first_fit_layers(const WaitPathsIn& given, ControlIn control) {
     return std::make_tuple(static_cast<int>(status), to_numpy(std::move(filled.layer)), to_numpy(std::move(filled.order)));
 }
 
+auto assign_hop_steps(const HopPathsIn& given, const StepPaceIn& pace, Int64In cap, ControlIn control) {
+    std::vector<std::int64_t> caps = to_vector<std::int64_t>(cap);
+    std::vector<std::int32_t> step;
+    Status status;
+    {
+        nb::gil_scoped_release release;
+        const auto& [offset, link, amount, width] = given;
+        const HopPaths paths{static_cast<int>(width.shape(0)), static_cast<std::int64_t>(amount.shape(0)),
+                             offset.data(), link.data(), amount.data(), width.data()};
+        const auto& [tries, passes, rise, seed] = pace;
+        status = assign_steps(paths, {tries, passes, rise, seed}, Control{control.data()}, caps, step);
+    }
+    return std::make_tuple(static_cast<int>(status), to_numpy(std::move(caps)), to_numpy(std::move(step)));
+}
+
 }  // namespace
 
 void bind_routes(nb::module_& m) {
     m.def("search_lane_paths", &search_lane_paths, nb::arg("pieces"), nb::arg("lanes"), nb::arg("start"), nb::arg("pace"),
           nb::arg("control"));
+    m.def("assign_hop_steps", &assign_hop_steps, nb::arg("paths"), nb::arg("pace"), nb::arg("cap"), nb::arg("control"));
     m.def("first_fit_layers", &first_fit_layers, nb::arg("paths"), nb::arg("control"));
 }
 

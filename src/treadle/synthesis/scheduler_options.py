@@ -166,6 +166,8 @@ class AlltoallOptions(SchedulerOptions):
         One number: into how many rounds routes are cut.
     steps : int, optional
         Of a time-stepped flow.
+    max_steps : int, optional
+        Most steps of routes whose hops get steps.
     size : SizeRequest, optional
         Choose how finely to pipeline for this size, not for the largest.
     factors : sequence of int, optional
@@ -180,11 +182,14 @@ class AlltoallOptions(SchedulerOptions):
     chunks: int | None = None
     rounds: Sequence[int] | None = None
     steps: int | None = None
+    max_steps: int | None = None
     size: SizeRequest | None = None
     factors: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         _check_chunks(self.chunks)
+        if self.max_steps is not None and self.max_steps < 1:
+            raise ScheduleError(f"steps: at most {self.max_steps}, expected at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,6 +202,8 @@ class RouteOptions(SchedulerOptions):
         Most chunks per unit of demand.
     max_layers : int, optional
         Layers (virtual channels) of the adapters, 256 at most; `routes` chooses paths and layers together.
+    layer_changes : bool
+        The layer may rise along a path.
     max_routes : int, optional
         Most paths from a rank to another.
     max_hops : int, optional
@@ -212,6 +219,7 @@ class RouteOptions(SchedulerOptions):
 
     chunks: int | None = None
     max_layers: int | None = None
+    layer_changes: bool = False
     max_routes: int | None = None
     max_hops: int | None = None
     max_flows: int | None = None
@@ -253,9 +261,11 @@ class OptionKeywords(TypedDict, total=False):
     chunks: int | None
     rounds: Sequence[int] | None
     steps: int | None
+    max_steps: int | None
     symmetric: bool
     seed: int
     max_layers: int | None
+    layer_changes: bool
     max_routes: int | None
     max_hops: int | None
     max_flows: int | None

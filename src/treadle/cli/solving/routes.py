@@ -55,6 +55,9 @@ def command(
     layers: Annotated[
         int | None, typer.Option(help="Choose paths for at most so many layers.", metavar="L")
     ] = None,
+    layer_changes: Annotated[
+        bool, typer.Option("--layer-changes", help="The layer may rise along a route.")
+    ] = False,
     max_routes: Annotated[
         int | None, typer.Option(help="Most routes from a rank to another.", metavar="R")
     ] = None,
@@ -80,7 +83,7 @@ def command(
         with ProgressLine(quiet=quiet or json) as progress:
             if not isinstance(topology, Topology):
                 given = (layers, max_routes, max_hops, chunks, ranks, demands, file_format, time_limit)
-                if forward or any(option is not None for option in given):
+                if forward or layer_changes or any(option is not None for option in given):
                     raise FormatError(
                         f"{topology}: a plan has its routes; leave out the options that choose them"
                     )
@@ -90,6 +93,7 @@ def command(
                 result = planning.routes(
                     topology,
                     max_layers=layers,
+                    layer_changes=layer_changes,
                     max_routes=max_routes,
                     max_hops=max_hops,
                     chunks=chunks,

@@ -139,6 +139,12 @@ def command(
         int | None,
         typer.Option(help="Routes: choose paths for at most so many layers.", metavar="L", hidden=True),
     ] = None,
+    max_steps: Annotated[
+        int | None, typer.Option(help="All-to-all: most steps.", metavar="T", hidden=True)
+    ] = None,
+    layer_changes: Annotated[
+        bool, typer.Option("--layer-changes", help="Routes: the layer may rise along one.", hidden=True)
+    ] = False,
     max_routes: Annotated[
         int | None, typer.Option(help="Routes: most from a rank to another.", metavar="R", hidden=True)
     ] = None,
@@ -247,9 +253,11 @@ def command(
                 chunks=chunks,
                 rounds=None if rounds is None else parse_integers(rounds, "--rounds"),
                 steps=steps,
+                max_steps=max_steps,
                 symmetric=symmetric,
                 seed=seed,
                 max_layers=layers,
+                layer_changes=layer_changes,
                 max_routes=max_routes,
                 max_hops=max_hops,
                 max_flows=max_flows,

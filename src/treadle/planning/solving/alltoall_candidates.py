@@ -23,6 +23,11 @@ from treadle.synthesis.alltoall.routes.extract import extract_paths
 from treadle.synthesis.alltoall.routes.shortest_paths import MAX_CHUNKS as SPLIT_CHUNKS
 from treadle.synthesis.alltoall.routes.shortest_paths import split_over_shortest_paths
 from treadle.synthesis.alltoall.routes.whole_units import rounded_routes
+from treadle.synthesis.alltoall.searched.demand_pieces import cut_demands
+from treadle.synthesis.alltoall.searched.path_search import search_paths
+from treadle.synthesis.alltoall.searched.searched_routes import piece_routes, until
+from treadle.synthesis.alltoall.steps.hop_steps import MAX_CHUNKS as MAX_HOP_CHUNKS
+from treadle.synthesis.alltoall.steps.hop_steps import routes_in_steps
 from treadle.synthesis.alltoall.steps.pipelined import MAX_CHUNKS as PIPELINED_CHUNKS
 from treadle.synthesis.alltoall.steps.pipelined import hop_synchronous, pipelined
 from treadle.synthesis.alltoall.steps.rounds import fastest_at_size, fewest_rounds
@@ -33,6 +38,12 @@ from treadle.topologies.topology import Topology
 from treadle.watch import UNWATCHED, Watch
 
 SHORTEST_PATHS = "shortest-paths"
+
+SEARCHED_PAIRS = 5000
+"""Pairs above which routes are searched, not taken from a flow."""
+
+_PATHS_TIME, _STEPS_TIME = 0.4, 0.6
+"""Parts of the time until a deadline by which paths and steps are to be there."""
 
 _LIGHT_PROGRAM = 2**22
 """Chunks of a program that runtimes hold in a moment and some 100 MB."""
@@ -70,10 +81,22 @@ def pipelined_flow(
     *,
     chunks: int | None = None,
     rounds: Sequence[int] | None = None,
+    max_steps: int | None = None,
     size: SizeRequest | None = None,
     watch: Watch = UNWATCHED,
 ) -> Built:
-    """The routes of an optimal flow, or shortest paths where these carry as much, in steps of one length."""
+    """The routes of an optimal flow, or shortest paths where these carry as much, in steps of one length.
+
+    Of more than a few thousand pairs searched routes, each hop of which gets a step.
+    """
+    n_pairs = np.count_nonzero(collective.pair_demands.between)
+    is_asked = rounds is not None or size is not None
+    if max_steps is not None and is_asked:
+        raise ScheduleError("max-steps: rounds and sizes choose the number of steps; give one of them")
+    if max_steps is not None or (
+        n_pairs > SEARCHED_PAIRS and not is_asked and not topology.injection_bytes_per_s.any()
+    ):
+        return _searched_steps(topology, collective, chunks, max_steps, watch)
     problem, options = Problem(topology, collective), AlltoallOptions(chunks=chunks, rounds=rounds, size=size)
     left = watch.seconds_left
     rate = optimal_rate(topology, collective, time_limit_s=left, watch=watch.unlimited)
@@ -90,6 +113,25 @@ def pipelined_flow(
         schedule = fewest_rounds(topology, collective, routes, algbw, max_chunks=finest, watch=watch)
     notes = _losses(float(busiest) * min(paths.rate(topology), rate.rate) - 1, "the fractional flow")
     return Built(schedule, bound_of_alltoall(rate), notes, rate.is_late)
+
+
+def _searched_steps(
+    topology: Topology, collective: Collective, chunks: int | None, max_steps: int | None, watch: Watch
+) -> Built:
+    """One path a piece of demand by local search, in steps that take hardly longer than the fullest link."""
+    by_then, at_last = until(watch, _PATHS_TIME), until(watch, _STEPS_TIME)
+    pieces = cut_demands(topology, collective, max_routes=chunks, max_hops=max_steps)
+    paths, _ = search_paths(pieces, watch=by_then)
+    routes = piece_routes(pieces, paths.offset, paths.place, np.zeros(len(paths.place), np.int32))
+    del pieces, paths
+    most = MAX_HOP_CHUNKS if chunks is None else chunks
+    schedule = routes_in_steps(
+        topology, collective, routes, max_steps=max_steps, max_chunks=most, watch=at_last
+    )
+    is_late = by_then.is_late or at_last.is_late
+    left = watch.seconds_left
+    rate = optimal_rate(topology, collective, time_limit_s=left, watch=watch.unlimited)
+    return Built(schedule, bound_of_alltoall(rate), is_late=is_late)
 
 
 def shortest_paths(

@@ -8,7 +8,7 @@ import numpy as np
 
 from treadle.errors import InfeasibleError
 from treadle.planning.problem import Problem
-from treadle.planning.solving.alltoall_candidates import late_bound
+from treadle.planning.solving.alltoall_candidates import SEARCHED_PAIRS, late_bound
 from treadle.planning.solving.bounds import find_bound
 from treadle.planning.solving.candidate import Built, Candidate
 from treadle.schedules.alltoall.route_cost import route_algbw
@@ -30,9 +30,6 @@ ROUTES = "routes"
 SEARCHED = "searched-routes"
 """What stands in for them when time has run out."""
 
-SEARCHED_PAIRS = 5000
-"""Pairs above which there is no linear program: local search ends within half a percent of it, in seconds."""
-
 _TIMED_CHUNKS = 4
 """Chunks per unit of demand of routes in rounds, unless told otherwise: each is placed on its own."""
 
@@ -49,6 +46,7 @@ def best_routes(
     *,
     chunks: int | None = None,
     max_layers: int | None = None,
+    layer_changes: bool = False,
     max_routes: int | None = None,
     max_hops: int | None = None,
     max_flows: int | None = None,
@@ -56,10 +54,12 @@ def best_routes(
     watch: Watch = UNWATCHED,
 ) -> Built:
     """Near the optimal rate: the best paths, then their layers; or both together if layers are limited."""
-    if max_hops is not None or np.count_nonzero(collective.pair_demands.between) > SEARCHED_PAIRS:
+    n_pairs = np.count_nonzero(collective.pair_demands.between)
+    if max_hops is not None or layer_changes or n_pairs > SEARCHED_PAIRS:
         limits = RouteOptions(
             chunks=_TIMED_CHUNKS if chunks is None and max_flows is not None else chunks,
             max_layers=max_layers,
+            layer_changes=layer_changes,
             max_routes=max_routes,
             max_hops=max_hops,
             seed=seed,
@@ -108,6 +108,7 @@ def _searched(topology: Topology, collective: Collective, limits: RouteOptions, 
         collective,
         chunks=limits.chunks,
         max_layers=limits.max_layers,
+        layer_changes=limits.layer_changes,
         max_routes=limits.max_routes,
         max_hops=limits.max_hops,
         seed=limits.seed,
@@ -186,6 +187,7 @@ def quick_routes(problem: Problem, options: RouteOptions) -> Candidate:
         collective,
         chunks=options.chunks,
         max_layers=options.max_layers,
+        layer_changes=options.layer_changes,
         max_routes=options.max_routes,
         max_hops=options.max_hops,
     )

@@ -78,6 +78,7 @@ def routes(
     topology: Topology | str,
     *,
     max_layers: int | None = None,
+    layer_changes: bool = False,
     max_routes: int | None = None,
     max_hops: int | None = None,
     chunks: int | None = None,
@@ -95,6 +96,9 @@ def routes(
     max_layers : int, optional
         Choose paths and layers together, with at most so many layers. Default: the best paths, packed into
         as few layers as first fit finds (LASH).
+    layer_changes : bool
+        The layer may rise along a path, as InfiniBand's map of service levels and switches that add one to
+        the virtual channel allow.
     max_routes : int, optional
         Most paths from a rank to another.
     max_hops : int, optional
@@ -117,6 +121,7 @@ def routes(
         CollectiveKind.ALLTOALL,
         algorithm=ROUTES,
         max_layers=max_layers,
+        layer_changes=layer_changes,
         max_routes=max_routes,
         max_hops=max_hops,
         chunks=chunks,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from treadle.arrays import FrozenArrays, Int32Array, Int64Array, offsets_of
+from treadle.arrays import FrozenArrays, Int32Array, Int64Array, frozen, offsets_of
 from treadle.errors import ScheduleError
 from treadle.notebook import own_words, shown
 from treadle.schedules.collective import CollectiveKind
@@ -36,10 +36,12 @@ class RouteSchedule(FrozenArrays):
     units : array of int64, shape (k,)
         At least 1.
     layer : array of int32, shape (k,)
-        From 0.
+        From 0; where it changes on the way, that of the first hop.
     path_offset : array of int64, shape (k + 1,)
     path_links : array of int32, shape (total hops,)
         Physical links in the order of the walk.
+    hop_layer : array of int32, shape (total hops,), optional
+        Layer of every hop, where it changes on some path's way; empty where none does.
 
     Raises
     ------
@@ -59,6 +61,7 @@ class RouteSchedule(FrozenArrays):
     layer: Int32Array
     path_offset: Int64Array
     path_links: Int32Array
+    hop_layer: Int32Array = field(default_factory=lambda: frozen([], np.int32))
 
     def __post_init__(self) -> None:
         self._freeze("routes")
@@ -77,10 +80,16 @@ class RouteSchedule(FrozenArrays):
             ("units", 1, 2**44),
             ("layer", 0, 2**15),
             ("path_links", 0, 2**31 - 1),
+            ("hop_layer", 0, 2**15),
         ):
             values = getattr(self, key)
             if values.size and not (least <= int(values.min()) and int(values.max()) <= most):
                 raise ScheduleError(f"routes: {key} has a value outside {least} to {most}")
+        if self.hop_layer.size and len(self.hop_layer) != hops:
+            raise ScheduleError(f"routes: {len(self.hop_layer)} values in hop_layer, expected {hops} or none")
+        begins = offset[:-1][np.diff(offset) > 0]
+        if self.hop_layer.size and np.any(self.hop_layer[begins] != self.layer[np.diff(offset) > 0]):
+            raise ScheduleError("routes: layer must be that of each path's first hop in hop_layer")
         if np.any(np.diff(self.pair) < 0):
             raise ScheduleError("routes: paths must be sorted by source, then by target")
 
@@ -97,7 +106,13 @@ class RouteSchedule(FrozenArrays):
     @property
     def n_layers(self) -> int:
         """One more than the highest layer."""
-        return int(self.layer.max()) + 1 if self.n_paths else 0
+        layer = self.hop_layer if self.hop_layer.size else self.layer
+        return int(layer.max()) + 1 if self.n_paths else 0
+
+    @property
+    def layers_by_hop(self) -> Int32Array:
+        """Layer of every hop, shape (total hops,)."""
+        return self.hop_layer if self.hop_layer.size else np.repeat(self.layer, self.hops)
 
     @property
     def pair(self) -> Int64Array:

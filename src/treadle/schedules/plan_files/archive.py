@@ -22,8 +22,8 @@ protocol (`plan_files.entry_values`).
 All-to-all, its routes, factored forests, groups, the ways of steps (`plan_files.step_ways`) and what entries
 say of their making came to version 2 without a new number: a program that does not know them refuses the
 manifest's key, the collective's kind, the entry's type or its key by its name, and all other plans are as
-they were to the byte (the keys ``routes``, ``rounds``, ``factored``, ``groups`` and ``ways`` are there only
-where an entry has them).
+they were to the byte (the keys ``routes``, ``rising``, ``rounds``, ``factored``, ``groups`` and ``ways`` are
+there only where an entry has them).
 
 Version 1, which is read as well, has no ``steps`` and no ``type``: all entries name forests.
 """
@@ -68,6 +68,7 @@ from treadle.schedules.plan_files.plan_reader import (
     read_plan,
     targets_member,
 )
+from treadle.schedules.plan_files.rising_routes import rising_member, rising_numbers
 from treadle.schedules.plan_files.step_ways import has_ways, write_ways
 from treadle.schedules.steps.steps import Steps
 from treadle.schedules.trees.forest import Forest, ForestSchedule
@@ -147,6 +148,8 @@ def dump_plan(plan: Plan, *, source: str = "plan") -> bytes:
         _write_columns(archive, "forests", parts.forests, FOREST_COLUMNS, FOREST_COUNTS)
         _write_columns(archive, "steps", parts.steps, STEP_COLUMNS, STEP_COUNTS)
         _write_columns(archive, "routes", parts.routes, ROUTE_COLUMNS, ROUTE_COUNTS)
+        for number in rising_numbers(parts.routes):
+            write_member(archive, rising_member(number), to_npy(parts.routes[number].hop_layer))
         _write_columns(archive, "rounds", parts.rounds, ROUND_COLUMNS, ROUND_COUNTS)
         for number, forest in enumerate(parts.factored):
             write_factored(archive, number, forest)
@@ -298,6 +301,7 @@ def _manifest(plan: Plan, digest: str, entries: list[dict[str, object]], parts: 
         "forests": len(parts.forests),
         "steps": [{"n_chunks": part.n_chunks} for part in parts.steps],
         **({"routes": [{"n_chunks": part.n_chunks} for part in parts.routes]} if parts.routes else {}),
+        **({"rising": rising} if (rising := rising_numbers(parts.routes)) else {}),
         **({"rounds": len(parts.rounds)} if parts.rounds else {}),
         **({"factored": layers} if layers else {}),
         **({"groups": len(parts.grouped)} if parts.grouped else {}),

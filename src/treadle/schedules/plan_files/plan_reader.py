@@ -46,6 +46,7 @@ from treadle.schedules.plan_files.manifest_values import (
     read_whole,
 )
 from treadle.schedules.plan_files.members import MemberReader
+from treadle.schedules.plan_files.rising_routes import read_hop_layers, read_rising_numbers
 from treadle.schedules.plan_files.step_ways import read_way_numbers, read_ways, way_members
 from treadle.schedules.schedule import Schedule
 from treadle.schedules.steps.steps import Steps, StepSchedule
@@ -140,7 +141,7 @@ def _manifest(value: Any) -> Mapping[str, Any]:
         raise FormatError('manifest: expected "treadle": "plan" and a version')
     if version not in (VERSION - 1, VERSION):
         raise FormatError(f"manifest: version {version}, this program reads {VERSION - 1} and {VERSION}")
-    absent = {"steps": [], "routes": [], "rounds": 0, "factored": [], "groups": 0, "ways": []}
+    absent = {"steps": [], "routes": [], "rising": [], "rounds": 0, "factored": [], "groups": 0, "ways": []}
     if version == 1:
         return {**absent, **read_object(value, "manifest", _KEYS)}
     return {**absent, **read_object(value, "manifest", _KEYS | {"steps"}, set(absent) - {"steps"})}
@@ -191,6 +192,8 @@ class _Items:
             expected |= factored_members(number, n_layers)
         self._with_ways = read_way_numbers(manifest["ways"], len(self._n_chunks))
         expected.update(*map(way_members, self._with_ways))
+        self._rising = read_rising_numbers(manifest["rising"], len(self._route_chunks))
+        expected.update(self._rising)
         members.check_names(expected | exchanged)
 
     def _check_number(self, n_others: int) -> None:
@@ -403,6 +406,7 @@ class _Items:
 
     def _routes(self, number: int, n_ranks: int) -> RouteSchedule:
         columns = self._columns(f"routes/{number}", ROUTE_COLUMNS, ROUTE_COUNTS)
+        columns |= read_hop_layers(self._members, number) if number in self._rising.values() else {}
         return RouteSchedule(n_ranks=n_ranks, n_chunks=self._route_chunks[number], **columns)
 
     def _timed(self, number: int, routes: RouteSchedule) -> TimedRoutes:

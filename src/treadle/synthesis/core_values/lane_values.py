@@ -109,3 +109,41 @@ class WaitPaths(NamedTuple):
     sequence: Int64Array
     most_layers: int
     may_rise: bool
+
+
+class HopPaths(NamedTuple):
+    """Paths whose hops are to get steps.
+
+    Parameters
+    ----------
+    offset : array of int64, shape (k + 1,)
+    link : array of int32
+    amount : array of int64, shape (k,)
+    width : array of float64, shape (m,)
+        At least 1; a link may carry as many times a step's cap.
+    """
+
+    offset: Int64Array
+    link: Int32Array
+    amount: Int64Array
+    width: NDArray[np.float64]
+
+
+class StepPace(NamedTuple):
+    """How the search for steps goes about it.
+
+    Parameters
+    ----------
+    tries : int
+        Passes that lower no excess before a cap rises.
+    passes : int
+        At most.
+    rise : int
+        By which a cap rises.
+    seed : int
+    """
+
+    tries: int
+    passes: int
+    rise: int
+    seed: int

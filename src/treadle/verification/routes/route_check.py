@@ -67,7 +67,8 @@ def verify_routes(
     Units. The paths of pair (i, j) carry P * w(i, j) chunks in all, none where w is 0.
 
     Layers. In each layer, link a waits for link b where some path takes b right after a; these waits must
-    have no cycle (Dally and Seitz, 1987), so no set of packets can hold each other up.
+    have no cycle (Dally and Seitz, 1987), so no set of packets can hold each other up. Where layers change on
+    the way, the same holds of (layer, link).
 
     Cost. All chunks move at once at rates in proportion: algbw = W / max(load / P / bandwidth) over the links
     and, for hosts with an injection cap, over what they send and receive themselves; W is the largest buffer.
@@ -150,10 +151,9 @@ def _check_limits(
                 f"at most {max_routes} fit"
             ),
         )
-    if max_layers is not None and schedule.n_paths and int(schedule.layer.max()) >= max_layers:
-        found.add(
-            ViolationKind.LIMIT, f"{int(schedule.layer.max()) + 1} layers are used, at most {max_layers} fit"
-        )
+    layer = schedule.hop_layer if schedule.hop_layer.size else schedule.layer
+    if max_layers is not None and schedule.n_paths and int(layer.max()) >= max_layers:
+        found.add(ViolationKind.LIMIT, f"{int(layer.max()) + 1} layers are used, at most {max_layers} fit")
 
 
 def _check_hops(schedule: RouteSchedule, max_hops: int, found: Findings) -> None:
@@ -215,25 +215,38 @@ def _check_paths(
 
 
 def _check_layers(topology: Topology, schedule: RouteSchedule, found: Findings) -> None:
+    """No circle of channels that wait for each other; a channel is a link in a layer."""
+    m = topology.n_links
     hops = np.diff(schedule.path_offset)
-    owner = np.repeat(np.arange(len(hops)), hops)
-    links = schedule.path_links.astype(np.int64)
+    owner = np.repeat(np.arange(len(hops), dtype=np.int32), hops)
     inner = owner[1:] == owner[:-1]
-    layer = schedule.layer[owner[1:]][inner]
-    waits = links[:-1][inner] * topology.n_links + links[1:][inner]
-    order = np.argsort(layer, kind="stable")
-    starts = np.flatnonzero(np.diff(layer[order], prepend=-1))
-    for number, own in zip(layer[order][starts].tolist(), np.split(waits[order], starts[1:]), strict=False):
-        used, ends = np.unique(np.divmod(np.unique(own), topology.n_links), return_inverse=True)
-        held, wanted = ends.reshape(2, -1)
-        cycle = [int(used[place]) for place in _cycle(held, wanted, len(used))]
-        if cycle:
-            names = ", ".join(topology.link_name(link) for link in cycle[:8])
-            more = ", ..." if len(cycle) > 8 else ""
-            found.add(
-                ViolationKind.DEADLOCK,
-                f"layer {number}: {len(cycle)} links wait for each other: {names}{more}",
-            )
+    if not schedule.hop_layer.size:  # no wait leads from one layer to another
+        layer = schedule.layer[owner[1:]][inner]
+        waits = schedule.path_links[:-1][inner].astype(np.int64) * m + schedule.path_links[1:][inner]
+        for number in range(int(layer.max(initial=-1)) + 1):
+            held, wanted = np.divmod(np.unique(waits[layer == number]), m)
+            _complain_of_cycle(topology, f"layer {number}: ", held, wanted, found)
+        return
+    channel = schedule.hop_layer.astype(np.int64) * m + schedule.path_links
+    count = m * (int(schedule.hop_layer.max(initial=0)) + 1)
+    held, wanted = np.divmod(np.unique(channel[:-1][inner] * count + channel[1:][inner]), count)
+    _complain_of_cycle(topology, "", held, wanted, found)
+
+
+def _complain_of_cycle(
+    topology: Topology, place: str, held: Int64Array, wanted: Int64Array, found: Findings
+) -> None:
+    used, ends = np.unique(np.concatenate([held, wanted]), return_inverse=True)
+    cycle = [int(used[at]) for at in _cycle(*ends.reshape(2, -1), len(used))]
+    if not cycle:
+        return
+
+    def name(channel: int) -> str:
+        number, link = divmod(channel, topology.n_links)
+        return topology.link_name(link) + ("" if place else f" in layer {number}")
+
+    names = ", ".join(name(channel) for channel in cycle[:8]) + (", ..." if len(cycle) > 8 else "")
+    found.add(ViolationKind.DEADLOCK, f"{place}{len(cycle)} links wait for each other: {names}")
 
 
 def _cycle(held: Int64Array, wanted: Int64Array, n_links: int) -> list[int]:

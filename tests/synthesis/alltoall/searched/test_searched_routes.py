@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
 
+import networkx as nx
 import numpy as np
 import pytest
 
+from treadle import planning
 from treadle.errors import InfeasibleError
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
+from treadle.schedules.plan_files.archive import load_plan, save_plan
 from treadle.synthesis.alltoall import optimal_rate
 from treadle.synthesis.alltoall.searched.demand_pieces import cut_demands
 from treadle.synthesis.alltoall.searched.layer_search import first_fit, layered_search
@@ -153,3 +159,62 @@ def test_the_same_seed_gives_the_same_routes_and_a_deadline_correct_ones() -> No
     late = searched_routes(fabric, everyone(fabric), max_layers=4, watch=Watch(deadline=0.0))
     assert late.is_late
     assert judged(fabric, everyone(fabric), late, max_layers=4) <= 0.2
+
+
+@pytest.mark.parametrize(
+    ("expression", "layers", "most"),
+    [
+        ("generalized_kautz(4, 128)", 2, 0.03),
+        ("generalized_kautz(4, 128)", 3, 0.006),
+        ("torus(6, 6)", 2, 0.01),
+    ],
+)
+def test_layers_that_may_rise_on_the_way_cost_less(expression: str, layers: int, most: float) -> None:
+    fabric = parse(expression)
+    found = searched_routes(fabric, everyone(fabric), max_layers=layers, layer_changes=True)
+    assert judged(fabric, everyone(fabric), found, max_layers=layers) <= most
+    assert found.schedule.hop_layer.size
+
+
+def test_waits_between_layers_are_judged() -> None:
+    """Layers that go up and down again can deadlock: a ring whose routes change them at will."""
+    fabric = parse("directed_circulant(4, 1)")
+    found = searched_routes(fabric, everyone(fabric), max_layers=2, layer_changes=True).schedule
+    assert verify_routes(fabric, everyone(fabric), found, max_layers=2).is_ok
+    at = np.arange(len(found.path_links)) - np.repeat(found.path_offset[:-1], found.hops)
+    turned = replace(found, layer=np.ones_like(found.layer), hop_layer=((at + 1) % 2).astype(np.int32))
+    faults = verify_routes(fabric, everyone(fabric), turned).violations
+    assert any("wait for each other" in str(fault) and "in layer" in str(fault) for fault in faults)
+    assert not verify_routes(fabric, everyone(fabric), found, max_layers=1).is_ok
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_mutants_of_the_layers_are_rejected_or_free_of_cycles(seed: int) -> None:
+    """A hop in another layer: the judge says what a search for a cycle among all channels says."""
+    fabric = parse("generalized_kautz(3, 12)")
+    found = searched_routes(fabric, everyone(fabric), max_layers=2, layer_changes=True).schedule
+    rng = np.random.default_rng(seed)
+    rejected = 0
+    for _ in range(20):
+        layer = found.hop_layer.copy()
+        layer[rng.integers(len(layer), size=6)] ^= 1
+        mutant = replace(found, layer=layer[found.path_offset[:-1]], hop_layer=layer)
+        graph = nx.DiGraph()
+        for path in range(mutant.n_paths):
+            begin, end = mutant.path_offset[path : path + 2].tolist()
+            channels = list(
+                zip(layer[begin:end].tolist(), mutant.path_links[begin:end].tolist(), strict=True)
+            )
+            graph.add_edges_from(pairwise(channels))
+        is_ok = verify_routes(fabric, everyone(fabric), mutant).is_ok
+        assert is_ok == nx.is_directed_acyclic_graph(graph)
+        rejected += not is_ok
+    assert rejected
+
+
+def test_rising_layers_are_kept_in_plans(tmp_path: Path) -> None:
+    found = planning.routes("generalized_kautz:3,12", max_layers=2, layer_changes=True)
+    save_plan(tmp_path / "plan", found.plan)
+    again = load_plan(tmp_path / "plan")
+    assert again.entries == found.plan.entries
+    assert planning.verify(again).is_ok

@@ -66,6 +66,7 @@ def searched_routes(
     collective: Collective,
     *,
     max_layers: int | None = None,
+    layer_changes: bool = False,
     max_routes: int | None = None,
     max_hops: int | None = None,
     chunks: int | None = None,
@@ -81,6 +82,8 @@ def searched_routes(
         An all-to-all.
     max_layers : int, optional
         Default: as many as first fit takes for the paths that are best without layers.
+    layer_changes : bool
+        The layer may rise along a path (InfiniBand's SL to VL, switches that add one to the channel).
     max_routes, max_hops, chunks : int, optional
         See `cut_demands`.
     seed : int
@@ -99,47 +102,48 @@ def searched_routes(
     if max_layers is not None and max_layers < 1:
         raise ScheduleError(f"layers: at most {max_layers}, expected at least 1")
     pieces = cut_demands(topology, collective, chunks=chunks, max_routes=max_routes, max_hops=max_hops)
-    by_then, at_last = _until(watch, _PATHS_TIME), _until(watch, _LAYERS_TIME)
+    by_then, at_last = until(watch, _PATHS_TIME), until(watch, _LAYERS_TIME)
     free, is_whole = search_paths(pieces, seed=seed, watch=by_then)
     assert is_whole
     is_late = by_then.is_late
     flat = np.zeros(len(free.place), dtype=np.int32)
-    unlayered = route_algbw(topology, collective, _schedule(pieces, free.offset, free.place, flat))
+    unlayered = route_algbw(topology, collective, piece_routes(pieces, free.offset, free.place, flat))
     if max_layers is None:
-        found = first_fit(pieces, free, watch=watch.unlimited)
+        found = first_fit(pieces, free, may_rise=layer_changes, watch=watch.unlimited)
     else:
-        found = _in_layers(topology, collective, pieces, free, max_layers, seed, at_last)
+        starts = _starts(topology, collective, max_layers, seed)
+        found = _in_layers(topology, pieces, free, max_layers, starts, layer_changes, at_last)
         is_late = is_late or at_last.is_late
-    return SearchedRoutes(_schedule(pieces, found.offset, found.links, found.layer), unlayered, is_late)
+    return SearchedRoutes(piece_routes(pieces, found.offset, found.links, found.layer), unlayered, is_late)
 
 
-def _until(watch: Watch, part: float) -> Watch:
-    """With a deadline after some part of the time that is left."""
+def until(watch: Watch, part: float) -> Watch:
+    """The watch with a deadline after some part of the time that is left; without one as it is."""
     left = watch.seconds_left
     return watch if left is None else Watch(watch.progress, monotonic() + part * left)
 
 
 def _in_layers(
     topology: Topology,
-    collective: Collective,
     pieces: DemandPieces,
     free: LanePaths,
     max_layers: int,
-    seed: int,
+    starts: Iterator[Int32Array | None],
+    may_rise: bool,
     watch: Watch,
 ) -> LayeredPieces:
     """The best of what the orders to start from give."""
     best, least = None, np.inf
     goal = _CLOSE * _busiest(pieces, free.place, np.diff(free.offset))
-    for orders in _starts(topology, collective, max_layers, seed):
-        found = layered_search(pieces, free, max_layers, orders=orders, seed=seed, watch=watch)
+    for orders in starts:
+        found = layered_search(pieces, free, max_layers, may_rise=may_rise, orders=orders, watch=watch)
         load = _busiest(pieces, found.links, np.diff(found.offset))
         if not found.lost.size and load < least:
             best, least = found, load
         if least <= goal or (best is not None and (watch.is_late or orders is None)):
             break
     if best is None:
-        raise _refusal(topology, pieces, free, max_layers, found)
+        raise _refusal(topology, pieces, free, found, may_rise)
     return best
 
 
@@ -183,7 +187,7 @@ def _busiest(pieces: DemandPieces, links: Int32Array, hops: Int64Array) -> float
 
 
 def _refusal(
-    topology: Topology, pieces: DemandPieces, free: LanePaths, max_layers: int, found: LayeredPieces
+    topology: Topology, pieces: DemandPieces, free: LanePaths, found: LayeredPieces, may_rise: bool
 ) -> InfeasibleError:
     """The error for too few layers: pairs without a way, and a number of layers that do."""
     pairs = dict.fromkeys(
@@ -191,9 +195,10 @@ def _refusal(
     )
     named = ", ".join(f"{source} to {target}" for source, target in list(pairs)[:_NAMED])
     more = ", ..." if len(pairs) > _NAMED else ""
-    enough = int(first_fit(pieces, free).layer.max()) + 1
+    max_layers = len(found.order)
+    enough = int(first_fit(pieces, free, may_rise=may_rise).layer.max()) + 1
     for number in range(max_layers + 1, min(enough, _MOST_TRIED)):
-        if not layered_search(pieces, free, number, sweeps=0).lost.size:
+        if not layered_search(pieces, free, number, may_rise=may_rise, sweeps=0).lost.size:
             enough = number
             break
     return InfeasibleError(
@@ -203,38 +208,57 @@ def _refusal(
     )
 
 
-def _schedule(
+def piece_routes(
     pieces: DemandPieces, offset: Int64Array, links: Int32Array, layer: Int32Array
 ) -> RouteSchedule:
-    """Pieces of a pair on the same path in the same layers are one route."""
+    """The pieces' paths as routes; those of a pair on the same path in the same layers are one.
+
+    Parameters
+    ----------
+    pieces : DemandPieces
+    offset : array of int64, shape (k + 1,)
+    links, layer : arrays of int32
+        Piece i takes links[offset[i]:offset[i + 1]], in these layers.
+    """
+    n_ranks = int(pieces.table.node.size)
     hops = np.diff(offset)
-    pair = pieces.source.astype(np.int64) * (int(pieces.table.node.size)) + pieces.target
-    at = np.arange(len(links)) - np.repeat(offset[:-1], hops)
-    key = (
-        (links.astype(np.uint64) << np.uint64(32))
-        + (layer.astype(np.uint64) << np.uint64(20))
-        + at.astype(np.uint64)
-    )
-    mark = np.add.reduceat(_mixed(key), offset[:-1])
-    order = np.lexsort((mark, pair))
-    is_new = np.ones(len(order), dtype=np.bool_)
-    is_new[1:] = (pair[order][1:] != pair[order][:-1]) | (mark[order][1:] != mark[order][:-1])
-    units = np.add.reduceat(pieces.table.amount[order], np.flatnonzero(is_new))
-    kept = order[is_new]
-    place = np.repeat(offset[kept], hops[kept])
-    ends = offsets_of(hops[kept])
-    place += np.arange(len(place)) - np.repeat(ends[:-1], hops[kept])
-    number = np.unique(layer, return_inverse=True)[1]
+    same = np.ones(len(layer), dtype=np.bool_)
+    same[1:] = layer[1:] == layer[:-1]
+    same[offset[:-1]] = True
+    layer = np.unique(layer, return_inverse=True)[1].astype(np.int32)  # without gaps
+    kept, units = _distinct(pieces, offset, links, layer)
+    if len(kept) < pieces.n_pieces:
+        place = np.repeat(offset[kept], hops[kept])
+        offset = offsets_of(hops[kept])
+        place += np.arange(len(place)) - np.repeat(offset[:-1], hops[kept])
+        links, layer = links[place], layer[place]
     return RouteSchedule(
-        n_ranks=int(pieces.table.node.size),
+        n_ranks=n_ranks,
         n_chunks=pieces.n_chunks,
         source=pieces.source[kept],
         target=pieces.target[kept],
         units=units,
-        layer=number[offset[kept]].astype(np.int32),
-        path_offset=ends,
-        path_links=links[place],
+        layer=layer[offset[:-1]],
+        path_offset=offset,
+        path_links=links,
+        hop_layer=np.zeros(0, dtype=np.int32) if same.all() else layer,
     )
+
+
+def _distinct(
+    pieces: DemandPieces, offset: Int64Array, links: Int32Array, layer: Int32Array
+) -> tuple[Int64Array, Int64Array]:
+    """Pieces of which no earlier one of their pair is on the same path, and the chunks of all that are."""
+    pair = pieces.source.astype(np.int64) * int(pieces.table.node.size) + pieces.target
+    if np.all(pair[1:] != pair[:-1]):
+        return np.arange(len(pair)), pieces.table.amount
+    at = np.arange(len(links)) - np.repeat(offset[:-1], np.diff(offset))
+    key = (links.astype(np.int64) << 32) + (layer.astype(np.int64) << 20) + at
+    mark = np.add.reduceat(_mixed(key.astype(np.uint64)), offset[:-1])
+    order = np.lexsort((mark, pair))
+    is_new = np.ones(len(order), dtype=np.bool_)
+    is_new[1:] = (pair[order][1:] != pair[order][:-1]) | (mark[order][1:] != mark[order][:-1])
+    return order[is_new], np.add.reduceat(pieces.table.amount[order], np.flatnonzero(is_new))
 
 
 def _mixed(value: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -1,0 +1,224 @@
+"""Steps for routes that are at hand: every hop gets one, within whole caps that add up to the largest load.
+
+The rate of routes in steps is that of the routes themselves where the steps' fullest links carry no more in
+all than the routes' fullest link. So each step has a cap, and the caps add up to that load. The first and
+last are small: a link that is full has few hops that are the first of their path, or the last. Then hops are
+placed path by path so that none exceeds its cap. Source: docs/algorithms/alltoall-routes.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import Int32Array, Int64Array, frozen, offsets_of
+from treadle.engine import core, run_until
+from treadle.errors import InfeasibleError
+from treadle.schedules.alltoall.exchange import ExchangeSchedule
+from treadle.schedules.alltoall.routes import RouteSchedule
+from treadle.schedules.collective import Collective
+from treadle.schedules.steps.steps import steps_from_sends
+from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.core_values.lane_values import HopPaths, StepPace
+from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, Watch
+
+_STEPS_PER_HOP, _UNEQUAL_STEPS = 3, 2
+"""Steps for each hop of the longest path, unless told otherwise: room to place nearly all hops freely.
+
+Unequal demands fill each step's caps less exactly, so fewer steps lose less.
+"""
+
+_RAMP = 4
+"""Steps at either end with smaller caps, at most; the pipeline fills and empties."""
+
+_TRIES, _PASSES = 6, 400
+
+_RISES = 2000
+"""A cap rises by this part of the largest load at a time."""
+
+_PART, _UNEQUAL_PART = 8, 24
+"""Runs of chunks in an even step's cap, at least, where all demands are equal, and where they are not."""
+
+MAX_CHUNKS = 64
+"""Chunks per shard."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Runs:
+    """Runs of chunks with their paths: routes, cut into equal parts.
+
+    Parameters
+    ----------
+    n_chunks : int
+        Per shard, a power of two.
+    shard, low, high : arrays of int32, shape (k,)
+    amount : array of int64, shape (k,)
+        In proportion to their data.
+    offset : array of int64, shape (k + 1,)
+    links : array of int32
+    """
+
+    n_chunks: int
+    shard: Int32Array
+    low: Int32Array
+    high: Int32Array
+    amount: Int64Array
+    offset: Int64Array
+    links: Int32Array
+
+
+@dataclass(frozen=True, eq=False)
+class _Loads:
+    """What the hops ask of the links.
+
+    Parameters
+    ----------
+    load : array of float64, shape (m,)
+        Amount over the bandwidth relative to the least.
+    from_start, to_end : arrays of float64, shape (longest, m)
+        The part of it by hops that are at most so many from the start of their path, or from its end.
+    """
+
+    load: NDArray[np.float64]
+    from_start: NDArray[np.float64]
+    to_end: NDArray[np.float64]
+
+
+def routes_in_steps(
+    topology: Topology,
+    collective: Collective,
+    routes: RouteSchedule,
+    *,
+    max_steps: int | None = None,
+    max_chunks: int = MAX_CHUNKS,
+    seed: int = 0,
+    watch: Watch = UNWATCHED,
+) -> ExchangeSchedule:
+    """The routes' chunks hop by hop, in steps that take hardly longer in all than the routes' fullest link.
+
+    Parameters
+    ----------
+    topology : Topology
+        Without switches; hosts store and forward.
+    collective : Collective
+    routes : RouteSchedule
+        Of the collective; each carries a whole number of 2**-a parts of its pair's demand.
+    max_steps : int, optional
+        Default: 3 for each hop of the longest path, 2 if demands are unequal.
+    max_chunks : int
+        Of a shard.
+    seed : int
+    watch : Watch
+        When its deadline passes, the steps so far are returned.
+
+    Raises
+    ------
+    InfeasibleError
+        If a path has more hops than there may be steps.
+    """
+    hops = routes.hops
+    longest = int(hops.max(initial=0))
+    demands = collective.pair_demands.between
+    each = _STEPS_PER_HOP if demands[demands > 0].min() == demands.max() else _UNEQUAL_STEPS
+    n_steps = each * longest if max_steps is None else max_steps
+    if longest > n_steps:
+        raise InfeasibleError(
+            f"{topology.name}: a route has {longest} hops, at most {n_steps} steps are allowed (--max-steps)"
+        )
+    width = topology.bandwidths / topology.bandwidths.min()
+    runs = _runs(collective, routes, n_steps, width, max_chunks)
+    caps = _caps(_loads(runs, width), n_steps)
+    pace = StepPace(_TRIES, _PASSES, max(1, int(caps.sum()) // _RISES), seed)
+    given = HopPaths(runs.offset, runs.links, runs.amount, width)
+    _, caps, step = run_until(
+        "steps", lambda control: core.assign_hop_steps(given, pace, caps, control), watch=watch
+    )
+    path = np.repeat(np.arange(len(runs.amount), dtype=np.int32), np.diff(runs.offset))
+    sends = [runs.shard[path], runs.links, step, runs.low[path], runs.high[path]]
+    source, target = np.nonzero(collective.pair_demands.between)
+    steps = steps_from_sends(Direction.BROADCAST, routes.n_ranks, runs.n_chunks, sends, homes=source.tolist())
+    return ExchangeSchedule(steps, frozen(target, np.int32))
+
+
+def _runs(
+    collective: Collective,
+    routes: RouteSchedule,
+    n_steps: int,
+    width: NDArray[np.float64],
+    max_chunks: int,
+) -> _Runs:
+    """The routes cut so that many runs fit into a step's cap."""
+    demands = collective.pair_demands.between
+    demand = demands[demands > 0]
+    number = np.full(demands.size, -1, dtype=np.int64)
+    number[np.flatnonzero(demands)] = np.arange(len(demand))
+    shard = number[routes.pair]
+    whole = demand[shard] * routes.n_chunks
+    hops = routes.hops
+    load = np.bincount(routes.path_links, weights=np.repeat(routes.units, hops), minlength=len(width)) / width
+    even = float(load.max()) / routes.n_chunks / n_steps  # of demand
+    part = even / (_PART if demand.min() == demand.max() else _UNEQUAL_PART)
+    wanted = np.exp2(np.ceil(np.log2(np.maximum(demand / part, 1)))).astype(np.int64)
+    given = np.ones(len(demand), dtype=np.int64)
+    np.maximum.at(given, shard, whole // np.gcd(routes.units, whole))
+    assert not np.any(given & (given - 1))
+    parts = np.maximum(given, np.minimum(wanted, 1 << (max_chunks.bit_length() - 1)))
+    n_chunks = int(parts.max())
+    count = routes.units * parts[shard] // whole
+    run = np.repeat(np.arange(routes.n_paths), count)
+    size = (n_chunks // parts)[shard][run]
+    high = np.cumsum(size)
+    first = np.searchsorted(shard[run], np.arange(len(demand)))
+    high = high - (high - size)[first][shard[run]]
+    offset = offsets_of(hops[run])
+    place = np.repeat(routes.path_offset[run] - offset[:-1], hops[run]) + np.arange(offset[-1])
+    amount = demand[shard[run]] * size
+    return _Runs(
+        n_chunks,
+        shard[run].astype(np.int32),
+        (high - size).astype(np.int32),
+        high.astype(np.int32),
+        amount // np.gcd.reduce(amount),
+        offset,
+        routes.path_links[place],
+    )
+
+
+def _loads(runs: _Runs, width: NDArray[np.float64]) -> _Loads:
+    hops, m = np.diff(runs.offset), len(width)
+    longest = int(hops.max(initial=0))
+    at = np.arange(len(runs.links)) - np.repeat(runs.offset[:-1], hops)
+    amount = np.repeat(runs.amount, hops)
+    tables = []
+    for place in (at, np.repeat(hops, hops) - 1 - at):
+        table = np.bincount(place * m + runs.links, weights=amount, minlength=longest * m)
+        tables.append(np.cumsum(table.reshape(longest, m), axis=0) / width)
+    return _Loads(tables[0][-1], tables[0], tables[1])
+
+
+def _caps(loads: _Loads, n_steps: int) -> Int64Array:
+    """Chunks that a link of the least bandwidth may carry in each step; they add up to the largest load.
+
+    By step t, links have carried at most what their hops up to the t-th of their paths amount to; what is
+    left must fit into the caps to come. So the caps up to t add up to no more than the largest load less what
+    some link has left over; and the same from the end.
+    """
+    most = int(np.ceil(loads.load.max()))
+    n_known = len(loads.from_start)
+    ramp = max(1, min(_RAMP, n_steps // 4))
+    rise = np.minimum(np.arange(1, n_steps + 1), np.arange(n_steps, 0, -1)) / (ramp + 1)
+    even = np.minimum(rise, 1.0)
+    until = most * np.cumsum(even) / even.sum()  # caps up to each step
+    for t in range(min(n_known, n_steps)):
+        first = float((most - loads.load + loads.from_start[t]).min())
+        last = float((most - loads.load + loads.to_end[t]).min())
+        until[t] = min(until[t], first)
+        if t + 1 < n_steps:
+            until[n_steps - 2 - t] = max(until[n_steps - 2 - t], most - last)
+    until = np.maximum.accumulate(until)
+    caps: Int64Array = np.diff(np.floor(until + 0.5), prepend=0.0).astype(np.int64)
+    caps[n_steps // 2] += most - int(caps.sum())
+    return caps
