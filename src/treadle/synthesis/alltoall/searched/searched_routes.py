@@ -30,7 +30,7 @@ from treadle.watch import UNWATCHED, Watch
 _PATHS_TIME, _LAYERS_TIME = 0.35, 0.7
 """Parts of the time until a deadline by which paths and layers are to be there."""
 
-_CLOSE = 1.003
+_CLOSE = 1.001
 """Load over that without layers at which no other orders are tried."""
 
 _MOST_TRIED = 32
