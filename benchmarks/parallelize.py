@@ -32,6 +32,7 @@ from treadle.planning.parallelising.parallel_result import FabricSearch
 from treadle.planning.parallelising.plan_search import PlanSearch
 from treadle.planning.parallelising.state_words import letters_of, spelled_state
 from treadle.planning.problem import resolve_topology
+from treadle.training.devices import accelerator
 
 Row = dict[str, object]
 GAP, MOST_GAP = 0.02, 0.05
@@ -143,6 +144,7 @@ def broken(case: SearchCase, row: Row) -> list[str]:
     limits = (
         ("s, a named plan", "seconds", _number(row["named_s"]) * (1 + 1e-9)),
         ("gap", "gap", MOST_GAP),
+        ("GB", "gigabytes", accelerator("h100").memory_bytes / 2**30),
         ("CPU s", "cpu_s", case.most_cpu_s),
         ("MB", "peak_mb", case.most_mb),
         ("naming s", "naming_s", case.most_naming_s),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf, isfinite
 from time import monotonic
@@ -13,7 +14,7 @@ from treadle.parallelism.search.branching import SearchEffort
 from treadle.parallelism.search.one_plan import MemoryShortage
 from treadle.planning.parallelising.large_costs import costs_of_any_size
 from treadle.planning.parallelising.mesh_choices import coarse_meshes
-from treadle.planning.parallelising.mesh_search import MeshSearch, search_meshes
+from treadle.planning.parallelising.mesh_search import Look, MeshSearch, search_meshes
 from treadle.planning.parallelising.parallel_options import (
     AUTO_TIME_LIMIT_S,
     DEFAULT_TIME_LIMIT_S,
@@ -29,6 +30,9 @@ from treadle.simulation.simulation_options import default_alpha_ns
 from treadle.topologies.topology import Topology
 from treadle.training.costs import Costs
 from treadle.watch import Progress, Watch
+
+_MOST_LOWERED = 5
+"""Searches under lower limits, where the evaluator counts more bytes than the search."""
 
 
 class FabricRun:
@@ -148,8 +152,12 @@ class FabricRun:
     def _result(self, found: MeshSearch[MeshFound]) -> FabricSearch:
         posed, mesh = found.best.found.posed, found.mesh
         assert found.best.found.plan is not None, "a finite time has a plan"
-        problem, labels = posed.problem, posed.problem.tidied(found.best.found.plan)
-        first = self.plans.priced(OURS, problem.decode(labels), posed.costs)
+        problem = posed.problem
+        named = [
+            self.plans.priced(name, problem.decode(problem.tidied(plan)), posed.costs)
+            for name, plan in posed.named.items()
+        ]
+        labels, first = self._fitting(found, named)
         checked_s = max(self.plans.checked_bound(found.best.found, self.watch(mesh)), 0.0)
         trials = tuple(
             replace(one, bound_s=max(one.bound_s, min(checked_s, first.seconds))) if one.mesh == mesh else one
@@ -161,10 +169,6 @@ class FabricRun:
         if self.options.get("mixed", False):
             best, bound_s, of_mixtures_s = self._mixed(best, posed, labels, bound_s)
             checked_s = max(min(checked_s, of_mixtures_s), 0.0)
-        named = [
-            self.plans.priced(name, problem.decode(problem.tidied(plan)), posed.costs)
-            for name, plan in posed.named.items()
-        ]
         return FabricSearch(
             self.topology.name,
             mesh,
@@ -178,6 +182,45 @@ class FabricRun:
             found.best.found,
             self.costs,
         )
+
+    def _fitting(
+        self, found: MeshSearch[MeshFound], named: Sequence[PricedPlan]
+    ) -> tuple[tuple[int, ...], PricedPlan]:
+        """The plan found; where the evaluator sees more in memory than the search, one that it lets pass.
+
+        The search leaves moments out. It is asked again under lower limits, and named plans stand by. What it
+        proved holds for plans that fit by its own, lower count, so for those that really fit.
+        """
+        posed, limit = found.best.found.posed, self.plans.request.memory_bytes
+        allowed = set(self.plans.allowed(posed))
+        problem, plan, watch = posed.problem, found.best.found.plan, self.watch(found.mesh)
+        known = [
+            (problem.tidied(posed.named[row.name]), row)
+            for row in named
+            if row.fits and posed.named[row.name] in allowed
+        ]
+        lowered = limit
+        for _ in range(_MOST_LOWERED):
+            if plan is None:
+                break
+            labels = problem.tidied(plan)
+            row = self.plans.priced(OURS, problem.decode(labels), posed.costs)
+            if row.fits:
+                known.append((labels, row))
+                break
+            lowered -= 1.02 * (row.memory_bytes - limit)
+            if lowered <= 0 or watch.is_late:
+                break
+            start = Look(inf, -inf, MeshFound(posed, None))
+            plan = self.plans.with_memory(lowered).search(start, watch).found.plan
+        if not known:
+            raise InfeasibleError(
+                f"{self.plans.model.name} on {self.topology.name}, mesh {found.mesh.text}: no plan was found "
+                f"that fits into {_gigabytes(limit)} a rank by the evaluator's count; use more ranks, or "
+                f"fewer tokens"
+            )
+        labels, row = min(known, key=lambda one: one[1].seconds)
+        return labels, replace(row, name=OURS)
 
     def _mixed(
         self, best: PricedPlan, posed: PosedMesh, labels: tuple[int, ...], bound_s: float

@@ -75,13 +75,13 @@ class PlanSearch:
         graph = posed.problem.graph
         aim = step_time(graph, overlap=self.request.overlap, memory_bytes=self.request.memory_bytes)
         effort = SearchEffort(gap=self.request.gap, n_parts=1, first_solves=_FIRST_SOLVES)
-        found = minimise(graph, aim, within=posed.within, named=self._allowed(posed), effort=effort)
+        found = minimise(graph, aim, within=posed.within, named=self.allowed(posed), effort=effort)
         return Look(found.value, found.bound, MeshFound(posed, found.plan, proof=found))
 
     def search(self, before: Look[MeshFound], watch: Watch = UNWATCHED) -> Look[MeshFound]:
         """The best plan, until the gap is proven or time is up."""
         posed = before.found.posed
-        named = [*self._allowed(posed), *([] if before.found.plan is None else [before.found.plan])]
+        named = [*self.allowed(posed), *([] if before.found.plan is None else [before.found.plan])]
         found = fastest_plan(
             posed.problem.graph,
             memory_bytes=self.request.memory_bytes,
@@ -198,7 +198,7 @@ class PlanSearch:
                     break
         return found
 
-    def _allowed(self, posed: PosedMesh) -> list[tuple[int, ...]]:
+    def allowed(self, posed: PosedMesh) -> list[tuple[int, ...]]:
         """Named plans that keep to the pins."""
         return [
             plan
