@@ -62,9 +62,9 @@ def test_a_maximum_over_the_whole_model_claims_what_no_layer_keeps() -> None:
     assert abs(by_model.seconds - claimed) <= 1e-9 * claimed
     blocks = sorted(part.communication_s / part.compute_s for part in by_layer.parts if part.part == "block")
     assert blocks[0] < 0.1 < 5 < blocks[1]
-    assert by_model.seconds < 0.8 * found.value, "which is why it is tempting"
-    assert by_layer.seconds > 1.4 * found.value, "and no better than one plan for all of them"
-    assert by_layer.seconds > 1.75 * by_model.seconds
+    assert by_model.seconds < 0.9 * found.value, "which is why it is tempting"
+    assert by_layer.seconds > 1.2 * found.value, "and no better than one plan for all of them"
+    assert by_layer.seconds > 1.5 * by_model.seconds
     honest = mixed(problem, costs, list(found.plans), effort=replace(EFFORT, n_parts=4))
     assert honest is not None
     seconds = evaluate(honest[0], graph, costs, NUMBERS).seconds
