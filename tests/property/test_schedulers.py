@@ -36,6 +36,7 @@ VALUES: OptionKeywords = {
     "packer": "growth",
     "form": "explicit",
     "trim": True,
+    "height": 3,
     "multicast": True,
     "factors": (2, 2),
     "exchanged": (1,),

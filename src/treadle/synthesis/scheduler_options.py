@@ -100,6 +100,8 @@ class TreeOptions(SchedulerOptions):
         each; default explicit up to 256 ranks, then factored if the fabric allows it.
     trim : bool
         Where nodes are not Eulerian, leave surplus bandwidth unused.
+    height : int, optional
+        Of few trees: hops from rank to rank at most.
     multicast : bool
         Prune trees at switches that multicast or aggregate; of any scheduler's trees.
     factors : sequence of int, optional
@@ -113,6 +115,7 @@ class TreeOptions(SchedulerOptions):
     packer: str | None = None
     form: Form | str = Form.AUTO
     trim: bool = False
+    height: int | None = None
     multicast: bool = False
     factors: Sequence[int] | None = None
 
@@ -255,6 +258,7 @@ class OptionKeywords(TypedDict, total=False):
     packer: str | None
     form: Form | str
     trim: bool
+    height: int | None
     multicast: bool
     factors: Sequence[int] | None
     exchanged: Sequence[int] | None

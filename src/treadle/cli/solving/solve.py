@@ -96,6 +96,10 @@ def command(
     explain: Annotated[
         bool, typer.Option("--explain", help="Print who packed the trees, and of which pieces.", hidden=True)
     ] = False,
+    height: Annotated[
+        int | None,
+        typer.Option(help="few-trees: hops from rank to rank at most.", metavar="H", hidden=True),
+    ] = None,
     factors: Annotated[
         str | None,
         typer.Option(
@@ -248,6 +252,7 @@ def command(
                 form=form,
                 trim=trim,
                 multicast=multicast,
+                height=height,
                 factors=None if factors is None else parse_integers(factors, "--factors"),
                 exchanged=None if exchanged is None else parse_integers(exchanged, "--exchanged"),
                 chunks=chunks,

@@ -47,7 +47,7 @@ def _integers(value: Scalar) -> tuple[int, ...]:
 
 _READERS: Mapping[str, Callable[[Scalar], object]] = MappingProxyType(
     {
-        **dict.fromkeys(("trees", "max_trees", "chunks", "steps", "max_steps", "seed"), _whole),
+        **dict.fromkeys(("trees", "max_trees", "chunks", "steps", "max_steps", "seed", "height"), _whole),
         **dict.fromkeys(("max_layers", "max_routes", "max_hops", "max_flows", "size_bytes"), _whole),
         **dict.fromkeys(("exact", "trim", "multicast", "symmetric", "layer_changes"), _flag),
         **dict.fromkeys(("packer", "form"), _word),
@@ -60,7 +60,7 @@ _READERS: Mapping[str, Callable[[Scalar], object]] = MappingProxyType(
 _ORDER = (
     *("trees", "max_trees", "exact", "packer", "form", "trim", "multicast", "factors", "exchanged"),
     *("chunks", "rounds", "steps", "max_steps", "symmetric", "seed", "max_layers", "layer_changes"),
-    *("max_routes", "max_hops", "max_flows", "size"),
+    *("max_routes", "max_hops", "max_flows", "size", "height"),
 )
 """As plans have always had them, whatever the form."""
 

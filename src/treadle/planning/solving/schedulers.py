@@ -75,6 +75,15 @@ _OURS = (
         in_groups=True,
     ),
     Scheduler(
+        "few-trees",
+        ScheduleForm.TREES,
+        (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE),
+        "treadle.synthesis.trees.few.few_trees:few_trees",
+        options=("trees", "height"),
+        source="ForestColl (dissertation, chapter 4) of few trees; within a height by column generation: own",
+        comparing=Comparing.SIZES,
+    ),
+    Scheduler(
         "isolated",
         ScheduleForm.TREES,
         SPANNING_KINDS,

@@ -1,0 +1,1 @@
+"""Few and low trees: height and number of trees traded for throughput."""
