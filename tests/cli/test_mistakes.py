@@ -32,7 +32,9 @@ MISTAKES = """
 2 | testbed | expected a TOPOLOGY, --plan or --clean
 2 | design | --nodes N is missing
 2 | design --nodes 64 | --degree D is missing: links out of (and into) each node
-2 | pareto ring:4 allgather | --max-steps S is missing
+2 | pareto ring:4 allreduce | expected allgather or reduce-scatter
+2 | pareto ring:4 allgather --trees 0 | expected trees and heights of at least 1
+2 | pareto ring:4 allgather --max-steps 3 --trees 2 | leave out --max-steps
 2 | lower ring.plan --to chakra | -o PREFIX
 # what has changed places, and what is too much
 2 | bound allreduce ring:4 | TOPOLOGY and COLLECTIVE have changed places; write: treadle bound ring:4

@@ -104,6 +104,7 @@ COMMANDS = {
     "run": ["run", "{}/plan", "--size", "1K,1M", "--iterations", "1"],
     "design": ["design", "--nodes", "16", "--degree", "4", "--alltoall", "bound", "--no-cache"],
     "pareto": ["pareto", "ring:4", "allgather", "--max-steps", "3"],
+    "pareto,trees": ["pareto", "dgx_a100:2", "allgather", "--trees", "1,8"],
     "compare, sizes": ["compare", "dgx_a100:2", "allgather", "--algorithms", "ring", "--size", "1K,1M"],
     "size_set_report": ["solve", "ring:4", "allgather", "--size", "1K,1M", "--algorithm", "bfb,ring"],
     "size_set_report, retune": ["retune", "{}/ring", "--cost-model", "reference", "--size", "1K,1M"],

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     from treadle.planning.designing.fabric_values import SizeBounds as SizeBounds
     from treadle.planning.drawing.draw import check_picture_name as check_picture_name
     from treadle.planning.drawing.draw import draw as draw
+    from treadle.planning.fronts.front_picture import front_picture as front_picture
+    from treadle.planning.fronts.tree_front import TREES_PER_ROOT as TREES_PER_ROOT
+    from treadle.planning.fronts.tree_front import TreeFront as TreeFront
+    from treadle.planning.fronts.tree_front import tree_front as tree_front
+    from treadle.planning.fronts.tree_front_summary import tree_front_summary as tree_front_summary
     from treadle.planning.importing import import_options as import_options
     from treadle.planning.importing import import_topology as import_topology
     from treadle.planning.judging.placed_schedules import PlacedSchedule as PlacedSchedule
@@ -211,6 +216,9 @@ else:
             "treadle.planning.solving.comparison": ("Comparison", "ComparisonRow", "compare"),
             "treadle.planning.designing.design": ("DesignResult", "DesignRow", "design", "design_plan"),
             "treadle.planning.solving.group_rates": ("AloneRate", "CutOffGroupError"),
+            "treadle.planning.fronts.front_picture": ("front_picture",),
+            "treadle.planning.fronts.tree_front": ("TREES_PER_ROOT", "TreeFront", "tree_front"),
+            "treadle.planning.fronts.tree_front_summary": ("tree_front_summary",),
             "treadle.planning.solving.exact_synthesis": ("DEFAULT_TIME_LIMIT_S", "exact_front"),
             "treadle.planning.measuring.congestion": ("congestion",),
             "treadle.planning.measuring.diagnose": ("diagnose",),

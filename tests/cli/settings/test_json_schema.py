@@ -179,6 +179,7 @@ def test_output_is_as_its_schema_says(
 def test_exact_synthesis(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("ortools", reason="CP-SAT: ortools is not installed")
     judged(shlex.split("pareto ring:4 allgather --max-steps 3"), capsys)
+    judged(shlex.split("pareto ring:4 allgather --trees 1"), capsys)
 
 
 def test_a_file_of_others(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -143,6 +143,11 @@ class LowProgram:
         best = by_family.argmin(axis=0) * len(self.roots) + np.arange(len(self.roots))
         return added, parents[best]
 
+    def add_tree(self, root: int, parent: Int64Array, prices: Floats) -> bool:
+        """Add a tree whose hops take the cheapest paths at these prices; whether it is new."""
+        place = int(np.searchsorted(self.roots, root))
+        return self._add(place, parent, self.hops.at(prices)[1])
+
     def _add(self, place: int, parent: Int64Array, by_link: Int64Array) -> bool:
         above = parent.tolist()
         paths = tuple(
@@ -212,7 +217,7 @@ def low_trees(
     program, chance = LowProgram(problem, height), np.random.default_rng(seed)
     prices = 1.0 / program.bandwidths
     _, starts = program.add_at(prices)
-    last, stalled, plain = np.inf, 0, True
+    last, at_stall, stalled, plain = np.inf, np.inf, 0, True
     for number in range(rounds):
         watch.beat("low trees", number, rounds)
         values, duals, worths = program.solve()
@@ -226,7 +231,8 @@ def low_trees(
                 program.add_at(
                     duals * noise + 0.1 * float(duals.mean()) * chance.random(len(duals)), starts=starts
                 )
-            stalled = 0 if gains else stalled + 1
+            stalled = 0 if last < at_stall * (1 - _GAIN) else stalled + 1
+            at_stall = min(at_stall, last)
             if stalled >= _STALLED:
                 break
         plain = not gains

@@ -1,0 +1,1 @@
+"""What is given up for what: height and number of trees against throughput."""

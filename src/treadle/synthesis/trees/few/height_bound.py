@@ -1,0 +1,151 @@
+"""What no trees within a height exceed, by link prices and the cheapest trees at them.
+
+At prices y of the links, all data take at least sum(w(r) * cheapest tree of r) / sum(y * bandwidth): the dual
+of the program of trees. Cheapest trees within a height are found by branch and bound on the layers of
+their ranks (L. Gouveia, "Multicommodity flow models for spanning trees with hop constraints", EJOR 95, 1996);
+prices are whole numbers, so that a bound of the branches is one of the tree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+from typing import Any
+
+import highspy
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.synthesis.trees.few.hop_prices import Floats
+from treadle.synthesis.trees.few.low_program import LowProgram, LowTrees
+from treadle.watch import UNWATCHED, Watch
+
+MOST_PLACES = 2048
+"""Pairs of ranks times heights up to which cheapest trees are sought: a second for each root."""
+
+_SCALE = 10**6
+_MOST_NODES = 500
+_TOLERANCE = 1e-6
+_NEAR = 1e-4
+_FEASIBLE = int(highspy.SolutionStatus.kSolutionStatusFeasible)
+
+
+@dataclass(frozen=True, eq=False)
+class BoundedTrees:
+    """Trees within a height, and what none within it exceed.
+
+    Parameters
+    ----------
+    found : LowTrees
+    rate : Fraction
+        Bytes/s of a unit of weight of every root.
+    """
+
+    found: LowTrees
+    rate: Fraction
+
+
+def bounded(found: LowTrees, *, rounds: int = 30, watch: Watch = UNWATCHED) -> BoundedTrees | None:
+    """The trees with those that branch and bound finds cheaper, until they meet the bound.
+
+    Parameters
+    ----------
+    found : LowTrees
+        Of local search.
+    rounds : int
+        At most.
+    watch : Watch
+
+    Returns
+    -------
+    BoundedTrees or None
+        None where ranks and heights are too many.
+
+    Raises
+    ------
+    TimeLimitError
+        When the deadline passed.
+    """
+    program = found.program
+    n = len(program.problem.terminals)
+    if n * n * program.height > MOST_PLACES:
+        return None
+    best, prices = None, found.prices
+    for number in range(rounds):
+        watch.beat("cheapest low trees", number, rounds)
+        rate, added = _priced(program, prices, watch)
+        best = rate if best is None or (rate is not None and rate < best) else best
+        values, duals, _ = program.solve()
+        found = LowTrees(program, values[1:], float(values[0]), duals)
+        attained = float(program.problem.bandwidths.max()) / found.time
+        if not added or (best is not None and float(best) <= attained * (1 + _NEAR)):
+            break
+        prices = (prices + duals) / 2 if number % 2 else duals
+    return None if best is None else BoundedTrees(found, best)
+
+
+def _priced(program: LowProgram, duals: Floats, watch: Watch) -> tuple[Fraction | None, int]:
+    """The bound at prices near these, and how many of the cheapest trees were new."""
+    problem = program.problem
+    prices = np.floor(duals / duals.max() * _SCALE)
+    cost, _ = program.hops.at(prices)
+    total, added = 0, 0
+    for root in program.roots.tolist():
+        watch.beat("cheapest low trees", 0, 0)
+        least, parent = least_tree(cost, root, program.height)
+        total += int(problem.weights[root]) * least
+        if parent is not None:
+            added += program.add_tree(root, parent, prices)
+    worth = sum(int(y) * b for y, b in zip(prices.tolist(), problem.bandwidths.tolist(), strict=True))
+    return (Fraction(worth, total) if total else None), added
+
+
+def least_tree(cost: Floats, root: int, height: int) -> tuple[int, Int64Array | None]:
+    """A bound of the cheapest spanning out-tree of a root, whose hops cost whole numbers, and a cheap one."""
+    n = len(cost)
+    make_solver: Any = highspy.Highs  # its constructor has no type annotations
+    solver = make_solver()
+    for option, value in (("output_flag", False), ("threads", 1), ("mip_rel_gap", 0.0)):
+        solver.setOptionValue(option, value)
+    solver.setOptionValue("mip_max_nodes", _MOST_NODES)
+    none, whole = np.zeros(0), highspy.HighsVarType.kInteger
+    layer: dict[tuple[int, int], int] = {(root, 0): -1}
+    others = [rank for rank in range(n) if rank != root]
+    for depth in range(1, height + 1):
+        for rank in others:
+            if depth == 1 and not np.isfinite(cost[root, rank]):
+                continue
+            layer[rank, depth] = solver.getNumCol()
+            solver.addCol(0.0, 0.0, 1.0, 0, none.astype(np.int32), none)
+            solver.changeColIntegrality(layer[rank, depth], whole)
+    for rank in others:
+        places = [layer[rank, depth] for depth in range(1, height + 1) if (rank, depth) in layer]
+        solver.addRow(1.0, 1.0, len(places), np.array(places, dtype=np.int32), np.ones(len(places)))
+    hop_of: dict[int, tuple[int, int]] = {}
+    for (rank, depth), place in list(layer.items()):
+        if rank == root:
+            continue
+        above = [one for one in range(n) if (one, depth - 1) in layer and np.isfinite(cost[one, rank])]
+        first = solver.getNumCol()
+        for one in above:
+            solver.addCol(float(cost[one, rank]), 0.0, 1.0, 0, none.astype(np.int32), none)
+        index = np.append(np.arange(first, first + len(above)), place).astype(np.int32)
+        solver.addRow(0.0, 0.0, len(index), index, np.append(np.ones(len(above)), -1.0))
+        for number, one in enumerate(above):
+            hop_of[first + number] = one, rank
+            if one != root:
+                pair = np.array([first + number, layer[one, depth - 1]], dtype=np.int32)
+                solver.addRow(-highspy.kHighsInf, 0.0, 2, pair, np.array([1.0, -1.0]))
+    solver.run()
+    bound = float(solver.getInfo().mip_dual_bound)
+    # hops may be taken in parts of a millionth where their ranks are not there: the solver's tolerance
+    slack = _TOLERANCE * (1 + n * float(cost[np.isfinite(cost)].max(initial=0)))
+    least = max(0, ceil(bound - slack)) if np.isfinite(bound) else 0
+    if solver.getInfo().primal_solution_status != _FEASIBLE:
+        return least, None
+    parent = np.full(n, -1, dtype=np.int64)
+    for column, value in enumerate(solver.getSolution().col_value):
+        if value > 0.5 and column in hop_of:
+            parent[hop_of[column][1]] = hop_of[column][0]
+    return least, parent
