@@ -142,13 +142,14 @@ def _goes_back(run: PartRun, tensor: TensorRef) -> bool:
 
 
 def _taken(run: PartRun, phase: Phase, unit: RunUnit) -> Iterator[Held]:
-    """What was laid anew for a unit, of tensors from outside."""
+    """What was laid anew for a unit, of tensors from outside: for each operand by itself, as it is paid."""
     for (tensor, when), readings in run.readings.items():
         if when is not phase or tensor.node in unit.nodes:
             continue
-        states = {one.state for one in readings if one.node in unit.nodes}
-        for state in sorted(states - {run.held(tensor, phase)}, key=str):
-            yield Held("taken", run.graph.spelled(tensor), run.local_bytes(tensor, state))
+        held = run.held(tensor, phase)
+        for one in readings:
+            if one.node in unit.nodes and one.state != held:
+                yield Held("taken", run.graph.spelled(tensor), run.local_bytes(tensor, one.state))
 
 
 def _inside(run: PartRun, phase: Phase, unit: RunUnit, number: int) -> Iterator[Held]:
