@@ -68,7 +68,9 @@ class _Loop:
             node = run.graph.nodes[number]
             plan = run.plan.operators[node.name]
             taken = [self._taken(number, at, chunk, made) for at in range(len(node.operands))]
-            for slot, value in enumerate(self.operators[number].run(taken)):
+            before = self.gathered.get(TensorRef(number, 0))
+            into = before[0] if before and self._is_sum(TensorRef(number, 0)) else None
+            for slot, value in enumerate(self.operators[number].run(taken, into)):
                 made[TensorRef(number, slot)] = Local(value, plan.outputs[slot])
                 self._gather(TensorRef(number, slot), value)
             held = [*taken, *self.entering.values(), *(one.value for one in made.values())]
@@ -114,10 +116,14 @@ class _Loop:
         if tensor not in self.gathered:
             return
         parts = self.gathered[tensor]
-        if self.roles[tensor.node] in factors(self.run.graph.result(tensor).roles) or not parts:
+        if not self._is_sum(tensor) or not parts:
             parts.append(value)
-        else:
+        elif parts[0] is not value:
             parts[0] = parts[0] + value
+
+    def _is_sum(self, tensor: TensorRef) -> bool:
+        """Whether what chunks give of a result adds up to it."""
+        return self.roles[tensor.node] not in factors(self.run.graph.result(tensor).roles)
 
     def leave(self) -> None:
         """Hand on what is read after the loop."""

@@ -43,6 +43,9 @@ _SIZED = {
 """Arguments that are the result's shape."""
 _LIKE = {"full_like": "full", "zeros_like": "zeros", "ones_like": "ones", "empty_like": "zeros"}
 
+ADDED_IN_PLACE = {"mm": "addmm_", "bmm": "baddbmm_"}
+"""Products, and the methods that add them to a tensor."""
+
 
 def cuts_of(node: Node, plan: OperatorPlan) -> Cuts:
     """Axes that cut each role.
@@ -164,8 +167,11 @@ class LocalOperator:
             low += self.place.at[axis] * width
         return slice(low, low + width)
 
-    def run(self, operands: Sequence[Tensor]) -> list[Tensor]:
-        """Results, by factors of ``result.dims``, from operands, by those of ``operand.dims``."""
+    def run(self, operands: Sequence[Tensor], into: Tensor | None = None) -> list[Tensor]:
+        """Results, by factors of ``result.dims``, from operands, by those of ``operand.dims``.
+
+        ``into`` is a sum that the result of a matrix product is added to where it lies, and is given back.
+        """
         import torch
 
         given = [
@@ -190,6 +196,10 @@ class LocalOperator:
         positional = []
         while schema and schema[0] in arguments:
             positional.append(arguments.pop(schema.pop(0)))
+        if into is not None and self.name in ADDED_IN_PLACE:
+            sizes = self._called_shape(self.node.results[0].roles)
+            getattr(into.view(sizes), ADDED_IN_PLACE[self.name])(*positional)
+            return [into]
         made = target(*positional, **arguments)
         values = [
             one for one in (made if isinstance(made, list | tuple) else [made]) if hasattr(one, "shape")

@@ -8,6 +8,8 @@ its letters. In the backward pass each chunk is computed again within the loop. 
   the region, and whatever role that is of each operator (queries of scores may be ``s`` of one and ``s'`` of
   the next): it is followed from tensor to tensor;
 - where nothing outside of it lies between two of its operators in one phase: a loop that is claimed is one.
+  Pointwise operators on small tensors there (the logarithm of a sum that is subtracted from its summands) run
+  in the loop themselves.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from treadle.parallelism.graph.compute_graph import (
     Source,
     TensorRef,
 )
-from treadle.parallelism.problem.operator_clusters import factors, flat
+from treadle.parallelism.problem.operator_clusters import POINTWISE, factors, flat
 from treadle.parallelism.problem.operators import choices_of_node
 from treadle.parallelism.problem.values import PartValues
 
@@ -78,12 +80,16 @@ def regions_of(values: PartValues) -> tuple[Region, ...]:
     found: list[Region] = []
     for tensors in _connected(large, readers):
         nodes = {tensor.node for tensor in tensors} | {at for one in tensors for at in readers.get(one, ())}
-        letters = [roles for roles in _letters(graph, tensors, nodes) if set(roles) == nodes]
+        between = _between(graph, nodes)
+        nodes |= between
+        linked = [*tensors, *_links(graph, nodes, between)]
+        letters = [roles for roles in _letters(graph, linked, nodes) if set(roles) == nodes]
         letters = _of_tokens(values, letters)[:MOST_LETTERS]
         if (
             letters
             and all(readers.get(one) for one in tensors)
             and _is_convex(graph, nodes, {one.node for one in tensors})
+            and not (between and _is_left(graph, nodes))
         ):
             found.append(Region(len(found), frozenset(tensors), tuple(letters)))
     return tuple(found)
@@ -115,8 +121,7 @@ def _large(values: PartValues) -> set[TensorRef]:
     return {
         tensor
         for tensor in graph.tensors()
-        if graph.nodes[tensor.node].operands
-        and graph.nodes[tensor.node].kind is not OperatorKind.OUTPUT
+        if graph.nodes[tensor.node].kind not in (OperatorKind.PLACEHOLDER, OperatorKind.OUTPUT)
         and graph.nbytes(tensor) > least
         and tensor not in leaving
     }
@@ -178,6 +183,45 @@ def _letters(graph: ComputeGraph, tensors: list[TensorRef], nodes: set[int]) -> 
         )
         if is_clear and allowed and len(known) == len(inner):
             yield roles_of
+
+
+def _between(graph: ComputeGraph, nodes: set[int]) -> set[int]:
+    """Small operators on small tensors that read what the region makes, and make what it reads, in one phase.
+
+    A loss that is captured subtracts the logarithm of a sum from what it summed.
+    """
+    found: set[int] = set()
+    for phase in Phase:
+        own = [at for at, node in enumerate(graph.nodes) if node.phase is phase]
+        after, before = {at for at in own if at in nodes}, set[int]()
+        for at in own:
+            if any(operand.tensor.node in after for operand in graph.nodes[at].operands):
+                after.add(at)
+        for at in reversed(own):
+            if at in nodes or at in before:
+                before.update(operand.tensor.node for operand in graph.nodes[at].operands)
+        found |= (after & before) - nodes
+    return {at for at in found if graph.nodes[at].kind in POINTWISE}
+
+
+def _links(graph: ComputeGraph, nodes: set[int], between: set[int]) -> list[TensorRef]:
+    """Tensors that such operators read and make within the region."""
+    read = {operand.tensor for at in nodes for operand in graph.nodes[at].operands}
+    links = {operand.tensor for at in between for operand in graph.nodes[at].operands}
+    links |= {TensorRef(at, slot) for at in between for slot in range(len(graph.nodes[at].results))}
+    return sorted(one for one in links & read if one.node in nodes)
+
+
+def _is_left(graph: ComputeGraph, nodes: set[int]) -> bool:
+    """Whether something goes out of a region and comes back, through whichever phase."""
+    after: set[int] = set()
+    for number, node in enumerate(graph.nodes):
+        before = {operand.tensor.node for operand in node.operands}
+        if number in nodes and before & after:
+            return True
+        if number not in nodes and before & (after | nodes):
+            after.add(number)
+    return False
 
 
 def _is_convex(graph: ComputeGraph, nodes: set[int], makers: set[int]) -> bool:
