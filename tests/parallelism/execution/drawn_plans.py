@@ -28,7 +28,7 @@ Cuts = dict[Index, tuple[str, ...]]
 _SUMS = ("aten.sum", "aten.mm", "aten.bmm", "aten.embedding", "aten.slice", "aten.split", "aten.gather")
 
 
-def uneven_costs(mesh: Mesh) -> AlphaBetaCosts:
+def uneven_costs(mesh: Mesh, *, rate: int = 10**8, alpha_s: float = 1e-7) -> AlphaBetaCosts:
     """No two ways between states cost the same."""
     names = list(axis_sizes(mesh))
     kinds = (
@@ -39,11 +39,11 @@ def uneven_costs(mesh: Mesh) -> AlphaBetaCosts:
     )
     places = [axes for n in range(1, len(names) + 1) for axes in combinations(names, n)]
     rates = {
-        (kind, axes): 10**8 * (61 + 7 * at + 5 * names.index(axes[0])) // len(axes)
+        (kind, axes): rate * (61 + 7 * at + 5 * names.index(axes[0])) // len(axes)
         for at, kind in enumerate(kinds)
         for axes in places
     }
-    return AlphaBetaCosts(1e-7, rates)
+    return AlphaBetaCosts(alpha_s, rates)
 
 
 def may_cut(node: Node) -> list[Index]:

@@ -19,13 +19,15 @@ from parallelism.execution.modules import (  # noqa: E402
     make_wordy,
     one_part,
 )
+from parallelism.execution.searched_plans import chunked_loss, searched, weights_taken  # noqa: E402
+from parallelism.exporting.small_model import make as make_small  # noqa: E402
 from parallelism.problem.settings import TIMES  # noqa: E402
 from parallelism.rediscovery.plain_attention import make_short  # noqa: E402
 from treadle.errors import ScheduleError, TreadleError  # noqa: E402
 from treadle.parallelism.execution.execute import RankExecutions, execute  # noqa: E402
 from treadle.parallelism.execution.prediction import disagreements, predicted  # noqa: E402
 from treadle.parallelism.execution.rank_step import RankTask  # noqa: E402
-from treadle.parallelism.graph.compute_graph import Phase  # noqa: E402
+from treadle.parallelism.graph.compute_graph import OperatorKind, Phase  # noqa: E402
 from treadle.parallelism.plan.part_plan import Chunk, Keep  # noqa: E402
 from treadle.parallelism.problem.search_problem import pose  # noqa: E402
 from treadle.parallelism.search.branching import Incumbent, SearchEffort  # noqa: E402
@@ -36,6 +38,8 @@ from treadle.schedules.mesh import Mesh  # noqa: E402
 SQUARE = Mesh((2, 2), ("dp", "tp"))
 TURNED = Mesh((2, 2), ("dp", "tp"), (2, 0, 3, 1))
 CUBE = Mesh((2, 2, 2), ("pod", "dp", "tp"))
+SEARCHED = {"searched": float("inf"), "searched, less memory": 0.85, "searched, least memory": 0.7}
+"""Shares of the memory that the fastest plan of all takes."""
 LOSS = (
     "mm",
     "amax",
@@ -77,6 +81,18 @@ def tied(**how) -> RankTask:
     return task("tied", make_tied, SQUARE, 3, chosen=by_tokens, **how)
 
 
+def without_any_sum(one: RankTask) -> RankTask:
+    """The first product of the block of which ranks have summands is taken for whole."""
+    (block,) = one.plan.parts["block"]
+    plan = next(
+        plan
+        for node in one.model.part("block").graph.nodes
+        if node.kind is OperatorKind.EINSUM and (plan := block.operators[node.name]).outputs[0].partial
+    )
+    whole = replace(plan, outputs=(Sharding(plan.outputs[0].dims),))
+    return replace(one, plan=replaced(one.plan, "block", whole))
+
+
 def without_a_sum(one: RankTask) -> RankTask:
     """One product, of which ranks have summands, is taken for whole: its collective is dropped."""
     plan = one.plan.parts["tied"][0].operators["mm_1"]
@@ -101,7 +117,11 @@ def scores_in_chunks() -> RankTask:
 @pytest.fixture(scope="module")
 def tasks() -> dict[str, RankTask]:
     model = language_model(2)
+    found = searched(make_small, SQUARE, SEARCHED)
     return {
+        **found,
+        "searched, 128K words": chunked_loss(SQUARE),
+        "searched, without a sum": without_any_sum(found["searched, less memory"]),
         "grouped": task("grouped", make_grouped_block, TURNED, 1),
         "single": task("single", make_single, SQUARE, 2),
         "language model": RankTask(model, draw_plan(model, SQUARE, 4), LANGUAGE_MODEL, uneven_costs(SQUARE)),
@@ -119,9 +139,9 @@ def found(tasks: dict[str, RankTask]) -> dict[str, RankExecutions]:
 
 
 @pytest.fixture(scope="module")
-def cube() -> tuple[RankTask, RankExecutions]:
-    one = task("tied", make_tied, CUBE, 0)
-    return one, execute([one])[0]
+def cube() -> list[tuple[RankTask, RankExecutions]]:
+    both = [task("tied", make_tied, CUBE, 0), *searched(make_tied, CUBE, {"searched": 0.8}).values()]
+    return list(zip(both, execute(both), strict=True))
 
 
 @pytest.mark.parametrize(
@@ -180,17 +200,67 @@ def test_collectives_are_those_that_the_evaluator_predicts(
 def test_memory_is_that_which_the_evaluator_predicts(
     tasks: dict[str, RankTask], found: dict[str, RankExecutions], name: str, over: float
 ) -> None:
-    """It leaves out inputs."""
     peak = predicted(tasks[name]).peak_bytes
     assert abs(found[name].peak_bytes - peak) <= over * peak
 
 
-def test_eight_ranks(cube: tuple[RankTask, RankExecutions]) -> None:
-    one, execution = cube
-    assert execution.n_ranks == 8
-    assert execution.largest_error < 1e-13
-    assert any(len(axes) > 1 for _, axes, _ in execution.collectives)
-    assert not list(disagreements(execution, predicted(one)))
+def test_eight_ranks(cube: list[tuple[RankTask, RankExecutions]]) -> None:
+    """A plan that is drawn, and one that the search finds."""
+    for one, execution in cube:
+        assert execution.n_ranks == 8
+        assert execution.largest_error < 1e-13
+        assert any(len(axes) > 1 for _, axes, _ in execution.collectives)
+        assert not list(disagreements(execution, predicted(one)))
+
+
+@pytest.mark.parametrize("name", [*SEARCHED, "searched, 128K words"])
+def test_a_plan_of_the_search_does_what_was_predicted(
+    tasks: dict[str, RankTask], found: dict[str, RankExecutions], name: str
+) -> None:
+    execution, prediction = found[name], predicted(tasks[name])
+    assert execution.largest_error < 1e-12
+    assert prediction.n_collectives > 50
+    assert execution.collectives == prediction.collectives
+    assert abs(execution.peak_bytes / prediction.peak_bytes - 1) < 0.1
+
+
+def test_searched_plans_have_all_that_plans_may_have(tasks: dict[str, RankTask]) -> None:
+    """Tensors in parts, sharded parameters, recomputation, chunks; the more, the less memory there is."""
+    weights = [one for name in SEARCHED for one in weights_taken(tasks[name])]
+    assert any(taken for _, taken in weights), "no tensor parallelism"
+    assert any(taken < stored for stored, taken in weights), "no sharded parameters"
+    plans = {name: [plan for part in tasks[name].plan.parts.values() for plan in part] for name in tasks}
+    recomputed = [sum(one.n_recomputed for one in plans[name]) for name in SEARCHED]
+    assert recomputed == sorted(recomputed)
+    assert recomputed[-1] > 0
+    assert [sum(one.n_chunked for one in plans[name]) for name in SEARCHED] == [0, 0, 0]
+    assert sum(one.n_chunked for one in plans["searched, 128K words"]) > 10
+
+
+def test_a_searched_loss_of_128k_words_never_holds_whole_logits(
+    tasks: dict[str, RankTask], found: dict[str, RankExecutions]
+) -> None:
+    """The limit is below what any plan without loops takes (`searched_plans.chunked_loss`)."""
+    head = tasks["searched, 128K words"].model.part("head").graph
+    logits = max(head.nbytes(tensor) for tensor in head.tensors()) // 4
+    execution = found["searched, 128K words"]
+    assert execution.peak_bytes - execution.parameter_bytes < logits
+    assert predicted(tasks["searched, 128K words"]).peak_bytes == pytest.approx(
+        execution.peak_bytes, rel=1e-3
+    )
+
+
+def test_a_falsified_plan_of_the_search_is_found_out(
+    tasks: dict[str, RankTask], found: dict[str, RankExecutions]
+) -> None:
+    """By the evaluator, by its numbers, and by its collectives."""
+    with pytest.raises(ScheduleError, match="plan of"):
+        predicted(tasks["searched, without a sum"])
+    execution = found["searched, without a sum"]
+    assert execution.largest_error > 1e-3
+    faults = list(map(str, disagreements(execution, predicted(tasks["searched, less memory"]))))
+    assert any("of its largest number" in one for one in faults)
+    assert any("predicted" in one for one in faults)
 
 
 def test_disagreements_name_what_went_wrong(

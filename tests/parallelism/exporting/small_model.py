@@ -32,11 +32,11 @@ class Layer(nn.Module):
 
 
 class Model(nn.Module):
-    def __init__(self, layers: int) -> None:
+    def __init__(self, layers: int, words: int = WORDS) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(WORDS, WIDTH)
+        self.embedding = nn.Embedding(words, WIDTH)
         self.layers = nn.ModuleList(Layer() for _ in range(layers))
-        self.norm, self.head = Norm(WIDTH), nn.Linear(WIDTH, WORDS, bias=False)
+        self.norm, self.head = Norm(WIDTH), nn.Linear(WIDTH, words, bias=False)
 
     def forward(self, words: Tensor, targets: Tensor) -> Tensor:
         x = self.embedding(words)
@@ -45,10 +45,20 @@ class Model(nn.Module):
         return functional.cross_entropy(self.head(self.norm(x)).flatten(0, 1), targets.flatten())
 
 
-def make() -> tuple[nn.Module, tuple[Tensor, ...]]:
+def _made(words: int, length: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        return Model(2), (torch.randint(WORDS, (BATCH, LENGTH)), torch.randint(WORDS, (BATCH, LENGTH)))
+        sizes = (BATCH, length)
+        return Model(2, words), (torch.randint(words, sizes), torch.randint(words, sizes))
     finally:
         torch.set_default_dtype(before)
+
+
+def make() -> tuple[nn.Module, tuple[Tensor, ...]]:
+    return _made(WORDS, LENGTH)
+
+
+def make_wordy() -> tuple[nn.Module, tuple[Tensor, ...]]:
+    """As many words as an 8B Llama has: logits are most of it."""
+    return _made(2**17, 2 * LENGTH)
