@@ -80,6 +80,7 @@ SUMMARIES = {
     "train": "Simulate a step of training: its time, exposed communication and MFU, by fabric and schedule.",
     "capture": "Capture a model as a graph of operators, forward and backward, with tensors by dimensions.",
     "parallelize": "Find the best way to shard, recompute and pipeline a model, with a proven gap.",
+    "execute": "Run a step of a module by a plan on processes of this machine, and compare with one process.",
     "topology": "The catalogue of fabrics; one fabric in detail; its JSON.",
     "config": "Show what treadle.toml and the environment set, and where each value comes from.",
     "schema": "Print the JSON Schema of what a command prints with --json.",
@@ -93,7 +94,7 @@ _ROOMS = {
     "measuring": ("run", "simulate", "testbed", "diagnose", "calibrate", "reproduce"),
     "drawing": ("draw", "report"),
     "training": ("train",),
-    "parallelising": ("capture", "parallelize"),
+    "parallelising": ("capture", "parallelize", "execute"),
     "settings": ("config", "schema"),
 }
 _ROOM = {command: room for room, commands in _ROOMS.items() for command in commands}

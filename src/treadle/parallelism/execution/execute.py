@@ -15,7 +15,12 @@ from treadle.parallelism.execution.local_operators import LocalOperator
 from treadle.parallelism.execution.rank_step import RankTask, ReadTensor, find_routes, run_step
 from treadle.parallelism.execution.ranks import apart, fork_ranks
 from treadle.parallelism.execution.reference import RunValues, reference_step
-from treadle.parallelism.execution.run_comparison import CollectiveKey, common_collectives, errors_of
+from treadle.parallelism.execution.run_comparison import (
+    CollectiveKey,
+    common_collectives,
+    errors_of,
+    precision_of,
+)
 from treadle.parallelism.execution.run_order import units_of
 from treadle.parallelism.execution.tensor_blocks import BlockPlace
 from treadle.parallelism.execution.transition_routes import Routes
@@ -50,6 +55,8 @@ class RankExecutions:
         Phase, part and operator.
     parameter_bytes : int
         Of these, stored parameters.
+    precision : float
+        The coarsest of the numbers' types: what is added to 1 without effect is smaller.
     """
 
     backend: str
@@ -59,6 +66,7 @@ class RankExecutions:
     peak_bytes: int
     peak_at: str
     parameter_bytes: int
+    precision: float = 0.0
 
     @property
     def largest_error(self) -> float:
@@ -160,7 +168,8 @@ def _execution(
     collectives = common_collectives(found, task.plan.mesh)
     peak, at = max(one.holdings for one in found)
     stored = max(one.parameter_bytes for one in found)
-    return RankExecutions(backend, len(found), errors, collectives, peak, at, stored)
+    precision = precision_of(expected)
+    return RankExecutions(backend, len(found), errors, collectives, peak, at, stored, precision)
 
 
 def _rank_runs(

@@ -11,7 +11,7 @@ from treadle.parallelism.execution.counting import CountedCollective, counted
 from treadle.parallelism.execution.holdings import RankHoldings
 from treadle.parallelism.execution.part_execution import Local, Move, PartExecution, as_local
 from treadle.parallelism.execution.rank_exchanges import RankExchange
-from treadle.parallelism.execution.reference import Make, RunValues
+from treadle.parallelism.execution.reference import Make, RunValues, numbers_of
 from treadle.parallelism.execution.tensor_blocks import BlockPlace
 from treadle.parallelism.execution.transition_routes import Routes
 from treadle.parallelism.graph.compute_graph import Source, TensorRef
@@ -126,10 +126,8 @@ def _run(task: RankTask, expected: list[RunValues], place: BlockPlace, move: Mov
             for owner, local in gradients.items():
                 if owner == run.part.enters and not run.graph.nodes[owner.node].path.isdigit():
                     continue  # between parts of one module
-                values[f"{number} {run.part.name}: {_called(run, owner)}"] = (
-                    local.state,
-                    local.value.numpy(),
-                )
+                name = f"{number} {run.part.name}: {_called(run, owner)}"
+                values[name] = local.state, numbers_of(local.value)
     stored = [
         local.value.numel() * local.value.element_size()
         for run in runs
@@ -173,7 +171,7 @@ def _all_forward(
             run.put(part.enters, _handed(flowing, run, part.enters, move))
         outputs, flowing = run.forward(), None
         for nth_output, (operand, local) in enumerate(zip(run.outputs, outputs, strict=True)):
-            values[f"{number} {part.name}: output {nth_output}"] = (local.state, local.value.numpy())
+            values[f"{number} {part.name}: output {nth_output}"] = (local.state, numbers_of(local.value))
             if operand.tensor == part.leaves:
                 flowing = local
     return runs, values

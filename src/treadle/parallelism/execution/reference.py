@@ -201,6 +201,13 @@ def _retie(module: Any, path: str, value: Any) -> None:
     setattr(module.get_submodule(owner), name, value)
 
 
+def numbers_of(value: Any) -> Any:
+    """A tensor as an array; NumPy has no bfloat16."""
+    import torch
+
+    return (value.float() if value.dtype is torch.bfloat16 else value).numpy()
+
+
 def _flat(value: Any) -> list[Any]:
     import torch
 

@@ -13,7 +13,7 @@ import numpy as np
 from treadle.errors import TreadleError
 from treadle.parallelism.execution.counting import CountedCollective
 from treadle.parallelism.execution.rank_step import ReadTensor
-from treadle.parallelism.execution.reference import RunValues
+from treadle.parallelism.execution.reference import RunValues, numbers_of
 from treadle.parallelism.execution.tensor_blocks import BlockPlace, block
 from treadle.parallelism.graph.compute_graph import Source
 from treadle.parallelism.graph.model_graph import ModelGraph
@@ -53,9 +53,18 @@ def errors_of(
         raise TreadleError(f"execution: {missing[0]} is not on both sides")
     _add_tied(model, found)
     return {
-        name: _error(value.numpy(), [one.values[name] for one in found], mesh)
+        name: _error(numbers_of(value), [one.values[name] for one in found], mesh)
         for name, value in wanted.items()
     }
+
+
+def precision_of(expected: list[RunValues]) -> float:
+    """The coarsest precision of outputs and gradients."""
+    import torch
+
+    values = [value for run in expected for value in (*run.outputs, *run.gradients.values())]
+    types = {value.dtype for value in values if value is not None and value.is_floating_point()}
+    return max((float(torch.finfo(one).eps) for one in types), default=0.0)
 
 
 def common_collectives(found: list[ReadTensor], mesh: Mesh) -> dict[CollectiveKey, int]:

@@ -11,10 +11,11 @@ from typing import Any
 
 from treadle.brief import brief
 from treadle.checking import checked, left_alone
-from treadle.errors import FormatError
+from treadle.errors import FormatError, MemoryLimitError
 from treadle.parallelism.execution.execute import RankExecutions, execute
-from treadle.parallelism.execution.prediction import Prediction, disagreements, predicted
+from treadle.parallelism.execution.prediction import Prediction, disagreements, predicted, tolerance
 from treadle.parallelism.execution.rank_step import RankTask
+from treadle.parallelism.execution.untied_costs import UntiedCosts
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.plan.plan_json import read_plan
 from treadle.parallelism.state.sharding import axis_sizes
@@ -27,31 +28,54 @@ from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.training.costs import AlphaBetaCosts, Costs, Seconds, Traffic
+from treadle.units import format_size
 
 BACKENDS = ("gloo", "treadle")
 _EVEN_RATE = 10**10
+_OUTPUT = ": output "
+_MEMORY = Path("/proc/meminfo")
 
 
-@brief("execution", "prediction")
+@brief("model", "execution", "prediction")
 @dataclass(frozen=True)
 class PlanExecution:
     """A plan that was executed, and what was predicted of it.
 
     Parameters
     ----------
+    model : str
+    mesh : tuple of (str, int)
+        Axes and ranks.
     execution : RankExecutions
     prediction : Prediction
     """
 
+    model: str
+    mesh: tuple[tuple[str, int], ...]
     execution: RankExecutions
     prediction: Prediction
 
     @cached_property
     def faults(self) -> tuple[Refusal, ...]:
-        """Outputs and gradients off by more than 1e-6, and collectives that were not predicted; none: all is
-        well.
+        """Outputs and gradients off by more than `tolerance`, and collectives that were not predicted; none:
+        all is well.
         """
         return tuple(disagreements(self.execution, self.prediction))
+
+    @property
+    def tolerance(self) -> float:
+        """The largest error that is no fault: 1e-6, or 16 roundings of the coarsest type of the numbers."""
+        return tolerance(self.execution)
+
+    @property
+    def output_errors(self) -> dict[str, float]:
+        """Of outputs, by name."""
+        return {name: error for name, error in self.execution.errors.items() if _OUTPUT in name}
+
+    @property
+    def gradient_errors(self) -> dict[str, float]:
+        """Of gradients, by name."""
+        return {name: error for name, error in self.execution.errors.items() if _OUTPUT not in name}
 
     @property
     def memory_error(self) -> float:
@@ -95,21 +119,60 @@ def execute_plan(
     Raises
     ------
     TreadleError
-        If the plan is of another model, illegal, or has stages; or the module draws random numbers.
+        If the plan is of another model, illegal, or has stages; the source is no module; or the module draws
+        random numbers.
+    MemoryLimitError
+        If all ranks together need more memory than the machine has.
     MissingDependencyError
         Without PyTorch.
     """
     if backend not in BACKENDS:
         raise FormatError(f"backend {backend[:40]!r}; expected {' or '.join(BACKENDS)}")
     known = plan if isinstance(plan, ParallelPlan) else read_plan(str(plan))
+    if not callable(source) and ".py:" not in str(source):
+        raise FormatError(
+            f"{str(source)[:60]}: nothing of it can be run; expected the module that the plan's graph was "
+            "captured from, as MODULE.py:FUNCTION (treadle capture MODULE.py:FUNCTION -o graph.json, then "
+            "treadle parallelize graph.json ... -o plan.json)"
+        )
     model = capture(source, repeats=repeats)
     make: Callable[[], Any] = source if callable(source) else partial(_made, str(source))
     makes = make if repeats is None else {"block": make}
     costs = _even_costs(known.mesh) if fabric is None else _costs(fabric, known.mesh)
-    task = RankTask(model, known, makes, costs)
+    task = RankTask(model, known, makes, UntiedCosts(costs))
     prediction = predicted(task)
+    _check_memory(task, prediction)
     (execution,) = execute([task], backend=backend, seed=seed, timeout_s=timeout_s)
-    return PlanExecution(execution, prediction)
+    axes = tuple(zip(known.mesh.axis_names, known.mesh.shape, strict=True))
+    return PlanExecution(model.name, axes, execution, prediction)
+
+
+def _check_memory(task: RankTask, prediction: Prediction) -> None:
+    """All ranks stand on this machine, beside a step of the whole model.
+
+    Raises
+    ------
+    MemoryLimitError
+        If that cannot fit.
+    """
+    try:
+        lines = dict(line.split(":", 1) for line in _MEMORY.read_text().splitlines() if ":" in line)
+        there = int(lines["MemAvailable"].split()[0]) * 1024
+    except (OSError, ValueError, LookupError):
+        return  # it is no Linux: whoever runs out of memory will say so
+    ranks = task.plan.mesh.n_ranks
+    whole = sum(
+        part.repeats * part.graph.nbytes(tensor)
+        for part in task.model.parts
+        for tensor in part.parameters.values()
+    )
+    least = ranks * prediction.peak_bytes + 2 * whole
+    if least > there:
+        raise MemoryLimitError(
+            f"execution: {ranks} ranks of {format_size(prediction.peak_bytes)}, beside them parameters and "
+            f"gradients of {format_size(whole)}, take {format_size(least)} at least; this machine has "
+            f"{format_size(there)}; make the module smaller (layers, batch), and plan for that"
+        )
 
 
 def _made(source: str) -> Any:
