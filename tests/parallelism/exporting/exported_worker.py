@@ -13,8 +13,8 @@ from treadle.parallelism.execution.counting import counted
 from treadle.parallelism.execution.ranks import fork_ranks
 
 
-def compared(codes: dict[str, str], backend: str):
-    """By code the largest relative error of loss and gradients, and collectives by kind and ranks."""
+def compared(codes_of: dict[str, dict[str, str]]):
+    """By backend and code the largest error of loss and gradients, and collectives by kind and ranks."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     module, arguments = make()
@@ -22,12 +22,14 @@ def compared(codes: dict[str, str], backend: str):
     loss.backward()
     expected = {name: parameter.grad for name, parameter in module.named_parameters()}
     state = {name: value.detach() for name, value in module.state_dict().items()}
-    found = fork_ranks(
-        4, backend, partial(_rank, codes, state, arguments, loss.detach(), expected), timeout_s=200
-    )
-    for name in codes:
-        assert all(one[name][1] == found[0][name][1] for one in found)
-    return {name: (max(one[name][0] for one in found), found[0][name][1]) for name in codes}
+    results = {}
+    for backend, codes in codes_of.items():
+        work = partial(_rank, codes, state, arguments, loss.detach(), expected)
+        found = fork_ranks(4, backend, work, timeout_s=200)
+        for name in codes:
+            assert all(one[name][1] == found[0][name][1] for one in found)
+        results[backend] = {name: (max(one[name][0] for one in found), found[0][name][1]) for name in codes}
+    return results
 
 
 def _rank(codes, state, arguments, loss, expected, rank: int):

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from treadle.errors import InfeasibleError
+from treadle.parallelism.exporting.next_weights import in_parts, next_weights
 from treadle.parallelism.graph.compute_graph import (
     ComputeGraph,
     Index,
@@ -69,15 +70,18 @@ class ExportedWeight:
     style : Style or None
     shard_dim : int
         The dimension that data-parallel ranks store a part of.
-    is_last : bool
-        No other product follows: what it makes leaves the model, or enters a loss.
+    is_gathered : bool
+        Of columns: what it makes does not go on in parts, to rows of another weight alone.
+    is_given_whole : bool
+        Of rows: what it takes does not come in parts, from columns of other weights alone.
     """
 
     path: str
     is_table: bool
     style: CutStyle | None
     shard_dim: int
-    is_last: bool = False
+    is_gathered: bool = False
+    is_given_whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -276,7 +280,25 @@ class _Reading:
         else:
             recompute = RecomputeSetting.ALL
         self.lost += list(self._saved_elsewhere(part, one))
+        weights = self._paired(part, weights)
         return PartLayout(part.name, part.repeats, weights, recompute, products, attention)
+
+    @staticmethod
+    def _paired(part: ModelPart, weights: tuple[ExportedWeight, ...]) -> tuple[ExportedWeight, ...]:
+        """Weights with what goes whole into and out of them."""
+        cut = {
+            style: {one.path for one in weights if one.style is style and not one.is_table}
+            for style in CutStyle
+        }
+        together = in_parts(next_weights(part), cut[CutStyle.COLUMNS], cut[CutStyle.ROWS])
+        return tuple(
+            replace(
+                one,
+                is_gathered=one.path in cut[CutStyle.COLUMNS] - together,
+                is_given_whole=one.path in cut[CutStyle.ROWS] - together,
+            )
+            for one in weights
+        )
 
     def _saved_elsewhere(self, part: ModelPart, one: PartPlan) -> Iterator[Refusal]:
         for number, node in enumerate(part.graph.nodes):
@@ -337,8 +359,7 @@ class _Reading:
         ):
             if axis in stored.axes:
                 self.lost.append(Refusal(f"is sharded along {axis}, which others replicate over", place))
-        is_last = all(_is_last(graph, node) for node, _, _ in readers)
-        return ExportedWeight(path, is_table, style, min(shard_dims, default=0), is_last)
+        return ExportedWeight(path, is_table, style, min(shard_dims, default=0))
 
     @staticmethod
     def _is_outermost(graph: ComputeGraph, tensor: TensorRef, stored: Sharding, axis: str) -> bool:
@@ -369,17 +390,6 @@ def _cut_letter(graph: ComputeGraph, node: Node, plan: OperatorPlan, axis: str) 
             if axis in names:
                 return graph.atoms[role.atom].name
     return ""
-
-
-def _is_last(graph: ComputeGraph, node: Node) -> bool:
-    """Whether no product or attention of the forward pass reads what a node makes, however far on."""
-    reached = {graph.nodes.index(node)}
-    for number, other in enumerate(graph.nodes):
-        if other.phase is Phase.FORWARD and any(operand.tensor.node in reached for operand in other.operands):
-            if other.kind in (OperatorKind.EINSUM, OperatorKind.ATTENTION):
-                return False
-            reached.add(number)
-    return True
 
 
 def _dim_of(graph: ComputeGraph, tensor: TensorRef, index: Index) -> int:

@@ -88,6 +88,7 @@ def torch_code(layout: ExportLayout) -> str:
                 f"export: {use.value} along {layout.of_use(use)[0]}; parallelize_module and fully_shard have "
                 "none (torchtitan's settings do)"
             )
+    _check_pairs(layout)
     shape, names = _mesh(layout)
     blocks = [part for part in layout.parts if part.repeats > 1] or list(layout.parts)
     has_table = any(weight.is_table for part in layout.parts for weight in part.weights)
@@ -117,6 +118,17 @@ def torch_code(layout: ExportLayout) -> str:
     return text
 
 
+def _check_pairs(layout: ExportLayout) -> None:
+    """Within blocks whose sequence is cut between them nothing is whole but by pairs of columns and rows."""
+    for part in layout.parts if layout.cuts_sequence else ():
+        for weight in part.weights:
+            if part.repeats > 1 and (weight.is_gathered or weight.is_given_whole):
+                raise InfeasibleError(
+                    f"export: {part.name}: {weight.path} is cut without a pair; expected columns and then "
+                    "rows where the sequence is cut between blocks"
+                )
+
+
 def unsaid(layout: ExportLayout) -> tuple[Refusal, ...]:
     """What the plan says and the code does not."""
     found = list(layout.lost)
@@ -127,7 +139,7 @@ def unsaid(layout: ExportLayout) -> tuple[Refusal, ...]:
         found += [
             Refusal("its results stay cut; the code gathers them", f"{part.name}: {weight.path}")
             for weight in part.weights
-            if weight.style is CutStyle.COLUMNS and weight.is_last and not weight.is_table
+            if weight.style is CutStyle.COLUMNS and weight.is_gathered
         ]
     return tuple(found)
 
@@ -180,10 +192,11 @@ def _style(weight: ExportedWeight, at_rest: str, *, cuts_sequence: bool) -> str:
         given = "input_layouts=Replicate(), " if weight.style is CutStyle.ROWS else ""
         return f"{weight.style.value}({given}output_layouts={at_rest})"
     if weight.style is CutStyle.COLUMNS:
-        gathered = ", output_layouts=Replicate()" if weight.is_last else ""
+        gathered = ", output_layouts=Replicate()" if weight.is_gathered else ""
         return f"ColwiseParallel(input_layouts={at_rest}{gathered})"
     if weight.style is CutStyle.ROWS:
-        return f"RowwiseParallel(output_layouts={at_rest})"
+        given = "input_layouts=Replicate(), " if weight.is_given_whole else ""
+        return f"RowwiseParallel({given}output_layouts={at_rest})"
     return "SequenceParallel()" if cuts_sequence else ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from math import prod
 
 from treadle.errors import InfeasibleError
@@ -46,14 +47,16 @@ def torchtitan_settings(layout: ExportLayout, plan: ParallelPlan) -> str:
         "# What the plan says beyond these settings:",
     ]
     lines += [f"# - {one.place}: {one.reason}" for one in unsaid_by_settings(layout)] or ["# nothing"]
-    lines += ["", "[parallelism]"]
-    for use in _ORDER:
-        degree = prod(layout.axes[name][0] for name in layout.of_use(use))
-        lines.append(f"{_KEYS[use]} = {degree}")
-    again = '"always"' if layout.gathers_again else '"never"'
-    lines.append(f"fsdp_reshard_after_forward = {again}")
+    settings: dict[str, int | str] = {
+        _KEYS[use]: prod(layout.axes[name][0] for name in layout.of_use(use)) for use in _ORDER
+    }
+    settings["fsdp_reshard_after_forward"] = "always" if layout.gathers_again else "never"
     if plan.pipeline is not None:
-        lines.append('pipeline_parallel_schedule = "1F1B"')
+        settings["pipeline_parallel_schedule"] = "1F1B"
+    lines += ["# For torchtitan up to 0.2 (--job.config_file). Later ones have no such file, but options:"]
+    lines += [f"#   --parallelism.{key} {value}" for key, value in settings.items()]
+    lines += [f"#   activation-checkpoint:{_mode(layout).value}"]
+    lines += ["", "[parallelism]", *(f"{key} = {json.dumps(value)}" for key, value in settings.items())]
     lines += ["", "[activation_checkpoint]", f'mode = "{_mode(layout).value}"']
     if _mode(layout) is RecomputeSetting.SOME:
         lines.append('selective_ac_option = "op"')
