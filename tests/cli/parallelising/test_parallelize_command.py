@@ -101,6 +101,33 @@ def test_memory_that_is_too_small_is_infeasible(capsys: pytest.CaptureFixture[st
     assert "the least that a plan was found to fit into is " in message
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--overlap", "some"], "some"),
+        (["--mesh", "4,"], "mesh"),
+        (["--schedule", "best"], "best"),
+        (["--memory", "much"], "much"),
+        (["--pin", "wq"], "pin"),
+        (["--alpha", "soon"], "soon"),
+        (["--gap", "2"], "gap"),
+        (["--efficiency", "7"], "efficiency"),
+        (["--tokens", "few"], "few"),
+        (["--export", "plan.xml"], "plan.xml"),
+        (["--export", "plan.py", "-o", "plan.py"], "expected different files"),
+        (["--export", "nowhere/plan.py"], "nowhere/plan.py"),
+    ],
+)
+def test_a_wrong_value_is_told_in_a_line(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file that cannot be written is such a value."""
+    assert main(["parallelize", "tiny.json", *ASKED, *words]) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1
+
+
 def test_plans_are_written_for_others(capsys: pytest.CaptureFixture[str]) -> None:
     value = found(capsys, "--export", "plan.py", "--export", "plan.toml", "-o", "plan.json")
     schema = json_schema("parallelize")

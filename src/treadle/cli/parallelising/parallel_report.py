@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from treadle.cli.output import Output
+from treadle.cli.quantities import counted
 from treadle.cli.training.step_report import count_text, gigabytes, time_text
 from treadle.parallelism.evaluation.retiming import Retimed
 from treadle.planning import FabricSearch, ParallelizeResult, PricedPlan
 from treadle.refusal import Refusal
 from treadle.training.training_options import Recompute
 
+_MOST_LEFT_OUT = 3
+"""Of what a layout of `train` does not say."""
 _MOST_NAMED = 8
 """Rows of named plans that people see; JSON has all."""
 
@@ -112,9 +115,9 @@ def _plan_words(row: PricedPlan) -> str:
     chunked = sum(one.n_chunked for one in plans)
     words = [f"activations between layers {row.plan.boundary.activation}"]
     if recomputed:
-        words.append(f"{recomputed} operators recomputed")
+        words.append(f"{counted(recomputed, 'operator')} recomputed")
     if chunked:
-        words.append(f"{chunked} operators in chunks")
+        words.append(f"{counted(chunked, 'operator')} in chunks")
     if (pipeline := row.plan.pipeline) is not None:
         layers = ",".join(map(str, pipeline.layers))
         words.append(f"stages of {layers} layers, {pipeline.micro_batches} micro-batches")
@@ -127,9 +130,16 @@ def _retimed(search: FabricSearch) -> str:
         return f"has no such plan: {again.reason}"
     layout = again.layout
     recompute = "" if layout.recompute is Recompute.NONE else f", recompute {layout.recompute}"
-    left = f"; left out: {', '.join(layout.left_out)}" if layout.left_out else ""
+    left = f"; left out: {_first(layout.left_out)}" if layout.left_out else ""
     nearest = "as" if not layout.left_out else "the nearest layout,"
     return f"{time_text(float(again.outcome.iteration_s))} {nearest} {again.mesh}{recompute}{left}"
+
+
+def _first(words: Sequence[str]) -> str:
+    """The first few, and how many there are more."""
+    more = len(words) - _MOST_LEFT_OUT
+    shown = ", ".join(words[:_MOST_LEFT_OUT])
+    return f"{shown}, and {more} more (--json)" if more > 0 else shown
 
 
 def _print_matrix(output: Output, result: ParallelizeResult) -> None:
