@@ -188,6 +188,31 @@ def test_verifier_imports_value_types_only() -> None:
                 assert allowed, f"{path}:{line}: the verifier must not import {name}"
 
 
+def test_evaluation_shares_nothing_with_the_search() -> None:
+    """Neither code nor tables of costs: an error of one is no error of the other.
+
+    What checks a bound is given the search's tables and its witness, and takes them as values.
+    """
+    states = ("transitions", "seconds_table", "moves", "strategies")
+    theirs = ("problem", "search", *(f"state.{one}" for one in states))
+    given = {"bound_check": ("search.bound_witness", "search.factor_graph")}
+    left = [path for path in of_package("parallelism") if path.parent.name == "evaluation"]
+    assert len(left) > 8
+    by_name = {module_name(path): path for path in of_package("parallelism")}
+    seen = set(left)
+    while left:
+        path = left.pop()
+        for name, line in imports_of(path):
+            if is_below(name, [f"treadle.parallelism.{one}" for one in given.get(path.stem, ())]):
+                continue
+            wrong = is_below(name, [f"treadle.parallelism.{one}" for one in theirs])
+            assert not wrong, f"{path}:{line}: what evaluation uses must not import {name}"
+            used = by_name.get(name)
+            if used is not None and used not in seen:
+                seen.add(used)
+                left.append(used)
+
+
 def test_judges_share_no_code_with_writers() -> None:
     """A format's reader and judges import readers and judges of its own only, and what all judges answer."""
     judges = [path for path in of_package("formats") if path.stem.startswith(("judge", "reader"))]

@@ -27,6 +27,7 @@ from treadle.errors import ScheduleError, TreadleError  # noqa: E402
 from treadle.parallelism.execution.execute import RankExecutions, execute  # noqa: E402
 from treadle.parallelism.execution.prediction import disagreements, predicted  # noqa: E402
 from treadle.parallelism.execution.rank_step import RankTask  # noqa: E402
+from treadle.parallelism.execution.reference import reference_step  # noqa: E402
 from treadle.parallelism.graph.compute_graph import OperatorKind, Phase  # noqa: E402
 from treadle.parallelism.plan.part_plan import Chunk, Keep  # noqa: E402
 from treadle.parallelism.problem.search_problem import pose  # noqa: E402
@@ -317,10 +318,8 @@ def test_a_loop_that_others_run_between_is_refused() -> None:
 
 
 def test_a_plan_of_another_module_is_refused() -> None:
-    model = one_part("block", make_block)
-    one = RankTask(model, draw_plan(model, SQUARE, 0), {"block": make_tied}, uneven_costs(SQUARE))
     with pytest.raises(TreadleError, match="is not what make\\(\\) gives now"):
-        execute([one])
+        reference_step(one_part("block", make_block), {"block": make_tied}, seed=0)
 
 
 def test_parameters_are_stored_in_parts(found: dict[str, RankExecutions]) -> None:

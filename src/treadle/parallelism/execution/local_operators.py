@@ -258,6 +258,12 @@ class LocalOperator:
         local = local.expand([self.size(role) for role in flat])
         return local.reshape([prod(self.size(role) for role in dim) for dim in called])
 
+    def _dims_of(self, argument: str) -> Sequence[Sequence[Sequence[int]]]:
+        """The dimensions in which the call has an operand, each of roles."""
+        found: Any = self.node.arguments[argument]
+        dims: Sequence[Sequence[Sequence[int]]] = found["dims"]
+        return dims
+
     def _called_shape(self, roles: Dims) -> list[int]:
         return [prod(self.size(role) for role in dim) for dim in roles]
 
@@ -270,9 +276,7 @@ class LocalOperator:
             return
         side = self.node.results[0] if self.name == "slice_backward" else self.node.operands[0]
         called = results[0] if self.name == "slice_backward" else list(arguments["self"].shape)
-        dims: Sequence[Any] = (
-            side.roles if self.name == "slice_backward" else self.node.arguments["self"]["dims"]  # type: ignore[index]
-        )
+        dims = side.roles if self.name == "slice_backward" else self._dims_of("self")
         axis = arguments["dim"] % len(called)
         whole = prod(self.graph.atoms[Index(*role).atom].size for role in dims[axis])
         for name in ("start", "end", "split_size", "split_sizes"):
@@ -288,7 +292,7 @@ class LocalOperator:
 
         if not arguments["is_causal"]:
             return
-        queries = [Index(*role) for role in self.node.arguments["query"]["dims"][2]]  # type: ignore[index]
+        queries = [Index(*role) for role in self._dims_of("query")[2]]
         if not any(self.cuts.get(role) for role in queries):
             return
         where = torch.zeros(1, dtype=torch.long)

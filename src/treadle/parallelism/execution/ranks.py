@@ -41,7 +41,8 @@ def apart(function: Callable[..., Result], *arguments: object, timeout_s: float)
     process.start()
     theirs.close()
     try:
-        return _received(ours, timeout_s)  # type: ignore[no-any-return]
+        found: Result = _received(ours, timeout_s)
+        return found
     finally:
         if process.pid is not None and process.is_alive():
             process.join(1)

@@ -5,6 +5,7 @@ What operators do is not looked at here: `evaluation` refuses plans that compute
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import prod
 
 from treadle.errors import ScheduleError
@@ -163,8 +164,8 @@ def _long(part: ModelPart, path: str, state: Sharding) -> tuple[tuple[str, ...],
     return tuple(axes for axes, size in zip(state.dims, sizes, strict=True) if size > 1)
 
 
-def _same_names(found: object, expected: object, place: str) -> None:
-    left, right = set(found), set(expected)  # type: ignore[call-overload]
+def _same_names(found: Iterable[str], expected: Iterable[str], place: str) -> None:
+    left, right = set(found), set(expected)
     for name in sorted(left - right):
         raise ScheduleError(f"{place} {name[:60]!r} is not in the model")
     for name in sorted(right - left):
