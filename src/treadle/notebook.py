@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 MOST_BYTES = 20_000
 """Of the HTML of a value."""
 _MOST_ROWS, _MOST_COLUMNS, _MOST_CELL = 12, 10, 60
-_PICTURES = "treadle.planning.drawing.notebook_picture"
+_PICTURES = "treadle.planning.drawing.notebook_picture:picture_of"
 _Value = TypeVar("_Value", bound=type)
 
 
@@ -53,10 +53,14 @@ def _html(value: Any, figures: Sequence[str]) -> str:
     parts = [f"<p><b>{escape(type(value).__name__)}</b> {words}</p>"]
     if callable(records := getattr(value, "records", None)):
         parts.append(_table(records()))
-    parts.append(
-        _image(import_module(_PICTURES).picture_of(value), sum(len(part.encode()) for part in parts))
-    )
+    parts.append(_image(_drawn(value), sum(len(part.encode()) for part in parts)))
     return f"<div>{''.join(parts)}</div>"
+
+
+def _drawn(value: Any) -> bytes:
+    module, _, function = _PICTURES.partition(":")
+    picture: bytes = getattr(import_module(module), function)(value)
+    return picture
 
 
 def _image(picture: bytes, used: int) -> str:

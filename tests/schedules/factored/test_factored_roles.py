@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from samples import factored_samples as samples
+from samples.factored import factored_samples as samples
 from treadle.errors import ScheduleError
 from treadle.schedules.trees.forest import Tree, Trees
 from treadle.schedules.trees.roles import RoleEdges

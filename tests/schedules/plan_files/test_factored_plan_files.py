@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from samples import forest_samples as samples
-from samples.whole_pieces import as_one_piece, trees_on_star
+from samples.factored.whole_pieces import as_one_piece, trees_on_star
 from treadle.errors import FormatError, MemoryLimitError
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.plan import Plan, PlanEntry

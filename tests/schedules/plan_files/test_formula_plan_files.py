@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from reference.formula_checks import one_piece
-from samples.formula_stars import (
+from samples.factored.formula_stars import (
     plane_sample,
     relay_sample,
     relayed_star,

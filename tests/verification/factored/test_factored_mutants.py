@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from reference.formula_checks import one_piece, planes_star
-from samples import factored_samples as samples
+from samples.factored import factored_samples as samples
 from treadle.errors import ScheduleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from samples import factored_samples as samples
+from samples.factored import factored_samples as samples
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.factored import (

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from reference.formula_checks import check_lookups, one_piece, planes_star
-from samples.formula_stars import (
+from samples.factored.formula_stars import (
     relay_sample,
     relayed_star,
 )

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from reference.formula_checks import check_lookups, one_piece, planes_star
-from samples.formula_stars import (
+from samples.factored.formula_stars import (
     plane_sample,
     shared_star,
     spread_at_random,
