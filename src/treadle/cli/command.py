@@ -102,6 +102,8 @@ class Command(FabricCommand):
                 continue
             if setting.key == "profile" and words.get("to") not in (None, "msccl-xml"):
                 continue
+            if setting.parameter == "alpha" and words.get("cost_model") is not None:
+                continue  # a cost model that is typed has latencies of its own
             if words.get(setting.parameter) is None:
                 one.check()
                 found[setting.parameter] = one.value

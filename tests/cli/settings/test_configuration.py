@@ -113,6 +113,11 @@ def test_the_cost_model_is_that_of_simulate_alone(place: Path, capsys: pytest.Ca
     out = capsys.readouterr().out
     assert "alpha 5us a message" in out
     assert "store-and-forward" in out
+    typed = ["simulate", "ring:4", "allgather", "--size", "1K", "--cost-model", "reference"]
+    assert main(typed) == 0
+    assert "costs reference, pipelined; store-and-forward" in capsys.readouterr().out
+    assert main([*typed, "--alpha", "5us"]) == 2
+    capsys.readouterr()
 
 
 def test_the_profile_is_for_msccl_xml_alone(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -265,7 +265,8 @@ class _Figures:
                 for one in self.classes
             }
             launch = min(10**11, round(values[f"{protocol}.launch_ns"]))
-            rows.append(Protocol(protocol, **costs, launch_ns=launch))  # type: ignore[arg-type]
+            box, network, hop = (costs.get(one, ClassCost()) for one in ("box", "network", "hop"))
+            rows.append(Protocol(protocol, box, network, hop, launch))
         reduction = min(2**49, round(values.get("reduction_bytes_per_s", 0)))
         return CostModel(name, source, tuple(rows), reduction_bytes_per_s=reduction)
 

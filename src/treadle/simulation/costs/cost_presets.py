@@ -96,8 +96,9 @@ _CHANNELS = {
     "hopper": (16, 141_000_000_000, 36_700_000_000),
     "blackwell": (16, 282_000_000_000, 40_000_000_000),
 }
-"""Channels of a DGX of the generation (the log of ncclCommInit says them), llMaxBws of one box, all channels
-together, and perChMaxRingLL128Bws, one channel."""
+"""Channels that NCCL opens on a DGX of the generation, llMaxBws of one box, all channels together, and
+perChMaxRingLL128Bws, one channel. The numbers of channels are from memory, of no log or file: the log of
+ncclCommInit says them on a machine, and a model of one's own can hold them."""
 
 _NET_OVERHEAD_NS = 1000
 """getNetOverhead: posting a message to the network costs the host's proxy this, thrice under Simple."""
@@ -116,6 +117,7 @@ def _nccl(generation: str) -> CostModel:
     return CostModel(
         f"nccl-{generation}",
         f"{_TUNING}: ring latencies, factors of bandwidth and ceilings for {generation.capitalize()}; the "
-        "overhead of posting to the network, there added to latencies, as occupancy; channels of a DGX",
+        "overhead of posting to the network, there added to latencies, as occupancy; numbers of "
+        "channels from memory",
         tuple(protocols),
     )

@@ -54,7 +54,7 @@ class PairWitness:
         return {"kind": self.kind, "source": self.source, "target": self.target}
 
 
-@brief("gap_ns", "delay_ns", "links")
+@brief("gap_ns", "delay_ns", "links", "copies")
 @dataclass(frozen=True)
 class ReachClass:
     """How messages of a kind spread at best.

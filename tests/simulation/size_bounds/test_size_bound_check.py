@@ -1,0 +1,147 @@
+"""Bounds of sizes against the best of all ways to tell, and false ones against the check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from itertools import permutations, product
+
+import pytest
+
+from treadle.errors import ScheduleError
+from treadle.planning.measuring.cost_models import as_cost_model
+from treadle.planning.measuring.size_bounds import size_bounds
+from treadle.planning.problem import pose
+from treadle.planning.solving.bounds import find_bound
+from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
+from treadle.simulation.size_bounds.size_bound_check import check_size_bounds
+from treadle.simulation.size_bounds.size_witness import (
+    CrossingWitness,
+    PairWitness,
+    ReachClass,
+    ReachWitness,
+    SizeBound,
+    SizeProof,
+)
+from treadle.topologies.topology import Topology, TopologyBuilder
+
+BOX_OF = (0, 0, 1, 1)
+
+
+def two_boxes() -> Topology:
+    """Two ranks in each, joined by a switch of the box and by one for all."""
+    builder = TopologyBuilder("two boxes")
+    builder.switch("ib")
+    for box in range(2):
+        builder.switch(f"box{box}.switch")
+        for place in range(2):
+            name = builder.compute(f"box{box}.gpu{place}")
+            builder.duplex(name, f"box{box}.switch", 10**11)
+            builder.duplex(name, "ib", 10**10)
+    return builder.build()
+
+
+def parents_of_all() -> Iterator[tuple[int, ...]]:
+    """Who tells whom: every tree that rank 0 is the root of."""
+    for parents in product(range(4), repeat=3):
+        reached = {0}
+        for _ in range(3):
+            reached |= {rank for rank in (1, 2, 3) if parents[rank - 1] in reached}
+        if len(reached) == 4:
+            yield parents
+
+
+def best_by_force(near: ClassCost, far: ClassCost) -> int:
+    """The least time in which all four know what rank 0 does, ns, over all trees, orders and links.
+
+    A far message may go out over either link of its sender, one that passes the other rank of the box.
+    """
+    best = 10**9
+    for parents in parents_of_all():
+        children = [[rank for rank in (1, 2, 3) if parents[rank - 1] == one] for one in range(4)]
+        for orders in product(*(permutations(row) for row in children)):
+            for links in product(range(2), repeat=3):
+                knows, todo = {0: 0}, [0]
+                while todo:
+                    one = todo.pop()
+                    free = [knows[one]] * 2
+                    for other in orders[one]:
+                        inside = BOX_OF[one] == BOX_OF[other]
+                        cost, link = (near, 0) if inside else (far, links[other - 1])
+                        free[link] += cost.occupancy_ns
+                        knows[other] = free[link] + cost.alpha_ns
+                        todo.append(other)
+                best = min(best, max(knows.values()))
+    return best
+
+
+@pytest.mark.parametrize(
+    ("near", "far"),
+    [((1000, 50), (5000, 200)), ((1000, 1000), (1000, 300)), ((100, 700), (5000, 1)), ((0, 10), (0, 10))],
+)
+def test_all_ways_to_tell_four_ranks(near: tuple[int, int], far: tuple[int, int]) -> None:
+    costs = ClassCost(*near), ClassCost(*far)
+    model = CostModel("tiny", "made up", (Protocol("only", *costs),))
+    (bound,) = size_bounds(pose(two_boxes(), "broadcast"), None, [1], cost_model=model)
+    reach = bound.time_by("reach")
+    assert reach is not None
+    least = Fraction(best_by_force(*costs), 10**9)
+    assert least / 2 <= reach <= least
+
+
+def bound_of(kind: str) -> tuple[SizeBound, Protocol]:
+    problem, model = pose("dgx_a100:2", kind), as_cost_model("reference")
+    (found,) = size_bounds(problem, find_bound(problem).witness, [2**22], cost_model=model)
+    return found, model.protocols[0]
+
+
+def judged(kind: str, protocol: Protocol, *proofs: SizeProof) -> None:
+    problem = pose("dgx_a100:2", kind)
+    ordered = tuple(sorted(proofs, key=lambda proof: -proof.time))
+    bound = SizeBound(2**22, protocol.name, ordered)
+    check_size_bounds(problem.topology, problem.collective, [protocol], [bound])
+
+
+@pytest.mark.parametrize("kind", ["allgather", "allreduce", "alltoall", "reduce-scatter", "broadcast"])
+def test_a_nanosecond_more_is_refused(kind: str) -> None:
+    """All three proofs are exactly as late as the check allows."""
+    found, protocol = bound_of(kind)
+    assert {proof.witness.kind for proof in found.proofs} == {"crossing", "distance", "reach"}
+    judged(kind, protocol, *found.proofs)
+    for proof in found.proofs:
+        with pytest.raises(ScheduleError, match="size bound: "):
+            judged(kind, protocol, replace(proof, time=proof.time + Fraction(1, 10**9)))
+
+
+def test_false_witnesses_are_refused() -> None:
+    found, protocol = bound_of("broadcast")
+    by_kind = {proof.witness.kind: proof for proof in found.proofs}
+    reach = by_kind["reach"].witness
+    assert isinstance(reach, ReachWitness)
+    assert isinstance(reach.far, ReachClass)
+    wrong = [
+        PairWitness(1, 5),
+        PairWitness(0, 99),
+        replace(reach, source=3),
+        replace(reach, count=17),
+        replace(reach, box_ranks=7),
+        replace(reach, far=None),
+        replace(reach, far=replace(reach.far, gap_ns=201)),
+        replace(reach, far=replace(reach.far, delay_ns=5001)),
+        replace(reach, far=replace(reach.far, links=1)),
+    ]
+    for witness in wrong:
+        with pytest.raises(ScheduleError, match="size bound: "):
+            judged("broadcast", protocol, SizeProof(Fraction(1, 10**9), witness))
+    crossing = by_kind["crossing"].witness
+    assert isinstance(crossing, CrossingWitness)
+    with pytest.raises(ScheduleError):  # a cut is none of an allreduce
+        judged("allreduce", protocol, SizeProof(Fraction(1, 10**9), crossing))
+    with pytest.raises(ScheduleError, match="first proof is not the latest"):
+        check_size_bounds(
+            pose("dgx_a100:2", "broadcast").topology,
+            pose("dgx_a100:2", "broadcast").collective,
+            [protocol],
+            [SizeBound(2**22, protocol.name, found.proofs[::-1])],
+        )
