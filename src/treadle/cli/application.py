@@ -72,8 +72,8 @@ SUMMARIES = {
     "compare": "Show schedulers side by side, each schedule verified, beside the optimum.",
     "algorithms": "List all schedulers, those of plug-ins too: form, collectives, needs, options, source.",
     "retune": "Fit the size ranges of a set to other costs; its schedules stay as they are.",
-    "pareto": "Show all Pareto-optimal schedules of a small fabric in steps and rounds per chunk (extra: "
-    "exact).",
+    "pareto": "Show what lower and fewer trees cost in throughput, or (--max-steps) all steps that are worth "
+    "it.",
     "routes": "Route an all-to-all over weighted paths, free of deadlock, near the optimal rate; or write a "
     "plan's.",
     "design": "Find the best topologies for N nodes of degree D, and their schedules.",

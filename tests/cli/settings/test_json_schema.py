@@ -159,6 +159,8 @@ def judged(argv: list[str], capsys: pytest.CaptureFixture[str], status: int = 0)
     name = "-".join(argv[:2]) if argv[0] == "topology" else argv[0]
     if "--jobs" in argv or argv[1:2] == ["jobs.plans"]:
         name += "-jobs"
+    if argv[0] == "solve" and "--size" in argv:
+        name += "-sizes"
     schema = json_schema(name)
     assert next(iter(value.items())) == ("schema", f"{name}/1")
     assert faults(value, schema, schema) == []

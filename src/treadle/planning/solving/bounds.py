@@ -167,7 +167,8 @@ def bound(
     Fraction(1040000000000, 3)
     """
     watch = Stopwatch(progress)
-    at = as_sizes(options.get("sizes", ()), "bound: sizes")
+    asked = options.get("sizes", ())
+    at = () if asked == () else as_sizes(asked, "bound: sizes")
     given = options.get("cost_model")
     model = None if given is None else as_cost_model(given)
     names = ("sizes", "cost_model")

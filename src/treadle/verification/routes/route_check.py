@@ -237,7 +237,7 @@ def _complain_of_cycle(
     topology: Topology, place: str, held: Int64Array, wanted: Int64Array, found: Findings
 ) -> None:
     used, ends = np.unique(np.concatenate([held, wanted]), return_inverse=True)
-    cycle = [int(used[at]) for at in _cycle(*ends.reshape(2, -1), len(used))]
+    cycle = [int(used[at]) for at in _cycle(ends[: len(held)], ends[len(held) :], len(used))]
     if not cycle:
         return
 
