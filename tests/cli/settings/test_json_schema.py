@@ -27,6 +27,7 @@ PLANS = {
     "nvls": "'dgx_h100(1, nvls=True)' allreduce",
     "trees": "ring:4 allgather",
     "circle": "ring:4 allgather --algorithm ring",
+    "leaves": "leaf_spine:2,2 allgather",
 }
 TEXTS = (
     "two --to msccl-xml",
@@ -89,7 +90,7 @@ repair two.plan --node box0.nic3 -o new.plan
 repair ring.plan --link n0--n1 --size 1MB
 repair large.plan --link box0.gpu0--box0.nic0
 harden ring.plan
-harden two.plan --failures nodes --trim
+harden leaves.plan --failures nodes --trim
 lower two.plan --to msccl-xml -o new.text
 lower ring.plan --to cpu-xml -o new.text
 lower ring.plan --to mscclpp-json -o new.text
