@@ -9,7 +9,7 @@ import pytest
 
 from treadle.planning.solving.comparison import compare
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
-from treadle.topologies.topology import Topology, TopologyBuilder
+from treadle.topologies.topology import MAX_BANDWIDTH, Topology, TopologyBuilder
 
 KINDS = ("allgather", "reduce-scatter", "allreduce", "broadcast", "reduce", "alltoall")
 ROUNDED = Fraction(1, 10**9)
@@ -97,3 +97,21 @@ def test_bounds_are_attained() -> None:
     assert at.bound.reason == "reach"
     assert at.bound.time == Fraction(7 * 50 + 1000, 10**9)
     assert at.efficiency == pytest.approx(1, rel=1e-3)
+
+
+@pytest.mark.parametrize("bandwidth", [1, 2, 3, MAX_BANDWIDTH - 1, MAX_BANDWIDTH])
+def test_bounds_of_extreme_bandwidths(bandwidth: int) -> None:
+    """Links may have anything from one byte a second to 2**50: bounds are found, and hold, for all."""
+    builder = TopologyBuilder("triangle")
+    names = [builder.compute(f"gpu{place}") for place in range(3)]
+    for place, name in enumerate(names):
+        builder.duplex(name, names[place - 1], bandwidth)
+    builder.duplex(names[0], names[1], 7)
+    found = compare(
+        builder.build(), "allgather", sizes=["1KB"], cost_model="reference", algorithms=["one-shot"]
+    )
+    (row,) = found.rows
+    assert row.measured is not None
+    (at,) = row.measured.sizes
+    assert at.bound is not None
+    assert at.time >= at.bound.time > 0

@@ -27,7 +27,7 @@ def windows(terms: MessageTerms, collective: Collective, witness: Witness) -> tu
 
     Whatever the witness is, the bound that it proves is linear in the links' bandwidths: a sum of bandwidths
     times weights, where each byte of the buffer takes weights of 1 in all. So what links of one kind count
-    for is what their bandwidth, taken twice, adds to the bound.
+    for follows from the bound with another bandwidth of theirs.
     """
     topology = terms.topology
     idle = idle_ns(terms, collective, witness)
@@ -63,9 +63,12 @@ def _has_ports(topology: Topology) -> bool:
 def _worth(
     topology: Topology, collective: Collective, witness: Witness, links: Sequence[int], whole: Fraction
 ) -> Fraction:
-    bandwidths = topology.bandwidths.copy()
-    bandwidths[list(links)] *= 2
-    return witness.bound(replace(topology, bandwidths=bandwidths), collective) - whole
+    """The part of a bound that links of one bandwidth make; 1 or 2 bytes/s are what all fabrics may have."""
+    own, bandwidths = int(topology.bandwidths[links[0]]), topology.bandwidths.copy()
+    other = 1 if own > 1 else 2
+    bandwidths[list(links)] = other
+    changed = witness.bound(replace(topology, bandwidths=bandwidths), collective) - whole
+    return changed * own / (other - own)
 
 
 def _rate(terms: MessageTerms, link_class: int, bandwidth: int, leaves: bool) -> int:

@@ -261,16 +261,17 @@ class _Check:
             return known
         idle = self._idle(witness)
         whole = witness.witness.bound(self.topology, self.collective)
-        alike: dict[tuple[int, Fraction], list[int]] = {}
+        alike: dict[tuple[int, int, Fraction], list[int]] = {}
         for number, (tail, head, kind, _) in enumerate(self.links):
             if tail != head:
-                alike.setdefault((idle[number], self._share(number, kind)), []).append(number)
+                key = (idle[number], int(self.topology.bandwidths[number]), self._share(number, kind))
+                alike.setdefault(key, []).append(number)
         found, counted = [], Fraction(0)
-        for (pause, share), numbers in alike.items():
+        for (pause, own, share), numbers in alike.items():
             bandwidths = self.topology.bandwidths.copy()
-            bandwidths[numbers] *= 3
-            thrice = replace(self.topology, bandwidths=bandwidths)
-            worth = (witness.witness.bound(thrice, self.collective) - whole) / 2
+            bandwidths[numbers] = other = own // 3 + 1 if own > 1 else 3  # never more than a link may have
+            with_other = witness.witness.bound(replace(self.topology, bandwidths=bandwidths), self.collective)
+            worth = (with_other - whole) * own / (other - own)
             counted += worth
             found.append((pause, share * worth))
         if counted != whole:  # the rest is of hosts' ports
