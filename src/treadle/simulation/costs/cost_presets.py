@@ -77,7 +77,7 @@ def _preprint() -> CostModel:
     return CostModel(
         "preprint-a100",
         "fitted to table 3 of ForestColl's preprint (arXiv 2402.06787): 28 times of seven MSCCL and NCCL "
-        "schedules on two DGX A100, 1 MB to 1 GB; mean error 8%, largest 24%",
+        "schedules on two DGX A100, 1 MB to 1 GB; mean error 9%, largest 24%",
         (Protocol("simple", box, network, network, launch_ns=20_131),),
         reduction_bytes_per_s=266_546_061_763,
     )
