@@ -4,7 +4,8 @@
     python benchmarks/anysize.py --fabrics 'DGX A100 x2' 'torus 8x8' --docs docs
 
 Octaves from 1 KB to 1 GB under the cost model `reference` (direct links between hosts: `reference-hosts`).
-``--docs`` writes docs/anysize.md; fabrics that are not named keep what the page has of them. The exit status
+``--docs`` writes docs/anysize.md after each problem; fabrics that are not named keep what the page has of
+them, so that a run that was cut off goes on with those that are left. The exit status
 is 1 if a set is slower than a baseline at any size, or above 1.03 times a prototype's time.
 """
 
@@ -14,7 +15,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import process_time
@@ -71,36 +72,35 @@ Row = dict[str, object]
 Results = dict[str, dict[str, list[Row]]]
 
 
-def run(names: Sequence[str]) -> Results:
-    """Every collective on the named fabrics; a line of progress for each on standard error."""
+def run(names: Sequence[str], keep: Callable[[Results], None]) -> Results:
+    """Every collective on the named fabrics, kept one by one; a line on standard error for each."""
     results: Results = {}
     for name in names:
-        setting = SETTINGS[name]
         for collective in COLLECTIVES:
             start = process_time()
-            found = planning.solve_sizes(
-                setting.fabric,
-                collective,
-                [*SIZES],
-                halves=False,
-                cost_model=setting.cost_model,
-            )
-            results.setdefault(name, {})[collective] = [
-                {
-                    "size": row.size_bytes,
-                    "us": round(row.seconds * 1e6, 4),
-                    "schedule": row.title,
-                    "slices": row.slices,
-                    "baseline": row.baseline,
-                    "baseline_us": None
-                    if row.baseline_seconds is None
-                    else round(row.baseline_seconds * 1e6, 4),
-                    "bound_us": None if row.bound is None else round(float(row.bound.time) * 1e6, 4),
-                }
-                for row in found.rows
-            ]
+            results.setdefault(name, {})[collective] = rows_of(SETTINGS[name], collective)
             print(f"{name}, {collective}: {process_time() - start:.1f} s CPU", file=sys.stderr, flush=True)
+            keep(results)
     return results
+
+
+def rows_of(setting: Setting, collective: str) -> list[Row]:
+    """A row for each size."""
+    found = planning.solve_sizes(
+        setting.fabric, collective, [*SIZES], halves=False, cost_model=setting.cost_model
+    )
+    return [
+        {
+            "size": row.size_bytes,
+            "us": round(row.seconds * 1e6, 4),
+            "schedule": row.title,
+            "slices": row.slices,
+            "baseline": row.baseline,
+            "baseline_us": None if row.baseline_seconds is None else round(row.baseline_seconds * 1e6, 4),
+            "bound_us": None if row.bound is None else round(float(row.bound.time) * 1e6, 4),
+        }
+        for row in found.rows
+    ]
 
 
 def shortfalls(results: Results) -> list[str]:
@@ -179,20 +179,26 @@ def write(page: Path, results: Results) -> None:
     write_bytes(page, text.encode())
 
 
+def merged(page: Path, found: Results) -> Results:
+    """What was found, and of other fabrics and collectives what the page has."""
+    before = known(page)
+    both = {name: {**before.get(name, {}), **found.get(name, {})} for name in SETTINGS}
+    return {name: one for name, one in both.items() if one}
+
+
 def main() -> int:
     """Run, report, write; 1 if a cell falls short."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--fabrics", nargs="*", choices=[*SETTINGS], default=[*SETTINGS])
     parser.add_argument("--docs", type=Path, help="folder of the page anysize.md")
     arguments = parser.parse_args()
-    found = run(arguments.fabrics)
-    if arguments.docs is not None:
-        page = arguments.docs / "anysize.md"
-        both = {**known(page), **found}
-        found = {name: both[name] for name in SETTINGS if name in both}
-        write(page, found)
-    else:
+    if arguments.docs is None:
+        found = run(arguments.fabrics, lambda _: None)
         print(tables(found))
+    else:
+        page = arguments.docs / "anysize.md"
+        run(arguments.fabrics, lambda found: write(page, merged(page, found)))
+        found = known(page)
     short = shortfalls(found)
     for one in short:
         print(one, file=sys.stderr)

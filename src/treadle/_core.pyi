@@ -69,7 +69,7 @@ _FoundFlow = tuple[Float64, Float64, float, float, int, int]
 _ClimbTable = tuple[Float64, Int32, Int32]
 _LanePaths = tuple[Int32, Int64, Int32]
 _PathBasis = tuple[Int32, Int32, Int32]
-_TaskTimes = tuple[int, int, int, Int64, Int64]
+_TaskTimes = tuple[int, int, int, Int64, Int64, bool]
 _FluidTimes = tuple[int, int, Float64, Float64]
 
 # Cuts and the removal of switches
@@ -191,7 +191,7 @@ def assign_hop_steps(
 
 # Simulations
 def simulate_tasks(
-    graph: TaskArrays, n_slices: int, order: int, with_binding: bool, control: Int64
+    graph: TaskArrays, n_slices: int, order: int, with_binding: bool, horizon: int, control: Int64
 ) -> tuple[int, _TaskTimes]: ...
 def simulate_flows(graph: FluidArrays, n_slices: int, control: Int64) -> tuple[int, _FluidTimes]: ...
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from fractions import Fraction
+from math import inf, nextafter
 
 import numpy as np
 import pytest
@@ -11,12 +12,15 @@ import pytest
 from samples.program_cases import random_case
 from samples.simulation_samples import chain, messages, relay, slow_times, star
 from shortcuts.simulated import simulate_program
+from treadle.engine import core
 from treadle.errors import ScheduleError
 from treadle.program.any_schedule import lower
 from treadle.program.program import Operation, OperationKind, program_from_operations
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.trees.forest_cost import link_loads
-from treadle.simulation.clock import timed_graph
+from treadle.simulation.clock import Clock, timed_graph
+from treadle.simulation.core_values import TaskArrays, TaskTimes
+from treadle.simulation.messages import seconds_below
 from treadle.simulation.simulate import simulate_graph
 from treadle.simulation.simulation_options import Forwarding, LatencyModel, Sharing, SimulationOptions
 from treadle.simulation.tasks import task_graph
@@ -170,6 +174,66 @@ def test_agrees_with_a_slow_simulator(kind: CollectiveKind, sharing: Sharing) ->
         expected = slow_times(timed_graph(graph, 5000, options), options.slices, sharing)
         assert len(expected) == found.start.size
         assert all(found.start[item] == time for item, time in expected.items())
+
+
+@pytest.mark.parametrize("sharing", [Sharing.FIFO, Sharing.SLICE_ORDER])
+def test_what_is_faster_than_a_limit_is_told_and_nothing_else(sharing: Sharing) -> None:
+    """Limits at, just above, far below and far above the whole time, on all kinds of random programs."""
+    given_up = 0
+    for seed in range(8):
+        rng = random.Random(f"{seed}{sharing}")
+        kind = rng.choice([CollectiveKind.ALLGATHER, CollectiveKind.ALLREDUCE, CollectiveKind.REDUCE])
+        topology, collective, schedule = random_case(seed, kind)
+        graph = task_graph(topology, lower(topology, collective, schedule))
+        options = SimulationOptions(
+            slices=rng.randint(1, 5),
+            alpha_ns=rng.choice((0, 50)),
+            sharing=sharing,
+            latency_model=rng.choice(list(LatencyModel)),
+            forwarding=rng.choice(list(Forwarding)),
+        )
+        whole = simulate_graph(graph, 5000, options)
+        clock, seconds = Clock(graph, options), float(whole.time)
+        assert seconds_below(clock, 5000, options) == seconds
+        assert seconds_below(clock, 5000, options, seconds) is None
+        assert seconds_below(clock, 5000, options, nextafter(seconds, inf)) == seconds
+        for share in (0, 0.3, 0.9, 0.999, 1.001, 3):
+            found = seconds_below(clock, 5000, options, seconds * share)
+            assert found == (seconds if share > 1 else None)
+        tasks = TaskArrays(
+            graph.n_resources,
+            graph.resource,
+            whole.held,
+            graph.edge_offset,
+            graph.edge_target,
+            timed_graph(graph, 5000, options).edge_shift,
+        )
+        order = 0 if sharing is Sharing.FIFO else 1
+        _, times = core.simulate_tasks(
+            tasks, options.slices, order, False, whole.finish * 2 // 3, np.zeros(3, dtype=np.int64)
+        )
+        assert TaskTimes(*times).is_beyond
+        given_up += TaskTimes(*times).done < graph.n_tasks * options.slices
+    assert given_up == 8, "no run went on to its end"
+
+
+def test_a_run_below_a_limit_tells_of_deadlocks() -> None:
+    def both(peer: int) -> list[Operation]:
+        return [
+            Operation(OperationKind.RECEIVE_REDUCE, peer, 1, peer=peer),
+            Operation(OperationKind.SEND, 1 - peer, 1, peer=peer, path=1 - peer, waits=(0,)),
+        ]
+
+    program = program_from_operations(
+        CollectiveKind.ALLREDUCE,
+        [both(1), both(0)],
+        n_chunks=2,
+        shard_offset=[0, 1, 2],
+        paths=[(0, 3), (2, 1)],
+    )
+    options = SimulationOptions()
+    with pytest.raises(ScheduleError, match="deadlock"):
+        seconds_below(Clock(task_graph(star(2), program), options), 100, options, 1.0)
 
 
 @pytest.mark.parametrize("sharing", Sharing)

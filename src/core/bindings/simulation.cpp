@@ -20,17 +20,19 @@ TaskGraph to_task_graph(const TaskArraysIn& given) {
             edge_shift.data()};
 }
 
-auto simulate_tasks(const TaskArraysIn& graph, int n_slices, int order, bool with_binding, ControlIn control) {
+auto simulate_tasks(const TaskArraysIn& graph, int n_slices, int order, bool with_binding, std::int64_t horizon,
+                    ControlIn control) {
     Timeline timeline;
     Status status;
     {
         nb::gil_scoped_release release;
-        status = run_tasks(to_task_graph(graph), n_slices, static_cast<Order>(order), with_binding,
+        status = run_tasks(to_task_graph(graph), n_slices, static_cast<Order>(order), with_binding, horizon,
                            Control{control.data()}, timeline);
     }
     return std::make_tuple(static_cast<int>(status),
                            std::make_tuple(timeline.finish, timeline.done, timeline.last,
-                                           to_numpy(std::move(timeline.start)), to_numpy(std::move(timeline.binding))));
+                                           to_numpy(std::move(timeline.start)), to_numpy(std::move(timeline.binding)),
+                                           timeline.is_beyond));
 }
 
 FluidGraph to_fluid_graph(const FluidArraysIn& given) {
@@ -64,7 +66,7 @@ auto simulate_flows(const FluidArraysIn& graph, int n_slices, ControlIn control)
 
 void bind_simulation(nb::module_& m) {
     m.def("simulate_tasks", &simulate_tasks, nb::arg("graph"), nb::arg("n_slices"), nb::arg("order"),
-          nb::arg("with_binding"), nb::arg("control"));
+          nb::arg("with_binding"), nb::arg("horizon"), nb::arg("control"));
     m.def("simulate_flows", &simulate_flows, nb::arg("graph"), nb::arg("n_slices"), nb::arg("control"));
 }
 

@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
+
+#include "simulate/horizon.hpp"
 
 namespace treadle {
 namespace {
@@ -62,12 +65,13 @@ private:
 
 class Simulation {
 public:
-    Simulation(const TaskGraph& graph, std::int32_t n_slices, Order order, bool with_binding,
+    Simulation(const TaskGraph& graph, std::int32_t n_slices, Order order, bool with_binding, std::int64_t horizon,
                const Control& control, Timeline& timeline)
         : graph_(graph),
           total_(static_cast<Index>(graph.n_tasks) * n_slices),
           order_(order),
           with_binding_(with_binding),
+          horizon_(horizon),
           control_(control),
           timeline_(timeline),
           indegree_(graph.n_tasks, 0),
@@ -85,13 +89,17 @@ public:
     }
 
     Status run() {
-        for (Index item = 0; item < total_; item++) {
+        if (horizon_ != NO_HORIZON) {
+            rest_ = Rest(graph_, static_cast<std::int32_t>(total_ / std::max(1, graph_.n_tasks)));
+            timeline_.is_beyond = rest_.least() >= horizon_;
+        }
+        for (Index item = 0; item < total_ && !timeline_.is_beyond; item++) {
             if (indegree_[task(item)] > 0) continue;
             local_.push_back(item);
             drain();
         }
         std::int64_t pops = 0;
-        while (!queue_.empty() && !overflow_) {
+        while (!queue_.empty() && !overflow_ && !timeline_.is_beyond) {
             const Event event = queue_.pop();
             if (event.item >= total_)
                 choose(static_cast<std::int32_t>(event.item - total_), event.time);
@@ -136,6 +144,7 @@ private:
             last_on_[resource] = item;
         }
         free_[resource] = sum(start, graph_.duration[task(item)]);
+        if (rest_.is_known() && rest_.serve(task(item), start) >= horizon_) timeline_.is_beyond = true;
         execute(item, start);
         drain();
     }
@@ -180,6 +189,8 @@ private:
             const Index target = slice_base + graph_.edge_target[edge];
             const std::int64_t signal = sum(finish, graph_.edge_shift[edge]);
             if (signal >= ready_[target]) {
+                if (rest_.is_known() && rest_.after(graph_.edge_target[edge], signal) >= horizon_)
+                    timeline_.is_beyond = true;
                 ready_[target] = signal;
                 if (with_binding_) timeline_.binding[target] = item;
             }
@@ -191,6 +202,8 @@ private:
     const Index total_;
     const Order order_;
     const bool with_binding_;
+    const std::int64_t horizon_;
+    Rest rest_;  // known under a horizon
     const Control& control_;
     Timeline& timeline_;
     std::vector<std::int32_t> indegree_, missing_;
@@ -204,9 +217,9 @@ private:
 
 }  // namespace
 
-Status run_tasks(const TaskGraph& graph, std::int32_t n_slices, Order order, bool with_binding, const Control& control,
-                 Timeline& timeline) {
-    return Simulation(graph, n_slices, order, with_binding, control, timeline).run();
+Status run_tasks(const TaskGraph& graph, std::int32_t n_slices, Order order, bool with_binding, std::int64_t horizon,
+                 const Control& control, Timeline& timeline) {
+    return Simulation(graph, n_slices, order, with_binding, horizon, control, timeline).run();
 }
 
 }  // namespace treadle

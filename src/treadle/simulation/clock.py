@@ -44,6 +44,70 @@ class TimedGraph:
     edge_shift: Int64Array
 
 
+class Clock:
+    """What a graph's tasks cost under options, so far as it does not depend on sizes and slices.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+    options : SimulationOptions
+        Their number of slices does not matter.
+    """
+
+    def __init__(self, graph: TaskGraph, options: SimulationOptions) -> None:
+        self.graph = graph
+        priced = prices(graph, options)
+        rates = _bandwidths(graph, priced, options)
+        distinct, self._place = np.unique(rates, return_inverse=True)
+        self._rates: list[int] = distinct.tolist()
+        held, delay = _latencies_ns(graph, priced, options)
+        self._held, self._delay = _Nanoseconds(held), _Nanoseconds(delay)
+        of_rate = [graph.chunks[self._place == number] for number in range(len(self._rates))]
+        self._common = [int(np.gcd.reduce(counts)) for counts in of_rate]
+        self._counts = [int(counts.sum()) for counts in of_rate]
+        # the tick measures the messages, not always a chunk of them
+        self._messages = graph.chunks // np.maximum(np.array(self._common, dtype=np.int64), 1)[self._place]
+        overlaps = graph.edge_kind == Follows.HOST
+        if options.forwarding is Forwarding.CUT_THROUGH:
+            overlaps |= graph.edge_kind == Follows.HOP
+        self._overlapping = np.flatnonzero(overlaps)
+        self._before = graph.edge_source[self._overlapping]
+        self._behind = graph.edge_target[self._overlapping]
+
+    def at(self, size_bytes: int, slices: int) -> TimedGraph:
+        """Durations of all tasks for a size in so many slices; see `timed_graph`."""
+        chunk_bytes = Fraction(size_bytes, self.graph.program.n_chunks * slices)
+        per_chunk = [chunk_bytes / rate if rate else Fraction(0) for rate in self._rates]
+        tick, is_exact = self._tick(per_chunk, slices)
+        if is_exact:
+            each = [
+                int(common * seconds / tick) for common, seconds in zip(self._common, per_chunk, strict=True)
+            ]
+            cost = self._messages * np.array(each, dtype=np.int64)[self._place]
+        else:
+            ticks = np.array([float(seconds / tick) for seconds in per_chunk])
+            cost = np.rint(self.graph.chunks * ticks[self._place]).astype(np.int64)
+        nanosecond = _NANOSECOND / tick
+        shift = self._delay.in_ticks(nanosecond)
+        shift[self._overlapping] -= np.minimum(cost[self._before], cost[self._behind])
+        return TimedGraph(self.graph, tick, is_exact, cost + self._held.in_ticks(nanosecond), shift)
+
+    def _tick(self, per_chunk: list[Fraction], slices: int) -> tuple[Fraction, bool]:
+        """Longest tick that measures all durations if the horizon has few enough, else a rounding one."""
+        measure = Fraction(0)
+        for common, seconds in zip(self._common, per_chunk, strict=True):
+            measure = _common_measure(measure, common * seconds)
+        for latencies in (self._held, self._delay):
+            measure = _common_measure(measure, latencies.common * _NANOSECOND)
+        if not measure:
+            return _NANOSECOND, True
+        moved = sum(count * seconds for count, seconds in zip(self._counts, per_chunk, strict=True))
+        horizon = slices * (moved + (self._held.total + self._delay.total) * _NANOSECOND)
+        if horizon < _HORIZON * measure:
+            return measure, True
+        return horizon / _HORIZON, False
+
+
 def timed_graph(graph: TaskGraph, size_bytes: int, options: SimulationOptions) -> TimedGraph:
     """Durations of all tasks for a size.
 
@@ -62,32 +126,7 @@ def timed_graph(graph: TaskGraph, size_bytes: int, options: SimulationOptions) -
     """
     if size_bytes < 0:
         raise ScheduleError(f"simulation: size {size_bytes} bytes, expected none or more")
-    chunk_bytes = Fraction(size_bytes, graph.program.n_chunks * options.slices)
-    priced = prices(graph, options)
-    rates = _bandwidths(graph, priced, options)
-    distinct, place = np.unique(rates, return_inverse=True)
-    per_chunk = [chunk_bytes / rate if rate else Fraction(0) for rate in distinct.tolist()]
-    held, delay = _latencies_ns(graph, priced, options)
-    tick, is_exact = _tick(graph, per_chunk, place, held, delay, options.slices)
-    if is_exact:
-        cost = np.zeros(graph.n_tasks, dtype=np.int64)
-        for number, seconds in enumerate(per_chunk):
-            # the tick measures the messages, not always a chunk of them
-            counts = graph.chunks[place == number]
-            common = int(np.gcd.reduce(counts))
-            cost[place == number] = counts // common * int(common * seconds / tick)
-    else:
-        seconds = np.array([float(seconds / tick) for seconds in per_chunk])
-        cost = np.rint(graph.chunks * seconds[place]).astype(np.int64)
-    nanosecond = _NANOSECOND / tick
-    shift = _ticks(delay, nanosecond)
-    source = graph.edge_source
-    overlaps = graph.edge_kind == Follows.HOST
-    if options.forwarding is Forwarding.CUT_THROUGH:
-        overlaps |= graph.edge_kind == Follows.HOP
-    overlap = np.minimum(cost[source], cost[graph.edge_target])
-    shift = shift - np.where(overlaps, overlap, 0)
-    return TimedGraph(graph, tick, is_exact, cost + _ticks(held, nanosecond), shift)
+    return Clock(graph, options).at(size_bytes, options.slices)
 
 
 def _bandwidths(graph: TaskGraph, priced: Prices, options: SimulationOptions) -> Int64Array:
@@ -117,42 +156,30 @@ def _latencies_ns(
     return occupied.astype(np.int64), delay.astype(np.int64)
 
 
-def _tick(
-    graph: TaskGraph,
-    per_chunk: list[Fraction],
-    place: Int64Array,
-    held: Int64Array,
-    delay: Int64Array,
-    slices: int,
-) -> tuple[Fraction, bool]:
-    """Longest tick that measures all durations if the horizon has not too many of it, else a rounding one."""
-    measure, total = Fraction(0), Fraction(0)
-    for number, seconds in enumerate(per_chunk):
-        counts = graph.chunks[place == number]
-        measure = _common_measure(measure, int(np.gcd.reduce(counts)) * seconds)
-        total += int(counts.sum()) * seconds
-    for latencies in (held, delay):
-        measure = _common_measure(measure, int(np.gcd.reduce(latencies, initial=0)) * _NANOSECOND)
-        total += sum(map(int, latencies[latencies > 0])) * _NANOSECOND
-    if not measure:
-        return _NANOSECOND, True
-    horizon = slices * total
-    if horizon < _HORIZON * measure:
-        return measure, True
-    return horizon / _HORIZON, False
-
-
 def _common_measure(one: Fraction, other: Fraction) -> Fraction:
     """Greatest number of which both are multiples."""
     denominator = one.denominator * other.denominator
     return Fraction(gcd(one.numerator * other.denominator, other.numerator * one.denominator), denominator)
 
 
-def _ticks(nanoseconds: Int64Array, per_nanosecond: Fraction) -> Int64Array:
-    if per_nanosecond.denominator == 1 and per_nanosecond < 2**62:
-        return nanoseconds * int(per_nanosecond)
-    # the measure divides every latency, so in exact mode this is exact, too
-    distinct, place = np.unique(nanoseconds, return_inverse=True)
-    ticks = np.array([round(int(value) * per_nanosecond) for value in distinct], dtype=np.int64)
-    result: Int64Array = ticks[place.reshape(-1)]
-    return result
+class _Nanoseconds:
+    """Latencies that are turned into ticks of several lengths."""
+
+    def __init__(self, values: Int64Array) -> None:
+        self.values = values
+        self._distinct, place = np.unique(values, return_inverse=True)
+        self._place = place.reshape(-1)
+        self.common = int(np.gcd.reduce(self._distinct, initial=0))
+        counts = np.bincount(self._place, minlength=len(self._distinct)).tolist()
+        self.total = sum(
+            count * value for count, value in zip(counts, self._distinct.tolist(), strict=True) if value > 0
+        )
+
+    def in_ticks(self, per_nanosecond: Fraction) -> Int64Array:
+        """A new array of whole ticks, rounded where the tick does not measure them all."""
+        if per_nanosecond.denominator == 1 and per_nanosecond < 2**62:
+            return self.values * int(per_nanosecond)
+        # the measure divides every latency, so in exact mode this is exact, too
+        ticks = np.array([round(value * per_nanosecond) for value in self._distinct.tolist()], dtype=np.int64)
+        result: Int64Array = ticks[self._place]
+        return result

@@ -56,6 +56,8 @@ class TaskTimes(NamedTuple):
         Row-major (slice, task), ticks; -1: never ran.
     binding : array of int64, likewise
         What each start waited for last; -1 for nothing. Empty if not asked for.
+    is_beyond : bool
+        Given up: the last task cannot finish before the horizon.
     """
 
     finish: int
@@ -63,6 +65,7 @@ class TaskTimes(NamedTuple):
     last: int
     start: Int64Array
     binding: Int64Array
+    is_beyond: bool
 
 
 class FluidArrays(NamedTuple):

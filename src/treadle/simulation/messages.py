@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from math import ceil, inf
+
 import numpy as np
 
 from treadle.arrays import frozen
 from treadle.engine import core, run_watched
 from treadle.errors import ScheduleError
-from treadle.simulation.clock import TimedGraph, timed_graph
+from treadle.simulation.clock import Clock, TimedGraph, timed_graph
 from treadle.simulation.core_values import TaskArrays, TaskTimes
 from treadle.simulation.result import Simulation
 from treadle.simulation.simulation_options import Sharing, SimulationOptions
@@ -17,6 +20,7 @@ from treadle.watch import UNWATCHED, Watch
 
 _ARRIVAL, _SLICE = 0, 1
 _VIOLATED = 1
+_NO_HORIZON = 2**63 - 1
 
 
 def simulate_messages(
@@ -59,11 +63,7 @@ def simulate_messages(
     """
     timed = timed_graph(graph, size_bytes, options)
     status, times = _run(timed, options, with_binding, watch)
-    if status == _VIOLATED:
-        raise ScheduleError("simulation: times beyond 63 bits; use a smaller size or fewer slices")
-    total = graph.n_tasks * options.slices
-    if times.done < total:
-        raise deadlock_error(graph, times.start, total - times.done)
+    _require_an_end(timed, options, status, times)
     shape = (options.slices, graph.n_tasks)
     onto = graph.resource >= 0
     busy = np.zeros(graph.n_resources, dtype=np.int64)
@@ -83,8 +83,62 @@ def simulate_messages(
     )
 
 
+def seconds_below(
+    clock: Clock,
+    size_bytes: int,
+    options: SimulationOptions,
+    limit_s: float = inf,
+    *,
+    watch: Watch = UNWATCHED,
+) -> float | None:
+    """What `simulate_messages` has for the time; None as soon as that is certain to be no less than a limit.
+
+    Parameters
+    ----------
+    clock : Clock
+        Of the graph under these options.
+    size_bytes : int
+    options : SimulationOptions
+        FIFO or SLICE_ORDER.
+    limit_s : float
+        Seconds, more than the launch.
+    watch : Watch
+
+    Raises
+    ------
+    ScheduleError
+        As `simulate_messages`.
+
+    Notes
+    -----
+    A run is given up when the longest path behind a task that starts, or what its resource has still to
+    serve, ends at the limit or later (src/core/simulate/horizon.hpp). What is faster is simulated to its end.
+    """
+    timed = clock.at(size_bytes, options.slices)
+    launch = Fraction(options.costs.launch_ns if options.costs else 0, 10**9)
+    horizon = _NO_HORIZON if limit_s == inf else ceil((Fraction(limit_s) - launch) / timed.tick_s)
+    status, times = _run(timed, options, False, watch, min(horizon, _NO_HORIZON))
+    _require_an_end(timed, options, status, times)
+    if times.is_beyond:
+        return None
+    seconds = float(launch + times.finish * timed.tick_s)
+    return seconds if seconds < limit_s else None
+
+
+def _require_an_end(timed: TimedGraph, options: SimulationOptions, status: int, times: TaskTimes) -> None:
+    if status == _VIOLATED:
+        raise ScheduleError("simulation: times beyond 63 bits; use a smaller size or fewer slices")
+    total = timed.graph.n_tasks * options.slices
+    if times.done < total and not times.is_beyond:
+        raise deadlock_error(timed.graph, times.start, total - times.done)
+
+
 def _run(
-    timed: TimedGraph, options: SimulationOptions, with_binding: bool, watch: Watch
+    timed: TimedGraph,
+    options: SimulationOptions,
+    with_binding: bool,
+    watch: Watch,
+    horizon: int = _NO_HORIZON,
 ) -> tuple[int, TaskTimes]:
     graph = timed.graph
     order = _ARRIVAL if options.sharing is Sharing.FIFO else _SLICE
@@ -98,7 +152,7 @@ def _run(
     )
     status, times = run_watched(
         "simulate",
-        lambda control: core.simulate_tasks(tasks, options.slices, order, with_binding, control),
+        lambda control: core.simulate_tasks(tasks, options.slices, order, with_binding, horizon, control),
         watch=watch,
     )
     return status, TaskTimes(*times)

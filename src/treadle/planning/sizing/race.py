@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import inf, isqrt, sqrt
+from math import inf, isqrt, log2, nextafter, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,11 @@ from treadle.errors import TreadleError
 from treadle.planning.problem import Problem
 from treadle.program.any_schedule import lower_groups
 from treadle.schedules.schedule import Schedule
+from treadle.simulation.clock import Clock
 from treadle.simulation.costs.cost_model import CostModel, LinkClass
 from treadle.simulation.costs.link_classes import CLASSES, link_classes
 from treadle.simulation.costs.message_prices import prices, protocol_options
-from treadle.simulation.simulate import simulate_graph
+from treadle.simulation.messages import seconds_below
 from treadle.simulation.simulated_sizes import MAX_AUTO_SLICES, slices_at_most
 from treadle.simulation.simulation_options import SimulationOptions, default_alpha_ns
 from treadle.simulation.tasks import TaskGraph, task_graph
@@ -113,7 +114,7 @@ class Racer:
         self.rules, self.algorithm, self.options = rules, algorithm, options
         self.schedule, self.report, self.baseline = schedule, report, baseline
         self.times: dict[int, TimedSize] = {}
-        self.trials = 0
+        self._beyond: dict[int, float] = {}
         self.refusal = ""
 
     @property
@@ -160,12 +161,9 @@ class Racer:
         """Seconds that it takes at least at a size, as far as is known; before it is lowered little is."""
         if self.refusal:
             return inf
-        least = self._rough(size_bytes)
-        for size, timed in self.times.items():
-            share = min(1.0, size_bytes / size)  # twice the bytes take twice the time at most, never less
-            least = max(least, timed.seconds * share)
+        least = max(self._rough(size_bytes), self._beyond.get(size_bytes, 0.0))
         if "graph" in self.__dict__:
-            least = max(least, min(_busy(size_bytes, *loads) for loads in self._loads))
+            least = max(least, min(loads.busy(size_bytes) for loads in self._loads[-1]))
         return least
 
     def _rough(self, size_bytes: int) -> float:
@@ -175,31 +173,75 @@ class Racer:
         return max(size_bytes / float(algbw), height * self.rules.least_alpha_s)
 
     @cached_property
-    def _loads(self) -> tuple[tuple[float, NDArray[np.float64], NDArray[np.float64]], ...]:
-        """Per protocol the launch, and per resource the seconds it is held, bytes aside, and per byte."""
-        return tuple(_loads_of(self.graphs[-1], options) for options in self.rules.variants)
+    def _loads(self) -> tuple[tuple[_Loads, ...], ...]:
+        """What links have to carry, by form of the graph and by protocol."""
+        return tuple(
+            tuple(_loads_of(graph, options) for options in self.rules.variants) for graph in self.graphs
+        )
+
+    @cached_property
+    def _clocks(self) -> tuple[tuple[Clock, ...], ...]:
+        """Costs of tasks, likewise."""
+        return tuple(tuple(Clock(graph, options) for options in self.rules.variants) for graph in self.graphs)
 
     def time(self, size_bytes: int, watch: Watch = UNWATCHED) -> TimedSize:
         """The time at a size: the best number of slices and protocol."""
-        if size_bytes not in self.times:
-            found = [self._under(options, size_bytes, watch) for options in self.rules.variants]
-            self.times[size_bytes] = min(found, key=lambda one: one.seconds)
-        return self.times[size_bytes]
+        found = self.time_below(size_bytes, inf, watch)
+        assert found is not None
+        return found
 
-    def _under(self, options: SimulationOptions, size_bytes: int, watch: Watch) -> TimedSize:
-        name = "" if options.costs is None else options.costs.name
-        near = [one for one in self._neighbours(size_bytes) if one.protocol == name]
-        forms = {one.is_bundled for one in near} if len(near) == 2 else set()
-        best: TimedSize | None = None
-        for number, graph in enumerate(self.graphs):
-            if forms and bool(number) not in forms:
-                continue
-            hint = isqrt(near[0].slices * near[-1].slices) if near else 1
-            seconds, slices = self._climb(graph, options, size_bytes, hint, watch)
-            if best is None or seconds < best.seconds:
-                best = TimedSize(seconds, slices, name, bool(number))
-        assert best is not None
-        return best
+    def time_below(self, size_bytes: int, limit_s: float, watch: Watch = UNWATCHED) -> TimedSize | None:
+        """The time at a size if it is below a limit, else None.
+
+        Parameters
+        ----------
+        size_bytes : int
+        limit_s : float
+            Seconds.
+        watch : Watch
+
+        Notes
+        -----
+        All powers of two are tried as numbers of slices, all protocols, and messages of a step apart and in
+        one; what its links alone keep as long as the best so far is not simulated, and simulations end when
+        they cannot beat it. Of equal times the fewest slices count, then the first protocol, then messages
+        that are apart.
+        """
+        if size_bytes not in self.times:
+            best: _Trial | None = None
+            for trial in self._in_order(size_bytes):
+                bar = limit_s if best is None else best.bar(trial)
+                if self._loads[trial.form][trial.protocol].busy(size_bytes, trial.slices) >= bar:
+                    continue
+                options = replace(self.rules.variants[trial.protocol], slices=trial.slices)
+                clock = self._clocks[trial.form][trial.protocol]
+                seconds = seconds_below(clock, size_bytes, options, bar, watch=watch)
+                if seconds is not None:
+                    best = replace(trial, seconds=seconds)
+            if best is None:
+                self._beyond[size_bytes] = max(limit_s, self._beyond.get(size_bytes, 0.0))
+                return None
+            costs = self.rules.variants[best.protocol].costs
+            name = "" if costs is None else costs.name
+            self.times[size_bytes] = TimedSize(best.seconds, best.slices, name, bool(best.form))
+        timed = self.times[size_bytes]
+        return timed if timed.seconds < limit_s else None
+
+    def _in_order(self, size_bytes: int) -> list[_Trial]:
+        """What may be tried at a size: first what is like the best of the sizes around."""
+        trials = []
+        for protocol, options in enumerate(self.rules.variants):
+            for form, graph in enumerate(self.graphs):
+                most = slices_at_most(graph, size_bytes, options, self.rules.most_tasks)
+                most = min(MAX_AUTO_SLICES, most)
+                trials += [_Trial(2**digit, protocol, form) for digit in range(most.bit_length())]
+        near = self._neighbours(size_bytes)
+        hint = isqrt(near[0].slices * near[-1].slices) if near else 1
+        forms = {int(one.is_bundled) for one in near}
+        return sorted(
+            trials,
+            key=lambda one: (abs(log2(one.slices / hint)), one.form not in forms, one.protocol, one.slices),
+        )
 
     def _neighbours(self, size_bytes: int) -> list[TimedSize]:
         """Those of the nearest sizes below and above that are known."""
@@ -207,41 +249,37 @@ class Racer:
         above = min((size for size in self.times if size > size_bytes), default=None)
         return [self.times[size] for size in (below, above) if size is not None]
 
-    def _climb(
-        self, graph: TaskGraph, options: SimulationOptions, size_bytes: int, hint: int, watch: Watch
-    ) -> tuple[float, int]:
-        """Seconds and slices: from a number of slices up and down by doubling for as long as that helps."""
-        most = slices_at_most(graph, size_bytes, options, self.rules.most_tasks)
-        most = min(MAX_AUTO_SLICES, most)
-        known: dict[int, float] = {}
 
-        def seconds(slices: int) -> float:
-            if slices not in known:
-                self.trials += 1
-                made = simulate_graph(graph, size_bytes, replace(options, slices=slices), watch=watch)
-                known[slices] = float(made.time)
-            return known[slices]
+@dataclass(frozen=True)
+class _Trial:
+    """A number of slices, and places of a protocol and of a form of the graph; what it took."""
 
-        at = 1
-        while at * 2 <= min(hint, most):
-            at *= 2
-        for step in (2.0, 0.5):
-            worse = 0
-            other = at * step
-            while 1 <= other <= most and worse < 2:
-                if seconds(int(other)) < seconds(at):
-                    at, worse = int(other), 0
-                else:
-                    worse += 1
-                other *= step
-        seconds(at)
-        slices = min(known, key=lambda one: (known[one], one))
-        return known[slices], slices
+    slices: int
+    protocol: int
+    form: int
+    seconds: float = inf
+
+    def bar(self, other: _Trial) -> float:
+        """What another has to be below to be taken instead."""
+        mine, its = (self.slices, self.protocol, self.form), (other.slices, other.protocol, other.form)
+        return self.seconds if mine < its else nextafter(self.seconds, inf)
 
 
-def _loads_of(
-    graph: TaskGraph, options: SimulationOptions
-) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
+@dataclass(frozen=True, eq=False)
+class _Loads:
+    """What resources have to carry: seconds each is held, bytes aside, and seconds per byte."""
+
+    launch: float
+    held: NDArray[np.float64]
+    per_byte: NDArray[np.float64]
+
+    def busy(self, size: int, slices: int = 1) -> float:
+        """Seconds until the link that is busy for longest has carried everything; rounding is left aside."""
+        whole = float((self.held * slices + self.per_byte * size).max(initial=0.0))
+        return self.launch + whole * (1 - 1e-9)
+
+
+def _loads_of(graph: TaskGraph, options: SimulationOptions) -> _Loads:
     priced = prices(graph, options)
     onto = np.flatnonzero(graph.resource >= 0)
     resource = graph.resource[onto]
@@ -250,12 +288,7 @@ def _loads_of(
     chunks = np.bincount(resource, graph.chunks[onto], graph.n_resources)
     per_byte = chunks / graph.program.n_chunks / np.maximum(priced.resource_bytes_per_s, 1)
     launch = 0.0 if options.costs is None else options.costs.launch_ns / 1e9
-    return launch, held, per_byte
-
-
-def _busy(size: int, launch: float, held: NDArray[np.float64], per_byte: NDArray[np.float64]) -> float:
-    """Seconds until the link that is busy for longest has carried everything."""
-    return launch + float((held + per_byte * size).max(initial=0.0))
+    return _Loads(launch, held, per_byte)
 
 
 def race(racers: Sequence[Racer], sizes: Sequence[int], *, watch: Watch = UNWATCHED) -> None:
@@ -270,9 +303,11 @@ def race(racers: Sequence[Racer], sizes: Sequence[int], *, watch: Watch = UNWATC
 
     Notes
     -----
-    Sizes are taken from the ends inwards, by halves. A candidate is left out of a size where it takes at
-    least as long as another by what its links have to carry, or by its times at other sizes: a smaller
-    size does not take longer, nor a larger one more in proportion to its bytes.
+    Sizes are taken from the ends inwards, by halves, and candidates by what they took at sizes around. A
+    candidate is left out of a size where it takes at least as long as another by its depth and throughput or
+    by what its links have to carry, and its simulation is given up when it cannot be faster. All of that is
+    certain: the fastest, and the fastest baseline, are those of all candidates timed at all sizes, of equal
+    ones the first.
     """
     order = list(_by_halves(len(sizes)))
     for done, place in enumerate(order):
@@ -298,19 +333,36 @@ def _by_halves(n: int) -> Iterator[int]:
         level = below
 
 
+@dataclass
+class _Lead:
+    """The fastest so far, and its place among all."""
+
+    seconds: float = inf
+    place: int = 0
+
+    def bar(self, place: int) -> float:
+        """What another has to be below to be taken instead; of equal ones the first is."""
+        return self.seconds if self.place < place else nextafter(self.seconds, inf)
+
+    def take(self, seconds: float, place: int) -> None:
+        if seconds < self.bar(place):
+            self.seconds, self.place = seconds, place
+
+
 def _race_at(racers: Sequence[Racer], size: int, watch: Watch) -> None:
-    best = {False: inf, True: inf}  # of all, and of the baselines
-    for racer in sorted(racers, key=lambda one: _guess(one, size)):
-        if racer.floor(size) >= (best[True] if racer.baseline else best[False]):
+    of_all, of_baselines = _Lead(), _Lead()
+    for place, racer in sorted(enumerate(racers), key=lambda one: _guess(one[1], size)):
+        bar = of_baselines.bar(place) if racer.baseline else of_all.bar(place)
+        if racer.floor(size) >= bar or not racer.is_able():
             continue
-        if not racer.is_able():  # its links tell more than its trees
+        if racer.floor(size) >= bar:  # its links tell more than its trees
             continue
-        if racer.floor(size) >= (best[True] if racer.baseline else best[False]):
+        timed = racer.time_below(size, bar, watch)
+        if timed is None:
             continue
-        seconds = racer.time(size, watch).seconds
-        best[False] = min(best[False], seconds)
+        of_all.take(timed.seconds, place)
         if racer.baseline:
-            best[True] = min(best[True], seconds)
+            of_baselines.take(timed.seconds, place)
 
 
 def _guess(racer: Racer, size: int) -> float:

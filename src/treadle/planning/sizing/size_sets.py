@@ -215,7 +215,7 @@ def solve_sizes(
         bound = find_bound(problem, Watch(progress), cards_forward=True)
     rules = RaceRules(problem, model)
     with clock.stage("candidates"):
-        racers, is_late = _racers(rules, entrants(problem, rules.least_alpha_s, chosen), bound, watch)
+        racers, is_late = verified_racers(rules, entrants(problem, rules.least_alpha_s, chosen), bound, watch)
     with clock.stage("race"):
         try:
             race(racers, at, watch=watch)
@@ -242,10 +242,19 @@ def half_octaves(sizes: Sequence[int]) -> list[int]:
     return sorted({*rising, *between})
 
 
-def _racers(
+def verified_racers(
     rules: RaceRules, chosen: Sequence[Entrant], bound: Bound, watch: Watch
 ) -> tuple[list[Racer], bool]:
-    """Schedules that differ, each verified, and whether time ran out."""
+    """Schedules that differ, each verified, and whether time ran out.
+
+    Parameters
+    ----------
+    rules : RaceRules
+    chosen : sequence of Entrant
+        Of which some may refuse the problem, not all.
+    bound : Bound
+    watch : Watch
+    """
     racers: list[Racer] = []
     refusals = []
     problem = rules.problem
