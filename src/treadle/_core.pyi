@@ -9,6 +9,7 @@ order that the bindings say.
 import numpy as np
 from numpy.typing import NDArray
 
+from treadle.finder.searches.abelian_search import AbelianPace, AbelianProblem
 from treadle.parallelism.search.core_search_values import CoreDomains, MinimaxForms, PairEnergies, PairTables
 from treadle.simulation.core_values import FluidArrays, TaskArrays
 from treadle.synthesis.core_values.flow_values import (
@@ -166,6 +167,11 @@ def bfb_split(
 def bfb_cuts(
     in_links: InLinks, step: int, capacity: WideArray, units: Wide, control: Int64
 ) -> tuple[int, _CutJobs, _Failure]: ...
+
+# Abelian Cayley digraphs: status, generators, cost, steps, nodes missed, sets tried
+def search_abelian_sets(
+    problem: AbelianProblem, pace: AbelianPace, starts: Int32, control: Int64
+) -> tuple[int, Int32, int, int, int, int]: ...
 
 # Flows and paths
 def concurrent_flow(

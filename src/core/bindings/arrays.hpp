@@ -61,6 +61,7 @@ inline __int128 to_wide(std::int64_t high, std::uint64_t low) {
 }
 
 // One for each file of bindings.
+void bind_abelian(nb::module_& m);
 void bind_cuts(nb::module_& m);
 void bind_arborescences(nb::module_& m);
 void bind_packing(nb::module_& m);

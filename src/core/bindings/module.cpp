@@ -3,6 +3,7 @@
 
 NB_MODULE(_core, m) {
     m.doc() = "Treadle's compiled core: free functions over arrays and tuples of arrays.";
+    treadle::bind_abelian(m);
     treadle::bind_cuts(m);
     treadle::bind_arborescences(m);
     treadle::bind_packing(m);

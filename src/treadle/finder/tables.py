@@ -12,9 +12,11 @@ from importlib import resources
 from math import lcm
 
 from treadle.finder.base_formulas import closed_form_bases
+from treadle.finder.catalogue_bases import catalogue_bases
 from treadle.finder.construction import Base, LineGraph, ScheduleMethod
 from treadle.finder.predict import Performance
 from treadle.finder.search import FabricCandidate
+from treadle.finder.searches.abelian_table import AbelianTable, shipped_abelian_table
 from treadle.finder.searches.cayley_library import LibraryEntry, load_library
 from treadle.finder.searches.line_graph_library import LineGraphEntry, load_line_graphs
 
@@ -29,15 +31,25 @@ class Tables:
     ----------
     figures : mapping of family to mapping of (nodes, degree) to (steps, T_B, T_B of the reduce-scatter)
     library : mapping of (nodes, degree) to candidates found by search
+    abelian : AbelianTable, optional
+        Abelian Cayley digraphs.
+    has_catalogue : bool
+        Whether the graphs of `catalogue_bases` count too.
     """
 
     figures: Mapping[str, Mapping[tuple[int, int], tuple[int, Fraction, Fraction]]]
     library: Mapping[tuple[int, int], Sequence[FabricCandidate]] = field(default_factory=dict)
+    abelian: AbelianTable | None = None
+    has_catalogue: bool = False
 
     def bases(self, nodes: int, degree: int) -> Iterator[FabricCandidate]:
         """Every known base of that size, closed forms included, the plainest first: what `Finder` takes."""
         yield from closed_form_bases(nodes, degree)
+        if self.has_catalogue:
+            yield from catalogue_bases(nodes, degree)
         yield from self.library.get((nodes, degree), ())
+        if self.abelian is not None:
+            yield from map(candidate_of_cayley, self.abelian.entries(nodes, degree))
         for family, rows in self.figures.items():
             if (nodes, degree) in rows:
                 yield _from_figures(family, nodes, degree, rows[nodes, degree])
@@ -45,8 +57,12 @@ class Tables:
 
 def _from_figures(family: str, n: int, d: int, row: tuple[int, Fraction, Fraction]) -> FabricCandidate:
     steps, t_b, t_b_reduce = row
+    is_two_way = family in ("jellyfish", "xpander")
     if family == "jellyfish":
         base = Base(f"jellyfish({n}, {d})", f"Jellyfish({d},{n})", ScheduleMethod.BFB, "random regular")
+        has_loops = False
+    elif family == "xpander":
+        base = Base(f"xpander({d}, {n // (d + 1)})", f"Xpander({d},{n})", ScheduleMethod.BFB, "random lift")
         has_loops = False
     elif family == "generalized_kautz":
         base = Base(f"generalized_kautz({d}, {n})", f"Pi({d},{n})", ScheduleMethod.BFB, "generalized Kautz")
@@ -60,15 +76,15 @@ def _from_figures(family: str, n: int, d: int, row: tuple[int, Fraction, Fractio
         steps=steps,
         t_b=t_b,
         diameter=steps,
-        cycle=2 if family == "jellyfish" else None,
+        cycle=2 if is_two_way else None,
         is_breadth_first=True,
         has_loops=has_loops,
         is_simple=not has_loops,
-        is_bidirectional=family == "jellyfish",
+        is_bidirectional=is_two_way,
         has_exact_line_graphs=False,
     )
     reduce = replace(gather, t_b=t_b_reduce) if t_b_reduce != t_b else gather
-    return FabricCandidate(base, gather, reduce, is_reverse_symmetric=family == "jellyfish")
+    return FabricCandidate(base, gather, reduce, is_reverse_symmetric=is_two_way)
 
 
 @cache
@@ -80,14 +96,16 @@ def shipped_tables(*, line_graphs: bool = True) -> Tables:
         library.setdefault((entry.nodes, entry.degree), []).append(candidate_of_cayley(entry))
     for found in load_line_graphs() if line_graphs else ():
         library.setdefault((found.nodes, found.degree), []).append(candidate_of_line_graph(found))
-    return Tables(_decode(json.loads(text)), library)
+    return Tables(_decode(json.loads(text)), library, shipped_abelian_table(), has_catalogue=True)
 
 
 def candidate_of_cayley(entry: LibraryEntry) -> FabricCandidate:
     """A Cayley digraph that search found; the entry's T_B is that of the worse direction."""
     n, d = entry.nodes, entry.degree
     generators = re.findall(r"\d+", entry.expression)[-d:]
-    optimal = entry.t_b == Fraction(n - 1, n)
+    # The two directions cost the same, or neither can cost less than the worse one.
+    symmetric = entry.bidirectional or entry.expression.startswith("abelian")
+    is_exact = symmetric or entry.t_b == Fraction(n - 1, n)
     figures = Performance(
         nodes=n,
         degree=d,
@@ -100,10 +118,9 @@ def candidate_of_cayley(entry: LibraryEntry) -> FabricCandidate:
         is_simple=len(set(generators)) == d,
         is_bidirectional=entry.bidirectional,
         has_exact_line_graphs=entry.bidirectional and n > 2,
-        is_exact=optimal,
+        is_exact=is_exact,
     )
     base = Base(entry.expression, _short(entry.expression), ScheduleMethod.BFB, "Cayley")
-    symmetric = entry.bidirectional or entry.expression.startswith("abelian")
     return FabricCandidate(base, figures, figures, symmetric)
 
 

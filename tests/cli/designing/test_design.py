@@ -260,8 +260,9 @@ def test_better_graphs_are_looked_for(capsys: pytest.CaptureFixture[str]) -> Non
     words = ["design", "--nodes", "90", "--degree", "4", "--alltoall", "bound", "--no-cache"]
     assert main([*words, "--search", "5000"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("searched    Cayley digraphs: ")
-    assert lines[1] == "found       row 1, better than the library"
+    assert lines[0].startswith("searched    abelian Cayley digraphs: ")
+    assert lines[1].startswith("searched    Cayley digraphs: ")
+    assert lines[2] == "found       row 1, better than the library"
     assert main([*words, "--search", "5000", "--json"]) == 0
     first = capsys.readouterr().out
     values = json.loads(first)

@@ -69,9 +69,19 @@ def _chains(n: int, multiple_of: int = 1) -> Iterator[tuple[int, ...]]:
                 yield (first, *rest)
 
 
+def abelian_moduli(n: int) -> tuple[tuple[int, ...], ...]:
+    """Cyclic factors of every abelian group of order `n`, each a multiple of the next.
+
+    Examples
+    --------
+    >>> abelian_moduli(12)
+    ((6, 2), (12,))
+    """
+    return tuple(chain[::-1] for chain in _chains(n))
+
+
 def _abelian(n: int) -> Iterator[NamedGroup]:
-    for chain in _chains(n):
-        factors = chain[::-1]
+    for factors in abelian_moduli(n):
         words = "x".join(map(str, factors))
         yield NamedGroup(f'abelian_cayley("{words}"', abelian_group(*factors))
 

@@ -1,18 +1,24 @@
 """Graphs of a size and degree that are looked for now, beside those that the libraries have.
 
-Cayley digraphs and line graphs of smaller ones are searched in turn. A limit in sets tried makes the result
-depend on the seed alone; a limit in seconds ends each search where it stands, and `Effort.tried` says where.
+Abelian Cayley digraphs (beginning with the table's), other Cayley digraphs and line graphs of smaller ones
+are searched in turn. A limit in sets tried makes the result depend on the seed alone; a limit in seconds ends
+each search where it stands, and `Effort.tried` says where.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from time import monotonic
 
 from treadle.errors import ScheduleError
 from treadle.finder.search import FabricCandidate
+from treadle.finder.searches.abelian_search import MAX_ABELIAN_DEGREE, MAX_ABELIAN_ORDER, search_abelian
+from treadle.finder.searches.abelian_table import shipped_abelian_table
 from treadle.finder.searches.cayley_library import check_entry as check_cayley
 from treadle.finder.searches.cayley_search import MAX_ORDER, MAX_SEARCH_DEGREE, search_cayley
+from treadle.finder.searches.contenders import is_over
 from treadle.finder.searches.line_graph_library import check_entry as check_line_graph
 from treadle.finder.searches.line_graph_search import MAX_BASE_ORDER, search_line_graphs
 from treadle.finder.searches.line_graph_value import MAX_LINE_DEGREE, MAX_POWER
@@ -21,6 +27,17 @@ from treadle.watch import UNWATCHED, Watch
 
 _ENDLESS = 10**9
 """Sets tried where only time limits a search."""
+
+_FIRST_WORK = 10**7
+"""Of the first round of the search of abelian digraphs; the next have twice as much each."""
+
+_MOST_DOUBLINGS = 10
+
+_WORK_OF_A_SET = 100
+"""Words of bit sets, about, that a set takes."""
+
+_Kind = Callable[[int, Watch], "Effort"]
+"""kind(trials, watch): a search of one kind of graphs."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +74,7 @@ class Effort:
     Parameters
     ----------
     kind : str
-        ``Cayley digraphs``, ``line graphs of Cayley digraphs``.
+        ``abelian Cayley digraphs``, ``Cayley digraphs``, ``line graphs of Cayley digraphs``.
     tried : int
         Generator sets.
     found : tuple of FabricCandidate
@@ -95,22 +112,23 @@ def search_now(
     Half of the time that is left goes to each kind but the last: what is left over by a search that met its
     lower bounds goes to the next.
     """
-    powers = () if bidirectional else _powers(nodes, degree)
-    is_cayley = 2 <= nodes <= MAX_ORDER and degree <= MAX_SEARCH_DEGREE
-    kinds = [*([0] if is_cayley else []), *powers]
+    kinds: list[_Kind] = []
+    if 2 <= nodes <= MAX_ABELIAN_ORDER and degree <= MAX_ABELIAN_DEGREE:
+        kinds.append(lambda trials, watch: _abelian(nodes, degree, trials, seed, bidirectional, watch))
+    if 2 <= nodes <= MAX_ORDER and degree <= MAX_SEARCH_DEGREE:
+        kinds.append(lambda trials, watch: _cayley(nodes, degree, trials, seed, bidirectional, watch))
+    kinds += [
+        partial(_line_graphs, nodes, degree, power, seed)
+        for power in (() if bidirectional else _powers(nodes, degree))
+    ]
     end = None if limit.seconds is None else monotonic() + limit.seconds
     efforts = []
-    for place, power in enumerate(kinds):
+    for place, kind in enumerate(kinds):
         watch.beat("graphs", place, len(kinds))
         left = None if end is None else max(0.0, end - monotonic())
         share = None if left is None else left if place == len(kinds) - 1 else left / 2
         inner = replace(watch, deadline=None if share is None else monotonic() + share)
-        trials = limit.sets or _ENDLESS
-        efforts.append(
-            _line_graphs(nodes, degree, power, trials, seed, inner)
-            if power
-            else _cayley(nodes, degree, trials, seed, bidirectional, inner)
-        )
+        efforts.append(kind(limit.sets or _ENDLESS, inner))
     return tuple(efforts)
 
 
@@ -125,6 +143,30 @@ def _powers(nodes: int, degree: int) -> tuple[int, ...]:
     )
 
 
+def _abelian(nodes: int, degree: int, trials: int, seed: int, bidirectional: bool, watch: Watch) -> Effort:
+    """Rounds of growing work, each with a seed of its own, until time or sets are used up."""
+    known = shipped_abelian_table().sets(nodes, degree, two_way=bidirectional)
+    best, tried, rounds = known, 0, 0
+    first = min(_FIRST_WORK, trials * _WORK_OF_A_SET)
+    while rounds == 0 or (tried < trials and not is_over(watch)):
+        found = search_abelian(
+            nodes,
+            degree,
+            work=first << min(rounds, _MOST_DOUBLINGS),
+            seed=seed + rounds,
+            two_way=bidirectional,
+            starts=best,
+            watch=watch,
+        )
+        best, tried, rounds = found.entries, tried + found.tried, rounds + 1
+        if not found.tried:  # as few steps as possible, and optimal bandwidth
+            break
+    entries = [one.entry for one in best if one not in known]
+    for entry in entries:
+        check_cayley(entry)
+    return Effort("abelian Cayley digraphs", tried, tuple(candidate_of_cayley(e) for e in entries))
+
+
 def _cayley(nodes: int, degree: int, trials: int, seed: int, bidirectional: bool, watch: Watch) -> Effort:
     found = search_cayley(nodes, degree, trials=trials, seed=seed, bidirectional=bidirectional, watch=watch)
     for entry in found.entries:
@@ -132,7 +174,7 @@ def _cayley(nodes: int, degree: int, trials: int, seed: int, bidirectional: bool
     return Effort("Cayley digraphs", found.tried, tuple(candidate_of_cayley(e) for e in found.entries))
 
 
-def _line_graphs(nodes: int, degree: int, power: int, trials: int, seed: int, watch: Watch) -> Effort:
+def _line_graphs(nodes: int, degree: int, power: int, seed: int, trials: int, watch: Watch) -> Effort:
     found = search_line_graphs(nodes, degree, trials=trials, seed=seed, power=power, watch=watch)
     for entry in found.entries:
         check_line_graph(entry)

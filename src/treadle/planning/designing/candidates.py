@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from treadle.finder.measure import Option, figures_of, is_quick_breadth_first, measured_options
 from treadle.finder.search import Bases, Finder
 from treadle.finder.searches.fresh import Effort
-from treadle.finder.tables import Tables, shipped_tables
-from treadle.topologies import generalized_kautz
+from treadle.finder.tables import shipped_tables
+from treadle.topologies import generalized_kautz, parse
 
 _SURELY_MEASURED = 2048
 """Nodes up to which candidates that only may be good are measured too: at most a few seconds."""
+
+_RANDOM_WORK = 2 * 10**7
+"""Nodes squared times degree up to which random graphs without figures are measured: .2 seconds each."""
 
 
 def known_bases(nodes: int, degree: int, efforts: Sequence[Effort] = ()) -> Bases:
@@ -21,15 +24,30 @@ def known_bases(nodes: int, degree: int, efforts: Sequence[Effort] = ()) -> Base
     A generalized Kautz graph of the target's size is computed if no table has it.
     """
     tables = shipped_tables()
+    place = nodes, degree
     kautz = tables.figures["generalized_kautz"]
-    if (nodes, degree) not in kautz and 1 < degree < nodes and is_quick_breadth_first(nodes, degree):
-        more = {(nodes, degree): figures_of(generalized_kautz(degree, nodes))}
-        tables = Tables({**tables.figures, "generalized_kautz": {**kautz, **more}}, tables.library)
+    if place not in kautz and 1 < degree < nodes and is_quick_breadth_first(nodes, degree):
+        more = {place: figures_of(generalized_kautz(degree, nodes))}
+        tables = replace(tables, figures={**tables.figures, "generalized_kautz": {**kautz, **more}})
+    for family, graph in _random_graphs(nodes, degree):
+        known = tables.figures.get(family, {})
+        if place not in known:
+            tables = replace(
+                tables, figures={**tables.figures, family: {**known, place: figures_of(parse(graph))}}
+            )
     if fresh := [found for effort in efforts for found in effort.found]:
-        place = nodes, degree
-        library = {**tables.library, place: [*tables.library.get(place, ()), *fresh]}
-        tables = Tables(tables.figures, library)
+        tables = replace(tables, library={**tables.library, place: [*tables.library.get(place, ()), *fresh]})
     return tables.bases
+
+
+def _random_graphs(nodes: int, degree: int) -> Iterator[tuple[str, str]]:
+    """Families of random bidirectional graphs that have one of this size, and its expression."""
+    if nodes**2 * (degree + 16) > _RANDOM_WORK or not 3 <= degree < nodes - 1:
+        return
+    if nodes * degree % 2 == 0:
+        yield "jellyfish", f"jellyfish({nodes}, {degree})"
+    if nodes % (degree + 1) == 0:
+        yield "xpander", f"xpander({degree}, {nodes // (degree + 1)})"
 
 
 def frontier_options(finder: Finder, nodes: int, degree: int) -> tuple[Option, ...]:

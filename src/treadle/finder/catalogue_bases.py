@@ -1,0 +1,141 @@
+"""Catalogue graphs by size and degree: which expressions have N nodes of d ports, and what they cost.
+
+Distance-regular graphs, Hamming graphs and twisted tori are bandwidth-optimal by breadth-first broadcast in
+as many steps as their diameter (docs/direct-connect-catalogue.md). What has no closed form (SlimFly,
+dragonflies, twisted hypercubes, Kautz and de Bruijn graphs of degrees that the base figures lack) is in
+`catalogue_figures.json`; ``python -m tools.finder.catalogue_figures PATH`` makes that file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache
+from importlib.resources import files
+from math import comb, isqrt, prod
+
+from treadle.finder.base_formulas import bandwidth_optimal
+from treadle.finder.construction import Base, ScheduleMethod
+from treadle.finder.predict import Performance
+from treadle.finder.search import FabricCandidate
+from treadle.topologies.catalogue.finite_field import prime_power
+
+CATALOGUE_FILE = "catalogue_figures.json"
+_MOST_NODES = 100_000
+MOST_DEGREE = 64
+_MOST_TWISTED = 10_000
+"""Nodes up to which twisted tori were found to be bandwidth-optimal."""
+
+
+@dataclass(frozen=True)
+class CatalogueGraph:
+    """A graph of the catalogue.
+
+    Parameters
+    ----------
+    expression : str
+    nodes, degree : int
+    steps : int, optional
+        Its diameter, where breadth-first broadcast is known to be bandwidth-optimal; else its figures have to
+        be computed.
+    """
+
+    expression: str
+    nodes: int
+    degree: int
+    steps: int | None = None
+
+    @property
+    def family(self) -> str:
+        """The function's name with blanks, for reports."""
+        return self.expression.partition("(")[0].replace("_", " ")
+
+    @property
+    def base(self) -> Base:
+        """With the expression, without blanks, as notation."""
+        return Base(self.expression, self.expression.replace(" ", ""), ScheduleMethod.BFB, self.family)
+
+
+def closed_form_graphs() -> Iterator[CatalogueGraph]:
+    """Graphs of at most 100,000 nodes and degree 64 whose figures have a closed form, by family."""
+    for graph in _all_closed_forms():
+        if 2 <= graph.nodes <= _MOST_NODES and 1 <= graph.degree <= MOST_DEGREE:
+            yield graph
+
+
+def _all_closed_forms() -> Iterator[CatalogueGraph]:
+    orders = [q for q in range(2, 130) if prime_power(q) is not None]
+    for q in orders:
+        if q % 4 == 1:
+            yield CatalogueGraph(f"paley({q})", q, (q - 1) // 2, 2)
+        if q <= 32:
+            yield CatalogueGraph(f"projective_plane({q})", 2 * (q * q + q + 1), q + 1, 3)
+            yield CatalogueGraph(f"affine_plane({q})", 2 * q * q, q, 4)
+        if q <= 9:
+            yield CatalogueGraph(f"generalized_quadrangle({q})", 2 * (q + 1) * (q * q + 1), q + 1, 4)
+        if q <= 4:
+            yield CatalogueGraph(f"generalized_hexagon({q})", 2 * (q**6 - 1) // (q - 1), q + 1, 6)
+    for k in range(2, 9):
+        yield CatalogueGraph(f"odd_graph({k})", comb(2 * k - 1, k - 1), k, k - 1)
+        yield CatalogueGraph(f"doubled_odd_graph({k})", 2 * comb(2 * k - 1, k), k, 2 * k - 1)
+    for n in range(3, MOST_DEGREE + 2):
+        yield CatalogueGraph(f"crown({n})", 2 * n, n - 1, 3)
+    for q in range(2, MOST_DEGREE + 2):
+        for n in range(2, 17):
+            if q**n <= _MOST_NODES:
+                yield CatalogueGraph(f"hamming({n}, {q})", q**n, n * (q - 1), n)
+    for k in range(2, isqrt(_MOST_TWISTED)):
+        for dims, steps in (((k, 2 * k), k), ((k, k, 2 * k), 3 * k // 2), ((k, 2 * k, 2 * k), 3 * k // 2)):
+            # a ring of two is a pair of parallel links
+            if prod(dims) <= _MOST_TWISTED and k > 2:
+                name = f"twisted_torus({', '.join(map(str, dims))})"
+                yield CatalogueGraph(name, prod(dims), 2 * len(dims), steps)
+
+
+@cache
+def _by_size() -> Mapping[tuple[int, int], Sequence[CatalogueGraph]]:
+    found: dict[tuple[int, int], list[CatalogueGraph]] = {}
+    for graph in closed_form_graphs():
+        found.setdefault((graph.nodes, graph.degree), []).append(graph)
+    return found
+
+
+@cache
+def _tabled() -> Mapping[tuple[int, int], Sequence[FabricCandidate]]:
+    text = files("treadle.finder").joinpath("data", CATALOGUE_FILE).read_text("utf-8")
+    found: dict[tuple[int, int], list[FabricCandidate]] = {}
+    for expression, n, d, steps, gather, reduce in json.loads(text)["graphs"]:
+        graph = CatalogueGraph(expression, n, d)
+        candidate = _measured(graph, steps, Fraction(gather), Fraction(reduce))
+        found.setdefault((n, d), []).append(candidate)
+    return found
+
+
+def _measured(graph: CatalogueGraph, steps: int, gather: Fraction, reduce: Fraction) -> FabricCandidate:
+    is_one_way = graph.family in ("kautz", "de bruijn")
+    has_loops = graph.family == "de bruijn"
+    figures = Performance(
+        nodes=graph.nodes,
+        degree=graph.degree,
+        steps=steps,
+        t_b=gather,
+        diameter=steps,
+        cycle=None if is_one_way else 2,
+        is_breadth_first=True,
+        has_loops=has_loops,
+        is_simple=not has_loops,
+        is_bidirectional=not is_one_way,
+        has_exact_line_graphs=not is_one_way,
+    )
+    other = figures if reduce == gather else replace(figures, t_b=reduce)
+    return FabricCandidate(graph.base, figures, other, True)
+
+
+def catalogue_bases(nodes: int, degree: int) -> Iterator[FabricCandidate]:
+    """Every catalogue graph of that size and degree that the other tables of bases do not have."""
+    for graph in _by_size().get((nodes, degree), ()):
+        assert graph.steps is not None, "closed forms know their diameter"
+        yield bandwidth_optimal(graph.base, nodes, degree, graph.steps, is_bidirectional=True)
+    yield from _tabled().get((nodes, degree), ())
