@@ -18,9 +18,11 @@ import pytest
 
 from child_processes import finished, search_path, started
 from samples.runtime_programs import exchange, overwritten, random_program
+from shortcuts.asking_switches import asked, asking_boxes
 from treadle.cli.main import main
 from treadle.errors import MissingDependencyError, ScheduleError
 from treadle.planning import program_of, solve
+from treadle.program.any_schedule import lower
 from treadle.program.message_levels import dataflow, needs_copy
 from treadle.program.program import Buffer, Operation, OperationKind, Program, program_from_operations
 from treadle.program.program_text import program_text
@@ -36,7 +38,7 @@ from treadle.runtime.mpi_c import (
     run_interpreter,
     written_program,
 )
-from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.collective import CollectiveKind, on_all_ranks
 
 ONE_RANK = """\
 treadle-program 2
@@ -97,6 +99,16 @@ def test_every_element_is_right_at_every_size(
     assert [row.wrong for row in rows] == [0] * 5
     assert [row.size_bytes for row in rows] == [0, 4, 20, 4096, 100_004]
     assert all(row.reference_time_s is not None for row in rows)
+
+
+@pytest.mark.usefixtures("mpi")
+@pytest.mark.parametrize("exchanged", [(2,), (1, 2)])
+def test_copies_and_sums_of_switches_move_the_same_data(exchanged: tuple[int, ...]) -> None:
+    fabric = asking_boxes(2, 4)
+    schedule = asked(fabric, factors=(4, 2), exchanged=exchanged, chunks=2)
+    program = lower(fabric, on_all_ranks(fabric, CollectiveKind.ALLREDUCE), schedule)
+    rows = measure_mpi_c(program, [0, 4, 28, 4 * 997], element=ElementType.INT32, iterations=1)
+    assert [row.wrong for row in rows] == [0] * 4
 
 
 def interpreted(mpi: MpiInstallation, program: Program, sizes: list[int], **options: int) -> list[Any]:

@@ -16,8 +16,9 @@ from treadle.program.operation_lists import OperationKind, OperationLists
 from treadle.schedules.switch_operations import lanes_of, members_at, unnamed_crossings
 from treadle.topologies.topology import Topology
 
-_Key = tuple[bool, int, int, int]
-"""Whether sums are sent, a switch, a chunk, and who asks for it: -1 where the switch works by itself."""
+_Key = tuple[bool, int, int, int, int]
+"""Whether sums are sent, a switch, a chunk, who asks for it (-1 where the switch works by itself), and in
+which step (-1 in any)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,23 +74,26 @@ def network_joins(
         chunks = range(int(program.first[number]), int(program.first[number] + program.count[number]))
         adds = bool(program.operation_kind[partner[number]] == OperationKind.RECEIVE_REDUCE)
         if begin >= 0:
-            asker = _asker(topology, program, number, begin, adds=adds)
+            asker = _asker(topology, program, number, begin, sums=False)
             givers = {
-                _only(copies, (adds, begin, chunk, asker), topology, "brings", number) for chunk in chunks
+                _only(copies, (adds, begin, chunk, *asker), topology, "brings", number) for chunk in chunks
             }
             joins += [NetworkJoin(giver, link, number, int(path[0])) for giver, link in sorted(givers)]
         if end >= 0:
-            asker = _asker(topology, program, number, end, adds=adds)
-            takers = {_only(sums, (adds, end, chunk, asker), topology, "takes", number) for chunk in chunks}
+            asker = _asker(topology, program, number, end, sums=True)
+            takers = {_only(sums, (adds, end, chunk, *asker), topology, "takes", number) for chunk in chunks}
             joins += [NetworkJoin(number, int(path[-1]), taker, link) for taker, link in sorted(takers)]
     return tuple(joins)
 
 
-def _asker(topology: Topology, program: OperationLists, number: int, switch: int, *, adds: bool) -> int:
-    """The rank that asks for a copy or sum, -1 at switches that work by themselves."""
+def _asker(
+    topology: Topology, program: OperationLists, number: int, switch: int, *, sums: bool
+) -> tuple[int, int]:
+    """The rank that asks for a copy or sum, and the step; -1 at switches that work by themselves."""
     if topology.turns_round[switch]:
-        return -1
-    return int(program.peer[number] if adds else program.operation_rank[number])
+        return -1, -1
+    asker = program.peer[number] if sums else program.operation_rank[number]
+    return int(asker), int(program.step[number])
 
 
 @dataclass(frozen=True)
@@ -188,12 +192,14 @@ def _passing(
         first = int(program.first[number])
         adds = bool(program.operation_kind[partner[number]] == OperationKind.RECEIVE_REDUCE)
         for node, link, is_in in through[int(program.path[number])]:
-            asker = _asker(topology, program, number, node, adds=adds)
+            asker = _asker(topology, program, number, node, sums=not is_in)
             for chunk in range(first, first + int(program.count[number])):
-                if is_in:
-                    enters.setdefault((adds, node, chunk, asker), (number, link))
-                else:
-                    leaves[adds, node, chunk, asker] = number, link
+                for step in {asker[1], -1}:
+                    key = adds, node, chunk, asker[0], step
+                    if is_in:
+                        enters.setdefault(key, (number, link))
+                    else:
+                        leaves[key] = number, link
     return enters, leaves
 
 
@@ -213,6 +219,8 @@ def _links_at(
 
 
 def _only(places: dict[_Key, _Place], key: _Key, topology: Topology, does: str, number: int) -> _Place:
+    if key not in places:
+        key = *key[:-1], -1
     if key not in places:
         raise ScheduleError(
             f"simulation: operation {number} joins at switch {topology.node_names[key[1]]!r}, but no send "

@@ -170,6 +170,9 @@ def task_graph(topology: Topology, program: OperationLists) -> TaskGraph:
     first_link = np.zeros(len(operation), dtype=np.bool_)
     onto = np.flatnonzero((resource >= 0) & (resource < topology.n_links))
     first_link[onto] = topology.tails[resource[onto]] == own_node[operation[onto]]
+    # what a rank adds to a sum that another rank asks a switch for is fetched: nobody at the rank acts
+    fetched = [join.giver for join in joins if not topology.turns_round[topology.heads[join.giver_link]]]
+    first_link &= ~np.isin(operation, [giver for giver in fetched if _is_added(topology, program, giver)])
     return TaskGraph(
         topology,
         program,
@@ -334,6 +337,11 @@ def _rows(source: Int64Array, target: Int64Array, kind: Follows) -> Int64Array:
 
 def _begins(program: OperationLists, send: int) -> int:
     return int(program.path_links[program.path_offset[program.path[send]]])
+
+
+def _is_added(topology: Topology, program: OperationLists, send: int) -> bool:
+    """Whether a path ends at a switch."""
+    return not topology.is_compute[topology.heads[_ends(program, send)]]
 
 
 def _ends(program: OperationLists, send: int) -> int:

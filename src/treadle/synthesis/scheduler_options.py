@@ -103,7 +103,7 @@ class TreeOptions(SchedulerOptions):
     height : int, optional
         Of few trees: hops from rank to rank at most.
     multicast : bool
-        Prune trees at switches that multicast or aggregate; of any scheduler's trees.
+        Let switches copy and add up where that costs no throughput; of any scheduler's trees.
     factors : sequence of int, optional
         Of exchanges digit by digit: the radices, from the digit that tells neighbours apart; their product is
         the number of ranks. Of Bruck's exchange: its radix.
@@ -145,6 +145,8 @@ class StepOptions(SchedulerOptions):
         is the number of ranks.
     exchanged : sequence of int, optional
         The places, from 1, of the factors over which whole sums are exchanged.
+    multicast : bool
+        Let switches copy and add up what goes through them in one step; of any scheduler's steps.
     """
 
     chunks: int | None = None
@@ -155,6 +157,7 @@ class StepOptions(SchedulerOptions):
     size: SizeRequest | None = None
     factors: Sequence[int] | None = None
     exchanged: Sequence[int] | None = None
+    multicast: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,12 +291,12 @@ OPTIONS_OF: Mapping[ScheduleForm, type[SchedulerOptions]] = MappingProxyType(
 COMMON_OPTIONS: Mapping[ScheduleForm, tuple[str, ...]] = MappingProxyType(
     {
         ScheduleForm.TREES: ("multicast",),
-        ScheduleForm.STEPS: (),
+        ScheduleForm.STEPS: ("multicast",),
         ScheduleForm.ALLTOALL_STEPS: (),
         ScheduleForm.ROUTES: ("max_layers", "max_routes", "max_hops", "max_flows"),
     }
 )
-"""What planning sees to for every scheduler of a form: pruning at switches, limits, rounds."""
+"""What planning sees to for every scheduler of a form: operations of switches, limits, rounds."""
 
 _DEFAULTS: Mapping[str, object] = MappingProxyType(
     {field.name: field.default for options in OPTIONS_OF.values() for field in options.fields()}

@@ -32,7 +32,8 @@ class ViolationKind(StrEnum):
     GLUE = "glue"
     """Pieces do not fit together: what crosses a border goes on nowhere, or comes from nowhere."""
     LINK = "link"
-    """A send uses no link of the fabric, a self-loop, or a link that ends at a switch."""
+    """A send uses no link of the fabric, a self-loop, or a link that ends at a switch; or a switch that does
+    not copy or add up."""
     HELD = "held"
     """A send carries what its tail does not hold at the beginning of the step."""
     DELIVERY = "delivery"

@@ -21,6 +21,7 @@ from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.collective import Collective
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.group_witness import GroupLengthWitness
+from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.allreduce_witness import CutCombinationWitness, LengthWitness
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.forest_cost import link_loads
@@ -307,7 +308,9 @@ def describe_shortfall(plan: Plan, lacking: Shortfall, what: str, rates: Rates =
     """That `what` moves data from rank to rank where the plan counts on switches, in one line."""
     known = "by how much is not known"
     if lacking.algbw is not None:
-        known = f"these trees reach {rates.exact(lacking.algbw)} so, each transfer along fewest links"
+        in_steps = any(isinstance(entry.schedule, StepSchedule) for entry in plan.entries)
+        what_reaches = "its transfers, none held up by steps," if in_steps else "these trees"
+        known = f"{what_reaches} reach {rates.exact(lacking.algbw)} so, each transfer along fewest links"
     return (
         f"{what} sends point to point where the plan leaves copies or sums to switches, so the plan's "
         f"{rates.exact(plan.algbw)} do not hold for it; {known}"

@@ -167,7 +167,7 @@ def command(
     ] = False,
     multicast: Annotated[
         bool,
-        typer.Option("--multicast", help="Prune trees at switches that multicast or aggregate.", hidden=True),
+        typer.Option("--multicast", help="Let switches copy and add up where they can.", hidden=True),
     ] = False,
     ranks: RanksOption = None,
     forward: ForwardOption = False,

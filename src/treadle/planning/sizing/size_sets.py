@@ -28,10 +28,12 @@ from treadle.planning.tabular import Cell, Tabular, plain_row
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.plan import Pipelining, Plan, PlanEntry, Scalar
 from treadle.schedules.schedule import Schedule
+from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.simulation.costs.cost_model import CostModel
 from treadle.simulation.size_bounds.size_witness import SizeBound
-from treadle.synthesis.scheduler_options import TreeOptions
+from treadle.synthesis.scheduler_options import StepOptions, TreeOptions
+from treadle.synthesis.steps.asked_switches import ask_switches
 from treadle.synthesis.trees import prune_for_switches
 from treadle.verification.schedules import verify as verify_schedule
 from treadle.verification.schedules import verify_plan
@@ -271,6 +273,8 @@ def verified_racers(
             continue
         if isinstance(options, TreeOptions) and options.multicast and isinstance(schedule, ForestSchedule):
             schedule = prune_for_switches(problem.topology, schedule).schedule
+        if isinstance(options, StepOptions) and options.multicast and isinstance(schedule, StepSchedule):
+            schedule = ask_switches(problem.topology, problem.collective, schedule)
         words = options_in_words(options)
         baseline = f"{scheduler.name} {words}".strip() if scheduler.is_baseline else ""
         same = next((other for other in racers if _is_same(schedule, other.schedule)), None)

@@ -24,13 +24,16 @@ from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.plan import Plan, PlanEntry
+from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.synthesis.scheduler_options import (
     OptionKeywords,
     RouteOptions,
     SchedulerOptions,
+    StepOptions,
     TreeOptions,
 )
+from treadle.synthesis.steps.asked_switches import ask_switches
 from treadle.synthesis.trees import PackingAttempt, Pruning, prune_for_switches
 from treadle.topologies.topology import Topology
 from treadle.verification.routes.round_check import verify_timed_routes
@@ -229,6 +232,10 @@ def solve(
         with watch.stage("multicast"):
             traffic = prune_for_switches(problem.topology, found.schedule)
             found = replace(found, schedule=traffic.schedule)
+    if isinstance(how, StepOptions) and how.multicast and isinstance(found.schedule, StepSchedule):
+        with watch.stage("multicast"):
+            switched = ask_switches(problem.topology, problem.collective, found.schedule)
+            found = replace(found, schedule=switched)
     alone: tuple[AloneRate, ...] = ()
     if found.groups is not None:
         with watch.stage("alone"):

@@ -56,6 +56,8 @@ class ExchangeSchedule:
             raise ScheduleError("exchange: shards leave their homes; expected sends of direction broadcast")
         if self.sends.twins.size:
             raise ScheduleError("exchange: expected shards with one home each")
+        if self.sends.has_operations:
+            raise ScheduleError("exchange: a switch copies or adds up, but shards have one target each")
         try:
             targets = frozen(self.targets, np.int32)
         except (OverflowError, TypeError, ValueError) as error:

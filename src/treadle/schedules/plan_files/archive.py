@@ -22,8 +22,8 @@ protocol (`plan_files.entry_values`).
 All-to-all, its routes, factored forests, groups, the ways of steps (`plan_files.step_ways`) and what entries
 say of their making came to version 2 without a new number: a program that does not know them refuses the
 manifest's key, the collective's kind, the entry's type or its key by its name, and all other plans are as
-they were to the byte (the keys ``routes``, ``rising``, ``rounds``, ``factored``, ``groups`` and ``ways`` are
-there only where an entry has them).
+they were to the byte (the keys ``routes``, ``rising``, ``rounds``, ``factored``, ``groups``, ``ways`` and
+``operations`` are there only where an entry has them).
 
 Version 1, which is read as well, has no ``steps`` and no ``type``: all entries name forests.
 """
@@ -306,8 +306,13 @@ def _manifest(plan: Plan, digest: str, entries: list[dict[str, object]], parts: 
         **({"factored": layers} if layers else {}),
         **({"groups": len(parts.grouped)} if parts.grouped else {}),
         **({"ways": ways} if (ways := _with_ways(parts)) else {}),
+        **({"operations": asked} if (asked := _with_operations(parts)) else {}),
     }
 
 
 def _with_ways(parts: _Parts) -> list[int]:
     return [number for number, steps in enumerate(parts.steps) if has_ways(steps)]
+
+
+def _with_operations(parts: _Parts) -> list[int]:
+    return [number for number, steps in enumerate(parts.steps) if steps.has_operations]

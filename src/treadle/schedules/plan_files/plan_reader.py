@@ -47,7 +47,7 @@ from treadle.schedules.plan_files.manifest_values import (
 )
 from treadle.schedules.plan_files.members import MemberReader
 from treadle.schedules.plan_files.rising_routes import read_hop_layers, read_rising_numbers
-from treadle.schedules.plan_files.step_ways import read_way_numbers, read_ways, way_members
+from treadle.schedules.plan_files.step_ways import WayNumbers
 from treadle.schedules.schedule import Schedule
 from treadle.schedules.steps.steps import Steps, StepSchedule
 from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule
@@ -141,7 +141,8 @@ def _manifest(value: Any) -> Mapping[str, Any]:
         raise FormatError('manifest: expected "treadle": "plan" and a version')
     if version not in (VERSION - 1, VERSION):
         raise FormatError(f"manifest: version {version}, this program reads {VERSION - 1} and {VERSION}")
-    absent = {"steps": [], "routes": [], "rising": [], "rounds": 0, "factored": [], "groups": 0, "ways": []}
+    absent = {"steps": [], "routes": [], "rising": [], "rounds": 0, "factored": [], "groups": 0}
+    absent |= {"ways": [], "operations": []}
     if version == 1:
         return {**absent, **read_object(value, "manifest", _KEYS)}
     return {**absent, **read_object(value, "manifest", _KEYS | {"steps"}, set(absent) - {"steps"})}
@@ -190,8 +191,8 @@ class _Items:
         self._check_number(len(expected) + len(exchanged))  # before names of so many members are made
         for number, n_layers in enumerate(self._n_layers):
             expected |= factored_members(number, n_layers)
-        self._with_ways = read_way_numbers(manifest["ways"], len(self._n_chunks))
-        expected.update(*map(way_members, self._with_ways))
+        self._ways = WayNumbers(manifest, len(self._n_chunks))
+        expected |= self._ways.members()
         self._rising = read_rising_numbers(manifest["rising"], len(self._route_chunks))
         expected.update(self._rising)
         members.check_names(expected | exchanged)
@@ -401,7 +402,7 @@ class _Items:
 
     def _step_phase(self, number: int, direction: Direction, n_ranks: int) -> Steps:
         columns = self._columns(f"steps/{number}", STEP_COLUMNS, STEP_COUNTS)
-        columns |= read_ways(self._members, number) if number in self._with_ways else {}
+        columns |= self._ways.columns(self._members, number)
         return Steps(direction=direction, n_ranks=n_ranks, n_chunks=self._n_chunks[number], **columns)
 
     def _routes(self, number: int, n_ranks: int) -> RouteSchedule:

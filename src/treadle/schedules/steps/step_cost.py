@@ -14,11 +14,13 @@ import numpy as np
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.steps.steps import Steps, StepSchedule
+from treadle.schedules.steps.switched_steps import StepCrossings
 from treadle.topologies.topology import Topology
 
 
 def step_loads(topology: Topology, steps: Steps) -> Iterator[Int64Array]:
     """Chunks that cross each link, shape (m,), step by step."""
+    crossings = StepCrossings(topology, steps) if steps.has_operations else None
     sizes = steps.high.astype(np.int64) - steps.low
     for step in range(steps.n_steps):
         span = steps.span(step)
@@ -31,7 +33,8 @@ def step_loads(topology: Topology, steps: Steps) -> Iterator[Int64Array]:
             )
         else:
             load = np.bincount(steps.link[span], weights=sizes[span], minlength=topology.n_links)
-        yield load.astype(np.int64)  # exact: a double counts chunks up to 2**53
+        load = load.astype(np.int64)  # exact: a double counts chunks up to 2**53
+        yield load if crossings is None else load + crossings.beside(step)
 
 
 def shard_fraction(schedule: StepSchedule, steps: Steps) -> Fraction:

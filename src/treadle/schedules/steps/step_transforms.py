@@ -16,13 +16,15 @@ from numpy.typing import NDArray
 
 from treadle.arrays import Int32Array, frozen, offsets_of
 from treadle.errors import ScheduleError
-from treadle.schedules.steps.steps import MAX_CHUNKS, Steps
+from treadle.schedules.steps.steps import MAX_CHUNKS, Steps, WayKind
 from treadle.schedules.trees.forest import Direction
 
 Columns = tuple[Int32Array, Int32Array, Int32Array, Int32Array]
 """Shard, link, low and high of every send."""
 
-_WAYS = ("way_offset", "way_links")
+_WAYS = ("way_offset", "way_links", "way_kinds")
+_TURNED = np.array([WayKind.PLAIN, WayKind.SUM, WayKind.COPY], dtype=np.int32)
+"""Kind of each kind of way backwards."""
 
 
 def reverse(steps: Steps) -> Steps:
@@ -56,7 +58,7 @@ def reverse(steps: Steps) -> Steps:
     if not steps.has_ways:
         return found
     ways = [steps.way(number)[::-1] for number in range(steps.n_ways)]
-    return replace(found, way_links=np.concatenate(ways))
+    return replace(found, way_links=np.concatenate(ways), way_kinds=_TURNED[steps.way_kinds])
 
 
 def subdivide(steps: Steps, factor: int) -> Steps:

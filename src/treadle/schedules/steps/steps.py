@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,22 @@ from treadle.schedules.trees.forest import Direction
 
 MAX_CHUNKS = 2**24
 """Most chunks per shard."""
+
+
+class WayKind(IntEnum):
+    """What a switch does on a way.
+
+    Sends of a step that carry the same chunks and share a link are one operation of a switch, for the rank
+    at that link, which asks for it (`treadle.schedules.switch_operations`).
+    """
+
+    PLAIN = 0
+    """Data go from end to end."""
+    COPY = 1
+    """Two links; the first is shared: what crosses it once, the switch copies to all heads."""
+    SUM = 2
+    """Two links; the last is shared: the switch adds up what comes from all tails, and the sum crosses it
+    once. Only in reductions."""
 
 
 @shown(own_words)
@@ -49,6 +66,8 @@ class Steps(FrozenArrays):
     way_links : array of int32, optional
         Ways that sends take in one step without being stored, through switches and other nodes: the links of
         way i are way_links[way_offset[i]:way_offset[i + 1]], and `link` numbers ways. Without ways, links.
+    way_kinds : array of int32, shape (W,), optional
+        What a switch does on each way, a `WayKind`; without, all are plain.
     twins : array of int32, shape (K * S,), optional
         Each shard is at home at K ranks besides: those of shard v are twins[v], twins[S + v], ... It starts
         at all of them (BROADCAST), or its sum, of one and the same data, has to be at all of them (REDUCE).
@@ -74,6 +93,7 @@ class Steps(FrozenArrays):
     high: Int32Array
     way_offset: Int64Array = field(default_factory=lambda: frozen([], np.int64))
     way_links: Int32Array = field(default_factory=lambda: frozen([], np.int32))
+    way_kinds: Int32Array = field(default_factory=lambda: frozen([], np.int32))
     twins: Int32Array = field(default_factory=lambda: frozen([], np.int32))
 
     def __post_init__(self) -> None:
@@ -101,13 +121,18 @@ class Steps(FrozenArrays):
     def _check_ways(self) -> None:
         offset, total = self.way_offset, len(self.way_links)
         if not self.has_ways:
-            if total:
-                raise ScheduleError("steps: way_links without way_offset")
+            if total or self.way_kinds.size:
+                raise ScheduleError("steps: way_links or way_kinds without way_offset")
             return
         if offset[0] != 0 or offset[-1] != total or np.any(np.diff(offset) < 1):
             raise ScheduleError(f"steps: way_offset must rise from 0 to {total}, by a link at least")
         self._check_range("way_links", self.way_links, 0, 2**31)
         self._check_range("link", self.link, 0, self.n_ways)
+        if self.way_kinds.size not in (0, self.n_ways):
+            raise ScheduleError(f"steps: {self.way_kinds.size} way_kinds, expected {self.n_ways}")
+        self._check_range("way_kinds", self.way_kinds, WayKind.PLAIN, len(WayKind))
+        if self.has_operations and np.any(np.diff(offset)[self.way_kinds != WayKind.PLAIN] != 2):
+            raise ScheduleError("steps: a way on which a switch copies or adds up has other than two links")
 
     def _check_range(self, key: str, values: NDArray[np.int32], low: int, high: int) -> None:
         if values.size and not (low <= int(values.min()) and int(values.max()) < high):
@@ -127,6 +152,11 @@ class Steps(FrozenArrays):
     def n_ways(self) -> int:
         """Number of ways W."""
         return max(0, len(self.way_offset) - 1)
+
+    @property
+    def has_operations(self) -> bool:
+        """Whether switches copy or add up."""
+        return bool(self.way_kinds.any())
 
     def way(self, number: int) -> Int32Array:
         """Links of a way, in order."""

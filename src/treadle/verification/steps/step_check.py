@@ -16,6 +16,7 @@ from treadle.schedules.witness import Witness
 from treadle.topologies.topology import Topology
 from treadle.verification.claims import check_algbw, check_bound, check_kind, check_members
 from treadle.verification.steps.step_flow import FlowCheck
+from treadle.verification.steps.step_operations import StepOperations
 from treadle.verification.steps.walks import crossings
 from treadle.verification.violations import Findings, Report, ViolationKind
 
@@ -57,7 +58,8 @@ def verify_steps(
     Notes
     -----
     Places. Every send uses a link, or a way that is a walk, between two different ranks or forwarders;
-    switches cannot hold data, and what a way passes holds nothing.
+    switches cannot hold data, and what a way passes holds nothing. Where a switch copies or adds up on a way,
+    it can do so, and works for a rank that asks with both ends in its group.
     Each rank is the home of one shard (allgather, reduce-scatter, allreduce of whole buffers), the root of
     all shards (broadcast, reduce), or shards lie anywhere (allreduce in two phases).
 
@@ -78,7 +80,9 @@ def verify_steps(
     same sends: what is read is the one partial sum that a rank has, and it has to be right for all of them.
 
     Cost. Per step the largest of chunks / bandwidth over the links and, for nodes with an injection cap, over
-    what leaves and enters the host; algbw = size / (sum over the steps of all phases).
+    what leaves and enters the host; algbw = size / (sum over the steps of all phases). Sends of one operation
+    of a switch cross the link that they share once, and the group's other links, whether they are served by
+    them or not (`treadle.verification.steps.step_operations`).
 
     Linear in the sends, about 50 ns each; one to eight bytes for every node, shard, and up to 64 chunks (in
     between which some send begins or ends).
@@ -106,7 +110,7 @@ def verify_steps(
             FlowCheck(topology, collective, steps, found).run()
     if found.total > n_claims:
         return found.report(bound=bound)
-    algbw = 1 / _time_per_byte(topology, schedule)
+    algbw = 1 / _time_per_byte(topology, collective, schedule)
     check_algbw(algbw, claimed=claimed_algbw, bound=bound, found=found)
     return found.report(algbw=algbw, bound=bound, n_steps=schedule.n_steps)
 
@@ -154,24 +158,27 @@ def _check_shape(collective: Collective, schedule: StepSchedule, found: Findings
     return found.total == before
 
 
-def _time_per_byte(topology: Topology, schedule: StepSchedule) -> Fraction:
+def _time_per_byte(topology: Topology, collective: Collective, schedule: StepSchedule) -> Fraction:
     """Seconds per byte of the collective's size, as latencies vanish."""
     total = Fraction(0)
     for steps in schedule.phases:
         shards = 1 if schedule.has_whole_shards else steps.n_shards
-        total += _chunk_seconds(topology, steps) / (shards * steps.n_chunks)
+        total += _chunk_seconds(topology, collective, steps) / (shards * steps.n_chunks)
     return total
 
 
-def _chunk_seconds(topology: Topology, steps: Steps) -> Fraction:
+def _chunk_seconds(topology: Topology, collective: Collective, steps: Steps) -> Fraction:
     """Seconds of all steps if a chunk were a byte."""
     capacities, group = _capacity_groups(topology)
+    operations = StepOperations(topology, collective, steps) if steps.has_operations else None
     total = Fraction(0)
     for step in range(steps.n_steps):
         span = steps.span(step)
         load = np.zeros(topology.n_links, dtype=np.int64)  # at most 2**31 sends of 2**24 chunks: no overflow
         link, send = crossings(steps, span)
         np.add.at(load, link, (steps.high[span] - steps.low[span]).astype(np.int64)[send])
+        if operations is not None:
+            load += operations.more(span)
         heaviest = np.zeros(len(capacities), dtype=np.int64)
         np.maximum.at(heaviest, group, np.concatenate([load, *_host_loads(topology, load)]))
         if heaviest.any():

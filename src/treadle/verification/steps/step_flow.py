@@ -18,6 +18,7 @@ from treadle.schedules.collective import Collective
 from treadle.schedules.steps.steps import Steps
 from treadle.schedules.trees.forest import Direction
 from treadle.topologies.topology import Topology
+from treadle.verification.steps.step_operations import StepOperations
 from treadle.verification.steps.walks import ends_of_sends
 from treadle.verification.violations import Findings, ViolationKind
 
@@ -155,6 +156,7 @@ class FlowCheck:
 
     def __init__(self, topology: Topology, collective: Collective, steps: Steps, found: Findings) -> None:
         self._topology = topology
+        self._collective = collective
         self._steps = steps
         self._found = found
         self._ranks = np.array(collective.ranks, dtype=np.int64)
@@ -172,6 +174,9 @@ class FlowCheck:
             return
         self._tails, self._heads = ends
         if not self._check_links():
+            return
+        operations = StepOperations(self._topology, self._collective, self._steps)
+        if self._steps.has_operations and not operations.check(self._found):
             return
         for block in _blocks(self._steps, self._topology.n_nodes):
             if self._steps.direction is Direction.BROADCAST:

@@ -1,0 +1,214 @@
+"""Copies and sums of switches in steps: by hand, against a count chunk by chunk, and mutants."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from shortcuts.asking_switches import asked, asking_boxes
+from treadle.arrays import frozen
+from treadle.errors import ScheduleError
+from treadle.schedules.collective import CollectiveKind, on_all_ranks
+from treadle.schedules.steps import step_cost
+from treadle.schedules.steps.step_transforms import reverse
+from treadle.schedules.steps.steps import Steps, StepSchedule, WayKind, steps_from_sends
+from treadle.schedules.trees.forest import Direction
+from treadle.topologies.topology import Topology, TopologyBuilder
+from treadle.verification.schedules import verify
+from treadle.verification.violations import Report, ViolationKind
+
+K = CollectiveKind
+
+
+def star(lanes: int = 1) -> Topology:
+    """Four ranks on a switch that works for ranks which ask; up and down by rank and lane in turn."""
+    builder = TopologyBuilder("star")
+    switch = builder.switch("s", multicast=True, aggregation=True)
+    for rank in range(4):
+        name = builder.compute(f"r{rank}")
+        for _ in range(lanes):
+            builder.duplex(name, switch, 12)
+    return builder.build()
+
+
+def one_sum(served: tuple[int, ...], *, kind: WayKind = WayKind.SUM, lanes: int = 1, lane: int = 0) -> Steps:
+    """Ranks send a chunk to rank 0, all of it at home there."""
+    ways = [(2 * (rank * lanes + lane), 2 * lane + 1) for rank in (1, 2, 3)]
+    sends = [(0, rank - 1, 0, 0, 1) for rank in served]
+    steps = steps_from_sends(Direction.REDUCE, 4, 1, sends, homes=[0])
+    return with_ways(steps, ways, [kind] * len(ways))
+
+
+def with_ways(steps: Steps, ways: list[tuple[int, ...]], kinds: list[int]) -> Steps:
+    return replace(
+        steps,
+        way_offset=frozen(np.cumsum([0, *map(len, ways)]), np.int64),
+        way_links=frozen([link for way in ways for link in way], np.int32),
+        way_kinds=frozen(kinds, np.int32),
+    )
+
+
+def judged(fabric: Topology, steps: Steps) -> Report:
+    kind = K.REDUCE if steps.direction is Direction.REDUCE else K.BROADCAST
+    phase = {"reduce" if kind is K.REDUCE else "broadcast": steps}
+    return verify(fabric, on_all_ranks(fabric, kind, root=0), StepSchedule(kind, **phase))
+
+
+@pytest.mark.parametrize("kind", [WayKind.SUM, WayKind.COPY])
+def test_an_operation_crosses_every_link_of_its_group_once(kind: WayKind) -> None:
+    """Up from all four and down to the asker; the plain ways bring three to the asker's one link."""
+    fabric, steps = star(), one_sum((1, 2, 3))
+    up, down = [2 * rank for rank in range(4)], [2 * rank + 1 for rank in range(4)]
+    expected = [int(link in up or link == down[0]) for link in range(8)]
+    if kind is WayKind.COPY:
+        fabric, steps = fabric.transpose(), reverse(steps)
+    assert set(steps.way_kinds.tolist()) == {kind}
+    (load,) = step_cost.step_loads(fabric, steps)
+    assert load.tolist() == expected
+    report = judged(fabric, steps)
+    assert report.violations == ()
+    assert report.algbw == 12
+    assert judged(fabric, replace(steps, way_kinds=frozen([0, 0, 0], np.int32))).algbw == 4
+    assert reverse(reverse(steps)) == steps
+
+
+def test_ranks_that_an_operation_does_not_serve_are_crossed_on_the_same_lane() -> None:
+    fabric, steps = star(2), one_sum((1, 2), lanes=2, lane=1)
+    (load,) = step_cost.step_loads(fabric, steps)
+    assert np.flatnonzero(load).tolist() == [2, 3, 6, 10, 14]
+    report = judged(fabric, steps)
+    assert [violation.kind for violation in report.violations] == [ViolationKind.DELIVERY]
+
+
+def test_what_is_no_operation_is_refused() -> None:
+    fabric, steps = star(), one_sum((1, 2, 3))
+    blind = replace(fabric, aggregation=np.zeros(5, dtype=np.bool_))
+    by_itself = replace(fabric, turns_round=fabric.multicast)
+    for other in (blind, by_itself):
+        report = judged(other, steps)
+        assert {violation.kind for violation in report.violations} == {ViolationKind.LINK}
+        assert "no switch that adds up" in report.violations[0].message
+    no_copies = replace(fabric, multicast=np.zeros(5, dtype=np.bool_))
+    assert judged(no_copies, steps).is_ok
+    assert not judged(blind.transpose(), reverse(steps)).is_ok
+    spread = replace(reverse(steps), way_kinds=frozen([WayKind.SUM] * 3, np.int32))
+    assert "only in reductions" in judged(fabric.transpose(), spread).violations[0].message
+    one_way = TopologyBuilder("one way")
+    switch = one_way.switch("s", multicast=True, aggregation=True)
+    names = [one_way.compute(f"r{rank}") for rank in range(4)]
+    for name in names:
+        one_way.link(name, switch, 12)
+    one_way.link(switch, names[0], 12)
+    lonely = with_ways(steps, [(1, 4), (2, 4), (3, 4)], [WayKind.SUM] * 3)
+    assert "both ends in its group" in judged(one_way.build(), lonely).violations[0].message
+
+
+def test_kinds_that_do_not_fit_the_ways() -> None:
+    steps = one_sum((1, 2, 3))
+    for kinds, words in (([0, 2], "2 way_kinds, expected 3"), ([0, 0, 3], "outside 0 to 2")):
+        with pytest.raises(ScheduleError, match=words):
+            replace(steps, way_kinds=frozen(kinds, np.int32))
+    with pytest.raises(ScheduleError, match="other than two links"):
+        with_ways(steps, [(2, 1, 0), (4, 1), (6, 1)], [WayKind.SUM] * 3)
+    with pytest.raises(ScheduleError, match="without way_offset"):
+        replace(steps, way_offset=frozen([], np.int64), way_links=frozen([], np.int32))
+
+
+# --- against a slow count ----------------------------------------------------------------------------------
+
+
+def slow_algbw(fabric: Topology, schedule: StepSchedule) -> Fraction:
+    """Chunk by chunk: an operation is what shares a link, a shard, a chunk and a step."""
+    total = Fraction(0)
+    ranks = np.flatnonzero(fabric.is_compute).tolist()
+    ends = list(zip(fabric.tails.tolist(), fabric.heads.tolist(), strict=True))
+    for steps in schedule.phases:
+        for step in range(steps.n_steps):
+            load = [0] * fabric.n_links
+            served: dict[tuple[int, int, int, int], set[int]] = defaultdict(set)
+            for send in range(steps.n_sends)[steps.span(step)]:
+                way = int(steps.link[send])
+                kind, links = int(steps.way_kinds[way]), steps.way(way).tolist()
+                for chunk in range(int(steps.low[send]), int(steps.high[send])):
+                    if kind:
+                        own, shared = links[::-1] if kind == WayKind.COPY else links
+                        served[shared, kind, int(steps.shard[send]), chunk].add(
+                            ends[own][kind == WayKind.COPY]
+                        )
+                        load[own] += 1
+                    else:
+                        for link in links:
+                            load[link] += 1
+            for (shared, kind, _, _), nodes in served.items():
+                load[shared] += 1
+                switch = ends[shared][kind == WayKind.COPY]
+                for rank in set(ranks) - nodes:
+                    crossed = (switch, rank) if kind == WayKind.COPY else (rank, switch)
+                    if crossed in ends and crossed[::-1] in ends:
+                        load[ends.index(crossed)] += 1
+            slowest = max(
+                Fraction(load[link], int(fabric.bandwidths[link])) for link in range(fabric.n_links)
+            )
+            total += slowest / steps.n_chunks / steps.n_shards
+    return 1 / total
+
+
+CASES = [((4, 2), (2,)), ((4, 2), (1, 2)), ((4, 3), ()), ((6, 2), ())]
+
+
+@pytest.mark.parametrize(("factors", "exchanged"), CASES)
+def test_loads_against_a_slow_count(factors: tuple[int, ...], exchanged: tuple[int, ...]) -> None:
+    fabric = asking_boxes(factors[-1], int(np.prod(factors[:-1])))
+    schedule = asked(fabric, factors=factors, exchanged=exchanged, chunks=2)
+    report = verify(fabric, on_all_ranks(fabric, K.ALLREDUCE), schedule)
+    assert report.violations == ()
+    assert report.algbw == slow_algbw(fabric, schedule) == step_cost.algbw(fabric, schedule)
+
+
+def mutants(schedule: StepSchedule, count: int) -> Iterator[StepSchedule]:
+    """A send left out, sent twice, of another shard, over another way; a way of another kind, or turned."""
+    chance = np.random.default_rng(3)
+    for _ in range(count):
+        role = "reduce" if chance.random() < 0.5 else "broadcast"
+        steps: Steps = getattr(schedule, role)
+        send, fault = int(chance.integers(steps.n_sends)), int(chance.integers(6))
+        columns = {key: getattr(steps, key).copy() for key in ("shard", "link", "low", "high")}
+        offset, more = steps.step_offset.copy(), {}
+        if fault == 0:
+            columns = {key: np.delete(column, send) for key, column in columns.items()}
+            offset[offset > send] -= 1
+        elif fault == 1:
+            columns = {key: np.insert(column, send, column[send]) for key, column in columns.items()}
+            offset[offset > send] += 1
+        elif fault == 2:
+            columns["shard"][send] = chance.integers(steps.n_shards)
+        elif fault == 3:
+            columns["link"][send] = chance.integers(steps.n_ways)
+        elif fault == 4:
+            kinds = steps.way_kinds.copy()
+            kinds[steps.link[send]] = chance.integers(3)
+            more = {"way_kinds": kinds}
+        else:
+            links = steps.way_links.copy()
+            first = steps.way_offset[steps.link[send]]
+            links[first : first + 2] = links[first : first + 2][::-1]
+            more = {"way_links": links}
+        yield replace(schedule, **{role: replace(steps, step_offset=offset, **columns, **more)})
+
+
+def test_mutants_are_refused_or_cost_what_a_slow_count_says() -> None:
+    fabric = asking_boxes(2, 4)
+    collective = on_all_ranks(fabric, K.ALLREDUCE)
+    schedule = asked(fabric, chunks=2)
+    verdicts = set()
+    for mutant in mutants(schedule, 150):
+        report = verify(fabric, collective, mutant)
+        verdicts.add(report.is_ok)
+        if report.is_ok:
+            assert report.algbw == slow_algbw(fabric, mutant) == step_cost.algbw(fabric, mutant)
+    assert verdicts == {True, False}
