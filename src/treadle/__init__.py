@@ -6,6 +6,7 @@ Fabrics
     from_networkx        a fabric from a graph of networkx
     Topology             the value: compute nodes, switches, links
     TopologyBuilder      makes one, node by node and link by link
+    cabling              the cables of a fabric: ports, racks, lengths, planes of optical switches
     design               the best fabrics of a size and degree, and the best for a workload
 
 Plans
@@ -16,6 +17,7 @@ Plans
     compare              schedulers, and schedules of others, side by side
     repair               a new plan after links or nodes failed
     harden               a plan for each single failure, beforehand
+    resilience           what random failures leave of a fabric's optimum
     verify               every violation of a plan, or none
     load_plan            a plan from its file
     save_plan            writes a plan's file
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from treadle._version import __version__ as __version__
     from treadle.planning import Format as Format
     from treadle.planning import bound as bound
+    from treadle.planning import cabling as cabling
     from treadle.planning import capture as capture
     from treadle.planning import compare as compare
     from treadle.planning import design as design
@@ -63,6 +66,7 @@ if TYPE_CHECKING:
     from treadle.planning import register_format as register_format
     from treadle.planning import repair as repair
     from treadle.planning import report as report
+    from treadle.planning import resilience as resilience
     from treadle.planning import retune as retune
     from treadle.planning import run as run
     from treadle.planning import scheduler as scheduler
@@ -88,6 +92,7 @@ else:
             "treadle.planning": (
                 "Format",
                 "bound",
+                "cabling",
                 "capture",
                 "compare",
                 "design",
@@ -101,6 +106,7 @@ else:
                 "register_format",
                 "repair",
                 "report",
+                "resilience",
                 "retune",
                 "run",
                 "scheduler",

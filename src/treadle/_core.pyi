@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from treadle.finder.searches.abelian_search import AbelianPace, AbelianProblem
 from treadle.parallelism.search.core_search_values import CoreDomains, MinimaxForms, PairEnergies, PairTables
 from treadle.simulation.core_values import FluidArrays, TaskArrays
+from treadle.synthesis.core_values.arrangement_values import ArrangeProblem
 from treadle.synthesis.core_values.flow_values import (
     Annealing,
     ClimbProblem,
@@ -185,6 +186,11 @@ def climb_loads(problem: ClimbProblem, length: Float64) -> Float64: ...
 def anneal_link_orders(
     problem: ClimbProblem, lengths: Float64, annealing: Annealing, control: Int64
 ) -> tuple[int, Int32, float]: ...
+
+# Places of items, and their cost
+def arrange_items(
+    problem: ArrangeProblem, start: Int32, annealing: Annealing, control: Int64
+) -> tuple[int, Int32, int]: ...
 
 # Searched routes; layer of every path (or hop) and links of every layer in order; caps and steps of hops
 def search_lane_paths(

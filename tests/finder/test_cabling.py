@@ -8,7 +8,8 @@ from collections import Counter
 
 import pytest
 
-from treadle.finder.cabling import cables, cabling_csv
+from treadle import cabling
+from treadle.finder.cabling import cables
 from treadle.topologies import de_bruijn, generalized_kautz, hypercube, parse, ring
 from treadle.topologies.topology import Topology
 from treadle.units import parse_bandwidth
@@ -52,7 +53,7 @@ def test_opposite_links_share_a_cable() -> None:
 
 
 def test_csv_names_nodes_and_bandwidth() -> None:
-    rows = list(csv.DictReader(io.StringIO(cabling_csv(parse('ring(3, bandwidth="25GB/s")')))))
+    rows = list(csv.DictReader(io.StringIO(cabling('ring(3, bandwidth="25GB/s")').sheet.text())))
     assert len(rows) == 3
     assert rows[0] == {
         "cable": "0",
@@ -67,6 +68,6 @@ def test_csv_names_nodes_and_bandwidth() -> None:
 
 def test_csv_shows_every_digit_of_a_bandwidth() -> None:
     for bandwidth in (3_125_000_000, 25 * 10**9 // 3, 1, 2**50):
-        text = cabling_csv(parse(f'ring(3, bandwidth="{bandwidth}B/s")'))
+        text = cabling(f'ring(3, bandwidth="{bandwidth}B/s")').sheet.text()
         assert {parse_bandwidth(row["bandwidth"]) for row in csv.DictReader(io.StringIO(text))} == {bandwidth}
-    assert "3.125 GB/s" in cabling_csv(parse('ring(3, bandwidth="25Gbit/s")'))
+    assert "3.125 GB/s" in cabling('ring(3, bandwidth="25Gbit/s")').sheet.text()

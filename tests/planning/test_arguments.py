@@ -37,6 +37,7 @@ NETWORK = Network(10**-6, 25 * 10**9)
 PLAN = treadle.solve("ring:4", "allgather")
 GOOD: dict[str, dict[str, Any]] = {
     "bound": {"topology": "ring:4", "collective": "allgather"},
+    "cabling": {"topology": "ring:4"},
     "capture": {"source": "gpt2"},
     "compare": {"topology": "ring:4", "collective": "allgather"},
     "design": {"nodes": 8, "degree": 2, "network": NETWORK, "workload": allreduce_of(2**20)},
@@ -53,6 +54,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "register_format": {"record": None},
     "repair": {"plan": PLAN},
     "report": {"plan": PLAN},
+    "resilience": {"topology": "ring:4"},
     "retune": {"plan": PLAN, "cost_model": "reference", "sizes": "1K"},
     "run": {"plan": PLAN, "sizes": "1K"},
     "save_plan": {"path": "x", "plan": PLAN.plan},

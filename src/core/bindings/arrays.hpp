@@ -64,6 +64,7 @@ inline __int128 to_wide(std::int64_t high, std::uint64_t low) {
 void bind_abelian(nb::module_& m);
 void bind_cuts(nb::module_& m);
 void bind_arborescences(nb::module_& m);
+void bind_arrangement(nb::module_& m);
 void bind_packing(nb::module_& m);
 void bind_routed_forests(nb::module_& m);
 void bind_closed_forms(nb::module_& m);

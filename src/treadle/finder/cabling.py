@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
 
 from treadle.topologies.topology import Topology
-from treadle.units import format_link_bandwidth
 
 
 @dataclass(frozen=True)
@@ -71,23 +68,3 @@ def cables(topology: Topology) -> tuple[Cable, ...]:
             out[tail] += 1
             into[head] += 1
     return tuple(sorted(found, key=lambda cable: (cable.tail, cable.tail_port, cable.head)))
-
-
-def cabling_csv(topology: Topology) -> str:
-    """The cabling list as CSV text: cable, from_node, from_port, to_node, to_port, duplex, bandwidth."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["cable", "from_node", "from_port", "to_node", "to_port", "duplex", "bandwidth"])
-    for number, cable in enumerate(cables(topology)):
-        writer.writerow(
-            [
-                number,
-                topology.node_names[cable.tail],
-                cable.tail_port,
-                topology.node_names[cable.head],
-                cable.head_port,
-                "yes" if cable.is_duplex else "no",
-                format_link_bandwidth(int(topology.bandwidths[cable.link])),
-            ]
-        )
-    return text.getvalue()

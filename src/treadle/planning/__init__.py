@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from treadle.parallelism.graph.model_files import model_to_json as model_to_json
     from treadle.parallelism.graph.model_graph import ModelGraph as ModelGraph
     from treadle.parallelism.graph.model_graph import ModelPart as ModelPart
+    from treadle.planning.building.built_fabric import BuiltFabric as BuiltFabric
+    from treadle.planning.building.built_fabric import cabling as cabling
+    from treadle.planning.building.built_fabric import cabling_summary as cabling_summary
+    from treadle.planning.building.placement import Objective as Objective
+    from treadle.planning.building.resilience import FailureLevel as FailureLevel
+    from treadle.planning.building.resilience import ResilienceResult as ResilienceResult
+    from treadle.planning.building.resilience import parse_amounts as parse_amounts
+    from treadle.planning.building.resilience import resilience as resilience
+    from treadle.planning.building.resilience import resilience_summary as resilience_summary
     from treadle.planning.designing.design import DesignResult as DesignResult
     from treadle.planning.designing.design import DesignRow as DesignRow
     from treadle.planning.designing.design import design as design
@@ -214,6 +223,19 @@ else:
             "treadle.planning.solving.alltoall": ("uniform_bandwidth",),
             "treadle.planning.solving.bounds": ("Bound", "BoundResult", "bound"),
             "treadle.planning.solving.comparison": ("Comparison", "ComparisonRow", "compare"),
+            "treadle.planning.building.built_fabric": (
+                "BuiltFabric",
+                "cabling",
+                "cabling_summary",
+            ),
+            "treadle.planning.building.placement": ("Objective",),
+            "treadle.planning.building.resilience": (
+                "FailureLevel",
+                "ResilienceResult",
+                "parse_amounts",
+                "resilience",
+                "resilience_summary",
+            ),
             "treadle.planning.designing.design": ("DesignResult", "DesignRow", "design", "design_plan"),
             "treadle.planning.solving.group_rates": ("AloneRate", "CutOffGroupError"),
             "treadle.planning.fronts.front_picture": ("front_picture",),

@@ -123,6 +123,9 @@ routes routes.plan -o routes.csv
 design --nodes 16 --degree 4 --alltoall bound --no-cache -o new.plan --cabling cables.csv
 design --nodes 8 --degree 2 --no-cache --reconfiguration-delay 1ms
 design --nodes 8 --degree 2 --no-cache --search 5
+design --nodes 8 --degree 2 --no-cache --rack-size 4 --ocs 6,10 --cabling cables.csv
+resilience torus:3,3 --cables 1 --nodes 1 --samples 2
+cabling list torus:4,4 --rack-size 4 --ocs 8 -o cables.csv
 topology list kautz
 topology show dgx_a100:2
 topology show kautz:2,2
@@ -157,7 +160,7 @@ def judged(argv: list[str], capsys: pytest.CaptureFixture[str], status: int = 0)
     """The command's JSON, which is as its schema says."""
     assert main([*argv, "--json"]) == status
     value: dict[str, Any] = json.loads(capsys.readouterr().out)
-    name = "-".join(argv[:2]) if argv[0] == "topology" else argv[0]
+    name = "-".join(argv[:2]) if argv[0] in ("topology", "cabling") else argv[0]
     if "--jobs" in argv or argv[1:2] == ["jobs.plans"]:
         name += "-jobs"
     if argv[0] == "solve" and "--size" in argv:

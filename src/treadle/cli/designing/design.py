@@ -10,12 +10,20 @@ import typer
 
 from treadle import planning
 from treadle.atomic import write_bytes
+from treadle.cli.building.cabling_report import (
+    CostsOption,
+    FloorOption,
+    ObjectiveOption,
+    OcsOption,
+    RackSizeOption,
+    check_racks,
+    print_cabling,
+)
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, UnitOption, warn
 from treadle.cli.quantities import Rates, counted
 from treadle.cli.solving.report import print_seconds
 from treadle.cli.status import FAILED
 from treadle.errors import FormatError
-from treadle.finder.cabling import cables, cabling_csv
 from treadle.finder.searches.fresh import SearchLimit
 from treadle.finder.workload import Network, Workload, allreduce_of, load_workload
 from treadle.planning.designing.design_flow import AlltoallFigures
@@ -53,6 +61,11 @@ def command(
         int | None, typer.Option(help="Take this row of the frontier (from 1), not the best.", metavar="ROW")
     ] = None,
     cabling: Annotated[Path | None, typer.Option(help="Cabling list (CSV) to write.", metavar="FILE")] = None,
+    rack_size: RackSizeOption = None,
+    floor: FloorOption = None,
+    objective: ObjectiveOption = None,
+    ocs: OcsOption = None,
+    costs: CostsOption = None,
     plan: Annotated[Path | None, typer.Option("-o", "--output", help="Plan file to write.")] = None,
     alltoall: Annotated[
         AlltoallFigures,
@@ -83,6 +96,7 @@ def command(
     output = Output(json, quiet, Rates(unit or ""))
     if plan is not None and cabling is not None and plan.resolve() == cabling.resolve():
         raise FormatError(f"--output and --cabling are both {plan}; expected two files")
+    check_racks(rack_size, {"--floor": floor, "--objective": objective})
     job, network = _problem(alpha, bandwidth, size, workload)
     kind = _kind(collective)
     delay = None if reconfiguration_delay is None else parse_time_ns(reconfiguration_delay) / 10**9
@@ -108,11 +122,24 @@ def command(
     if delay is not None:
         _print_reconfiguration(output, result)
     values = design_summary(result, chosen)
-    if cabling is not None:
-        fabric = result.topology(chosen)
-        write_bytes(cabling, cabling_csv(fabric).encode())
-        output.line(f"cabling     {cabling}: {counted(len(cables(fabric)), 'cable')}")
-        values["cabling"] = str(cabling)
+    if cabling is not None or rack_size is not None or ocs is not None:
+        with ProgressLine(quiet=quiet or json) as progress:
+            built = planning.cabling(
+                result.topology(chosen),
+                rack_size=rack_size,
+                floor=floor,
+                objective=objective or planning.Objective.METRES,
+                ocs=ocs,
+                costs=costs,
+                seed=seed,
+                progress=progress,
+            )
+        print_cabling(output, built)
+        values |= planning.cabling_summary(built)
+        if cabling is not None:
+            write_bytes(cabling, built.sheet.text().encode())
+            output.line(f"cabling     {cabling}: {counted(len(built.sheet.wires), 'cable')}")
+            values["cabling"] = str(cabling)
     if plan is not None:
         try:
             made, from_cache = planning.design_plan(result, kind, row=chosen, use_cache=cache)

@@ -72,12 +72,14 @@ def averaging_labels(
 
 def _merged(label: Int64Array, link_map: Int64Array) -> Int64Array:
     """Orbits that also join what a further permutation joins."""
+    cycle = orbits_of(link_map)
     while True:
         before = label
-        label = np.minimum(label, label[orbits_of(link_map)])
-        lowest = np.full(len(label), len(label), dtype=np.int64)
-        np.minimum.at(lowest, before, label)
-        label = lowest[before]
+        # a class reaches into cycles, and a cycle into classes, from any of its members
+        for group in (cycle, before):
+            lowest = np.full(len(label), len(label), dtype=np.int64)
+            np.minimum.at(lowest, group, label)
+            label = lowest[group]
         if np.array_equal(before, label):
             return label
 

@@ -1,0 +1,1 @@
+"""Commands about fabrics as they are built."""

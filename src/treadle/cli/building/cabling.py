@@ -1,0 +1,74 @@
+"""``treadle cabling``: cables of a fabric, written and checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from treadle import planning
+from treadle.atomic import write_bytes
+from treadle.cli.building.cabling_report import (
+    CostsOption,
+    FloorOption,
+    ObjectiveOption,
+    OcsOption,
+    RackSizeOption,
+    check_racks,
+    print_cabling,
+)
+from treadle.cli.command import Command
+from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption
+from treadle.cli.quantities import counted
+from treadle.cli.solving.problem_arguments import FormatOption, TopologyArgument
+from treadle.planning.problem import resolve_topology
+
+app = typer.Typer(no_args_is_help=True, help="Cables of a fabric: write the list, check what was plugged.")
+
+
+@app.callback()
+def group() -> None:
+    """Cables of a fabric: write the list, check what was plugged."""
+
+
+@app.command("list", cls=Command)
+def list_command(
+    topology: TopologyArgument,
+    output_file: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Cabling list to write (CSV).", metavar="FILE")
+    ] = None,
+    rack_size: RackSizeOption = None,
+    floor: FloorOption = None,
+    objective: ObjectiveOption = None,
+    ocs: OcsOption = None,
+    costs: CostsOption = None,
+    file_format: FormatOption = None,
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Write the cables of a fabric: ports, racks, lengths, bundles, and planes of optical switches."""
+    output = Output(json, quiet)
+    check_racks(rack_size, {"--floor": floor, "--objective": objective})
+    fabric = resolve_topology(topology, file_format=file_format)
+    with ProgressLine(quiet=quiet or json) as progress:
+        built = planning.cabling(
+            fabric,
+            rack_size=rack_size,
+            floor=floor,
+            objective=objective or planning.Objective.METRES,
+            ocs=ocs,
+            costs=costs,
+            seed=seed,
+            progress=progress,
+        )
+    output.line(f"fabric      {fabric.name}: {counted(len(built.sheet.wires), 'cable')}")
+    print_cabling(output, built)
+    values = {"topology": fabric.name, **planning.cabling_summary(built)}
+    if output_file is not None:
+        write_bytes(output_file, built.sheet.text().encode())
+        output.line(f"cabling     {output_file}")
+        values["cabling"] = str(output_file)
+    output.result(values)
+    return 0

@@ -1,0 +1,172 @@
+"""A fabric as it is to be built: placed, cabled, shared out among boxes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from treadle.brief import brief
+from treadle.checking import checked, unexpected
+from treadle.planning.building.build_prices import BuildPrices, load_prices
+from treadle.planning.building.cable_sheet import COPPER, CableSheet, cable_sheet
+from treadle.planning.building.floor import Floor, load_floor
+from treadle.planning.building.optical_planes import OpticalBox, parse_box
+from treadle.planning.building.placement import (
+    CableTotals,
+    Objective,
+    cable_totals,
+    place_nodes,
+    placed_in_order,
+)
+from treadle.planning.fabrics_and_plans import FabricLike
+from treadle.planning.problem import resolve_topology
+from treadle.planning.stages import seconds_left
+from treadle.topologies.topology import Topology
+from treadle.watch import Progress, Watch
+
+
+@brief("topology", "totals")
+@dataclass(frozen=True)
+class BuiltFabric:
+    """A fabric on a floor.
+
+    Parameters
+    ----------
+    topology : Topology
+    sheet : CableSheet
+    totals, in_order : CableTotals, optional
+        Of the placement, and of nodes in the order of their numbers; None without racks. Both without boxes.
+    """
+
+    topology: Topology
+    sheet: CableSheet
+    totals: CableTotals | None
+    in_order: CableTotals | None
+
+
+def as_floor(value: Any, place: str) -> Floor:
+    """A floor, that of a file, or the usual one."""
+    if value is None or isinstance(value, Floor):
+        return value or Floor()
+    if isinstance(value, str | Path):
+        return load_floor(value)
+    raise unexpected(place, "a Floor or the path of its file", value)
+
+
+def as_box(value: Any, place: str) -> OpticalBox | None:
+    """A box, or one as it is typed; None stays."""
+    if value is None or isinstance(value, OpticalBox):
+        return value
+    if isinstance(value, str):
+        return parse_box(value)
+    raise unexpected(place, "an OpticalBox or a text such as 384,520", value)
+
+
+def as_prices(value: Any, place: str) -> BuildPrices:
+    """Prices, those of a file, or the default ones."""
+    if value is None or isinstance(value, BuildPrices):
+        return value or BuildPrices()
+    if isinstance(value, str | Path):
+        return load_prices(value)
+    raise unexpected(place, "BuildPrices or the path of their file", value)
+
+
+@checked(floor=as_floor, ocs=as_box, costs=as_prices)
+def cabling(
+    topology: FabricLike,
+    *,
+    rack_size: int | None = None,
+    floor: Floor | str | Path | None = None,
+    objective: Objective | str = Objective.METRES,
+    ocs: OpticalBox | str | None = None,
+    costs: BuildPrices | str | Path | None = None,
+    seed: int = 0,
+    time_limit_s: float | None = None,
+    progress: Progress | None = None,
+) -> BuiltFabric:
+    """The cables of a fabric: ports, and racks, lengths and boxes where they are asked for.
+
+    Parameters
+    ----------
+    topology : Topology or str
+    rack_size : int, optional
+        Most compute nodes in a rack; None: no racks.
+    floor : Floor, str or Path, optional
+        Or the path of its file.
+    objective : Objective
+        What the placement makes small: metres of cable, or bundles (pairs of racks that cables join).
+    ocs : OpticalBox or str, optional
+        Optical switches or patch panels that all cables go through: ``"384,520"`` are boxes of 384 ports at
+        520 each.
+    costs : BuildPrices, str or Path, optional
+        Or the path of their file; says how far copper reaches.
+    seed : int
+        Of the search for a placement.
+    time_limit_s : float, optional
+        Of that search.
+    progress : callable, optional
+
+    Raises
+    ------
+    InfeasibleError
+        If the boxes do not hold the cables.
+    TimeLimitError
+        If time ran out.
+    FormatError
+        For malformed input, or racks that do not hold the nodes.
+
+    Examples
+    --------
+    >>> built = cabling("torus:4,4", rack_size=4)
+    >>> built.totals.cables, built.totals.metres <= built.in_order.metres
+    (32, True)
+    """
+    fabric, where = resolve_topology(topology), as_floor(floor, "floor")
+    placement, totals, in_order = None, None, None
+    if rack_size is not None:
+        in_order = cable_totals(fabric, placed_in_order(fabric, where, rack_size))
+        placement = place_nodes(
+            fabric,
+            where,
+            rack_size,
+            objective=Objective(objective),
+            seed=seed,
+            watch=Watch(progress, seconds_left(time_limit_s)),
+        )
+        totals = cable_totals(fabric, placement)
+    sheet = cable_sheet(fabric, placement, as_box(ocs, "ocs"), as_prices(costs, "costs"))
+    return BuiltFabric(fabric, sheet, totals, in_order)
+
+
+def cabling_summary(built: BuiltFabric) -> dict[str, object]:
+    """What JSON says of a fabric's cables."""
+    sheet = built.sheet
+    values: dict[str, object] = {"cables": len(sheet.wires)}
+    if built.totals is not None and built.in_order is not None and sheet.placement is not None:
+        values["placement"] = {
+            "objective": str(sheet.placement.objective),
+            "racks": len(sheet.placement.racks),
+            "placed": _totals(built.totals),
+            "in_order": _totals(built.in_order),
+            "copper_cables": Counter(sheet.media)[COPPER],
+        }
+    if sheet.planes is not None:
+        held = Counter(sheet.planes.plane.tolist())
+        values["planes"] = {
+            "ports": sheet.planes.box.ports,
+            "boxes": sheet.planes.n_planes,
+            "cables_of_boxes": [held[number] for number in range(sheet.planes.n_planes)],
+            "price": None if sheet.planes.price is None else float(sheet.planes.price),
+        }
+    return values
+
+
+def _totals(totals: CableTotals) -> dict[str, object]:
+    return {
+        "metres": float(totals.metres),
+        "bundles": totals.bundles,
+        "in_rack": totals.in_rack,
+        "longest_m": float(totals.longest),
+    }

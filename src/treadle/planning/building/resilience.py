@@ -1,0 +1,325 @@
+"""What random failures leave of a fabric's optimum, and which of the cables that failed matter most.
+
+Every figure is the optimum (`bound`) of a fabric with a name: ``punctured(FABRIC, links=9, seed=3)`` is the
+fourth draw of nine cables, and anybody can ask for its bound again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from math import floor
+from time import monotonic
+
+from treadle.brief import brief
+from treadle.checking import checked, unexpected
+from treadle.errors import FormatError, TopologyError
+from treadle.planning.fabrics_and_plans import FabricLike
+from treadle.planning.problem import resolve_kind, resolve_topology
+from treadle.planning.solving.bounds import bound
+from treadle.planning.stages import Stopwatch
+from treadle.planning.tabular import Cell, Tabular, plain_row
+from treadle.schedules.collective import CollectiveKind, busbw_factor
+from treadle.topologies.catalogue.random_graphs import punctured
+from treadle.topologies.topology import Topology
+from treadle.topologies.transforms.changes import with_failed_links
+from treadle.watch import Progress, TimeLimitError, Watch
+
+MOST_SAMPLES = 10_000
+_MOST_SUSPECTS = 24
+"""Cables of the worst draw of which each is tried by itself."""
+Amount = int | Fraction
+"""A number of cables or nodes, or a share of them."""
+
+
+@dataclass(frozen=True)
+class CableHarm:
+    """A cable of the worst draw.
+
+    Parameters
+    ----------
+    cable : str
+        ``one--other``.
+    regained : float
+        Share of the whole fabric's optimum that comes back when this cable alone is mended.
+    """
+
+    cable: str
+    regained: float
+
+
+@brief("collective", "cables", "nodes", "mean", "worst")
+@dataclass(frozen=True)
+class FailureLevel:
+    """What random failures of one kind and number leave.
+
+    Parameters
+    ----------
+    collective : str
+    cables, nodes : int
+        That fail at once: neighbours that are parted, and compute nodes.
+    shares : tuple of float
+        Of each draw: its optimum in busbw over that of the whole fabric.
+    fabrics : tuple of str
+        Of each draw: the expression of what is left.
+    harms : tuple of CableHarm
+        Of the draw that leaves least, the worst cable first.
+    """
+
+    collective: str
+    cables: int
+    nodes: int
+    shares: tuple[float, ...]
+    fabrics: tuple[str, ...]
+    harms: tuple[CableHarm, ...]
+
+    @property
+    def mean(self) -> float:
+        """Share of the optimum that is left on average."""
+        return sum(self.shares) / len(self.shares)
+
+    @property
+    def worst(self) -> float:
+        """The least share of any draw."""
+        return min(self.shares)
+
+    @property
+    def worst_fabric(self) -> str:
+        """What the draw with least leaves, as an expression."""
+        return self.fabrics[self.shares.index(self.worst)]
+
+
+@brief("topology", "levels", "seconds")
+@dataclass(frozen=True)
+class ResilienceResult(Tabular):
+    """What failures cost a fabric.
+
+    Parameters
+    ----------
+    topology : Topology
+    cables : int
+        Pairs of neighbours.
+    whole : mapping of collective to Fraction
+        Optimum of the whole fabric, busbw in bytes/s.
+    levels : tuple of FailureLevel
+    seconds : mapping of stage to CPU seconds
+    """
+
+    topology: Topology
+    cables: int
+    whole: Mapping[str, Fraction]
+    levels: tuple[FailureLevel, ...]
+    seconds: Mapping[str, float]
+
+    def records(self) -> list[dict[str, Cell]]:
+        """A row for each collective and number of failures."""
+        return [
+            plain_row(
+                {
+                    "collective": level.collective,
+                    "cables": level.cables,
+                    "nodes": level.nodes,
+                    "samples": len(level.shares),
+                    "mean_share": level.mean,
+                    "worst_share": level.worst,
+                    "worst_fabric": level.worst_fabric,
+                    "worst_cable": level.harms[0].cable if level.harms else None,
+                }
+            )
+            for level in self.levels
+        ]
+
+
+def parse_amounts(text: str, what: str) -> tuple[Amount, ...]:
+    """Numbers and percentages with commas between.
+
+    Examples
+    --------
+    >>> parse_amounts("1%,3", "--cables")
+    (Fraction(1, 100), 3)
+    """
+    found: list[Amount] = []
+    for part in text.split(",", 100):
+        word = part.strip()
+        digits = word.removesuffix("%")
+        if not digits.isascii() or not digits.replace(".", "", 1).isdigit() or len(digits) > 12:
+            raise FormatError(f"{what}: found {word[:40]!r}, expected a number, or a share as in 5%")
+        if word.endswith("%"):
+            found.append(Fraction(Decimal(digits)) / 100)
+        elif "." in word:
+            raise FormatError(f"{what}: found {word[:40]!r}, expected a whole number, or a share as in 5%")
+        else:
+            found.append(int(digits))
+    return tuple(found)
+
+
+def _as_amounts(value: object, place: str) -> tuple[Amount, ...]:
+    if isinstance(value, str):
+        return parse_amounts(value, place)
+    values = value if isinstance(value, Sequence) else (value,)
+    for one in values:
+        if isinstance(one, bool) or not isinstance(one, int | Fraction) or one < 0:
+            raise unexpected(place, "whole numbers, Fractions or a text such as '1%,5%'", one)
+    return tuple(values)
+
+
+@checked(cables=_as_amounts, nodes=_as_amounts)
+def resilience(
+    topology: FabricLike,
+    *,
+    cables: Sequence[Amount] | str = (Fraction(1, 100), Fraction(5, 100)),
+    nodes: Sequence[Amount] | str = (),
+    samples: int = 20,
+    collectives: Sequence[str] = ("allreduce", "alltoall"),
+    seed: int = 0,
+    time_limit_s: float | None = None,
+    progress: Progress | None = None,
+) -> ResilienceResult:
+    """What random failures leave of a fabric's optimum.
+
+    Parameters
+    ----------
+    topology : Topology or str
+        A fabric, direct or switched.
+    cables, nodes : sequence of int or Fraction, or str
+        How many fail at once, or what share of all (at least one); each by itself. ``"1%,5%"`` is a text for
+        two levels.
+    samples : int
+        Draws of each level; each leaves all ranks that did not fail able to reach each other.
+    collectives : sequence of str
+    seed : int
+        Of the first draw; the others follow.
+    time_limit_s : float, optional
+        Seconds for everything.
+    progress : callable, optional
+
+    Raises
+    ------
+    TimeLimitError
+        If time ran out.
+    TreadleError
+        For malformed input, or failures that would part any fabric of these cables.
+
+    Examples
+    --------
+    >>> found = resilience("torus:4,4", cables=[1], samples=2, collectives=["alltoall"])
+    >>> found.levels[0].worst < 1
+    True
+    """
+    if not 1 <= samples <= MOST_SAMPLES:
+        raise FormatError(f"resilience: samples: {samples}, expected 1 to {MOST_SAMPLES}")
+    if not 0 <= seed < 2**31:
+        raise FormatError(f"resilience: seed: {seed}, expected 0 to 2**31 - 1")
+    kinds = [resolve_kind(one) for one in collectives]
+    fabric = resolve_topology(topology)
+    pairs = len(_neighbours(fabric))
+    levels = [(_count(one, pairs, "cables"), 0) for one in _as_amounts(cables, "cables")]
+    ranks = len(fabric.compute_nodes)
+    levels += [(0, _count(one, ranks, "nodes")) for one in _as_amounts(nodes, "nodes")]
+    watch = Stopwatch(progress)
+    limit = Watch(progress, None if time_limit_s is None else monotonic() + time_limit_s)
+    whole: dict[CollectiveKind, Fraction] = {}
+    with watch.stage("whole"):
+        for kind in kinds:
+            whole[kind] = _optimum(fabric, kind, limit)
+    found = tuple(_levels(fabric, levels, whole, (samples, seed), watch, limit))
+    by_name = {str(kind): rate for kind, rate in whole.items()}
+    return ResilienceResult(fabric, pairs, by_name, found, watch.seconds())
+
+
+def _levels(
+    fabric: Topology,
+    levels: Sequence[tuple[int, int]],
+    whole: Mapping[CollectiveKind, Fraction],
+    draws: tuple[int, int],
+    watch: Stopwatch,
+    limit: Watch,
+) -> Iterator[FailureLevel]:
+    samples, seed = draws
+    for links, nodes in dict.fromkeys(levels):
+        with watch.stage("failures"):
+            left = [punctured(fabric, links=links, nodes=nodes, seed=seed + draw) for draw in range(samples)]
+        for kind, rate in whole.items():
+            shares = []
+            with watch.stage("optima"):
+                for draw, one in enumerate(left):
+                    if limit.progress is not None:
+                        limit.progress(f"{kind}, {links or nodes} failures", draw, samples)
+                    shares.append(float(_optimum(one, kind, limit) / rate))
+            with watch.stage("cables"):
+                worst = left[shares.index(min(shares))]
+                harms = _harms(fabric, worst, kind, rate, limit) if links else ()
+            yield FailureLevel(str(kind), links, nodes, tuple(shares), tuple(one.name for one in left), harms)
+
+
+def _harms(
+    fabric: Topology, left: Topology, kind: CollectiveKind, whole: Fraction, limit: Watch
+) -> tuple[CableHarm, ...]:
+    """What mending each failed cable alone gives back, the most first."""
+    failed = sorted(_neighbours(fabric) - _neighbours(left))
+    names = [f"{one}--{other}" for one, other in failed]
+    least = _optimum(left, kind, limit)
+    found = []
+    for place, name in enumerate(names[:_MOST_SUSPECTS]):
+        others = names[:place] + names[place + 1 :]
+        mended = with_failed_links(fabric, *others) if others else fabric
+        found.append(CableHarm(name, float((_optimum(mended, kind, limit) - least) / whole)))
+    return tuple(sorted(found, key=lambda harm: -harm.regained))
+
+
+def _neighbours(topology: Topology) -> set[tuple[str, str]]:
+    """Names of all pairs of nodes that links join, in the order of the names of the whole fabric's nodes."""
+    names = topology.node_names
+    ends = zip(topology.tails.tolist(), topology.heads.tolist(), strict=True)
+    return {(names[min(pair)], names[max(pair)]) for pair in ends if pair[0] != pair[1]}
+
+
+def _optimum(fabric: Topology, kind: CollectiveKind, limit: Watch) -> Fraction:
+    """Optimal busbw, bytes/s: what flows attain, of an all-to-all."""
+    seconds = limit.seconds_left
+    if seconds == 0:
+        raise TimeLimitError("resilience: time ran out; take fewer --samples or a longer --time-limit")
+    result = bound(fabric, kind, time_limit_s=seconds)
+    return result.algbw * busbw_factor(result.collective.kind, result.collective.group_size)
+
+
+def _count(amount: Amount, total: int, what: str) -> int:
+    """Cables or nodes that fail: a share of all is rounded, to at least one."""
+    count = max(1, floor(amount * total + Fraction(1, 2))) if isinstance(amount, Fraction) else amount
+    if not 1 <= count < total:
+        raise TopologyError(f"resilience: {count} {what} of {total} are to fail; expected 1 to {total - 1}")
+    return count
+
+
+def resilience_summary(result: ResilienceResult) -> dict[str, object]:
+    """What ``resilience --json`` prints."""
+    return {
+        "topology": result.topology.name,
+        "ranks": len(result.topology.compute_nodes),
+        "cables": result.cables,
+        "optima": [
+            {
+                "collective": name,
+                "busbw_bytes_per_s": float(rate),
+                "busbw_exact": f"{rate.numerator}/{rate.denominator}",
+            }
+            for name, rate in result.whole.items()
+        ],
+        "levels": [
+            {
+                "collective": level.collective,
+                "cables": level.cables,
+                "nodes": level.nodes,
+                "mean_share": level.mean,
+                "worst_share": level.worst,
+                "worst_fabric": level.worst_fabric,
+                "shares": list(level.shares),
+                "fabrics_left": list(level.fabrics),
+                "harms": [{"cable": harm.cable, "regained_share": harm.regained} for harm in level.harms],
+            }
+            for level in result.levels
+        ],
+        "seconds": dict(result.seconds),
+    }
