@@ -13,7 +13,7 @@ from scipy.optimize import linprog
 
 from treadle.cli.main import main
 from treadle.errors import InfeasibleError
-from treadle.planning import solve
+from treadle.planning import bound, solve
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.synthesis.trees import best_trimming, optimum
 from treadle.topologies import Topology, TopologyBuilder, save_topology, trimmed
@@ -91,8 +91,33 @@ def test_balanced_bandwidths_keep_the_highest_rate(kind: CollectiveKind) -> None
         solved += 1
         if kind is not CollectiveKind.ALLREDUCE:
             assert result.algbw == 3 * found.share * whole
+            assert result.is_optimal
+            assert bound(topology, kind.value, ranks="0,1,2", forward=True).algbw == result.algbw
     assert better
     assert solved > 30
+
+
+@pytest.mark.parametrize("kind", PHASES)
+def test_the_optimum_is_what_switches_pass_on_not_what_cuts_let_through(kind: CollectiveKind) -> None:
+    """Switches that send more than they receive, or less: the least cut is up to thrice what trees reach."""
+    below = 0
+    for seed in range(12):
+        random, builder = Random(seed), TopologyBuilder(f"star {seed}")
+        for name in "abc":
+            builder.compute(name)
+        for switch in ("s", "t")[: 1 + seed % 2]:
+            builder.switch(switch)
+            for name in "abc":
+                ends = (name, switch) if kind is CollectiveKind.ALLGATHER else (switch, name)
+                builder.link(*ends, random.randint(1, 3))
+                builder.link(*ends[::-1], random.randint(2, 6))
+        topology = builder.build()
+        found = bound(topology, kind)
+        assert float(found.algbw) == pytest.approx(3 * best_rate(topology, (kind,)), rel=1e-9)
+        assert found.bound.is_tight
+        assert solve(topology, kind, trim=True, exact=True).is_optimal
+        below += found.algbw < optimum(topology, collective_on(topology, kind)).algbw
+    assert below > 5
 
 
 def _rate(topology: Topology, kinds: tuple[CollectiveKind, ...]) -> Fraction:

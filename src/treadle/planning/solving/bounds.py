@@ -331,7 +331,23 @@ def find_bound(problem: Problem, watch: Watch = UNWATCHED, *, cards_forward: boo
         )
         return bound_of_alltoall(rate)
     best = _optimum(problem, watch)
-    return Bound(best.algbw, best.witness)
+    by_cuts = Bound(best.algbw, best.witness)
+    if forestcoll.has_balanced_relays(problem.topology, problem.collective):
+        return by_cuts
+    return _where_switches_lose(problem, by_cuts, watch)
+
+
+def _where_switches_lose(problem: Problem, by_cuts: Bound, watch: Watch) -> Bound:
+    """The optimum where a switch may take in what it cannot send on, or the reverse.
+
+    The least cut is attained where splitting off switches keeps it, for which each has to be Eulerian
+    (assumed by the dissertation in B.5). Elsewhere trees of paths, priced by link lengths, tell the optimum.
+    """
+    topology = problem.topology
+    if topology.multicast.any() or topology.aggregation.any() or topology.injection_bytes_per_s.any():
+        return replace(by_cuts, is_tight=False)
+    exact = bound_of_groups(problem, groups_optimum(problem, watch))
+    return by_cuts if exact.is_tight and exact.algbw == by_cuts.algbw else exact
 
 
 def large_allreduce(problem: Problem, watch: Watch) -> Bound | None:

@@ -248,8 +248,6 @@ def _on_trimmed(problem: Problem, algorithm: str, request: ForestRequest) -> Can
     lost = (exact_sum(widths) - exact_sum(trimming.bandwidths)) // trimming.scale
     note = f"{format_bandwidth(lost)} of surplus bandwidth were left unused to balance every switch"
     note += " and forwarder" if problem.collective.forwarders else ""
-    if trimming.share < 1:
-        note += f", which leaves {float(trimming.share):.2%} of the rate at most"
     return replace(
         built,
         schedule=transfer_schedule(built.schedule, small, whole, links),

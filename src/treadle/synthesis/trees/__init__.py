@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from treadle.synthesis.trees.pipeline import Synthesis as Synthesis
     from treadle.synthesis.trees.pipeline import pack_forest as pack_forest
     from treadle.synthesis.trees.pipeline import synthesise as synthesise
+    from treadle.synthesis.trees.switch_removal import has_balanced_relays as has_balanced_relays
     from treadle.synthesis.trees.tight_cuts.decompose import FactoredSynthesis as FactoredSynthesis
     from treadle.synthesis.trees.tight_cuts.decompose import decompose as decompose
     from treadle.synthesis.trees.tight_cuts.decompose import decompose_allreduce as decompose_allreduce
@@ -38,6 +39,7 @@ else:
             "treadle.synthesis.trees.optimality": ("Optimum", "optimum"),
             "treadle.synthesis.trees.packers.packers": ("Packer", "PackingAttempt"),
             "treadle.synthesis.trees.pipeline": ("Synthesis", "pack_forest", "synthesise"),
+            "treadle.synthesis.trees.switch_removal": ("has_balanced_relays",),
             "treadle.synthesis.trees.tree_units": ("dyadic_alternative",),
             "treadle.synthesis.trees.whole_capacities": ("best_trimming", "capacities_within"),
         },

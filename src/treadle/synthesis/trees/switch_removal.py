@@ -17,9 +17,11 @@ import numpy as np
 from treadle.arrays import Int32Array, Int64Array
 from treadle.engine import core, run_watched
 from treadle.errors import InfeasibleError
+from treadle.schedules.collective import Collective
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.core_values.tree_values import Arcs, LogicalArcs, RootedFabric
-from treadle.synthesis.trees.instance import Instance
+from treadle.synthesis.trees.instance import Instance, instance_of
+from treadle.topologies.topology import Topology
 from treadle.watch import UNWATCHED, Watch
 
 _SAFE = 2.0**62
@@ -75,6 +77,12 @@ def check_balance(problem: Instance, capacities: Int64Array) -> None:
             f"{problem.topology.name}: {name!r}, no rank and a forwarder (--forward), is not Eulerian: "
             f"{into} in, {out} out; leave the surplus unused (--trim), make it a rank, or drop --forward"
         )
+
+
+def has_balanced_relays(topology: Topology, collective: Collective) -> bool:
+    """Whether all switches and forwarders are Eulerian: else the least cut may be more than trees reach."""
+    problem = instance_of(topology, collective)
+    return unbalanced_relay(problem, problem.bandwidths) is None
 
 
 def unbalanced_relay(problem: Instance, capacities: Int64Array) -> int | None:
