@@ -9,6 +9,7 @@ import typer
 
 from treadle import planning
 from treadle.atomic import write_bytes
+from treadle.cli.cost_model_option import CostModelOption, asked_cost_model
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption
 from treadle.cli.settings.configuration import chosen_settings
 from treadle.cli.training.serve_report import phase_values, print_phases
@@ -160,6 +161,7 @@ def command(
             help="Latency of a message; default 10us, or 0us where links have some.", metavar="TIME"
         ),
     ] = None,
+    cost_model: CostModelOption = None,
     forward: Annotated[bool, typer.Option("--forward", help="Ranks of other groups pass data on.")] = False,
     simulate: Annotated[
         bool,
@@ -219,6 +221,7 @@ def command(
         "capacity_factor": capacity_factor,
         "alltoall_overtakes": alltoall_overtakes,
         "alpha_s": None if alpha is None else parse_time_ns(alpha) / 1e9,
+        "cost_model": asked_cost_model(cost_model, alpha),
         "forward": forward,
         "simulates": simulate,
         "samples": samples,

@@ -20,10 +20,10 @@ from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.plan.plan_json import read_plan
 from treadle.parallelism.state.sharding import axis_sizes
 from treadle.planning.fabrics_and_plans import FabricLike, as_fabric
-from treadle.planning.measuring.simulation import default_alpha_ns
 from treadle.planning.parallelising.capture import capture
 from treadle.planning.problem import resolve_topology
 from treadle.planning.training.fabric_costs import FabricCosts, scheduler_named
+from treadle.planning.training.message_costs import message_costs
 from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
@@ -186,8 +186,7 @@ def _made(source: str) -> Any:
 
 def _costs(fabric: FabricLike, mesh: Mesh) -> Costs:
     topology = resolve_topology(as_fabric(fabric, "fabric"))
-    alpha_ns = default_alpha_ns(topology)
-    return FabricCosts(topology, mesh, scheduler_named("treadle"), alpha_ns=alpha_ns)
+    return FabricCosts(topology, mesh, scheduler_named("treadle"), messages=message_costs(topology))
 
 
 def _even_costs(mesh: Mesh) -> AlphaBetaCosts:

@@ -25,8 +25,8 @@ from treadle.planning.parallelising.pipeline_run import search_staged
 from treadle.planning.parallelising.plan_search import OURS, PlanSearch, ordered
 from treadle.planning.parallelising.posed_mesh import MeshFound, PosedMesh
 from treadle.planning.training.fabric_costs import FabricCosts, scheduler_named
+from treadle.planning.training.message_costs import message_costs
 from treadle.schedules.mesh import Mesh
-from treadle.simulation.simulation_options import default_alpha_ns
 from treadle.topologies.topology import Topology
 from treadle.training.costs import Costs
 from treadle.watch import Progress, Watch
@@ -66,7 +66,7 @@ class FabricRun:
                 self.topology,
                 mesh,
                 scheduler_named(self.options.get("schedule", "treadle")),
-                alpha_ns=default_alpha_ns(self.topology) if alpha_s is None else round(alpha_s * 1e9),
+                messages=message_costs(self.topology, alpha_s=alpha_s),
                 forward=self.options.get("forward", False),
                 watch=Watch(self.progress),
             )

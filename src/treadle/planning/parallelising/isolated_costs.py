@@ -11,7 +11,7 @@ from itertools import permutations
 from math import prod
 
 from treadle.planning.problem import pose
-from treadle.planning.training.collective_prices import CollectivePrice, TimeModel
+from treadle.planning.training.collective_prices import Price, TimeModel
 from treadle.planning.training.fabric_costs import FabricCosts
 from treadle.planning.training.schedule_prices import optimal_price
 from treadle.schedules.collective import CollectiveKind
@@ -27,7 +27,7 @@ class IsolatedCosts:
     Parameters
     ----------
     costs : FabricCosts
-        The true ones: fabric, mesh and alpha.
+        The true ones: fabric, mesh and message costs.
     watch : Watch
     """
 
@@ -36,7 +36,7 @@ class IsolatedCosts:
 
     def __init__(self, costs: FabricCosts, watch: Watch = UNWATCHED) -> None:
         self._costs, self._watch = costs, watch
-        self._prices: dict[tuple[CollectiveKind, str], CollectivePrice] = {}
+        self._prices: dict[tuple[CollectiveKind, str], Price] = {}
         self._sizes = dict(zip(costs.mesh.axis_names, costs.mesh.shape, strict=True))
 
     def time_s(self, kind: CollectiveKind, axes: tuple[str, ...], size_bytes: float) -> float:
@@ -65,12 +65,12 @@ class IsolatedCosts:
         sizes = [self._sizes[axis] for axis in order]
         return [prod(sizes[place + 1 :]) for place in range(len(sizes))]
 
-    def _price(self, kind: CollectiveKind, axis: str) -> CollectivePrice:
+    def _price(self, kind: CollectiveKind, axis: str) -> Price:
         if (kind, axis) not in self._prices:
             costs = self._costs
             group = sorted(costs.mesh.groups(axis)[0])
             others = not costs.topology.is_compute.all()
             problem = pose(costs.topology, kind, ranks=group, forward=costs.forward or not others)
-            price = optimal_price(problem, costs.alpha_ns, TimeModel.FARTHEST_RANK, watch=self._watch)
+            price = optimal_price(problem, costs.messages, TimeModel.FARTHEST_RANK, watch=self._watch)
             self._prices[kind, axis] = price
         return self._prices[kind, axis]

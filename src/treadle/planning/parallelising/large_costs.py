@@ -14,7 +14,7 @@ from math import inf, prod
 import numpy as np
 
 from treadle.planning.problem import pose
-from treadle.planning.training.collective_prices import CollectivePrice, TimeModel
+from treadle.planning.training.collective_prices import Price, TimeModel
 from treadle.planning.training.fabric_costs import FabricCosts
 from treadle.planning.training.schedule_prices import MOST_EXCHANGED, optimal_price
 from treadle.schedules.collective import CollectiveKind
@@ -44,7 +44,7 @@ class LargeCosts:
 
     def __init__(self, costs: FabricCosts, watch: Watch = UNWATCHED) -> None:
         self._costs, self._watch = costs, watch
-        self._blocks: dict[int, CollectivePrice] = {}
+        self._blocks: dict[int, Price] = {}
         self._sizes = dict(zip(costs.mesh.axis_names, costs.mesh.shape, strict=True))
         self._is_paired = has_equal_pairs(costs.topology)
         self.words, self.is_bound = costs.words, costs.is_bound
@@ -79,14 +79,14 @@ class LargeCosts:
             self._blocks[size] = self._block_price(size)
         return self._blocks[size].time_s(size_bytes)
 
-    def _block_price(self, size: int) -> CollectivePrice:
+    def _block_price(self, size: int) -> Price:
         """Of all-to-alls within each of the first blocks of so many ranks."""
         count = min(MOST_TOGETHER // size, self._costs.mesh.n_ranks // size)
         mesh = Mesh((count, size), ("block", "rank"))
         costs = self._costs
         ranks = range(count * size)
         problem = pose(costs.topology, CollectiveKind.ALLTOALL, ranks=ranks, mesh=mesh, axes="rank")
-        return optimal_price(problem, costs.alpha_ns, TimeModel.FARTHEST_RANK, watch=self._watch)
+        return optimal_price(problem, costs.messages, TimeModel.FARTHEST_RANK, watch=self._watch)
 
 
 def has_equal_pairs(topology: Topology) -> bool:

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from typing import Protocol
 
 from treadle.brief import brief
 from treadle.errors import ScheduleError
@@ -37,6 +38,29 @@ MEANING = {
     TimeModel.BOUND: "no schedule is quicker: max(alpha to the farthest rank, bytes / optimal rate)",
 }
 """In words for reports."""
+
+
+class Price(Protocol):
+    """Seconds by size: `CollectivePrice`, `QuickestPrice`, `BinaryTreePrice`."""
+
+    @property
+    def algbw(self) -> Fraction:
+        """Bytes/s of large sizes."""
+        ...
+
+    @property
+    def delay_s(self) -> float:
+        """Seconds of no bytes."""
+        ...
+
+    @property
+    def model(self) -> TimeModel:
+        """How the seconds are found."""
+        ...
+
+    def time_s(self, size_bytes: float) -> float:
+        """Seconds for a size."""
+        ...
 
 
 @brief("model", "algbw", "delay_s")
@@ -96,3 +120,47 @@ class CollectivePrice:
         low, before = self.curve[place - 1] if place else (0, self.delay_s)
         high, after = self.curve[place]
         return before + (size_bytes - low) / (high - low) * (after - before)
+
+
+@brief("model", "algbw", "delay_s")
+@dataclass(frozen=True)
+class QuickestPrice:
+    """Of several protocols, each size by the one that is quickest.
+
+    Parameters
+    ----------
+    prices : tuple of (float, Price)
+        Seconds of a protocol's launch, and what follows; at least one, all of one model.
+    """
+
+    prices: tuple[tuple[float, Price], ...]
+
+    @property
+    def algbw(self) -> Fraction:
+        """Of large sizes."""
+        return max(price.algbw for _, price in self.prices)
+
+    @property
+    def delay_s(self) -> float:
+        """Of no bytes."""
+        return min(launch_s + price.delay_s for launch_s, price in self.prices)
+
+    @property
+    def model(self) -> TimeModel:
+        """That of all."""
+        return self.prices[0][1].model
+
+    def time_s(self, size_bytes: float) -> float:
+        """Seconds for a size; 0 bytes take no time.
+
+        Examples
+        --------
+        >>> low = CollectivePrice(Fraction(10**9), 1e-6, TimeModel.ALPHA_BETA)
+        >>> simple = CollectivePrice(Fraction(2 * 10**9), 1e-5, TimeModel.ALPHA_BETA)
+        >>> both = QuickestPrice(((0.0, low), (0.0, simple)))
+        >>> both.time_s(1000), both.time_s(10**6)
+        (2e-06, 0.00051)
+        """
+        if size_bytes <= 0:
+            return 0.0
+        return min(launch_s + price.time_s(size_bytes) for launch_s, price in self.prices)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from types import MappingProxyType
-from typing import Protocol
 
 import numpy as np
 
@@ -15,12 +14,14 @@ from treadle.brief import brief
 from treadle.checking import checked, left_alone
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning.fabrics_and_plans import FabricLike
+from treadle.planning.measuring.cost_models import CostModelLike
 from treadle.planning.meshes import as_mesh
 from treadle.planning.problem import Problem, pose, resolve_topology
 from treadle.planning.solving.group_rates import CutOffGroupError
 from treadle.planning.training import direct_prices as direct
-from treadle.planning.training.collective_prices import MEANING, TimeModel
+from treadle.planning.training.collective_prices import MEANING, Price, TimeModel
 from treadle.planning.training.measured_network import UNCHANGED, NetworkEfficiency, as_network_efficiency
+from treadle.planning.training.message_costs import MessageCosts, message_costs
 from treadle.planning.training.schedule_prices import (
     MOST_EXCHANGED,
     baseline_price,
@@ -33,35 +34,11 @@ from treadle.planning.training.shared_links import shared_slowdowns
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.mesh import Mesh
-from treadle.simulation.simulation_options import default_alpha_ns
 from treadle.spelling import spelt_alike, unknown
 from treadle.topologies.files import topology_hash
 from treadle.topologies.topology import Topology
 from treadle.training.costs import Traffic
 from treadle.watch import UNWATCHED, Progress, Watch
-
-
-class Price(Protocol):
-    """Seconds by size: `CollectivePrice`, `BinaryTreePrice`."""
-
-    @property
-    def algbw(self) -> Fraction:
-        """Bytes/s of large sizes."""
-        ...
-
-    @property
-    def delay_s(self) -> float:
-        """Seconds of no bytes."""
-        ...
-
-    @property
-    def model(self) -> TimeModel:
-        """How the seconds are found."""
-        ...
-
-    def time_s(self, size_bytes: float) -> float:
-        """Seconds for a size."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -121,7 +98,7 @@ def scheduler_named(name: str) -> StepSchedulerRecord:
 
 
 _MOST_KNOWN = 4096
-_Known = tuple[str, Mesh, str, int, bool, bool, Traffic]
+_Known = tuple[str, Mesh, str, MessageCosts, bool, bool, Traffic]
 _KNOWN: dict[_Known, Price] = {}
 """What was asked for in this process."""
 
@@ -158,8 +135,7 @@ class FabricCosts:
     mesh : Mesh
         As many ranks as the fabric has compute nodes.
     scheduler : StepSchedulerRecord
-    alpha_ns : int
-        Of a message, on top of what links have.
+    messages : MessageCosts
     forward : bool
         Ranks of other groups pass data on.
     simulates : bool
@@ -185,7 +161,7 @@ class FabricCosts:
         mesh: Mesh,
         scheduler: StepSchedulerRecord,
         *,
-        alpha_ns: int,
+        messages: MessageCosts,
         forward: bool = False,
         simulates: bool = True,
         network: NetworkEfficiency = UNCHANGED,
@@ -200,7 +176,7 @@ class FabricCosts:
                 else f"mesh {mesh.text}: it lays out {mesh.n_ranks} ranks, and {topology.name} has {n}"
             )
         self.topology, self.mesh, self.scheduler = topology, mesh, scheduler
-        self.alpha_ns, self.forward, self.simulates, self.network = alpha_ns, forward, simulates, network
+        self.messages, self.forward, self.simulates, self.network = messages, forward, simulates, network
         self._watch = watch
         self._asked: dict[Traffic, Price] = {}
 
@@ -262,7 +238,8 @@ class FabricCosts:
     def model_words(self) -> tuple[str, ...]:
         """How the times that were asked for follow from schedules or rates."""
         models = dict.fromkeys(price.model for price in self._asked.values())
-        return tuple(MEANING[model] for model in models)
+        costs = "" if self.messages.model is None else f"; messages as in {self.messages.model.name}"
+        return tuple(MEANING[model] + costs for model in models)
 
     @cached_property
     def _hash(self) -> str:
@@ -286,7 +263,7 @@ class FabricCosts:
 
     def _price(self, traffic: Traffic) -> Price:
         name = self.scheduler.name
-        known = (self._hash, self.mesh, name, self.alpha_ns, self.forward, self.simulates, traffic)
+        known = (self._hash, self.mesh, name, self.messages, self.forward, self.simulates, traffic)
         if known not in _KNOWN:
             if len(_KNOWN) >= _MOST_KNOWN:
                 _KNOWN.clear()
@@ -332,54 +309,73 @@ class FabricCosts:
         if self.scheduler.is_own_fabric:
             return self._of_own_fabric(problem, kind, bandwidth)
         if self.scheduler.is_bound:
-            return optimal_price(problem, self.alpha_ns, TimeModel.BOUND, watch=watch)
+            return optimal_price(problem, self.messages, TimeModel.BOUND, watch=watch)
         if kind is None:
             if problem.collective.kind is CollectiveKind.ALLTOALL:
-                return exchange_price(problem, self.alpha_ns, watch=watch)
-            return optimal_price(problem, self.alpha_ns, TimeModel.FARTHEST_RANK, watch=watch)
+                return exchange_price(problem, self.messages, watch=watch)
+            return optimal_price(problem, self.messages, TimeModel.FARTHEST_RANK, watch=watch)
         if self.scheduler.name == "treadle":
             if bandwidth is not None:
-                return self._over_all(problem, kind, bandwidth)
-            return planned_price(problem, self.alpha_ns, simulates=self.simulates, watch=watch)
+                return self._over_all(problem, kind)
+            return planned_price(problem, self.messages, simulates=self.simulates, watch=watch)
         return self._of_baseline(problem, kind)
 
     def _of_baseline(self, problem: Problem, kind: CollectiveKind) -> Price:
         is_tree = self.scheduler.name == "tree" and kind is CollectiveKind.ALLREDUCE
         algorithm = "double-binary-tree" if is_tree else "ring"
         if kind is CollectiveKind.ALLTOALL:
-            return spread_price(problem, self.alpha_ns, watch=self._watch)
-        return baseline_price(problem, algorithm, self.alpha_ns, simulates=self.simulates, watch=self._watch)
-
-    @property
-    def _hop_s(self) -> float:
-        """Alpha and the latency of a link, all of which are alike."""
-        return (self.alpha_ns + int(self.topology.latencies_ns.max(initial=0))) / 1e9
+            return spread_price(problem, self.messages, watch=self._watch)
+        return baseline_price(problem, algorithm, self.messages, simulates=self.simulates, watch=self._watch)
 
     def _of_own_fabric(
         self, problem: Problem, kind: CollectiveKind | None, bandwidth: Fraction | None
     ) -> Price:
-        name, n = self.scheduler.name, self.topology.n_nodes
+        name = self.scheduler.name
         if bandwidth is None or kind is None:
             raise ScheduleError(
                 f"{name}: a direct-connect fabric of its own, for one group of all ranks; expected a fabric "
                 f"without switches, with equal links, and collectives over all axes of the mesh, found "
                 f"{self.topology.name} with mesh {self.mesh.text}"
             )
-        if name == "any-fabric":
-            return direct.limit_price(problem, bandwidth, kind, self._hop_s)
-        if kind is CollectiveKind.ALLTOALL or name == "double-binary-tree":
-            fabric = direct.baseline_fabric(name, n, bandwidth)
-            if kind is CollectiveKind.ALLTOALL:
-                return direct.exchange_over_all(fabric, self._hop_s, watch=self._watch)
-            if kind is CollectiveKind.ALLREDUCE:
-                return direct.BinaryTreePrice(n, Fraction(int(fabric.bandwidths[0])), self._hop_s)
-        return direct.baseline_figures(name, n, bandwidth).price(kind, self._hop_s)
+        return self.messages.quickest(
+            problem, lambda one, alpha_ns: _on_own_fabric(name, one, kind, alpha_ns, self._watch)
+        )
 
-    def _over_all(self, problem: Problem, kind: CollectiveKind, bandwidth: Fraction) -> Price:
+    def _over_all(self, problem: Problem, kind: CollectiveKind) -> Price:
         """Treadle's on a direct-connect fabric with equal links."""
+
+        def price(one: Problem, alpha_ns: int) -> Price:
+            hop_s = _hop_s(one.topology, alpha_ns)
+            if kind is CollectiveKind.ALLTOALL:
+                return direct.exchange_over_all(one.topology, hop_s, watch=self._watch)
+            return direct.own_figures(one, _bandwidth(one), watch=self._watch).price(kind, hop_s)
+
+        return self.messages.quickest(problem, price)
+
+
+def _on_own_fabric(name: str, problem: Problem, kind: CollectiveKind, alpha_ns: int, watch: Watch) -> Price:
+    """A baseline's price on the fabric that it is itself, with the links of the problem's."""
+    n, bandwidth, hop_s = problem.topology.n_nodes, _bandwidth(problem), _hop_s(problem.topology, alpha_ns)
+    if name == "any-fabric":
+        return direct.limit_price(problem, bandwidth, kind, hop_s)
+    if kind is CollectiveKind.ALLTOALL or name == "double-binary-tree":
+        fabric = direct.baseline_fabric(name, n, bandwidth)
         if kind is CollectiveKind.ALLTOALL:
-            return direct.exchange_over_all(self.topology, self._hop_s, watch=self._watch)
-        return direct.own_figures(problem, bandwidth, watch=self._watch).price(kind, self._hop_s)
+            return direct.exchange_over_all(fabric, hop_s, watch=watch)
+        if kind is CollectiveKind.ALLREDUCE:
+            return direct.BinaryTreePrice(n, Fraction(int(fabric.bandwidths[0])), hop_s)
+    return direct.baseline_figures(name, n, bandwidth).price(kind, hop_s)
+
+
+def _bandwidth(problem: Problem) -> Fraction:
+    found = direct.node_bandwidth(problem)
+    assert found is not None, "a cost model prices equal links alike"
+    return found
+
+
+def _hop_s(topology: Topology, alpha_ns: int) -> float:
+    """Alpha and the latency of a link, all of which are alike."""
+    return (alpha_ns + int(topology.latencies_ns.max(initial=0))) / 1e9
 
 
 @checked(network_efficiency=left_alone)
@@ -389,6 +385,7 @@ def step_costs(
     *,
     schedule: str = "treadle",
     alpha_s: float | None = None,
+    cost_model: CostModelLike | None = None,
     forward: bool = False,
     simulates: bool = True,
     network_efficiency: NetworkEfficiency | float | str | None = None,
@@ -408,6 +405,8 @@ def step_costs(
         nodes and links beats.
     alpha_s : float, optional
         Latency of a message; default: 0 where the fabric's links have latencies, else 10 us.
+    cost_model : CostModel, str or Path, optional
+        What messages cost by class of link and protocol, in place of alpha: a value, a name or a file.
     forward : bool
         Ranks of other groups pass data on.
     simulates : bool
@@ -435,7 +434,7 @@ def step_costs(
         topology,
         as_mesh(mesh),
         scheduler_named(schedule),
-        alpha_ns=default_alpha_ns(topology) if alpha_s is None else round(alpha_s * 1e9),
+        messages=message_costs(topology, alpha_s=alpha_s, cost_model=cost_model),
         forward=forward,
         simulates=simulates,
         network=as_network_efficiency(network_efficiency),

@@ -21,7 +21,8 @@ from treadle.planning.solving.bounds import find_bound
 from treadle.planning.solving.group_rates import find_cut_off, own_fabric
 from treadle.planning.solving.schedulers import find_scheduler
 from treadle.planning.solving.solve import solve
-from treadle.planning.training.collective_prices import CURVE_SIZES, CollectivePrice, TimeModel
+from treadle.planning.training.collective_prices import CURVE_SIZES, CollectivePrice, Price, TimeModel
+from treadle.planning.training.message_costs import MessageCosts
 from treadle.program.any_schedule import lower_groups
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.schedule import Schedule
@@ -43,37 +44,40 @@ MOST_EXCHANGED = 4096
 """Ranks of an all-to-all, whose demands are a matrix."""
 
 
-def planned_price(problem: Problem, alpha_ns: int, *, simulates: bool, watch: Watch) -> CollectivePrice:
+def planned_price(problem: Problem, messages: MessageCosts, *, simulates: bool, watch: Watch) -> Price:
     """The price of what `solve` makes.
 
     Parameters
     ----------
     problem : Problem
         Perhaps in groups.
-    alpha_ns : int
-        Of a message.
+    messages : MessageCosts
     simulates : bool
         Whether a schedule that is small enough is simulated.
     watch : Watch
     """
     if problem.collective.kind is CollectiveKind.ALLTOALL:
-        return exchange_price(problem, alpha_ns, watch=watch)
+        return exchange_price(problem, messages, watch=watch)
     if problem.collective.n_ranks > MOST_PLANNED:
-        return optimal_price(problem, alpha_ns, TimeModel.FARTHEST_RANK, watch=watch)
+        return optimal_price(problem, messages, TimeModel.FARTHEST_RANK, watch=watch)
     found = solve(problem.topology, problem.collective, progress=watch.progress).plan
-    return _of_schedule(problem, found.entries[-1].schedule, found.algbw, alpha_ns, simulates=simulates)
+    return _of_schedule(problem, found.entries[-1].schedule, found.algbw, messages, simulates=simulates)
 
 
-def optimal_price(problem: Problem, alpha_ns: int, model: TimeModel, *, watch: Watch) -> CollectivePrice:
+def optimal_price(problem: Problem, messages: MessageCosts, model: TimeModel, *, watch: Watch) -> Price:
     """The price by the optimal rate alone."""
     if problem.collective.kind is CollectiveKind.ALLTOALL:
-        return exchange_price(problem, alpha_ns, watch=watch, is_bound=model is TimeModel.BOUND)
-    return CollectivePrice(find_bound(problem, watch).algbw, _farthest_s(problem, alpha_ns), model)
+        return exchange_price(problem, messages, watch=watch, is_bound=model is TimeModel.BOUND)
+
+    def price(one: Problem, alpha_ns: int) -> Price:
+        return CollectivePrice(find_bound(one, watch).algbw, _farthest_s(one, alpha_ns), model)
+
+    return messages.quickest(problem, price)
 
 
 def exchange_price(
-    problem: Problem, alpha_ns: int, *, watch: Watch, is_bound: bool = False
-) -> CollectivePrice:
+    problem: Problem, messages: MessageCosts, *, watch: Watch, is_bound: bool = False
+) -> Price:
     """Of an all-to-all: the rate of the flow that was found, or what proves that nothing is above it."""
     n = problem.collective.n_ranks
     if n > MOST_EXCHANGED:
@@ -81,16 +85,20 @@ def exchange_price(
             f"{problem.topology.name}: an all-to-all among {n} ranks; expected at most {MOST_EXCHANGED}, "
             f"whose demands fit a matrix"
         )
-    rate = alltoall_rate(problem, watch=watch)
     units = problem.collective.pair_demands.buffer_units
-    algbw = units * (rate.upper if is_bound else Fraction(rate.rate))
     model = TimeModel.BOUND if is_bound else TimeModel.FARTHEST_RANK
-    return CollectivePrice(algbw, _farthest_s(problem, alpha_ns), model)
+
+    def price(one: Problem, alpha_ns: int) -> Price:
+        rate = alltoall_rate(one, watch=watch)
+        algbw = units * (rate.upper if is_bound else Fraction(rate.rate))
+        return CollectivePrice(algbw, _farthest_s(one, alpha_ns), model)
+
+    return messages.quickest(problem, price)
 
 
 def baseline_price(
-    problem: Problem, algorithm: str, alpha_ns: int, *, simulates: bool, watch: Watch
-) -> CollectivePrice:
+    problem: Problem, algorithm: str, messages: MessageCosts, *, simulates: bool, watch: Watch
+) -> Price:
     """The price of a baseline that knows one group, each group by itself and all of them at once.
 
     Parameters
@@ -98,7 +106,7 @@ def baseline_price(
     problem : Problem
     algorithm : str
         Of `treadle algorithms`.
-    alpha_ns, simulates, watch
+    messages, simulates, watch
         See `planned_price`.
     """
     topology, collective = problem.topology, problem.collective
@@ -119,13 +127,13 @@ def baseline_price(
             raise InfeasibleError(f"{topology.name}: {cut_off[1]}")
         first = report.violations[0] if report.violations else "no throughput"
         raise ScheduleError(f"{algorithm}: fails verification ({first}); this is a defect of Treadle")
-    return _of_schedule(problem, schedule, report.algbw, alpha_ns, simulates=simulates)
+    return _of_schedule(problem, schedule, report.algbw, messages, simulates=simulates)
 
 
 _IN_GROUPS = {"ring": rings_in_groups, "double-binary-tree": double_trees_in_groups}
 
 
-def spread_price(problem: Problem, alpha_ns: int, *, watch: Watch) -> CollectivePrice:
+def spread_price(problem: Problem, messages: MessageCosts, *, watch: Watch) -> Price:
     """Of an all-to-all whose messages all take shortest paths, as routing by hash spreads them on average.
 
     Notes
@@ -134,6 +142,15 @@ def spread_price(problem: Problem, alpha_ns: int, *, watch: Watch) -> Collective
     takes the one of the widest that is used least so far: NVLink, not the network beside it.
     """
     watch.announce("shortest paths")
+    return messages.quickest(
+        problem,
+        lambda one, alpha_ns: CollectivePrice(
+            _spread_algbw(one), _farthest_s(one, alpha_ns), TimeModel.SPREAD
+        ),
+    )
+
+
+def _spread_algbw(problem: Problem) -> Fraction:
     topology, collective = problem.topology, problem.collective
     between = collective.pair_demands.between
     if len(np.unique(topology.bandwidths)) == 1:
@@ -156,24 +173,36 @@ def spread_price(problem: Problem, alpha_ns: int, *, watch: Watch) -> Collective
         cap = int(topology.injection_bytes_per_s[node])
         for ends in (topology.tails, topology.heads):
             per_unit = max(per_unit, float(loads[ends == node].sum()) / cap)
-    algbw = Fraction(collective.pair_demands.buffer_units / per_unit)
-    return CollectivePrice(algbw, _farthest_s(problem, alpha_ns), TimeModel.SPREAD)
+    return Fraction(collective.pair_demands.buffer_units / per_unit)
 
 
 def _of_schedule(
-    problem: Problem, schedule: Schedule, algbw: Fraction, alpha_ns: int, *, simulates: bool
-) -> CollectivePrice:
+    problem: Problem, schedule: Schedule, algbw: Fraction, messages: MessageCosts, *, simulates: bool
+) -> Price:
     topology, collective = problem.topology, problem.collective
-    at = CURVE_SIZES[-1]
-    whole = alpha_beta_time(topology, collective, schedule, at, alpha_ns=alpha_ns)
-    delay_s = max(0.0, float(whole - at / algbw))
+
+    def by_formula(one: Problem, alpha_ns: int) -> Price:
+        rate = algbw if messages.model is None else _rate(one, schedule)
+        whole = alpha_beta_time(one.topology, collective, schedule, CURVE_SIZES[-1], alpha_ns=alpha_ns)
+        delay_s = max(0.0, float(whole - CURVE_SIZES[-1] / rate))
+        return CollectivePrice(rate, delay_s, TimeModel.ALPHA_BETA)
+
+    formula = messages.quickest(problem, by_formula)
     if not simulates or collective.n_ranks > MOST_SIMULATED:
-        return CollectivePrice(algbw, delay_s, TimeModel.ALPHA_BETA)
+        return formula
     program = lower_groups(topology, collective, schedule).lists
     subject = SimulatedSubject(problem, program, schedule)
-    rows = simulated(subject, CURVE_SIZES, SimulationOptions(alpha_ns=alpha_ns))
+    options = SimulationOptions(alpha_ns=messages.alpha_ns)
+    rows = simulated(subject, CURVE_SIZES, options, cost_model=messages.model)
     curve = tuple((row.size_bytes, float(row.time)) for row, _ in rows)
-    return CollectivePrice(algbw, delay_s, TimeModel.SIMULATED, curve)
+    return CollectivePrice(formula.algbw, formula.delay_s, TimeModel.SIMULATED, curve)
+
+
+def _rate(problem: Problem, schedule: Schedule) -> Fraction:
+    """Bytes/s by which large sizes grow, where links have other rates than those it was made for."""
+    sizes = CURVE_SIZES[-1], 2 * CURVE_SIZES[-1]
+    low, high = (alpha_beta_time(problem.topology, problem.collective, schedule, size) for size in sizes)
+    return (sizes[1] - sizes[0]) / (high - low)
 
 
 def _farthest_s(problem: Problem, alpha_ns: int) -> float:

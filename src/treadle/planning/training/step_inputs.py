@@ -9,9 +9,9 @@ from treadle.errors import FormatError
 from treadle.planning.fabrics_and_plans import FabricLike, as_fabric
 from treadle.planning.problem import resolve_topology
 from treadle.planning.training.fabric_costs import FabricCosts, scheduler_named
+from treadle.planning.training.message_costs import message_costs
 from treadle.planning.training.train_options import AskedStep, TrainKeywords
 from treadle.schedules.mesh import Mesh
-from treadle.simulation.simulation_options import default_alpha_ns
 from treadle.units import format_bandwidth
 from treadle.watch import Watch
 
@@ -33,6 +33,7 @@ def costs_of_rows(
     if not several or not names:
         raise FormatError(f"{'schedules' if several else 'fabrics'}: expected at least one")
     file_format, alpha_s = options.get("file_format"), options.get("alpha_s")
+    cost_model = options.get("cost_model")
     topologies = [resolve_topology(as_fabric(one, "fabrics"), file_format=file_format) for one in several]
     records = [scheduler_named(name) for name in names]
     return [
@@ -40,7 +41,7 @@ def costs_of_rows(
             topology,
             mesh,
             record,
-            alpha_ns=default_alpha_ns(topology) if alpha_s is None else round(alpha_s * 1e9),
+            messages=message_costs(topology, alpha_s=alpha_s, cost_model=cost_model),
             forward=options.get("forward", False),
             simulates=options.get("simulates", True),
             network=asked.network,

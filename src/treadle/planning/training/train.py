@@ -199,7 +199,7 @@ def train(
         An all-to-all goes before collectives that have not begun.
     samples : bool
         The layers of a table that `model` names count per sample, not per token.
-    alpha_s, forward, simulates, file_format
+    alpha_s, cost_model, forward, simulates, file_format
         See `step_costs`.
 
     Raises

@@ -12,6 +12,7 @@ from typing import TypedDict, TypeVar
 
 from treadle.errors import FormatError, TreadleError
 from treadle.planning.input_text import read_input_text
+from treadle.planning.measuring.cost_models import CostModelLike
 from treadle.planning.training.contention_presets import ContentionChoice, contention_of
 from treadle.planning.training.idle_options import check_options_matter
 from treadle.planning.training.measured_network import NetworkEfficiency, as_network_efficiency
@@ -60,6 +61,7 @@ class TrainKeywords(TypedDict, total=False):
     capacity_factor: float
     alltoall_overtakes: bool
     alpha_s: float | None
+    cost_model: CostModelLike | None
     forward: bool
     simulates: bool
     samples: bool

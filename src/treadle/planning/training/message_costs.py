@@ -1,0 +1,74 @@
+"""What messages of a step's collectives cost: one alpha for all, or a cost model's protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from treadle.brief import brief
+from treadle.errors import FormatError
+from treadle.planning.measuring.cost_models import CostModelLike, as_cost_model
+from treadle.planning.problem import Problem
+from treadle.planning.training.collective_prices import Price, QuickestPrice
+from treadle.simulation.costs.cost_model import CostModel
+from treadle.simulation.costs.priced_fabric import priced_fabric
+from treadle.simulation.simulation_options import default_alpha_ns
+from treadle.topologies.topology import Topology
+
+
+@brief("alpha_ns", "model.name")
+@dataclass(frozen=True)
+class MessageCosts:
+    """One of two ways to price messages.
+
+    Parameters
+    ----------
+    alpha_ns : int
+        Of every message, on top of what links have; 0 beside a model.
+    model : CostModel, optional
+        A collective is carried by the protocol that is quickest at its size.
+    """
+
+    alpha_ns: int = 0
+    model: CostModel | None = None
+
+    def quickest(self, problem: Problem, price: Callable[[Problem, int], Price]) -> Price:
+        """The price of a problem by whichever protocol is quickest.
+
+        Parameters
+        ----------
+        problem : Problem
+        price : callable
+            Of a problem on a fabric whose links cost what a protocol's do, and of an alpha beside that.
+        """
+        if self.model is None:
+            return price(problem, self.alpha_ns)
+        return QuickestPrice(
+            tuple(
+                (
+                    protocol.launch_ns / 1e9,
+                    price(replace(problem, topology=priced_fabric(problem.topology, protocol)), 0),
+                )
+                for protocol in self.model.protocols
+            )
+        )
+
+
+def message_costs(
+    topology: Topology, *, alpha_s: float | None = None, cost_model: CostModelLike | None = None
+) -> MessageCosts:
+    """What was asked for: a model, an alpha, or else the default alpha of the fabric.
+
+    Raises
+    ------
+    FormatError
+        If both are given, or there is no such model.
+    """
+    if cost_model is None:
+        return MessageCosts(default_alpha_ns(topology) if alpha_s is None else round(alpha_s * 1e9))
+    if alpha_s is not None:
+        raise FormatError(
+            "cost_model (--cost-model) and alpha_s (--alpha): a cost model has latencies; expected one of "
+            "the two"
+        )
+    return MessageCosts(model=as_cost_model(cost_model))
