@@ -66,6 +66,8 @@ SAMPLES: Mapping[str, Sequence[t.Topology]] = {
     "line_graph": [t.line_graph(t.complete(3)), t.line_graph(t.kautz(2, 0), 2)],
     "degree_expansion": [t.degree_expansion(t.ring(3), 2)],
     "cartesian_power": [t.cartesian_power(t.diamond(), 2)],
+    "disjoint_copies": [t.disjoint_copies(t.complete_bipartite(2, 2), 3)],
+    "with_axes_ordered": [t.with_axes_ordered(t.torus(4, 3), "4x3", "1,0")],
     "cartesian_product": [t.cartesian_product(t.uni_ring(1, 4), t.bi_ring(2, 3))],
     "with_failed_links": [t.with_failed_links(t.ring(4), "n0->n1", "n2--n3")],
     "with_failed_nodes": [t.with_failed_nodes(t.ring(4), "n1")],

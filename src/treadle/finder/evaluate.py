@@ -34,14 +34,18 @@ class GroupFigures:
         Of the allgather along pruned trees, in M/B.
     t_b_reduce : Fraction
         Of the reduce-scatter, the same on the transpose; equal where links come in opposite pairs.
-    distance_sum : int
-        Over all ordered pairs within groups.
+    distance_sum : int or Fraction
+        Over all ordered pairs within groups; larger where they use some of the links only.
+    least, least_reduce : Fraction
+        What no schedule can be below, in M/B.
     """
 
     steps: int
     t_b: Fraction
     t_b_reduce: Fraction
-    distance_sum: int
+    distance_sum: int | Fraction
+    least: Fraction = Fraction(0)
+    least_reduce: Fraction = Fraction(0)
 
 
 def call_seconds(
@@ -61,7 +65,8 @@ def call_seconds(
     Returns
     -------
     float or None
-        Seconds; None for an all-to-all on a fabric too large for its distances to be known.
+        Seconds; None for an all-to-all on a fabric too large for its distances to be known, and for calls
+        over all nodes of a fabric in parts.
     """
     alpha, transfer = network.alpha_s, call.size_bytes / network.bandwidth_bytes_per_s
     figures = option.candidate
@@ -74,7 +79,9 @@ def call_seconds(
         if groups is None and option.flow is not None:
             return hops * alpha + transfer * option.degree / (option.nodes * option.flow.rate)
         # every pair moves size / group bytes over its distance; the links share that evenly at best
-        return hops * alpha + transfer * total / (size * option.nodes)
+        return hops * alpha + transfer * float(total) / (size * option.nodes)
+    if groups is None and option.parts > 1:
+        return None
     if groups is None:
         steps, gather, reduce = figures.steps, figures.gather.t_b, figures.reduce.t_b
     else:

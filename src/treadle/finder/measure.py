@@ -72,11 +72,14 @@ class Option:
         Ordered pairs of nodes at each distance; None for very large fabrics.
     flow : FlowRate, optional
         Of an all-to-all, where it was computed.
+    parts : int
+        Equal parts without links between them; the candidate's steps and T_B are then those of a part.
     """
 
     candidate: FabricCandidate
     distances: tuple[int, ...] | None
     flow: FlowRate | None = None
+    parts: int = 1
 
     @property
     def expression(self) -> str:

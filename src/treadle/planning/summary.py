@@ -264,6 +264,8 @@ def _design_row(row: DesignRow) -> dict[str, object]:
         "alltoall_gap": None if option.flow is None else option.flow.gap,
         "alltoall_s": row.alltoall_s,
         "workload_s": row.seconds,
+        "workload_bound_s": row.least_s,
+        "parts": option.parts if option.parts > 1 else None,
     }
     return {key: value for key, value in values.items() if value is not None}
 

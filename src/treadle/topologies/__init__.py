@@ -115,7 +115,9 @@ from treadle.topologies.transforms.expansions import (
     cartesian_power,
     cartesian_product,
     degree_expansion,
+    disjoint_copies,
     line_graph,
+    with_axes_ordered,
 )
 from treadle.topologies.transforms.failures import without_failures
 from treadle.topologies.transforms.host_bottleneck import with_host_bottleneck
@@ -155,6 +157,7 @@ __all__ = [
     "diamond",
     "dihedral_cayley",
     "directed_circulant",
+    "disjoint_copies",
     "distance_distribution",
     "distance_matrix",
     "distance_regular",
@@ -227,6 +230,7 @@ __all__ = [
     "twisted_torus",
     "uni_ring",
     "unreachable_pair",
+    "with_axes_ordered",
     "with_bandwidths",
     "with_failed_links",
     "with_failed_nodes",

@@ -93,6 +93,7 @@ _GROUPS: tuple[tuple[str, tuple[Callable[..., Topology], ...]], ...] = (
         (
             *(expansions.line_graph, expansions.degree_expansion),
             *(expansions.cartesian_power, expansions.cartesian_product),
+            *(expansions.disjoint_copies, expansions.with_axes_ordered),
         ),
     ),
     (

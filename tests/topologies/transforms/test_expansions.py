@@ -217,3 +217,29 @@ def test_refusals_name_the_reason() -> None:
     capped = replace(complete(3), injection_bytes_per_s=np.array([5, 5, 5]))
     with pytest.raises(TopologyError, match=r"line_graph: complete\(3\) has injection caps"):
         line_graph(capped)
+
+
+def test_copies_lie_side_by_side() -> None:
+    graph = parse("kautz(2, 1)")
+    copies = parse("disjoint_copies(kautz(2, 1), 3)")
+    assert (copies.n_nodes, copies.n_links) == (3 * graph.n_nodes, 3 * graph.n_links)
+    for copy in range(3):
+        links = slice(copy * graph.n_links, (copy + 1) * graph.n_links)
+        assert np.array_equal(copies.tails[links], graph.tails + copy * graph.n_nodes)
+        assert np.array_equal(copies.heads[links], graph.heads + copy * graph.n_nodes)
+
+
+def test_axes_in_another_order_number_the_same_nodes() -> None:
+    """Node (x, y, z) of sizes 2, 3, 4 becomes (z, x, y)."""
+    graph = parse("torus(2, 3, 4)")
+    turned = parse('with_axes_ordered(torus(2, 3, 4), "2x3x4", "2,0,1")')
+    number = {(x * 3 + y) * 4 + z: (z * 2 + x) * 3 + y for x in range(2) for y in range(3) for z in range(4)}
+    assert turned.tails.tolist() == [number[tail] for tail in graph.tails.tolist()]
+    assert turned.heads.tolist() == [number[head] for head in graph.heads.tolist()]
+    assert all(turned.node_names[new] == graph.node_names[old] for old, new in number.items())
+
+
+@pytest.mark.parametrize("words", ['"2x3", "0,1"', '"2x12", "0,0"', '"2x12", "1"', '"axb", "0,1"'])
+def test_axes_have_to_fit(words: str) -> None:
+    with pytest.raises(TopologyError, match="with_axes_ordered"):
+        parse(f"with_axes_ordered(torus(2, 3, 4), {words})")

@@ -214,18 +214,24 @@ def _print_frontier(output: Output, result: planning.DesignResult, chosen: plann
     output.line(f"workload    {result.workload.name}")
     output.line()
     shown = format_size(result.shown_bytes)
-    headings = ("", "topology", "steps", "T_B", "diameter", "mean", "allreduce", "all-to-all", "workload")
+    headings = (
+        *("", "topology", "steps", "T_B", "diameter", "mean"),
+        *("allreduce", "all-to-all", "workload", "least"),
+    )
+    # of calls over all nodes the time itself is as good as the bounds in the last line
+    shown_columns = len(headings) - (not any(call.group_size for call in result.workload.calls))
     rows = [
         (
             f"{place}{'*' if row is chosen else ''}",
             row.option.notation,
-            str(row.option.candidate.steps),
-            f"{float(row.option.candidate.t_b_both / 2):.4f}",
+            str(row.option.candidate.steps) if row.option.parts == 1 else "-",
+            f"{float(row.option.candidate.t_b_both / 2):.4f}" if row.option.parts == 1 else "-",
             "-" if row.option.diameter is None else str(row.option.diameter),
             "-" if row.option.mean_distance is None else f"{float(row.option.mean_distance):.3f}",
-            _microseconds(row.allreduce_s),
+            "-" if row.allreduce_s is None else _microseconds(row.allreduce_s),
             _alltoall(row),
             "-" if row.seconds is None else _microseconds(row.seconds),
+            "-" if row.least_s is None else _microseconds(row.least_s),
         )
         for place, row in enumerate(result.rows, start=1)
     ]
@@ -240,11 +246,17 @@ def _print_frontier(output: Output, result: planning.DesignResult, chosen: plann
             _microseconds(limits.allreduce_s),
             f">= {_microseconds(limits.alltoall_s)}",
             "",
+            "",
         )
     )
-    output.table(headings, rows, left=2, least=("mean", "diameter", "all-to-all", "T_B"))
+    cut = [row[:shown_columns] for row in rows]
+    output.table(
+        headings[:shown_columns], cut, left=2, least=("least", "mean", "diameter", "all-to-all", "T_B")
+    )
     output.line()
     output.line(f"            T_B in M/B, mean of allgather and reduce-scatter; times in us for {shown}")
+    if shown_columns == len(headings):
+        output.line("            least: what no schedules of the workload take less than on that topology")
     if any(row.option.flow for row in result.rows):
         output.line(
             "            all-to-all: of a flow within 0.1% of the optimum; >= are bounds by distances"

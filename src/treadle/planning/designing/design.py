@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Unpack
 
@@ -12,8 +13,8 @@ from treadle.brief import brief
 from treadle.checking import checked
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.finder.build import build
-from treadle.finder.evaluate import GroupFigures, call_seconds, cheapest_sequence, group_figures
-from treadle.finder.measure import LARGEST_MEASURED, Option
+from treadle.finder.evaluate import call_seconds, cheapest_sequence
+from treadle.finder.measure import Option
 from treadle.finder.search import Finder
 from treadle.finder.searches.fresh import Effort, search_now
 from treadle.finder.workload import Call, Exchange, Network, Workload
@@ -21,7 +22,16 @@ from treadle.planning.designing.candidates import frontier_options, improving, k
 from treadle.planning.designing.design_flow import AlltoallFigures, with_flow
 from treadle.planning.designing.design_limits import DesignLimits, design_limits
 from treadle.planning.designing.design_options import DesignKeywords, DesignOptions
+from treadle.planning.designing.hybrids import best_hybrids
 from treadle.planning.designing.store import cached_plan, default_directory
+from treadle.planning.designing.workload_costs import (
+    Shared,
+    costs_of,
+    least_seconds,
+    shared_figures,
+    total_seconds,
+    with_exact_rates,
+)
 from treadle.planning.problem import Problem
 from treadle.planning.repairing.repair_candidates import JUDGED_AT
 from treadle.planning.solving.candidate import Candidate as Proposal
@@ -40,8 +50,6 @@ from treadle.watch import Progress, Watch
 
 MAX_NODES = 100_000
 MAX_DEGREE = 64
-_MAX_GROUP_PAIRS = 2**20
-"""Ordered pairs of nodes within groups up to which trees are built for them: some ten seconds a fabric."""
 
 
 @brief("seconds", "allreduce_s", "alltoall_bound_s", "alltoall_s")
@@ -55,18 +63,21 @@ class DesignRow:
     seconds : float, optional
         The workload's time on it; None where some of it is not known.
     allreduce_s : float, optional
-        Of the workload's largest allreduce over all nodes, or of 1 MB if it has none.
+        Of the workload's largest allreduce over all nodes, or of 1 MB if it has none; None in separate parts.
     alltoall_bound_s : float, optional
         Lower bound of an all-to-all of the same size by distances, bandwidth only.
     alltoall_s : float, optional
         Time of its flow (`option.flow`), bandwidth only, where that is known.
+    least_s : float, optional
+        What no schedules take less than for the workload on it.
     """
 
     option: Option
     seconds: float | None
-    allreduce_s: float
+    allreduce_s: float | None
     alltoall_bound_s: float | None
     alltoall_s: float | None
+    least_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -134,8 +145,10 @@ class DesignResult(Tabular):
                     "fabric": row.option.expression,
                     "steps": row.option.candidate.steps,
                     "t_b": row.option.candidate.t_b_both / 2,
+                    "parts": row.option.parts,
                     "diameter": row.option.diameter,
                     "time_s": row.seconds,
+                    "least_s": row.least_s,
                     "allreduce_s": row.allreduce_s,
                     "alltoall_bound_s": row.alltoall_bound_s,
                     "alltoall_s": row.alltoall_s,
@@ -235,27 +248,34 @@ def design(
             fabrics = tuple(with_flow(option, directory=directory, progress=progress) for option in fabrics)
     shown = _shown_bytes(workload)
     with watch.stage("workload"):
-        groups = [_shared(option, workload, nodes) for option in fabrics]
-        by_distances = [replace(option, flow=None) for option in fabrics]
+        priced: list[tuple[Option, Shared]] = [
+            (option, shared_figures(option, workload, nodes)) for option in fabrics
+        ]
+        for one in best_hybrids(nodes, degree, workload, network, partial(frontier_options, finder)):
+            whole = one.option.parts == 1 and asked.alltoall is AlltoallFigures.FLOW
+            priced.append((with_flow(one.option) if whole else one.option, one.shared))
+        priced = [
+            (option, with_exact_rates(option, shared, workload, nodes) if shared else shared)
+            for option, shared in priced
+        ]
         costs = [
-            _costs(option, workload, network, nodes, shared)
-            for option, shared in zip(by_distances, groups, strict=True)
+            costs_of(replace(option, flow=None), workload, network, nodes, shared)
+            for option, shared in priced
         ]
         own = costs
-        if all(option.flow for option in fabrics):
-            own = [
-                _costs(option, workload, network, nodes, shared)
-                for option, shared in zip(fabrics, groups, strict=True)
-            ]
+        if all(option.flow for option, _ in priced if option.parts == 1):
+            own = [costs_of(option, workload, network, nodes, shared) for option, shared in priced]
         rows = tuple(
-            _row(option, one, workload, network, shown) for option, one in zip(fabrics, own, strict=True)
+            _row(option, one, shared, workload, network, shown)
+            for (option, shared), one in zip(priced, own, strict=True)
         )
+        rows = (*rows[: len(fabrics)], *_worthwhile(rows[: len(fabrics)], rows[len(fabrics) :]))
         known = [row for row in rows if row.seconds is not None]
-        best = min(known or rows, key=lambda row: row.seconds or row.allreduce_s)
+        best = min(known or rows, key=lambda row: row.seconds or row.allreduce_s or 0.0)
         reconfiguration = None
         if asked.reconfiguration_delay_s is not None:
             reconfiguration = _reconfigured(
-                finder, fabrics, costs, workload, network, nodes, asked.reconfiguration_delay_s
+                finder, priced, costs, workload, network, nodes, asked.reconfiguration_delay_s
             )
     return DesignResult(
         nodes=nodes,
@@ -293,60 +313,37 @@ def _shown_bytes(workload: Workload) -> int:
     return max(sizes, default=2**20)
 
 
-def _shared(option: Option, workload: Workload, nodes: int) -> Mapping[tuple[int, int], GroupFigures]:
-    """What groups, by size and stride, cost on one fabric."""
-    return {
-        (call.group_size, call.stride): group_figures(option, call.groups(nodes))
-        for call in workload.calls
-        if call.group_size is not None and call.group_size != nodes and _is_quick_in_groups(call, nodes)
-    }
-
-
-def _costs(
+def _row(
     option: Option,
+    costs: list[float | None],
+    shared: Shared,
     workload: Workload,
     network: Network,
-    nodes: int,
-    shared: Mapping[tuple[int, int], GroupFigures],
-) -> list[float | None]:
-    """Seconds of each call on one fabric for everything; None where that is not known."""
-    return [
-        call_seconds(call, option, network, shared.get((call.group_size or nodes, call.stride)))
-        if _is_quick_in_groups(call, nodes)
-        else None
-        for call in workload.calls
-    ]
-
-
-def _is_quick_in_groups(call: Call, nodes: int) -> bool:
-    """Whether the call's trees, if it runs in groups, can be built in seconds."""
-    if call.group_size is None or call.group_size == nodes:
-        return True
-    return nodes <= LARGEST_MEASURED and nodes * call.group_size <= _MAX_GROUP_PAIRS
-
-
-def _row(
-    option: Option, costs: list[float | None], workload: Workload, network: Network, shown: int
+    shown: int,
 ) -> DesignRow:
-    known = [
-        float(call.count) * cost for call, cost in zip(workload.calls, costs, strict=True) if cost is not None
-    ]
-    allreduce = call_seconds(Call(Exchange.ALLREDUCE, shown), option, network)
-    assert allreduce is not None, "only all-to-all may be unknown"
     bandwidth_only = replace(network, alpha_s=0.0)
     call = Call(Exchange.ALLTOALL, shown)
     return DesignRow(
         option,
-        sum(known) if len(known) == len(costs) else None,
-        allreduce,
+        total_seconds(workload, costs),
+        call_seconds(Call(Exchange.ALLREDUCE, shown), option, network),
         call_seconds(call, replace(option, flow=None), bandwidth_only),
         None if option.flow is None else call_seconds(call, option, bandwidth_only),
+        least_seconds(option, workload, network, option.nodes, shared),
+    )
+
+
+def _worthwhile(frontier: Sequence[DesignRow], others: Sequence[DesignRow]) -> tuple[DesignRow, ...]:
+    """Of fabrics made for groups those that serve the workload faster than all of the frontier."""
+    known = [row.seconds for row in frontier if row.seconds is not None]
+    return tuple(
+        row for row in others if row.seconds is not None and row.seconds < min(known, default=float("inf"))
     )
 
 
 def _reconfigured(
     finder: Finder,
-    options: tuple[Option, ...],
+    priced: Sequence[tuple[Option, Shared]],
     costs: list[list[float | None]],
     workload: Workload,
     network: Network,
@@ -358,7 +355,7 @@ def _reconfigured(
     None if there is a call whose time is known on none.
     """
     own = {
-        size: frontier_options(finder, size, options[0].degree)
+        size: frontier_options(finder, size, priced[0][0].degree)
         for size in {call.group_size for call in workload.calls}
         if size is not None and size != nodes
     }
@@ -367,7 +364,7 @@ def _reconfigured(
         count = float(call.count)
         row = {
             option.expression: count * cost
-            for option, column in zip(options, costs, strict=True)
+            for (option, _), column in zip(priced, costs, strict=True)
             if (cost := column[place]) is not None
         }
         for option in own.get(call.group_size or nodes, ()):
@@ -414,6 +411,11 @@ def design_plan(
         If the verifier rejects the schedule: a defect of Treadle.
     """
     chosen = row or result.best
+    if chosen.option.parts > 1:
+        raise InfeasibleError(
+            f"design: {chosen.option.expression} is in {chosen.option.parts} parts, so that no {kind} over "
+            f"all nodes is possible; 'treadle solve' with --mesh plans for its groups, or pick another row"
+        )
     topology = result.topology(chosen)
     directory = (cache or default_directory()) if use_cache else None
     question = {"topology": topology.name, "collective": kind.value, "construction": chosen.option.notation}

@@ -227,6 +227,104 @@ def cartesian_power(topology: Topology, n: int) -> Topology:
     return _product("cartesian_power", _label("cartesian_power", topology.name, n), (topology,) * n)
 
 
+def disjoint_copies(topology: Topology, n: int) -> Topology:
+    """`n` copies of a graph side by side, without links between them.
+
+    Parameters
+    ----------
+    topology : Topology
+        G, without switches.
+    n : int
+        Copies, at least 1.
+
+    Returns
+    -------
+    Topology
+        Copy i of node v is node i N + v, named ``i,v``; the m links of copy i begin with
+        number i m, in G's order.
+
+    Raises
+    ------
+    TopologyError
+        If the graph has switches or injection caps, or the result would be too large.
+
+    Examples
+    --------
+    >>> from treadle.topologies.catalogue.graphs import complete_bipartite
+    >>> disjoint_copies(complete_bipartite(4, 4), 8)
+    <Topology disjoint_copies(complete_bipartite(4, 4), 8): 64 compute, 0 switches, 256 links>
+    """
+    check_count("disjoint_copies", "n", n)
+    _check_plain("disjoint_copies", topology)
+    check_size("disjoint_copies", n * topology.n_nodes, n * topology.n_links)
+    shift = np.repeat(np.arange(n, dtype=np.int64) * topology.n_nodes, topology.n_links)
+    return _built(
+        _label("disjoint_copies", topology.name, n),
+        _distinct([f"{copy},{name}" for copy in range(n) for name in topology.node_names]),
+        np.tile(topology.tails.astype(np.int64), n) + shift,
+        np.tile(topology.heads.astype(np.int64), n) + shift,
+        np.tile(topology.bandwidths, n),
+        np.tile(topology.latencies_ns, n),
+    )
+
+
+def with_axes_ordered(topology: Topology, sizes: str, order: str) -> Topology:
+    """The same graph with its nodes numbered by other axes first: a placement of ranks.
+
+    Parameters
+    ----------
+    topology : Topology
+        G, without switches.
+    sizes : str
+        Axes by which G's nodes are numbered, the last one fastest: ``"8x4"``.
+    order : str
+        Axes from 0 in the order in which the result is numbered, the last one fastest: ``"1,0"``.
+
+    Returns
+    -------
+    Topology
+        Node names go with the nodes; links keep their order.
+
+    Raises
+    ------
+    TopologyError
+        If the sizes are not those of the nodes, or `order` does not name each axis once.
+
+    Examples
+    --------
+    >>> from treadle.topologies.catalogue.graphs import hamming, ring
+    >>> with_axes_ordered(cartesian_product(ring(4), hamming(1, 2)), "4x2", "1,0").node_names[:3]
+    ('0,0', '1,0', '2,0')
+    """
+    name = "with_axes_ordered"
+    _check_plain(name, topology)
+    shape, axes = (_whole_numbers(name, words, mark) for words, mark in ((sizes, "x"), (order, ",")))
+    if prod(shape) != topology.n_nodes or sorted(axes) != list(range(len(shape))):
+        raise TopologyError(
+            f"{name}: expected sizes that multiply to {topology.n_nodes} and each axis once, found {sizes!r} "
+            f"and {order!r}"
+        )
+    before = np.arange(topology.n_nodes).reshape(shape).transpose(axes).ravel()
+    number = np.empty_like(before)
+    number[before] = np.arange(topology.n_nodes)
+    return _built(
+        _label(name, topology.name, f'"{sizes}"', f'"{order}"'),
+        [topology.node_names[node] for node in before.tolist()],
+        number[topology.tails],
+        number[topology.heads],
+        topology.bandwidths,
+        topology.latencies_ns,
+    )
+
+
+def _whole_numbers(function: str, text: str, mark: str) -> tuple[int, ...]:
+    """Numbers of at most seven digits between marks."""
+    words = text.split(mark)
+    if not all(word.isascii() and word.isdigit() and len(word) <= 7 for word in words):
+        raise TopologyError(f"{function}: expected numbers joined by {mark!r} in quotes, found {text[:40]!r}")
+    return tuple(map(int, words))
+
+
 def _product(function: str, label: str, factors: Sequence[Topology]) -> Topology:
     check_count(function, "number of factors", len(factors), most=_MAX_FACTORS)
     for factor in factors:
