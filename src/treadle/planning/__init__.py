@@ -69,8 +69,10 @@ if TYPE_CHECKING:
     from treadle.planning.measuring.cost_models import save_cost_model as save_cost_model
     from treadle.planning.measuring.diagnose import diagnose as diagnose
     from treadle.planning.measuring.diagnosed import Diagnosis as Diagnosis
+    from treadle.planning.measuring.execution import DeviceProtocol as DeviceProtocol
     from treadle.planning.measuring.execution import ElementType as ElementType
     from treadle.planning.measuring.execution import Reduction as Reduction
+    from treadle.planning.measuring.execution import RunKeywords as RunKeywords
     from treadle.planning.measuring.execution import RunResult as RunResult
     from treadle.planning.measuring.execution import RuntimeName as RuntimeName
     from treadle.planning.measuring.execution import SweepRow as SweepRow
@@ -246,8 +248,10 @@ else:
             "treadle.planning.measuring.diagnose": ("diagnose",),
             "treadle.planning.measuring.diagnosed": ("Diagnosis",),
             "treadle.planning.measuring.execution": (
+                "DeviceProtocol",
                 "ElementType",
                 "Reduction",
+                "RunKeywords",
                 "RunResult",
                 "RuntimeName",
                 "SweepRow",

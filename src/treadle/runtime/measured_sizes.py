@@ -57,6 +57,8 @@ class SweepRow:
         The same collective by the runtime's own library (MPI), where it was measured.
     worst_group : int, optional
         Of several groups at once: the one with the most wrong elements; None where all are right.
+    protocol : str, optional
+        Of the device runtime.
     """
 
     size_bytes: int
@@ -71,6 +73,7 @@ class SweepRow:
     wrong: int
     reference_time_s: float | None = None
     worst_group: int | None = None
+    protocol: str | None = None
 
 
 def parse_size(text: str) -> int:

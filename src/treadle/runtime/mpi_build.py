@@ -109,7 +109,9 @@ def build_interpreter(mpi: MpiInstallation, *, directory: Path | None = None) ->
             check=False,
         )
         if done.returncode or not partial.exists():
-            raise MissingDependencyError(f"{mpi.mpicc}: {_reason(done.stderr)}; is a C compiler installed?")
+            raise MissingDependencyError(
+                f"{mpi.mpicc}: {telling_line(done.stderr)}; is a C compiler installed?"
+            )
         os.replace(partial, target)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise MissingDependencyError(f"the C interpreter cannot be built in {folder}: {error}") from None
@@ -128,7 +130,7 @@ def _key(mpi: MpiInstallation) -> str:
     return digest.hexdigest()[:24]
 
 
-def _reason(text: str) -> str:
+def telling_line(text: str) -> str:
     """The line of a compiler's output that says most."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     telling = [line for line in lines if "error" in line.lower() or "not find" in line or "not found" in line]

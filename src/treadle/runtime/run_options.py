@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from treadle.runtime.data import ElementType, Reduction
+from treadle.runtime.device.lane_program import DeviceProtocol
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,12 @@ class RunOptions:
         Default: what was measured to be best of the runtime.
     with_reference : bool
         Also time MPI's own collective, where MPI knows element type and reduction; over MPI only.
+    device_protocols : tuple of DeviceProtocol
+        A row of each; of the device runtime only, as are the next two.
+    lanes : int
+        Most thread blocks of a rank.
+    threads : int
+        Of a block.
     """
 
     element: ElementType = ElementType.FLOAT32
@@ -39,6 +46,9 @@ class RunOptions:
     seed: int = 0
     slice_bytes: int | None = None
     with_reference: bool = False
+    device_protocols: tuple[DeviceProtocol, ...] = (DeviceProtocol.SIMPLE,)
+    lanes: int = 2
+    threads: int = 1
 
     def slices_of(self, default_bytes: int) -> int:
         """Largest message of a runtime that has this default."""
@@ -56,3 +66,6 @@ class RunKeywords(TypedDict, total=False):
     seed: int
     slice_bytes: int | None
     with_reference: bool
+    device_protocols: tuple[DeviceProtocol, ...]
+    lanes: int
+    threads: int

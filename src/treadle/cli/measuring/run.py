@@ -28,9 +28,12 @@ from treadle.cli.solving.problem_arguments import (
 )
 from treadle.cli.solving.report import describe_shortfall, members
 from treadle.cli.status import FAILED
+from treadle.errors import FormatError
 from treadle.planning import (
+    DeviceProtocol,
     ElementType,
     Reduction,
+    RunKeywords,
     RunResult,
     RuntimeName,
     SweepRow,
@@ -52,7 +55,10 @@ def command(
     ] = "1K..64M",
     runtime: Annotated[
         RuntimeName,
-        typer.Option(help="Executor; mpi runs under mpirun, a process for each rank; mpi-c starts them."),
+        typer.Option(
+            help="Executor; mpi runs under mpirun, a process for each rank; mpi-c starts them; "
+            "device-emulated runs a GPU kernel's thread blocks as threads.",
+        ),
     ] = RuntimeName.IN_PROCESS,
     dtype: Annotated[ElementType, typer.Option(help="Type of the elements.")] = ElementType.FLOAT32,
     redop: Annotated[Reduction, typer.Option(help="How contributions are combined.")] = Reduction.SUM,
@@ -61,6 +67,16 @@ def command(
     reference: Annotated[
         bool, typer.Option("--reference", help="Time MPI's own collective beside (mpi only).")
     ] = False,
+    protocol: Annotated[
+        str | None,
+        typer.Option(
+            help="Device only: Simple, LL, or both after a comma; a row of each.", metavar="PROTOCOLS"
+        ),
+    ] = None,
+    lanes: Annotated[
+        int | None, typer.Option(min=1, help="Device only: most thread blocks of a rank (2).")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Device only: of a thread block (1).")] = None,
     ranks: RanksOption = None,
     forward: ForwardOption = False,
     root: RootOption = None,
@@ -77,6 +93,9 @@ def command(
     asked = Solving(collective, algorithm, seed, options)
     reporter = planning.is_reporter(runtime)
     sizes = parse_sizes(size)
+    moved = _device_options(protocol, lanes, threads)
+    moved["element"], moved["reduction"], moved["iterations"] = dtype, redop, iterations
+    moved["seed"], moved["with_reference"] = seed, reference
     with ProgressLine(quiet=quiet or json or not reporter) as progress:
         found = solved_or_read(plan, asked, command="run", max_memory=max_memory, progress=progress)
     loaded = found.plan
@@ -90,12 +109,8 @@ def command(
                 loaded,
                 sizes,
                 runtime=runtime,
-                element=dtype,
-                reduction=redop,
                 in_place=in_place,
-                iterations=iterations,
-                seed=seed,
-                with_reference=reference,
+                **moved,
             )
             shared = found.shared(progress) if reporter else None
     except planning.UnverifiedPlanError as error:
@@ -110,6 +125,23 @@ def command(
         values = {**_summary(loaded, runtime, result.rows), **shortfall_summary(result.shortfall)}
         output.result({**values, **rates_of_groups(shared), **mesh_values(mesh, axes)})
     return FAILED if result.wrong else 0
+
+
+def _device_options(protocol: str | None, lanes: int | None, threads: int | None) -> RunKeywords:
+    """What was said of lanes, and nothing of what was not."""
+    found: RunKeywords = {}
+    if protocol is not None:
+        known = {one.value.lower(): one for one in DeviceProtocol}
+        names = [name.strip().lower() for name in protocol.split(",")]
+        if not set(names) <= set(known):
+            expected = " and ".join(known[name].value for name in known)
+            raise FormatError(f"--protocol: expected some of {expected} with commas, found {protocol[:40]!r}")
+        found["device_protocols"] = tuple(known[name] for name in dict.fromkeys(names))
+    if lanes is not None:
+        found["lanes"] = lanes
+    if threads is not None:
+        found["threads"] = threads
+    return found
 
 
 def _named(plan: Topology | str) -> str:
@@ -157,6 +189,7 @@ def _headings(rates: Rates, rows: tuple[SweepRow, ...]) -> list[str]:
     """Those of nccl-tests, and how long the library's own collective takes where that was timed."""
     in_unit = [f"{name}\n({rates.column})" for name in ("algbw", "busbw")]
     found = ["size\n(B)", "count\n(elements)", "type", "redop", "root", "time\n(us)", *in_unit, "#wrong"]
+    found += ["protocol"] if any(row.protocol for row in rows) else []
     return [*found, "library\n(us)"] if _has_reference(rows) else found
 
 
@@ -175,6 +208,7 @@ def _cells(rates: Rates, row: SweepRow) -> list[str]:
         rates.number(row.algbw_bytes_per_s, 2),
         rates.number(row.busbw_bytes_per_s, 2),
         str(row.wrong),
+        *([] if row.protocol is None else [row.protocol]),
     ]
     return cells if row.reference_time_s is None else [*cells, f"{row.reference_time_s * 1e6:.1f}"]
 
@@ -196,6 +230,7 @@ def _summary(plan: Plan, runtime: RuntimeName, rows: tuple[SweepRow, ...]) -> di
                 "redop": "none" if row.reduction is None else row.reduction.value,
                 "wrong": row.wrong,
                 **({} if row.worst_group is None else {"worst_group": row.worst_group}),
+                **({} if row.protocol is None else {"protocol": row.protocol}),
                 **({} if row.reference_time_s is None else {"reference_time_s": row.reference_time_s}),
             }
             for row in rows

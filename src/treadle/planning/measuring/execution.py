@@ -10,7 +10,7 @@ from typing import Unpack
 
 from treadle.brief import brief
 from treadle.checking import checked, left_alone
-from treadle.errors import MemoryLimitError
+from treadle.errors import MemoryLimitError, ScheduleError
 from treadle.planning.fabrics_and_plans import PlanLike, SizesLike, as_plan, as_size, as_sizes
 from treadle.planning.judging.point_to_point import Shortfall, shortfall
 from treadle.planning.judging.verification import require_verified
@@ -20,6 +20,8 @@ from treadle.program.any_schedule import lower_groups
 from treadle.program.group_lists import ProgramGroups
 from treadle.program.program import Program
 from treadle.runtime.data import ElementType, Reduction
+from treadle.runtime.device.emulated import measure_emulated
+from treadle.runtime.device.lane_program import DeviceProtocol
 from treadle.runtime.measured_sizes import SweepRow, measure, parse_sizes
 from treadle.runtime.mpi import load_mpi, measure_mpi
 from treadle.runtime.mpi_c import measure_mpi_c
@@ -29,8 +31,10 @@ from treadle.schedules.plan import Plan
 from treadle.units import format_size
 
 __all__ = [
+    "DeviceProtocol",
     "ElementType",
     "Reduction",
+    "RunKeywords",
     "RunResult",
     "RuntimeName",
     "SweepRow",
@@ -49,6 +53,7 @@ class RuntimeName(StrEnum):
     IN_PROCESS = "in-process"
     MPI = "mpi"
     MPI_C = "mpi-c"
+    DEVICE_EMULATED = "device-emulated"
 
     @property
     def is_started_here(self) -> bool:
@@ -143,10 +148,20 @@ def _check_memory(plan: Plan, size_bytes: int, available: int | None) -> None:
         )
 
 
+def _check_device_options(runtime: RuntimeName, options: RunKeywords) -> None:
+    """Raise ScheduleError where another runtime is given what only lanes have."""
+    given = sorted(options.keys() & {"device_protocols", "lanes", "threads"})
+    if given and runtime is not RuntimeName.DEVICE_EMULATED:
+        raise ScheduleError(
+            f"run: {', '.join(given)}: of runtime {RuntimeName.DEVICE_EMULATED} only, found {runtime}"
+        )
+
+
 _MEASURES = {
     RuntimeName.IN_PROCESS: measure,
     RuntimeName.MPI: measure_mpi,
     RuntimeName.MPI_C: measure_mpi_c,
+    RuntimeName.DEVICE_EMULATED: measure_emulated,
 }
 
 
@@ -169,7 +184,7 @@ def run(
         Bytes of the larger per-rank buffer.
     runtime : RuntimeName or str
         ``mpi`` must be called by every process under mpirun, one process per rank; ``mpi-c`` starts the
-        processes itself, on this host.
+        processes itself, on this host; ``device-emulated`` runs the lanes of GPUs' thread blocks as threads.
     in_place : bool
         Whether input and output are one memory.
     on_row : callable, optional
@@ -192,6 +207,7 @@ def run(
     Times are those of copying memory on this host; they say nothing about the modelled fabric.
     """
     plan, sizes = as_plan(plan, "run: plan"), as_sizes(sizes, "run: sizes", least=0)
+    _check_device_options(RuntimeName(runtime), options)
     reporter = is_reporter(runtime)
     require_verified(plan)
     if RuntimeName(runtime).is_started_here:

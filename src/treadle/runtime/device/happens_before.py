@@ -1,0 +1,420 @@
+"""Whether lanes are right in every order that their waits allow: knows nothing of how lanes are made.
+
+An event is a slice of an operation in a launch. Events of a lane are ordered; so are the raise of a flag and
+the waits that need it, and the ends of a launch's lanes, what the user does between launches (reads OUTPUT,
+writes INPUT and leaves rubbish elsewhere), and the starts of the next. If that has a circle, the lanes may
+wait for ever. Vector clocks (Mattern 1989) then say of any two events whether one always comes first; two
+accesses of one place, one of them a write, must be so ordered (as in FastTrack, Flanagan and Freund 2009).
+Without circle and race all orders compute the same, and one of them is followed symbolically: every place
+holds launch, part, slice and how often each rank's contribution is in it.
+
+LL messages order nothing but their own 8 bytes: a word is there when its flag is. Whatever else they might
+order must follow from flags.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from treadle.arrays import Int32Array
+from treadle.program.program import Buffer
+from treadle.runtime.device.lane_program import (
+    DeviceProtocol,
+    FlagWait,
+    LaneAction,
+    LaneOperation,
+    LaneProgram,
+)
+from treadle.schedules.collective import CollectiveKind
+
+LAUNCHES = 3
+"""Followed one after the other: LL uses a slot again in the launch after the next."""
+
+_MOST_VIOLATIONS = 5
+_ALL_SLICES = 2**20 - 1
+
+_Place = tuple[int, int, int, int]
+"""Rank, memory, part and slice; of staging: -1, message, 0 and slot."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What a place holds: how often each rank's contribution, and how often that was divided."""
+
+    launch: int
+    part: int
+    piece: int
+    counts: tuple[int, ...]
+    divided: int = 0
+
+
+@dataclass(slots=True)
+class _Event:
+    """A slice of an operation; what a lane does when it enters; or the user between launches."""
+
+    column: int
+    rank: int
+    launch: int
+    piece: int = 0
+    operation: LaneOperation | None = None
+    before: list[int] = field(default_factory=list)
+    """Events that are complete before, and visible."""
+    after_data: list[int] = field(default_factory=list)
+    """Events of which only an LL message is known to be there."""
+
+
+def judge_lanes(lanes: LaneProgram, *, slices: int, launches: int = LAUNCHES) -> tuple[str, ...]:
+    """Follow lanes through a number of launches, in all orders at once.
+
+    Parameters
+    ----------
+    lanes : LaneProgram
+    slices : int
+        Of every part, at least 1. More than the most slots of a message and 2 repeat what fewer do.
+    launches : int
+
+    Returns
+    -------
+    tuple of str
+        What is wrong, the first few; empty where every order gives what the collective's definition asks for.
+
+    Notes
+    -----
+    O(events * lanes).
+    """
+    wrong = _malformed(lanes)
+    if wrong:
+        return tuple(wrong[:_MOST_VIOLATIONS])
+    events = _events(lanes, slices, launches)
+    wrong = _join_flags(lanes, events)
+    if wrong:
+        return tuple(wrong[:_MOST_VIOLATIONS])
+    order = _serial(events)
+    if len(order) < len(events):
+        stuck = min(set(range(len(events))) - set(order))
+        return (f"lanes wait for one another in a circle: {_words(events[stuck])} may never start",)
+    races = _races(lanes, events, order)
+    return tuple(races[:_MOST_VIOLATIONS]) or tuple(_values(lanes, events, order)[:_MOST_VIOLATIONS])
+
+
+def _words(event: _Event) -> str:
+    if event.operation is None:
+        return f"rank {event.rank}, start of launch {event.launch}"
+    name, part = event.operation.action.name, event.operation.part
+    return f"rank {event.rank}, launch {event.launch}, {name} of part {part}, slice {event.piece}"
+
+
+def _malformed(lanes: LaneProgram) -> list[str]:
+    """Messages are put and taken once, by the ranks that they name; ranks wait for flags of their own."""
+    put, taken = [0] * len(lanes.messages), [0] * len(lanes.messages)
+    wrong: list[str] = []
+    for lane in lanes.lanes:
+        for operation in lane.operations:
+            for number in operation.puts:
+                message = lanes.messages[number]
+                put[number] += 1
+                if (message.sender, message.part) != (lane.rank, operation.part):
+                    wrong.append(f"rank {lane.rank} puts message {number} of another rank or part")
+            if operation.message >= 0:
+                message = lanes.messages[operation.message]
+                taken[operation.message] += 1
+                if (message.receiver, message.part) != (lane.rank, operation.part) or (
+                    message.is_staged == (operation.action is LaneAction.AWAIT)
+                ):
+                    wrong.append(f"rank {lane.rank} takes message {operation.message} from where it is not")
+            if any(lanes.flags[wait.flag].rank != lane.rank for wait in operation.waits):
+                wrong.append(f"rank {lane.rank} waits for a flag in another rank's memory")
+    wrong += [f"message {number} is put {n} times" for number, n in enumerate(put) if n != 1]
+    wrong += [f"message {number} is taken {n} times" for number, n in enumerate(taken) if n != 1]
+    return wrong
+
+
+def _events(lanes: LaneProgram, slices: int, launches: int) -> list[_Event]:
+    """All events with the order within lanes and that of launches; the user's come before all of a launch."""
+    n, events = lanes.program.n_ranks, list[_Event]()
+    last: list[list[int]] = [[] for _ in range(n)]
+    for launch in range(1, launches + 2):
+        for rank in range(n):
+            events.append(_Event(len(lanes.lanes) + rank, rank, launch, before=last[rank]))
+            last[rank] = [len(events) - 1]
+        if launch > launches:
+            break
+        ends: list[list[int]] = [[] for _ in range(n)]
+        for column, lane in enumerate(lanes.lanes):
+            before = last[lane.rank]
+            events.append(_Event(column, lane.rank, launch, before=before))
+            for piece, operation in _in_order(lane.operations, slices):
+                events.append(_Event(column, lane.rank, launch, piece, operation, before=[len(events) - 1]))
+            ends[lane.rank].append(len(events) - 1)
+        last = [own + before for own, before in zip(ends, last, strict=True)]
+    return events
+
+
+def _in_order(operations: Sequence[LaneOperation], slices: int) -> list[tuple[int, LaneOperation]]:
+    keyed = [
+        (operation.stage + piece, place, piece)
+        for place, operation in enumerate(operations)
+        for piece in range(slices)
+    ]
+    return [(piece, operations[place]) for _, place, piece in sorted(keyed)]
+
+
+def _join_flags(lanes: LaneProgram, events: Sequence[_Event]) -> list[str]:
+    """Add what waits for flags and LL words come after."""
+    raised: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    entering: set[int] = set()
+    put_at: dict[tuple[int, int, int], int] = {}
+    for number, event in enumerate(events):
+        if event.operation is not None:
+            for flag in event.operation.raises:
+                raised[flag].append((event.launch * 2**20 + event.piece + 1, number))
+            for message in event.operation.puts:
+                put_at[message, event.launch, event.piece] = number
+        elif event.column < len(lanes.lanes):
+            entering.update(lanes.lanes[event.column].enters)
+            for flag in lanes.lanes[event.column].enters:
+                raised[flag].append((event.launch * 2**20 + _ALL_SLICES, number))
+    wrong: list[str] = []
+    for flag, values in raised.items():
+        column = {events[number].column for _, number in values}
+        if len(column) > 1 or any(one >= other for one, other in pairwise(values)):
+            wrong.append(f"flag {flag} does not grow")
+    places = {flag: dict(values) for flag, values in raised.items()}
+    for event in events:
+        if event.operation is None:
+            continue
+        for wait in event.operation.waits:
+            value = _awaited(wait, event)
+            if value is None:
+                continue
+            found = _first_at_least(places.get(wait.flag, {}), value, wait.flag in entering)
+            if found is None:
+                wrong.append(f"{_words(event)} waits for flag {wait.flag}, which nobody raises so far")
+            else:
+                event.before.append(found)
+        if lanes.protocol is DeviceProtocol.LL and event.operation.message >= 0:
+            event.after_data.append(put_at[event.operation.message, event.launch, event.piece])
+    return wrong
+
+
+def _awaited(wait: FlagWait, event: _Event) -> int | None:
+    """The value that a flag must have; None where any will do."""
+    piece = event.piece + 1 - wait.slices
+    launch = event.launch - wait.launches
+    return launch * 2**20 + piece if piece > 0 and launch > 0 else None
+
+
+def _first_at_least(places: dict[int, int], value: int, enters: bool) -> int | None:
+    """The first event that raises a flag to a value or beyond it, among those of the value's launch."""
+    if enters:
+        return places.get(value - value % 2**20 + _ALL_SLICES)
+    return places.get(value)
+
+
+def _serial(events: Sequence[_Event]) -> list[int]:
+    """Numbers of events so that what comes before stands before; without those behind a circle."""
+    missing = [len(event.before) + len(event.after_data) for event in events]
+    after: list[list[int]] = [[] for _ in events]
+    for number, event in enumerate(events):
+        for before in (*event.before, *event.after_data):
+            after[before].append(number)
+    order = [number for number, count in enumerate(missing) if count == 0]
+    for number in order:  # grows on the way
+        for follower in after[number]:
+            missing[follower] -= 1
+            if missing[follower] == 0:
+                order.append(follower)
+    return order
+
+
+def _places_of(lanes: LaneProgram, event: _Event) -> tuple[list[_Place], list[_Place]]:
+    """What an event of a lane reads and writes."""
+    operation = event.operation
+    assert operation is not None
+    reads: list[_Place] = []
+    writes: list[_Place] = []
+    if operation.source is not None:
+        reads.append(_place(lanes, event.rank, operation.source, operation.part, event.piece))
+    if operation.action in (LaneAction.TAKE, LaneAction.REDUCE):
+        reads.append(_slot(lanes, operation.message, event))
+    if operation.target is not None:
+        own = _place(lanes, event.rank, operation.target, operation.part, event.piece)
+        (reads if operation.action is LaneAction.AWAIT else writes).append(own)
+    for number in operation.puts:
+        message = lanes.messages[number]
+        writes.append(
+            _slot(lanes, number, event)
+            if message.target is None
+            else _place(lanes, message.receiver, message.target, message.part, event.piece)
+        )
+    return reads, writes
+
+
+def _place(lanes: LaneProgram, rank: int, buffer: Buffer, part: int, piece: int) -> _Place:
+    is_shared = lanes.program.in_place and buffer is Buffer.OUTPUT
+    return rank, int(Buffer.INPUT if is_shared else buffer), part, piece
+
+
+def _slot(lanes: LaneProgram, number: int, event: _Event) -> _Place:
+    turn = event.launch if lanes.protocol is DeviceProtocol.LL else event.piece
+    return -1, number, event.piece if lanes.protocol is DeviceProtocol.LL else 0, turn % _slots(lanes, number)
+
+
+def _slots(lanes: LaneProgram, number: int) -> int:
+    return max(1, lanes.messages[number].slots)
+
+
+def _user_places(lanes: LaneProgram, rank: int, slices: int) -> Iterator[tuple[Buffer, _Place]]:
+    """All of a rank's user memory."""
+    for buffer in Buffer:
+        for part in range(len(lanes.bounds) - 1):
+            if _exists(lanes, rank, buffer, part):
+                for piece in range(slices):
+                    yield buffer, _place(lanes, rank, buffer, part, piece)
+
+
+def _exists(lanes: LaneProgram, rank: int, buffer: Buffer, part: int) -> bool:
+    first, past = lanes.bounds[part], lanes.bounds[part + 1]
+    return any(low <= first and past <= high for low, high in lanes.program.ranges(rank, buffer))
+
+
+def _races(lanes: LaneProgram, events: Sequence[_Event], order: Sequence[int]) -> list[str]:
+    """Pairs of accesses of one place, one of them a write, that no chain of waits orders."""
+    clocks = np.zeros((len(events), len(lanes.lanes) + lanes.program.n_ranks), dtype=np.int32)
+    slices = 1 + max(event.piece for event in events)
+    users = {
+        rank: [place for _, place in _user_places(lanes, rank, slices)]
+        for rank in range(lanes.program.n_ranks)
+    }
+    seen_by: list[tuple[int, int]] = [(0, 0)] * len(events)
+    turn = [0] * clocks.shape[1]
+    writer: dict[_Place, int] = {}
+    readers: dict[_Place, list[int]] = defaultdict(list)
+    wrong: list[str] = []
+
+    def is_ordered(first: int, then: int) -> bool:
+        column, time = seen_by[first]
+        return bool(clocks[then, column] >= time)
+
+    for number in order:
+        event = events[number]
+        _tick(clocks, number, event, turn, seen_by)
+        reads: list[_Place] = []
+        writes = users[event.rank] if event.column >= len(lanes.lanes) else []
+        if event.operation is not None:
+            reads, writes = _places_of(lanes, event)
+        for place in reads:
+            last = writer.get(place)
+            if last is not None and not is_ordered(last, number) and last not in event.after_data:
+                wrong.append(f"{_words(event)} may read before {_words(events[last])} has written")
+            readers[place].append(number)
+        for place in writes:
+            last = writer.get(place)
+            others = [one for one in readers.pop(place, []) if one != number]
+            wrong += [
+                f"{_words(event)} may write before {_words(events[one])} is done"
+                for one in (*others, *([] if last is None else [last]))
+                if not is_ordered(one, number)
+            ]
+            writer[place] = number
+        if len(wrong) >= _MOST_VIOLATIONS:
+            break
+    return wrong
+
+
+def _tick(
+    clocks: Int32Array, number: int, event: _Event, turn: list[int], seen_by: list[tuple[int, int]]
+) -> None:
+    """The clock of an event: the latest of all before it, and one more of its own lane."""
+    own = clocks[number]
+    for before in event.before:
+        np.maximum(own, clocks[before], out=own)
+    turn[event.column] += 1
+    own[event.column] = turn[event.column]
+    seen_by[number] = event.column, turn[event.column]
+
+
+def _values(lanes: LaneProgram, events: Sequence[_Event], order: Sequence[int]) -> list[str]:
+    """Follow what every place holds through one order."""
+    slices = 1 + max(event.piece for event in events)
+    held: dict[_Place, _Held] = {}
+    wrong: list[str] = []
+    for number in order:
+        event = events[number]
+        if event.operation is not None:
+            wrong += _follow(lanes, event, held)
+        elif event.column >= len(lanes.lanes):
+            if event.launch > 1:
+                wrong += _output_violations(lanes, event, held, slices)
+            _fill(lanes, event, held, slices)
+        if len(wrong) >= _MOST_VIOLATIONS:
+            break
+    return wrong
+
+
+def _fill(lanes: LaneProgram, event: _Event, held: dict[_Place, _Held], slices: int) -> None:
+    """What the user does: new input, and nothing that means anything elsewhere."""
+    places = list(_user_places(lanes, event.rank, slices))
+    for _, place in places:
+        held.pop(place, None)
+    counts = tuple(int(rank == event.rank) for rank in range(lanes.program.n_ranks))
+    for buffer, place in places:
+        if buffer is Buffer.INPUT:
+            held[place] = _Held(event.launch, place[2], place[3], counts)
+
+
+def _follow(lanes: LaneProgram, event: _Event, held: dict[_Place, _Held]) -> list[str]:
+    operation = event.operation
+    assert operation is not None
+    reads, writes = _places_of(lanes, event)
+    found = [held.get(place) for place in reads]
+    expected = (event.launch, operation.part, event.piece)
+    if any(one is None or (one.launch, one.part, one.piece) != expected for one in found):
+        return [f"{_words(event)} reads what is not there, or of another launch or slice"]
+    values = [one for one in found if one is not None]
+    if operation.action is LaneAction.REDUCE:
+        counts = tuple(map(sum, zip(*(one.counts for one in values), strict=True)))
+        made = _Held(*expected, counts, max(one.divided for one in values))
+    elif operation.action is LaneAction.FINISH:
+        made = _Held(*expected, values[0].counts, values[0].divided + 1)
+    else:
+        made = values[0]
+    for place in writes:
+        held[place] = made
+    return []
+
+
+def _output_violations(
+    lanes: LaneProgram, event: _Event, held: dict[_Place, _Held], slices: int
+) -> list[str]:
+    """Places of OUTPUT that do not hold at the end of a launch what the collective's definition says."""
+    program, wrong = lanes.program, []
+    for part in range(len(lanes.bounds) - 1):
+        if not _exists(lanes, event.rank, Buffer.OUTPUT, part):
+            continue
+        counts = _expected(lanes, part)
+        for piece in range(slices):
+            asked = _Held(event.launch - 1, part, piece, counts, int(lanes.averages))
+            if held.get(_place(lanes, event.rank, Buffer.OUTPUT, part, piece)) != asked:
+                wrong.append(
+                    f"rank {event.rank} ends launch {event.launch - 1} of {program.kind} without part {part}"
+                )
+    return wrong
+
+
+def _expected(lanes: LaneProgram, part: int) -> tuple[int, ...]:
+    """How often each rank's contribution is in a part of any OUTPUT that has it."""
+    program, first = lanes.program, lanes.bounds[part]
+    n = program.n_ranks
+    if program.kind.reduces:
+        return (1,) * n
+    if program.kind is CollectiveKind.BROADCAST:
+        return tuple(int(rank == program.root) for rank in range(n))
+    shard = next(number for number, past in enumerate(program.shard_offset[1:].tolist()) if first < past)
+    owner = shard // n if program.kind is CollectiveKind.ALLTOALL else shard
+    return tuple(int(rank == owner) for rank in range(n))

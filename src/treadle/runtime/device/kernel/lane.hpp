@@ -1,0 +1,262 @@
+// What a thread block does in a launch: its operations, wave by wave, each as wait, move, raise.
+#pragma once
+
+#include "elements.hpp"
+
+namespace treadle {
+
+struct alignas(16) Vector {
+  u64 low, high;
+};
+
+// Where one slice of an operation is read and written; null where it is not.
+struct Places {
+  const char* source;
+  char* message;
+  char* target;
+  char* puts[MOST_PUTS];
+  i64 count;  // elements
+};
+
+// Another wait failed, or this one takes too long: it ends, and the launch with it.
+TREADLE_DEVICE bool gives_up(const Job& job, i64 begun, i64 lane, i64 operation, i64 wait) {
+  if (load_failed(&job.failure->is_set)) return true;
+  if (now_ns() - begun < job.limit_ns) return false;
+  if (claim(&job.failure->is_set)) {
+    job.failure->rank = job.lanes[lane].rank;
+    job.failure->lane = lane;
+    job.failure->operation = operation;
+    job.failure->wait = wait;
+  }
+  return true;
+}
+
+TREADLE_DEVICE void wait_for(const Job& job, i64 lane, i64 operation, i64 number, i64 slice) {
+  const Wait& wait = job.waits[number];
+  const i64 done = slice + 1 - wait.slices;
+  if (done <= 0) return;
+  const u64 value = ((job.launch - u64(wait.launches)) << 20) + u64(done);
+  u64* flag = job.memory[job.lanes[lane].rank].flags + wait.flag;
+  i64 begun = 0;
+  for (int tries = 0; acquire(flag) < value; ++tries) {
+    if (tries == 0) begun = now_ns();
+    if (tries % 64 == 63 && gives_up(job, begun, lane, operation, wait.flag)) return;
+    rest(tries);
+  }
+}
+
+template <bool is_ll>
+TREADLE_DEVICE char* slot(char* staging, i64 at, i64 slots, i64 stride, u64 turn) {
+  return staging + at + i64(turn % u64(slots)) * stride;
+}
+
+template <class Element, bool is_ll>
+TREADLE_DEVICE Places places_of(const Job& job, const Memory& own, const Operation& operation, i64 slice) {
+  Places places;
+  const i64 begin = slice * operation.slice, rest = operation.length - begin;
+  places.count = rest < 0 ? 0 : rest < operation.slice ? rest : operation.slice;
+  const i64 skipped = begin * i64(sizeof(Element));
+  const u64 turn = is_ll ? job.launch : u64(slice);
+  const bool takes = operation.action == TAKE || operation.action == REDUCE;
+  places.source = operation.source == NONE ? nullptr : own.buffers[operation.source] + operation.source_at + skipped;
+  places.message = !takes ? nullptr
+                          : slot<is_ll>(own.staging, operation.message_at, operation.message_slots,
+                                        operation.message_stride, turn);
+  const bool stores = operation.target != NONE && operation.action != AWAIT;
+  places.target = stores ? own.buffers[operation.target] + operation.target_at + skipped : nullptr;
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+  for (int i = 0; i < MOST_PUTS; ++i) {
+    places.puts[i] = nullptr;
+    if (i >= operation.n_puts) continue;
+    const Put& put = job.puts[operation.first_put + i];
+    const Memory& peer = job.memory[put.rank];
+    places.puts[i] = put.buffer == STAGING ? slot<is_ll>(peer.staging, put.at, put.slots, put.stride, turn)
+                                           : peer.buffers[put.buffer] + put.at + skipped;
+  }
+  return places;
+}
+
+template <class Word>
+TREADLE_DEVICE Word loaded(const char* base, i64 index) {
+  return reinterpret_cast<const Word*>(base)[index];
+}
+
+template <class Word>
+TREADLE_DEVICE void stored(char* base, i64 index, Word value) {
+  reinterpret_cast<Word*>(base)[index] = value;
+}
+
+// Words `first` to `past` - 1 of all places; four at a time are under way in a thread.
+template <class Element, class Combine, class Word>
+TREADLE_DEVICE void move_words(const Places& places, const Block& block, i64 first, i64 past) {
+  constexpr int MANY = 4;
+  for (i64 base = first + block.thread; base < past; base += i64(block.threads) * MANY) {
+    Word words[MANY];
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+    for (int i = 0; i < MANY; ++i) {
+      const i64 index = base + i64(i) * block.threads;
+      if (index < past) words[i] = loaded<Word>(places.message ? places.message : places.source, index);
+    }
+    if (places.message && places.source) {
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+      for (int i = 0; i < MANY; ++i) {
+        const i64 index = base + i64(i) * block.threads;
+        if (index < past)
+          words[i] = combined_words<Element, Combine, Word>(loaded<Word>(places.source, index), words[i]);
+      }
+    }
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+    for (int i = 0; i < MANY; ++i) {
+      const i64 index = base + i64(i) * block.threads;
+      if (index >= past) continue;
+      if (places.target) stored<Word>(places.target, index, words[i]);
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+      for (int put = 0; put < MOST_PUTS; ++put)
+        if (places.puts[put]) stored<Word>(places.puts[put], index, words[i]);
+    }
+  }
+}
+
+TREADLE_DEVICE bool is_aligned(const Places& places) {
+  std::uintptr_t all = reinterpret_cast<std::uintptr_t>(places.source) |
+                       reinterpret_cast<std::uintptr_t>(places.message) |
+                       reinterpret_cast<std::uintptr_t>(places.target);
+  for (int i = 0; i < MOST_PUTS; ++i) all |= reinterpret_cast<std::uintptr_t>(places.puts[i]);
+  return all % sizeof(Vector) == 0;
+}
+
+template <class Element, class Combine>
+TREADLE_DEVICE void move_simple(const Places& places, const Block& block) {
+  if (!places.source && !places.message) return;
+  constexpr i64 per_vector = sizeof(Vector) / sizeof(Element);
+  const i64 vectors = is_aligned(places) ? places.count / per_vector : 0;
+  move_words<Element, Combine, Vector>(places, block, 0, vectors);
+  move_words<Element, Combine, Element>(places, block, vectors * per_vector, places.count);
+}
+
+// 8 bytes of elements, or as many of them as there are; what is missing is 0.
+template <class Element>
+TREADLE_DEVICE u64 load_unit(const char* from, i64 count) {
+  constexpr i64 per_unit = sizeof(u64) / sizeof(Element);
+  if (count >= per_unit && reinterpret_cast<std::uintptr_t>(from) % sizeof(u64) == 0)
+    return loaded<u64>(from, 0);
+  Element parts[per_unit] = {};
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+  for (i64 i = 0; i < per_unit; ++i)
+    if (i < count) parts[i] = loaded<Element>(from, i);
+  u64 result;
+  memcpy(&result, parts, sizeof(u64));
+  return result;
+}
+
+template <class Element>
+TREADLE_DEVICE void store_unit(char* to, i64 count, u64 value) {
+  constexpr i64 per_unit = sizeof(u64) / sizeof(Element);
+  if (count >= per_unit && reinterpret_cast<std::uintptr_t>(to) % sizeof(u64) == 0) {
+    stored<u64>(to, 0, value);
+    return;
+  }
+  Element parts[per_unit];
+  memcpy(parts, &value, sizeof(u64));
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+  for (i64 i = 0; i < per_unit; ++i)
+    if (i < count) stored<Element>(to, i, parts[i]);
+}
+
+TREADLE_DEVICE u64 take_line(const Job& job, const Line* from, u32 flag, i64 lane, i64 operation) {
+  Line line = load_line(from);
+  i64 begun = 0;
+  for (int tries = 0; line.flag_low != flag || line.flag_high != flag; ++tries) {
+    if (tries == 0) begun = now_ns();
+    if (tries % 64 == 63 && gives_up(job, begun, lane, operation, NONE)) break;
+    rest(tries);
+    line = load_line(from);
+  }
+  return line.data_low | u64(line.data_high) << 32;
+}
+
+template <class Element, class Combine>
+TREADLE_DEVICE void move_ll(const Job& job, const Places& places, const Block& block, i64 lane, i64 operation) {
+  constexpr i64 per_unit = sizeof(u64) / sizeof(Element);
+  const u32 flag = u32(job.launch);
+  for (i64 unit = block.thread; unit * per_unit < places.count; unit += block.threads) {
+    const i64 count = places.count - unit * per_unit, at = unit * i64(sizeof(u64));
+    u64 value = places.source ? load_unit<Element>(places.source + at, count) : 0;
+    if (places.message) {
+      const u64 taken = take_line(job, reinterpret_cast<const Line*>(places.message) + unit, flag, lane, operation);
+      value = places.source ? combined_words<Element, Combine, u64>(value, taken) : taken;
+    }
+    if (places.target) store_unit<Element>(places.target + at, count, value);
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+    for (int put = 0; put < MOST_PUTS; ++put)
+      if (places.puts[put]) store_line(reinterpret_cast<Line*>(places.puts[put]) + unit, value, flag);
+  }
+}
+
+template <class Element>
+TREADLE_DEVICE void divide(const Places& places, const Block& block, i64 n) {
+  for (i64 i = block.thread; i < places.count; i += block.threads) {
+    Element result;
+    narrow(quotient(wide(loaded<Element>(places.target, i)), n), result);
+    stored<Element>(places.target, i, result);
+  }
+}
+
+template <class Element, class Combine, bool is_ll>
+TREADLE_DEVICE void run_event(const Job& job, const Block& block, i64 lane, i64 number, i64 slice) {
+  const Operation& operation = job.operations[number];
+  for (i64 i = block.thread; i < operation.n_waits; i += block.threads)
+    wait_for(job, lane, number, operation.first_wait + i, slice);
+  block.sync();
+  const Places places = places_of<Element, is_ll>(job, job.memory[job.lanes[lane].rank], operation, slice);
+  if (operation.action == FINISH)
+    divide<Element>(places, block, job.n_ranks);
+  else if (is_ll)
+    move_ll<Element, Combine>(job, places, block, lane, number);
+  else
+    move_simple<Element, Combine>(places, block);
+  block.sync();
+  for (i64 i = block.thread; i < operation.n_raises; i += block.threads) {
+    const Raise& raise = job.raises[operation.first_raise + i];
+    release(job.memory[raise.rank].flags + raise.flag, (job.launch << 20) + u64(slice) + 1);
+  }
+}
+
+// Operations stand by rising stage, so that those with a slice in this wave stand together.
+template <class Element, class Combine, bool is_ll>
+TREADLE_DEVICE void run_lane(const Job& job, const Block& block, i64 number) {
+  const Lane& lane = job.lanes[number];
+  for (i64 i = block.thread; i < lane.n_enters; i += block.threads) {
+    const Raise& raise = job.raises[lane.first_enter + i];
+    release(job.memory[raise.rank].flags + raise.flag, (job.launch << 20) + ALL_SLICES);
+  }
+  const i64 end = lane.first + lane.count;
+  i64 low = lane.first;
+  for (i64 wave = 0; low < end; ++wave) {
+    for (i64 operation = low; operation < end; ++operation) {
+      const i64 slice = wave - job.operations[operation].stage;
+      if (slice < 0) break;
+      run_event<Element, Combine, is_ll>(job, block, number, operation, slice);
+      // the first with this as its last slice are done; none stands before them
+      if (slice == job.n_slices - 1) low = operation + 1;
+    }
+  }
+}
+
+}  // namespace treadle

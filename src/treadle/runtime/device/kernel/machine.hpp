@@ -1,0 +1,132 @@
+// The one place that knows whether this is a GPU: blocks, flags that are released and acquired, LL lines, clocks.
+#pragma once
+
+#include "tables.hpp"
+
+#ifdef __CUDACC__
+#include <cuda/atomic>
+#define TREADLE_DEVICE __device__ __forceinline__
+#else
+#include <atomic>
+#include <chrono>
+#include <thread>
+#define TREADLE_DEVICE inline
+#endif
+
+namespace treadle {
+
+// 8 bytes of data; each half travels with a flag that says of which launch it is.
+struct alignas(16) Line {
+  u32 data_low, flag_low, data_high, flag_high;
+};
+
+#ifdef __CUDACC__
+
+struct Block {
+  int thread, threads;
+  TREADLE_DEVICE void sync() const { __syncthreads(); }
+};
+
+TREADLE_DEVICE u64 acquire(u64* flag) {
+  return cuda::atomic_ref<u64, cuda::thread_scope_system>(*flag).load(cuda::memory_order_acquire);
+}
+
+// The fence covers what other threads of the block stored before the barrier that this thread has passed.
+TREADLE_DEVICE void release(u64* flag, u64 value) {
+  cuda::atomic_ref<u64, cuda::thread_scope_system>(*flag).store(value, cuda::memory_order_release);
+}
+
+TREADLE_DEVICE Line load_line(const Line* line) {
+  Line found;
+  asm volatile("ld.volatile.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(found.data_low), "=r"(found.flag_low), "=r"(found.data_high), "=r"(found.flag_high)
+               : "l"(line)
+               : "memory");
+  return found;
+}
+
+TREADLE_DEVICE void store_line(Line* line, u64 data, u32 flag) {
+  asm volatile("st.volatile.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(line), "r"(u32(data)), "r"(flag),
+               "r"(u32(data >> 32)), "r"(flag)
+               : "memory");
+}
+
+TREADLE_DEVICE i64 now_ns() {
+  i64 time;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time));
+  return time;
+}
+
+TREADLE_DEVICE void rest(int) {}
+
+TREADLE_DEVICE i64 load_failed(const i64* word) { return *reinterpret_cast<const volatile i64*>(word); }
+
+TREADLE_DEVICE bool claim(i64* word) {
+  return atomicCAS_system(reinterpret_cast<unsigned long long*>(word), 0ULL, 1ULL) == 0;
+}
+
+#else
+
+// All threads of a block meet here; the generation tells one meeting from the next.
+struct Meeting {
+  std::atomic<int> arrived{0};
+  std::atomic<unsigned> generation{0};
+};
+
+inline void rest(int tries) {
+  if (tries < 64)
+    std::this_thread::yield();
+  else
+    std::this_thread::sleep_for(std::chrono::microseconds(tries < 256 ? 20 : 100));
+}
+
+inline void meet(Meeting& meeting, int threads) {
+  if (threads == 1) return;
+  const unsigned generation = meeting.generation.load(std::memory_order_acquire);
+  if (meeting.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == threads) {
+    meeting.arrived.store(0, std::memory_order_relaxed);
+    meeting.generation.store(generation + 1, std::memory_order_release);
+    return;
+  }
+  for (int tries = 0; meeting.generation.load(std::memory_order_acquire) == generation; ++tries) rest(tries);
+}
+
+struct Block {
+  int thread, threads;
+  Meeting* meeting;
+  void sync() const { meet(*meeting, threads); }
+};
+
+inline u64 acquire(u64* flag) { return __atomic_load_n(flag, __ATOMIC_ACQUIRE); }
+
+inline void release(u64* flag, u64 value) { __atomic_store_n(flag, value, __ATOMIC_RELEASE); }
+
+// Two words of 8 bytes, each whole; nothing orders them, as on a GPU.
+inline Line load_line(const Line* line) {
+  const u64* words = reinterpret_cast<const u64*>(line);
+  const u64 low = __atomic_load_n(words, __ATOMIC_RELAXED), high = __atomic_load_n(words + 1, __ATOMIC_RELAXED);
+  return Line{u32(low), u32(low >> 32), u32(high), u32(high >> 32)};
+}
+
+inline void store_line(Line* line, u64 data, u32 flag) {
+  u64* words = reinterpret_cast<u64*>(line);
+  __atomic_store_n(words + 1, data >> 32 | u64(flag) << 32, __ATOMIC_RELAXED);
+  __atomic_store_n(words, (data & 0xFFFFFFFFu) | u64(flag) << 32, __ATOMIC_RELAXED);
+}
+
+inline i64 now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+inline i64 load_failed(const i64* word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
+
+inline bool claim(i64* word) {
+  i64 expected = 0;
+  return __atomic_compare_exchange_n(word, &expected, 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+#endif
+
+}  // namespace treadle

@@ -1,0 +1,290 @@
+"""Lanes at one size: the tables that the kernel reads, places in bytes; and how staging is shared out."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+import numpy as np
+
+from treadle.arrays import FrozenArrays, Int64Array
+from treadle.errors import ScheduleError
+from treadle.program.program import Buffer, Program
+from treadle.runtime.device.lane_program import DeviceProtocol, LaneMessage, LaneOperation, LaneProgram
+from treadle.schedules.collective import CollectiveKind
+from treadle.units import format_size
+
+UNIT_BYTES = 16
+"""Parts and slices begin at multiples of this from where the user's shard begins."""
+
+STAGING_BYTES = {DeviceProtocol.SIMPLE: 2**24, DeviceProtocol.LL: 2**24}
+"""Of each protocol at each rank: 32 MB in all. LL lines never lie where other data have lain, so that no data
+are ever taken for a flag."""
+
+SLICE_BYTES = 2**18
+"""Default largest slice."""
+
+_STAGING = 3
+_MOST_SLICES = 2**19
+
+
+@dataclass(frozen=True, eq=False)
+class SizedLanes(FrozenArrays):
+    """The tables of kernel/tables.hpp.
+
+    Parameters
+    ----------
+    operations, puts, waits, raises, lanes : arrays of int64, shape (rows, columns of the struct)
+    scratch_bytes : array of int64, shape (N,)
+        What each rank's SCRATCH must have room for: the kernel's own, so that no user sees its size.
+    slices : int
+        Of every part.
+    """
+
+    operations: Int64Array
+    puts: Int64Array
+    waits: Int64Array
+    raises: Int64Array
+    lanes: Int64Array
+    scratch_bytes: Int64Array
+    slices: int
+
+    def __post_init__(self) -> None:
+        self._freeze("lanes", axes=dict.fromkeys(("operations", "puts", "waits", "raises", "lanes"), 2))
+
+
+def at_size(
+    lanes: LaneProgram, count: int, *, element_bytes: int, slice_bytes: int = SLICE_BYTES
+) -> SizedLanes:
+    """Make the tables for a number of elements.
+
+    Parameters
+    ----------
+    lanes : LaneProgram
+    count : int
+        Elements of the collective's larger per-rank buffer, >= 0.
+    element_bytes : int
+        A power of two up to 8.
+    slice_bytes : int
+        Largest slice, at least 16; smaller where staging asks for it.
+
+    Raises
+    ------
+    ScheduleError
+        If staging cannot hold it: LL beyond its sizes.
+    """
+    ends = part_ends(lanes, count, element_bytes=element_bytes)
+    lengths = [past - first for first, past in pairwise(ends)]
+    units = [-(-length * element_bytes // UNIT_BYTES) for length in lengths]
+    slices, room = _slices(lanes, units, slice_bytes)
+    staged = _staged(lanes, room, slices)
+    tables = _Tables(lanes, ends, element_bytes, slices, staged)
+    return tables.finished()
+
+
+def part_ends(lanes: LaneProgram, count: int, *, element_bytes: int) -> list[int]:
+    """First element of every part, and the end of the last.
+
+    Shards, where users see them, are where the collective's definition has them; what is between their ends
+    is cut in units of 16 bytes.
+
+    Examples
+    --------
+    Of ten floats in three chunks that users do not see, the first has none, the others four and six: one
+    unit and two, of which the last is not full.
+    """
+    program, per_unit = lanes.program, UNIT_BYTES // element_bytes
+    is_seen = program.kind in (
+        CollectiveKind.ALLGATHER,
+        CollectiveKind.REDUCE_SCATTER,
+        CollectiveKind.ALLTOALL,
+    )
+    shards = sorted({0, program.n_addresses, *(program.shard_offset.tolist() if is_seen else ())})
+    found: list[int] = []
+    for chunk in lanes.bounds:
+        place = min(bisect_right(shards, chunk) - 1, len(shards) - 2)
+        low, high = shards[place], shards[place + 1]
+        first, past = program.element(low, count), program.element(high, count)
+        units = -(-(past - first) // per_unit)
+        found.append(min(first + (chunk - low) * units // (high - low) * per_unit, past))
+    return found
+
+
+def _slices(lanes: LaneProgram, units: Sequence[int], slice_bytes: int) -> tuple[int, list[int]]:
+    """Number of slices, and the bytes of a slice of each part as it is staged."""
+    limit = STAGING_BYTES[lanes.protocol]
+    if lanes.protocol is DeviceProtocol.LL:
+        lines = [2 * UNIT_BYTES * count for count in units]
+        needed = 2 * max(_needed(lanes, lines, 1))
+        if needed > limit:
+            raise ScheduleError(
+                f"protocol LL needs {format_size(needed)} of staging at a rank, {format_size(limit)} are "
+                f"there; use protocol Simple, or a smaller size"
+            )
+        return 1, lines
+    slices = max(1, -(-max(units, default=0) * UNIT_BYTES // max(slice_bytes, UNIT_BYTES)))
+    while True:
+        room = [-(-count // slices) * UNIT_BYTES for count in units]
+        needed = max(_needed(lanes, room, slices))
+        if needed <= limit:
+            return slices, room
+        if slices > _MOST_SLICES // 2:
+            raise ScheduleError(
+                f"protocol Simple needs {format_size(needed)} of staging at a rank in slices of 16 bytes, "
+                f"{format_size(limit)} are there; the schedule has too many messages"
+            )
+        slices *= 2
+
+
+def _needed(lanes: LaneProgram, room: Sequence[int], slices: int) -> list[int]:
+    """Bytes of staging of every rank; of LL, of one launch."""
+    found = [0] * lanes.program.n_ranks
+    for message in lanes.messages:
+        if message.is_staged:
+            found[message.receiver] += room[message.part] * _slots_used(lanes, message, slices)
+    return found
+
+
+def _slots_used(lanes: LaneProgram, message: LaneMessage, slices: int) -> int:
+    return 1 if lanes.protocol is DeviceProtocol.LL else min(message.slots, slices)
+
+
+def _staged(lanes: LaneProgram, room: Sequence[int], slices: int) -> list[tuple[int, int, int]]:
+    """Of every message: its first slot, how many there are, and how far apart; 0, 1, 0 if not staged."""
+    at = [0] * lanes.program.n_ranks
+    found = []
+    for message in lanes.messages:
+        if not message.is_staged:
+            found.append((0, 1, 0))
+            continue
+        slots, size = _slots_used(lanes, message, slices), room[message.part]
+        is_ll = lanes.protocol is DeviceProtocol.LL
+        start = at[message.receiver]
+        at[message.receiver] += slots * size
+        # LL takes the halves of its staging in turns, whatever the sizes of launches are
+        found.append((start, 2, STAGING_BYTES[DeviceProtocol.LL] // 2) if is_ll else (start, slots, size))
+    return found
+
+
+def flag_places(lanes: LaneProgram) -> tuple[list[int], list[int]]:
+    """Place of every flag among those of its rank, and how many each rank has."""
+    sizes = [0] * lanes.program.n_ranks
+    places = []
+    for flag in lanes.flags:
+        places.append(sizes[flag.rank])
+        sizes[flag.rank] += 1
+    return places, sizes
+
+
+def place_in(
+    program: Program, rank: int, buffer: Buffer, element: Callable[[int], int]
+) -> Callable[[int], int]:
+    """The place of a chunk's first element in a rank's buffer, for chunks that it has."""
+    ranges = program.ranges(rank, buffer)
+    firsts = [first for first, _ in ranges]
+    lengths = [element(past) - element(first) for first, past in ranges]
+    begins = list(accumulate(lengths, initial=0))
+
+    def place(chunk: int) -> int:
+        number = bisect_right(firsts, chunk) - 1
+        return element(chunk) - element(firsts[number]) + begins[number]
+
+    return place
+
+
+class _Tables:
+    """Rows as they are written."""
+
+    def __init__(
+        self,
+        lanes: LaneProgram,
+        ends: Sequence[int],
+        element_bytes: int,
+        slices: int,
+        staged: Sequence[tuple[int, int, int]],
+    ) -> None:
+        self._lanes, self._ends, self._bytes = lanes, ends, element_bytes
+        self._slices, self._staged = slices, staged
+        self._flags, _ = flag_places(lanes)
+        self._element = element = dict(zip(lanes.bounds, ends, strict=True))
+        program = lanes.program
+        self._places = {
+            (rank, buffer): place_in(program, rank, buffer, lambda chunk: element[chunk])
+            for rank in range(program.n_ranks)
+            for buffer in Buffer
+        }
+        self._puts: list[tuple[int, ...]] = []
+        self._waits: list[tuple[int, ...]] = []
+        self._raises: list[tuple[int, ...]] = []
+
+    def finished(self) -> SizedLanes:
+        """All tables."""
+        operations: list[tuple[int, ...]] = []
+        rows: list[tuple[int, ...]] = []
+        for lane in self._lanes.lanes:
+            enter = len(self._raises)
+            self._raises += [self._raise(flag) for flag in lane.enters]
+            rows.append((lane.rank, len(operations), len(lane.operations), enter, len(lane.enters)))
+            operations += [self._row(lane.rank, operation) for operation in lane.operations]
+        return SizedLanes(
+            _table(operations, 17),
+            _table(self._puts, 5),
+            _table(self._waits, 3),
+            _table(self._raises, 2),
+            _table(rows, 5),
+            np.array([self._scratch(rank) for rank in range(self._lanes.program.n_ranks)], dtype=np.int64),
+            self._slices,
+        )
+
+    def _scratch(self, rank: int) -> int:
+        program = self._lanes.program
+        if not program.uses_scratch(rank):
+            return 0
+        ranges = program.ranges(rank, Buffer.SCRATCH)
+        return sum(self._element[past] - self._element[first] for first, past in ranges) * self._bytes
+
+    def _row(self, rank: int, operation: LaneOperation) -> tuple[int, ...]:
+        part = operation.part
+        length = self._ends[part + 1] - self._ends[part]
+        per_unit = UNIT_BYTES // self._bytes
+        units = -(-length // per_unit)
+        message = self._staged[operation.message] if operation.message >= 0 else (0, 1, 0)
+        first_put, first_wait, first_raise = len(self._puts), len(self._waits), len(self._raises)
+        self._puts += [self._put(number) for number in operation.puts]
+        self._waits += [(self._flags[one.flag], one.slices, one.launches) for one in operation.waits]
+        self._raises += [self._raise(flag) for flag in operation.raises]
+        return (
+            int(operation.action),
+            operation.stage,
+            length,
+            -(-units // self._slices) * per_unit,
+            *self._at(rank, operation.source, part),
+            *self._at(rank, operation.target, part),
+            *message,
+            first_put,
+            len(operation.puts),
+            first_wait,
+            len(operation.waits),
+            first_raise,
+            len(operation.raises),
+        )
+
+    def _at(self, rank: int, buffer: Buffer | None, part: int) -> tuple[int, int]:
+        if buffer is None:
+            return -1, 0
+        return int(buffer), self._places[rank, buffer](self._lanes.bounds[part]) * self._bytes
+
+    def _put(self, number: int) -> tuple[int, ...]:
+        message = self._lanes.messages[number]
+        if message.target is None:
+            return message.receiver, _STAGING, *self._staged[number]
+        return message.receiver, *self._at(message.receiver, message.target, message.part), 1, 0
+
+    def _raise(self, flag: int) -> tuple[int, ...]:
+        return self._lanes.flags[flag].rank, self._flags[flag]
+
+
+def _table(rows: Sequence[tuple[int, ...]], columns: int) -> Int64Array:
+    return np.array(rows, dtype=np.int64).reshape(len(rows), columns)

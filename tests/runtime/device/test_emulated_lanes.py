@@ -1,0 +1,280 @@
+"""The kernel's code as threads: every kind of schedule, odd sizes, all types, and waits that nobody ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from samples.matrix_cases import modes, plans
+from samples.runtime_programs import exchange, overwritten, random_program
+from treadle import planning
+from treadle.cli.main import main
+from treadle.errors import MissingDependencyError, ScheduleError
+from treadle.planning import program_of
+from treadle.program.program import Buffer, Operation, OperationKind, Program, program_from_operations
+from treadle.runtime.data import ElementType, Reduction
+from treadle.runtime.device import emulated
+from treadle.runtime.device.emulated import LaneThreads, measure_emulated
+from treadle.runtime.device.lane_lowering import lower_to_lanes
+from treadle.runtime.device.lane_program import DeviceProtocol, LaneAction, LaneProgram
+from treadle.runtime.device.sized_lanes import STAGING_BYTES, at_size, part_ends
+from treadle.runtime.memory import Layout, RankMemory, allocate
+from treadle.schedules.collective import CollectiveKind
+
+PROTOCOLS = tuple(DeviceProtocol)
+SIZES = (20, 4100)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """One library for all tests, in a folder of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TREADLE_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def test_every_kind_of_schedule_moves_the_right_data() -> None:
+    """In and out of place, 1 and 4 threads a block in turn; slices of 256 bytes, so that there are many."""
+    turn = 0
+    for (row, kind), plan in plans().items():
+        for in_place in modes(kind):
+            turn += 1
+            rows = measure_emulated(
+                program_of(plan, 1024, in_place=in_place),
+                SIZES,
+                device_protocols=PROTOCOLS,
+                threads=(1, 4)[turn % 2],
+                slice_bytes=256,
+                seed=turn,
+            )
+            assert [one.wrong for one in rows] == [0] * len(rows), (row, kind, in_place)
+            assert [one.protocol for one in rows] == [*map(str, PROTOCOLS)] * len(SIZES)
+
+
+@pytest.mark.parametrize("element", list(ElementType))
+@pytest.mark.parametrize("reduction", list(Reduction))
+def test_every_type_and_reduction(element: ElementType, reduction: Reduction) -> None:
+    program = random_program(CollectiveKind.ALLREDUCE, 3, seed=1, in_place=True)
+    rows = measure_emulated(
+        program,
+        [1, 6, 3002],
+        element=element,
+        reduction=reduction,
+        device_protocols=PROTOCOLS,
+        slice_bytes=64,
+    )
+    assert not any(row.wrong for row in rows)
+
+
+def test_sends_that_must_be_buffered() -> None:
+    for program in (exchange(4, in_place=True), overwritten(3)):
+        if (
+            program.kind is CollectiveKind.BROADCAST
+        ):  # rubbish is sent on purpose: that cannot be proved right
+            with pytest.raises(ScheduleError, match=r"are not right: .* reads what is not there"):
+                measure_emulated(program, [4])
+        else:
+            rows = measure_emulated(program, [20_000], device_protocols=PROTOCOLS, slice_bytes=32)
+            assert not any(row.wrong for row in rows)
+
+
+def pair_sum() -> Program:
+    """Rank 1 adds to what rank 0 sends, and keeps it: a reduce of one chunk."""
+    send = Operation(OperationKind.SEND, 0, 1, peer=1)
+    add = Operation(OperationKind.RECEIVE_REDUCE, 0, 1, peer=0)
+    return program_from_operations(
+        CollectiveKind.REDUCE, [[send], [add]], n_chunks=1, shard_offset=[0, 0, 1], root=1
+    )
+
+
+def summed(values: NDArray[Any], code: int, *, protocol: DeviceProtocol, shift: int = 0) -> NDArray[Any]:
+    """Sum of two rows by the kernel; `shift`: elements by which buffers miss the bounds of 16 bytes."""
+    lanes = lower_to_lanes(pair_sum(), protocol, lanes=1)
+    count = values.shape[1]
+    tables = at_size(lanes, count, element_bytes=values.itemsize, slice_bytes=64)
+    layout = Layout(lanes.program, count)
+    memories = []
+    for rank in range(2):
+        made = allocate(layout, rank, values.dtype)
+        arrays = {
+            buffer: np.empty(len(array) + shift, dtype=values.dtype)[shift:]
+            for buffer, array in made.arrays.items()
+        }
+        memories.append(RankMemory(arrays, made.spans))
+    outputs = [[np.empty_like(memory.arrays[Buffer.OUTPUT])] for memory in memories]
+    inputs = [[np.ascontiguousarray(row)] for row in values]
+    LaneThreads(lanes).run(tables, memories, inputs, outputs, element=code, reduction=Reduction.SUM)
+    return outputs[1][0]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_halves_are_rounded_as_numpy_rounds_them(protocol: DeviceProtocol) -> None:
+    """All pairs of kinds of numbers: subnormal, normal, huge, infinite."""
+    bits = np.random.default_rng(0).integers(0, 2**16, size=(2, 20_000), dtype=np.uint16)
+    values = bits.view(np.float16)
+    with np.errstate(all="ignore"):
+        expected = values[0] + values[1]
+    found = summed(values, 1, protocol=protocol)
+    assert np.array_equal(found, expected, equal_nan=True)
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="bfloat16: ml_dtypes is not installed")
+    brains = bits.view(ml_dtypes.bfloat16)
+    with np.errstate(all="ignore"):
+        wide = (brains[0].astype(np.float32) + brains[1].astype(np.float32)).astype(ml_dtypes.bfloat16)
+    found = summed(brains, 2, protocol=protocol)
+    assert np.array_equal(found.astype(np.float32), wide.astype(np.float32), equal_nan=True)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("shift", [0, 1, 3])
+def test_any_count_and_pointer(protocol: DeviceProtocol, shift: int) -> None:
+    for dtype, code in ((np.int64, 4), (np.int32, 3), (np.float32, 0), (np.float16, 1)):
+        for count in (1, 3, 17, 333):
+            values = np.random.default_rng(count).integers(-900, 900, size=(2, count)).astype(dtype)
+            found = summed(values, code, protocol=protocol, shift=shift)
+            assert np.array_equal(found, values[0] + values[1]), (dtype, count)
+    huge = np.full((2, 3), 2**62, dtype=np.int64)
+    assert summed(huge, 4, protocol=protocol).tolist() == [-(2**63)] * 3
+
+
+def test_parts_begin_at_units_of_16_bytes() -> None:
+    program = random_program(CollectiveKind.ALLREDUCE, 3, seed=0, trees_per_root=2)
+    lanes = lower_to_lanes(program, DeviceProtocol.SIMPLE, lanes=2)
+    for size in (0, 1, 7, 100, 12_345):
+        for element_bytes in (2, 4, 8):
+            ends = part_ends(lanes, size, element_bytes=element_bytes)
+            assert (ends[0], ends[-1]) == (0, size)
+            assert ends == sorted(ends)
+            assert all(end * element_bytes % 16 == 0 for end in ends[:-1] if end < size)
+    gather = lower_to_lanes(random_program(CollectiveKind.ALLGATHER, 3, seed=0), PROTOCOLS[0], lanes=2)
+    ends = part_ends(gather, 100, element_bytes=4)
+    shards = {gather.program.element(int(chunk), 100) for chunk in gather.program.shard_offset}
+    assert shards <= set(ends)
+
+
+def test_staging_is_bounded() -> None:
+    program = random_program(CollectiveKind.ALLREDUCE, 6, seed=0, trees_per_root=2)
+    simple = lower_to_lanes(program, DeviceProtocol.SIMPLE, lanes=2)
+    assert any(message.is_staged for message in simple.messages)
+    tables = at_size(simple, 2**30, element_bytes=4, slice_bytes=2**40)
+    staged = tables.puts[tables.puts[:, 1] == 3]
+    for rank in range(6):
+        own = staged[staged[:, 0] == rank]
+        assert int((own[:, 2] + own[:, 3] * own[:, 4]).max(initial=0)) <= STAGING_BYTES[simple.protocol]
+    low_latency = lower_to_lanes(program, DeviceProtocol.LL, lanes=2)
+    with pytest.raises(ScheduleError, match=r"protocol LL needs .* of staging at a rank, 16MB are there"):
+        at_size(low_latency, 2**24, element_bytes=4)
+
+
+def test_sums_are_passed_on_in_one_pass_and_stores_go_straight_to_their_place() -> None:
+    """Of an allreduce by trees: sums are staged; what is broadcast over partial sums is not."""
+    lanes = lower_to_lanes(plan_program("trees", "allreduce"), DeviceProtocol.SIMPLE, lanes=2)
+    listed = [operation for lane in lanes.lanes for operation in lane.operations]
+    assert sum(one.action is LaneAction.REDUCE and bool(one.puts) for one in listed) > 8
+    assert sum(message.is_staged for message in lanes.messages) == sum(
+        one.action is LaneAction.REDUCE for one in listed
+    )
+    assert not any(one.action is LaneAction.TAKE for one in listed)
+
+
+def plan_program(row: str, kind: str) -> Program:
+    return program_of(plans()[row, kind], 1024)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_wait_that_nobody_ends_is_given_up(protocol: DeviceProtocol) -> None:
+    lanes = lower_to_lanes(pair_sum(), protocol, lanes=1)
+
+    def silent(one: LaneProgram) -> LaneProgram:
+        first = replace(one.lanes[0], operations=())
+        return replace(one, lanes=(first, *one.lanes[1:]))
+
+    less = silent(lanes)
+    layout = Layout(lanes.program, 4)
+    memories = [allocate(layout, rank, np.dtype(np.float32)) for rank in range(2)]
+    threads = LaneThreads(less, limit_s=0.05)
+    with pytest.raises(ScheduleError, match=r"reduce, protocol \w+: rank 1, lane 1 waited 0.05 s for rank 0"):
+        threads.run(
+            at_size(less, 4, element_bytes=4),
+            memories,
+            [[memory.arrays[Buffer.INPUT].copy()] for memory in memories],
+            [[memory.arrays[Buffer.OUTPUT].copy()] for memory in memories],
+            element=0,
+            reduction=Reduction.SUM,
+        )
+
+
+def test_lanes_that_are_not_right_are_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    make: Callable[..., LaneProgram] = emulated.lower_to_lanes
+
+    def forgetful(*given: Any, **named: Any) -> LaneProgram:
+        made = make(*given, **named)
+        return replace(made, lanes=tuple(replace(lane, enters=()) for lane in made.lanes))
+
+    monkeypatch.setattr(emulated, "lower_to_lanes", forgetful)
+    with pytest.raises(ScheduleError, match="lanes of protocol Simple are not right"):
+        measure_emulated(pair_sum(), [4])
+
+
+def test_wrong_data_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    make: Callable[..., LaneProgram] = emulated.lower_to_lanes
+
+    def taking(*given: Any, **named: Any) -> LaneProgram:
+        made = make(*given, **named)
+        last = made.lanes[1]
+        operations = tuple(
+            replace(one, action=LaneAction.TAKE, source=None) if one.action is LaneAction.REDUCE else one
+            for one in last.operations
+        )
+        return replace(made, lanes=(made.lanes[0], replace(last, operations=operations)))
+
+    monkeypatch.setattr(emulated, "lower_to_lanes", taking)
+    monkeypatch.setattr(emulated, "judge_lanes", lambda *_, **__: ())
+    (row,) = measure_emulated(pair_sum(), [400])
+    assert row.wrong == 4 * 100
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = str(tmp_path / "ring.plan")
+    assert main(["solve", "ring:3", "allreduce", "-o", plan, "-q"]) == 0
+    words = [
+        "run",
+        plan,
+        "--runtime",
+        "device-emulated",
+        "--size",
+        "1B,5B..40B",
+        "--in-place",
+        "--threads",
+        "2",
+    ]
+    assert main([*words, "--protocol", "LL,Simple", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["protocol"] for row in rows] == ["LL", "Simple"] * 5
+    assert not any(row["wrong"] for row in rows)
+    assert main([*words, "--protocol", "ll"]) == 0
+    assert "protocol" in capsys.readouterr().out
+    assert main([*words, "--protocol", "LL128"]) == 2
+    assert "expected some of Simple and LL with commas, found 'LL128'" in capsys.readouterr().err
+    assert main(["run", plan, "--protocol", "LL", "--size", "1K"]) == 2
+    assert "device_protocols: of runtime device-emulated only, found in-process" in capsys.readouterr().err
+    assert main([*words, "--lanes", "65"]) == 2
+    assert "lanes: expected 1 to 64, found 65" in capsys.readouterr().err
+
+
+def test_several_groups_run_one_after_the_other() -> None:
+    plan = planning.solve("complete:4", "allreduce", mesh="2,2", axes="0").plan
+    result = planning.run(plan, [4096], runtime="device-emulated")
+    assert result.wrong == 0
+
+
+def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(MissingDependencyError, match=r"needs a C\+\+17 compiler, no-such-compiler is not on"):
+        measure_emulated(pair_sum(), [4])
