@@ -1,0 +1,129 @@
+"""The device runtime's source compiled for threads and, where nvcc is, for GPUs, with what ptxas says.
+
+`make gpu`, or `python -m tools.gpu`. Fails on a warning, a spill or more than 128 registers. Nothing is run:
+that needs a GPU.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+SOURCE = (
+    Path(__file__).resolve().parents[1] / "src" / "treadle" / "runtime" / "device" / "kernel" / "lanes.cpp"
+)
+ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
+MOST_REGISTERS = 128
+_KERNEL = re.compile(r"Compiling entry function '(\w*lanes_kernel\w*)' for '(\w+)'")
+_SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
+_REGISTERS = re.compile(r"Used (\d+) registers")
+
+
+@dataclass(frozen=True)
+class KernelFigures:
+    """What ptxas says of one kernel; its protocol by the last argument of the template."""
+
+    name: str
+    architecture: str
+    registers: int
+    spilled_bytes: int
+
+    @property
+    def protocol(self) -> str:
+        """Of messages: LL or Simple."""
+        return "LL" if "Lb1E" in self.name else "Simple"
+
+
+def figures(text: str) -> list[KernelFigures]:
+    """Kernels in what ``nvcc -Xptxas -v`` prints.
+
+    Raises
+    ------
+    ValueError
+        If a kernel stands there without its figures.
+    """
+    found = []
+    parts = _KERNEL.split(text)
+    for name, architecture, said in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
+        spills, registers = _SPILLS.search(said), _REGISTERS.search(said)
+        if spills is None or registers is None:
+            raise ValueError(f"nvcc says nothing of the registers of {name}")
+        found.append(KernelFigures(name, architecture, int(registers[1]), int(spills[1]) + int(spills[2])))
+    return found
+
+
+def faults(kernels: Sequence[KernelFigures]) -> list[str]:
+    """Kernels that spill or take too many registers, in words."""
+    return [
+        f"{one.name} for {one.architecture}: {one.registers} registers, {one.spilled_bytes} bytes spilled; "
+        f"expected at most {MOST_REGISTERS} and 0"
+        for one in kernels
+        if one.registers > MOST_REGISTERS or one.spilled_bytes
+    ]
+
+
+def main() -> int:
+    """Compile, print, and return 1 where something is wrong."""
+    with tempfile.TemporaryDirectory(prefix="treadle-gpu-") as folder:
+        threads = [
+            os.environ.get("CXX") or "c++",
+            "-std=c++17",
+            "-O2",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-pthread",
+        ]
+        if _run([*threads, "-shared", "-fPIC", str(SOURCE), "-o", f"{folder}/lanes.so"]) is None:
+            return 1
+        print("threads: compiled without a warning")
+        nvcc = shutil.which("nvcc")
+        if nvcc is None:
+            print("nvcc is not on the PATH: SKIPPED the kernels for GPUs")
+            return 0
+        wrong = []
+        for architecture in ARCHITECTURES:
+            words = [nvcc, "-std=c++17", "-O3", f"-arch={architecture}", "-Xptxas", "-v", "-x", "cu", "-c"]
+            text = _run([*words, str(SOURCE), "-o", f"{folder}/lanes.o"])
+            if text is None:
+                return 1
+            kernels = figures(text)
+            wrong += faults(kernels) or ([] if kernels else [f"{architecture}: no kernel was compiled"])
+            print(f"{architecture}: {_summary(kernels)}; never run")
+    for one in wrong:
+        print(f"gpu: {one}", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+def _summary(kernels: Sequence[KernelFigures]) -> str:
+    spilled = sum(one.spilled_bytes for one in kernels)
+    parts = [f"{len(kernels)} kernels", f"{spilled} bytes spilled"]
+    for protocol in ("Simple", "LL"):
+        registers = [one.registers for one in kernels if one.protocol == protocol]
+        if registers:
+            parts.append(f"{protocol} {min(registers)} to {max(registers)} registers")
+    return ", ".join(parts)
+
+
+def _run(words: Sequence[str]) -> str | None:
+    """What a compiler says; None, once that is shown, where it fails."""
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
+    except OSError as error:
+        print(f"gpu: {words[0]}: {error.strerror}", file=sys.stderr)
+        return None
+    if done.returncode:
+        print(done.stderr, file=sys.stderr)
+        return None
+    return done.stdout + done.stderr
+
+
+if __name__ == "__main__":
+    sys.exit(main())
