@@ -68,6 +68,8 @@ SAMPLES: Mapping[str, Sequence[t.Topology]] = {
     "cartesian_power": [t.cartesian_power(t.diamond(), 2)],
     "disjoint_copies": [t.disjoint_copies(t.complete_bipartite(2, 2), 3)],
     "with_axes_ordered": [t.with_axes_ordered(t.torus(4, 3), "4x3", "1,0")],
+    "with_inserted_nodes": [t.with_inserted_nodes(t.uni_ring(1, 4), 2)],
+    "with_exchanged_heads": [t.with_exchanged_heads(t.directed_circulant(5, 1, 2), 0, 3)],
     "cartesian_product": [t.cartesian_product(t.uni_ring(1, 4), t.bi_ring(2, 3))],
     "with_failed_links": [t.with_failed_links(t.ring(4), "n0->n1", "n2--n3")],
     "with_failed_nodes": [t.with_failed_nodes(t.ring(4), "n1")],

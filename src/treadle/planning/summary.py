@@ -265,7 +265,7 @@ def _design_row(row: DesignRow) -> dict[str, object]:
         "alltoall_s": row.alltoall_s,
         "workload_s": row.seconds,
         "workload_bound_s": row.least_s,
-        "parts": option.parts if option.parts > 1 else None,
+        "separate_parts": option.parts if option.parts > 1 else None,
     }
     return {key: value for key, value in values.items() if value is not None}
 

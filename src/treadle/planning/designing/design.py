@@ -145,7 +145,7 @@ class DesignResult(Tabular):
                     "fabric": row.option.expression,
                     "steps": row.option.candidate.steps,
                     "t_b": row.option.candidate.t_b_both / 2,
-                    "parts": row.option.parts,
+                    "separate_parts": row.option.parts,
                     "diameter": row.option.diameter,
                     "time_s": row.seconds,
                     "least_s": row.least_s,
