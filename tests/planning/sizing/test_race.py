@@ -75,3 +75,17 @@ def test_what_cannot_be_below_a_limit_is_remembered_as_that() -> None:
     seconds = racer.time(2**20).seconds
     assert racer.time_below(2**20, seconds) is None
     assert racer.time_below(2**20, 2 * seconds) == racer.times[2**20]
+
+
+def test_equal_programs_are_timed_once() -> None:
+    """One tree a root, or two that are alike: other schedules, whose messages are joined to the same."""
+    racers = {one.title: one for one in racers_of("dgx_h100(2, 2)", "allgather") if one.is_able()}
+    plain, few, other = (racers[title] for title in ("forestcoll", "forestcoll trees=2", "ring"))
+    assert plain.schedule != few.schedule
+    assert plain.graph is few.graph
+    plain.time(2**20)
+    assert few.times == plain.times
+    assert other.graph is not plain.graph
+    assert 2**20 not in other.times
+    graphs = {id(one.graph): one for one in racers.values()}
+    assert len(graphs) < len(racers)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
+from hashlib import sha256
 from math import inf, isqrt, log2, nextafter, sqrt
 
 import numpy as np
@@ -71,6 +73,11 @@ class RaceRules:
         """The simulation's options under each protocol."""
         alpha_ns = 0 if self.cost_model is not None else default_alpha_ns(self.problem.topology)
         return protocol_options(SimulationOptions(alpha_ns=alpha_ns), self.cost_model)
+
+    @cached_property
+    def known(self) -> dict[bytes, Racer]:
+        """Of equal programs the first that was lowered, by what its tasks are."""
+        return {}
 
     @cached_property
     def least_alpha_s(self) -> float:
@@ -149,12 +156,21 @@ class Racer:
         return (self.graph,) if bundled is self.graph else (self.graph, bundled)
 
     def is_able(self) -> bool:
-        """Whether there is a program of it, which is made here; if not, `refusal` says why."""
+        """Whether there is a program of it, which is made here; if not, `refusal` says why.
+
+        Notes
+        -----
+        Schedules that differ may be the same program, such as trees twice and half of them each: such
+        racers share what they take.
+        """
         if not self.refusal:
             try:
-                _ = self.graph
+                twin = self.rules.known.setdefault(_digest(self.graph), self)
             except TreadleError as error:
                 self.refusal = str(error)
+            else:
+                self.times, self._beyond = twin.times, twin._beyond
+                self.__dict__["graph"], self.__dict__["graphs"] = twin.graph, twin.graphs
         return not self.refusal
 
     def floor(self, size_bytes: int) -> float:
@@ -277,6 +293,32 @@ class _Loads:
         """Seconds until the link that is busy for longest has carried everything; rounding is left aside."""
         whole = float((self.held * slices + self.per_byte * size).max(initial=0.0))
         return self.launch + whole * (1 - 1e-9)
+
+
+def _digest(graph: TaskGraph) -> bytes:
+    """What is the same for programs whose tasks are."""
+    program = graph.program
+    scale = int(np.gcd.reduce(graph.chunks, initial=0)) or 1
+    found = sha256(str(Fraction(program.n_chunks, scale)).encode())
+    for one in (
+        graph.operation,
+        graph.chunks // scale,
+        graph.resource,
+        graph.pays_alpha,
+        graph.is_aside,
+        graph.edge_offset,
+        graph.edge_target,
+        graph.edge_kind,
+        program.operation_kind,
+        program.operation_rank,
+        program.peer,
+        program.path,
+        program.step,
+        program.wait_offset,
+        program.waits,
+    ):
+        found.update(np.ascontiguousarray(one).tobytes())
+    return found.digest()
 
 
 def _loads_of(graph: TaskGraph, options: SimulationOptions) -> _Loads:
