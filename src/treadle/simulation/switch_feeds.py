@@ -92,8 +92,13 @@ def _asker(
     """The rank that asks for a copy or sum, and the step; -1 at switches that work by themselves."""
     if topology.turns_round[switch]:
         return -1, -1
-    asker = program.peer[number] if sums else program.operation_rank[number]
+    asker = program.peer[number] if sums else _rank_of(program, number)
     return int(asker), int(program.step[number])
+
+
+def _rank_of(program: OperationLists, number: int) -> int:
+    """The rank of an operation; `program.operation_rank` makes an array of all at each call."""
+    return int(np.searchsorted(program.operation_offset, number, side="right")) - 1
 
 
 @dataclass(frozen=True)
@@ -159,7 +164,7 @@ def _last_node(topology: Topology, program: OperationLists, send: int) -> int:
 def _switches(topology: Topology, program: OperationLists, number: int) -> tuple[int, int]:
     """Switches at which a path begins and ends, -1 where it does so at the ranks of its send."""
     path = program.links(int(program.path[number]))
-    rank = int(np.searchsorted(program.operation_offset, number, side="right")) - 1
+    rank = _rank_of(program, number)
     begin, end = int(topology.tails[path[0]]), int(topology.heads[path[-1]])
     for node, own, capable, does in (
         (begin, int(program.nodes[rank]), topology.multicast, "copy"),

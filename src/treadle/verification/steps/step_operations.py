@@ -40,6 +40,7 @@ class StepOperations:
         self._own = np.where(copies, steps.way_links[last], steps.way_links[first]).astype(np.int64)
         piece = np.unique(np.concatenate([steps.low, steps.high]))
         self._cuts = piece.astype(np.int64)
+        self._groups: dict[int, list[tuple[int, int]]] = {}
 
     def check(self, found: Findings) -> bool:
         """Whether the switches can do it; adds what they cannot to `found`."""
@@ -115,9 +116,13 @@ class StepOperations:
         served = np.unique(np.stack([cell.reshape(-1), self._far(way)]), axis=1)
         for shared in np.unique(cells[0]).tolist():
             mine = cells[0] == shared
-            for member, link in self._group(int(shared)):
-                named = served[0][served[1] == member]
-                change[link] += int(sizes[mine].sum()) - int(sizes[named][mine[named]].sum())
+            whole, here = int(sizes[mine].sum()), mine[served[0]]
+            by_member = np.zeros(topology.n_nodes, dtype=np.int64)
+            np.add.at(by_member, served[1][here], sizes[served[0][here]])
+            if shared not in self._groups:
+                self._groups[shared] = self._group(int(shared))
+            for member, link in self._groups[shared]:
+                change[link] += whole - int(by_member[member])
         return change
 
     def _far(self, ways: Int64Array) -> Int64Array:
@@ -134,11 +139,12 @@ class StepOperations:
         outward = bool(topology.is_compute[tail])
         switch = head if outward else tail
         place = int(np.flatnonzero((topology.tails == tail) & (topology.heads == head)).searchsorted(shared))
-        found = []
-        for member in np.flatnonzero(self._members).tolist():
-            up = np.flatnonzero((topology.tails == member) & (topology.heads == switch))
-            down = np.flatnonzero((topology.tails == switch) & (topology.heads == member))
+        found: dict[int, int] = {}
+        outwards, inwards = topology.tails == switch, topology.heads == switch
+        for member in topology.tails[inwards & self._members[topology.tails]]:
+            up = np.flatnonzero(inwards & (topology.tails == member))
+            down = np.flatnonzero(outwards & (topology.heads == member))
             if up.size and down.size:
                 lanes = down if outward else up
-                found.append((member, int(lanes[place % len(lanes)])))
-        return found
+                found[int(member)] = int(lanes[place % len(lanes)])
+        return list(found.items())

@@ -1,0 +1,62 @@
+"""Breadth-first broadcast in pieces that follow each other, so that sums and copies overlap."""
+
+from __future__ import annotations
+
+from treadle.errors import ScheduleError
+from treadle.schedules.collective import Collective
+from treadle.schedules.steps.step_transforms import pipelined
+from treadle.schedules.steps.steps import StepSchedule
+from treadle.synthesis.scheduler import Comparing, equal_shards, no_forwarders, no_switches, scheduler
+from treadle.synthesis.sizes.spanning_exchanges import KINDS, few_ranks
+from treadle.synthesis.steps.bfb.breadth_first import bfb_schedule
+from treadle.synthesis.trees.baselines.embedding import check_supported
+from treadle.topologies.topology import Topology
+
+_NAME = "bfb-pieces"
+_NEEDS = (no_switches, no_forwarders, few_ranks, equal_shards)
+_PIECES, _MOST_CHUNKS = 2, 16
+"""More pieces pay seldom: each message holds its link for a time of its own; chunks of shards beside them."""
+
+
+@scheduler(
+    _NAME,
+    form="steps",
+    collectives=KINDS,
+    needs=_NEEDS,
+    options=("chunks",),
+    source="breadth-first broadcast (dissertation, 3.6), pipelined: own",
+    comparing=Comparing.SIZES,
+)
+def bfb_pieces(topology: Topology, collective: Collective, *, chunks: int | None = None) -> StepSchedule:
+    """Breadth-first broadcast, each piece of all shards a step behind the one before.
+
+    Parameters
+    ----------
+    topology : Topology
+        Without switches.
+    collective : Collective
+        Allgather, reduce-scatter or allreduce of equal shards.
+    chunks : int, optional
+        Pieces, default 2.
+
+    Raises
+    ------
+    ScheduleError, InfeasibleError
+        As `bfb_schedule`.
+
+    Notes
+    -----
+    The first and last steps of a breadth-first broadcast carry little, so that links wait there for single
+    messages to arrive; other pieces then use them.
+    """
+    check_supported(_NAME, topology, collective, KINDS)
+    for need in _NEEDS:
+        if (refusal := need(topology, collective)) is not None:
+            raise ScheduleError(f"{_NAME}: {refusal}")
+    found = bfb_schedule(topology, collective.kind, max_chunks=_MOST_CHUNKS)
+    pieces = _PIECES if chunks is None else chunks
+    return StepSchedule(
+        collective.kind,
+        reduce=found.reduce and pipelined(found.reduce, pieces),
+        broadcast=found.broadcast and pipelined(found.broadcast, pieces),
+    )
