@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from treadle.planning.designing.fabric_values import SizeBounds as SizeBounds
     from treadle.planning.drawing.draw import check_picture_name as check_picture_name
     from treadle.planning.drawing.draw import draw as draw
+    from treadle.planning.fronts.comparison_picture import comparison_picture as comparison_picture
     from treadle.planning.fronts.front_picture import front_picture as front_picture
     from treadle.planning.fronts.tree_front import TREES_PER_ROOT as TREES_PER_ROOT
     from treadle.planning.fronts.tree_front import TreeFront as TreeFront
@@ -240,6 +241,7 @@ else:
             ),
             "treadle.planning.designing.design": ("DesignResult", "DesignRow", "design", "design_plan"),
             "treadle.planning.solving.group_rates": ("AloneRate", "CutOffGroupError"),
+            "treadle.planning.fronts.comparison_picture": ("comparison_picture",),
             "treadle.planning.fronts.front_picture": ("front_picture",),
             "treadle.planning.fronts.tree_front": ("TREES_PER_ROOT", "TreeFront", "tree_front"),
             "treadle.planning.fronts.tree_front_summary": ("tree_front_summary",),

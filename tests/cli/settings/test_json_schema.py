@@ -112,6 +112,7 @@ compare dgx_a100:2 allreduce --algorithms forestcoll,ring,bfb
 compare torus:3x3 alltoall --algorithms pairwise,routes
 compare dgx_h100:1 allreduce
 compare dgx_h100:1 allreduce --size 1M
+compare ring:4 allgather --algorithms ring,bfb --size 1K,1M --picture times.svg
 compare ring:4 allgather --with ring.plan --algorithms ring --size 1K,1M
 algorithms
 algorithms bfb

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -185,3 +186,31 @@ def test_routes_name_no_messages(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main(["routes", str(plan), "-o", str(routes), "-q"]) == 0
     assert main(["verify", str(routes), "--topology", "ring:4"]) == 2
     assert "cannot be put on one" in capsys.readouterr().err
+
+
+def test_many_sizes_are_told_in_tables_of_a_terminals_width(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    picture = tmp_path / "times.svg"
+    sized = ["compare", "dgx_a100:1", "allreduce", "--size", "1K..1M", "--cost-model", "reference"]
+    assert main([*sized, "--algorithms", "ring,rs-ag,one-shot,rail", "--picture", str(picture)]) == 0
+    said = capsys.readouterr().out
+    assert f"picture     {picture}" in said
+    tables = said.split("simulated   costs reference\n\n")[1].split("\n\n")
+    assert [table.split()[1] for table in tables] == ["1KB", "64KB"]
+    for line in said.split("simulated")[1].split("picture")[0].splitlines():
+        assert len(line) <= 80
+    for table in tables:
+        rows = [line.split()[1:] for line in table.splitlines()[1:] if line[0] not in "*p"]
+        for *times, bound in zip(*rows, strict=True):
+            least = min(times, key=lambda cell: float(cell.rstrip("*")))
+            assert [cell.endswith("*") for cell in times] == [
+                float(cell.rstrip("*")) == float(least.rstrip("*")) for cell in times
+            ]
+            assert 0 < float(bound) <= float(least.rstrip("*"))
+    drawn = picture.read_text()
+    assert "bound of the size" in drawn
+    winner = next(line.split()[0] for line in tables[0].splitlines() if line.split()[1].endswith("*"))
+    assert re.search(rf"<!-- ({winner}|{winner},.*) -->", drawn)
+    assert main([*sized[:3], "--picture", str(picture)]) == 2
+    assert "expected --size A..B beside it" in capsys.readouterr().err

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from treadle import planning
+from treadle.atomic import write_bytes
 from treadle.cli.cost_model_option import CostModelOption, asked_cost_model, told_cost_model
 from treadle.cli.measuring.worker_options import ClusterOption, ThreadsOption
 from treadle.cli.output import (
@@ -76,6 +77,10 @@ def command(
         typer.Option(help="Simulate each at these sizes: 1M,1G or 1K..1G.", metavar="SIZES"),
     ] = None,
     cost_model: CostModelOption = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(help="Times by size over the quickest one's, as .png, .svg or .pdf.", metavar="FILE"),
+    ] = None,
     trim: TrimOption = False,
     forward: ForwardOption = False,
     root: RootOption = None,
@@ -96,6 +101,8 @@ def command(
     output = Output(json, quiet, Rates(unit or ""))
     if cost_model is not None and size is None:
         raise FormatError("--cost-model: is for times at sizes; expected --size beside it")
+    if picture is not None and (size is None or len(parse_sizes(size)) < 2):
+        raise FormatError("--picture: of times by size; expected --size A..B beside it")
     model = asked_cost_model(cost_model, None)
     try:
         with ProgressLine(quiet=quiet or json) as progress, workers(threads=threads, cluster=cluster):
@@ -144,6 +151,12 @@ def command(
             output.line(f"{row.algorithm}: {reason}")
     print_measures(output, result)
     told = told_cost_model(model)
+    if picture is not None:
+        title = f"{result.topology.name}, {result.collective.kind}"
+        kind = picture.suffix[1:].lower()
+        write_bytes(picture, planning.comparison_picture(result, title=title, file_format=kind))
+        output.line(f"picture     {picture}")
+        told["picture"] = str(picture)
     output.result({**comparison_summary(result), **mesh_values(mesh, axes), **told})
     if any(row.report is not None and not row.report.is_ok for row in result.rows):
         return FAILED

@@ -11,6 +11,8 @@ from treadle.planning.solving.comparison import InNetwork
 from treadle.schedules.collective import busbw_factor
 from treadle.units import format_size
 
+_WIDE, _ABREAST = 3, 6
+"""Above so many sizes only times are told, so many of them beside each other."""
 IN_NETWORK_NAME = "nvls (in-network)"
 
 
@@ -80,9 +82,14 @@ def _print_sizes(output: Output, result: Comparison, rows: list[tuple[str, Compa
     factor = busbw_factor(result.collective.kind, result.collective.group_size)
     output.line()
     output.line(
-        f"simulated   {model}; {output.rates.column} of algbw, busbw is {factor} of it; "
+        f"simulated   {model}"
+        if len(result.sizes) > _WIDE
+        else f"simulated   {model}; {output.rates.column} of algbw, busbw is {factor} of it; "
         "%opt is the bound of the size over the time"
     )
+    if len(result.sizes) > _WIDE:
+        _print_times(output, result, rows)
+        return
     headings = ["algorithm"]
     for size in result.sizes:
         name = format_size(size)
@@ -96,3 +103,31 @@ def _print_sizes(output: Output, result: Comparison, rows: list[tuple[str, Compa
             line += [f"{float(found.time) * 1e6:.2f}", output.rates.number(found.algbw_bytes_per_s, 3), share]
         cells.append(line)
     output.table(headings, cells, least=[name for name in headings if name.endswith("%opt")])
+
+
+def _print_times(output: Output, result: Comparison, rows: list[tuple[str, ComparisonRow]]) -> None:
+    """Times of many sizes in tables below each other, so that none is wider than a terminal."""
+    times = {
+        name: [float(found.time) for found in row.measured.sizes]
+        for name, row in rows
+        if row.measured is not None and row.measured.sizes
+    }
+    least = [min(column) for column in zip(*times.values(), strict=True)]
+    for first in range(0, len(result.sizes), _ABREAST):
+        places = range(first, min(first + _ABREAST, len(result.sizes)))
+        cells = [
+            (name, *(f"{own[at] * 1e6:.4g}{'*' if own[at] <= least[at] else ''}" for at in places))
+            for name, own in times.items()
+        ]
+        bounds = _bound_cells(rows, places)
+        output.line()
+        headings = ("us", *(format_size(result.sizes[at]) for at in places))
+        output.table(headings, [*cells, *([("bound", *bounds)] if any(bounds) else [])])
+    output.line("*           the quickest of its size")
+
+
+def _bound_cells(rows: list[tuple[str, ComparisonRow]], places: range) -> list[str]:
+    """Least times of sizes, which all rows share; "" where none is known."""
+    measured = next((row.measured for _, row in rows if row.measured and row.measured.sizes), None)
+    found = [None if measured is None else measured.sizes[at].bound for at in places]
+    return ["" if one is None else f"{float(one.time) * 1e6:.4g}" for one in found]
