@@ -250,9 +250,8 @@ def _print_frontier(output: Output, result: planning.DesignResult, chosen: plann
         )
     )
     cut = [row[:shown_columns] for row in rows]
-    output.table(
-        headings[:shown_columns], cut, left=2, least=("least", "mean", "diameter", "all-to-all", "T_B")
-    )
+    least = ["least", "mean", "diameter", "all-to-all", "T_B"]
+    output.table(headings[:shown_columns], cut, left=2, least=least[shown_columns < len(headings) :])
     output.line()
     output.line(f"            T_B in M/B, mean of allgather and reduce-scatter; times in us for {shown}")
     if shown_columns == len(headings):
