@@ -7,6 +7,9 @@ Fabrics
     Topology             the value: compute nodes, switches, links
     TopologyBuilder      makes one, node by node and link by link
     cabling              the cables of a fabric: ports, racks, lengths, planes of optical switches
+    check_cabling        what was plugged against a cabling list, and the fewest plugs to move
+    grow                 the cables by which a fabric grows, connected at every stage
+    reconfigure          the fewest cross-connects that make one fabric out of another
     design               the best fabrics of a size and degree, and the best for a workload
 
 Plans
@@ -54,15 +57,18 @@ if TYPE_CHECKING:
     from treadle.planning import bound as bound
     from treadle.planning import cabling as cabling
     from treadle.planning import capture as capture
+    from treadle.planning import check_cabling as check_cabling
     from treadle.planning import compare as compare
     from treadle.planning import design as design
     from treadle.planning import diagnose as diagnose
     from treadle.planning import draw as draw
+    from treadle.planning import grow as grow
     from treadle.planning import harden as harden
     from treadle.planning import import_topology as import_topology
     from treadle.planning import lower as lower
     from treadle.planning import operator_rule as operator_rule
     from treadle.planning import parallelize as parallelize
+    from treadle.planning import reconfigure as reconfigure
     from treadle.planning import register_format as register_format
     from treadle.planning import repair as repair
     from treadle.planning import report as report
@@ -94,15 +100,18 @@ else:
                 "bound",
                 "cabling",
                 "capture",
+                "check_cabling",
                 "compare",
                 "design",
                 "diagnose",
                 "draw",
+                "grow",
                 "harden",
                 "import_topology",
                 "lower",
                 "operator_rule",
                 "parallelize",
+                "reconfigure",
                 "register_format",
                 "repair",
                 "report",

@@ -22,12 +22,22 @@ if TYPE_CHECKING:
     from treadle.planning.building.built_fabric import BuiltFabric as BuiltFabric
     from treadle.planning.building.built_fabric import cabling as cabling
     from treadle.planning.building.built_fabric import cabling_summary as cabling_summary
+    from treadle.planning.building.cabling_check import CablingReport as CablingReport
+    from treadle.planning.building.cabling_check import check_cabling as check_cabling
+    from treadle.planning.building.cabling_check import check_summary as check_summary
+    from treadle.planning.building.cabling_check import plug_text as plug_text
+    from treadle.planning.building.growth import GrowthPlan as GrowthPlan
+    from treadle.planning.building.growth import grow as grow
+    from treadle.planning.building.growth import growth_summary as growth_summary
     from treadle.planning.building.placement import Objective as Objective
     from treadle.planning.building.resilience import FailureLevel as FailureLevel
     from treadle.planning.building.resilience import ResilienceResult as ResilienceResult
     from treadle.planning.building.resilience import parse_amounts as parse_amounts
     from treadle.planning.building.resilience import resilience as resilience
     from treadle.planning.building.resilience import resilience_summary as resilience_summary
+    from treadle.planning.building.rewiring import RewiringPlan as RewiringPlan
+    from treadle.planning.building.rewiring import reconfigure as reconfigure
+    from treadle.planning.building.rewiring import rewiring_summary as rewiring_summary
     from treadle.planning.designing.design import DesignResult as DesignResult
     from treadle.planning.designing.design import DesignRow as DesignRow
     from treadle.planning.designing.design import design as design
@@ -232,6 +242,22 @@ else:
                 "cabling_summary",
             ),
             "treadle.planning.building.placement": ("Objective",),
+            "treadle.planning.building.cabling_check": (
+                "CablingReport",
+                "check_cabling",
+                "check_summary",
+                "plug_text",
+            ),
+            "treadle.planning.building.growth": (
+                "GrowthPlan",
+                "grow",
+                "growth_summary",
+            ),
+            "treadle.planning.building.rewiring": (
+                "RewiringPlan",
+                "reconfigure",
+                "rewiring_summary",
+            ),
             "treadle.planning.building.resilience": (
                 "FailureLevel",
                 "ResilienceResult",

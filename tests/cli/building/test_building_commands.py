@@ -50,3 +50,39 @@ def test_design_places_what_it_chose(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert value["placement"]["racks"] == 4
     assert main([*argv, "--ocs", "8,1,2"]) == 3
     assert "short" in capsys.readouterr().err
+
+
+def test_swapped_cables_are_told_and_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    planned, seen = tmp_path / "planned.csv", tmp_path / "seen.csv"
+    assert main(["cabling", "list", "ring:4", "-o", str(planned), "-q"]) == 0
+    assert main(["cabling", "check", str(planned), str(planned)]) == 0
+    assert "4 planned, 4 seen (csv), 4 right" in capsys.readouterr().out
+    rows = [row.split(",") for row in planned.read_text().splitlines()]
+    rows[1][3:5], rows[4][3:5] = rows[4][3:5], rows[1][3:5]
+    seen.write_text("\n".join(",".join(row) for row in rows))
+    assert main(["cabling", "check", str(planned), str(seen)]) == 1
+    text = capsys.readouterr().out
+    assert text.count("swapped  move") == 2
+    assert "2 plugs to move, 0 cables to lay, 0 to take out; no fewer do" in text
+    assert main(["cabling", "check", str(planned), str(seen), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["moves"] == 2
+    seen.write_text("from_node,from_port,to_node,to_port\nn0,x,n1,0\n")
+    assert main(["cabling", "check", str(planned), str(seen)]) == 2
+    assert f"{seen}:2: port 'x': expected a number" in capsys.readouterr().err
+
+
+def test_design_grows_and_reconfigures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "moves.csv"
+    argv = ["design", "--nodes", "12", "--degree", "3", "--alltoall", "bound", "--no-cache"]
+    assert main([*argv, "--grow", "13", "--changes", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert "growth      to 13 nodes" in text
+    assert "3 cables pulled (3 a new node), 6 added" in text
+    assert "connected after every move" in text
+    assert len(path.read_text().splitlines()) == 10
+    argv = ["design", "--nodes", "8", "--degree", "2", "--bidirectional", "--alltoall", "bound", "--no-cache"]
+    assert main([*argv, "--reconfigure", "ring:8", "--changes", str(path)]) == 0
+    assert "0 cross-connects to make" in capsys.readouterr().out
+    assert main([*argv, "--changes", str(path)]) == 2
+    assert main([*argv, "--grow", "9", "--reconfigure", "ring:8"]) == 2
+    assert "exclude each other" in capsys.readouterr().err

@@ -22,6 +22,7 @@ from treadle.cli.command import Command
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption
 from treadle.cli.quantities import counted
 from treadle.cli.solving.problem_arguments import FormatOption, TopologyArgument
+from treadle.cli.status import FAILED
 from treadle.planning.problem import resolve_topology
 
 app = typer.Typer(no_args_is_help=True, help="Cables of a fabric: write the list, check what was plugged.")
@@ -72,3 +73,51 @@ def list_command(
         values["cabling"] = str(output_file)
     output.result(values)
     return 0
+
+
+@app.command("check", cls=Command)
+def check_command(
+    planned: Annotated[Path, typer.Argument(metavar="PLANNED", help="Cabling list (CSV).")],
+    observed: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OBSERVED",
+            help="What was seen: CSV, the text of lldpctl -f keyvalue, or of ibnetdiscover.",
+        ),
+    ],
+    host: Annotated[
+        str | None, typer.Option(help="Whose lldpctl it is; default the file's name.", metavar="NODE")
+    ] = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Find missing, swapped and wrong cables, and the fewest plugs to move."""
+    output = Output(json, quiet)
+    report = planning.check_cabling(planned, observed, host=host)
+    output.line(
+        f"cables      {report.n_planned} planned, {report.n_seen} seen ({report.kind}), "
+        f"{report.n_right} right"
+    )
+    for doubt in report.doubts:
+        output.line(f"doubt       {doubt}")
+    if report.steps:
+        output.line()
+        rows = [
+            (
+                str(place),
+                str(step.fault),
+                str(step.action),
+                planning.plug_text(step.at),
+                planning.plug_text(step.to) + (" (pull its plug first)" if step.is_held else ""),
+                "" if step.stays is None else planning.plug_text(step.stays),
+            )
+            for place, step in enumerate(report.steps, start=1)
+        ]
+        output.table(("", "fault", "do", "plug at", "to", "other end stays"), rows, left=6)
+        output.line()
+    output.line(
+        f"to do       {counted(report.n_moves, 'plug')} to move, "
+        f"{counted(report.n_missing, 'cable')} to lay, {report.n_surplus} to take out; no fewer do"
+    )
+    output.result(planning.check_summary(report))
+    return FAILED if report.steps else 0

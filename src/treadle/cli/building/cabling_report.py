@@ -9,9 +9,12 @@ from typing import Annotated
 import typer
 
 from treadle import planning
+from treadle.atomic import write_bytes
 from treadle.cli.output import Output
 from treadle.cli.quantities import counted
 from treadle.errors import FormatError
+from treadle.topologies.topology import Topology
+from treadle.watch import Progress
 
 RackSizeOption = Annotated[
     int | None,
@@ -37,6 +40,65 @@ OcsOption = Annotated[
 CostsOption = Annotated[
     Path | None, typer.Option(help="Prices of ports, cables and transceivers (TOML).", metavar="FILE")
 ]
+GrowOption = Annotated[
+    int | None, typer.Option(help="Plan how the fabric grows to so many nodes, cable by cable.", metavar="N")
+]
+ReconfigureOption = Annotated[
+    str | None,
+    typer.Option(help="Plan the fewest cross-connects that make this fabric out of it.", metavar="FABRIC"),
+]
+ChangesOption = Annotated[
+    Path | None, typer.Option(help="Moves of --grow or --reconfigure to write (CSV).", metavar="FILE")
+]
+
+
+def check_changes(grow: int | None, reconfigure: str | None, changes: Path | None) -> None:
+    """FormatError for changes of two kinds, or a file for none."""
+    if grow is not None and reconfigure is not None:
+        raise FormatError("--grow and --reconfigure exclude each other; one after the other is two plans")
+    if changes is not None and grow is None and reconfigure is None:
+        raise FormatError("--changes is the file of --grow or --reconfigure; expected one of them beside it")
+
+
+def print_changes(
+    output: Output,
+    fabric: Topology,
+    asked: tuple[int | None, str | None, Path | None],
+    *,
+    seed: int,
+    progress: Progress | None,
+) -> dict[str, object]:
+    """Plan a growth or a reconfiguration, tell and write it; what JSON says."""
+    nodes, other, path = asked
+    values: dict[str, object] = {}
+    text = ""
+    if nodes is not None:
+        plan = planning.grow(fabric, nodes, seed=seed, progress=progress)
+        new = nodes - fabric.n_nodes
+        output.line(
+            f"growth      to {nodes} nodes: {plan.steps} steps, T_B {float(plan.t_b):.4f}; "
+            f"{plan.n_cut} cables pulled ({plan.n_cut / new:g} a new node), "
+            f"{len(plan.moves) - plan.n_cut} added"
+        )
+        output.line(
+            f"            {counted(plan.moves[-1].stage, 'stage')}, "
+            + ("connected after every move" if plan.is_connected else "NOT connected after every move")
+        )
+        values["growth"] = planning.growth_summary(plan)
+        text = plan.text()
+    if other is not None:
+        rewired = planning.reconfigure(fabric, other, seed=seed, progress=progress)
+        output.line(
+            f"rewiring    to {rewired.other.name}: {counted(rewired.n_changed, 'cross-connect')} to make, "
+            f"{rewired.n_in_order} with nodes in the order of their numbers"
+        )
+        values["rewiring"] = planning.rewiring_summary(rewired)
+        text = rewired.text()
+    if path is not None:
+        write_bytes(path, text.encode())
+        output.line(f"changes     {path}")
+        values["changes_file"] = str(path)
+    return values
 
 
 def check_racks(rack_size: int | None, given: dict[str, object]) -> None:

@@ -11,13 +11,18 @@ import typer
 from treadle import planning
 from treadle.atomic import write_bytes
 from treadle.cli.building.cabling_report import (
+    ChangesOption,
     CostsOption,
     FloorOption,
+    GrowOption,
     ObjectiveOption,
     OcsOption,
     RackSizeOption,
+    ReconfigureOption,
+    check_changes,
     check_racks,
     print_cabling,
+    print_changes,
 )
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, UnitOption, warn
 from treadle.cli.quantities import Rates, counted
@@ -66,6 +71,9 @@ def command(
     objective: ObjectiveOption = None,
     ocs: OcsOption = None,
     costs: CostsOption = None,
+    grow: GrowOption = None,
+    reconfigure: ReconfigureOption = None,
+    changes: ChangesOption = None,
     plan: Annotated[Path | None, typer.Option("-o", "--output", help="Plan file to write.")] = None,
     alltoall: Annotated[
         AlltoallFigures,
@@ -97,6 +105,7 @@ def command(
     if plan is not None and cabling is not None and plan.resolve() == cabling.resolve():
         raise FormatError(f"--output and --cabling are both {plan}; expected two files")
     check_racks(rack_size, {"--floor": floor, "--objective": objective})
+    check_changes(grow, reconfigure, changes)
     job, network = _problem(alpha, bandwidth, size, workload)
     kind = _kind(collective)
     delay = None if reconfiguration_delay is None else parse_time_ns(reconfiguration_delay) / 10**9
@@ -140,6 +149,10 @@ def command(
             write_bytes(cabling, built.sheet.text().encode())
             output.line(f"cabling     {cabling}: {counted(len(built.sheet.wires), 'cable')}")
             values["cabling"] = str(cabling)
+    if grow is not None or reconfigure is not None:
+        with ProgressLine(quiet=quiet or json) as progress:
+            asked = (grow, reconfigure, changes)
+            values |= print_changes(output, result.topology(chosen), asked, seed=seed, progress=progress)
     if plan is not None:
         try:
             made, from_cache = planning.design_plan(result, kind, row=chosen, use_cache=cache)
