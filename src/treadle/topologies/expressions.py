@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 import re
 import typing
@@ -15,6 +16,7 @@ from types import MappingProxyType
 from treadle.checking import checked
 from treadle.errors import FormatError
 from treadle.spelling import did_you_mean, spelt_alike
+from treadle.topologies.notations import notation_expression
 from treadle.topologies.readers.imported import Imported, ImportOptions, spelt
 from treadle.topologies.readers.reader import read_topology
 from treadle.topologies.registry import call_signature, catalogue
@@ -30,6 +32,9 @@ _NAME = r"[A-Za-z_]\w*(?:-\w+)*"
 _CALL = re.compile(rf"{_NAME}\s*\(")
 _COLON = re.compile(rf"({_NAME})(?::(.*))?", re.DOTALL)
 _WORD = re.compile(rf"\"[^\"]*\"|'[^']*'|{_NAME}(?=\s*\()|\b[1-9]\d*(?:[xX×]\d+)+\b")
+_PAPER = re.compile(r"[\^*□×{]| x ")
+"""What the notation of papers has and expressions, but for strings, have not."""
+
 _TIMES = re.compile("[xX×]")
 _HALF_A_PRODUCT = re.compile(r"(?<![\w.])\d+[xX×](?:\d+[xX×])*(?!\w)")
 """``4x`` and ``4x4x``."""
@@ -43,7 +48,7 @@ _TYPE_WORDS: Mapping[type, str] = MappingProxyType(
 
 @checked()
 def parse(text: str | Path, *, format: str | None = None, options: ImportOptions | None = None) -> Topology:
-    """The fabric that `text` names: a catalogue expression, or the path of a file.
+    """The fabric that `text` names: a catalogue expression, the notation of papers, or the path of a file.
 
     Parameters
     ----------
@@ -52,6 +57,7 @@ def parse(text: str | Path, *, format: str | None = None, options: ImportOptions
         underscores make no difference), nested calls such as
         ``with_failed_links(dgx_a100(2), "box0.nic1--ib1")``, or a path. Arguments are literals and catalogue
         calls; a bandwidth or latency is a string with a unit: ``bandwidth="25GB/s"``.
+        ``L^2(Diamond^2)`` and the like are read as papers write graphs (`notations`).
         A catalogue name wins over a file of that name; write ``./name`` for the file. Spelt otherwise than
         in the catalogue, it gives way to a file. A Path is always a file.
     format : str, optional
@@ -89,6 +95,9 @@ def parse_imported(text: str, *, format: str | None = None, options: ImportOptio
     if format is not None:
         return read_topology(text, format=format, options=options)
     expression = _as_expression(text)
+    if (_PAPER.search(text) or not names_fabric(text)) and not _exists(text):
+        with contextlib.suppress(FormatError):  # what is no notation either is told as a path or a name
+            expression = notation_expression(text)
     if expression is not None:
         if options is not None and options.given():
             raise FormatError(f"{spelt(options.given()[0])} is for files; {text[:80]!r} is of the catalogue")

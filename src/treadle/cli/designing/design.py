@@ -36,14 +36,25 @@ from treadle.planning.problem import resolve_kind
 from treadle.planning.summary import design_summary, plan_summary
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan_files.archive import save_plan
+from treadle.topologies import parse
 from treadle.units import format_size, parse_bandwidth, parse_size, parse_time_ns
 
 _PLANNED = (CollectiveKind.ALLREDUCE, CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)
 
 
 def command(
-    nodes: Annotated[int, typer.Option(help="Compute nodes.", metavar="N")],
-    degree: Annotated[int, typer.Option(help="Links out of (and into) each node.", metavar="D")],
+    nodes: Annotated[int | None, typer.Option(help="Compute nodes.", metavar="N")] = None,
+    degree: Annotated[
+        int | None, typer.Option(help="Links out of (and into) each node.", metavar="D")
+    ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            "--topology",
+            help="Only this fabric: an expression of the catalogue, or as papers write it, L^2(Diamond^2).",
+            metavar="EXPR",
+        ),
+    ] = None,
     alpha: Annotated[str | None, typer.Option(help="Latency of a hop; default 10us.", metavar="TIME")] = None,
     bandwidth: Annotated[
         str | None,
@@ -109,10 +120,11 @@ def command(
     job, network = _problem(alpha, bandwidth, size, workload)
     kind = _kind(collective)
     delay = None if reconfiguration_delay is None else parse_time_ns(reconfiguration_delay) / 10**9
+    size_asked = _size_of_fabric(nodes, degree, only)
     with ProgressLine(quiet=quiet or json) as progress:
         result = planning.design(
-            nodes,
-            degree,
+            *size_asked,
+            topology=only,
             network=network,
             workload=job,
             bidirectional=bidirectional,
@@ -166,6 +178,17 @@ def command(
     print_seconds(output, result.seconds)
     output.result(values)
     return 0
+
+
+def _size_of_fabric(nodes: int | None, degree: int | None, topology: str | None) -> tuple[int, int]:
+    """N and d, of the fabric where one is named."""
+    if topology is not None:
+        fabric = parse(topology)
+        found = fabric.n_nodes, fabric.n_links // fabric.n_nodes
+        return (found[0] if nodes is None else nodes, found[1] if degree is None else degree)
+    if nodes is None or degree is None:
+        raise FormatError("design: expected --nodes and --degree, or --topology")
+    return nodes, degree
 
 
 def _problem(

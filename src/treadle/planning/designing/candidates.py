@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from fractions import Fraction
 
+from treadle.errors import InfeasibleError, TopologyError
+from treadle.finder.construction import Base, ScheduleMethod
+from treadle.finder.expression_reading import construction_of
 from treadle.finder.measure import Option, figures_of, is_quick_breadth_first, measured_options
-from treadle.finder.search import Bases, Finder
+from treadle.finder.predict import Performance
+from treadle.finder.search import Bases, FabricCandidate, Finder
 from treadle.finder.searches.fresh import Effort
 from treadle.finder.tables import shipped_tables
-from treadle.topologies import generalized_kautz, parse
+from treadle.topologies import generalized_kautz, is_regular, parse
 
 _SURELY_MEASURED = 2048
 """Nodes up to which candidates that only may be good are measured too: at most a few seconds."""
@@ -81,3 +86,55 @@ def improving(efforts: Sequence[Effort], known: Sequence[Option]) -> tuple[Effor
         )
         for effort in efforts
     )
+
+
+def check_pairs(nodes: int, degree: int) -> None:
+    """InfeasibleError where no fabric has all its links in opposite pairs: each takes a port at two nodes."""
+    if nodes * degree % 2:
+        raise InfeasibleError(
+            f"design: {nodes} nodes of degree {degree} have {nodes * degree} ports, an odd number, and links "
+            f"in opposite pairs take two at a time, so no such fabric is possible; drop --bidirectional or "
+            f"make one of the numbers even"
+        )
+    if degree == 1 and nodes > 2:
+        raise InfeasibleError(
+            f"design: links in opposite pairs of degree 1 join nodes by twos, so no fabric of {nodes} nodes "
+            f"is possible; drop --bidirectional or take a higher degree"
+        )
+
+
+def named_option(text: str, nodes: int, degree: int) -> Option:
+    """A fabric by its expression or notation, with the figures of the schedule that its construction has.
+
+    Raises
+    ------
+    TreadleError
+        If it names no fabric, or one of another size or degree, or one that is not regular.
+    """
+    topology = parse(text)
+    if not is_regular(topology) or (topology.n_nodes, topology.n_links) != (nodes, nodes * degree):
+        raise TopologyError(
+            f"design: {text[:80]} has {topology.n_nodes} nodes and {topology.n_links} links; expected a "
+            f"regular fabric of {nodes} nodes of degree {degree} without switches"
+        )
+    candidate = replace(_unmeasured(topology.n_nodes, degree), construction=construction_of(topology.name))
+    return min(measured_options([candidate]), key=lambda one: (one.candidate.t_b_both, one.candidate.steps))
+
+
+def _unmeasured(nodes: int, degree: int) -> FabricCandidate:
+    """Figures to be replaced by those of the schedule."""
+    figures = Performance(
+        nodes=nodes,
+        degree=degree,
+        steps=nodes,
+        t_b=Fraction(nodes),
+        diameter=None,
+        cycle=None,
+        is_breadth_first=False,
+        has_loops=False,
+        is_simple=False,
+        is_bidirectional=False,
+        has_exact_line_graphs=False,
+        is_exact=False,
+    )
+    return FabricCandidate(Base("", "", ScheduleMethod.BFB, ""), figures, figures)

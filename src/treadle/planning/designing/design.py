@@ -18,7 +18,13 @@ from treadle.finder.measure import Option
 from treadle.finder.search import Finder
 from treadle.finder.searches.fresh import Effort, search_now
 from treadle.finder.workload import Call, Exchange, Network, Workload
-from treadle.planning.designing.candidates import frontier_options, improving, known_bases
+from treadle.planning.designing.candidates import (
+    check_pairs,
+    frontier_options,
+    improving,
+    known_bases,
+    named_option,
+)
 from treadle.planning.designing.design_flow import AlltoallFigures, with_flow
 from treadle.planning.designing.design_limits import DesignLimits, design_limits
 from treadle.planning.designing.design_options import DesignKeywords, DesignOptions
@@ -210,7 +216,7 @@ def design(
     check_count("design", "nodes", nodes, least=2, most=MAX_NODES)
     check_count("design", "degree", degree, most=MAX_DEGREE)
     if bidirectional:
-        _check_pairs(nodes, degree)
+        check_pairs(nodes, degree)
     if network.bandwidth_bytes_per_s < degree:
         raise ScheduleError(
             f"design: a bandwidth of {network.bandwidth_bytes_per_s} bytes/s leaves each of {degree} links "
@@ -232,7 +238,9 @@ def design(
             )
     with watch.stage("search"):
         finder = Finder(known_bases(nodes, degree), bidirectional=bidirectional)
-        fabrics = frontier_options(finder, nodes, degree)
+        fabrics = frontier_options(finder, nodes, degree) if asked.topology is None else ()
+        if asked.topology is not None:
+            fabrics = (named_option(asked.topology, nodes, degree),)
         efforts = improving(efforts, fabrics)
         if any(effort.found for effort in efforts):
             finder = Finder(known_bases(nodes, degree, efforts), bidirectional=bidirectional)
@@ -251,7 +259,11 @@ def design(
         priced: list[tuple[Option, Shared]] = [
             (option, shared_figures(option, workload, nodes)) for option in fabrics
         ]
-        for one in best_hybrids(nodes, degree, workload, network, partial(frontier_options, finder)):
+        for one in (
+            best_hybrids(nodes, degree, workload, network, partial(frontier_options, finder))
+            if asked.topology is None
+            else ()
+        ):
             whole = one.option.parts == 1 and asked.alltoall is AlltoallFigures.FLOW
             priced.append((with_flow(one.option) if whole else one.option, one.shared))
         priced = [
@@ -291,21 +303,6 @@ def design(
         seconds=watch.seconds(),
         efforts=efforts,
     )
-
-
-def _check_pairs(nodes: int, degree: int) -> None:
-    """InfeasibleError where no fabric has all its links in opposite pairs: each takes a port at two nodes."""
-    if nodes * degree % 2:
-        raise InfeasibleError(
-            f"design: {nodes} nodes of degree {degree} have {nodes * degree} ports, an odd number, and links "
-            f"in opposite pairs take two at a time, so no such fabric is possible; drop --bidirectional or "
-            f"make one of the numbers even"
-        )
-    if degree == 1 and nodes > 2:
-        raise InfeasibleError(
-            f"design: links in opposite pairs of degree 1 join nodes by twos, so no fabric of {nodes} nodes "
-            f"is possible; drop --bidirectional or take a higher degree"
-        )
 
 
 def _shown_bytes(workload: Workload) -> int:

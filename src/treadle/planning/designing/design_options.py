@@ -27,6 +27,8 @@ class DesignOptions:
         Look for better graphs of this size and degree first, beside the library.
     seed : int
         Of that search.
+    topology : str, optional
+        Only this fabric, by its expression or in the notation of papers.
     cache : Path, optional
         Directory of kept rates; default the user's.
     use_cache : bool
@@ -37,6 +39,7 @@ class DesignOptions:
     alltoall: AlltoallFigures = AlltoallFigures.FLOW
     search: SearchLimit | None = None
     seed: int = 0
+    topology: str | None = None
     cache: Path | None = None
     use_cache: bool = True
 
@@ -49,5 +52,6 @@ class DesignKeywords(TypedDict, total=False):
     alltoall: AlltoallFigures
     search: SearchLimit | None
     seed: int
+    topology: str | None
     cache: Path | None
     use_cache: bool

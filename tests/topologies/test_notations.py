@@ -1,0 +1,76 @@
+"""Graphs as papers write them: every notation of tables A.1 and A.3 of the dissertation."""
+
+from __future__ import annotations
+
+import pytest
+
+from treadle.errors import FormatError
+from treadle.topologies import parse
+from treadle.topologies.notations import notation_expression
+
+TABLE_A1 = {
+    "L(K4,4)": "line_graph(complete_bipartite(4, 4))",
+    "DistReg(4,32)": "distance_regular(4, 32)",
+    "Pi4,64": "generalized_kautz(4, 64)",
+    "Π4,64": "generalized_kautz(4, 64)",
+    "L(DBJMod(4,2))": "line_graph(modified_de_bruijn(4, 2))",
+    "Diamond^2": "cartesian_power(diamond(), 2)",
+    "Diamond□2": "cartesian_power(diamond(), 2)",
+    "L2(K4,4)": "line_graph(complete_bipartite(4, 4), 2)",
+    "BiRing(2,8) x UniRing(1,4)^2": "cartesian_product(bi_ring(2, 8), uni_ring(1, 4), uni_ring(1, 4))",
+    "DBJ(4,4)": "de_bruijn(4, 4)",
+    "L^2(Diamond^2)": "line_graph(cartesian_power(diamond(), 2), 2)",
+    "DBJMod(2,4)^2": "cartesian_power(modified_de_bruijn(2, 4), 2)",
+    "L(UniRing(1,4)□UniRing(1,2))": "line_graph(cartesian_product(uni_ring(1, 4), uni_ring(1, 2)))",
+    "L3(C(16,{3,4}))": "line_graph(circulant(16, 3, 4), 3)",
+    "(K2 x UniRing(1,8))^2": "cartesian_power(cartesian_product(complete(2), uni_ring(1, 8)), 2)",
+    "BiRing(2,5)*2": "degree_expansion(bi_ring(2, 5), 2)",
+}
+TABLE_A3 = {
+    "K5": "complete(5)",
+    "K4,4": "complete_bipartite(4, 4)",
+    "DiC(6,{1,2,3,4})": "directed_circulant(6, 1, 2, 3, 4)",
+    "H(2,3)": "hamming(2, 3)",
+    "Q3": "hypercube(3)",
+    "Torus(3,4)": "torus(3, 4)",
+    "Kautz(2,2)": "kautz(2, 2)",
+    "Diamond": "diamond()",
+}
+
+
+@pytest.mark.parametrize(("text", "expression"), (TABLE_A1 | TABLE_A3).items())
+def test_notations_are_expressions(text: str, expression: str) -> None:
+    assert notation_expression(text) == expression
+    if len(expression) < 60:
+        assert parse(text) == parse(expression)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "L^2(",
+        "Diamond^",
+        "K4,4 y K3",
+        "Foo(3)",
+        "C(16,{3,4)",
+        "(K3",
+        "K3)",
+        "DBJ(4)",
+        "K3^0",
+        "$",
+        "(" * 40,
+    ],
+)
+def test_other_texts_are_refused(text: str) -> None:
+    with pytest.raises(FormatError, match="notation"):
+        notation_expression(text)
+
+
+def test_expressions_win_and_mistakes_are_told_as_before() -> None:
+    assert parse("torus:4x4").name == "torus(4, 4)"
+    assert parse("subset(dgx_a100(1), '0-3')").n_nodes == parse('subset(dgx_a100(1), "0-3")').n_nodes
+    with pytest.raises(FormatError, match="no catalogue function"):
+        parse("Foo(3)")
+    with pytest.raises(FormatError, match="neither a file nor a catalogue name"):
+        parse("foo")
