@@ -31,7 +31,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 
-.PHONY: install wheel demo debian test lint types lowest fuzz sanitize gpu mutants mutants-map bench clean
+.PHONY: install wheel demo debian test lint types lowest fuzz sanitize gpu races mutants mutants-map bench clean
 
 install: $(VENV)/.installed
 
@@ -117,6 +117,10 @@ sanitize: $(VENV)/.test-tools
 # The lanes of thread blocks compiled for threads and, where nvcc is, for GPUs: registers and spills of every kernel.
 gpu:
 	$(PYTHON) -m tools.gpu
+
+# The same as threads under ThreadSanitizer; a few minutes.
+races: $(VENV)/.test-tools
+	$(PY) -m tools.lane_races
 
 # Which tests run which blocks of code, and faults planted in these one at a time; see docs/contributing.md.
 mutants-map: $(VENV)/.test-tools
