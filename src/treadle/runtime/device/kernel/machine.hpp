@@ -108,10 +108,16 @@ inline Line load_line(const Line* line) {
   return Line{u32(low), u32(low >> 32), u32(high), u32(high >> 32)};
 }
 
+// Which half comes first changes, and now and then others see only that one for a while: what takes a line for
+// whole that is not would else be right by luck.
 inline void store_line(Line* line, u64 data, u32 flag) {
   u64* words = reinterpret_cast<u64*>(line);
-  __atomic_store_n(words + 1, data >> 32 | u64(flag) << 32, __ATOMIC_RELAXED);
-  __atomic_store_n(words, (data & 0xFFFFFFFFu) | u64(flag) << 32, __ATOMIC_RELAXED);
+  const u64 halves[2] = {(data & 0xFFFFFFFFu) | u64(flag) << 32, data >> 32 | u64(flag) << 32};
+  const std::uintptr_t turn = (reinterpret_cast<std::uintptr_t>(line) >> 4) + flag;
+  const int first = int(turn & 1);
+  __atomic_store_n(words + first, halves[first], __ATOMIC_RELAXED);
+  if (turn % 32 < 2) std::this_thread::yield();
+  __atomic_store_n(words + 1 - first, halves[1 - first], __ATOMIC_RELAXED);
 }
 
 inline i64 now_ns() {
