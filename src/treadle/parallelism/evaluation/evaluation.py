@@ -113,7 +113,13 @@ class Evaluation:
 
 
 def evaluate(
-    plan: ParallelPlan, model: ModelGraph, costs: Costs, numbers: DeviceNumbers, *, overlap: str = "layer"
+    plan: ParallelPlan,
+    model: ModelGraph,
+    costs: Costs,
+    numbers: DeviceNumbers,
+    *,
+    overlap: str = "layer",
+    passages: Passages | None = None,
 ) -> Evaluation:
     """Seconds, collectives and memory of a plan.
 
@@ -128,6 +134,8 @@ def evaluate(
     overlap : str
         ``layer``: of each layer the larger of compute and communication counts; ``none``: both; ``model``:
         the larger of the totals (no schedule reaches that where layers differ).
+    passages : Passages, optional
+        Of that mesh and these costs: plans that are evaluated with the same ones find each passage once.
 
     Raises
     ------
@@ -139,7 +147,8 @@ def evaluate(
     run = ModelRun(plan, model)
     for fault in run.faults():
         raise ScheduleError(f"plan of {plan.model}: {fault.place} {fault.reason}")
-    passages = Passages(plan.sizes, costs)
+    if passages is None:
+        passages = Passages(plan.sizes, costs)
     times = {key: _times(run, key, passages, numbers) for key in run.runs}
     switches = [tuple(_switch(run, at, passages)) for at in range(1, len(run.layers))]
     switch_s = [sum(one.seconds for one in some) for some in switches]

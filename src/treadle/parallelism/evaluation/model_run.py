@@ -92,13 +92,15 @@ class ModelRun:
         def hold(why: str, tensor: str, n_bytes: int) -> None:
             found[why, tensor] = found.get((why, tensor), 0) + n_bytes
 
-        for at in stage:
-            own = self.layers[at]
+        for own in dict.fromkeys(self.layers[at] for at in stage):  # layers of one plan hold the same
+            places = [at for at in stage if self.layers[at] == own]
             name = self.runs[own].part.name
-            hold("parameters, gradients and optimizer", name, self.stored_elements(own) * stored_bytes)
-            hold("between layers", name, in_flight * self.entering_bytes(own))
+            parameters = self.stored_elements(own) * stored_bytes
+            hold("parameters, gradients and optimizer", name, len(places) * parameters)
+            hold("between layers", name, len(places) * in_flight * self.entering_bytes(own))
+            n_kept = sum(in_flight - (at > last) for at in places)
             for held in saved(self.runs[own]):
-                hold("saved", f"{name}/{held.tensor}", (in_flight - (at > last)) * held.n_bytes)
+                hold("saved", f"{name}/{held.tensor}", n_kept * held.n_bytes)
         return [Held(why, tensor, n_bytes) for (why, tensor), n_bytes in found.items()]
 
     def _stage_of(self, at: int) -> tuple[range, int]:

@@ -10,6 +10,7 @@ from treadle.errors import FormatError, ScheduleError
 from treadle.parallelism.evaluation.bound_check import checked_bound, checked_mixture, checked_proof
 from treadle.parallelism.evaluation.evaluation import evaluate
 from treadle.parallelism.evaluation.node_work import DeviceNumbers
+from treadle.parallelism.evaluation.passages import Passages
 from treadle.parallelism.evaluation.retiming import Retimed, retimed
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
@@ -54,6 +55,7 @@ class PlanSearch:
     ) -> None:
         self.model, self.request, self.layers = model, request, layers
         self.numbers = DeviceNumbers.of(request.times)
+        self._passages: dict[tuple[int, Mesh], tuple[Costs, Passages]] = {}
 
     def with_memory(self, memory_bytes: float) -> PlanSearch:
         """The same under another limit."""
@@ -100,7 +102,10 @@ class PlanSearch:
 
     def priced(self, name: str, plan: ParallelPlan, costs: Costs) -> PricedPlan:
         """What the evaluator says of a plan."""
-        found = evaluate(plan, self.model, costs, self.numbers, overlap=self.request.overlap.value)
+        key = id(costs), plan.mesh  # costs are kept, so that no others take their place
+        _, passages = self._passages.setdefault(key, (costs, Passages(plan.sizes, costs)))
+        overlap = self.request.overlap.value
+        found = evaluate(plan, self.model, costs, self.numbers, overlap=overlap, passages=passages)
         return PricedPlan(
             name,
             plan,
