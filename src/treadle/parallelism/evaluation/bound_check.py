@@ -275,44 +275,67 @@ def least_sum(graph: FactorGraph, weights: FloatArray, messages: FloatArray, box
     largest = [np.zeros(size) for size in graph.sizes]
     for part in graph.factors:
         if len(part.scope) == 1:
-            for quantity, table in part.tables.items():
-                sums[part.scope[0]] += weights[quantity] * table
-                largest[part.scope[0]] += weights[quantity] * np.abs(table)
+            charged = _charged(part, weights)
+            sums[part.scope[0]] += charged
+            largest[part.scope[0]] += charged
     total, slack, n_terms = 0.0, 0.0, len(weights) + len(graph.factors) + 4
     for part, first, second in zip(pairs, sent[::2], sent[1::2], strict=True):
-        own = -(first[:, None] + second[None, :])
-        size = np.abs(first)[:, None] + np.abs(second)[None, :]
-        for quantity, table in part.tables.items():
-            own = own + weights[quantity] * table
-            size = size + weights[quantity] * np.abs(table)
-        sums[part.scope[0]] += first
-        sums[part.scope[1]] += second
-        largest[part.scope[0]] += np.abs(first)
-        largest[part.scope[1]] += np.abs(second)
-        allowed = possible[part.scope[0]][:, None] & possible[part.scope[1]][None, :]
+        rows, columns = (np.flatnonzero(possible[node]) for node in part.scope)
+        own = _charged(part, weights, rows, columns)
+        slack += float(own.max() + np.abs(first[rows]).max() + np.abs(second[columns]).max())
+        own = own - first[rows, None]
+        own -= second[columns]
         if part.forbidden is not None:
-            allowed = allowed & ~part.forbidden
-        total += float(own[allowed].min())
-        slack += float(size[allowed].max())
+            own[part.forbidden[np.ix_(rows, columns)]] = np.inf
+        total += float(own.min())
+        for node, message in zip(part.scope, (first, second), strict=True):
+            sums[node] += message
+            largest[node] += np.abs(message)
     for node, states in enumerate(possible):
         total += float(sums[node][states].min())
         slack += float(largest[node][states].max())
     return total - 2 * n_terms * _ROUNDING * slack
 
 
+def _charged(part: Factor, weights: FloatArray, *states: Int64Array) -> FloatArray:
+    """What a factor's states cost at some weights, 0 or more; quantities often have one table."""
+    shared: dict[int, tuple[FloatArray, float]] = {}
+    for quantity, table in part.tables.items():
+        if weights[quantity]:
+            _, before = shared.get(id(table), (table, 0.0))
+            shared[id(table)] = table, before + float(weights[quantity])
+    place = np.ix_(*states) if states else ...
+    found: FloatArray | None = None
+    for table, weight in shared.values():
+        one = weight * table[place]
+        found = one if found is None else found + one
+    if found is not None:
+        return found
+    shape = part.shape
+    assert shape is not None, "a factor has tables, or forbids"
+    return np.zeros([len(some) for some in states] if states else shape)
+
+
 def _possible(graph: FactorGraph, box: Box | None) -> list[BoolArray] | None:
     """States that some plan of a box may take, as far as pairs tell; None where a node has none."""
     found = [np.ones(size, bool) for size in graph.sizes] if box is None else [one.copy() for one in box]
     bans = [part for part in graph.factors if part.forbidden is not None]
-    left = -1
-    while left != (left := sum(int(states.sum()) for states in found)):
+    changed = set(range(graph.n_nodes))
+    while changed:
+        looked_at, changed = changed, set()
         for part in bans:
+            if looked_at.isdisjoint(part.scope) and changed.isdisjoint(part.scope):
+                continue
             assert part.forbidden is not None
             allowed = ~part.forbidden
+            before = [int(found[node].sum()) for node in part.scope]
             if len(part.scope) == 1:
                 found[part.scope[0]] &= allowed
-                continue
-            first, second = part.scope
-            found[first] &= (allowed & found[second][None, :]).any(axis=1)
-            found[second] &= (allowed & found[first][:, None]).any(axis=0)
+            else:
+                first, second = part.scope
+                found[first] &= allowed @ found[second]
+                found[second] &= found[first] @ allowed
+            changed.update(
+                node for node, n in zip(part.scope, before, strict=True) if found[node].sum() < n
+            )
     return found if all(states.any() for states in found) else None

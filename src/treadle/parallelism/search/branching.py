@@ -101,6 +101,27 @@ class _Part:
     record: PartRecord
 
 
+@dataclass(frozen=True, eq=False)
+class _Waiting:
+    """A part in the queue: thousands may wait, so of its messages only those of its states are kept."""
+
+    part: _Part
+    given: FloatArray
+
+    @classmethod
+    def of(cls, part: _Part, graph: FactorGraph) -> _Waiting:
+        given = part.messages.given[Slice(graph, part.domains).message_places]
+        return cls(replace(part, messages=_NONE), given)
+
+    def on(self, graph: FactorGraph) -> tuple[Slice, _Part]:
+        own = Slice(graph, self.part.domains)
+        messages = TreeMessages.none(graph).replaced(own.message_places, self.given)
+        return own, replace(self.part, messages=messages)
+
+
+_NONE = TreeMessages(np.zeros(0))
+
+
 def minimise(
     graph: FactorGraph,
     aim: Minimax,
@@ -145,7 +166,7 @@ class _Branching:
         self.columns = columns
         self.effort = effort
         self.watch = watch
-        self.heap: list[tuple[float, int, _Part]] = []
+        self.heap: list[tuple[float, int, _Waiting]] = []
         self.ticket = count()
         self.closed = np.inf
         """Least bound among parts that were closed without being split."""
@@ -157,11 +178,11 @@ class _Branching:
         record = PartRecord(even_weights(aim))
         self.bound_part(_Part(start, record.weights, TreeMessages.none(graph), (), record), -np.inf)
         while self.heap and not self.is_over:
-            bound, _, part = heapq.heappop(self.heap)
+            bound, _, waiting = heapq.heappop(self.heap)
             if bound >= self.cutoff:
                 self.closed = min(self.closed, bound)
                 continue
-            whole_part = Slice(graph, part.domains)
+            whole_part, part = waiting.on(graph)
             apart = pieces(whole_part, aim, part.weights, part.messages, part.support)
             part.record.split(part.domains, apart)
             for domains, own in zip(apart, part.record.parts, strict=True):
@@ -195,7 +216,8 @@ class _Branching:
             self.watch.progress("branch and bound", self.n_parts, self.n_parts + len(self.heap))
 
     def push(self, bound: float, part: _Part) -> None:
-        heapq.heappush(self.heap, (bound, next(self.ticket), part))
+        waiting = _Waiting.of(part, self.columns.graph)
+        heapq.heappush(self.heap, (bound, next(self.ticket), waiting))
 
     def bound_part(self, part: _Part, at_least: float) -> None:
         """Bound a part, and keep it if it may hold a plan below the cutoff."""
