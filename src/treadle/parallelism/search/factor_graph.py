@@ -230,6 +230,11 @@ class FactorGraph:
         return found
 
     @cached_property
+    def amounts_by_quantity(self) -> FloatArray:
+        """The same, quantity after quantity."""
+        return np.ascontiguousarray(self.node_amounts.T)
+
+    @cached_property
     def forbidden_alone(self) -> Mapping[int, BoolArray]:
         """By node the states that no plan takes, where there are any."""
         return {

@@ -104,8 +104,11 @@ class Slice:
     def energies(self, coefficients: FloatArray) -> Energies:
         """The sum of the quantities with these weights, shape (quantities,), not negative."""
         graph = self.graph
+        unary = np.zeros(len(self._rows))
+        for quantity in np.flatnonzero(coefficients):  # of dozens of moments few have a price
+            unary += coefficients[quantity] * graph.amounts_by_quantity[quantity][self._rows]
         return Energies(
-            (graph.node_amounts @ coefficients)[self._rows],
+            unary,
             core.pair_energies(graph.pair_tables, self.core_domains, coefficients),
             float(graph.largest @ coefficients),
         )
