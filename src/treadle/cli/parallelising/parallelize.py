@@ -13,8 +13,8 @@ from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, Ti
 from treadle.cli.parallelising.parallel_report import parallelize_values, print_parallelize
 from treadle.cli.parallelising.plan_report import changes_values, print_changes, print_story, story_values
 from treadle.cli.quantities import parse_seconds
-from treadle.cli.settings.configuration import chosen_settings
 from treadle.cli.status import INFEASIBLE, fail
+from treadle.cli.step_options import AlphaOption, DeviceOption, EfficiencyOption, ForwardOption, named_fabrics
 from treadle.errors import FormatError, InfeasibleError
 from treadle.planning import ParallelizeKeywords, ParallelizeResult
 from treadle.units import parse_size, parse_time_ns
@@ -28,7 +28,7 @@ def command(
             help="A name (llama-3-8b), a Hugging Face config.json, or a graph that treadle capture wrote.",
         ),
     ],
-    gpu: Annotated[str, typer.Option(help="a100, h100, mi300x, ..., or a TOML file.", metavar="GPU")],
+    gpu: DeviceOption,
     fabric: Annotated[
         list[str] | None,
         typer.Option(
@@ -88,19 +88,12 @@ def command(
     gap: Annotated[
         float, typer.Option(help="Share of the time that need not be proven.", metavar="X")
     ] = planning.DEFAULT_GAP,
-    efficiency: Annotated[
-        float | None, typer.Option(help="Share of the GPU's peak that products reach.", metavar="X")
-    ] = None,
+    efficiency: EfficiencyOption = None,
     memory_efficiency: Annotated[
         float, typer.Option(help="Share of its memory's bandwidth.", metavar="X")
     ] = 0.8,
-    alpha: Annotated[
-        str | None,
-        typer.Option(
-            help="Latency of a message; default 10us, or 0us where links have some.", metavar="TIME"
-        ),
-    ] = None,
-    forward: Annotated[bool, typer.Option("--forward", help="Ranks of other groups pass data on.")] = False,
+    alpha: AlphaOption = None,
+    forward: ForwardOption = False,
     explain: Annotated[
         list[str] | None,
         typer.Option(
@@ -133,7 +126,7 @@ def command(
     """Find the best way to shard, recompute and pipeline a model, with a proven gap."""
     output = Output(json, quiet)
     _check_files(plan, export or [])
-    fabrics = fabric or [_set_fabric()]
+    fabrics = named_fabrics(fabric, "")
     options: ParallelizeKeywords = {
         "sequence": sequence,
         "memory_bytes": None if memory is None else parse_size(memory),
@@ -179,14 +172,6 @@ def command(
         worst = max(search.gap for search in found.searches)
         return late(f"these are the best plans found, {worst:.1%} from the bound at most")
     return 0
-
-
-def _set_fabric() -> str:
-    """The fabric of the settings; FormatError without one."""
-    chosen = chosen_settings().get("fabric")
-    if chosen is None:
-        raise FormatError("--fabric FABRIC is missing: what to train on; again for several")
-    return chosen.value
 
 
 def _check_files(plan: Path | None, exports: list[Path]) -> None:

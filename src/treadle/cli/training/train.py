@@ -11,7 +11,7 @@ from treadle import planning
 from treadle.atomic import write_bytes
 from treadle.cli.cost_model_option import CostModelOption, asked_cost_model
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption
-from treadle.cli.settings.configuration import chosen_settings
+from treadle.cli.step_options import AlphaOption, DeviceOption, EfficiencyOption, ForwardOption, named_fabrics
 from treadle.cli.training.serve_report import phase_values, print_phases
 from treadle.cli.training.step_report import print_steps, step_values
 from treadle.errors import FormatError
@@ -34,7 +34,7 @@ def command(
             metavar="MESH",
         ),
     ],
-    gpu: Annotated[str, typer.Option(help="a100, h100, mi300x, ..., or a TOML file.", metavar="GPU")],
+    gpu: DeviceOption,
     fabric: Annotated[
         list[str] | None,
         typer.Option(
@@ -116,9 +116,7 @@ def command(
     layer_times: Annotated[
         Path | None, typer.Option(help="Measured: CSV of layer,forward_s,backward_s.", metavar="FILE")
     ] = None,
-    efficiency: Annotated[
-        float | None, typer.Option(help="Share of the GPU's peak that products reach.", metavar="X")
-    ] = None,
+    efficiency: EfficiencyOption = None,
     memory_efficiency: Annotated[
         str,
         typer.Option(help="Share of its memory's bandwidth; none: bytes cost nothing.", metavar="X|none"),
@@ -155,14 +153,9 @@ def command(
     alltoall_overtakes: Annotated[
         bool, typer.Option("--alltoall-overtakes", help="All-to-alls go before what has not begun.")
     ] = False,
-    alpha: Annotated[
-        str | None,
-        typer.Option(
-            help="Latency of a message; default 10us, or 0us where links have some.", metavar="TIME"
-        ),
-    ] = None,
+    alpha: AlphaOption = None,
     cost_model: CostModelOption = None,
-    forward: Annotated[bool, typer.Option("--forward", help="Ranks of other groups pass data on.")] = False,
+    forward: ForwardOption = False,
     simulate: Annotated[
         bool,
         typer.Option(
@@ -188,7 +181,7 @@ def command(
 ) -> int:
     """Simulate a step of training: its time, exposed communication and MFU, by fabric and schedule."""
     output = Output(json, quiet)
-    fabrics = fabric or [_set_fabric()]
+    fabrics = named_fabrics(fabric, " side by side")
     names = [part.strip() for text in schedule or ["treadle,ring,bound"] for part in text.split(",")]
     if trace is not None:
         planning.check_trace_name(trace)
@@ -287,14 +280,6 @@ def _files(
         **{name: str(path) for name, path in given.items() if path is not None},
         **({} if chakra is None else {"chakra": str(chakra)}),
     }
-
-
-def _set_fabric() -> str:
-    """The fabric of the settings; FormatError without one."""
-    chosen = chosen_settings().get("fabric")
-    if chosen is None:
-        raise FormatError("--fabric FABRIC is missing: what to train on; again for several side by side")
-    return chosen.value
 
 
 _NONE = object()

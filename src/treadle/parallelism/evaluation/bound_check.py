@@ -335,7 +335,5 @@ def _possible(graph: FactorGraph, box: Box | None) -> list[BoolArray] | None:
                 first, second = part.scope
                 found[first] &= allowed @ found[second]
                 found[second] &= found[first] @ allowed
-            changed.update(
-                node for node, n in zip(part.scope, before, strict=True) if found[node].sum() < n
-            )
+            changed.update(node for node, n in zip(part.scope, before, strict=True) if found[node].sum() < n)
     return found if all(states.any() for states in found) else None
