@@ -199,7 +199,7 @@ class FabricRun:
             for row in named
             if row.fits and posed.named[row.name] in allowed
         ]
-        lowered = limit
+        lowered, proven_s = limit, found.best.bound_s / (1 - self.plans.request.gap)
         for _ in range(_MOST_LOWERED):
             if plan is None:
                 break
@@ -212,7 +212,8 @@ class FabricRun:
             if lowered <= 0 or watch.is_late:
                 break
             start = Look(inf, -inf, MeshFound(posed, None))
-            plan = self.plans.with_memory(lowered).search(start, watch).found.plan
+            again = self.plans.with_memory(lowered).search(start, watch, enough_s=proven_s)
+            plan = again.found.plan
         if not known:
             raise InfeasibleError(
                 f"{self.plans.model.name} on {self.topology.name}, mesh {found.mesh.text}: no plan was found "

@@ -80,8 +80,10 @@ class PlanSearch:
         found = minimise(graph, aim, within=posed.within, named=self.allowed(posed), effort=effort)
         return Look(found.value, found.bound, MeshFound(posed, found.plan, proof=found))
 
-    def search(self, before: Look[MeshFound], watch: Watch = UNWATCHED) -> Look[MeshFound]:
-        """The best plan, until the gap is proven or time is up."""
+    def search(
+        self, before: Look[MeshFound], watch: Watch = UNWATCHED, *, enough_s: float = -inf
+    ) -> Look[MeshFound]:
+        """The best plan, until the gap is proven, one is found that is quick enough, or time is up."""
         posed = before.found.posed
         named = [*self.allowed(posed), *([] if before.found.plan is None else [before.found.plan])]
         found = fastest_plan(
@@ -90,7 +92,7 @@ class PlanSearch:
             overlap=self.request.overlap,
             within=posed.within,
             named=named,
-            effort=SearchEffort(gap=self.request.gap),
+            effort=SearchEffort(gap=self.request.gap, enough=enough_s),
             watch=watch,
         )
         if isinstance(found, MemoryShortage):
