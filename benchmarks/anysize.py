@@ -4,8 +4,8 @@
     python benchmarks/anysize.py --fabrics 'DGX A100 x2' 'torus 8x8' --docs docs
 
 Octaves from 1 KB to 1 GB under the cost model `reference` (direct links between hosts: `reference-hosts`).
-``--docs`` writes docs/anysize.md after each problem; fabrics that are not named keep what the page has of
-them, so that a run that was cut off goes on with those that are left. The exit status
+``--docs`` writes docs/anysize.md after each problem; fabrics and collectives that are not named keep
+what the page has of them, so that a run that was cut off goes on with those that are left. The exit status
 is 1 if a set is slower than a baseline at any size, or above 1.03 times a prototype's time.
 """
 
@@ -72,11 +72,11 @@ Row = dict[str, object]
 Results = dict[str, dict[str, list[Row]]]
 
 
-def run(names: Sequence[str], keep: Callable[[Results], None]) -> Results:
-    """Every collective on the named fabrics, kept one by one; a line on standard error for each."""
+def run(names: Sequence[str], collectives: Sequence[str], keep: Callable[[Results], None]) -> Results:
+    """Collectives on the named fabrics, kept one by one; a line on standard error for each."""
     results: Results = {}
     for name in names:
-        for collective in COLLECTIVES:
+        for collective in collectives:
             start = process_time()
             results.setdefault(name, {})[collective] = rows_of(SETTINGS[name], collective)
             print(f"{name}, {collective}: {process_time() - start:.1f} s CPU", file=sys.stderr, flush=True)
@@ -190,14 +190,15 @@ def main() -> int:
     """Run, report, write; 1 if a cell falls short."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--fabrics", nargs="*", choices=[*SETTINGS], default=[*SETTINGS])
+    parser.add_argument("--collectives", nargs="*", choices=COLLECTIVES, default=COLLECTIVES)
     parser.add_argument("--docs", type=Path, help="folder of the page anysize.md")
     arguments = parser.parse_args()
     if arguments.docs is None:
-        found = run(arguments.fabrics, lambda _: None)
+        found = run(arguments.fabrics, arguments.collectives, lambda _: None)
         print(tables(found))
     else:
         page = arguments.docs / "anysize.md"
-        run(arguments.fabrics, lambda found: write(page, merged(page, found)))
+        run(arguments.fabrics, arguments.collectives, lambda found: write(page, merged(page, found)))
         found = known(page)
     short = shortfalls(found)
     for one in short:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 
 import numpy as np
 
@@ -184,7 +185,7 @@ class OperationLists(FrozenArrays):
         """Number of physical paths."""
         return len(self.path_offset) - 1
 
-    @property
+    @cached_property
     def operation_rank(self) -> Int32Array:
         """Rank of every operation, shape (n,)."""
         return np.repeat(np.arange(self.n_ranks, dtype=np.int32), np.diff(self.operation_offset))
