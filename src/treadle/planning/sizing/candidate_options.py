@@ -28,7 +28,7 @@ _MOST_SLOW = 16
 """Ranks up to which schedulers that take their time are tried without being named."""
 _MOST_DIVIDED = 32
 """Ranks up to which ranks of a box are numbered by several digits too."""
-_MOST_VARIED = 1024
+_MOST_VARIED = 512
 """Ranks beyond which each scheduler is tried with its defaults only."""
 
 
