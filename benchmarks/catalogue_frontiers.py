@@ -1,8 +1,8 @@
 """Whether a catalogue graph beats the finder at its own size and degree, up to 2000 nodes.
 
-Run ``python benchmarks/catalogue_frontiers.py``. Graphs whose figures are known in closed form or tabled (which
-the tests compute anew in samples), and all tori of up to four rings, whose breadth-first broadcast is optimal in
-bandwidth. Prints each graph that the frontier of its size is worse than, and the count.
+Run ``python benchmarks/catalogue_frontiers.py``. Graphs whose figures are known in closed form or tabled (the
+tests compute samples of them anew), and all tori of up to four rings, whose breadth-first broadcast is
+bandwidth-optimal. Prints each graph that the frontier of its size is worse than, and the count.
 """
 
 from __future__ import annotations
