@@ -108,6 +108,7 @@ COMMANDS = {
     "compare, sizes": ["compare", "dgx_a100:2", "allgather", "--algorithms", "ring", "--size", "1K,1M"],
     "size_set_report": ["solve", "ring:4", "allgather", "--size", "1K,1M", "--algorithm", "bfb,ring"],
     "size_set_report, retune": ["retune", "{}/ring", "--cost-model", "reference", "--size", "1K,1M"],
+    "rivals_report": ["design", "--nodes", "8", "--degree", "2", "--no-cache", "--against"],
     "cabling": ["cabling", "check", "{}/planned.csv", "{}/seen.csv"],
     "resilience": ["resilience", "torus:3,3", "--cables", "1", "--samples", "2"],
     "harden": ["harden", "{}/ring"],

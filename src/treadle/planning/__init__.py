@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from treadle.planning.building.rewiring import RewiringPlan as RewiringPlan
     from treadle.planning.building.rewiring import reconfigure as reconfigure
     from treadle.planning.building.rewiring import rewiring_summary as rewiring_summary
+    from treadle.planning.building.rivals import Rivalry as Rivalry
+    from treadle.planning.building.rivals import rivalry_summary as rivalry_summary
+    from treadle.planning.building.rivals import rivals as rivals
     from treadle.planning.designing.design import DesignResult as DesignResult
     from treadle.planning.designing.design import DesignRow as DesignRow
     from treadle.planning.designing.design import design as design
@@ -258,6 +261,7 @@ else:
                 "reconfigure",
                 "rewiring_summary",
             ),
+            "treadle.planning.building.rivals": ("Rivalry", "rivalry_summary", "rivals"),
             "treadle.planning.building.resilience": (
                 "FailureLevel",
                 "ResilienceResult",

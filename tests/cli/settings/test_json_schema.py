@@ -128,6 +128,7 @@ design --nodes 8 --degree 2 --no-cache --rack-size 4 --ocs 6,10 --cabling cables
 resilience torus:3,3 --cables 1 --nodes 1 --samples 2
 design --nodes 8 --degree 2 --no-cache --grow 9 --changes moves.csv
 design --nodes 8 --degree 2 --no-cache --bidirectional --reconfigure ring:8
+design --nodes 8 --degree 2 --no-cache --against --ocs 64,10
 cabling list torus:4,4 --rack-size 4 --ocs 8 -o cables.csv
 topology list kautz
 topology show dgx_a100:2

@@ -40,6 +40,10 @@ OcsOption = Annotated[
 CostsOption = Annotated[
     Path | None, typer.Option(help="Prices of ports, cables and transceivers (TOML).", metavar="FILE")
 ]
+AgainstOption = Annotated[
+    bool,
+    typer.Option("--against", help="Also torus, dragonfly, Slim Fly, fat tree and leaf-spine, with costs."),
+]
 GrowOption = Annotated[
     int | None, typer.Option(help="Plan how the fabric grows to so many nodes, cable by cable.", metavar="N")
 ]

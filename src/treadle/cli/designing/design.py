@@ -11,6 +11,7 @@ import typer
 from treadle import planning
 from treadle.atomic import write_bytes
 from treadle.cli.building.cabling_report import (
+    AgainstOption,
     ChangesOption,
     CostsOption,
     FloorOption,
@@ -24,6 +25,7 @@ from treadle.cli.building.cabling_report import (
     print_cabling,
     print_changes,
 )
+from treadle.cli.building.rivals_report import print_rivals
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, UnitOption, warn
 from treadle.cli.quantities import Rates, counted
 from treadle.cli.solving.report import print_seconds
@@ -82,6 +84,7 @@ def command(
     objective: ObjectiveOption = None,
     ocs: OcsOption = None,
     costs: CostsOption = None,
+    against: AgainstOption = False,
     grow: GrowOption = None,
     reconfigure: ReconfigureOption = None,
     changes: ChangesOption = None,
@@ -161,6 +164,19 @@ def command(
             write_bytes(cabling, built.sheet.text().encode())
             output.line(f"cabling     {cabling}: {counted(len(built.sheet.wires), 'cable')}")
             values["cabling"] = str(cabling)
+    if against:
+        with ProgressLine(quiet=quiet or json) as progress:
+            found = planning.rivals(
+                chosen.option.topology,
+                **({} if rack_size is None else {"rack_size": rack_size}),
+                floor=floor,
+                box=ocs,
+                prices=costs,
+                seed=seed,
+                progress=progress,
+            )
+        print_rivals(output, found)
+        values |= planning.rivalry_summary(found)
     if grow is not None or reconfigure is not None:
         with ProgressLine(quiet=quiet or json) as progress:
             asked = (grow, reconfigure, changes)

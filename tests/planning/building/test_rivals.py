@@ -1,0 +1,86 @@
+"""Rows against bounds and values of their own fabrics, and prices added up by hand."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+import treadle
+from treadle.errors import FormatError
+from treadle.finder.cabling import cables
+from treadle.planning import rivals
+from treadle.planning.building.build_prices import BuildPrices, load_prices
+from treadle.planning.building.floor import Floor
+from treadle.planning.building.placement import cable_metres, place_nodes
+from treadle.planning.building.rivals import nearest_names, switched_names
+from treadle.planning.designing.fabric import describe_fabric
+from treadle.topologies import parse
+
+
+@pytest.mark.parametrize(
+    ("nodes", "degree", "names"),
+    [
+        (1024, 4, ["torus(32, 32)", "dragonfly(13, 6)", "slimfly(23)"]),
+        (64, 6, ["torus(4, 4, 4)", "dragonfly(5, 2)", "slimfly(5)"]),
+        (97, 4, ["torus(8, 12)", "dragonfly(7, 2)", "slimfly(7)"]),
+    ],
+)
+def test_the_nearest_sizes(nodes: int, degree: int, names: list[str]) -> None:
+    found = list(nearest_names(nodes, degree))
+    assert found[2] == names[2]
+    for name, other in zip(found, names, strict=True):
+        assert abs(parse(name).n_nodes - nodes) <= abs(parse(other).n_nodes - nodes)
+    for name in switched_names(nodes, 64):
+        assert abs(len(parse(name).compute_nodes) - nodes) <= nodes
+
+
+def test_rows_are_worth_what_their_fabrics_are() -> None:
+    found = rivals("torus:4,4", box="64,100")
+    assert [row.switches for row in found.rows[:2]] == [0, 1]
+    for row in found.rows:
+        if row.switches == 0:
+            fabric = parse(row.name)
+            facts = describe_fabric(fabric)
+            assert facts.allgather is not None
+            assert (row.steps, row.t_b) == (facts.allgather.diameter, facts.allgather.t_b)
+            best = treadle.bound(fabric, "alltoall").algbw
+            assert row.alltoall == pytest.approx(float(best) / row.ports, rel=2e-3)
+        elif " x " in row.name:
+            planes, name = row.name.split(" x ")
+            fabric = parse(name)
+            rate = treadle.bound(fabric, "allgather").algbw / fabric.bandwidths.max()
+            assert float(row.t_b) == pytest.approx(float(1 / rate), rel=1e-9)
+            exchange = treadle.bound(fabric, "alltoall").algbw / fabric.bandwidths.max()
+            assert row.alltoall == pytest.approx(float(exchange), rel=2e-3)
+            assert row.switches == int(planes) * len(fabric.switches)
+
+
+def test_prices_are_added_up() -> None:
+    prices = BuildPrices(node_port=Fraction(7), copper_reach=Fraction(4))
+    row = rivals("torus:4,4", rack_size=4, prices=prices).rows[0]
+    fabric = parse("torus:4,4")
+    lengths = cable_metres(fabric, place_nodes(fabric, Floor(), 4, effort=0.25))
+    wanted = sum((23 + 16 * one if one <= 4 else 4 * one + 290 for one in lengths), Fraction(16 * 4 * 7))
+    assert (row.price, row.metres, row.cables) == (wanted, sum(lengths), len(cables(fabric)))
+
+
+def test_prices_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "prices.toml"
+    path.write_text('source = "quote"\n[switch]\nport = 12.5\nradix = 32\n[copper]\nreach = "5m"\n')
+    prices = load_prices(path)
+    assert (prices.switch_port, prices.radix, prices.copper_reach) == (Fraction(25, 2), 32, 5)
+    for text, message in (
+        ("", "source: expected a line"),
+        ('source = "x"\n[switch]\nport = -1', r"switch\.port: found '-1', expected a number from 0"),
+        ('source = "x"\n[optical]\nmeter = 1', "meter"),
+        ('source = "x"\n[switch]\nradix = 1', "whole number from 2"),
+        ('source = "x"\nswitch = 3', r"expected a table \[switch\]"),
+    ):
+        path.write_text(text)
+        with pytest.raises(FormatError, match=message) as caught:
+            load_prices(path)
+        assert str(path) in str(caught.value)
+    with pytest.raises(FormatError, match="has switches, or its"):
+        rivals("dgx_a100:1")
