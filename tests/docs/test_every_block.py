@@ -106,8 +106,13 @@ QUOTED: dict[tuple[str, str], tuple[str, ...]] = {
 
 BEFORE = {"docs/calibration.md": ("treadle solve 'ring(8)' allreduce -o ring.plan",)}
 """What a page takes for granted."""
-FILES = {("docs/design.md", "toml"): "job.toml", ("docs/command-line.md", "toml"): "treadle.toml"}
-"""Names under which blocks are files for the commands of their page."""
+FILES = {
+    ("docs/architect.md", 'source = "quote of March"'): "prices.toml",
+    ("docs/architect.md", "[floor]"): "floor.toml",
+    ("docs/design.md", "toml"): "job.toml",
+    ("docs/command-line.md", "toml"): "treadle.toml",
+}
+"""Names under which blocks are files for the commands of their page, by language or first line."""
 ENGINES = {"mpi-c": "MPI", "pareto": "CP-SAT"}
 """Words of commands that need an engine."""
 
@@ -186,7 +191,8 @@ def test_blocks_run(
     for block in found:
         if block.language == "toml":
             tomllib.loads(block.text)
-            Path(FILES[page, "toml"]).write_text(block.text, encoding="utf-8")
+            first = page, block.text.splitlines()[0]
+            Path(FILES[first if first in FILES else (page, "toml")]).write_text(block.text, encoding="utf-8")
     for block in found:
         if block.language == "json":
             read = as_cost_model if json.loads(block.text)["treadle"] == "cost-model" else parse
