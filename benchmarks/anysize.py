@@ -140,7 +140,9 @@ def tables(results: Results) -> str:
             if (name, collective) in PROTOTYPE:
                 lines.append(_line("prototype", [f"{value:g}" for value in PROTOTYPE[name, collective]]))
         lines.append("")
-    missing = [name for name in SETTINGS if name not in results]
+    missing = [
+        f"{name} ({one})" for name in SETTINGS for one in COLLECTIVES if one not in results.get(name, {})
+    ]
     if missing:
         lines += [f"Not run for this page: {', '.join(missing)}.", ""]
     short = shortfalls(results)
