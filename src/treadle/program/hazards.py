@@ -44,7 +44,8 @@ def find_waits(rows: Sequence[Row], *, in_place: bool, reduces: bool) -> list[li
             for chunk in span:
                 found.update(read.pop(chunk, (written[chunk],)))
                 written[chunk] = place
-        if reduces and kind in (OperationKind.SEND, OperationKind.COPY):
+        is_overwritten = kind == OperationKind.RECEIVE_REDUCE and memory[source] == memory[target]
+        if reduces and kind != OperationKind.RECEIVE and not is_overwritten:
             read = readers[memory[source]]
             for chunk in span:
                 read.setdefault(chunk, []).append(place)
