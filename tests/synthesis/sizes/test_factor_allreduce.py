@@ -164,7 +164,7 @@ def test_forms_of_ways_and_twins_are_checked() -> None:
     assert steps is not None
     for change, expected in (
         ({"way_offset": steps.way_offset[:-1]}, "way_offset must rise from 0"),
-        ({"way_offset": []}, "way_links without way_offset"),
+        ({"way_offset": []}, "way_links or way_kinds without way_offset"),
         ({"link": steps.link + steps.n_ways}, "link has a value outside"),
         ({"twins": [4, 4]}, "twins has a value outside 0 to 3"),
         ({"twins": [1, 2, 3]}, "3 twins, expected as many for each shard"),

@@ -202,8 +202,10 @@ def _size_of_fabric(nodes: int | None, degree: int | None, topology: str | None)
         fabric = parse(topology)
         found = fabric.n_nodes, fabric.n_links // fabric.n_nodes
         return (found[0] if nodes is None else nodes, found[1] if degree is None else degree)
-    if nodes is None or degree is None:
-        raise FormatError("design: expected --nodes and --degree, or --topology")
+    if nodes is None:
+        raise FormatError("--nodes N is missing: how many (with --degree); or --topology, a fabric by name")
+    if degree is None:
+        raise FormatError("--degree D is missing: links out of (and into) each node")
     return nodes, degree
 
 
