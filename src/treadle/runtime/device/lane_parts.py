@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from treadle.arrays import offsets_of
 from treadle.program.program import Buffer, OperationKind, Program
 from treadle.runtime.order import check_extents, execution_order, match_messages
 
@@ -65,7 +66,7 @@ def cut_into_parts(program: Program) -> tuple[list[PartOperation], list[int]]:
     bounds: list[int] = np.unique(ends).tolist()
     begins = [bisect_left(bounds, first) for first in program.first.tolist()]
     stops = [bisect_left(bounds, end) for end in past.tolist()]
-    numbers = np.concatenate([[0], np.cumsum(np.array(stops) - np.array(begins))]).astype(int).tolist()
+    numbers = offsets_of(np.array(stops) - np.array(begins)).tolist()
     kinds, partners = program.operation_kind.tolist(), partner.tolist()
     sources, targets = program.source.tolist(), program.target.tolist()
     found: list[PartOperation] = []
