@@ -37,7 +37,7 @@ LEFT_OUT = {
     "leaf_spine", "fat_tree", "rail_optimized", "pods", "subset", "trimmed",
     "with_host_bottleneck",
     # unequal links, not connected
-    "dgx1_v100", "with_failed_links",
+    "dgx1_v100", "with_failed_links", "disjoint_copies",
 }  # fmt: skip
 """Functions none of whose samples belong here."""
 

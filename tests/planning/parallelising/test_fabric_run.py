@@ -27,7 +27,7 @@ class Searches:
 
     def __init__(self, bytes_of: dict[tuple[int, ...], float], limit: float = LIMIT) -> None:
         self.bytes_of, self.limit = bytes_of, limit
-        self.request = SimpleNamespace(memory_bytes=LIMIT)
+        self.request = SimpleNamespace(memory_bytes=LIMIT, gap=0.2)
         self.model = SimpleNamespace(name="model")
 
     def allowed(self, posed: Any) -> list[tuple[int, ...]]:
@@ -41,7 +41,8 @@ class Searches:
     def with_memory(self, limit: float) -> Searches:
         return Searches(self.bytes_of, limit)
 
-    def search(self, before: object, watch: object) -> Any:
+    def search(self, before: object, watch: object, *, enough_s: float) -> Any:
+        assert enough_s == 0.625, "what is proven at the limit, and the gap that was asked for"
         plan = next(
             (SEARCHED[least] for least in sorted(SEARCHED, reverse=True) if least <= self.limit), None
         )
