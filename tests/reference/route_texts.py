@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from treadle.errors import FormatError, ScheduleError
-from treadle.formats.routes.reader import RouteFile, own_faults, ports_of, read_route_json
+from treadle.formats.routes.judge_alone import own_faults
+from treadle.formats.routes.reader import RouteFile, ports_of, read_route_json
 from treadle.schedules.alltoall.routes import RouteSchedule, routes_from_paths
 from treadle.schedules.collective import Collective
 from treadle.topologies.topology import Topology
@@ -38,7 +39,7 @@ def parse_route_json(
 def _schedule(file: RouteFile, topology: Topology, collective: Collective) -> RouteSchedule:
     if file.ranks != tuple(topology.node_names[node] for node in collective.ranks):
         raise FormatError("route file: its ranks are not those of the collective on this fabric")
-    for fault in own_faults(file.routes):
+    for fault in own_faults(file):
         raise FormatError(f"route file: {fault}")
     ports = ports_of(topology)
     for number, route in enumerate(file.routes):

@@ -117,7 +117,10 @@ def _route(key: str, value: object) -> Callable[[Any], None]:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (_set("version", 2), "version 1"),
+        (_set("version", 3), "version 1 or 2"),
+        (_set("version", 1), "queue_pairs in version 2, and only there"),
+        (_set("queue_pairs", [4, 4, 4]), "3 queue_pairs for 4 ranks"),
+        (_route("flow", "x"), "expected an integer"),
         (_set("treadle", "topology"), "expected treadle routes"),
         (_set("ranks", ["a", "b", "c", "d"]), "ranks are not those"),
         (_set("n_chunks", 0), "1 to 2"),
@@ -130,7 +133,8 @@ def _route(key: str, value: object) -> Callable[[Any], None]:
         (_route("chunks", "many"), "expected an integer"),
         (_route("chunks", 2**62), "outside"),
         (_route("layer", -1), "layer has a value outside"),
-        (_route("source", 7), "source has a value outside"),
+        (_route("source", 7), "rank 3: 4 queue pairs, it sends 3 flows"),
+        (_route("target", 7), "target has a value outside"),
     ],
 )
 def test_malformed_files(change: Callable[[Any], None], words: str) -> None:

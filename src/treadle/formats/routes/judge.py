@@ -1,8 +1,9 @@
 """Compares route files with the plan: every route of the one is a route of the other, link by link.
 
-What a card is told, ports and the nodes where hops set out, is held against the fabric's links. Whether the
-routes are right (they lead from source to target, no layer can deadlock) is the verifier's affair, which has
-judged the plan. Shares no code with the writer.
+What a card is told, ports and the nodes where hops set out, is held against the fabric's links; flow ids,
+queue pairs, and whether links in layers wait in a circle, are judged from the file alone (`judge_alone`).
+Whether the routes lead from source to target is the verifier's affair, which has judged the plan. Shares no
+code with the writer.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 
 from treadle.formats.judgement import Check, Judgement, Planned, Terms, decoded
+from treadle.formats.routes.judge_alone import own_faults
 from treadle.formats.routes.reader import (
     FileRoute,
     RouteFile,
-    own_faults,
     ports_of,
     read_route_csv,
     read_route_json,
@@ -64,7 +65,7 @@ def _read(reader: Callable[..., RouteFile], data: bytes, terms: Terms) -> RouteF
 def _judged(file: RouteFile, terms: Terms) -> Judgement:
     n_ranks = 1 + max((max(route.source, route.target) for route in file.routes), default=-1)
     counts = (("route", len(file.routes)), ("hop", sum(len(route.links) for route in file.routes)))
-    faults = list(own_faults(file.routes))
+    faults = list(own_faults(file))
     planned = terms.planned
     if planned is None:
         return Judgement(Check.PARSED, _listed(faults), counts, n_ranks, "alltoall")
@@ -95,7 +96,7 @@ def _compared(file: RouteFile, planned: Planned) -> Iterator[str]:
     ):
         if said not in (None, is_so):
             yield f"{said} {what}, the plan has {is_so}"
-    ports = ports_of(topology)
+    ports, by_hop = ports_of(topology), schedule.layers_by_hop
     tails = topology.tails.tolist()
     columns = (schedule.source, schedule.target, schedule.layer, schedule.units)
     rows = zip(*(column.tolist() for column in columns), strict=True)
@@ -106,10 +107,22 @@ def _compared(file: RouteFile, planned: Planned) -> Iterator[str]:
         links = tuple(schedule.path(place).tolist())
         if (route.source, route.target, route.layer, route.chunks, route.links) != (*row, links):
             yield f"route {place}: differs from the plan's, {row[0]} to {row[1]} in layer {row[2]}"
+        elif wrong := _other_layers(route, by_hop[schedule.path_offset[place] :][: len(links)].tolist()):
+            yield f"route {place}: {wrong}"
         elif list(route.ports) != [ports[link] for link in links]:
             yield f"route {place}: ports {list(route.ports)} are not those of its links"
         elif not _names_its_way(route, names, [topology.node_names[tails[link]] for link in links]):
             yield f"route {place}: names nodes that are not on its way"
+
+
+def _other_layers(route: FileRoute, planned: list[int]) -> str:
+    """In what the layers of the hops differ from the plan's; nothing if they do not."""
+    said = list(route.hop_layers) or [route.layer] * len(planned)
+    if said == planned:
+        return ""
+    if route.flow is None:
+        return "its layer changes on the way, which a file of version 1 does not say; write it anew"
+    return f"layers {said}, the plan has {planned}"
 
 
 def _names_its_way(route: FileRoute, ranks: Sequence[str], way: list[str]) -> bool:

@@ -27,12 +27,14 @@ from treadle.topologies.files import parse_json
 from treadle.topologies.topology import Topology
 
 MAX_TEXT = 2**31
-_VERSION = 1
+_VERSIONS = (1, 2)
+"""Version 1 has no flow ids or queue pairs, and names the first hop's layer only."""
 _ROUTE_KEYS = {"source", "target", "route", "layer", "first_chunk", "chunks", "ports", "links"}
 _HEADING = [
     *("source", "target", "source_node", "target_node", "route", "layer"),
     *("first_chunk", "chunks", "hops", "ports", "links"),
 ]
+_NEW_CELLS = ["layers", "flow", "queue_pairs"]
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 
@@ -51,6 +53,10 @@ class FileRoute:
         Of every link of the way, its number among those out of its tail, and among all.
     nodes : tuple of str
         Where each hop sets out; or the two ends; empty where the file does not say.
+    hop_layers : tuple of int
+        Of every link of the way; empty where the layer stays the same, and in version 1.
+    flow : int, optional
+        UDP source port of its chunks; version 1 does not say.
     """
 
     source: int
@@ -62,6 +68,8 @@ class FileRoute:
     ports: tuple[int, ...]
     links: tuple[int, ...]
     nodes: tuple[str, ...] = ()
+    hop_layers: tuple[int, ...] = ()
+    flow: int | None = None
 
 
 @dataclass(frozen=True)
@@ -75,107 +83,152 @@ class RouteFile:
         Names of their nodes.
     n_chunks, n_layers : int, optional
         Chunks per unit of demand, and layers; a CSV does not say.
+    queue_pairs : tuple of (int, int), optional
+        Rank and number, as often as different ones are said; version 1 does not say.
     """
 
     routes: tuple[FileRoute, ...]
     ranks: tuple[str, ...] | None = None
     n_chunks: int | None = None
     n_layers: int | None = None
+    queue_pairs: tuple[tuple[int, int], ...] | None = None
 
 
 def _route(
-    numbers: Sequence[int], ports: tuple[int, ...], links: tuple[int, ...], nodes: tuple[str, ...] = ()
+    numbers: Sequence[int],
+    ports: tuple[int, ...],
+    links: tuple[int, ...],
+    nodes: tuple[str, ...] = (),
+    hop_layers: tuple[int, ...] = (),
+    flow: int | None = None,
 ) -> FileRoute:
     """From the numbers in the order of a CSV's columns."""
     source, target, number, layer, first_chunk, chunks = numbers
-    return FileRoute(source, target, number, layer, first_chunk, chunks, ports, links, nodes)
+    return FileRoute(
+        source, target, number, layer, first_chunk, chunks, ports, links, nodes, hop_layers, flow
+    )
 
 
 def read_route_json(text: str, *, source: str = "route file") -> RouteFile:
     """Read a JSON of routes; FormatError if it is malformed or hostile."""
     try:
         keys = {"treadle", "version", "fabric", "ranks", "n_chunks", "n_layers", "routes"}
-        file = read_object(parse_json(text, source=source), "route file", keys)
-        if file["treadle"] != "routes" or file["version"] != _VERSION:
-            raise FormatError(f"route file: expected treadle routes, version {_VERSION}")
+        file = read_object(parse_json(text, source=source), "route file", keys, {"queue_pairs"})
+        if file["treadle"] != "routes" or file["version"] not in _VERSIONS:
+            raise FormatError("route file: expected treadle routes, version 1 or 2")
+        is_new = file["version"] != 1
+        if is_new is not ("queue_pairs" in file):
+            raise FormatError("route file: expected queue_pairs in version 2, and only there")
         names = [
             read_string(name, "route file: ranks") for name in read_list(file["ranks"], "route file: ranks")
         ]
-        routes = []
-        for number, item in enumerate(read_list(file["routes"], "route file: routes")):
-            place = f"route file: route {number}"
-            route = read_object(item, place, _ROUTE_KEYS)
-            numbers = [
-                read_whole(route[key], place)
-                for key in ("source", "target", "route", "layer", "first_chunk", "chunks")
-            ]
-            ports, links = (read_wholes(route[key], place) for key in ("ports", "links"))
-            routes.append(_route(numbers, ports, links))
+        counts = read_wholes(file["queue_pairs"], "route file: queue_pairs") if is_new else ()
+        if is_new and len(counts) != len(names):
+            raise FormatError(f"route file: {len(counts)} queue_pairs for {len(names)} ranks")
+        routes = [
+            _json_route(item, f"route file: route {number}", is_new)
+            for number, item in enumerate(read_list(file["routes"], "route file: routes"))
+        ]
         n_chunks, n_layers = (read_whole(file[key], key) for key in ("n_chunks", "n_layers"))
-        return RouteFile(tuple(routes), tuple(names), n_chunks, n_layers)
+        queue_pairs = tuple(enumerate(counts)) if is_new else None
+        return RouteFile(tuple(routes), tuple(names), n_chunks, n_layers, queue_pairs)
     except FormatError as error:
         raise _located(error, source) from None
+
+
+def _json_route(item: Any, place: str, is_new: bool) -> FileRoute:
+    route = read_object(
+        item, place, _ROUTE_KEYS | ({"flow"} if is_new else set()), {"layers"} if is_new else ()
+    )
+    numbers = [
+        read_whole(route[key], place)
+        for key in ("source", "target", "route", "layer", "first_chunk", "chunks")
+    ]
+    ports, links = (read_wholes(route[key], place) for key in ("ports", "links"))
+    hop_layers = read_wholes(route["layers"], place) if "layers" in route else ()
+    flow = read_whole(route["flow"], place) if is_new else None
+    return _route(numbers, ports, links, hop_layers=hop_layers, flow=flow)
 
 
 def read_route_csv(text: str, *, source: str = "route file") -> RouteFile:
     """Read a CSV of routes; FormatError if it is malformed or hostile."""
     routes = []
+    queue_pairs: dict[tuple[int, int], None] = {}
+    heading = [*_HEADING, *_NEW_CELLS]
     try:
         rows = csv.reader(io.StringIO(text, newline=""), strict=True)
         for line, row in enumerate(rows):
-            if line == 0 and row != _HEADING:
-                raise FormatError(f"expected the heading {','.join(_HEADING)}", source=source)
+            if line == 0 and row not in (heading, _HEADING):
+                raise FormatError(f"expected the heading {','.join(heading)}", source=source)
             if line == 0:
+                heading = row
                 continue
-            if len(row) != len(_HEADING):
-                raise FormatError(f"row {line}: {len(row)} cells, expected {len(_HEADING)}", source=source)
-            cells = dict(zip(_HEADING, row, strict=True))
-            ports, links = (
-                tuple(_number(word, f"row {line}: {key}", source) for word in cells[key].split())
-                for key in ("ports", "links")
-            )
-            numbers = [
-                _number(cells[key], f"row {line}: {key}", source)
-                for key in ("source", "target", "route", "layer", "first_chunk", "chunks", "hops")
-            ]
-            if numbers.pop() != len(links):
-                raise FormatError(f"row {line}: {len(links)} links, not {cells['hops']}", source=source)
-            routes.append(_route(numbers, ports, links, (cells["source_node"], cells["target_node"])))
+            if len(row) != len(heading):
+                raise FormatError(f"row {line}: {len(row)} cells, expected {len(heading)}", source=source)
+            cells = dict(zip(heading, row, strict=True))
+            route = _csv_route(cells, line, source)
+            routes.append(route)
+            if route.flow is not None:
+                count = _number(cells["queue_pairs"], f"row {line}: queue_pairs", source)
+                queue_pairs[route.source, count] = None
     except csv.Error as error:
         raise FormatError(f"no CSV ({error})", source=source) from None
-    return RouteFile(tuple(routes))
+    return RouteFile(tuple(routes), queue_pairs=None if heading == _HEADING else tuple(queue_pairs))
+
+
+def _csv_route(cells: dict[str, str], line: int, source: str) -> FileRoute:
+    ports, links, hop_layers = (
+        tuple(_number(word, f"row {line}: {key}", source) for word in cells.get(key, "").split())
+        for key in ("ports", "links", "layers")
+    )
+    numbers = [
+        _number(cells[key], f"row {line}: {key}", source)
+        for key in ("source", "target", "route", "layer", "first_chunk", "chunks", "hops")
+    ]
+    if numbers.pop() != len(links):
+        raise FormatError(f"row {line}: {len(links)} links, not {cells['hops']}", source=source)
+    flow = _number(cells["flow"], f"row {line}: flow", source) if "flow" in cells else None
+    return _route(numbers, ports, links, (cells["source_node"], cells["target_node"]), hop_layers, flow)
 
 
 def read_route_xml(text: str, *, source: str = "route file") -> RouteFile:
     """Read an XML of routes; FormatError if it is malformed or hostile."""
     top = _tree(text, source)
-    if top.tag != "routes" or top.get("version") != str(_VERSION):
-        raise FormatError(f"expected <routes>, version {_VERSION}", source=source)
+    if top.tag != "routes" or top.get("version") not in ("1", "2"):
+        raise FormatError("expected <routes>, version 1 or 2", source=source)
+    is_new = top.get("version") != "1"
     names: list[str] = []
+    counts: list[int] = []
     routes: list[FileRoute] = []
     for element in top:
         if element.tag == "rank":
             if _attribute(element, "number", source) != len(names):
                 raise _wrong(element, f"expected rank {len(names)}", source)
             names.append(element.get("node", ""))
+            counts += [_attribute(element, "queue_pairs", source)] if is_new else []
         elif element.tag == "pair":
-            routes += _pair(element, source)
+            routes += _pair(element, source, is_new)
         else:
             raise _wrong(element, "expected <rank> or <pair>", source)
     if _attribute(top, "ranks", source) != len(names):
         raise _wrong(top, f"holds {len(names)} ranks", source)
     n_chunks, n_layers = (_attribute(top, key, source) for key in ("chunks", "layers"))
-    return RouteFile(tuple(routes), tuple(names), n_chunks, n_layers)
+    queue_pairs = tuple(enumerate(counts)) if is_new else None
+    return RouteFile(tuple(routes), tuple(names), n_chunks, n_layers, queue_pairs)
 
 
-def _pair(pair: etree._Element, source: str) -> Iterator[FileRoute]:
+def _pair(pair: etree._Element, source: str, is_new: bool) -> Iterator[FileRoute]:
     ends = [_attribute(pair, key, source) for key in ("source", "target")]
     for number, route in enumerate(pair):
         if route.tag != "route" or any(hop.tag != "hop" for hop in route):
             raise _wrong(route, "expected <route> with a <hop> for each link", source)
         shares = [_attribute(route, key, source) for key in ("layer", "first_chunk", "chunks")]
         ports, links = (tuple(_attribute(hop, key, source) for hop in route) for key in ("port", "link"))
-        yield _route([*ends, number, *shares], ports, links, tuple(hop.get("node", "") for hop in route))
+        nodes = tuple(hop.get("node", "") for hop in route)
+        says_layers = is_new and any(hop.get("layer") is not None for hop in route)
+        hop_layers = tuple(_attribute(hop, "layer", source) for hop in route) if says_layers else ()
+        flow = _attribute(route, "flow", source) if is_new else None
+        yield _route([*ends, number, *shares], ports, links, nodes, hop_layers, flow)
 
 
 def _tree(text: str, source: str) -> etree._Element:
@@ -228,14 +281,3 @@ def ports_of(topology: Topology) -> list[int]:
         ports.append(used[tail])
         used[tail] += 1
     return ports
-
-
-def own_faults(routes: Sequence[FileRoute]) -> Iterator[str]:
-    """Where the routes of a pair are not numbered in turn, or do not share its chunks out in turn."""
-    following: dict[tuple[int, int], tuple[int, int]] = {}
-    for place, route in enumerate(routes):
-        pair = (route.source, route.target)
-        number, first = following.get(pair, (0, 0))
-        if (route.number, route.first_chunk) != (number, first):
-            yield f"route {place}: expected route {number} of its pair, from chunk {first}"
-        following[pair] = number + 1, first + route.chunks

@@ -19,7 +19,8 @@ from treadle.schedules.alltoall.timed_routes import routes_in
 from treadle.schedules.collective import Collective
 from treadle.topologies.topology import Topology
 
-_VERSION = 1
+_VERSION = 2
+_FLOWS = range(0xC000, 0x10000)
 _COLUMNS = (
     "source",
     "target",
@@ -32,6 +33,9 @@ _COLUMNS = (
     "hops",
     "ports",
     "links",
+    "layers",
+    "flow",
+    "queue_pairs",
 )
 
 
@@ -47,6 +51,8 @@ class _Line:
     chunks: int
     ports: list[int]
     links: list[int]
+    layers: list[int]
+    flow: int
 
 
 def emit_route_json(topology: Topology, collective: Collective, schedule: RouteSchedule) -> str:
@@ -68,8 +74,11 @@ def emit_route_json(topology: Topology, collective: Collective, schedule: RouteS
     -----
     Keys of a route: source and target (ranks), route (its number within the pair), layer, first_chunk and
     chunks (those of the pair's chunks that are steered to it), ports (at each node of the way, the number of
-    the link among the links out of that node, in the fabric's order, from 0) and links (the fabric's own
-    numbers of the same links). Self-loops have port numbers, too.
+    the link among the links out of that node, in the fabric's order, from 0), links (the fabric's own
+    numbers of the same links), layers (of every hop; left out where the layer is the same on the whole way)
+    and flow (the UDP source port that steers these chunks: 0xC000 to 0xFFFF, as RoCE has it, no two alike in
+    a pair). ``queue_pairs`` of the file: of every rank, the number of flows that it sends. Self-loops have
+    port numbers, too.
     """
     head = {
         "treadle": "routes",
@@ -78,6 +87,7 @@ def emit_route_json(topology: Topology, collective: Collective, schedule: RouteS
         "ranks": [topology.node_names[node] for node in collective.ranks],
         "n_chunks": schedule.n_chunks,
         "n_layers": schedule.n_layers,
+        "queue_pairs": _queue_pairs(schedule),
     }
     lines = [
         json.dumps(
@@ -90,6 +100,8 @@ def emit_route_json(topology: Topology, collective: Collective, schedule: RouteS
                 "chunks": line.chunks,
                 "ports": line.ports,
                 "links": line.links,
+                **({"layers": line.layers} if line.layers else {}),
+                "flow": line.flow,
             }
         )
         for line in _lines(topology, collective, schedule)
@@ -99,7 +111,9 @@ def emit_route_json(topology: Topology, collective: Collective, schedule: RouteS
 
 
 def emit_route_csv(topology: Topology, collective: Collective, schedule: RouteSchedule) -> str:
-    """Write routes as CSV with a heading; ports and links are numbers with spaces between (see the JSON).
+    """Write routes as CSV with a heading; ports, links, layers are numbers with spaces between.
+
+    Columns are the keys of the JSON; each row names the queue pairs of its source.
 
     Raises
     ------
@@ -110,6 +124,7 @@ def emit_route_csv(topology: Topology, collective: Collective, schedule: RouteSc
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(_COLUMNS)
     names = [topology.node_names[node] for node in collective.ranks]
+    queue_pairs = _queue_pairs(schedule)
     for line in _lines(topology, collective, schedule):
         writer.writerow(
             (
@@ -124,6 +139,9 @@ def emit_route_csv(topology: Topology, collective: Collective, schedule: RouteSc
                 len(line.links),
                 " ".join(map(str, line.ports)),
                 " ".join(map(str, line.links)),
+                " ".join(map(str, line.layers)),
+                line.flow,
+                queue_pairs[line.source],
             )
         )
     return stream.getvalue()
@@ -145,8 +163,9 @@ def emit_route_xml(topology: Topology, collective: Collective, schedule: RouteSc
         chunks=str(schedule.n_chunks),
         layers=str(schedule.n_layers),
     )
-    for number, node in enumerate(collective.ranks):
-        etree.SubElement(root, "rank", number=str(number), node=topology.node_names[node])
+    for number, (node, count) in enumerate(zip(collective.ranks, _queue_pairs(schedule), strict=True)):
+        name = topology.node_names[node]
+        etree.SubElement(root, "rank", number=str(number), node=name, queue_pairs=str(count))
     pair = root
     for line in _lines(topology, collective, schedule):
         if line.route == 0:
@@ -157,10 +176,15 @@ def emit_route_xml(topology: Topology, collective: Collective, schedule: RouteSc
             layer=str(line.layer),
             first_chunk=str(line.first_chunk),
             chunks=str(line.chunks),
+            flow=str(line.flow),
         )
-        for port, link in zip(line.ports, line.links, strict=True):
+        for number, (port, link) in enumerate(zip(line.ports, line.links, strict=True)):
             node = int(topology.tails[link])
-            etree.SubElement(route, "hop", node=topology.node_names[node], port=str(port), link=str(link))
+            hop = etree.SubElement(
+                route, "hop", node=topology.node_names[node], port=str(port), link=str(link)
+            )
+            if line.layers:
+                hop.set("layer", str(line.layers[number]))
     text: str = etree.tostring(root, pretty_print=True, encoding="unicode")
     return text
 
@@ -174,11 +198,17 @@ def _lines(topology: Topology, collective: Collective, schedule: RouteSchedule) 
     if schedule.path_links.size and int(schedule.path_links.max()) >= topology.n_links:
         raise ScheduleError(f"route file: a route takes a link beyond the {topology.n_links} of the fabric")
     ports = _ports(topology)
+    by_hop, offset = schedule.layers_by_hop, schedule.path_offset
     before, route, first = -1, 0, 0
     pairs, units, layers = schedule.pair.tolist(), schedule.units.tolist(), schedule.layer.tolist()
     for path, pair in enumerate(pairs):
         route, first = (route + 1, first + units[path - 1]) if pair == before else (0, 0)
         before = pair
+        if route >= len(_FLOWS):
+            raise ScheduleError(
+                f"route file: a pair has more than {len(_FLOWS)} routes, one for each flow id"
+            )
+        on_the_way = by_hop[offset[path] : offset[path + 1]].tolist()
         links = schedule.path(path)
         yield _Line(
             source=pair // schedule.n_ranks,
@@ -189,7 +219,14 @@ def _lines(topology: Topology, collective: Collective, schedule: RouteSchedule) 
             chunks=units[path],
             ports=ports[links].tolist(),
             links=links.tolist(),
+            layers=on_the_way if len(set(on_the_way)) > 1 else [],
+            flow=_FLOWS[route],
         )
+
+
+def _queue_pairs(schedule: RouteSchedule) -> list[int]:
+    """Flows that each rank sends."""
+    return np.bincount(schedule.source, minlength=schedule.n_ranks).tolist()  # type: ignore[no-any-return]
 
 
 def _ports(topology: Topology) -> Int64Array:
