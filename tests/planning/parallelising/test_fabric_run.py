@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from math import inf
+from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, cast
 
@@ -10,23 +13,46 @@ import pytest
 from treadle.errors import InfeasibleError
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.planning.parallelising.fabric_run import FabricRun
-from treadle.planning.parallelising.mesh_search import Look, MeshSearch
+from treadle.planning.parallelising.graph_argument import as_model_graph
+from treadle.planning.parallelising.mesh_search import Look
+from treadle.planning.parallelising.parallel_options import parallel_request
 from treadle.planning.parallelising.parallel_result import PricedPlan
+from treadle.planning.parallelising.plan_search import PlanSearch
 from treadle.planning.parallelising.posed_mesh import MeshFound
+from treadle.planning.problem import resolve_topology
 from treadle.schedules.mesh import Mesh
 from treadle.topologies.catalogue.graphs import ring
 
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 256,
+    "max_position_embeddings": 128,
+}
+LEAST_BYTES = 2_500_000
 LIMIT = 100.0
 SEARCHED = {90.0: (2,), 60.0: (3,)}
 """Plans by the limit below which a search finds them."""
+MESH = Mesh((4,), ("0",))
 SECONDS = {(1,): 1.0, (2,): 2.0, (3,): 3.0, (9,): 9.0}
 
 
 class Searches:
     """Plans of which the evaluator sees so many bytes."""
 
-    def __init__(self, bytes_of: dict[tuple[int, ...], float], limit: float = LIMIT) -> None:
+    def __init__(
+        self,
+        bytes_of: dict[tuple[int, ...], float],
+        limit: float = LIMIT,
+        enough: list[float] | None = None,
+    ) -> None:
         self.bytes_of, self.limit = bytes_of, limit
+        self.enough: list[float] = [] if enough is None else enough
+        self.paid: list[object] = []
         self.request = SimpleNamespace(memory_bytes=LIMIT, gap=0.2)
         self.model = SimpleNamespace(name="model")
 
@@ -35,30 +61,40 @@ class Searches:
 
     def priced(self, name: str, plan: Any, costs: object) -> PricedPlan:
         held = self.bytes_of[plan]
+        self.paid.append(costs)
         row = SECONDS[plan], 0.0, 0.0, 0.0, MappingProxyType(dict[str, float]())
         return PricedPlan(name, cast(ParallelPlan, plan), *row, held, held <= LIMIT)
 
     def with_memory(self, limit: float) -> Searches:
-        return Searches(self.bytes_of, limit)
+        return Searches(self.bytes_of, limit, self.enough)
 
-    def search(self, before: object, watch: object, *, enough_s: float) -> Any:
-        assert enough_s == 0.625, "what is proven at the limit, and the gap that was asked for"
+    def pose(self, mesh: Mesh, costs: object) -> Any:
+        problem = SimpleNamespace(tidied=lambda labels: labels, decode=lambda labels: labels)
+        return SimpleNamespace(problem=problem, named={}, costs=costs)
+
+    def look(self, posed: Any) -> Look[MeshFound]:
+        return Look(1.0, 0.5, MeshFound(posed, (1,)))
+
+    def search(self, before: Look[MeshFound], watch: object, *, enough_s: float = -inf) -> Look[MeshFound]:
+        if self.limit == LIMIT:
+            return before
+        self.enough.append(enough_s)
         plan = next(
             (SEARCHED[least] for least in sorted(SEARCHED, reverse=True) if least <= self.limit), None
         )
-        return SimpleNamespace(found=SimpleNamespace(plan=plan))
+        return Look(inf, -inf, MeshFound(before.found.posed, plan))
 
 
 def fitting(
-    bytes_of: dict[tuple[int, ...], float], named: dict[str, tuple[int, ...]]
+    bytes_of: dict[tuple[int, ...], float],
+    named: dict[str, tuple[int, ...]],
+    enough: list[float] | None = None,
 ) -> tuple[tuple[int, ...], PricedPlan]:
-    plans = Searches(bytes_of)
-    problem = SimpleNamespace(tidied=lambda labels: labels, decode=lambda labels: labels)
-    posed = SimpleNamespace(problem=problem, named=named, costs=None)
+    plans = Searches(bytes_of, enough=enough)
+    posed = plans.pose(MESH, None)
+    posed.named = named
     rows = [plans.priced(name, plan, None) for name, plan in named.items()]
-    mesh = Mesh((4,), ("0",))
-    found = MeshSearch(Look(1.0, 0.5, MeshFound(cast(Any, posed), (1,))), mesh, ())
-    return FabricRun(ring(4), cast(Any, plans), {})._fitting(found, rows)
+    return FabricRun(ring(4), cast(Any, plans), {})._fitting(plans.look(posed), MESH, rows)
 
 
 def test_a_plan_that_fits_is_taken_as_it_is() -> None:
@@ -82,3 +118,40 @@ def test_a_named_plan_stands_by() -> None:
 def test_where_nothing_fits_that_is_said() -> None:
     with pytest.raises(InfeasibleError, match=r"model on ring\(4\), mesh 4: no plan was found that fits"):
         fitting({(1,): 500.0, (9,): 101.0}, {"FSDP": (9,)})
+
+
+def test_searches_under_lower_limits_stop_at_what_is_proven() -> None:
+    """Half a second is the bound, and a fifth of a plan's time need not be proven."""
+    enough: list[float] = []
+    fitting({(1,): 108.0, (2,): 130.0, (3,): 80.0}, {}, enough)
+    assert enough == [pytest.approx(0.5 / 0.8)] * 2
+
+
+def test_a_search_that_has_enough_ends_early_with_a_plan_that_is_good_enough(tmp_path: Path) -> None:
+    """Beside a fresh one, which goes on until its own gap is proven."""
+    request = parallel_request("a100", 1024, {"gap": 0.1, "memory_bytes": LEAST_BYTES})
+    (tmp_path / "tiny.json").write_text(json.dumps(CONFIG))
+    model, layers = as_model_graph(tmp_path / "tiny.json", tokens=1024, sequence=None, notes=[])
+    plans = PlanSearch(model, request, layers)
+    run = FabricRun(resolve_topology('complete(4, bandwidth="25GB/s")'), plans, {})
+    start = Look(inf, -inf, MeshFound(plans.pose(MESH, run.costs(MESH)), None))
+    fresh = plans.search(start)
+    enough_s = fresh.seconds * 1.05
+    early = plans.search(start, enough_s=enough_s)
+    assert fresh.seconds <= early.seconds <= enough_s
+    assert early.bound_s <= fresh.seconds
+    assert early.found.proof is not None
+    assert fresh.found.proof is not None
+    assert early.found.proof.n_solves < fresh.found.proof.n_solves
+    assert plans.search(start, enough_s=fresh.bound_s * 0.99).seconds == fresh.seconds
+
+
+def test_a_plan_by_other_costs_fits_and_is_priced_with_the_true_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans = Searches({(1,): 108.0, (2,): 99.0})
+    run = FabricRun(ring(4), cast(Any, plans), {})
+    monkeypatch.setattr(run, "costs", lambda mesh: "true")
+    row = run.unawares(MESH, cast(Any, "others"))
+    assert row is not None
+    assert (row.plan, row.fits) == ((2,), True)
+    assert plans.paid == ["others", "others", "true"]
+    assert FabricRun(ring(4), cast(Any, Searches({(1,): 500.0})), {}).unawares(MESH, cast(Any, None)) is None

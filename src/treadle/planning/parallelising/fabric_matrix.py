@@ -36,11 +36,6 @@ def _seconds(search: FabricSearch, run: FabricRun) -> float | None:
 
 
 def isolated_seconds(run: FabricRun, search: FabricSearch) -> float | None:
-    """True time of the plan that is best by isolated costs, on the same mesh; None if none is found."""
-    isolated = IsolatedCosts(run.fabric_costs(search.mesh))
-    found = run.plans.search(run.plans.look(run.plans.pose(search.mesh, isolated)), run.watch(None))
-    if found.found.plan is None:
-        return None
-    problem = found.found.posed.problem
-    plan = problem.decode(problem.tidied(found.found.plan))
-    return run.plans.priced("isolated", plan, run.costs(search.mesh)).seconds
+    """True time of the plan that is best by isolated costs, on the same mesh; None if none fits."""
+    found = run.unawares(search.mesh, IsolatedCosts(run.fabric_costs(search.mesh)))
+    return None if found is None else found.seconds

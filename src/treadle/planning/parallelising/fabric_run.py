@@ -153,11 +153,8 @@ class FabricRun:
         posed, mesh = found.best.found.posed, found.mesh
         assert found.best.found.plan is not None, "a finite time has a plan"
         problem = posed.problem
-        named = [
-            self.plans.priced(name, problem.decode(problem.tidied(plan)), posed.costs)
-            for name, plan in posed.named.items()
-        ]
-        labels, first = self._fitting(found, named)
+        named = self._named(posed)
+        labels, first = self._fitting(found.best, mesh, named)
         checked_s = max(self.plans.checked_bound(found.best.found, self.watch(mesh)), 0.0)
         trials = tuple(
             replace(one, bound_s=max(one.bound_s, min(checked_s, first.seconds))) if one.mesh == mesh else one
@@ -183,23 +180,45 @@ class FabricRun:
             self.costs,
         )
 
+    def unawares(self, mesh: Mesh, costs: Costs) -> PricedPlan | None:
+        """What a plan really takes that is best by other costs on a mesh; None if none is found that fits.
+
+        It fits by the evaluator's count, as plans of `run` do.
+        """
+        found = self.plans.search(self.plans.look(self.plans.pose(mesh, costs)), self.watch(mesh))
+        if found.found.plan is None:
+            return None
+        posed = found.found.posed
+        try:
+            labels, _ = self._fitting(found, mesh, self._named(posed))
+        except InfeasibleError:
+            return None
+        return self.plans.priced(OURS, posed.problem.decode(labels), self.costs(mesh))
+
+    def _named(self, posed: PosedMesh) -> list[PricedPlan]:
+        problem = posed.problem
+        return [
+            self.plans.priced(name, problem.decode(problem.tidied(plan)), posed.costs)
+            for name, plan in posed.named.items()
+        ]
+
     def _fitting(
-        self, found: MeshSearch[MeshFound], named: Sequence[PricedPlan]
+        self, found: Look[MeshFound], mesh: Mesh, named: Sequence[PricedPlan]
     ) -> tuple[tuple[int, ...], PricedPlan]:
         """The plan found; where the evaluator sees more in memory than the search, one that it lets pass.
 
         The search leaves moments out. It is asked again under lower limits, and named plans stand by. What it
         proved holds for plans that fit by its own, lower count, so for those that really fit.
         """
-        posed, limit = found.best.found.posed, self.plans.request.memory_bytes
+        posed, limit = found.found.posed, self.plans.request.memory_bytes
         allowed = set(self.plans.allowed(posed))
-        problem, plan, watch = posed.problem, found.best.found.plan, self.watch(found.mesh)
+        problem, plan, watch = posed.problem, found.found.plan, self.watch(mesh)
         known = [
             (problem.tidied(posed.named[row.name]), row)
             for row in named
             if row.fits and posed.named[row.name] in allowed
         ]
-        lowered, proven_s = limit, found.best.bound_s / (1 - self.plans.request.gap)
+        lowered, proven_s = limit, found.bound_s / (1 - self.plans.request.gap)
         for _ in range(_MOST_LOWERED):
             if plan is None:
                 break
@@ -216,7 +235,7 @@ class FabricRun:
             plan = again.found.plan
         if not known:
             raise InfeasibleError(
-                f"{self.plans.model.name} on {self.topology.name}, mesh {found.mesh.text}: no plan was found "
+                f"{self.plans.model.name} on {self.topology.name}, mesh {mesh.text}: no plan was found "
                 f"that fits into {_gigabytes(limit)} a rank by the evaluator's count; use more ranks, or "
                 f"fewer tokens"
             )
