@@ -219,6 +219,7 @@ if TYPE_CHECKING:
     from treadle.synthesis.trees import Packer as Packer
     from treadle.traces.trace_files import check_trace_name as check_trace_name
     from treadle.traces.trace_files import write_trace as write_trace
+    from treadle.viz.matplotlib_figures import check_figure_name as check_figure_name
     from treadle.watch import TimeLimitError as TimeLimitError
 else:
     __all__, __getattr__, __dir__ = load_lazily(
@@ -420,6 +421,7 @@ else:
             "treadle.planning.judging.verification": ("UnverifiedPlanError", "VerifyResult", "verify"),
             "treadle.synthesis.alltoall.rate.certificate": ("RateResult",),
             "treadle.traces.trace_files": ("check_trace_name", "write_trace"),
+            "treadle.viz.matplotlib_figures": ("check_figure_name",),
             "treadle.watch": ("TimeLimitError",),
             "treadle.synthesis.scheduler_options": (
                 "AlltoallOptions",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from treadle.errors import FormatError
@@ -36,3 +38,13 @@ def read_input_text(path: Path | str, most_bytes: int, *, expected: str = "") ->
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise FormatError(f"is not UTF-8{expected and f'; expected {expected}'}", source=source) from None
+
+
+@contextmanager
+def naming_file(path: Path | str) -> Iterator[None]:
+    """Within it FormatErrors name the file that they are about, once."""
+    source = str(path)
+    try:
+        yield
+    except FormatError as error:
+        raise (error if str(error).startswith(source) else FormatError(str(error), source=source)) from None

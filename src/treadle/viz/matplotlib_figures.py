@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
 from treadle.errors import MissingDependencyError, ScheduleError
+
+
+def check_figure_name(path: Path | str) -> None:
+    """Raise unless a figure can be written to a file of that name: to be asked before long work.
+
+    Raises
+    ------
+    ScheduleError
+        If its ending is none of .png, .svg and .pdf.
+    MissingDependencyError
+        Without matplotlib.
+    """
+    _figure_type(Path(path).suffix[1:].lower())
 
 
 def new_figure(width: float, height: float, file_format: str) -> Any:
@@ -18,6 +32,10 @@ def new_figure(width: float, height: float, file_format: str) -> Any:
     MissingDependencyError
         Without matplotlib.
     """
+    return _figure_type(file_format)(figsize=(width, height), layout="constrained")
+
+
+def _figure_type(file_format: str) -> Any:
     if file_format not in ("png", "svg", "pdf"):
         raise ScheduleError(f"picture: format {file_format[:20]!r}, expected png, svg or pdf")
     try:
@@ -26,7 +44,7 @@ def new_figure(width: float, height: float, file_format: str) -> Any:
         raise MissingDependencyError(
             "pictures need matplotlib, which is not installed: pip install 'treadle[plot]'"
         ) from None
-    return Figure(figsize=(width, height), layout="constrained")
+    return Figure
 
 
 def figure_bytes(figure: Any, file_format: str) -> bytes:

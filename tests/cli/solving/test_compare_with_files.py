@@ -212,5 +212,7 @@ def test_many_sizes_are_told_in_tables_of_a_terminals_width(
     assert "bound of the size" in drawn
     winner = next(line.split()[0] for line in tables[0].splitlines() if line.split()[1].endswith("*"))
     assert re.search(rf"<!-- ({winner}|{winner},.*) -->", drawn)
+    assert main([*sized, "--picture", "times.bmp"]) == 2
+    assert capsys.readouterr().out == "", "refused before any work"
     assert main([*sized[:3], "--picture", str(picture)]) == 2
     assert "expected --size A..B beside it" in capsys.readouterr().err

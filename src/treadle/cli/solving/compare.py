@@ -101,8 +101,10 @@ def command(
     output = Output(json, quiet, Rates(unit or ""))
     if cost_model is not None and size is None:
         raise FormatError("--cost-model: is for times at sizes; expected --size beside it")
-    if picture is not None and (size is None or len(parse_sizes(size)) < 2):
-        raise FormatError("--picture: of times by size; expected --size A..B beside it")
+    if picture is not None:
+        if size is None or len(parse_sizes(size)) < 2:
+            raise FormatError("--picture: of times by size; expected --size A..B beside it")
+        planning.check_figure_name(picture)
     model = asked_cost_model(cost_model, None)
     try:
         with ProgressLine(quiet=quiet or json) as progress, workers(threads=threads, cluster=cluster):

@@ -106,6 +106,8 @@ def _of_trees(
     hidden: bool,
 ) -> int:
     """Print the front of trees."""
+    if picture is not None:
+        planning.check_figure_name(picture)
     numbers = planning.TREES_PER_ROOT if trees is None else parse_integers(trees, "--trees")
     with ProgressLine(quiet=hidden) as progress:
         front = planning.tree_front(

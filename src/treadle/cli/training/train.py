@@ -185,6 +185,8 @@ def command(
     names = [part.strip() for text in schedule or ["treadle,ring,bound"] for part in text.split(",")]
     if trace is not None:
         planning.check_trace_name(trace)
+    if picture is not None:
+        planning.check_figure_name(picture)
     if phase is not None:
         for option, value in (("--trace", trace), ("--picture", picture), ("--chakra", chakra)):
             if value is not None:

@@ -18,6 +18,7 @@ from treadle.planning.building.toml_sheet import (
     sub_table,
     whole,
 )
+from treadle.planning.input_text import naming_file
 
 _TABLES = {
     "switch": {"port", "radix"},
@@ -78,12 +79,8 @@ def load_prices(path: str | Path) -> BuildPrices:
     FormatError
         If the file cannot be read or says something else.
     """
-    try:
+    with naming_file(path):
         return parse_prices(read_tables(path, "cost"))
-    except FormatError as error:
-        raise (
-            error if str(error).startswith(str(path)) else FormatError(str(error), source=str(path))
-        ) from None
 
 
 def parse_prices(tables: Mapping[str, Any]) -> BuildPrices:

@@ -26,6 +26,7 @@ from treadle.planning.building.toml_sheet import (
     sub_table,
     whole,
 )
+from treadle.planning.input_text import naming_file
 
 MAX_RACKS = 8192
 """A table of distances between all pairs of racks has 512 MB then."""
@@ -117,12 +118,8 @@ def load_floor(path: str | Path) -> Floor:
     FormatError
         If the file cannot be read or says something else.
     """
-    try:
+    with naming_file(path):
         return parse_floor(read_tables(path, "floor"))
-    except FormatError as error:
-        raise (
-            error if str(error).startswith(str(path)) else FormatError(str(error), source=str(path))
-        ) from None
 
 
 def parse_floor(tables: Mapping[str, Any]) -> Floor:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypedDict, TypeVar
 
 from treadle.errors import FormatError, TreadleError
-from treadle.planning.input_text import read_input_text
+from treadle.planning.input_text import naming_file, read_input_text
 from treadle.planning.measuring.cost_models import CostModelLike
 from treadle.planning.training.contention_presets import ContentionChoice, contention_of
 from treadle.planning.training.idle_options import check_options_matter
@@ -153,16 +153,9 @@ def as_accelerator(gpu: Accelerator | Path | str) -> Accelerator:
     if isinstance(gpu, str) and spelt_alike(gpu, ACCELERATORS) is not None:
         return accelerator(gpu)
     if isinstance(gpu, Path) or Path(gpu).suffix == ".toml":
-        try:
+        with naming_file(gpu):
             return read_accelerator(read_input_text(gpu, _MOST_FILE))
-        except FormatError as error:
-            raise _at(error, gpu) from None
     return accelerator(gpu)
-
-
-def _at(error: FormatError, path: Path | str) -> FormatError:
-    source = str(path)
-    return error if str(error).startswith(source) else FormatError(str(error), source=source)
 
 
 def _precision(asked: str | None, device: Accelerator, what: str) -> str:
@@ -204,11 +197,9 @@ def _times(
                     f"--layer-times are measured: --{name.replace('_s', '')} (of a roofline) does not apply; "
                     f"leave one of them out"
                 )
-        try:
+        with naming_file(path):
             times = read_layer_times(read_input_text(path, _MOST_FILE, expected="layer times as CSV"))
             times.check(model)
-        except FormatError as error:
-            raise _at(error, path) from None
         return times
     if efficiency is not None and asked.get("calibrate_s") is not None:
         raise FormatError("--efficiency is what --calibrate finds; leave one of them out")
