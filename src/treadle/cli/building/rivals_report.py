@@ -30,13 +30,14 @@ def print_rivals(output: Output, found: planning.Rivalry) -> None:
         )
     heads = (
         *("against", "nodes", "ports", "cables", "switches", "steps", "T_B", "all-to-all"),
-        *(f"{money} a node", "allreduce for it", "all-to-all for it"),
+        *(f"{money} a node", "allreduce*", "all-to-all*"),
     )
     output.line()
-    output.table(heads, rows, left=1, least=("cables", "switches"))
+    output.table(heads, rows, left=1, least=("cables", "switches", "ports", "steps", "T_B", "nodes"))
     output.line()
     output.line(
-        "            ports and cables a node; T_B in M/B, all-to-all in B, B of all ports of a node; <= by"
+        "            ports and cables a node; T_B in M/B, all-to-all in B, B of all ports of a node; <= by "
+        "distances"
     )
-    output.line("            distances; for it: throughput for the same money, in that of the first row")
+    output.line("            *: throughput for the same money, in that of the first row")
     output.line(f"prices      {found.prices.source}")
