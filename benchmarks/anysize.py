@@ -4,7 +4,7 @@
     python benchmarks/anysize.py --fabrics 'DGX A100 x2' 'torus 8x8' --docs docs
 
 Octaves from 1 KB to 1 GB under the cost model `reference` (direct links between hosts: `reference-hosts`).
-``--docs`` writes docs/anysize.md after each problem; fabrics and collectives that are not named keep
+``--docs`` writes docs/results/anysize.md after each problem; fabrics and collectives that are not named keep
 what the page has of them, so that a run that was cut off goes on with those that are left. The exit status
 is 1 if a set is slower than a baseline at any size, or above 1.03 times a prototype's time.
 """
@@ -199,7 +199,7 @@ def main() -> int:
         found = run(arguments.fabrics, arguments.collectives, lambda _: None)
         print(tables(found))
     else:
-        page = arguments.docs / "anysize.md"
+        page = arguments.docs / "results" / "anysize.md"
         run(arguments.fabrics, arguments.collectives, lambda found: write(page, merged(page, found)))
         found = known(page)
     short = shortfalls(found)

@@ -2,8 +2,8 @@
 
     python benchmarks/cost_fit.py
 
-Prints the markdown of docs/calibration.md: errors of a model fitted to all schedules of a table, and of one
-that is fitted to rings and trees, on those of ForestColl. TACCL has none at hand.
+Prints the markdown of docs/how-to/calibration.md: errors of a model fitted to all schedules of a table, and
+of one that is fitted to rings and trees, on those of ForestColl. TACCL has none at hand.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""docs/parallelize-figures.md: found plans beside named ones, their bounds and what finding them takes.
+"""docs/results/parallelize-figures.md: found plans beside named ones, bounds, what finding them takes.
 
     python benchmarks/parallelize.py --docs docs --json figures.json    # about 20 minutes of CPU time
     python benchmarks/parallelize.py --only 8B                          # rows whose name has this; prints
@@ -224,8 +224,9 @@ def plan_words(search: FabricSearch, model: ModelGraph) -> str:
 _OPENING = """# The best way to shard a model: figures
 
 Generated: `python benchmarks/parallelize.py --docs docs`. Step times are those of [the model of a
-machine](parallelize.md#what-the-figures-are), with H100s at half their peak on every fabric, so that fabrics
-alone differ; only CPU seconds and memory are measured, each row in a process of its own, imports included.
+machine](../how-to/parallelize.md#what-the-figures-are), with H100s at half their peak on every fabric,
+so that fabrics alone differ; only CPU seconds and memory are measured, each row in a process of its own,
+imports included.
 
 ## Eight settings on 128 GPUs, four of them on a finer mesh
 
@@ -374,7 +375,7 @@ def main() -> int:
         {case.name: rows[key_of(case)] for case in MODELS if key_of(case) in rows},
     )
     if asked.docs:
-        write_bytes(asked.docs / "parallelize-figures.md", text.encode())
+        write_bytes(asked.docs / "results" / "parallelize-figures.md", text.encode())
     else:
         print(text)
     return 1 if wrong else 0

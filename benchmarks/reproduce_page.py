@@ -1,4 +1,4 @@
-"""docs/reproduce.md: every table and figure of the papers with its command, our figures and theirs.
+"""docs/results/reproduce.md: every table and figure of the papers with its command, our figures and theirs.
 
     python benchmarks/reproduce_page.py --docs docs              # full forms of up to a minute; some minutes
     python benchmarks/reproduce_page.py --docs docs --most 0     # quick forms only, a minute
@@ -102,7 +102,7 @@ def main() -> None:
             found = reproduce(exhibit.name, full=exhibit.full_s <= options.most)
             print(f"{exhibit.name}: {found.seconds:.1f} s", file=sys.stderr, flush=True)
             parts += ["\n".join(section(found)), ""]
-    write_bytes(options.docs / "reproduce.md", "\n".join(parts).encode())
+    write_bytes(options.docs / "results" / "reproduce.md", "\n".join(parts).encode())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Optimal forests from 1024 to 65,536 GPUs: CPU, memory, heights, packers; regenerates docs/scale.md.
+"""Optimal forests from 1024 to 65,536 GPUs: CPU, memory, heights, packers; regenerates docs/results/scale.md.
 
     .venv/bin/python benchmarks/scale.py                  # everything; five minutes of CPU
     .venv/bin/python benchmarks/scale.py --quick          # up to 4096 GPUs; a minute or two
@@ -422,7 +422,7 @@ def main() -> None:
             if arguments.json:
                 arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
     if arguments.docs:
-        (arguments.docs / "scale.md").write_text(page(rows, arguments.seed))
+        (arguments.docs / "results" / "scale.md").write_text(page(rows, arguments.seed))
 
 
 if __name__ == "__main__":

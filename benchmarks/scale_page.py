@@ -1,4 +1,4 @@
-"""The rows of scale.py as the page docs/scale.md."""
+"""The rows of scale.py as the page docs/results/scale.md."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ cores). Ours is one thread of another machine: the ratio is an order of magnitud
 
 _LARGE = """
 ## Up to 65,536 GPUs: tight cuts
-By [decomposition](algorithms/decomposition.md), to the factored forest. "height": the verifier's, of
+By [decomposition](../algorithms/decomposition.md), to the factored forest. "height": the verifier's, of
 all trees of all roots, exact unless a <= stands before it. "trees": the most distinct trees of one of three
 roots (first, middle, last). Where tight cuts do not apply nothing else is tried here, and the
 row says why.

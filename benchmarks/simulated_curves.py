@@ -5,7 +5,7 @@
     python benchmarks/simulated_curves.py --docs docs --json curves.json
 
 ``--docs`` writes docs/images/curves-*.png (``pip install 'treadle[plot]'``) and, with all settings, the
-tables of docs/simulated-curves.md. `treadle reproduce` has the same
+tables of docs/results/simulated-curves.md. `treadle reproduce` has the same
 ratios one table or figure at a time. Every size takes the best of 1 to 64 slices, unless a curve is of whole
 messages. Published figures are measured on real machines: directions and ratios are to be compared, not GB/s.
 """
@@ -157,7 +157,7 @@ def main() -> None:
             draw = picture if len(setting.sizes) > 3 else picture_by_nodes
             write_bytes(asked.docs / "images" / f"curves-{setting.name}.png", draw(setting, results))
         if len(chosen) == len(SETTINGS):
-            page = asked.docs / "simulated-curves.md"
+            page = asked.docs / "results" / "simulated-curves.md"
             before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
             write_bytes(page, f"{before}{BEGIN}\n\n{tables}\n\n{END}{rest.partition(END)[2]}".encode())
     print(f"{process_time():.0f} s CPU in all", file=sys.stderr)

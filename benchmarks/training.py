@@ -1,4 +1,4 @@
-"""docs/training.md, second half: steps by model, fabric and scheduler; errors, sensitivities, CPU time.
+"""docs/how-to/training.md, second half: steps by model, fabric, scheduler; errors, CPU time.
 
     python benchmarks/training.py --docs docs     # replaces what follows the marker; some minutes
     python benchmarks/training.py                 # to the terminal
@@ -308,7 +308,7 @@ def main() -> None:
     if docs is None:
         print(text)
         return
-    path = docs / "training.md"
+    path = docs / "how-to" / "training.md"
     before = path.read_text(encoding="utf-8").partition(MARKER)[0] if path.exists() else ""
     write_bytes(path, f"{before}{MARKER}\n\n{text}".encode())
 

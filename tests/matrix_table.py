@@ -1,4 +1,4 @@
-"""The table of docs/matrix.md from what was run: ``python tests/matrix_table.py`` writes it anew."""
+"""The table of docs/reference/matrix.md from what ran: ``python tests/matrix_table.py`` writes it anew."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import places
 from matrix_columns import JOBS, Outcomes
 from samples.matrix_cases import ROWS, SHORT, Key
 
-PAGE = places.ROOT / "docs" / "matrix.md"
+PAGE = places.ROOT / "docs" / "reference" / "matrix.md"
 BEGIN, END = "<!-- table: tests/matrix_table.py -->\n", "<!-- end of table -->\n"
 COLUMNS = tuple(column for job in JOBS for column in job.columns)
 

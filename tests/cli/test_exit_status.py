@@ -243,7 +243,7 @@ entry_point()
 
 def test_the_statuses_are_documented(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     known = {value for name, value in vars(status).items() if name.isupper() and isinstance(value, int)} | {0}
-    page = (repository / "docs" / "errors.md").read_text(encoding="utf-8")
+    page = (repository / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
     assert {int(number) for number in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)} == known
     assert {int(number) for number in re.findall(r"(?:^|; )(\d+) ", status.EXIT_STATUS)} == known
     assert main(["--help"]) == 0

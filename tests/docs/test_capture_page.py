@@ -19,7 +19,7 @@ from treadle.parallelism.graph.compute_graph import OperatorKind
 
 @pytest.fixture
 def page(repository: Path) -> str:
-    return (repository / "docs" / "capture.md").read_text(encoding="utf-8")
+    return (repository / "docs" / "how-to" / "capture.md").read_text(encoding="utf-8")
 
 
 def blocks(page: str, language: str) -> list[str]:

@@ -25,7 +25,7 @@ def test_commands_run(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    page = (repository / "docs" / "compare.md").read_text(encoding="utf-8")
+    page = (repository / "docs" / "how-to" / "compare.md").read_text(encoding="utf-8")
     files, sums, peers = re.findall(r"^```\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
     shown = ""
     for line in files.splitlines():
@@ -45,6 +45,6 @@ def test_commands_run(
 
 
 def test_every_kind_of_file_is_listed(repository: Path) -> None:
-    page = (repository / "docs" / "compare.md").read_text(encoding="utf-8")
+    page = (repository / "docs" / "how-to" / "compare.md").read_text(encoding="utf-8")
     for record in schedule_sources():
         assert f"| `{record.name}`: " in page

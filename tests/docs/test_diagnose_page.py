@@ -16,7 +16,7 @@ from treadle.diagnosis.setting_rules import RESTRICTIONS
 def test_the_example_gives_what_the_page_shows(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = (repository / "docs" / "diagnose.md").read_text(encoding="utf-8")
+    page = (repository / "docs" / "how-to" / "diagnose.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```(\w*)\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
     (log, shown), (command,) = ([text for kind, text in blocks if kind == word] for word in ("text", ""))
     monkeypatch.chdir(tmp_path)
@@ -27,7 +27,7 @@ def test_the_example_gives_what_the_page_shows(
 
 
 def test_the_table_is_the_catalogue(repository: Path) -> None:
-    page = (repository / "docs" / "diagnose.md").read_text(encoding="utf-8")
+    page = (repository / "docs" / "how-to" / "diagnose.md").read_text(encoding="utf-8")
     found = re.findall(r"^\| `([\w-]+)`( \*always\*)? \| (.*) \| (.*) \|$", page, flags=re.MULTILINE)
     assert found == [
         (rule.name, " *always*" if rule.is_always else "", rule.looks_for, rule.evidence) for rule in RULES

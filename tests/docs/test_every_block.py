@@ -21,34 +21,34 @@ from treadle.planning import as_cost_model
 ELSEWHERE: dict[tuple[str, str], tuple[str, int | None]] = {
     ("README.md", ""): ("tests/docs/test_readme.py", 2),
     ("README.md", "python"): ("tests/docs/test_readme.py", 1),
-    ("docs/guide.md", ""): ("tests/docs/test_guide.py", None),
-    ("docs/guide.md", "python"): ("tests/docs/test_guide.py", 1),
-    ("docs/formats.md", ""): ("tests/docs/test_formats_page.py", 2),
-    ("docs/capture.md", ""): ("tests/docs/test_capture_page.py", 2),
-    ("docs/capture.md", "python"): ("tests/docs/test_capture_page.py", 3),
-    ("docs/capture.md", "text"): ("tests/docs/test_capture_page.py", 2),
-    ("docs/capture.md", "toml"): ("tests/docs/test_capture_page.py", 1),
-    ("docs/compare.md", ""): ("tests/docs/test_compare_page.py", 3),
-    ("docs/failures.md", ""): ("tests/docs/test_failures_page.py", 4),
-    ("docs/failures.md", "text"): ("tests/docs/test_failures_page.py", 2),
-    ("docs/jobs.md", ""): ("tests/docs/test_jobs_page.py", 1),
-    ("docs/jobs.md", "toml"): ("tests/docs/test_jobs_page.py", 1),
-    ("docs/jobs.md", "text"): ("tests/docs/test_jobs_page.py", 1),
-    ("docs/jobs.md", "python"): ("tests/docs/test_jobs_page.py", 1),
-    ("docs/diagnose.md", ""): ("tests/docs/test_diagnose_page.py", 1),
-    ("docs/diagnose.md", "text"): ("tests/docs/test_diagnose_page.py", 2),
-    ("docs/groups.md", "text"): ("tests/docs/test_groups_page.py", 4),
-    ("docs/import.md", "text"): ("tests/docs/test_import_page.py", 1),
-    ("docs/import.md", "sh"): ("tests/docs/test_import_page.py", 3),
-    ("docs/import.md", "output"): ("tests/docs/test_import_page.py", 2),
-    ("docs/import.md", "python"): ("tests/docs/test_import_page.py", 1),
-    ("docs/training-models.md", "csv"): ("tests/docs/test_training_models_page.py", 1),
-    ("docs/training-models.md", "python"): ("tests/docs/test_training_models_page.py", 1),
-    ("docs/training-models.md", "toml"): ("tests/docs/test_training_models_page.py", 1),
-    ("docs/python.md", "python"): ("tests/docs/test_python_page.py", None),
-    ("docs/plug-ins.md", ""): ("tests/docs/test_plug_ins_page.py", 1),
-    ("docs/plug-ins.md", "python"): ("tests/docs/test_plug_ins_page.py", 2),
-    ("docs/plug-ins.md", "toml"): ("tests/docs/test_plug_ins_page.py", 1),
+    ("docs/how-to/guide.md", ""): ("tests/docs/test_guide.py", None),
+    ("docs/how-to/guide.md", "python"): ("tests/docs/test_guide.py", 1),
+    ("docs/reference/formats.md", ""): ("tests/docs/test_formats_page.py", 2),
+    ("docs/how-to/capture.md", ""): ("tests/docs/test_capture_page.py", 2),
+    ("docs/how-to/capture.md", "python"): ("tests/docs/test_capture_page.py", 3),
+    ("docs/how-to/capture.md", "text"): ("tests/docs/test_capture_page.py", 2),
+    ("docs/how-to/capture.md", "toml"): ("tests/docs/test_capture_page.py", 1),
+    ("docs/how-to/compare.md", ""): ("tests/docs/test_compare_page.py", 3),
+    ("docs/how-to/failures.md", ""): ("tests/docs/test_failures_page.py", 4),
+    ("docs/how-to/failures.md", "text"): ("tests/docs/test_failures_page.py", 2),
+    ("docs/how-to/jobs.md", ""): ("tests/docs/test_jobs_page.py", 1),
+    ("docs/how-to/jobs.md", "toml"): ("tests/docs/test_jobs_page.py", 1),
+    ("docs/how-to/jobs.md", "text"): ("tests/docs/test_jobs_page.py", 1),
+    ("docs/how-to/jobs.md", "python"): ("tests/docs/test_jobs_page.py", 1),
+    ("docs/how-to/diagnose.md", ""): ("tests/docs/test_diagnose_page.py", 1),
+    ("docs/how-to/diagnose.md", "text"): ("tests/docs/test_diagnose_page.py", 2),
+    ("docs/how-to/groups.md", "text"): ("tests/docs/test_groups_page.py", 4),
+    ("docs/how-to/import.md", "text"): ("tests/docs/test_import_page.py", 1),
+    ("docs/how-to/import.md", "sh"): ("tests/docs/test_import_page.py", 3),
+    ("docs/how-to/import.md", "output"): ("tests/docs/test_import_page.py", 2),
+    ("docs/how-to/import.md", "python"): ("tests/docs/test_import_page.py", 1),
+    ("docs/reference/training-models.md", "csv"): ("tests/docs/test_training_models_page.py", 1),
+    ("docs/reference/training-models.md", "python"): ("tests/docs/test_training_models_page.py", 1),
+    ("docs/reference/training-models.md", "toml"): ("tests/docs/test_training_models_page.py", 1),
+    ("docs/how-to/python.md", "python"): ("tests/docs/test_python_page.py", None),
+    ("docs/how-to/plug-ins.md", ""): ("tests/docs/test_plug_ins_page.py", 1),
+    ("docs/how-to/plug-ins.md", "python"): ("tests/docs/test_plug_ins_page.py", 2),
+    ("docs/how-to/plug-ins.md", "toml"): ("tests/docs/test_plug_ins_page.py", 1),
     ("docs/contributing.md", "python"): ("tests/docs/test_contributing_page.py", 3),
     ("docs/contributing.md", "toml"): ("tests/docs/test_contributing_page.py", 2),
 }
@@ -58,59 +58,59 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("ARCHITECTURE.md", "        readers, catalogue"): "a drawing",
     ("docs/algorithms/decomposition.md", "outer forest"): "a drawing",
     (
-        "docs/beyond-the-paper.md",
+        "docs/results/beyond-the-paper.md",
         "python -m tools.finder",
     ): "hours of search; tests/tools run the same on small sizes",
-    ("docs/calibration.md", "all_reduce_perf"): "nccl-tests, which need GPUs",
-    ("docs/calibration.md", "treadle testbed"): "as on the page of the testbed",
+    ("docs/how-to/calibration.md", "all_reduce_perf"): "nccl-tests, which need GPUs",
+    ("docs/how-to/calibration.md", "treadle testbed"): "as on the page of the testbed",
     (
-        "docs/calibration.md",
+        "docs/how-to/calibration.md",
         "treadle calibrate ring.txt",
     ): "of a machine's; tests/planning/measuring/test_cost_fit.py",
-    ("docs/calibration.md", "treadle simulate forest.plan"): "as above",
-    ("docs/cluster.md", "from joblib"): "tests/planning/test_workers.py: processes of joblib's",
+    ("docs/how-to/calibration.md", "treadle simulate forest.plan"): "as above",
+    ("docs/how-to/cluster.md", "from joblib"): "tests/planning/test_workers.py: processes of joblib's",
     (
-        "docs/cluster.md",
+        "docs/how-to/cluster.md",
         "from treadle.planning.workers",
     ): "tests/planning/test_workers.py: a cluster of dask's",
-    ("docs/cluster.md", "dask "): "tests/planning/test_workers.py: a cluster of dask's",
-    ("docs/cluster.md", "treadle compare generalized_kautz:4,27 alltoall --cluster"): "as above",
+    ("docs/how-to/cluster.md", "dask "): "tests/planning/test_workers.py: a cluster of dask's",
+    ("docs/how-to/cluster.md", "treadle compare generalized_kautz:4,27 alltoall --cluster"): "as above",
     ("docs/contributing.md", "make "): "minutes; tests/tools run what they call, on little",
     (
-        "docs/parallelize.md",
+        "docs/how-to/parallelize.md",
         "treadle parallelize gpt2 --fabric dgx_h100:1 --gpu h100 --mesh 8 --tokens 64K --memory 100MB",
     ): "it exits with 3, as the page says; tests/cli/parallelising run the same on a smaller model",
     (
-        "docs/runtimes.md",
+        "docs/reference/runtimes.md",
         "treadle run ring.plan --runtime mpi-c",
     ): "64 MB over eight processes; the guide's runs",
-    ("docs/simulated-curves.md", "python benchmarks"): "minutes; tests run the same on one size",
-    ("docs/simulation.md", "fifo "): "measured, with the seconds of one machine",
-    ("docs/testbed.md", "treadle testbed 'hypercube(3)'"): "a minute; the guide's testbed runs",
-    ("docs/testbed.md", "treadle testbed 'circulant"): "minutes; the guide's testbed runs",
-    ("docs/testbed.md", "treadle testbed --plan my.plan"): "a plan of the reader's",
-    ("docs/testbed.md", "treadle calibrate sweep.json"): "of a sweep that is not made here",
-    ("docs/torch.md", "import torch.distributed"): "in each of several processes: the guide's program runs",
-    ("docs/torch.md", "import logging"): "sets up logging of the whole process",
-    ("docs/torch.md", "INFO:treadle.torch"): "what a program like the guide's logs",
+    ("docs/results/simulated-curves.md", "python benchmarks"): "minutes; tests run the same on one size",
+    ("docs/how-to/simulation.md", "fifo "): "measured, with the seconds of one machine",
+    ("docs/how-to/testbed.md", "treadle testbed 'hypercube(3)'"): "a minute; the guide's testbed runs",
+    ("docs/how-to/testbed.md", "treadle testbed 'circulant"): "minutes; the guide's testbed runs",
+    ("docs/how-to/testbed.md", "treadle testbed --plan my.plan"): "a plan of the reader's",
+    ("docs/how-to/testbed.md", "treadle calibrate sweep.json"): "of a sweep that is not made here",
+    ("docs/how-to/torch.md", "import torch.distributed"): "in each of several processes: the guide's runs",
+    ("docs/how-to/torch.md", "import logging"): "sets up logging of the whole process",
+    ("docs/how-to/torch.md", "INFO:treadle.torch"): "what a program like the guide's logs",
 }
 """Page and beginning of a block, or of a line of it, that cannot run here; and why."""
 
 QUOTED: dict[tuple[str, str], tuple[str, ...]] = {
-    ("docs/simulation.md", " size  slices"): (
+    ("docs/how-to/simulation.md", " size  slices"): (
         "treadle solve dgx_a100:2 allgather -o two.plan",
         "treadle simulate two.plan --size 1M..1G --trace two.json",
     ),
 }
 """Blocks that are output: the commands that print all of their lines."""
 
-BEFORE = {"docs/calibration.md": ("treadle solve 'ring(8)' allreduce -o ring.plan",)}
+BEFORE = {"docs/how-to/calibration.md": ("treadle solve 'ring(8)' allreduce -o ring.plan",)}
 """What a page takes for granted."""
 FILES = {
-    ("docs/architect.md", 'source = "quote of March"'): "prices.toml",
-    ("docs/architect.md", "[floor]"): "floor.toml",
-    ("docs/design.md", "toml"): "job.toml",
-    ("docs/command-line.md", "toml"): "treadle.toml",
+    ("docs/how-to/architect.md", 'source = "quote of March"'): "prices.toml",
+    ("docs/how-to/architect.md", "[floor]"): "floor.toml",
+    ("docs/how-to/design.md", "toml"): "job.toml",
+    ("docs/reference/command-line.md", "toml"): "treadle.toml",
 }
 """Names under which blocks are files for the commands of their page, by language or first line."""
 ENGINES = {"mpi-c": "MPI", "pareto": "CP-SAT"}
@@ -243,7 +243,7 @@ def test_what_does_not_run_is_there() -> None:
 def test_examples_that_the_guide_names_are_tested() -> None:
     """Lines of the guide that start programs other than treadle."""
     allowed = {"treadle": "", "mpirun": "test_guide", "torchrun": "test_guide", "python": "test_examples"}
-    for block in blocks("docs/guide.md"):
+    for block in blocks("docs/how-to/guide.md"):
         if not block.language:
             for line in block.text.splitlines():
                 assert line.split()[0] in allowed, line

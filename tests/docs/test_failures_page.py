@@ -14,7 +14,7 @@ from treadle.cli.main import main
 def test_the_commands_give_what_the_page_shows(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = (repository / "docs" / "failures.md").read_text(encoding="utf-8")
+    page = (repository / "docs" / "how-to" / "failures.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```(\w*)\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
     monkeypatch.chdir(tmp_path)
     out, shown = "", 0

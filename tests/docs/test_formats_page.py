@@ -18,7 +18,7 @@ from treadle.schedules.plan_files.archive import save_plan
 
 
 def page(repository: Path) -> str:
-    return (repository / "docs" / "formats.md").read_text(encoding="utf-8")
+    return (repository / "docs" / "reference" / "formats.md").read_text(encoding="utf-8")
 
 
 def test_commands_run(

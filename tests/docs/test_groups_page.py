@@ -12,7 +12,7 @@ import pytest
 from places import ROOT
 from treadle.cli.main import main
 
-TEXT = (ROOT / "docs/groups.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs/how-to/groups.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| `(.+? --mesh .+?)` \| (.+?) \| (.+?) \|$", TEXT, flags=re.MULTILINE)
 
 

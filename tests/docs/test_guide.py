@@ -41,7 +41,7 @@ def needs(command: list[str]) -> str:
 def test_commands_run(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = commands((repository / "docs" / "guide.md").read_text(encoding="utf-8"))
+    found = commands((repository / "docs" / "how-to" / "guide.md").read_text(encoding="utf-8"))
     assert len(found) > 20
     monkeypatch.chdir(tmp_path)
     missing = missing_engines()
@@ -52,7 +52,7 @@ def test_commands_run(
 
 
 def test_commands_of_launchers_run(repository: Path, tmp_path: Path) -> None:
-    text = (repository / "docs" / "guide.md").read_text(encoding="utf-8")
+    text = (repository / "docs" / "how-to" / "guide.md").read_text(encoding="utf-8")
     missing = missing_engines()
     save_plan(tmp_path / "ring.plan", solve("ring(4)", "allreduce").plan)
     [program] = [

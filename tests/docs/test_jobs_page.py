@@ -12,7 +12,7 @@ from treadle.cli.main import main
 
 
 def blocks(repository: Path, language: str) -> list[str]:
-    page = (repository / "docs" / "jobs.md").read_text(encoding="utf-8")
+    page = (repository / "docs" / "how-to" / "jobs.md").read_text(encoding="utf-8")
     return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
 
 
@@ -22,7 +22,7 @@ def test_the_page_shows_what_its_commands_print(
     monkeypatch.chdir(tmp_path)
     (jobs,) = blocks(repository, "toml")
     (commands,) = re.findall(
-        r"```\n(treadle .*?)```", (repository / "docs" / "jobs.md").read_text(), re.DOTALL
+        r"```\n(treadle .*?)```", (repository / "docs" / "how-to" / "jobs.md").read_text(), re.DOTALL
     )
     (shown,) = blocks(repository, "text")
     (program,) = blocks(repository, "python")
@@ -33,6 +33,6 @@ def test_the_page_shows_what_its_commands_print(
         if command.startswith("treadle bound"):
             lines = [" ".join(line.split()) for line in printed.splitlines()]
             assert [line for line in shown.splitlines() if " ".join(line.split()) not in lines] == []
-    exec(compile(program, "docs/jobs.md", "exec"), {})
+    exec(compile(program, "docs/how-to/jobs.md", "exec"), {})
     assert Path("plans", "jobs.json").is_file()
     assert "('gradients[0]', 31.37" in capsys.readouterr().out

@@ -16,7 +16,7 @@ from child_processes import finished, search_path
 
 @pytest.fixture
 def page(repository: Path) -> str:
-    return (repository / "docs" / "plug-ins.md").read_text(encoding="utf-8")
+    return (repository / "docs" / "how-to" / "plug-ins.md").read_text(encoding="utf-8")
 
 
 def blocks(page: str, language: str) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 import treadle
 from places import ROOT
 
-PAGE = ROOT / "docs" / "python.md"
+PAGE = ROOT / "docs" / "how-to" / "python.md"
 
 
 def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from treadle.training.models.zoo import MODELS
 
 
 def page(repository: Path) -> str:
-    return (repository / "docs" / "training-models.md").read_text(encoding="utf-8")
+    return (repository / "docs" / "reference" / "training-models.md").read_text(encoding="utf-8")
 
 
 def block(text: str, language: str) -> str:

@@ -95,6 +95,6 @@ def test_records_that_contradict_themselves_are_refused(change: dict[str, object
 
 
 def test_the_page_has_them_all() -> None:
-    page = (places.ROOT / "docs" / "reproduce.md").read_text(encoding="utf-8")
+    page = (places.ROOT / "docs" / "results" / "reproduce.md").read_text(encoding="utf-8")
     for exhibit in EXHIBITS:
         assert f"`{exhibit.name}`" in page, exhibit.name

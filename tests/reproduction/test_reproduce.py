@@ -16,7 +16,7 @@ from treadle.reproduction.reproduce import ReproducedRow, find_exhibit, reproduc
 
 SECTIONS = {
     part.split(":")[0]: part
-    for part in (places.ROOT / "docs" / "reproduce.md").read_text(encoding="utf-8").split("\n## ")
+    for part in (places.ROOT / "docs" / "results" / "reproduce.md").read_text(encoding="utf-8").split("\n## ")
 }
 FEW = 16
 """Of as many rows the page has all."""

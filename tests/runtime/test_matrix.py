@@ -1,4 +1,4 @@
-"""Every kind of schedule on every runtime and in every format; docs/matrix.md says what came out."""
+"""Every kind of schedule on every runtime and in every format; docs/reference/matrix.md has what came."""
 
 from __future__ import annotations
 

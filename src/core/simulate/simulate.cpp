@@ -1,4 +1,4 @@
-// Discrete-event simulation (docs/simulation.md): one queue of events by time, ties by slice and task, so that results
+// Discrete-event simulation (docs/how-to/simulation.md): one queue of events by time, ties by slice and task, so that results
 // are deterministic. Times are integers; a sum beyond 63 bits ends the run. A task's start waits for its signals and for
 // its resource. Under slice order a resource's choice is an event of its own, behind all arrivals of that moment.
 #include "simulate/simulate.hpp"

@@ -1,10 +1,10 @@
 """Catalogue graphs by size and degree: which expressions have N nodes of d ports, and what they cost.
 
 Distance-regular graphs, Hamming graphs and twisted tori are bandwidth-optimal by breadth-first broadcast in
-as many steps as their diameter (docs/direct-connect-catalogue.md). What has no closed form (SlimFly,
-dragonflies, twisted hypercubes, Kautz and de Bruijn graphs of degrees that the base figures lack) is in
-`catalogue_figures.json`; ``python -m tools.finder.catalogue_figures PATH`` makes that file. Graphs
-made from those of a few nodes less are in `neighbours.json`, which ``python -m tools.finder.neighbours``
+as many steps as their diameter (docs/reference/direct-connect-catalogue.md). What has no closed form
+(SlimFly, dragonflies, twisted hypercubes, Kautz and de Bruijn graphs of degrees that the base figures lack)
+is in `catalogue_figures.json`; ``python -m tools.finder.catalogue_figures PATH`` makes that file. Graphs made
+from those of a few nodes less are in `neighbours.json`, which ``python -m tools.finder.neighbours``
 extends.
 """
 

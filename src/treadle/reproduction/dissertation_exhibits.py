@@ -345,7 +345,7 @@ _APPENDIX_A = (
 )
 
 _APPENDIX_B = (
-    _other("table-B.1", "related work", _WORDS, "words; docs/related-work.md says what runs here"),
+    _other("table-B.1", "related work", _WORDS, "words; docs/explanation/related-work.md tells what runs"),
     _computed(
         "table-B.2",
         "stages of generation for 1024 GPUs",

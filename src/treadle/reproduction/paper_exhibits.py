@@ -56,7 +56,7 @@ _FORESTS = _preprint_table(2, "MI250: ratios at four sizes", 2, 11, "1 to 128 MB
 _A100 = _preprint_table(3, "DGX A100: ratios at four sizes", 0.5, 1, "1 to 128 MB")
 
 PREPRINT = (
-    _none("preprint-table-1", "related work", "words; docs/related-work.md says what runs here"),
+    _none("preprint-table-1", "related work", "words; docs/explanation/related-work.md says what runs here"),
     _none("preprint-figure-1", "relations between collectives", "an illustration"),
     _same("preprint-figure-2", "figure-4.5"),
     _none("preprint-figure-3", "the auxiliary network", "an illustration"),

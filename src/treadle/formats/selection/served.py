@@ -1,7 +1,7 @@
 """Which calls a runtime's selector gives to a text of so many chunks.
 
-Told from the sources named in docs/formats.md: what is compared is a number of elements or of bytes, of all
-ranks together or of one, and differs from runtime to runtime.
+Told from the sources named in docs/reference/formats.md: what is compared is a number of elements or of
+bytes, of all ranks together or of one, and differs from runtime to runtime.
 """
 
 from __future__ import annotations

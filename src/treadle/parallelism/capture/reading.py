@@ -146,7 +146,7 @@ class _Reading:
             return OperatorKind.ELEMENTWISE, broadcast(call), ()
         raise TreadleError(
             f'no rule for this operator; add treadle.operator_rule("{call.operator}", "KIND", "...->...") to '
-            f"the file of the module: its kind and what it does to dimensions, as docs/capture.md tells"
+            f"the file of the module: its kind, what it does to dimensions; docs/how-to/capture.md tells"
             f"{self._faults}"
         )
 

@@ -52,7 +52,7 @@ class CableSheet:
         return "+".join(f"{rack}--plane{self.planes.plane[place]}" for rack in racks)
 
     def text(self) -> str:
-        """As CSV; docs/architect.md describes the columns."""
+        """As CSV; docs/how-to/architect.md describes the columns."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         heads = ["cable", "from_node", "from_port", "to_node", "to_port", "duplex", "bandwidth"]

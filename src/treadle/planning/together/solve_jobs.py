@@ -107,7 +107,7 @@ def bound_jobs(
     ----------
     topology : Topology, str, Path, networkx.Graph, plan or result
     jobs : sequence of Job, or a TOML file of them
-        See docs/groups.md.
+        See docs/how-to/groups.md.
     without, file_format
         As of `pose`.
     time_limit_s : float, optional

@@ -87,7 +87,7 @@ def lower(
         Of a plan of several groups at once, whose text it is; needed there. `lower_groups` writes all.
     **options
         The other fields of `treadle.formats.text_options.TextOptions`. Which of them a format heeds, and
-        what they mean there, is in docs/formats.md.
+        what they mean there, is in docs/reference/formats.md.
 
     Raises
     ------
