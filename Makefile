@@ -84,11 +84,12 @@ lint: $(VENV)/.test-tools
 types: $(VENV)/.test-tools
 	$(VENV)/bin/mypy
 
-# What only Debian packages: SimGrid, the simulator's outside referee, and a browser for pages. Without root their
+# What only Debian packages: SimGrid, the simulator's outside referee, libfabric, and a browser for pages. Without root their
 # tests are skipped, visibly.
 debian:
 	@wanted="$$(command -v smpirun >/dev/null || echo libsimgrid-dev) $$(command -v chromium >/dev/null || echo chromium)"; \
-	if [ "$$wanted" = " " ]; then :; \
+	test -e /usr/include/rdma/fabric.h || wanted="$$wanted libfabric-dev"; \
+	if [ -z "$$(echo $$wanted)" ]; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  { apt-get install -y -qq --no-install-recommends $$wanted || \
 	    { apt-get update -qq && apt-get install -y -qq --no-install-recommends $$wanted; }; } \

@@ -12,7 +12,18 @@ from pathlib import Path
 REQUIRED = "TREADLE_REQUIRED_ENGINES"
 """Variable with the engines, or ``all``, whose absence fails a run; ``.ci/run`` sets it."""
 
-ENGINES = ("MPI", "testbed", "CP-SAT", "Chakra", "bfloat16", "torch", "matplotlib", "SimGrid", "Chromium")
+ENGINES = (
+    "MPI",
+    "testbed",
+    "CP-SAT",
+    "Chakra",
+    "bfloat16",
+    "torch",
+    "matplotlib",
+    "SimGrid",
+    "Chromium",
+    "libfabric",
+)
 
 
 def has_module(name: str) -> bool:
@@ -45,6 +56,8 @@ def missing_engines() -> Mapping[str, str]:
         missing["matplotlib"] = "matplotlib is not installed; pip install 'treadle[plot]'"
     if not (shutil.which("smpicc") and shutil.which("smpirun")):
         missing["SimGrid"] = "no smpicc and smpirun on the PATH; Debian's libsimgrid-dev has them"
+    if not Path("/usr/include/rdma/fabric.h").exists():
+        missing["libfabric"] = "no rdma/fabric.h; Debian's libfabric-dev has it"
     if not has_module("playwright"):
         missing["Chromium"] = "playwright is not installed"
     elif chromium() is None:

@@ -1,4 +1,4 @@
-"""Compiles the C interpreter of programs when it is first needed, and finds the MPI that goes with it."""
+"""Compiles the C interpreter of programs when it is first needed, and finds what it sends messages by."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import secrets
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from treadle.errors import MissingDependencyError
 
 SOURCES = (
     *("interpreter.c", "engine.h", "state.h", "bundles.h"),
-    *("reference.h", "rounds.h", "memory.h", "reader.h"),
+    *("reference.h", "rounds.h", "memory.h", "reader.h", "libfabric/mpi.h"),
 )
 _FLAGS = ("-O3", "-std=c11", "-D_DEFAULT_SOURCE")
 _COMPILE_LIMIT_S = 120
@@ -91,8 +92,36 @@ def build_interpreter(mpi: MpiInstallation, *, directory: Path | None = None) ->
     MissingDependencyError
         If there is no C compiler, it fails, or the directory cannot be written.
     """
+    return _compiled(mpi.mpicc, (), directory)
+
+
+def build_libfabric_interpreter(*, directory: Path | None = None) -> Path:
+    """The same over libfabric's tagged messages; ``libfabric/mpi.h`` has what it needs of MPI.
+
+    Raises
+    ------
+    MissingDependencyError
+        If there is no C compiler or no libfabric with its headers, or the directory cannot be written.
+    """
+    compiler = shutil.which(os.environ.get("CC", "cc"))
+    if compiler is None:
+        raise MissingDependencyError(
+            "the libfabric runtime needs a C compiler, found none on the PATH; install one, or set CC"
+        )
+    header = source_directory() / "libfabric"
+    try:
+        return _compiled(Path(compiler), ("-I", str(header), "-lfabric"), directory)
+    except MissingDependencyError as error:
+        if "rdma/" in str(error) or "lfabric" in str(error):
+            raise MissingDependencyError(
+                "the libfabric runtime needs libfabric and its headers: Debian's libfabric-dev"
+            ) from None
+        raise
+
+
+def _compiled(compiler: Path, more_flags: Sequence[str], directory: Path | None) -> Path:
     folder = build_directory() if directory is None else directory
-    target = folder / f"interpreter-{_key(mpi)}"
+    target = folder / f"interpreter-{_key(compiler, more_flags)}"
     if os.access(target, os.X_OK):
         return target
     partial = folder / f".{target.name}.{secrets.token_hex(8)}.partial"
@@ -100,7 +129,7 @@ def build_interpreter(mpi: MpiInstallation, *, directory: Path | None = None) ->
     try:
         folder.mkdir(parents=True, exist_ok=True)
         done = subprocess.run(
-            [mpi.mpicc, *_FLAGS, "-o", partial, source],
+            [compiler, *_FLAGS, "-o", partial, source, *more_flags],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -110,7 +139,7 @@ def build_interpreter(mpi: MpiInstallation, *, directory: Path | None = None) ->
         )
         if done.returncode or not partial.exists():
             raise MissingDependencyError(
-                f"{mpi.mpicc}: {telling_line(done.stderr)}; is a C compiler installed?"
+                f"{compiler}: {telling_line(done.stderr)}; is a C compiler installed?"
             )
         os.replace(partial, target)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -120,10 +149,11 @@ def build_interpreter(mpi: MpiInstallation, *, directory: Path | None = None) ->
     return target
 
 
-def _key(mpi: MpiInstallation) -> str:
-    """Sources, flags and the MPI: a compiled file under this name is never out of date."""
-    digest = hashlib.sha256(repr((_FLAGS, str(mpi.mpicc), os.uname().machine)).encode())
-    status = mpi.mpicc.resolve().stat()
+def _key(compiler: Path, more_flags: Sequence[str]) -> str:
+    """Sources, flags and the compiler: a compiled file under this name is never out of date."""
+    words = (_FLAGS, *more_flags, str(compiler), os.uname().machine)
+    digest = hashlib.sha256(repr(words).encode())
+    status = compiler.resolve().stat()
     digest.update(f"{status.st_size} {status.st_mtime_ns}".encode())
     for name in SOURCES:
         digest.update((source_directory() / name).read_bytes())

@@ -103,6 +103,24 @@ class InterpreterOptions:
     with_rounds: bool = False
 
 
+@dataclass(frozen=True)
+class Launch:
+    """How the interpreter's processes are started.
+
+    Parameters
+    ----------
+    carrier : str
+        What carries their messages, for errors.
+    words : tuple of str
+        Of the command line, before the interpreter's arguments.
+    environment : mapping of str to str
+    """
+
+    carrier: str
+    words: tuple[str, ...]
+    environment: Mapping[str, str]
+
+
 class InterpreterKeywords(TypedDict, total=False):
     """`InterpreterOptions` as keyword arguments."""
 
@@ -152,12 +170,37 @@ def measure_mpi_c(
     MissingDependencyError
         Without MPI or a C compiler.
     """
-    asked = RunOptions(**options)
+
+    def launch(n_ranks: int) -> Launch:
+        mpi = find_mpi()
+        interpreter = build_interpreter(mpi)
+        return Launch("MPI", (*local_launch(mpi, n_ranks), str(interpreter)), launch_environment())
+
+    return measure_interpreted(program, sizes, launch, RunOptions(**options), on_row)
+
+
+def measure_interpreted(
+    program: Program | ProgramGroups,
+    sizes: Sequence[int],
+    launch: Callable[[int], Launch],
+    asked: RunOptions,
+    on_row: Callable[[SweepRow], None] | None,
+) -> list[SweepRow]:
+    """Run a program in the compiled interpreter, whatever carries its messages; see `measure_mpi_c`.
+
+    Parameters
+    ----------
+    program : Program or ProgramGroups
+    sizes : sequence of int
+    launch : callable
+        How so many ranks are started; called after the program was found to be executable.
+    asked : RunOptions
+    on_row : callable, optional
+    """
     groups = as_groups(program)
     for one in groups.programs:
         check_interpretable(one, asked.element, asked.reduction)
-    mpi = find_mpi()
-    interpreter = build_interpreter(mpi)
+    start = launch(groups.n_ranks)
     rows: list[SweepRow] = []
     merged = ProgramGroups(tuple(map(merge_levels, groups.programs)), groups.groups)
     with written_program(merged) as path:
@@ -171,8 +214,11 @@ def measure_mpi_c(
             slice_bytes=asked.slices_of(SLICE_BYTES),
             with_reference=asked.with_reference,
         )
-        command = [*local_launch(mpi, groups.n_ranks), str(interpreter), *arguments]
-        for times in run_interpreter(command, environment=launch_environment(), n_sizes=len(sizes)):
+        command = [*start.words, *arguments]
+        found = run_interpreter(
+            command, environment=start.environment, n_sizes=len(sizes), carrier=start.carrier
+        )
+        for times in found:
             rows.append(_row(groups.programs[0], times, asked))
             if on_row is not None:
                 on_row(rows[-1])
@@ -233,6 +279,7 @@ def run_interpreter(
     environment: Mapping[str, str],
     n_sizes: int,
     limit_s: float | None = None,
+    carrier: str = "MPI",
 ) -> list[InterpreterTimes]:
     """Run a launcher with the interpreter; its processes never outlive this call.
 
@@ -245,6 +292,8 @@ def run_interpreter(
         Rows to expect.
     limit_s : float, optional
         Wall-clock seconds after which it is stopped.
+    carrier : str
+        What carries the messages, for errors.
 
     Raises
     ------
@@ -271,14 +320,14 @@ def run_interpreter(
         try:
             output, problems = process.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired:
-            raise ScheduleError(f"MPI: not finished after {limit_s:.0f} s; stopped") from None
+            raise ScheduleError(f"{carrier}: not finished after {limit_s:.0f} s; stopped") from None
         finally:
             with signals_wait():
                 stop(process)
-    rows = [_parse_row(line) for line in output.splitlines() if line.startswith("{")]
+    rows = [_parse_row(line, carrier) for line in output.splitlines() if line.startswith("{")]
     is_complete = len(rows) == n_sizes and (process.returncode == 0 or any(row.wrong for row in rows))
     if not is_complete:
-        raise ScheduleError(f"MPI: {_reason(problems) or f'exit status {process.returncode}'}")
+        raise ScheduleError(f"{carrier}: {_reason(problems) or f'exit status {process.returncode}'}")
     return rows
 
 
@@ -302,7 +351,7 @@ def stop(process: subprocess.Popen[str]) -> None:
             stream.close()
 
 
-def _parse_row(line: str) -> InterpreterTimes:
+def _parse_row(line: str, carrier: str) -> InterpreterTimes:
     try:
         row = json.loads(line)
         result = InterpreterTimes(
@@ -313,10 +362,10 @@ def _parse_row(line: str) -> InterpreterTimes:
             **{key: tuple(map(float, row.get(key, []))) for key in _TIMES},
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise ScheduleError(f"MPI: the interpreter printed {line[:80]!r} ({error})") from None
+        raise ScheduleError(f"{carrier}: the interpreter printed {line[:80]!r} ({error})") from None
     times = (time for key in _TIMES for time in getattr(result, key))
     if not result.times_s or not all(map(math.isfinite, times)):
-        raise ScheduleError(f"MPI: the interpreter printed no usable times: {line[:80]!r}")
+        raise ScheduleError(f"{carrier}: the interpreter printed no usable times: {line[:80]!r}")
     return result
 
 

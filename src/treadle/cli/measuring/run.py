@@ -56,8 +56,8 @@ def command(
     runtime: Annotated[
         RuntimeName,
         typer.Option(
-            help="Executor; mpi runs under mpirun, a process for each rank; mpi-c starts them; "
-            "device-emulated runs a GPU kernel's thread blocks as threads.",
+            help="Executor; mpi runs under mpirun, a process for each rank; mpi-c and "
+            "libfabric start them; device-emulated runs a GPU kernel's thread blocks as threads.",
         ),
     ] = RuntimeName.IN_PROCESS,
     dtype: Annotated[ElementType, typer.Option(help="Type of the elements.")] = ElementType.FLOAT32,

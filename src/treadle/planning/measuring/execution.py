@@ -22,6 +22,7 @@ from treadle.program.program import Program
 from treadle.runtime.data import ElementType, Reduction
 from treadle.runtime.device.emulated import measure_emulated
 from treadle.runtime.device.lane_program import DeviceProtocol
+from treadle.runtime.libfabric import measure_libfabric
 from treadle.runtime.measured_sizes import SweepRow, measure, parse_sizes
 from treadle.runtime.mpi import load_mpi, measure_mpi
 from treadle.runtime.mpi_c import measure_mpi_c
@@ -53,6 +54,7 @@ class RuntimeName(StrEnum):
     IN_PROCESS = "in-process"
     MPI = "mpi"
     MPI_C = "mpi-c"
+    LIBFABRIC = "libfabric"
     DEVICE_EMULATED = "device-emulated"
 
     @property
@@ -161,6 +163,7 @@ _MEASURES = {
     RuntimeName.IN_PROCESS: measure,
     RuntimeName.MPI: measure_mpi,
     RuntimeName.MPI_C: measure_mpi_c,
+    RuntimeName.LIBFABRIC: measure_libfabric,
     RuntimeName.DEVICE_EMULATED: measure_emulated,
 }
 
@@ -183,8 +186,9 @@ def run(
     sizes : sequence of int
         Bytes of the larger per-rank buffer.
     runtime : RuntimeName or str
-        ``mpi`` must be called by every process under mpirun, one process per rank; ``mpi-c`` starts the
-        processes itself, on this host; ``device-emulated`` runs the lanes of GPUs' thread blocks as threads.
+        ``mpi`` must be called by every process under mpirun, one process per rank; ``mpi-c`` and
+        ``libfabric`` start the processes themselves, on this host; ``device-emulated`` runs the lanes of
+        GPUs' thread blocks as threads.
     in_place : bool
         Whether input and output are one memory.
     on_row : callable, optional
