@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import stat
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from child_processes import finished, search_path
 from engines import missing_engines
+from samples import text_mutants
 from samples.program_mutants import mutants, size_in_elements
 from samples.runtime_programs import random_program
 from shortcuts.group_plans import random_groups
@@ -117,3 +121,46 @@ def test_without_the_headers_the_package_is_named(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("CC", str(tmp_path / "no-such-compiler"))
     with pytest.raises(MissingDependencyError, match="C compiler"):
         build_libfabric_interpreter(directory=tmp_path)
+
+
+def execute_texts(n: int, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "treadle.runtime.libfabric_text", "--ranks", str(n), *arguments]
+    return finished(command, environment={**os.environ, "PYTHONPATH": search_path()})
+
+
+def test_texts_move_data_step_by_step_and_wrong_ones_do_not_pass(tmp_path: Path) -> None:
+    files = {}
+    for target, kind, fabric in (
+        ("cpu-xml", "allreduce", "ring(4)"),
+        ("cpu-xml", "alltoall", "hypercube(2)"),
+        ("msccl-xml", "allgather", "hypercube(2)"),
+    ):
+        asked = {} if target == "cpu-xml" else {"chunks": "plan"}
+        text = planning.lower(planning.solve(fabric, kind).plan, to=target, **asked).text
+        files[f"{target}-{kind}"] = text
+    files["swapped"] = text_mutants.mutant(files["cpu-xml-allreduce"], "cpu-xml", "swapped sends")
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    done = execute_texts(4, *(str(tmp_path / name) for name in files))
+    report = json.loads(done.stdout)
+    assert done.returncode == 1, done.stderr
+    assert [name for name in files if report[name] == [0]] == [name for name in files if name != "swapped"]
+    assert report["swapped"][0] > 0
+
+
+def test_a_text_with_a_message_that_nobody_receives_or_sends(tmp_path: Path) -> None:
+    right = planning.lower(planning.solve("ring(3)", "allgather").plan, to="cpu-xml").text
+    path = tmp_path / "text.xml"
+    for fault, word in (("duplicated send", "nobody receives"), ("dropped send", "still waits after 1 s")):
+        path.write_text(text_mutants.mutant(right, "cpu-xml", fault), encoding="utf-8")
+        done = execute_texts(3, str(path), "--elements", "240", "--limit", "1")
+        assert done.returncode > 1
+        assert word in done.stderr, fault
+    path.write_text(right, encoding="utf-8")
+    done = execute_texts(4, str(path))
+    assert (done.returncode, done.stderr.count("is for 3 ranks, found 4 processes")) in (
+        (2, 1),
+        (2, 2),
+        (2, 3),
+        (2, 4),
+    )

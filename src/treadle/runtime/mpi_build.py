@@ -17,6 +17,7 @@ from treadle.errors import MissingDependencyError
 SOURCES = (
     *("interpreter.c", "engine.h", "state.h", "bundles.h"),
     *("reference.h", "rounds.h", "memory.h", "reader.h", "libfabric/mpi.h"),
+    *("libfabric/processes.h", "libfabric/text_calls.c"),
 )
 _FLAGS = ("-O3", "-std=c11", "-D_DEFAULT_SOURCE")
 _COMPILE_LIMIT_S = 120
@@ -92,7 +93,7 @@ def build_interpreter(mpi: MpiInstallation, *, directory: Path | None = None) ->
     MissingDependencyError
         If there is no C compiler, it fails, or the directory cannot be written.
     """
-    return _compiled(mpi.mpicc, (), directory)
+    return _compiled(mpi.mpicc, SOURCES[0], (), directory)
 
 
 def build_libfabric_interpreter(*, directory: Path | None = None) -> Path:
@@ -103,14 +104,22 @@ def build_libfabric_interpreter(*, directory: Path | None = None) -> Path:
     MissingDependencyError
         If there is no C compiler or no libfabric with its headers, or the directory cannot be written.
     """
+    return _compiled_with_libfabric(SOURCES[0], ("-I", str(source_directory() / "libfabric")), directory)
+
+
+def build_libfabric_calls() -> Path:
+    """A shared library with the messages alone, for `treadle.runtime.libfabric_text`; errors as above."""
+    return _compiled_with_libfabric("libfabric/text_calls.c", ("-shared", "-fPIC"), None)
+
+
+def _compiled_with_libfabric(source: str, flags: Sequence[str], directory: Path | None) -> Path:
     compiler = shutil.which(os.environ.get("CC", "cc"))
     if compiler is None:
         raise MissingDependencyError(
             "the libfabric runtime needs a C compiler, found none on the PATH; install one, or set CC"
         )
-    header = source_directory() / "libfabric"
     try:
-        return _compiled(Path(compiler), ("-I", str(header), "-lfabric"), directory)
+        return _compiled(Path(compiler), source, (*flags, "-lfabric"), directory)
     except MissingDependencyError as error:
         if "rdma/" in str(error) or "lfabric" in str(error):
             raise MissingDependencyError(
@@ -119,17 +128,16 @@ def build_libfabric_interpreter(*, directory: Path | None = None) -> Path:
         raise
 
 
-def _compiled(compiler: Path, more_flags: Sequence[str], directory: Path | None) -> Path:
+def _compiled(compiler: Path, source: str, more_flags: Sequence[str], directory: Path | None) -> Path:
     folder = build_directory() if directory is None else directory
-    target = folder / f"interpreter-{_key(compiler, more_flags)}"
+    target = folder / f"interpreter-{_key(compiler, (source, *more_flags))}"
     if os.access(target, os.X_OK):
         return target
     partial = folder / f".{target.name}.{secrets.token_hex(8)}.partial"
-    source = source_directory() / SOURCES[0]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         done = subprocess.run(
-            [compiler, *_FLAGS, "-o", partial, source, *more_flags],
+            [compiler, *_FLAGS, "-o", partial, source_directory() / source, *more_flags],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

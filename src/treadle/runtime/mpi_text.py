@@ -257,7 +257,7 @@ def _msccl(text: str, source: str) -> Algorithm:
 
 def _check(source: str, n: int, ranks: int, elements: int, divisor: int) -> None:
     if n != ranks:
-        raise FormatError(f"is for {ranks} ranks, found {n} processes (mpirun -n {ranks})", source=source)
+        raise FormatError(f"is for {ranks} ranks, found {n} processes", source=source)
     if elements < 1 or elements % divisor:
         raise FormatError(f"{elements} elements: expected a multiple of {divisor}", source=source)
 
@@ -294,14 +294,26 @@ def _limited(world: Any, seconds: float, source: str) -> Iterator[None]:
         timer.cancel()
 
 
-def _main(arguments: Sequence[str]) -> int:
+def execute_files(arguments: Sequence[str], world: Any) -> int:
+    """Execute texts and print, at the first rank, how many elements are wrong in each.
+
+    Parameters
+    ----------
+    arguments : sequence of str
+        Files and options, as on the command line.
+    world : MPI communicator, or what has its methods
+
+    Returns
+    -------
+    int
+        The exit status: 1 if any element is wrong.
+    """
     parser = argparse.ArgumentParser(prog="mpi_text", description="Execute XMLs over MPI and check the data.")
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--elements", type=int, default=5040, help="of the larger buffer (default 5040)")
     parser.add_argument("--root", type=int, default=0, help="of broadcast and reduce in MSCCL XML")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds for one file (default 300)")
     asked = parser.parse_args(arguments)
-    world = load_mpi().COMM_WORLD
     report: dict[str, list[int]] = {}
     for path in asked.files:
         if path.stat().st_size > MAX_TEXT:
@@ -318,7 +330,7 @@ def _main(arguments: Sequence[str]) -> int:
 
 if __name__ == "__main__":
     try:
-        sys.exit(_main(sys.argv[1:]))
+        sys.exit(execute_files(sys.argv[1:], load_mpi().COMM_WORLD))
     except (OSError, UnicodeError, TreadleError) as problem:
         sys.stderr.write(f"treadle: {problem}\n")
         sys.exit(2)

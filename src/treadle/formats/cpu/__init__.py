@@ -18,7 +18,7 @@ FORMATS = (
         judge="treadle.formats.cpu.judge_text:judge",
         load="treadle.formats.cpu.loading:load",
         files="one XML",
-        readers="interpreters over MPI or UCX; `treadle.runtime.mpi_text`",
+        readers="interpreters over MPI or UCX; `treadle.runtime.mpi_text`, `libfabric_text`",
         collectives="all six",
         sizes="all",
     ),

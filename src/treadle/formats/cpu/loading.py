@@ -25,7 +25,8 @@ def cpu_loading(path: str, n_ranks: int) -> Loading:
     return Loading(
         runtime="CPU interpreters over MPI or UCX (send, recv, reduce, copy and sync)",
         environment=(),
-        check=f"mpirun -n {n_ranks} python -m mpi4py -m treadle.runtime.mpi_text {path} checks every element",
+        check=f"mpirun -n {n_ranks} python -m mpi4py -m treadle.runtime.mpi_text {path} checks every "
+        f"element; so does python -m treadle.runtime.libfabric_text --ranks {n_ranks} {path} without MPI",
         fallback="nothing: any number of elements and every size is served",
     )
 

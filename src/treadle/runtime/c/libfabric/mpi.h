@@ -18,55 +18,37 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
-static void fail(const char *format, ...);
+#include "processes.h"
 
 typedef enum { MPI_INT, MPI_INT32_T, MPI_INT64_T, MPI_FLOAT, MPI_DOUBLE } MPI_Datatype;
 typedef enum { MPI_SUM, MPI_MAX, MPI_MIN } MPI_Op;
-
-typedef struct {
-    int id, rank, size;
-    int *members; /* ranks among all processes */
-} Ranks;
 
 typedef const Ranks *MPI_Comm;
 
 /* A message under way; libfabric owns `context` until it is done. */
 typedef struct Message {
     struct fi_context2 context;
-    int is_done;
+    int is_done; /* or NOTHING_THERE, of a probe */
     struct Message *next_free;
 } Message;
 
 typedef Message *MPI_Request;
 
-enum { ADDRESS_BYTES = 64, MOST_PROCESSES = 1 << 15, POOL_MESSAGES = 256, MOST_POSTED = 1 << 14 };
+enum { POOL_MESSAGES = 256, MOST_POSTED = 1 << 14 };
+enum { NOTHING_THERE = 2 };
 enum { MPI_UNDEFINED = -1, MPI_TAG_UB = 0 };
 
 #define MPI_COMM_WORLD (&ALL_RANKS)
 #define MPI_STATUSES_IGNORE NULL
 #define MPI_IN_PLACE NULL
 #define CONTROL ((uint64_t)1 << 31)
+#define NOT_ALL_RANKS ((uint64_t)0xffff << 48)
 
-/* In memory that all processes share. */
-typedef struct {
-    int is_there;
-    char name[ADDRESS_BYTES];
-} Address;
-
-static Ranks ALL_RANKS;
-static Address *SHARED_ADDRESSES;
-static int *N_FINISHED; /* shared, too */
 static struct fid_ep *ENDPOINT;
 static struct fid_cq *QUEUE;
 static fi_addr_t *PEERS;
@@ -76,81 +58,6 @@ static void check_call(const char *what, ssize_t code) {
     if (code < 0) {
         fail("libfabric: %s: %s", what, fi_strerror((int)-code));
     }
-}
-
-/* Ranks may share a core: let others run, and sleep where nothing has come for a while. */
-static void pause_after(int n_looks) {
-    struct timespec short_while = {.tv_nsec = 20000};
-    if (n_looks < 200) {
-        sched_yield();
-    } else {
-        nanosleep(&short_while, NULL);
-    }
-}
-
-static void *checked_memory(size_t count, size_t bytes) {
-    void *memory = calloc(count > 0 ? count : 1, bytes);
-    if (memory == NULL) {
-        fail("out of memory");
-    }
-    return memory;
-}
-
-/* ---- processes */
-
-/* The first process: wait for all, end them when one fails, and leave with the largest exit status. */
-static void await_ranks(const pid_t *ranks, int n) {
-    int worst = 0, status;
-    for (int left = n; left > 0 && wait(&status) > 0; left--) {
-        int own = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-        if (own > 1 && worst <= 1) { /* 1: elements were wrong, and all ranks know it */
-            for (int i = 0; i < n; i++) {
-                kill(ranks[i], SIGKILL);
-            }
-            worst = own;
-        }
-        worst = own > worst && worst <= 1 ? own : worst;
-    }
-    _exit(worst);
-}
-
-static void fork_ranks(void) {
-    const char *text = getenv("TREADLE_RANKS");
-    int n = text == NULL ? 0 : atoi(text);
-    if (n < 1 || n > MOST_PROCESSES) {
-        fail("TREADLE_RANKS: expected a number from 1 to %d", MOST_PROCESSES);
-    }
-    size_t bytes = (size_t)n * sizeof(Address) + sizeof(int);
-    void *shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared == MAP_FAILED) {
-        fail("out of memory");
-    }
-    SHARED_ADDRESSES = shared;
-    N_FINISHED = (int *)(SHARED_ADDRESSES + n);
-    ALL_RANKS = (Ranks){.size = n, .rank = -1, .members = checked_memory((size_t)n, sizeof(int))};
-    pid_t *started = checked_memory((size_t)n, sizeof(pid_t)), first = getpid();
-    for (int rank = 0; rank < n; rank++) {
-        ALL_RANKS.members[rank] = rank;
-    }
-    for (int rank = 0; rank < n; rank++) {
-        started[rank] = fork();
-        if (started[rank] == 0) {
-            prctl(PR_SET_PDEATHSIG, SIGKILL);
-            if (getppid() != first) { /* it was gone before that */
-                _exit(2);
-            }
-            ALL_RANKS.rank = rank;
-            free(started);
-            return;
-        }
-        if (started[rank] < 0) {
-            for (int i = 0; i < rank; i++) {
-                kill(started[i], SIGKILL);
-            }
-            fail("process %d of %d cannot be started", rank, n);
-        }
-    }
-    await_ranks(started, n);
 }
 
 /* ---- the provider */
@@ -225,6 +132,10 @@ static void make_progress(void) {
     if (n == -FI_EAVAIL) {
         struct fi_cq_err_entry error = {0};
         fi_cq_readerr(QUEUE, &error, 0);
+        if (error.err == FI_ENOMSG) {
+            ((Message *)error.op_context)->is_done = NOTHING_THERE;
+            return;
+        }
         fail("libfabric: a message failed: %s", fi_strerror(error.err));
     }
     check_call("completions", n);
