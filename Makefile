@@ -20,18 +20,25 @@ LOWEST_TESTS ?= $(addprefix tests/, cli/test_cli_commands.py cli/test_cli_proces
   simulation/test_simulation_reports.py synthesis/alltoall/baselines/test_alltoall_baselines_ilp.py synthesis/alltoall/rate/test_alltoall_exact.py \
   synthesis/steps/exact/test_exact_process.py synthesis/test_parallel.py topologies/readers/test_broken_texts.py topologies/test_isomorphism.py)
 
+# Of `make release`: what every wheel passes with every CPython, with no extra installed.
+RELEASE_TESTS ?= $(addprefix tests/, cli/test_cli_commands.py formats/msccl/test_msccl_xml.py formats/test_every_format.py \
+  runtime/test_runtime_data.py schedules synthesis/alltoall/rate simulation/test_simulation_reports.py test_core_stub.py test_arrays.py \
+  topologies/readers/test_broken_texts.py topologies/test_isomorphism.py)
+# other words for it (python -m tools.release --help)
+RELEASE_FLAGS ?=
+
 # the loop of the oldest dask does not start now and then where an address is wrong at once
 LOWEST_FLAGS ?= -k "not wrong_addresses"
 
 PY := $(VENV)/bin/python
 TREADLE := $(VENV)/bin/treadle
-SOURCES := $(shell find src -type f ! -name '*.pyc' ! -name '*.so') CMakeLists.txt pyproject.toml README.md LICENSE
+SOURCES := $(shell find src -type f ! -name '*.pyc' ! -name '*.so') CMakeLists.txt pyproject.toml README.md LICENSE $(wildcard licenses/*)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 
-.PHONY: install wheel demo debian test lint types lowest fuzz sanitize gpu races mutants mutants-map bench clean
+.PHONY: install wheel release demo debian test lint types lowest fuzz sanitize gpu races mutants mutants-map bench clean
 
 install: $(VENV)/.installed
 
@@ -107,6 +114,12 @@ lowest: dist/.built
 	TREADLE_REQUIRED_ENGINES="MPI CP-SAT Chakra bfloat16 matplotlib torch" \
 	  $(VENV)-lowest/bin/python -m pytest $(PYTEST_FLAGS) -o filterwarnings=default $(LOWEST_FLAGS) $(LOWEST_TESTS)
 
+# Wheels, sdist, bill of materials and checksums of the last commit, built twice and tried, in release/.
+release:
+	$(PYTHON) -m venv --clear --without-pip $(VENV)-release
+	$(PYTHON) -m pip --python $(VENV)-release/bin/python install --quiet "pip>=25.3" --group release
+	$(VENV)-release/bin/python -m tools.release $(RELEASE_FLAGS) $(RELEASE_TESTS)
+
 # Random and hostile input until the time is up; what is found is kept in tests/tools/fuzz_examples.
 fuzz: $(VENV)/.test-tools
 	$(PY) -m tools.fuzz --minutes $(MINUTES) --jobs $(FUZZ_JOBS) $(FUZZ_FLAGS)
@@ -135,4 +148,4 @@ bench: $(VENV)/.test-tools
 	$(TREADLE) reproduce figure-4.14 --full
 
 clean:
-	rm -rf $(VENV) $(VENV)-lowest build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-lowest $(VENV)-release build dist release demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -42,6 +42,8 @@ def written(hint: Any) -> str:
         return f"tuple[{', '.join(map(written, get_type_hints(hint).values()))}]"
     if get_origin(hint) is tuple:
         return f"tuple[{', '.join(map(written, get_args(hint)))}]"
+    if getattr(get_origin(hint), "__name__", "") == "NDArray":  # a name of its own from Python 3.12 on
+        return np.dtype(get_args(hint)[0]).name
     if get_origin(hint) is np.ndarray:
         return np.dtype(get_args(get_args(hint)[1])[0]).name
     return str(hint.__name__)
