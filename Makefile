@@ -117,7 +117,8 @@ lowest: dist/.built
 # Wheels, sdist, bill of materials and checksums of the last commit, built twice and tried, in release/.
 release:
 	$(PYTHON) -m venv --clear --without-pip $(VENV)-release
-	$(PYTHON) -m pip --python $(VENV)-release/bin/python install --quiet "pip>=25.3" --group release
+	$(PYTHON) -m pip --python $(VENV)-release/bin/python install --quiet "pip>=25.3"
+	$(VENV)-release/bin/python -m pip install --quiet --group release
 	$(VENV)-release/bin/python -m tools.release $(RELEASE_FLAGS) $(RELEASE_TESTS)
 
 # Random and hostile input until the time is up; what is found is kept in tests/tools/fuzz_examples.
