@@ -269,3 +269,18 @@ def format_share(share: Fraction) -> str:
     return (
         "nothing" if not share else "less than 0.01%" if share < Fraction(1, 10**4) else f"{float(share):.2%}"
     )
+
+
+def format_seconds(seconds: float) -> str:
+    """Three digits, in the unit that they fit.
+
+    Examples
+    --------
+    >>> format_seconds(1.5), format_seconds(0.0012345), format_seconds(0.0)
+    ('1.50 s', '1.23 ms', '0')
+    """
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= scale:
+            value = seconds / scale
+            return f"{value:.{max(0, 3 - len(str(int(value))))}f} {unit}"
+    return "0" if seconds < 5e-10 else f"{seconds * 1e6:.3f} us"

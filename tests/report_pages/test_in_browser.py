@@ -69,19 +69,26 @@ class Visit:
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     solve = planning.solve
+    quick = 'ring(4, bandwidth="25GB/s")'
     trees = solve("dgx_a100:1", "allgather").plan
     made = {
         "trees": report(trees, [solve("dgx_a100:1", "allgather", algorithm="ring")], size="1M"),
         "steps": report(solve("torus:3,3", "allreduce", algorithm="bfb")),
         "routes": report(planning.routes("torus:3,3")),
         "kinds": report(solve("pods:4,32", "allgather")),
+        "step": report(
+            planning.train(
+                "gpt2", "ring:4", mesh="dp=4", gpu="a100", schedules=("ring", "bound"), sequence=64
+            )
+        ),
+        "sharded": report(planning.parallelize("gpt2", quick, gpu="a100", mesh="4", tokens=4096, gap=0.2)),
     }
     for name, page in made.items():
         (folder / f"{name}.html").write_text(page, encoding="utf-8")
     return {name: folder / f"{name}.html" for name in made}
 
 
-@pytest.mark.parametrize("name", ["trees", "steps", "routes", "kinds"])
+@pytest.mark.parametrize("name", ["trees", "steps", "routes", "kinds", "step", "sharded"])
 def test_every_control_works(browser: Any, pages: dict[str, Path], name: str) -> None:
     with Visit(browser, pages[name]) as visit:
         page = visit.page
@@ -102,8 +109,11 @@ def test_every_control_works(browser: Any, pages: dict[str, Path], name: str) ->
             control.click()
             if words not in ("Load", "GB/s", "B/s"):  # what is chosen at first
                 assert page.content() != before, words
-        if name == "kinds":
+        if name not in ("trees", "steps", "routes"):
             return
+        stop = page.get_by_role("button", name="Stop")
+        if stop.count():  # what the loop above began to play
+            stop.click()
         page.locator("#fabric button").filter(has_text=re.compile("Trees|Steps|Routes")).click()
         for place in range(page.locator("select").count()):
             chooser = page.locator("select").nth(place)
@@ -162,6 +172,41 @@ def test_pictures_lead_to_each_other(browser: Any, pages: dict[str, Path]) -> No
         assert "forestcoll" in told
         assert "ring" in told
         assert "proved bound" in told
+
+
+def test_a_timeline_is_moved_and_read(browser: Any, pages: dict[str, Path]) -> None:
+    with Visit(browser, pages["step"], "#row=1") as visit:
+        page, span = visit.page, visit.page.locator("#lanes .bar span")
+        assert "bound" in span.inner_text()
+        page.locator("#time g.row").first.click()
+        assert "ring" in span.inner_text()
+        assert page.locator("#rows tr.chosen").inner_text().startswith("ring")
+        page.get_by_label("timeline").select_option(index=1)
+        assert "bound" in span.inner_text()
+        canvas = page.locator("#lanes canvas")
+        canvas.focus()
+        for key in ("+", "+", "ArrowRight", "ArrowLeft", "-"):
+            before = page.url
+            canvas.press(key)
+            assert page.url != before, key
+        canvas.hover(position={"x": 400, "y": 40})
+        before = page.url
+        page.mouse.down()
+        page.mouse.move(500, 300)
+        page.mouse.up()
+        assert page.url != before
+        canvas.hover(position={"x": 400, "y": 40})
+        before = page.url
+        page.mouse.wheel(0, -100)
+        page.wait_for_function("before => location.href !== before", arg=before, timeout=5000)
+        page.get_by_role("button", name="Whole").click()
+        told = page.locator("#lanes .told")
+        box = canvas.bounding_box()
+        words = set()
+        for x in range(140, int(box["width"]), 60):
+            canvas.hover(position={"x": x, "y": 70})
+            words.add(told.inner_text())
+        assert any("allreduce along dp" in one for one in words)
 
 
 def test_the_address_keeps_what_is_chosen(browser: Any, pages: dict[str, Path]) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
 
-from treadle.viz.painting import HOPS, LOADS, Style
+from treadle.viz.painting import HOPS, LOADS, TASKS, Style
 from treadle.viz.svg import GROUNDS, INKS
 
 # Machado, Oliveira, Fernandes 2009: severity 1.0, on linear RGB
@@ -48,6 +48,20 @@ def test_neighbours_differ(palette: tuple[Style, ...], theme: str, sight: str) -
     seen = [lab(SEEN[sight] @ linear(getattr(style, theme))) for style in palette]
     apart = [float(np.linalg.norm(one - other)) for one, other in pairwise(seen)]
     assert min(apart) >= 12, apart
+
+
+@pytest.mark.parametrize("sight", SEEN)
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_any_two_kinds_of_tasks_differ(theme: str, sight: str) -> None:
+    seen = [lab(SEEN[sight] @ linear(getattr(style, theme))) for style in TASKS]
+    apart = [float(np.linalg.norm(one - other)) for one, other in combinations(seen, 2)]
+    assert min(apart) >= 12, apart
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_letters_on_tasks_stand_out(theme: str) -> None:
+    for style in TASKS:
+        assert contrast(getattr(style, theme), style.letters(theme)) >= 4.5, style.name
 
 
 def contrast(one: str, other: str) -> float:

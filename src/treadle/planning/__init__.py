@@ -139,6 +139,9 @@ if TYPE_CHECKING:
     from treadle.planning.repairing.hardening import harden as harden
     from treadle.planning.repairing.repair import RepairResult as RepairResult
     from treadle.planning.repairing.repair import repair as repair
+    from treadle.planning.reporting.page_names import check_page_name as check_page_name
+    from treadle.planning.reporting.parallel_plan_file import is_parallel_plan as is_parallel_plan
+    from treadle.planning.reporting.parallel_plan_file import report_parallel_plan as report_parallel_plan
     from treadle.planning.reporting.plan_page import SHOWN_SIZE as SHOWN_SIZE
     from treadle.planning.reporting.plan_page import report as report
     from treadle.planning.sizing.retuning import retune as retune
@@ -304,6 +307,8 @@ else:
             ),
             "treadle.planning.designing.fabric_facts": ("fabric_summary",),
             "treadle.planning.drawing.draw": ("check_picture_name", "draw"),
+            "treadle.planning.reporting.page_names": ("check_page_name",),
+            "treadle.planning.reporting.parallel_plan_file": ("is_parallel_plan", "report_parallel_plan"),
             "treadle.planning.reporting.plan_page": ("SHOWN_SIZE", "report"),
             "treadle.planning.importing": ("import_options", "import_topology"),
             "treadle.planning.together.solve_jobs": ("JobsResult", "bound_jobs", "solve_jobs"),

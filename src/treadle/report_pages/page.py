@@ -10,29 +10,49 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
 from html import escape
 from importlib.resources import files
 from string import Template
 
-from treadle.viz.painting import CUT, HOPS, LOADS, PLAIN, Style
+from treadle.viz.painting import CUT, HOPS, LOADS, PLAIN, TASKS, Style
 from treadle.viz.svg import GROUNDS, INKS
 
-_SCRIPTS = ("dom.js", "state.js", "fabric.js", "charts.js", "cells.js", "main.js")
-"""In the order in which they run, as one function."""
+
+@dataclass(frozen=True)
+class _Subject:
+    """Scripts in the order in which they run, as one function, and what is chosen at first."""
+
+    scripts: tuple[str, ...]
+    state: Mapping[str, str | int]
 
 
-def page(values: Mapping[str, object]) -> str:
+class PageKind(Enum):
+    """What a page is about."""
+
+    PLAN = _Subject(
+        ("fabric.js", "charts.js", "cells.js", "plan.js"),
+        {"show": "", "root": 0, "target": 1, "scene": 0, "frame": -1, "line": 0, "chart": "rate"},
+    )
+    STEP = _Subject(("tables.js", "bars.js", "lanes.js", "steps.js"), {"row": 0, "from": 0, "to": 1_000_000})
+
+
+def page(values: Mapping[str, object], kind: PageKind = PageKind.PLAN) -> str:
     """The whole file.
 
     Parameters
     ----------
     values : mapping
-        What JSON can hold; ``title`` a str. Other keys are those that the scripts read.
+        What JSON can hold; ``title`` a str. Other keys are those that the scripts of its kind read.
+    kind : PageKind
     """
     assets = files("treadle.report_pages") / "assets"
     style = _variables() + (assets / "page.css").read_text(encoding="utf-8")
-    script = "(()=>{'use strict';\n" + "".join(
-        (assets / name).read_text(encoding="utf-8") for name in _SCRIPTS
+    scripts = ("dom.js", "state.js", "head.js", *kind.value.scripts)
+    state = json.dumps({**kind.value.state, "theme": ""})
+    script = f"(()=>{{'use strict';\nconst first = {state};\n" + "".join(
+        (assets / name).read_text(encoding="utf-8") for name in scripts
     )
     script += "})();"
     data = json.dumps(values, separators=(",", ":"), allow_nan=False)
@@ -60,6 +80,7 @@ def _variables() -> str:
         f".{style.name}{{stroke:var(--{style.name})}}.f{style.name}{{fill:var(--{style.name})}}"
         for style in _styles()
     )
+    strokes += "".join(f".on-{style.name}{{fill:var(--on-{style.name})}}" for style in TASKS)
     return (
         f":root{{{light}}}@media(prefers-color-scheme:dark){{:root:not([data-theme=light]){{{dark}}}}}"
         f":root[data-theme=dark]{{{dark}}}{widths}{strokes}\n"
@@ -67,7 +88,7 @@ def _variables() -> str:
 
 
 def _styles() -> tuple[Style, ...]:
-    return (PLAIN, *LOADS, CUT, *HOPS)
+    return (PLAIN, *LOADS, CUT, *HOPS, *TASKS)
 
 
 def _theme(name: str) -> str:
@@ -75,4 +96,5 @@ def _theme(name: str) -> str:
     ink, quiet = INKS[name]
     colours = {"page": ground, "box": box, "rank": rank, "switch": switch, "ink": ink, "quiet": quiet}
     colours |= {style.name: style.light if name == "light" else style.dark for style in _styles()}
+    colours |= {f"on-{style.name}": style.letters(name) for style in TASKS}
     return f"color-scheme:{name};" + ";".join(f"--{key}:{colour}" for key, colour in colours.items())

@@ -41,6 +41,16 @@ class Style:
     width: float
     words: str = ""
 
+    def letters(self, theme: str) -> str:
+        """Black or white, whichever stands out more on the colour."""
+        colour = (self.light if theme == "light" else self.dark).lstrip("#")
+        red, green, blue = (
+            part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+            for part in (int(colour[at : at + 2], 16) / 255 for at in (0, 2, 4))
+        )
+        bright = 0.2126 * red + 0.7152 * green + 0.0722 * blue  # WCAG 2.2, relative luminance
+        return "#000000" if (bright + 0.05) ** 2 > 1.05 * 0.05 else "#ffffff"
+
 
 PLAIN = Style("plain", "#9aa3ad", "#77808a", 0.8)
 LOADS = (
@@ -58,6 +68,18 @@ HOPS = (
     Style("hop4", "#8a6d00", "#5c84d6", 1.7, "hop 4"),
     Style("hop5", "#c2185b", "#e19df2", 1.5, "hop 5 and later"),
 )
+TASKS = (
+    Style("forward", "#4c8fe0", "#4a97d9", 1.0, "forward"),
+    Style("recompute", "#7fd3ea", "#8ff0ff", 1.0, "recompute"),
+    Style("backward", "#1a3a94", "#3f45e0", 1.0, "backward"),
+    Style("optimizer", "#8a8a8a", "#8c8c8c", 1.0, "optimizer"),
+    Style("allgather", "#eab308", "#f5d000", 1.0, "allgather"),
+    Style("reduce-scatter", "#d1661a", "#cf7f35", 1.0, "reduce-scatter"),
+    Style("allreduce", "#7a1020", "#a81c38", 1.0, "allreduce"),
+    Style("alltoall", "#8d4fa8", "#8a4a96", 1.0, "alltoall"),
+    Style("send", "#9ccf7f", "#c0f0a0", 1.0, "send"),
+)
+"""Of a training step, what computes first. Any two may lie side by side: all of them are told apart."""
 
 
 @dataclass(frozen=True)

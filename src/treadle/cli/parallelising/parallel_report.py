@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from treadle.cli.output import Output
 from treadle.cli.quantities import counted
-from treadle.cli.training.step_report import count_text, gigabytes, time_text
+from treadle.cli.training.step_report import count_text, gigabytes
 from treadle.parallelism.evaluation.retiming import Retimed
 from treadle.planning import FabricSearch, ParallelizeResult, PricedPlan
 from treadle.refusal import Refusal
 from treadle.training.training_options import Recompute
+from treadle.units import format_seconds
 
 _MOST_LEFT_OUT = 3
 """Of what a layout of `train` does not say."""
@@ -51,11 +52,11 @@ _OVERLAP = {
 def _print_search(output: Output, search: FabricSearch) -> None:
     output.line(f"fabric      {search.fabric}, mesh {search.mesh.text}")
     for trial in search.meshes if len(search.meshes) > 1 else ():
-        found = f"{time_text(trial.seconds)}" if trial.seconds < float("inf") else "nothing fits"
+        found = f"{format_seconds(trial.seconds)}" if trial.seconds < float("inf") else "nothing fits"
         how = "searched" if trial.is_searched else "by named plans"
         order = ", tiles" if trial.mesh.rank_order is not None else ""
         output.line(
-            f"mesh        {trial.mesh.text}{order}: {found} {how}, none below {time_text(trial.bound_s)}"
+            f"mesh        {trial.mesh.text}{order}: {found} {how}, none below {format_seconds(trial.bound_s)}"
         )
     output.line()
     axes = sorted({axes for row in search.rows for axes in row.by_axes}, key=lambda text: (len(text), text))
@@ -65,11 +66,11 @@ def _print_search(output: Output, search: FabricSearch) -> None:
     rows = [
         (
             row.name,
-            time_text(row.seconds),
-            time_text(row.compute_s),
-            time_text(row.exposed_s),
+            format_seconds(row.seconds),
+            format_seconds(row.compute_s),
+            format_seconds(row.exposed_s),
             gigabytes(row.memory_bytes) + ("" if row.fits else " (too much)"),
-            *(time_text(row.by_axes.get(one, 0.0)) for one in axes),
+            *(format_seconds(row.by_axes.get(one, 0.0)) for one in axes),
         )
         for row in shown
     ]
@@ -79,13 +80,14 @@ def _print_search(output: Output, search: FabricSearch) -> None:
     output.line()
     output.line(f"gain        {_gain(search)}")
     late = "; the time limit was reached" if search.is_late else ""
-    bound = f"plan of this kind takes less than {time_text(search.bound_s)}"
+    bound = f"plan of this kind takes less than {format_seconds(search.bound_s)}"
     if search.best.plan.pipeline is not None:
-        bound = f"pipeline computes as much in less than {time_text(search.bound_s)} on these ranks"
+        bound = f"pipeline computes as much in less than {format_seconds(search.bound_s)} on these ranks"
     output.line(f"proved      no {bound}: {search.gap:.1%} below at most{late}")
     if search.best.plan.pipeline is None:
         output.line(
-            f"checked     {time_text(search.checked_bound_s)} at least, by a pass that shares no code with it"
+            f"checked     {format_seconds(search.checked_bound_s)} at least, "
+            f"by a pass that shares no code with it"
         )
     output.line(f"plan        {_plan_words(search.best)}")
     output.line(f"train       {_retimed(search)}")
@@ -132,7 +134,7 @@ def _retimed(search: FabricSearch) -> str:
     recompute = "" if layout.recompute is Recompute.NONE else f", recompute {layout.recompute}"
     left = f"; left out: {_first(layout.left_out)}" if layout.left_out else ""
     nearest = "as" if not layout.left_out else "the nearest layout,"
-    return f"{time_text(float(again.outcome.iteration_s))} {nearest} {again.mesh}{recompute}{left}"
+    return f"{format_seconds(float(again.outcome.iteration_s))} {nearest} {again.mesh}{recompute}{left}"
 
 
 def _first(words: Sequence[str]) -> str:
@@ -146,7 +148,7 @@ def _print_matrix(output: Output, result: ParallelizeResult) -> None:
     matrix = result.matrix
     assert matrix is not None
     rows = [
-        (name, *("-" if seconds is None else time_text(seconds) for seconds in row))
+        (name, *("-" if seconds is None else format_seconds(seconds) for seconds in row))
         for name, row in zip(
             (*matrix.fabrics, "isolated costs"), (*matrix.seconds, matrix.isolated_s), strict=True
         )

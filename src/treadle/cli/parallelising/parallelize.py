@@ -119,6 +119,10 @@ def command(
             metavar="FILE",
         ),
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Page with timeline, plans, collectives, memory, states: .html.", metavar="FILE"),
+    ] = None,
     time_limit: TimeLimitOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
@@ -126,6 +130,8 @@ def command(
     """Find the best way to shard, recompute and pipeline a model, with a proven gap."""
     output = Output(json, quiet)
     _check_files(plan, export or [])
+    if report is not None:
+        planning.check_page_name(report, "--report FILE")
     fabrics = named_fabrics(fabric, "")
     options: ParallelizeKeywords = {
         "sequence": sequence,
@@ -157,8 +163,13 @@ def command(
         print_changes(output, changes)
     if plan is not None:
         output.line(f"written     {plan}")
+    if report is not None:
+        write_bytes(report, planning.report(found).encode())
+        output.line(f"report      {report}")
     exported = _exports(output, found, export or [])
     values = parallelize_values(found) | ({} if plan is None else {"plan": str(plan)})
+    if report is not None:
+        values["report"] = str(report)
     if stories:
         values["explained"] = [story_values(story) for story in stories]
     if changes is not None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from treadle.cli.output import Output
-from treadle.cli.training.step_report import gigabytes, time_text
+from treadle.cli.training.step_report import gigabytes
 from treadle.planning import ExplainedTensor, PlanChanges
-from treadle.units import format_size
+from treadle.units import format_seconds, format_size
 
 _MOST_CHANGES = 40
 """Rows that people see; JSON has all."""
@@ -27,7 +27,7 @@ def print_story(output: Output, story: ExplainedTensor) -> None:
             leg.state,
             ", ".join(f"{step.kind} along {','.join(step.axes)}" for step in leg.steps),
             format_size(leg.local_bytes),
-            time_text(leg.seconds) if leg.steps else "",
+            format_seconds(leg.seconds) if leg.steps else "",
         )
         for leg in told.legs
     ]
@@ -37,7 +37,13 @@ def print_story(output: Output, story: ExplainedTensor) -> None:
     if story.alternatives:
         output.line()
         instead = [
-            (one.what, one.state, f"{one.more:+.1%}", time_text(one.seconds), gigabytes(one.memory_bytes))
+            (
+                one.what,
+                one.state,
+                f"{one.more:+.1%}",
+                format_seconds(one.seconds),
+                gigabytes(one.memory_bytes),
+            )
             for one in story.alternatives
         ]
         output.table(["instead", "state", "step", "", "memory"], instead, left=2)
@@ -79,7 +85,7 @@ def print_changes(output: Output, found: PlanChanges) -> None:
     rows = [
         (
             name,
-            *map(time_text, (plan.seconds, plan.compute_s, plan.exposed_s, plan.communication_s)),
+            *map(format_seconds, (plan.seconds, plan.compute_s, plan.exposed_s, plan.communication_s)),
             gigabytes(plan.memory_bytes),
         )
         for name, plan in (("this plan", found.ours), ("the other", found.theirs))

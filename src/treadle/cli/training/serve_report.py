@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from treadle.cli.output import Output
-from treadle.cli.training.step_report import count_text, gigabytes, print_models, time_text
+from treadle.cli.training.step_report import count_text, gigabytes, print_models
 from treadle.planning import ServeResult
 from treadle.training.device_memory import shortfall
+from treadle.units import format_seconds
 
 
 def print_phases(output: Output, result: ServeResult) -> None:
@@ -34,8 +35,8 @@ def print_phases(output: Output, result: ServeResult) -> None:
             *([row.fabric] if several else []),
             row.schedule,
             str(row.sequences),
-            time_text(float(row.outcome.seconds)),
-            time_text(float(sum(row.outcome.device_time.exposed_s.values()))),
+            format_seconds(float(row.outcome.seconds)),
+            format_seconds(float(sum(row.outcome.device_time.exposed_s.values()))),
             count_text(row.outcome.tokens_per_s),
             gigabytes(row.outcome.memory.total_bytes),
         )

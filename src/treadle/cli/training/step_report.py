@@ -9,6 +9,7 @@ from treadle.planning import TrainResult, TrainRow
 from treadle.training.costs import traffic_words
 from treadle.training.device_memory import MemoryParts, shortfall
 from treadle.training.forms.axes import AXIS_FORMS
+from treadle.units import format_seconds
 
 _MFU = "model FLOPs (backward 2x forward, nothing recomputed) / (peak x ranks x step)"
 
@@ -58,7 +59,7 @@ def _print_setting(output: Output, result: TrainResult) -> None:
         found = result.calibration
         output.line(
             f"fitted      efficiency {found.efficiency:.4f}, so that {found.row} takes "
-            f"{time_text(found.measured_s)} as measured; all other rows are predictions"
+            f"{format_seconds(found.measured_s)} as measured; all other rows are predictions"
         )
     output.line(f"contention  {result.contention.kappa:g}: {result.contention.words}")
     if result.network_words:
@@ -131,11 +132,11 @@ def _print_rows(output: Output, result: TrainResult) -> None:
         (
             *([row.fabric] if several else []),
             row.schedule,
-            time_text(float(row.outcome.iteration_s)),
-            time_text(float(row.outcome.compute_s)),
-            time_text(row.exposed_s),
-            *(time_text(float(row.outcome.exposed_s.get(category, 0))) for category in categories),
-            time_text(float(row.outcome.idle_s)),
+            format_seconds(float(row.outcome.iteration_s)),
+            format_seconds(float(row.outcome.compute_s)),
+            format_seconds(row.exposed_s),
+            *(format_seconds(float(row.outcome.exposed_s.get(category, 0))) for category in categories),
+            format_seconds(float(row.outcome.idle_s)),
             f"{row.outcome.mfu:.1%}",
             count_text(row.outcome.tokens_per_s),
         )
@@ -146,15 +147,6 @@ def _print_rows(output: Output, result: TrainResult) -> None:
     what = "samples" if result.model.unit == "sample" else "tokens"
     output.line()
     output.line(f"per s       {what} a second, all ranks together")
-
-
-def time_text(seconds: float) -> str:
-    """With three digits, in the unit that they fit."""
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= scale:
-            value = seconds / scale
-            return f"{value:.{max(0, 3 - len(str(int(value))))}f} {unit}"
-    return "0" if seconds < 5e-10 else f"{seconds * 1e6:.3f} us"
 
 
 def count_text(number: float) -> str:

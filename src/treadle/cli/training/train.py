@@ -176,6 +176,10 @@ def command(
     workload: Annotated[
         Path | None, typer.Option(help="What it communicates, for design --workload.", metavar="FILE")
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Page with the timelines and tables of all rows: .html.", metavar="FILE"),
+    ] = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
@@ -187,8 +191,11 @@ def command(
         planning.check_trace_name(trace)
     if picture is not None:
         planning.check_figure_name(picture)
+    if report is not None:
+        planning.check_page_name(report, "--report FILE")
     if phase is not None:
-        for option, value in (("--trace", trace), ("--picture", picture), ("--chakra", chakra)):
+        files = {"--trace": trace, "--picture": picture, "--chakra": chakra, "--report": report}
+        for option, value in files.items():
             if value is not None:
                 raise FormatError(f"{option} is of training steps; --phase {phase} has rows by batch only")
         if workload is not None:
@@ -246,12 +253,17 @@ def command(
             model, fabrics, mesh=mesh, gpu=gpu, schedules=names, progress=progress, **options
         )
     written = _files(result, result.rows[0], trace, picture, chakra, workload)
+    if report is not None:
+        write_bytes(report, planning.report(result).encode())
+        written["report"] = str(report)
     print_steps(output, result)
     values = step_values(result) | written
     for name in ("trace", "picture", "chakra", "workload"):
         if name in values:
             row = result.rows[0]
             output.line(f"{name:<12}{values[name]}: {row.fabric}, {row.schedule}")
+    if report is not None:
+        output.line(f"report      {report}")
     output.result(values)
     return 0
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,13 +33,17 @@ from treadle.units import format_bandwidth, format_share, format_size
 from treadle.viz.fabric_layout import MOST_COLLAPSED
 from treadle.watch import Progress, Watch
 
+if TYPE_CHECKING:
+    from treadle.planning.parallelising.parallel_result import ParallelizeResult
+    from treadle.planning.training.train import TrainResult
+
 SHOWN_SIZE = "64M"
 """Of which the page shows the course in time."""
 
 
 @checked(plan=left_alone)
 def report(
-    plan: PlanLike,
+    plan: PlanLike | TrainResult | ParallelizeResult,
     others: Sequence[PlanLike] = (),
     *,
     size: int | str = SHOWN_SIZE,
@@ -49,7 +54,7 @@ def report(
     Parameters
     ----------
     plan : Plan, result with a plan, or path
-        Verified first.
+        Verified first. Of `train` and `parallelize` the result: timelines and tables.
     others : sequence of plans, results with a plan, or paths
         Whose times by size stand beside: of the same collective and number of ranks, on any fabric.
     size : int or str
@@ -71,6 +76,10 @@ def report(
     >>> report(solve("ring:4", "allgather"))[:15]
     '<!doctype html>'
     """
+    if not isinstance(plan, Plan | Path | str) and (made := _page_of_result(plan)):
+        if others:
+            raise FormatError("report: others stand beside plans of collectives only")
+        return made
     own = as_plan(plan, "report: plan")
     beside = [as_plan(other, "report: others") for other in others]
     (shown,) = as_sizes([size], "report: size")
@@ -92,6 +101,22 @@ def report(
             f"report: plans of more than {MOST_COLLAPSED} ranks are not simulated beside others"
         )
     return page(values)
+
+
+def _page_of_result(result: object) -> str:
+    """Of steps and of plans that shard models; "" for what has a plan of a collective."""
+    from treadle.planning.parallelising.parallel_result import ParallelizeResult
+    from treadle.planning.training.train import TrainResult
+
+    if isinstance(result, TrainResult):
+        from treadle.planning.reporting.step_page import step_page
+
+        return step_page(result)
+    if isinstance(result, ParallelizeResult):
+        from treadle.planning.reporting.parallel_page import parallel_page
+
+        return parallel_page(result)
+    return ""
 
 
 def _check_alike(own: Plan, other: Plan) -> None:

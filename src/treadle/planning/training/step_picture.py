@@ -6,21 +6,11 @@ from treadle.planning.training.step_trace import lanes_of
 from treadle.training.timeline.task import Category
 from treadle.training.timeline.timeline import Timeline
 from treadle.viz.matplotlib_figures import figure_bytes, new_figure
+from treadle.viz.painting import TASKS
 
 MOST_LANES = 32
 """Streams that a picture has room for; of more devices the first are shown."""
-_COLOURS = {
-    Category.FORWARD: "#4477aa",
-    Category.RECOMPUTE: "#99bbdd",
-    Category.BACKWARD: "#66a3a3",
-    Category.OPTIMIZER: "#bbbbbb",
-    Category.ALLGATHER: "#ccbb44",
-    Category.REDUCE_SCATTER: "#ee8866",
-    Category.ALLREDUCE: "#ee6677",
-    Category.ALLTOALL: "#aa3377",
-    Category.SEND: "#228833",
-}
-"""Told apart by people who see red and green alike (Tol's palettes)."""
+_COLOURS = {style.name: style.light for style in TASKS}
 
 
 def step_picture(timeline: Timeline, title: str, *, file_format: str = "png") -> bytes:
@@ -54,7 +44,7 @@ def step_picture(timeline: Timeline, title: str, *, file_format: str = "png") ->
     for (category, lane), spans in bars.items():
         label = None if category in told else category.value
         told.add(category)
-        axes.broken_barh(spans, (lane + 0.1, 0.8), facecolors=_COLOURS[category], label=label)
+        axes.broken_barh(spans, (lane + 0.1, 0.8), facecolors=_COLOURS[category.value], label=label)
     names = [f"{device}: {stream}" if len(timeline.devices) > 1 else stream for device, stream in lanes]
     axes.set_yticks([place + 0.5 for place in range(len(lanes))], names)
     axes.invert_yaxis()

@@ -1,6 +1,5 @@
 // Matrices of numbers as coloured cells: links over time, and when each rank has each shard.
 const RAMP = {light: [[219, 231, 243], [91, 147, 199], [15, 45, 82]], dark: [[36, 56, 76], [91, 147, 199], [232, 244, 255]]};
-const isDark = () => document.documentElement.dataset.theme ? document.documentElement.dataset.theme === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
 function colour(share) {
   const stops = RAMP[isDark() ? 'dark' : 'light'], at = Math.max(0, Math.min(1, share)) * 2, low = Math.min(1, Math.floor(at));
   return stops[low].map((from, channel) => Math.round(from + (stops[low + 1][channel] - from) * (at - low)));

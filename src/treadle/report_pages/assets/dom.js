@@ -12,6 +12,7 @@ function filled(node, attributes, children) {
 }
 const make = (name, attributes, ...children) => filled(document.createElement(name), attributes, children);
 const draw = (name, attributes, ...children) => filled(document.createElementNS(SVG, name), attributes, children);
+const path = points => points.reduce((words, value, place) => words + (place % 2 ? ' ' : place ? 'L' : 'M') + value, '');
 const text = (x, y, words, kind) => draw('text', {x, y, class: kind || ''}, String(words));
 const button = (words, title, action) => make('button', {type: 'button', title, onclick: action}, words);
 
@@ -22,6 +23,7 @@ function bytes(size) {
   return digits(size / 1024 ** power) + ['B', 'KB', 'MB', 'GB', 'TB'][power];
 }
 function duration(seconds) {
+  if (seconds === 0) return '0';
   if (seconds < 1e-3) return `${digits(seconds * 1e6)} us`;
   return seconds < 1 ? `${digits(seconds * 1e3)} ms` : `${digits(seconds)} s`;
 }

@@ -1,7 +1,6 @@
 // The fabric: its picture, what is laid over it, and the choices above it.
 const fabric = values.fabric, scenes = values.scenes || null;
 const LOADS = [['idle', 'idle'], ['low', 'up to 15%'], ['half', 'up to 50%'], ['high', 'up to 100%'], ['full', 'busy all the time']];
-const path = points => points.reduce((words, value, place) => words + (place % 2 ? ' ' : place ? 'L' : 'M') + value, '');
 const nameOf = mark => fabric.marks[mark][6];
 const lineName = line => `${nameOf(line[0])} \u2013 ${nameOf(line[1])}`;
 

@@ -1,6 +1,5 @@
-// What is chosen, kept in the address so that a link shows the same.
-const state = {show: '', root: 0, target: 1, scene: 0, frame: -1, line: 0, chart: 'rate', theme: ''};
-const first = {...state};
+// What is chosen, kept in the address so that a link shows the same; `first` is the page's own.
+const state = {...first};
 const listeners = [];
 
 function readAddress() {
@@ -22,3 +21,4 @@ window.addEventListener('hashchange', () => {
   readAddress();
   for (const listener of listeners) listener(state);
 });
+readAddress();

@@ -24,21 +24,6 @@ function factsPanel() {
   return make('section', {id: 'facts'}, make('div', {class: 'bar'}, make('h2', {}, 'The plan')), table,
     hops ? [make('p', {}, make('h2', {}, 'One tree'), make('span', {class: 'quiet'}, ' ranks that it reaches first')), hops] : null);
 }
-function headPanel() {
-  const theme = button('\u25d0', 'Light or dark', () => choose({theme: isDark() ? 'light' : 'dark'}));
-  theme.id = 'theme';
-  return make('header', {}, make('div', {}, make('h1', {}, values.title), values.lede ? make('p', {class: 'quiet'}, values.lede) : null),
-    make('div', {class: 'tiles'}, values.tiles.map(([big, small, kind]) => make('div', {class: `tile ${kind}`}, make('b', {}, big), make('span', {}, small))), theme));
-}
-function paintTheme() {
-  if (state.theme === 'light' || state.theme === 'dark') document.documentElement.dataset.theme = state.theme;
-  else delete document.documentElement.dataset.theme;
-}
-readAddress();
-listeners.push(paintTheme);
-paintTheme();
-const main = document.getElementById('page');
 const left = make('div', {class: 'column'}, fabricPanel(), values.curves ? curvesPanel() : null, values.timeline ? timelinePanel() : null);
 const right = make('div', {class: 'column'}, factsPanel(), kindsPanel(), values.arrivals ? arrivalsPanel() : null);
-main.replaceChildren(headPanel(), left, right);
-document.documentElement.dataset.ready = Math.round(performance.now());
+fillPage(left, right);

@@ -1,0 +1,107 @@
+"""A plan of `parallelize` from its file, timed anew on a fabric, as a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from treadle.checking import checked, left_alone
+from treadle.errors import FormatError
+from treadle.parallelism.plan.plan_json import KIND, read_plan
+from treadle.planning.fabrics_and_plans import FabricLike, as_fabric
+from treadle.planning.parallelising.fabric_run import FabricRun
+from treadle.planning.parallelising.graph_argument import as_model_graph
+from treadle.planning.parallelising.parallel_options import ParallelizeKeywords, parallel_request
+from treadle.planning.parallelising.plan_search import PlanSearch
+from treadle.planning.problem import resolve_topology
+from treadle.planning.reporting.parallel_page import ToldPlan, evaluated, told_page
+from treadle.training.devices import Accelerator
+from treadle.watch import Progress
+
+_HEAD = 4096
+
+
+def is_parallel_plan(path: Path | str) -> bool:
+    """Whether a file begins as `parallelize` writes plans."""
+    try:
+        with Path(path).open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError:
+        return False
+    return head.lstrip()[:1] == b"{" and f'"{KIND}"'.encode() in head
+
+
+@checked(fabric=left_alone, model=left_alone)
+def report_parallel_plan(
+    path: Path | str,
+    fabric: FabricLike,
+    *,
+    gpu: Accelerator | Path | str,
+    model: object = None,
+    tokens: int | str | None = None,
+    sequence: int | str | None = None,
+    progress: Progress | None = None,
+) -> str:
+    """A page about a plan that `parallelize` wrote: one file of HTML that loads nothing.
+
+    Parameters
+    ----------
+    path : Path or str
+        JSON, as ``treadle parallelize -o`` writes it.
+    fabric : Topology, str or Path
+        On which it is timed and its memory counted, by the evaluator.
+    gpu : Accelerator, Path or str
+    model : optional
+        What the plan was made for; default the model of its name.
+    tokens, sequence : int or str, optional
+        As when it was made.
+    progress : callable, optional
+
+    Raises
+    ------
+    FormatError
+        If the file is no such plan, or one of another model or size.
+    ScheduleError
+        If the plan is illegal.
+    """
+    plan = read_plan(str(path))
+    options: ParallelizeKeywords = {"sequence": sequence}
+    if plan.claim is not None:
+        options["overlap"] = plan.claim.overlap
+    request = parallel_request(gpu, tokens, options)
+    notes = list(request.notes)
+    micro_batches = 1 if plan.pipeline is None else plan.pipeline.micro_batches
+    graph, layers = as_model_graph(
+        plan.model if model is None else model,
+        tokens=request.tokens,
+        sequence=request.sequence,
+        notes=notes,
+        micro_batches=micro_batches,
+    )
+    if graph.digest != plan.digest:
+        raise FormatError(
+            f"the plan is of {plan.model}, graph {plan.digest[:12]}, expected {graph.digest[:12]}: give "
+            f"--model, --tokens and --sequence as when it was made",
+            source=str(path),
+        )
+    topology = resolve_topology(as_fabric(fabric, "fabric"))
+    n_ranks = len(topology.compute_nodes)
+    if n_ranks != plan.mesh.n_ranks:
+        raise FormatError(
+            f"{plan.mesh.n_ranks} ranks (mesh {plan.mesh.text}), {topology.name} has {n_ranks}",
+            source=str(path),
+        )
+    search = PlanSearch(graph, request, layers)
+    costs = FabricRun(topology, search, options, progress).costs(plan.mesh)
+    row = search.priced("the plan", plan, costs)
+    if plan.claim is not None:
+        claim = plan.claim
+        notes.append(f"its file claims {claim.seconds:.4g} s and {claim.memory_bytes / 2**30:.4g} GB")
+    told = ToldPlan(
+        topology.name,
+        (row,),
+        evaluated(plan, graph, costs, request),
+        search.retimed(plan, costs),
+        0.0 if plan.claim is None else min(plan.claim.bound_s, row.seconds),
+        is_claimed=True,
+    )
+    return told_page(graph, request, [told], notes=notes)

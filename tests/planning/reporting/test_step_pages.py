@@ -1,0 +1,175 @@
+"""Pages of steps and of plans that shard models: the numbers are those of the results."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from treadle import planning
+from treadle.errors import FormatError
+from treadle.planning.reporting import task_lanes as lanes_module
+from treadle.planning.reporting.parallel_plan_file import is_parallel_plan, report_parallel_plan
+from treadle.planning.reporting.plan_page import report
+from treadle.planning.reporting.task_lanes import task_lanes
+from treadle.training.timeline.task import COMPUTE_STREAM, Category, Task
+from treadle.training.timeline.timeline import Timeline
+
+from .test_plan_page import values_of
+
+
+def bars(lanes: dict[str, Any], choice: int = 0) -> list[list[tuple[Any, ...]]]:
+    """Of each lane (from, to, name, category, detail, count), nanoseconds."""
+    found = []
+    for _, packed in lanes["choices"][choice]["lanes"]:
+        now, lane = 0, []
+        for at in range(0, len(packed), 6):
+            gap, length, name, kind, detail, count = packed[at : at + 6]
+            told = lanes["details"][detail] if detail >= 0 else ""
+            lane.append(
+                (now + gap, now + gap + length, lanes["names"][name], lanes["kinds"][kind][0], told, count)
+            )
+            now += gap + length
+        found.append(lane)
+    return found
+
+
+def panel(values: dict[str, Any], name: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(one for one in [*values["left"], *values["right"]] if one.get("id") == name)
+    return found
+
+
+@pytest.fixture(scope="module")
+def trained() -> planning.TrainResult:
+    return planning.train(
+        "gpt2",
+        "dgx_h100:1",
+        mesh="pp=2,fsdp=2,tp=2",
+        gpu="h100",
+        schedules=("treadle", "bound"),
+        sequence=256,
+        micro_batches=4,
+    )
+
+
+def test_a_timeline_has_every_task(trained: planning.TrainResult) -> None:
+    timeline = trained.rows[1].outcome.timeline
+    values = values_of(report(trained))
+    drawn = bars(values["lanes"], 1)
+    expected = sorted(
+        (round(float(begin) * 1e9), round(float(end) * 1e9), task.name, task.category.value)
+        for task, begin, end in zip(timeline.tasks, timeline.starts, timeline.ends, strict=True)
+        if round(float(begin) * 1e9) < round(float(end) * 1e9)
+    )
+    assert sorted(bar[:4] for lane in drawn for bar in lane) == expected
+    for lane in drawn:
+        assert all(one[1] <= other[0] for one, other in pairwise(lane))
+    assert values["lanes"]["choices"][1]["leftOut"] == ""
+    assert {bar[5] for lane in drawn for bar in lane} == {1}
+
+
+def test_parts_of_a_step_add_up(trained: planning.TrainResult) -> None:
+    values = values_of(report(trained))
+    time = panel(values, "time")
+    assert [name for name, _ in time["rows"]] == ["treadle", "bound"]
+    for (_, parts), row in zip(time["rows"], trained.rows, strict=True):
+        assert sum(parts) == pytest.approx(float(row.outcome.iteration_s))
+        exposed = {kind[0]: part for kind, part in zip(time["kinds"], parts, strict=True)}
+        for category, seconds in row.outcome.exposed_s.items():
+            assert exposed[category.value] == pytest.approx(float(seconds))
+    for row in panel(values, "communication")["rows"]:
+        assert row[2] > 0
+        assert row[4] > 0
+    memory = panel(values, "memory")["rows"]
+    assert sum(row[1] for row in memory[:-1]) == pytest.approx(memory[-1][1])
+
+
+def timeline_of(n_tasks: int, categories: list[Category]) -> Timeline:
+    """One after the other on a stream, a microsecond each, with a pause after every tenth."""
+    starts = [(place + place // 10) * 1e-6 for place in range(n_tasks)]
+    tasks = tuple(
+        Task(f"t{place}", 0, COMPUTE_STREAM, 1e-6, (), categories[place % len(categories)])
+        for place in range(n_tasks)
+    )
+    return Timeline(tasks, tuple(starts), tuple(start + 1e-6 for start in starts))
+
+
+@pytest.mark.parametrize("categories", [[Category.FORWARD], [Category.FORWARD, Category.BACKWARD]])
+def test_many_tasks_are_joined_and_none_is_lost(
+    categories: list[Category], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lanes_module, "MOST_BARS", 400)
+    timeline = timeline_of(5000, categories)
+    lanes: Any = task_lanes([("one", timeline)])
+    (lane,) = bars(lanes)
+    assert len(lane) <= 400
+    assert sum(bar[5] for bar in lane) == 5000
+    assert lane[0][0] == 0
+    assert lane[-1][1] == round(timeline.total_s * 1e9)
+    assert all(one[1] <= other[0] for one, other in pairwise(lane))
+    assert "are drawn as one" in lanes["choices"][0]["leftOut"]
+
+
+def test_what_does_not_fit_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes_module, "MOST_BARS", 6)
+    lanes: Any = task_lanes([("one", timeline_of(1000, [Category.FORWARD]))])
+    (lane,) = bars(lanes)
+    assert len(lane) <= 6
+    assert f"The first {lane[-1][1] / (1.1e-6 * 1e9 * 1000):.0%}"[:-3] in lanes["choices"][0]["leftOut"]
+
+
+@pytest.fixture(scope="module")
+def sharded() -> planning.ParallelizeResult:
+    return planning.parallelize("gpt2", "dgx_h100:1", gpu="h100", mesh="8", tokens=2**16, gap=0.1)
+
+
+def test_a_plan_that_shards_tells_what_the_evaluator_says(
+    sharded: planning.ParallelizeResult, tmp_path: Path
+) -> None:
+    values = values_of(report(sharded))
+    search = sharded.searches[0]
+    plans = panel(values, "plans")
+    assert plans["limit"] == search.bound_s
+    for _, parts in plans["rows"]:
+        assert sum(parts) >= search.bound_s * (1 - 1e-9)
+    assert sum(plans["rows"][0][1]) == pytest.approx(search.best.seconds)
+    moved = panel(values, "collectives")
+    assert sum(row[-1] for row in moved["rows"]) == pytest.approx(search.best.communication_s)
+    parts = panel(values, "parts")["rows"]
+    moving = sum(sum(row[1]) for row in parts if row[0] == "communication")
+    assert moving == pytest.approx(search.best.communication_s)
+    memory = panel(values, "memory")["rows"]
+    assert memory[0][2] == search.best.memory_bytes == sum(row[2] for row in memory[1:])
+    stored = {(row[0], row[1]): row[2] for row in panel(values, "parameters")["rows"]}
+    wq = search.best.plan.parts["block"][0].parameters["attention.wq.weight"]
+    assert ("0" in stored["block", "attention.wq.weight"]) == bool(wq.axes)
+    assert report(sharded) == report(sharded)
+
+    path = tmp_path / "plan.json"
+    path.write_text(planning.parallel_plan_text(sharded))
+    assert is_parallel_plan(path)
+    again = values_of(report_parallel_plan(path, "dgx_h100:1", gpu="h100", tokens="64K"))
+    for name in ("parts", "collectives", "memory", "parameters", "operators"):
+        assert panel(again, name) == panel(values, name)
+    assert again["lanes"]["choices"] == values["lanes"]["choices"]
+    with pytest.raises(FormatError, match="--tokens and --sequence as when it was made"):
+        report_parallel_plan(path, "dgx_h100:1", gpu="h100", tokens="32K")
+    with pytest.raises(FormatError, match="ring\\(4\\) has 4"):
+        report_parallel_plan(path, "ring:4", gpu="h100", tokens="64K")
+    with pytest.raises(FormatError, match="beside plans of collectives only"):
+        report(sharded, [sharded])  # type: ignore[list-item]
+
+
+def test_figures_are_numbers(sharded: planning.ParallelizeResult, trained: planning.TrainResult) -> None:
+    """Forms of columns fit what stands in them, for the script formats by form alone."""
+    for values in (values_of(report(sharded)), values_of(report(trained))):
+        for one in [*values["left"], *values["right"]]:
+            if one["panel"] != "table":
+                continue
+            for row in one["rows"]:
+                assert len(row) == len(one["columns"])
+                for value, (_, form) in zip(row, one["columns"], strict=True):
+                    assert isinstance(value, str) if form == "text" else value is None or math.isfinite(value)
