@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from treadle.planning.reporting.link_kinds import link_kinds
 from treadle.planning.reporting.link_times import timeline
 from treadle.planning.reporting.scenes import scenes
 from treadle.planning.reporting.size_curves import size_curves
+from treadle.planning.tabular import Tabular
 from treadle.program.program import Program
 from treadle.report_pages.page import page
 from treadle.schedules.factored import FactoredSchedule
@@ -33,17 +34,13 @@ from treadle.units import format_bandwidth, format_share, format_size
 from treadle.viz.fabric_layout import MOST_COLLAPSED
 from treadle.watch import Progress, Watch
 
-if TYPE_CHECKING:
-    from treadle.planning.parallelising.parallel_result import ParallelizeResult
-    from treadle.planning.training.train import TrainResult
-
 SHOWN_SIZE = "64M"
 """Of which the page shows the course in time."""
 
 
 @checked(plan=left_alone)
 def report(
-    plan: PlanLike | TrainResult | ParallelizeResult,
+    plan: PlanLike | Tabular,
     others: Sequence[PlanLike] = (),
     *,
     size: int | str = SHOWN_SIZE,
