@@ -49,7 +49,7 @@ def test_solve_reports_in_words(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     assert err == ""
     for words in (
         "346.67 GB/s (1040/3) asymptotic algbw, 325 GB/s busbw, optimal",
-        "all but box0.gpu0 (35 nodes): 15 of 16 shards must leave it through 325 GB/s",
+        "cut: 15 of 16 shards must enter box0.gpu0 (1 node) through 325 GB/s",
         "13 per root, 208 in all",
         "verified    yes",
         f"plan        {path}",

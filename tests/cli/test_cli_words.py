@@ -7,6 +7,7 @@ import re
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from treadle.cli.designing.names import describe_links, describe_nodes
@@ -141,3 +142,28 @@ def test_busbw_stands_beside_algbw_wherever_a_rate_is_printed(
                 algbw, scaled_exact = (Fraction(values[f"{name}{one}_exact"]) for one in ("algbw", "busbw"))
                 assert scaled_exact == algbw * busbw_factor(kind, 4)
         assert "optimal_busbw_exact" in values
+
+
+@pytest.mark.parametrize("kind", ["allgather", "reduce_scatter"])
+@pytest.mark.parametrize("fabric", ["dgx_a100:2", "star(4)", "pods:3,3"])
+def test_cuts_are_told_from_their_smaller_side(
+    fabric: str, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bound", fabric, kind, "--unit", "B/s"]) == 0
+    (line,) = [one for one in capsys.readouterr().out.splitlines() if one.startswith("witness")]
+    found = re.fullmatch(
+        r"witness     cut: (\d+) of (\d+) shards must (enter|leave) (\S+) \((\d+) nodes?\) through (\d+) B/s",
+        line,
+    )
+    assert found is not None, line
+    demand, total, way, place, n_nodes, capacity = found.groups()
+    topology, name = parse(fabric), place.replace("*", "")
+    side = np.array([one == name or ("*" in place and one.startswith(name)) for one in topology.node_names])
+    assert side.sum() == int(n_nodes)
+    n_inside, n_ranks = int(side[topology.compute_nodes].sum()), len(topology.compute_nodes)
+    assert 2 * n_inside <= n_ranks == int(total)
+    ends = (topology.heads, topology.tails) if way == "enter" else (topology.tails, topology.heads)
+    assert int(capacity) == topology.bandwidths[side[ends[0]] & ~side[ends[1]]].sum()
+    # what the others have comes in, what they want goes out
+    assert int(demand) == n_ranks - n_inside
+    assert (way == "enter") == (kind == "allgather")

@@ -86,7 +86,7 @@ def test_wide_letters_take_two_cells() -> None:
 
 
 def test_long_lines_hang_below_their_label() -> None:
-    text = "witness     cut all but box0.gpu0 (35 nodes): 15 of 16 shards must leave it"
+    text = "witness     cut: 15 of 16 shards must enter box0.gpu0 (1 node) through 325 GB/s"
     lines = wrapped(text, 40)
     assert all(len(line) <= 40 for line in lines)
     assert all(line.startswith(" " * 12) for line in lines[1:])

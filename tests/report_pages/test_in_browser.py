@@ -14,6 +14,7 @@ from lxml import etree
 
 import engines
 from treadle import planning
+from treadle.finder.workload import Network, allreduce_of
 from treadle.planning.reporting.plan_page import report
 from treadle.topologies.topology import TopologyBuilder
 
@@ -81,6 +82,15 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
                 "gpt2", "ring:4", mesh="dp=4", gpu="a100", schedules=("ring", "bound"), sequence=64
             )
         ),
+        "design": report(
+            planning.design(
+                8,
+                2,
+                network=Network(alpha_s=1e-5, bandwidth_bytes_per_s=10**10),
+                workload=allreduce_of(2**20),
+                use_cache=False,
+            )
+        ),
         "sharded": report(planning.parallelize("gpt2", quick, gpu="a100", mesh="4", tokens=4096, gap=0.2)),
     }
     for name, page in made.items():
@@ -88,7 +98,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: folder / f"{name}.html" for name in made}
 
 
-@pytest.mark.parametrize("name", ["trees", "steps", "routes", "kinds", "step", "sharded"])
+@pytest.mark.parametrize("name", ["trees", "steps", "routes", "kinds", "step", "sharded", "design"])
 def test_every_control_works(browser: Any, pages: dict[str, Path], name: str) -> None:
     with Visit(browser, pages[name]) as visit:
         page = visit.page
@@ -107,7 +117,7 @@ def test_every_control_works(browser: Any, pages: dict[str, Path], name: str) ->
                 check_file(Path(download.value.path()), download.value.suggested_filename)
                 continue
             control.click()
-            if words not in ("Load", "GB/s", "B/s"):  # what is chosen at first
+            if words not in ("Load", "GB/s", "B/s", "times the quickest"):  # what is chosen at first
                 assert page.content() != before, words
         if name not in ("trees", "steps", "routes"):
             return
@@ -207,6 +217,24 @@ def test_a_timeline_is_moved_and_read(browser: Any, pages: dict[str, Path]) -> N
             canvas.hover(position={"x": x, "y": 70})
             words.add(told.inner_text())
         assert any("allreduce along dp" in one for one in words)
+
+
+def test_a_design_is_looked_at(browser: Any, pages: dict[str, Path]) -> None:
+    with Visit(browser, pages["design"], "#node=3") as visit:
+        page, told = visit.page, visit.page.locator("#ring .told")
+        assert told.inner_text().startswith("n3")
+        before = told.inner_text()
+        page.locator("#ring g.row").first.click()
+        assert told.inner_text() != before
+        assert page.locator("#ring .cable.both, #ring .cable.out").count() > 0
+        page.locator("#pareto g.row").last.press("Enter")
+        assert "steps" in page.locator("#pareto .told").inner_text()
+        assert page.locator("#pareto .mark.chosen").count() == 1
+        assert "point=" in page.url
+        page.locator("#racks canvas").first.press("ArrowDown")
+        assert "between" in page.locator("#racks .told").inner_text()
+        page.locator("#curves svg.chart").first.hover()
+        assert "torus" in page.locator("#curves .told").inner_text()
 
 
 def test_the_address_keeps_what_is_chosen(browser: Any, pages: dict[str, Path]) -> None:

@@ -202,6 +202,11 @@ class Finder:
         """
         return pareto(self._useful(nodes, degree), _figures)
 
+    def candidates(self, nodes: int, degree: int) -> list[FabricCandidate]:
+        """All of `nodes` and `degree` that were looked at, each once, the best figures first."""
+        found = {one.construction: one for one in self._candidates(nodes, degree)}
+        return sorted(found.values(), key=_figures)
+
     def hopeful(self, nodes: int, degree: int, *, limit: int = 24) -> list[FabricCandidate]:
         """Candidates that the frontier leaves out but that may beat it once measured, by rising predictions.
 

@@ -51,6 +51,9 @@ if TYPE_CHECKING:
     from treadle.planning.designing.fabric_values import FabricFacts as FabricFacts
     from treadle.planning.designing.fabric_values import FactLimits as FactLimits
     from treadle.planning.designing.fabric_values import SizeBounds as SizeBounds
+    from treadle.planning.designing.known_fabrics import KnownFabric as KnownFabric
+    from treadle.planning.designing.known_fabrics import beaten_summary as beaten_summary
+    from treadle.planning.designing.known_fabrics import known_fabrics as known_fabrics
     from treadle.planning.drawing.draw import check_picture_name as check_picture_name
     from treadle.planning.drawing.draw import draw as draw
     from treadle.planning.fronts.comparison_picture import comparison_picture as comparison_picture
@@ -139,6 +142,7 @@ if TYPE_CHECKING:
     from treadle.planning.repairing.hardening import harden as harden
     from treadle.planning.repairing.repair import RepairResult as RepairResult
     from treadle.planning.repairing.repair import repair as repair
+    from treadle.planning.reporting.design_page import design_page as design_page
     from treadle.planning.reporting.page_names import check_page_name as check_page_name
     from treadle.planning.reporting.parallel_plan_file import is_parallel_plan as is_parallel_plan
     from treadle.planning.reporting.parallel_plan_file import report_parallel_plan as report_parallel_plan
@@ -307,6 +311,8 @@ else:
             ),
             "treadle.planning.designing.fabric_facts": ("fabric_summary",),
             "treadle.planning.drawing.draw": ("check_picture_name", "draw"),
+            "treadle.planning.designing.known_fabrics": ("KnownFabric", "beaten_summary", "known_fabrics"),
+            "treadle.planning.reporting.design_page": ("design_page",),
             "treadle.planning.reporting.page_names": ("check_page_name",),
             "treadle.planning.reporting.parallel_plan_file": ("is_parallel_plan", "report_parallel_plan"),
             "treadle.planning.reporting.plan_page": ("SHOWN_SIZE", "report"),

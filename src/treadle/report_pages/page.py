@@ -35,6 +35,9 @@ class PageKind(Enum):
         ("fabric.js", "charts.js", "cells.js", "plan.js"),
         {"show": "", "root": 0, "target": 1, "scene": 0, "frame": -1, "line": 0, "chart": "rate"},
     )
+    DESIGN = _Subject(
+        ("tables.js", "charts.js", "cells.js", "design.js"), {"chart": "ratio", "node": -1, "point": -1}
+    )
     STEP = _Subject(("tables.js", "bars.js", "lanes.js", "steps.js"), {"row": 0, "from": 0, "to": 1_000_000})
 
 

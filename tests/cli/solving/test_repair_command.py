@@ -30,7 +30,7 @@ def test_words_say_what_the_failure_costs(
     for words in (
         "failed      box0.gpu0--ib0: 2 directed links gone\n",
         "before      optimum 346.67 GB/s (1040/3), 325 GB/s busbw\n",
-        "15 of 16 shards must leave it through 325 GB/s\n",
+        "15 of 16 shards must enter box0.gpu0 (1 node) through 325 GB/s\n",
         "after       optimum 320 GB/s, 300 GB/s busbw\n",
         "through 300 GB/s\n",
         "loss        7.69% of the optimum\n",

@@ -89,6 +89,13 @@ def command(
     reconfigure: ReconfigureOption = None,
     changes: ChangesOption = None,
     plan: Annotated[Path | None, typer.Option("-o", "--output", help="Plan file to write.")] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            help="Page: steps against bandwidth beside known fabrics, times by size, cables by racks: .html.",
+            metavar="FILE",
+        ),
+    ] = None,
     alltoall: Annotated[
         AlltoallFigures,
         typer.Option(
@@ -120,6 +127,8 @@ def command(
         raise FormatError(f"--output and --cabling are both {plan}; expected two files")
     check_racks(rack_size, {"--floor": floor, "--objective": objective})
     check_changes(grow, reconfigure, changes)
+    if report is not None:
+        planning.check_page_name(report, "--report FILE")
     job, network = _problem(alpha, bandwidth, size, workload)
     kind = _kind(collective)
     delay = None if reconfiguration_delay is None else parse_time_ns(reconfiguration_delay) / 10**9
@@ -146,6 +155,9 @@ def command(
     if delay is not None:
         _print_reconfiguration(output, result)
     values = design_summary(result, chosen)
+    if json:
+        values |= planning.beaten_summary(result)
+    built = None
     if cabling is not None or rack_size is not None or ocs is not None:
         with ProgressLine(quiet=quiet or json) as progress:
             built = planning.cabling(
@@ -164,6 +176,14 @@ def command(
             write_bytes(cabling, built.sheet.text().encode())
             output.line(f"cabling     {cabling}: {counted(len(built.sheet.wires), 'cable')}")
             values["cabling"] = str(cabling)
+    if report is not None:
+        with ProgressLine(quiet=quiet or json) as progress:
+            page = planning.design_page(
+                result, chosen, built=built, rack_size=rack_size, seed=seed, progress=progress
+            )
+        write_bytes(report, page.encode())
+        output.line(f"report      {report}")
+        values["report"] = str(report)
     if against:
         with ProgressLine(quiet=quiet or json) as progress:
             found = planning.rivals(

@@ -131,7 +131,8 @@ def describe_witness(
         return f"link prices; scarce are {_scarce_links(topology, witness, rates)}"
     if isinstance(witness, CutCombinationWitness):
         cuts = sorted((*witness.broadcast_cuts, *witness.reduce_cuts), key=lambda cut: -cut[1])
-        first = describe_nodes(topology, cuts[0][0]) if cuts else "none"
+        heaviest = _smaller_side(topology, collective, set(cuts[0][0]))[0] if cuts else set()
+        first = describe_nodes(topology, heaviest) if cuts else "none"
         return f"{counted(len(cuts), 'cut')} together; the heaviest is {first}"
     if isinstance(witness, GroupLengthWitness):
         scarce = describe_links(topology, (e for e, length in enumerate(witness.lengths) if length), rates)
@@ -146,6 +147,7 @@ def describe_witness(
 def _cut(
     topology: Topology, collective: Collective, witness: CutWitness, algbw: Fraction, rates: Rates
 ) -> str:
+    """What has to cross, told from the side with fewer ranks."""
     inside = set(witness.nodes)
     total = sum(collective.shard_weights)
     demand = sum(
@@ -154,9 +156,19 @@ def _cut(
         if node in inside
     )
     capacity = rates(algbw * demand / total)
-    moves = "enter" if collective.kind.reduces else "leave"
+    smaller, is_outside = _smaller_side(topology, collective, inside)
+    way = "enter" if collective.kind.reduces != is_outside else "leave"
     share = f"{demand} of {total} shards" if collective.root is None else "all data"
-    return f"cut {describe_nodes(topology, inside)}: {share} must {moves} it through {capacity}"
+    return f"cut: {share} must {way} {describe_nodes(topology, smaller)} through {capacity}"
+
+
+def _smaller_side(topology: Topology, collective: Collective, inside: set[int]) -> tuple[set[int], bool]:
+    """The side with fewer ranks, or of as many fewer nodes; whether it is the outside."""
+    outside = set(range(topology.n_nodes)) - inside
+    ranks = set(collective.ranks)
+    if (len(ranks & outside), len(outside)) < (len(ranks & inside), len(inside)):
+        return outside, True
+    return inside, False
 
 
 def _scarce_links(topology: Topology, witness: LengthWitness | GroupLengthWitness, rates: Rates) -> str:

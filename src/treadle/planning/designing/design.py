@@ -13,9 +13,10 @@ from treadle.brief import brief
 from treadle.checking import checked
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.finder.build import build
+from treadle.finder.construction import expression
 from treadle.finder.evaluate import call_seconds, cheapest_sequence
 from treadle.finder.measure import Option
-from treadle.finder.search import Finder
+from treadle.finder.search import FabricCandidate, Finder
 from treadle.finder.searches.fresh import Effort, search_now
 from treadle.finder.workload import Call, Exchange, Network, Workload
 from treadle.planning.designing.candidates import (
@@ -128,6 +129,8 @@ class DesignResult(Tabular):
     seconds : mapping of stage to CPU seconds
     efforts : tuple of Effort
         What was searched now, with what was found that beats the library; empty if nothing was asked.
+    others : tuple of FabricCandidate
+        Of the same size and degree, which the rows beat or equal; figures as predicted where not exact.
     """
 
     nodes: int
@@ -142,6 +145,7 @@ class DesignResult(Tabular):
     reconfiguration: Reconfiguration | None
     seconds: Mapping[str, float]
     efforts: tuple[Effort, ...] = ()
+    others: tuple[FabricCandidate, ...] = ()
 
     def records(self) -> list[dict[str, Cell]]:
         """A row for each fabric of the frontier."""
@@ -302,7 +306,16 @@ def design(
         reconfiguration=reconfiguration,
         seconds=watch.seconds(),
         efforts=efforts,
+        others=_others(finder, nodes, degree, fabrics) if asked.topology is None else (),
     )
+
+
+def _others(
+    finder: Finder, nodes: int, degree: int, frontier: Sequence[Option]
+) -> tuple[FabricCandidate, ...]:
+    """What was looked at, without the frontier."""
+    shown = {option.expression for option in frontier}
+    return tuple(one for one in finder.candidates(nodes, degree) if expression(one.construction) not in shown)
 
 
 def _shown_bytes(workload: Workload) -> int:

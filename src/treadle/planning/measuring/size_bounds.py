@@ -79,14 +79,18 @@ def size_reasons(topology: Topology, collective: Collective, bounds: Sequence[Si
             elif isinstance(witness, ReachWitness):
                 told = f"{witness.count} ranks have to know of {names[witness.source]}'s data"
             else:
-                told = _crossing_words(witness.witness)
+                told = _crossing_words(topology, witness.witness)
             lines[witness.kind] = f"{witness.kind:<11} {told}"
     return tuple(lines[kind] for kind in ("crossing", "distance", "reach") if kind in lines)
 
 
-def _crossing_words(witness: Witness) -> str:
+def _crossing_words(topology: Topology, witness: Witness) -> str:
     if isinstance(witness, CutWitness):
-        return f"data must leave or enter a set of {counted(len(witness.nodes), 'node')}"
+        inside = set(witness.nodes)
+        smaller = min(inside, set(range(topology.n_nodes)) - inside, key=len)
+        if len(smaller) == 1:
+            return f"data must leave or enter {topology.node_names[min(smaller)]}"
+        return f"data must leave or enter a set of {counted(len(smaller), 'node')}"
     return "data must cross links, each at its price"
 
 

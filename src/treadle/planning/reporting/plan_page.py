@@ -51,7 +51,7 @@ def report(
     Parameters
     ----------
     plan : Plan, result with a plan, or path
-        Verified first. Of `train` and `parallelize` the result: timelines and tables.
+        Verified first. Of `train`, `parallelize` and `design` the result.
     others : sequence of plans, results with a plan, or paths
         Whose times by size stand beside: of the same collective and number of ranks, on any fabric.
     size : int or str
@@ -102,6 +102,7 @@ def report(
 
 def _page_of_result(result: object) -> str:
     """Of steps and of plans that shard models; "" for what has a plan of a collective."""
+    from treadle.planning.designing.design import DesignResult
     from treadle.planning.parallelising.parallel_result import ParallelizeResult
     from treadle.planning.training.train import TrainResult
 
@@ -113,6 +114,10 @@ def _page_of_result(result: object) -> str:
         from treadle.planning.reporting.parallel_page import parallel_page
 
         return parallel_page(result)
+    if isinstance(result, DesignResult):
+        from treadle.planning.reporting.design_page import design_page
+
+        return design_page(result)
     return ""
 
 

@@ -28,16 +28,21 @@ def size_curves(
     """
     sizes = SIZES if plans[0].collective.n_ranks <= _MANY_RANKS else SIZES[::2]
     runs = [simulate(plan, sizes, progress=progress) for plan in plans]
-    first = runs[0].last.options
+    first, bounds = runs[0].last.options, _bounds(runs[0])
     return {
         "sizes": list(sizes),
         "series": [
             {"name": name, "seconds": _seconds(run), "slices": [row.slices for row in run.rows]}
             for name, run in zip(names, runs, strict=True)
         ],
-        "bound": _bounds(runs[0]),
-        "model": f"alpha {first.alpha_ns / 1000:g} us a message, {first.sharing.value} links",
+        "bound": bounds,
+        "note": _note(f"alpha {first.alpha_ns / 1000:g} us a message, {first.sharing.value} links", bounds),
     }
+
+
+def _note(model: str, bounds: list[float] | None) -> str:
+    words = f"Simulated on this fabric's model, the best of several numbers of slices: {model}."
+    return words if bounds is None else f"{words} The bound of each size is proved: no schedule ends before."
 
 
 def _bounds(run: SimulationRun) -> list[float] | None:

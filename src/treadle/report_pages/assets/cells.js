@@ -4,8 +4,9 @@ function colour(share) {
   const stops = RAMP[isDark() ? 'dark' : 'light'], at = Math.max(0, Math.min(1, share)) * 2, low = Math.min(1, Math.floor(at));
   return stops[low].map((from, channel) => Math.round(from + (stops[low + 1][channel] - from) * (at - low)));
 }
+const lettersOn = strong => { const [r, g, b] = colour(strong); return 0.3 * r + 0.59 * g + 0.11 * b > 140 ? '#000' : '#fff'; };
 // `levels` are bytes by row; `share` says how strong one is, or null for none.
-function cells(rows, columns, levels, share, wide, tall) {
+function cells(rows, columns, levels, share, wide, tall, numbers) {
   const canvas = make('canvas', {width: columns * wide, height: rows * tall, tabindex: 0});
   function paint() {
     const context = canvas.getContext('2d');
@@ -16,6 +17,10 @@ function cells(rows, columns, levels, share, wide, tall) {
       context.fillStyle = `rgb(${colour(strong)})`;
       const gap = Math.min(wide, tall) > 6 ? 1 : 0;
       context.fillRect(column * wide, row * tall, wide - gap, tall - gap);
+      if (!numbers) continue;
+      context.fillStyle = lettersOn(strong);
+      context.textAlign = 'center';
+      context.fillText(numbers[row * columns + column], (column + 0.5) * wide, (row + 0.5) * tall + 4);
     }
   }
   const at = event => {
@@ -30,6 +35,7 @@ function cells(rows, columns, levels, share, wide, tall) {
       while (column < columns && levels[row * columns + column] === level) column++;
       const strong = share(level);
       if (strong !== null) drawn.append(draw('rect', {x: from * wide, y: row * tall, width: (column - from) * wide, height: tall - 1, fill: `rgb(${colour(strong)})`}));
+      if (strong !== null && numbers) for (let place = from; place < column; place++) drawn.append(draw('text', {x: (place + 0.5) * wide, y: (row + 0.5) * tall + 4, 'text-anchor': 'middle', 'font-size': 10, fill: lettersOn(strong)}, numbers[row * columns + place]));
     }
     return new XMLSerializer().serializeToString(drawn);
   }
