@@ -38,7 +38,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 
-.PHONY: install wheel release demo debian test lint types lowest fuzz sanitize gpu races mutants mutants-map bench clean
+.PHONY: install wheel release demo debian test lint types lowest fuzz sanitize gpu races mutants mutants-map bench docs clean
 
 install: $(VENV)/.installed
 
@@ -143,6 +143,13 @@ mutants-map: $(VENV)/.test-tools
 
 mutants: $(VENV)/.test-tools
 	$(PY) -m tools.mutants --count $(COUNT) --seed $(SEED) $(MUTANTS_FLAGS)
+
+# The site, from pages, docstrings and commands: build/site/index.html, which works from file://. Warnings fail, and
+# so does an address of elsewhere in a page.
+SPHINX := -m sphinx -W --keep-going -n -q -d build/docs/doctrees docs build/site
+docs: $(VENV)/.test-tools
+	$(PY) $(SPHINX)
+	$(PY) -m tools.site_check build/site
 
 bench: $(VENV)/.test-tools
 	$(PY) benchmarks/forestcoll.py

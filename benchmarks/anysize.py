@@ -126,7 +126,7 @@ def tables(results: Results) -> str:
     lines = []
     for name, collectives in results.items():
         setting = SETTINGS[name]
-        lines += [f"### {name}", "", f"`{setting.fabric}`, costs `{setting.cost_model}`; us", ""]
+        lines += [f"## {name}", "", f"`{setting.fabric}`, costs `{setting.cost_model}`; us", ""]
         lines += [
             f"| | {' | '.join(map(format_size, SHOWN))} |",
             "|---|" + "--:|" * len(SHOWN),
@@ -146,7 +146,7 @@ def tables(results: Results) -> str:
     if missing:
         lines += [f"Not run for this page: {', '.join(missing)}.", ""]
     short = shortfalls(results)
-    lines += ["### Shortfalls", ""]
+    lines += ["## Shortfalls", ""]
     lines += [f"- {one}" for one in short] or ["None of the cells that were run."]
     return "\n".join(lines)
 

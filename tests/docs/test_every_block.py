@@ -86,6 +86,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ): "64 MB over eight processes; the guide's runs",
     ("docs/results/simulated-curves.md", "python benchmarks"): "minutes; tests run the same on one size",
     ("docs/how-to/simulation.md", "fifo "): "measured, with the seconds of one machine",
+    ("docs/results/new.md", "python -m pytest"): "a test",
     ("docs/how-to/testbed.md", "treadle testbed 'hypercube(3)'"): "a minute; the guide's testbed runs",
     ("docs/how-to/testbed.md", "treadle testbed 'circulant"): "minutes; the guide's testbed runs",
     ("docs/how-to/testbed.md", "treadle testbed --plan my.plan"): "a plan of the reader's",
@@ -137,10 +138,11 @@ def pages() -> list[str]:
 
 
 def blocks(page: str) -> Iterator[Block]:
-    text = (ROOT / page).read_text(encoding="utf-8")
+    text = "\n" + (ROOT / page).read_text(encoding="utf-8")
     assert text.count("\n```") % 2 == 0, page
-    for language, body in re.findall(r"^```(\w*)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL):
-        yield Block(page, language, body)
+    for language, body in re.findall(r"^```([^`\n]*)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL):
+        if not language.startswith("{"):  # a directive of the site, which `make docs` carries out
+            yield Block(page, language, body)
 
 
 def reason(page: str, text: str) -> str:

@@ -1,0 +1,168 @@
+"""docs/results/atlas.md: exact optima of the catalogue's platforms at 1 to 8192 boxes, with what proves each.
+
+    python benchmarks/atlas.py --docs docs                   # all that is missing; all: minutes of CPU time
+    python benchmarks/atlas.py --docs docs --most 64 --anew  # up to 64 boxes, computed again
+
+Rows go to docs/results/atlas.json one by one; page and picture (docs/images/atlas.svg) are made of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import time
+from fractions import Fraction
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+import treadle
+from treadle.atomic import write_bytes
+from treadle.cli.designing.names import describe_links
+from treadle.cli.solving.report import describe_witness
+from treadle.errors import TreadleError
+from treadle.viz.matplotlib_figures import figure_bytes, new_figure
+
+PLATFORMS = {
+    "dgx_a100": "dgx_a100({n})",
+    "dgx_a100_flat": "dgx_a100_flat({n})",
+    "dgx_h100": "dgx_h100({n})",
+    "gb200_nvl72": "gb200_nvl72({n})",
+    "mi250": "mi250({n})",
+    "mi300x": "mi300x({n})",
+    "rail_optimized": "rail_optimized({n})",
+    "dgx1_v100": "dgx1_v100()",
+}
+COLLECTIVES = ("allgather", "reduce-scatter", "allreduce", "broadcast", "reduce", "alltoall")
+MOST_SECONDS = 8
+"""Of CPU: rows beyond a smaller one that took longer are left out."""
+SIZES = tuple(2**power for power in range(14))
+MOST_RANKS_OF_ALLTOALL = 512
+"""An all-to-all's flows of every source over every link fit up to about there."""
+
+OPENING = """# Atlas of optima
+
+How fast can each platform be, and what stops it? Generated: `python benchmarks/atlas.py --docs docs`.
+Asymptotic algbw in GB/s, exact fractions rounded here; `treadle bound EXPRESSION COLLECTIVE` prints each with
+its witness. Boxes are the catalogue's, without in-network sums. `≤`: an upper bound that is not known to be
+attained; `~`: certified from both sides, to 0.1%; `-`: left out, an all-to-all of more than {most} ranks, or
+what half as many boxes took more than {seconds} CPU seconds for.
+
+![Optimum against boxes](../images/atlas.svg)
+"""
+
+
+def solved(expression: str, collective: str) -> dict[str, Any]:
+    """One row: the optimum, how it is known, and what proves it in words."""
+    begin = time.process_time()
+    topology = treadle.parse(expression)
+    row: dict[str, Any] = {"fabric": expression, "collective": collective}
+    if collective == "alltoall" and len(topology.compute_nodes) > MOST_RANKS_OF_ALLTOALL:
+        return row
+    try:
+        found = treadle.bound(topology, collective)
+    except TreadleError as error:
+        return {**row, "refused": str(error)}
+    if found.rate is not None:
+        row["binds"] = "scarce are " + describe_links(topology, found.rate.binding_links())
+        row["known"] = "exact" if found.rate.exact is not None else "certified"
+    else:
+        proof = found.bound
+        row["binds"] = describe_witness(topology, found.collective, proof.witness, proof.algbw)
+        row["known"] = "exact" if proof.is_tight else "bound"
+    algbw = found.algbw if row["known"] == "exact" else Fraction(float(found.algbw)).limit_denominator(10**6)
+    return {**row, "algbw": str(algbw), "seconds": round(time.process_time() - begin, 2)}
+
+
+def cell(row: dict[str, Any]) -> str:
+    """GB/s with a mark that says how it is known."""
+    if "algbw" not in row:
+        return "-"
+    mark = {"exact": "", "certified": "~", "bound": "≤"}[row["known"]]
+    return f"{mark}{float(Fraction(row['algbw'])) / 1e9:.2f}"
+
+
+def cuts(rows: list[dict[str, Any]], boxes: list[int]) -> list[str]:
+    """Lines that say what binds, one for all sizes where it is the same but for numbers."""
+    there = [(n, row["binds"]) for n, row in zip(boxes, rows, strict=True) if "binds" in row]
+    lines = []
+    for _, group in groupby(there, key=lambda item: re.sub(r"[\d.]+", "#", item[1])):
+        found = list(group)
+        sizes = str(found[0][0]) if len(found) == 1 else f"{found[0][0]} to {found[-1][0]}"
+        lines.append(f"{sizes}: {found[-1][1]}")
+    return lines
+
+
+def page(rows: dict[tuple[str, str], dict[str, Any]]) -> str:
+    """The whole page."""
+    parts = [OPENING.format(most=MOST_RANKS_OF_ALLTOALL, seconds=MOST_SECONDS)]
+    for name, pattern in PLATFORMS.items():
+        sizes = [
+            n for n in SIZES if (pattern.format(n=n), "allgather") in rows and ("{n}" in pattern or n == 1)
+        ]
+        parts.append(f"## {name}\n\n| boxes | {' | '.join(COLLECTIVES)} |\n|--:|{'--:|' * len(COLLECTIVES)}")
+        for n in sizes:
+            cells = (cell(rows[pattern.format(n=n), collective]) for collective in COLLECTIVES)
+            parts.append(f"| {n} | {' | '.join(cells)} |")
+        parts.append("\n| collective | boxes: what binds, with the figures of the largest |\n|---|---|")
+        for collective in COLLECTIVES:
+            lines = cuts([rows[pattern.format(n=n), collective] for n in sizes], sizes)
+            if lines:
+                parts.append(f"| {collective} | {'<br>'.join(lines)} |")
+        parts.append("")
+    return "\n".join(parts)
+
+
+def picture(rows: dict[tuple[str, str], dict[str, Any]]) -> bytes:
+    """Algbw against boxes: a panel for each of three collectives, a line for each platform."""
+    matplotlib.rcParams["svg.hashsalt"] = "atlas"
+    figure = new_figure(10, 4, "svg")
+    panels = figure.subplots(1, 3, sharex=True)
+    markers = "osD^v<>P"
+    for panel, collective in zip(panels, ("allgather", "allreduce", "alltoall"), strict=True):
+        for mark, (name, pattern) in zip(markers, PLATFORMS.items(), strict=True):
+            found = [(n, rows.get((pattern.format(n=n), collective), {})) for n in SIZES]
+            points = [(n, float(Fraction(row["algbw"])) / 1e9) for n, row in found if "algbw" in row]
+            if "{n}" in pattern and points:
+                panel.plot(*zip(*points, strict=True), marker=mark, markersize=3, linewidth=1, label=name)
+        panel.set(title=collective, xscale="log", yscale="log", xlabel="boxes")
+        panel.set_xscale("log", base=2)
+        panel.grid(alpha=0.3)
+    panels[0].set_ylabel("optimal algbw, GB/s")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    matplotlib.rcParams["svg.fonttype"] = "none"
+    return figure_bytes(figure, "svg")
+
+
+def main() -> None:
+    """Compute what is missing, smallest first, then write page and picture."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--docs", type=Path, required=True, help="folder of the documentation")
+    parser.add_argument("--most", type=int, default=SIZES[-1], help="boxes; the rows beyond stay as they are")
+    parser.add_argument("--anew", action="store_true", help="compute also rows that are there")
+    asked = parser.parse_args()
+    store = asked.docs / "results" / "atlas.json"
+    kept = json.loads(store.read_text(encoding="utf-8")) if store.exists() else []
+    rows = {(row["fabric"], row["collective"]): row for row in kept}
+    for n in (n for n in SIZES if n <= asked.most):
+        for pattern in PLATFORMS.values():
+            for collective in COLLECTIVES:
+                key = pattern.format(n=n), collective
+                if key not in rows or asked.anew:
+                    half = rows.get((pattern.format(n=n // 2), collective), {"seconds": 0})
+                    is_long = half.get("seconds", MOST_SECONDS + 1) > MOST_SECONDS
+                    rows[key] = {"fabric": key[0], "collective": collective} if is_long else solved(*key)
+                    print(*key, cell(rows[key]), rows[key].get("seconds", ""), flush=True)
+        text = "[\n" + ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows.values()) + "\n]\n"
+        write_bytes(store, text.encode())
+    write_bytes(asked.docs / "results" / "atlas.md", page(rows).encode())
+    write_bytes(asked.docs / "images" / "atlas.svg", picture(rows))
+
+
+if __name__ == "__main__":
+    main()
