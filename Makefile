@@ -62,7 +62,7 @@ $(VENV)/.installed: dist/.built
 
 # All dependencies and all extras. This needs no wheel: `make -j2 test` builds the wheel meanwhile.
 $(VENV)/.test-packages: $(VENV)/.created pyproject.toml
-	$(PY) -m pip install --quiet --group test $$($(PY) -c 'import itertools, tomllib; \
+	$(PY) -m pip install --quiet --group test --group docs $$($(PY) -c 'import itertools, tomllib; \
 	  project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
 	  print(*project["dependencies"], *itertools.chain(*project["optional-dependencies"].values()))')
 	touch $@
