@@ -12,6 +12,7 @@ import pytest
 
 from treadle.errors import InfeasibleError
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
+from treadle.parallelism.search.branching import SearchEffort
 from treadle.planning.parallelising.fabric_run import FabricRun
 from treadle.planning.parallelising.graph_argument import as_model_graph
 from treadle.planning.parallelising.mesh_search import Look
@@ -75,10 +76,13 @@ class Searches:
     def look(self, posed: Any) -> Look[MeshFound]:
         return Look(1.0, 0.5, MeshFound(posed, (1,)))
 
-    def search(self, before: Look[MeshFound], watch: object, *, enough_s: float = -inf) -> Look[MeshFound]:
+    def search(
+        self, before: Look[MeshFound], watch: object, *, effort: SearchEffort | None = None
+    ) -> Look[MeshFound]:
         if self.limit == LIMIT:
             return before
-        self.enough.append(enough_s)
+        assert effort is not None
+        self.enough.append(effort.enough)
         plan = next(
             (SEARCHED[least] for least in sorted(SEARCHED, reverse=True) if least <= self.limit), None
         )
@@ -137,13 +141,14 @@ def test_a_search_that_has_enough_ends_early_with_a_plan_that_is_good_enough(tmp
     start = Look(inf, -inf, MeshFound(plans.pose(MESH, run.costs(MESH)), None))
     fresh = plans.search(start)
     enough_s = fresh.seconds * 1.05
-    early = plans.search(start, enough_s=enough_s)
+    early = plans.search(start, effort=SearchEffort(gap=0.1, enough=enough_s))
     assert fresh.seconds <= early.seconds <= enough_s
     assert early.bound_s <= fresh.seconds
     assert early.found.proof is not None
     assert fresh.found.proof is not None
     assert early.found.proof.n_solves < fresh.found.proof.n_solves
-    assert plans.search(start, enough_s=fresh.bound_s * 0.99).seconds == fresh.seconds
+    never = SearchEffort(gap=0.1, enough=fresh.bound_s * 0.99)
+    assert plans.search(start, effort=never).seconds == fresh.seconds
 
 
 def test_a_plan_by_other_costs_fits_and_is_priced_with_the_true_ones(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -278,9 +278,10 @@ def _summed(terms: Sequence[Term], known: dict[tuple[int, ...], FloatArray]) -> 
 def without_dominated(moments: list[Moment]) -> list[Moment]:
     """Moments of which no other holds as much whatever the plan."""
     kept: list[Moment] = []
+    known: dict[tuple[int, int], float] = {}
     for at, one in enumerate(moments):
         if not any(
-            _is_below(one, other) and not (_is_below(other, one) and place > at)
+            _is_below(one, other, known) and not (_is_below(other, one, known) and place > at)
             for place, other in enumerate(moments)
             if place != at
         ):
@@ -288,13 +289,18 @@ def without_dominated(moments: list[Moment]) -> list[Moment]:
     return kept
 
 
-def _is_below(one: Moment, other: Moment) -> bool:
-    """Whether one holds no more than the other for every plan: scope by scope, or by extremes."""
+def _is_below(one: Moment, other: Moment, known: dict[tuple[int, int], float]) -> bool:
+    """Whether one holds no more than the other for every plan: scope by scope, or by extremes.
+
+    Moments share their arrays, so that what one holds above another is worked out once for a pair of them.
+    """
     excess = 0.0
     for scope in {*one, *other}:
         mine, theirs = one.get(scope), other.get(scope)
         if mine is theirs:
             continue
-        difference = (0.0 if mine is None else mine) - (0.0 if theirs is None else theirs)
-        excess += float(np.max(difference))
+        key = id(mine), id(theirs)
+        if key not in known:
+            known[key] = float(np.max((0.0 if mine is None else mine) - (0.0 if theirs is None else theirs)))
+        excess += known[key]
     return excess <= 0

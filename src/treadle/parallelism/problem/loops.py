@@ -31,7 +31,7 @@ from treadle.parallelism.problem.values import PartValues
 
 TIMES_LARGER = 4
 """Than what layers give on: what a loop is worth offering for."""
-N_CHUNKS = (4, 16, 64)
+N_CHUNKS = (8, 64)
 MOST_LETTERS = 2
 
 

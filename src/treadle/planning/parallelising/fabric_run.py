@@ -127,7 +127,9 @@ class FabricRun:
         found = search_meshes(
             meshes,
             lambda one: self.plans.look(self.plans.pose(one, self.costs(one))),
-            lambda _, look: self.plans.search(look, watch),
+            lambda _, look: self.plans.search(
+                look, watch, known=self.plans.coarser_plans(look.found.posed, watch)
+            ),
             gap=self.plans.request.gap,
             refines=mesh is None,
             watch=watch,
@@ -231,7 +233,8 @@ class FabricRun:
             if lowered <= 0 or watch.is_late:
                 break
             start = Look(inf, -inf, MeshFound(posed, None))
-            again = self.plans.with_memory(lowered).search(start, watch, enough_s=proven_s)
+            effort = SearchEffort(gap=self.plans.request.gap, enough=proven_s)
+            again = self.plans.with_memory(lowered).search(start, watch, effort=effort)
             plan = again.found.plan
         if not known:
             raise InfeasibleError(

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import product
+from itertools import pairwise, product
 from math import prod
 
 import numpy as np
 
+from treadle.parallelism.state.sharding import axis_sizes
 from treadle.schedules.mesh import Mesh
 
 _GRID = re.compile(r"(?:torus|mesh)\((\d+(?:, \d+)+)")
@@ -55,6 +56,22 @@ def finer_meshes(mesh: Mesh) -> Iterator[Mesh]:
         for outer in _divisors(size):
             shape = (*mesh.shape[:place], outer, size // outer, *mesh.shape[place + 1 :])
             yield _mesh(shape, mesh.rank_order)
+
+
+def joined_meshes(mesh: Mesh) -> Iterator[tuple[Mesh, dict[str, tuple[str, ...]]]]:
+    """The mesh as two axes, outer ones joined and inner ones, in every way; of two axes or fewer none.
+
+    Examples
+    --------
+    >>> [(joined.text, parts) for joined, parts in joined_meshes(Mesh((4, 4, 8), ("a", "b", "c")))]
+    [('4,32', {'0': ('a',), '1': ('b', 'c')}), ('16,8', {'0': ('a', 'b'), '1': ('c',)})]
+    """
+    sizes = axis_sizes(mesh)
+    names = list(sizes)
+    for cut in range(1, len(names)) if len(names) > 2 else ():
+        sides = [tuple(names[start:end]) for start, end in pairwise((0, cut, len(names)))]
+        shape = tuple(prod(sizes[axis] for axis in side) for side in sides)
+        yield _mesh(shape, mesh.rank_order), {str(at): side for at, side in enumerate(sides)}
 
 
 def _mesh(shape: tuple[int, ...], rank_order: tuple[int, ...] | None = None) -> Mesh:

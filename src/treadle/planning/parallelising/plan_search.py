@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf
 
@@ -14,15 +14,18 @@ from treadle.parallelism.evaluation.passages import Passages
 from treadle.parallelism.evaluation.retiming import Retimed, retimed
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
+from treadle.parallelism.problem.refining import JoinedCosts, refined
 from treadle.parallelism.problem.search_problem import SearchProblem, pose
 from treadle.parallelism.search.bound_witness import bound_witness, proof_steps
 from treadle.parallelism.search.branching import NAMED_EFFORT, SearchEffort, minimise
+from treadle.parallelism.search.factor_graph import FactorGraph
 from treadle.parallelism.search.layer_columns import Layering, priced
-from treadle.parallelism.search.minimax import step_time
+from treadle.parallelism.search.minimax import Minimax, step_time
 from treadle.parallelism.search.mixed_layers import MixedLayers
 from treadle.parallelism.search.one_plan import MemoryShortage, fastest_plan, least_persistent
 from treadle.parallelism.search.slices import Domains, consistent
 from treadle.parallelism.state.sharding import axis_sizes
+from treadle.planning.parallelising.mesh_choices import joined_meshes
 from treadle.planning.parallelising.mesh_search import Look
 from treadle.planning.parallelising.parallel_options import ParallelRequest
 from treadle.planning.parallelising.parallel_result import PricedPlan
@@ -37,6 +40,10 @@ from treadle.watch import UNWATCHED, Watch
 OURS = "treadle"
 _FIRST_SOLVES = 12
 """Calls of message passing of a first look: the bound is then mostly within a few percent."""
+
+
+_MOST_COARSE_PARTS = 60
+"""Of branch and bound on a coarse mesh: what counts is its plan, and the bound of the fine mesh."""
 
 
 class PlanSearch:
@@ -81,18 +88,38 @@ class PlanSearch:
         return Look(found.value, found.bound, MeshFound(posed, found.plan, proof=found))
 
     def search(
-        self, before: Look[MeshFound], watch: Watch = UNWATCHED, *, enough_s: float = -inf
+        self,
+        before: Look[MeshFound],
+        watch: Watch = UNWATCHED,
+        *,
+        known: Iterable[tuple[int, ...]] = (),
+        effort: SearchEffort | None = None,
     ) -> Look[MeshFound]:
-        """The best plan, until the gap is proven, one is found that is quick enough, or time is up."""
+        """The best plan, until the gap is proven, one is found that is quick enough, or time is up.
+
+        Parameters
+        ----------
+        before : Look
+        watch : Watch
+        known : iterable of plans
+            Beside the named ones; where one is within the gap of the first bound, there is nothing to search.
+        effort : SearchEffort, optional
+            By default until the gap is proven.
+        """
         posed = before.found.posed
-        named = [*self.allowed(posed), *([] if before.found.plan is None else [before.found.plan])]
+        graph, known = posed.problem.graph, list(known)
+        aim = step_time(graph, overlap=self.request.overlap, memory_bytes=self.request.memory_bytes)
+        value, best = min(((_value(graph, aim, plan), plan) for plan in known), default=(inf, None))
+        if best is not None and value <= before.seconds and before.bound_s >= value * (1 - self.request.gap):
+            return Look(value, before.bound_s, replace(before.found, plan=best))
+        named = [*self.allowed(posed), *known, *([] if before.found.plan is None else [before.found.plan])]
         found = fastest_plan(
-            posed.problem.graph,
+            graph,
             memory_bytes=self.request.memory_bytes,
             overlap=self.request.overlap,
             within=posed.within,
             named=named,
-            effort=SearchEffort(gap=self.request.gap, enough=enough_s),
+            effort=SearchEffort(gap=self.request.gap) if effort is None else effort,
             watch=watch,
         )
         if isinstance(found, MemoryShortage):
@@ -101,6 +128,24 @@ class PlanSearch:
         late = watch.is_late and bound < found.value * (1 - self.request.gap)
         proof = found if found.bound >= bound else before.found.proof
         return Look(found.value, bound, MeshFound(posed, found.plan, is_late=late, proof=proof))
+
+    def coarser_plans(self, posed: PosedMesh, watch: Watch = UNWATCHED) -> list[tuple[int, ...]]:
+        """Of a mesh of three axes or more, plans that are the best known on two, neighbouring axes joined.
+
+        A search over few states finds what one over many would take long to meet. What is pinned speaks of
+        the fine mesh: then there are none.
+        """
+        found = []
+        for mesh, parts in joined_meshes(posed.problem.mesh) if not self.request.pins else ():
+            coarse = self.pose(mesh, JoinedCosts(posed.costs, parts))
+            effort = SearchEffort(gap=self.request.gap, n_parts=_MOST_COARSE_PARTS)
+            plan = self.search(self.look(coarse), watch, effort=effort).found.plan
+            if plan is not None:
+                fine = refined(coarse.problem, posed.problem, parts, coarse.problem.tidied(plan))
+                found += [] if fine is None else [fine]
+            if watch.is_late:
+                break
+        return found
 
     def priced(self, name: str, plan: ParallelPlan, costs: Costs) -> PricedPlan:
         """What the evaluator says of a plan."""
@@ -230,6 +275,12 @@ class PlanSearch:
         if found is None:
             raise FormatError("--pin: no plan keeps all of these; leave one out")
         return found
+
+
+def _value(graph: FactorGraph, aim: Minimax, plan: tuple[int, ...]) -> float:
+    """Of a plan that keeps to the limits; infinity for others."""
+    amounts = graph.amounts(plan)
+    return aim.value(amounts) if aim.fits(amounts) else inf
 
 
 def ordered(rows: Sequence[PricedPlan]) -> tuple[PricedPlan, ...]:
