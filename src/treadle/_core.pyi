@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.finder.searches.abelian_search import AbelianPace, AbelianProblem
+from treadle.finder.searches.link_swaps import SwapPace, SwapProblem
 from treadle.parallelism.search.core_search_values import CoreDomains, MinimaxForms, PairEnergies, PairTables
 from treadle.simulation.core_values import FluidArrays, TaskArrays
 from treadle.synthesis.core_values.arrangement_values import ArrangeProblem
@@ -173,6 +174,7 @@ def bfb_cuts(
 def search_abelian_sets(
     problem: AbelianProblem, pace: AbelianPace, starts: Int32, control: Int64
 ) -> tuple[int, Int32, int, int, int, int]: ...
+def swap_links(problem: SwapProblem, pace: SwapPace, control: Int64) -> tuple[int, Int32, int, int, int]: ...
 
 # Flows and paths
 def concurrent_flow(

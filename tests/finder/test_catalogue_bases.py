@@ -93,11 +93,7 @@ def test_forty_are_forty() -> None:
     ("n", "rows"), [(97, {4: "1.07", 5: "1.031", 6: "0.990"}), (1009, {6: "1.042", 13: "0.9991"})]
 )
 def test_neighbours_fill_sizes_that_have_no_good_graph(n: int, rows: dict[int, str]) -> None:
-    """Degree 4; the small one is computed anew."""
-    for candidate in catalogue_bases(n, 4):
-        if n < 100:
-            found = figures_of(parse(expression(candidate.construction)))
-            assert (candidate.steps, candidate.gather.t_b, candidate.reduce.t_b) == found
+    """Degree 4."""
     frontier = Finder(shipped_tables().bases).frontier(n, 4)
     for steps, t_b in rows.items():
         assert any(one.steps <= steps and one.t_b_both / 2 <= Fraction(t_b) for one in frontier), steps

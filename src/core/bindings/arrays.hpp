@@ -65,6 +65,7 @@ void bind_abelian(nb::module_& m);
 void bind_cuts(nb::module_& m);
 void bind_arborescences(nb::module_& m);
 void bind_arrangement(nb::module_& m);
+void bind_link_swaps(nb::module_& m);
 void bind_packing(nb::module_& m);
 void bind_routed_forests(nb::module_& m);
 void bind_closed_forms(nb::module_& m);

@@ -13,6 +13,7 @@ NB_MODULE(_core, m) {
     treadle::bind_flows(m);
     treadle::bind_climbing(m);
     treadle::bind_arrangement(m);
+    treadle::bind_link_swaps(m);
     treadle::bind_routes(m);
     treadle::bind_simulation(m);
     treadle::bind_messages(m);

@@ -3,9 +3,7 @@
 Distance-regular graphs, Hamming graphs and twisted tori are bandwidth-optimal by breadth-first broadcast in
 as many steps as their diameter (docs/reference/direct-connect-catalogue.md). What has no closed form
 (SlimFly, dragonflies, twisted hypercubes, Kautz and de Bruijn graphs of degrees that the base figures lack)
-is in `catalogue_figures.json`; ``python -m tools.finder.catalogue_figures PATH`` makes that file. Graphs made
-from those of a few nodes less are in `neighbours.json`, which ``python -m tools.finder.neighbours``
-extends.
+is in `catalogue_figures.json`; ``python -m tools.finder.catalogue_figures PATH`` makes that file.
 """
 
 from __future__ import annotations
@@ -25,7 +23,6 @@ from treadle.finder.search import FabricCandidate
 from treadle.topologies.catalogue.finite_field import prime_power
 
 CATALOGUE_FILE = "catalogue_figures.json"
-NEIGHBOURS_FILE = "neighbours.json"
 _MOST_NODES = 100_000
 MOST_DEGREE = 64
 _MOST_TWISTED = 10_000
@@ -57,13 +54,8 @@ class CatalogueGraph:
 
     @property
     def base(self) -> Base:
-        """With the expression, without blanks, as notation; those of neighbours are too long for that."""
-        short = self.expression.replace(" ", "")
-        if self.family.startswith("with "):
-            return Base(
-                self.expression, f"Neighbour({self.degree},{self.nodes})", ScheduleMethod.BFB, "neighbour"
-            )
-        return Base(self.expression, short, ScheduleMethod.BFB, self.family)
+        """With the expression, without blanks, as notation."""
+        return Base(self.expression, self.expression.replace(" ", ""), ScheduleMethod.BFB, self.family)
 
 
 def closed_form_graphs() -> Iterator[CatalogueGraph]:
@@ -113,23 +105,21 @@ def _by_size() -> Mapping[tuple[int, int], Sequence[CatalogueGraph]]:
 @cache
 def _tabled() -> Mapping[tuple[int, int], Sequence[FabricCandidate]]:
     found: dict[tuple[int, int], list[FabricCandidate]] = {}
-    rows = [row for name in (CATALOGUE_FILE, NEIGHBOURS_FILE) for row in _rows(name)]
-    for expression, n, d, steps, gather, reduce in rows:
+    for expression, n, d, steps, gather, reduce in _rows():
         graph = CatalogueGraph(expression, n, d)
         candidate = _measured(graph, steps, Fraction(gather), Fraction(reduce))
         found.setdefault((n, d), []).append(candidate)
     return found
 
 
-def _rows(name: str) -> list[tuple[str, int, int, int, str, str]]:
-    """Expression, nodes, degree, steps and T_B both ways of each graph of a file."""
-    text = files("treadle.finder").joinpath("data", name).read_text("utf-8")
+def _rows() -> list[tuple[str, int, int, int, str, str]]:
+    """Expression, nodes, degree, steps and T_B both ways of each graph of the file."""
+    text = files("treadle.finder").joinpath("data", CATALOGUE_FILE).read_text("utf-8")
     return [tuple(row) for row in json.loads(text)["graphs"]]
 
 
 def _measured(graph: CatalogueGraph, steps: int, gather: Fraction, reduce: Fraction) -> FabricCandidate:
-    is_neighbour = graph.family.startswith("with ")
-    is_one_way = is_neighbour or graph.family in ("kautz", "de bruijn")
+    is_one_way = graph.family in ("kautz", "de bruijn")
     has_loops = graph.family == "de bruijn"
     figures = Performance(
         nodes=graph.nodes,
@@ -140,12 +130,12 @@ def _measured(graph: CatalogueGraph, steps: int, gather: Fraction, reduce: Fract
         cycle=None if is_one_way else 2,
         is_breadth_first=True,
         has_loops=has_loops,
-        is_simple=not has_loops and not is_neighbour,
+        is_simple=not has_loops,
         is_bidirectional=not is_one_way,
         has_exact_line_graphs=not is_one_way,
     )
     other = figures if reduce == gather else replace(figures, t_b=reduce)
-    return FabricCandidate(graph.base, figures, other, not is_neighbour)
+    return FabricCandidate(graph.base, figures, other, True)
 
 
 def catalogue_bases(nodes: int, degree: int) -> Iterator[FabricCandidate]:

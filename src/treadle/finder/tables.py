@@ -19,6 +19,11 @@ from treadle.finder.search import FabricCandidate
 from treadle.finder.searches.abelian_table import AbelianTable, shipped_abelian_table
 from treadle.finder.searches.cayley_library import LibraryEntry, load_library
 from treadle.finder.searches.line_graph_library import LineGraphEntry, load_line_graphs
+from treadle.finder.searches.neighbour_table import (
+    NeighbourTable,
+    candidate_of_neighbour,
+    shipped_neighbours,
+)
 
 _FILE = "base_figures.json"
 
@@ -35,12 +40,15 @@ class Tables:
         Abelian Cayley digraphs.
     has_catalogue : bool
         Whether the graphs of `catalogue_bases` count too.
+    neighbours : NeighbourTable, optional
+        Graphs made from those of a few nodes more or less.
     """
 
     figures: Mapping[str, Mapping[tuple[int, int], tuple[int, Fraction, Fraction]]]
     library: Mapping[tuple[int, int], Sequence[FabricCandidate]] = field(default_factory=dict)
     abelian: AbelianTable | None = None
     has_catalogue: bool = False
+    neighbours: NeighbourTable | None = None
 
     def bases(self, nodes: int, degree: int) -> Iterator[FabricCandidate]:
         """Every known base of that size, closed forms included, the plainest first: what `Finder` takes."""
@@ -53,6 +61,8 @@ class Tables:
         for family, rows in self.figures.items():
             if (nodes, degree) in rows:
                 yield _from_figures(family, nodes, degree, rows[nodes, degree])
+        if self.neighbours is not None:
+            yield from map(candidate_of_neighbour, self.neighbours.entries(nodes, degree))
 
 
 def _from_figures(family: str, n: int, d: int, row: tuple[int, Fraction, Fraction]) -> FabricCandidate:
@@ -88,15 +98,21 @@ def _from_figures(family: str, n: int, d: int, row: tuple[int, Fraction, Fractio
 
 
 @cache
-def shipped_tables(*, line_graphs: bool = True) -> Tables:
-    """The data files of the package, with or without the library of line graphs; read once, never changed."""
+def shipped_tables(*, line_graphs: bool = True, neighbours: bool = True) -> Tables:
+    """The data files of the package, some of them on request only; read once, never changed."""
     text = resources.files("treadle.finder").joinpath("data", _FILE).read_text("utf-8")
     library: dict[tuple[int, int], list[FabricCandidate]] = {}
     for entry in load_library():
         library.setdefault((entry.nodes, entry.degree), []).append(candidate_of_cayley(entry))
     for found in load_line_graphs() if line_graphs else ():
         library.setdefault((found.nodes, found.degree), []).append(candidate_of_line_graph(found))
-    return Tables(_decode(json.loads(text)), library, shipped_abelian_table(), has_catalogue=True)
+    return Tables(
+        _decode(json.loads(text)),
+        library,
+        shipped_abelian_table(),
+        has_catalogue=True,
+        neighbours=shipped_neighbours() if neighbours else None,
+    )
 
 
 def candidate_of_cayley(entry: LibraryEntry) -> FabricCandidate:

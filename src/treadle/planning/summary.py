@@ -233,17 +233,15 @@ def design_summary(result: DesignResult, chosen: DesignRow) -> dict[str, object]
     }
     if result.reconfiguration is not None:
         found = result.reconfiguration
-        values["reconfiguration"] = {
-            "fabrics": list(found.fabrics),
-            "workload_s": found.seconds,
-            "changes": found.changes,
-        }
+        calls = {"fabrics": list(found.fabrics), "workload_s": found.seconds, "changes": found.changes}
+        values["reconfiguration"] = calls
     if result.efforts:
         values["searched"] = [
             {"kind": effort.kind, "generator_sets": effort.tried, "found": len(effort.found)}
             for effort in result.efforts
         ]
         values["found_now"] = [row.option.expression for row in result.rows if result.is_fresh(row)]
+    values |= {"kept_from_searches": list(result.kept)} if result.kept else {}
     return {**values, "seconds": dict(result.seconds)}
 
 

@@ -121,7 +121,11 @@ from treadle.topologies.transforms.expansions import (
 )
 from treadle.topologies.transforms.failures import without_failures
 from treadle.topologies.transforms.host_bottleneck import with_host_bottleneck
-from treadle.topologies.transforms.insertions import with_exchanged_heads, with_inserted_nodes
+from treadle.topologies.transforms.insertions import (
+    with_deleted_nodes,
+    with_exchanged_heads,
+    with_inserted_nodes,
+)
 from treadle.topologies.typed_quantities import takes_quantities, with_units
 
 __all__ = [
@@ -233,6 +237,7 @@ __all__ = [
     "unreachable_pair",
     "with_axes_ordered",
     "with_bandwidths",
+    "with_deleted_nodes",
     "with_exchanged_heads",
     "with_failed_links",
     "with_failed_nodes",

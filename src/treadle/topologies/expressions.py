@@ -16,6 +16,7 @@ from types import MappingProxyType
 from treadle.checking import checked
 from treadle.errors import FormatError
 from treadle.spelling import did_you_mean, spelt_alike
+from treadle.topologies.naming import MAX_NAME
 from treadle.topologies.notations import notation_expression
 from treadle.topologies.readers.imported import Imported, ImportOptions, spelt
 from treadle.topologies.readers.reader import read_topology
@@ -196,7 +197,7 @@ class _Evaluation:
         tree = self._tree()
         topology = self._call(tree, 1)
         # One spelling of the expression, whatever blanks and quotes the user typed; a long one is no name.
-        return replace(topology, name=_spelling(tree)) if len(self._text) <= 200 else topology
+        return replace(topology, name=_spelling(tree)) if len(self._text) <= MAX_NAME else topology
 
     def _tree(self) -> ast.expr:
         if self._nesting() > _MAX_DEPTH:

@@ -4,6 +4,20 @@ from __future__ import annotations
 
 from unicodedata import category
 
+MAX_NAME = 1000
+"""Longest name, in characters: an expression of more than that is cut, and then names no fabric."""
+
+
+def as_name(text: str) -> str:
+    """An expression as a name: whole where it may be, else its beginning.
+
+    Examples
+    --------
+    >>> as_name("ring(4)")
+    'ring(4)'
+    """
+    return text if len(text) <= MAX_NAME else f"{text[:MAX_NAME]}..."
+
 
 def expression(function: str, *arguments: int, **changed: tuple[int, int]) -> str:
     """Catalogue expression for a fabric's name.

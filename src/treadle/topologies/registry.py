@@ -47,7 +47,11 @@ from treadle.topologies.topology import Topology
 from treadle.topologies.transforms import changes as transforms
 from treadle.topologies.transforms import expansions
 from treadle.topologies.transforms.host_bottleneck import with_host_bottleneck
-from treadle.topologies.transforms.insertions import with_exchanged_heads, with_inserted_nodes
+from treadle.topologies.transforms.insertions import (
+    with_deleted_nodes,
+    with_exchanged_heads,
+    with_inserted_nodes,
+)
 from treadle.units import format_link_bandwidth
 
 _GROUPS: tuple[tuple[str, tuple[Callable[..., Topology], ...]], ...] = (
@@ -103,7 +107,7 @@ _GROUPS: tuple[tuple[str, tuple[Callable[..., Topology], ...]], ...] = (
             *(transforms.with_failed_links, transforms.with_failed_nodes),
             *(random_graphs.punctured, transforms.subset, transforms.trimmed),
             *(transforms.with_parallel_links, transforms.with_reverse_links, transforms.with_links),
-            *(with_inserted_nodes, with_exchanged_heads),
+            *(with_inserted_nodes, with_deleted_nodes, with_exchanged_heads),
             with_host_bottleneck,
         ),
     ),

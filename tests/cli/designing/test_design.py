@@ -262,7 +262,8 @@ def test_better_graphs_are_looked_for(capsys: pytest.CaptureFixture[str]) -> Non
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("searched    abelian Cayley digraphs: ")
     assert lines[1].startswith("searched    Cayley digraphs: ")
-    assert lines[2] == "found       row 1, better than the library"
+    assert lines[2].startswith("searched    neighbours: ")
+    assert lines[3] == "found       row 1, better than the library"
     assert main([*words, "--search", "5000", "--json"]) == 0
     first = capsys.readouterr().out
     values = json.loads(first)

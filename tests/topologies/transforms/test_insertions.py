@@ -37,6 +37,27 @@ def test_pairs_of_links_exchange_their_heads() -> None:
     assert after == expected
 
 
+def test_links_go_on_where_a_node_was() -> None:
+    """First link in to last link out; the second node has what the first one left. Then numbers close up."""
+    before = _arcs("directed_circulant(7, 1, 2)")
+    for gone in ((3,), (3, 5)):
+        arcs = list(before)
+        for node in gone:
+            into = [i for i, (_, head) in enumerate(arcs) if head == node]
+            out = [i for i, (tail, _) in enumerate(arcs) if tail == node]
+            for i, o in zip(into, reversed(out), strict=True):
+                arcs[i] = (arcs[i][0], arcs[o][1])
+            arcs = [arc for arc in arcs if arc[0] != node]
+        kept = [node for node in range(7) if node not in gone]
+        expected = [(kept.index(tail), kept.index(head)) for tail, head in arcs]
+        text = f"with_deleted_nodes(directed_circulant(7, 1, 2), {', '.join(map(str, gone))})"
+        assert _arcs(text) == expected
+        graph = parse(text)
+        assert is_regular(graph)
+        assert graph.name == text
+        assert graph.node_names == tuple(f"n{node}" for node in kept)
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -46,6 +67,12 @@ def test_pairs_of_links_exchange_their_heads() -> None:
         "with_inserted_nodes(bi_ring(2, 4), 0, 8)",
         "with_inserted_nodes(torus(3, 3), 1, 1, 36, 2)",
         "with_inserted_nodes(star(4), 1)",
+        "with_deleted_nodes(torus(3, 3))",
+        "with_deleted_nodes(torus(3, 3), 9)",
+        "with_deleted_nodes(torus(3, 3), 1, 1)",
+        "with_deleted_nodes(complete(3), 0, 1)",
+        "with_deleted_nodes(de_bruijn(2, 3), 0)",
+        "with_deleted_nodes(star(4), 1)",
         "with_exchanged_heads(torus(3, 3), 1)",
         "with_exchanged_heads(torus(3, 3), 1, 99)",
         "with_exchanged_heads(dgx_a100(1), 1, 2)",

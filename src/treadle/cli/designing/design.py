@@ -254,13 +254,22 @@ def _limit(text: str) -> SearchLimit:
 def _print_efforts(output: Output, result: planning.DesignResult) -> None:
     """What was searched, and what of it the library does not have."""
     for effort in result.efforts:
-        output.line(f"searched    {effort.kind}: {counted(effort.tried, 'generator set')}")
+        output.line(f"searched    {effort.kind}: {counted(effort.tried, effort.unit)}")
+    if result.kept:
+        places = [place for place, row in enumerate(result.rows, 1) if row.option.expression in result.kept]
+        output.line(f"kept        {_rows(places)}, found by an earlier search and valued anew")
+        output.line()
     if not result.efforts:
         return
     fresh = [place for place, row in enumerate(result.rows, start=1) if result.is_fresh(row)]
-    rows = f"{'row' if len(fresh) == 1 else 'rows'} {', '.join(map(str, fresh))}"
-    output.line(f"found       {rows}, better than the library" if fresh else "found       nothing better")
+    output.line(
+        f"found       {_rows(fresh)}, better than the library" if fresh else "found       nothing better"
+    )
     output.line()
+
+
+def _rows(places: list[int]) -> str:
+    return f"{'row' if len(places) == 1 else 'rows'} {', '.join(map(str, places))}"
 
 
 def _size(text: str) -> int:

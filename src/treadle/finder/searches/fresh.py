@@ -1,8 +1,8 @@
 """Graphs of a size and degree that are looked for now, beside those that the libraries have.
 
-Abelian Cayley digraphs (beginning with the table's), other Cayley digraphs and line graphs of smaller ones
-are searched in turn. A limit in sets tried makes the result depend on the seed alone; a limit in seconds ends
-each search where it stands, and `Effort.tried` says where.
+Abelian Cayley digraphs (beginning with the table's), other Cayley digraphs, line graphs of smaller ones and
+neighbours of graphs of a few nodes more or less are searched in turn. A limit in sets tried makes the result
+depend on the seed alone; a limit in seconds ends each search where it stands, and `Effort.tried` says where.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import partial
 from time import monotonic
 
 from treadle.errors import ScheduleError
-from treadle.finder.search import FabricCandidate
+from treadle.finder.search import FabricCandidate, Finder, pareto
 from treadle.finder.searches.abelian_search import MAX_ABELIAN_DEGREE, MAX_ABELIAN_ORDER, search_abelian
 from treadle.finder.searches.abelian_table import shipped_abelian_table
 from treadle.finder.searches.cayley_library import check_entry as check_cayley
@@ -22,7 +22,14 @@ from treadle.finder.searches.contenders import is_over
 from treadle.finder.searches.line_graph_library import check_entry as check_line_graph
 from treadle.finder.searches.line_graph_search import MAX_BASE_ORDER, search_line_graphs
 from treadle.finder.searches.line_graph_value import MAX_LINE_DEGREE, MAX_POWER
-from treadle.finder.tables import candidate_of_cayley, candidate_of_line_graph
+from treadle.finder.searches.link_swaps import MAX_SWAP_DEGREE
+from treadle.finder.searches.neighbour_search import (
+    MAX_NEIGHBOUR_NODES,
+    neighbour_trials,
+    search_neighbours,
+)
+from treadle.finder.searches.neighbour_table import candidate_of_neighbour, check_neighbour
+from treadle.finder.tables import candidate_of_cayley, candidate_of_line_graph, shipped_tables
 from treadle.watch import UNWATCHED, Watch
 
 _ENDLESS = 10**9
@@ -32,6 +39,9 @@ _FIRST_WORK = 10**7
 """Of the first round of the search of abelian digraphs; the next have twice as much each."""
 
 _MOST_DOUBLINGS = 10
+
+_NEIGHBOUR_WORK = 10**8
+"""Of the first round of neighbours, about half a second; the next have twice as much each."""
 
 _WORK_OF_A_SET = 100
 """Words of bit sets, about, that a set takes."""
@@ -49,7 +59,7 @@ class SearchLimit:
     seconds : float, optional
         For all kinds of graphs together.
     sets : int, optional
-        Generator sets of each kind, rounded up to whole blocks.
+        Generator sets of each kind, rounded up to whole blocks; of neighbours as many graphs.
 
     Raises
     ------
@@ -74,16 +84,19 @@ class Effort:
     Parameters
     ----------
     kind : str
-        ``abelian Cayley digraphs``, ``Cayley digraphs``, ``line graphs of Cayley digraphs``.
+        ``abelian Cayley digraphs``, ``Cayley digraphs``, ``line graphs of Cayley digraphs``, ``neighbours``.
     tried : int
-        Generator sets.
+        Generator sets, or of neighbours graphs.
     found : tuple of FabricCandidate
         Pareto front of those tried, each rebuilt and valued anew.
+    unit : str
+        What is counted.
     """
 
     kind: str
     tried: int
     found: tuple[FabricCandidate, ...]
+    unit: str = "generator set"
 
 
 def search_now(
@@ -121,6 +134,8 @@ def search_now(
         partial(_line_graphs, nodes, degree, power, seed)
         for power in (() if bidirectional else _powers(nodes, degree))
     ]
+    if nodes <= MAX_NEIGHBOUR_NODES and 2 <= degree <= MAX_SWAP_DEGREE:
+        kinds.append(lambda trials, watch: _neighbours(nodes, degree, trials, seed, bidirectional, watch))
     end = None if limit.seconds is None else monotonic() + limit.seconds
     efforts = []
     for place, kind in enumerate(kinds):
@@ -172,6 +187,29 @@ def _cayley(nodes: int, degree: int, trials: int, seed: int, bidirectional: bool
     for entry in found.entries:
         check_cayley(entry)
     return Effort("Cayley digraphs", found.tried, tuple(candidate_of_cayley(e) for e in found.entries))
+
+
+def _neighbours(nodes: int, degree: int, trials: int, seed: int, two_way: bool, watch: Watch) -> Effort:
+    """Rounds of growing work, each with a seed of its own, until time or trials are used up."""
+    finder = Finder(shipped_tables().bases, bidirectional=two_way)
+    known = list(finder.frontier(nodes, degree))
+    found: dict[str, FabricCandidate] = {}
+    tried = rounds = 0
+    first = neighbour_trials(nodes, degree, _NEIGHBOUR_WORK)
+    while rounds == 0 or (tried < trials and not is_over(watch)):
+        share = min(first << min(rounds, _MOST_DOUBLINGS), trials - tried)
+        searched = search_neighbours(
+            *(nodes, degree, finder, known), trials=share, seed=seed + rounds, two_way=two_way, watch=watch
+        )
+        if not searched.tried:  # nothing known nearby is better
+            break
+        for entry in searched.entries:
+            check_neighbour(entry)
+            found[entry.expression] = candidate_of_neighbour(entry)
+        known += found.values()
+        tried, rounds = tried + searched.tried, rounds + 1
+    best = pareto(found.values(), lambda one: (one.steps, one.t_b_both))
+    return Effort("neighbours", tried, tuple(best), "graph")
 
 
 def _line_graphs(nodes: int, degree: int, power: int, seed: int, trials: int, watch: Watch) -> Effort:

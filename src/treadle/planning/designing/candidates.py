@@ -13,6 +13,11 @@ from treadle.finder.measure import Option, figures_of, is_quick_breadth_first, m
 from treadle.finder.predict import Performance
 from treadle.finder.search import Bases, FabricCandidate, Finder
 from treadle.finder.searches.fresh import Effort
+from treadle.finder.searches.neighbour_search import neighbour_trials, search_neighbours
+from treadle.finder.searches.neighbour_table import (
+    candidate_of_neighbour,
+    shipped_neighbours,
+)
 from treadle.finder.tables import shipped_tables
 from treadle.topologies import generalized_kautz, is_regular, parse
 
@@ -23,8 +28,14 @@ _RANDOM_WORK = 2 * 10**7
 """Nodes squared times degree up to which random graphs without figures are measured: .2 seconds each."""
 
 
-def known_bases(nodes: int, degree: int, efforts: Sequence[Effort] = ()) -> Bases:
-    """The known bases, and those just found.
+_NEIGHBOUR_WORK = 3 * 10**8
+"""Of the neighbours of a size that the table does not have: about half a second."""
+
+_NEIGHBOUR_TASKS = 3
+
+
+def known_bases(nodes: int, degree: int, extra: Sequence[FabricCandidate] = ()) -> Bases:
+    """The known bases, and those just found or kept.
 
     A generalized Kautz graph of the target's size is computed if no table has it.
     """
@@ -40,9 +51,23 @@ def known_bases(nodes: int, degree: int, efforts: Sequence[Effort] = ()) -> Base
             tables = replace(
                 tables, figures={**tables.figures, family: {**known, place: figures_of(parse(graph))}}
             )
-    if fresh := [found for effort in efforts for found in effort.found]:
-        tables = replace(tables, library={**tables.library, place: [*tables.library.get(place, ()), *fresh]})
+    if extra:
+        tables = replace(tables, library={**tables.library, place: [*tables.library.get(place, ()), *extra]})
     return tables.bases
+
+
+def quick_neighbours(nodes: int, degree: int, *, bidirectional: bool) -> tuple[FabricCandidate, ...]:
+    """Neighbours of known graphs where the table ends: the best of a few dozen, always the same ones."""
+    if shipped_neighbours().covers(nodes, degree):
+        return ()
+    finder = Finder(shipped_tables(neighbours=False).bases, bidirectional=bidirectional)
+    found = search_neighbours(
+        *(nodes, degree, finder, finder.frontier(nodes, degree)),
+        trials=neighbour_trials(nodes, degree, _NEIGHBOUR_WORK),
+        two_way=bidirectional,
+        most_tasks=_NEIGHBOUR_TASKS,
+    )
+    return tuple(map(candidate_of_neighbour, found.entries))
 
 
 def _random_graphs(nodes: int, degree: int) -> Iterator[tuple[str, str]]:

@@ -17,18 +17,13 @@ from treadle.finder.construction import expression
 from treadle.finder.evaluate import call_seconds, cheapest_sequence
 from treadle.finder.measure import Option
 from treadle.finder.search import FabricCandidate, Finder
-from treadle.finder.searches.fresh import Effort, search_now
+from treadle.finder.searches.fresh import Effort
 from treadle.finder.workload import Call, Exchange, Network, Workload
-from treadle.planning.designing.candidates import (
-    check_pairs,
-    frontier_options,
-    improving,
-    known_bases,
-    named_option,
-)
-from treadle.planning.designing.design_flow import AlltoallFigures, with_flow
+from treadle.planning.designing.candidates import check_pairs, frontier_options
+from treadle.planning.designing.design_flow import AlltoallFigures, with_flow, with_flows
 from treadle.planning.designing.design_limits import DesignLimits, design_limits
 from treadle.planning.designing.design_options import DesignKeywords, DesignOptions
+from treadle.planning.designing.fabrics_of_size import fabrics_of_size
 from treadle.planning.designing.hybrids import best_hybrids
 from treadle.planning.designing.store import cached_plan, default_directory
 from treadle.planning.designing.workload_costs import (
@@ -53,7 +48,7 @@ from treadle.schedules.trees.forest import Direction
 from treadle.topologies import with_links
 from treadle.topologies.limits import check_count
 from treadle.topologies.topology import Topology
-from treadle.watch import Progress, Watch
+from treadle.watch import Progress
 
 MAX_NODES = 100_000
 MAX_DEGREE = 64
@@ -131,6 +126,8 @@ class DesignResult(Tabular):
         What was searched now, with what was found that beats the library; empty if nothing was asked.
     others : tuple of FabricCandidate
         Of the same size and degree, which the rows beat or equal; figures as predicted where not exact.
+    kept : tuple of str
+        Expressions of the rows that earlier searches kept.
     """
 
     nodes: int
@@ -146,6 +143,7 @@ class DesignResult(Tabular):
     seconds: Mapping[str, float]
     efforts: tuple[Effort, ...] = ()
     others: tuple[FabricCandidate, ...] = ()
+    kept: tuple[str, ...] = ()
 
     def records(self) -> list[dict[str, Cell]]:
         """A row for each fabric of the frontier."""
@@ -229,35 +227,17 @@ def design(
     watch = Stopwatch(progress)
     for call in workload.calls:
         call.groups(nodes)
-    efforts: tuple[Effort, ...] = ()
-    if asked.search is not None:
-        with watch.stage("graphs"):
-            efforts = search_now(
-                nodes,
-                degree,
-                asked.search,
-                bidirectional=bidirectional,
-                seed=asked.seed,
-                watch=Watch(progress),
-            )
-    with watch.stage("search"):
-        finder = Finder(known_bases(nodes, degree), bidirectional=bidirectional)
-        fabrics = frontier_options(finder, nodes, degree) if asked.topology is None else ()
-        if asked.topology is not None:
-            fabrics = (named_option(asked.topology, nodes, degree),)
-        efforts = improving(efforts, fabrics)
-        if any(effort.found for effort in efforts):
-            finder = Finder(known_bases(nodes, degree, efforts), bidirectional=bidirectional)
-            fabrics = frontier_options(finder, nodes, degree)
+    directory = (asked.cache or default_directory()) if asked.use_cache else None
+    known = fabrics_of_size(nodes, degree, asked, directory, watch, progress)
+    fabrics, finder = known.options, known.finder
     if not fabrics:
         raise InfeasibleError(
             f"design: no fabric with {nodes} nodes of degree {degree} is known with links in opposite pairs; "
             f"drop --bidirectional or change a number"
         )
     if asked.alltoall is AlltoallFigures.FLOW:
-        directory = (asked.cache or default_directory()) if asked.use_cache else None
         with watch.stage("all-to-all"):
-            fabrics = tuple(with_flow(option, directory=directory, progress=progress) for option in fabrics)
+            fabrics = with_flows(fabrics, workload, directory=directory, progress=progress)
     shown = _shown_bytes(workload)
     with watch.stage("workload"):
         priced: list[tuple[Option, Shared]] = [
@@ -286,8 +266,8 @@ def design(
             for (option, shared), one in zip(priced, own, strict=True)
         )
         rows = (*rows[: len(fabrics)], *_worthwhile(rows[: len(fabrics)], rows[len(fabrics) :]))
-        known = [row for row in rows if row.seconds is not None]
-        best = min(known or rows, key=lambda row: row.seconds or row.allreduce_s or 0.0)
+        timed = [row for row in rows if row.seconds is not None]
+        best = min(timed or rows, key=lambda row: row.seconds or row.allreduce_s or 0.0)
         reconfiguration = None
         if asked.reconfiguration_delay_s is not None:
             reconfiguration = _reconfigured(
@@ -305,7 +285,8 @@ def design(
         limits=design_limits(nodes, degree, bidirectional, network, shown),
         reconfiguration=reconfiguration,
         seconds=watch.seconds(),
-        efforts=efforts,
+        efforts=known.efforts,
+        kept=known.kept,
         others=_others(finder, nodes, degree, fabrics) if asked.topology is None else (),
     )
 

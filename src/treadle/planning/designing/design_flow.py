@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 
 from treadle.atomic import write_bytes
 from treadle.errors import TreadleError
+from treadle.finder.construction import Base
 from treadle.finder.measure import FlowRate, Option
+from treadle.finder.workload import Exchange, Workload
 from treadle.planning.designing.store import key_of, prune
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
@@ -24,6 +26,9 @@ FLOW_GAP = 1e-3
 _MOST_WORK = 5_000_000
 """Pairs of nodes times degree up to which a flow is computed: about four seconds."""
 
+_MOST_UNEVEN_WORK = 150_000
+"""The same of neighbours, which have no symmetry to help: about a second."""
+
 _MAX_FILE_BYTES = 2**22
 _ROUNDING = 1e-12
 
@@ -33,6 +38,37 @@ class AlltoallFigures(StrEnum):
 
     FLOW = "flow"
     BOUND = "bound"
+
+
+def with_flows(
+    options: Sequence[Option],
+    workload: Workload,
+    *,
+    directory: Path | None = None,
+    progress: Progress | None = None,
+) -> tuple[Option, ...]:
+    """Fabrics with the rates of optimal flows, where those are quick.
+
+    Of a workload with all-to-alls over all nodes, neighbours without a flow are left out where others have
+    one: a bound beside flows would make them look better than they are.
+
+    Parameters
+    ----------
+    options : sequence of Option
+    workload : Workload
+    directory : Path, optional
+    progress : callable, optional
+    """
+    found = [with_flow(option, directory=directory, progress=progress) for option in options]
+    exchanges = any(call.kind is Exchange.ALLTOALL and call.group_size is None for call in workload.calls)
+    if not exchanges or all(option.flow is None for option in found):
+        return tuple(found)
+    return tuple(option for option in found if option.flow is not None or not _is_neighbour(option))
+
+
+def _is_neighbour(option: Option) -> bool:
+    made = option.candidate.construction
+    return isinstance(made, Base) and made.family == "neighbour"
 
 
 def with_flow(option: Option, *, directory: Path | None = None, progress: Progress | None = None) -> Option:
@@ -50,7 +86,8 @@ def with_flow(option: Option, *, directory: Path | None = None, progress: Progre
     Option
         Without `flow` where the fabric is large.
     """
-    if option.nodes**2 * option.degree > _MOST_WORK:
+    most = _MOST_UNEVEN_WORK if _is_neighbour(option) else _MOST_WORK
+    if option.nodes**2 * option.degree > most:
         return option
     question = {"topology": option.expression, "figure": "all-to-all rate", "gap": repr(FLOW_GAP)}
     path = None if directory is None else directory / f"{key_of(question)}.rate"

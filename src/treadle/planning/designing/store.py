@@ -16,7 +16,7 @@ from treadle.schedules.plan_files.archive import load_plan, save_plan
 MAX_BYTES = 2**30
 """Size to which the cache is cut back, least recently used files first."""
 
-ENDINGS = (".plan", ".rate")
+ENDINGS = (".plan", ".rate", ".graphs")
 
 
 def default_directory() -> Path | None:

@@ -13,6 +13,7 @@ import numpy as np
 from treadle.arrays import BoolArray, Int32Array, Int64Array
 from treadle.errors import TopologyError
 from treadle.topologies.limits import check_count, check_size
+from treadle.topologies.naming import as_name
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology
 from treadle.topologies.transforms.balance import balanced_capacities
 
@@ -61,7 +62,7 @@ def with_failed_links(topology: Topology, *names: str) -> Topology:
 def _label(function: str, topology: Topology, arguments: Iterable[int | str]) -> str:
     words = [topology.name, *map(_written, arguments)]
     text = f"{function}({', '.join(words)})"
-    return text if len(text) <= 200 else f"{text[:200]}..."
+    return as_name(text)
 
 
 def _written(argument: int | str) -> str:

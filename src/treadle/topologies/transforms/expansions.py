@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from treadle.arrays import Int64Array
 from treadle.errors import TopologyError
 from treadle.topologies.limits import check_count, check_size
+from treadle.topologies.naming import as_name
 from treadle.topologies.topology import Topology
 
 _MAX_TIMES = 32
@@ -365,7 +366,7 @@ def _check_plain(function: str, topology: Topology) -> None:
 def _label(function: str, *words: str | int) -> str:
     """The expression for the result, as far as it fits in a line."""
     text = f"{function}({', '.join(str(word) for word in words)})"
-    return text if len(text) <= 200 else f"{text[:200]}..."
+    return as_name(text)
 
 
 def _distinct(names: Sequence[str]) -> tuple[str, ...]:

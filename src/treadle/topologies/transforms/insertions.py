@@ -1,11 +1,14 @@
-"""Nodes put between links, and links that exchange their ends: from a graph to one of a few nodes more."""
+"""Nodes put between links or taken out, and links that exchange ends: graphs of a few nodes more or less."""
 
 from __future__ import annotations
+
+from itertools import compress
 
 import numpy as np
 
 from treadle.errors import TopologyError
 from treadle.topologies.limits import check_count, check_size
+from treadle.topologies.naming import as_name
 from treadle.topologies.properties import is_regular
 from treadle.topologies.topology import Topology
 
@@ -55,7 +58,67 @@ def with_inserted_nodes(topology: Topology, *links: int) -> Topology:
         heads.append(heads[link])
         heads[link] = node
         source.append(source[link])
-    return _changed(topology, name, links, nodes, tails, heads, source)
+    names = (*topology.node_names, *(f"x{i}" for i in range(nodes - topology.n_nodes)))
+    if len(set(names)) < nodes:
+        names = tuple(f"n{i}" for i in range(nodes))
+    return _changed(topology, name, links, names, tails, heads, source)
+
+
+def with_deleted_nodes(topology: Topology, *nodes: int) -> Topology:
+    """A regular graph without some nodes, whose in-links go on where their out-links went.
+
+    Parameters
+    ----------
+    topology : Topology
+        G, regular, without switches.
+    *nodes : int
+        Different nodes without self-loops, taken out one after another.
+
+    Returns
+    -------
+    Topology
+        Of the links into a node the first goes on to the head of the last link out of it, the second to that
+        of the last but one, and so on; they keep their bandwidth and latency, and the links out are gone.
+        Numbers of nodes and links close up. Where links come in opposite pairs in the same order, so they do
+        afterwards.
+
+    Raises
+    ------
+    TopologyError
+        If the graph is not regular, a node does not exist or has a self-loop when its turn comes, or none
+        would be left.
+
+    Examples
+    --------
+    >>> from treadle.topologies.catalogue.rings import uni_ring
+    >>> with_deleted_nodes(uni_ring(1, 4), 2) == uni_ring(1, 3)
+    False
+    >>> with_deleted_nodes(uni_ring(1, 4), 2).heads.tolist()
+    [1, 2, 0]
+    """
+    name = "with_deleted_nodes"
+    _check_graph(name, topology)
+    for node in nodes:
+        check_count(name, "each node", node, least=0, most=topology.n_nodes - 1)
+    if not nodes or len(set(nodes)) < len(nodes) or len(nodes) > topology.n_nodes - 2:
+        raise TopologyError(
+            f"{name}: expected different nodes, at most {topology.n_nodes - 2} of them, found {len(nodes)}"
+        )
+    tails, heads = topology.tails.copy(), topology.heads.copy()
+    kept = np.ones(len(heads), dtype=np.bool_)
+    for node in nodes:
+        into, out = np.flatnonzero(kept & (heads == node)), np.flatnonzero(kept & (tails == node))
+        if np.isin(into, out).any():
+            raise TopologyError(f"{name}: node {node} has a self-loop, which joins no two of its links")
+        heads[into] = heads[out[::-1]]
+        kept[out] = False
+    stays = np.ones(topology.n_nodes, dtype=np.bool_)
+    stays[list(nodes)] = False
+    index = np.cumsum(stays) - 1
+    left = tuple(compress(topology.node_names, stays.tolist()))
+    source = np.flatnonzero(kept).tolist()
+    ends = index[tails[kept]].tolist(), index[heads[kept]].tolist()
+    return _changed(topology, name, nodes, left, *ends, source)
 
 
 def with_exchanged_heads(topology: Topology, *links: int) -> Topology:
@@ -89,7 +152,7 @@ def with_exchanged_heads(topology: Topology, *links: int) -> Topology:
             check_count(name, "each link", link, least=0, most=len(heads) - 1)
         heads[one], heads[other] = heads[other], heads[one]
     source = list(range(topology.n_links))
-    return _changed(topology, name, links, topology.n_nodes, topology.tails.tolist(), heads, source)
+    return _changed(topology, name, links, topology.node_names, topology.tails.tolist(), heads, source)
 
 
 def _check_graph(function: str, topology: Topology) -> None:
@@ -102,19 +165,18 @@ def _check_graph(function: str, topology: Topology) -> None:
 def _changed(
     topology: Topology,
     function: str,
-    links: tuple[int, ...],
-    nodes: int,
+    arguments: tuple[int, ...],
+    names: tuple[str, ...],
     tails: list[int],
     heads: list[int],
     source: list[int],
 ) -> Topology:
     """With the bandwidth and latency that each link has from one of G's."""
-    names = (*topology.node_names, *(f"x{i}" for i in range(nodes - topology.n_nodes)))
-    label = f"{function}({topology.name}, {', '.join(map(str, links))})"
+    label = f"{function}({topology.name}, {', '.join(map(str, arguments))})"
     return Topology(
-        name=label if len(label) <= 200 else f"{label[:200]}...",
-        node_names=names if len(set(names)) == nodes else tuple(f"n{i}" for i in range(nodes)),
-        is_compute=np.ones(nodes, dtype=np.bool_),
+        name=as_name(label),
+        node_names=names,
+        is_compute=np.ones(len(names), dtype=np.bool_),
         tails=np.array(tails, dtype=np.int32),
         heads=np.array(heads, dtype=np.int32),
         bandwidths=topology.bandwidths[source],

@@ -1,0 +1,147 @@
+"""The table of neighbours: package data, read line by line as sizes are asked for.
+
+A line is ``degree kind nodes steps gather reduce expression`` after a heading and the commands that made it;
+the kind is 1 for one-way and 2 for two-way links, gather and reduce are T_B times N.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+from importlib.resources import files
+
+from treadle.errors import FormatError
+from treadle.finder.construction import Base, ScheduleMethod
+from treadle.finder.measure import figures_of
+from treadle.finder.predict import Performance
+from treadle.finder.search import FabricCandidate
+from treadle.finder.searches.neighbour_search import NeighbourEntry
+from treadle.topologies import parse
+from treadle.topologies.properties import is_regular, is_symmetric
+
+NEIGHBOUR_FILE = "neighbours.txt.gz"
+_SEARCHED = re.compile(r"--nodes (\d+):(\d+) --degree (\d+)(?::(\d+))?")
+
+NEIGHBOUR_HEAD = "treadle neighbour table 1"
+
+
+class NeighbourTable:
+    """Graphs by size and degree; a line is parsed when its size is asked for.
+
+    Parameters
+    ----------
+    text : str
+        As `tools.finder.neighbours` writes it.
+
+    Raises
+    ------
+    FormatError
+        If it is no such table.
+    """
+
+    def __init__(self, text: str) -> None:
+        head, _, body = text.partition("\n")
+        if head != NEIGHBOUR_HEAD:
+            raise FormatError(f"expected {NEIGHBOUR_HEAD!r} in the first line, found {head[:40]!r}")
+        self._cells: dict[tuple[int, int], list[str]] = {}
+        self.commands: list[str] = []
+        for line in body.splitlines():
+            degree, _, rest = line.partition(" ")
+            if degree == "#":
+                self.commands.append(rest)
+                continue
+            fields = rest.split(" ", 2)
+            try:
+                self._cells.setdefault((int(fields[1]), int(degree)), []).append(rest)
+            except (ValueError, IndexError):
+                raise FormatError(f"line of neighbours: {line[:80]!r}") from None
+
+    @property
+    def sizes(self) -> Sequence[tuple[int, int]]:
+        """(N, d) of each size with graphs, in the file's order."""
+        return tuple(self._cells)
+
+    def covers(self, nodes: int, degree: int) -> bool:
+        """Whether one of the commands looked at a size, whatever it found."""
+        return any(
+            int(first) <= nodes <= int(last) and int(low) <= degree <= int(high or low)
+            for command in self.commands
+            for first, last, low, high in _SEARCHED.findall(command)
+        )
+
+    def entries(self, nodes: int, degree: int) -> tuple[NeighbourEntry, ...]:
+        """Graphs of one size."""
+        return tuple(parsed_entry(f"{degree} {line}") for line in self._cells.get((nodes, degree), ()))
+
+
+def parsed_entry(line: str) -> NeighbourEntry:
+    """An entry from its line.
+
+    Raises
+    ------
+    FormatError
+        If it is none.
+    """
+    try:
+        degree, kind, nodes, steps, gather, reduce, expression = line.split(" ", 6)
+        n = int(nodes)
+        if kind not in ("1", "2") or min(n, int(degree), int(steps)) < 1:
+            raise ValueError("kind or numbers")
+        t_b = Fraction(gather) / n, Fraction(reduce) / n
+        return NeighbourEntry(n, int(degree), kind == "2", int(steps), *t_b, expression)
+    except (ValueError, ZeroDivisionError):
+        raise FormatError(f"line of neighbours: {line[:80]!r}") from None
+
+
+@cache
+def shipped_neighbours() -> NeighbourTable:
+    """The package's table; read once, never changed."""
+    data = files("treadle.finder").joinpath("data", NEIGHBOUR_FILE).read_bytes()
+    return NeighbourTable(gzip.decompress(data).decode("ascii"))
+
+
+def check_neighbour(entry: NeighbourEntry) -> None:
+    """Rebuild the graph and recompute size, degree, kind and the figures of both directions.
+
+    Raises
+    ------
+    FormatError
+        If anything differs from the entry.
+    TreadleError
+        If the expression names no graph.
+    """
+    graph = parse(entry.expression)
+    found = (graph.n_nodes, graph.n_links, is_regular(graph), graph.switches.size)
+    if found != (entry.nodes, entry.nodes * entry.degree, True, 0):
+        raise FormatError(f"{entry.expression[:80]}: not {entry.nodes} nodes of degree {entry.degree}")
+    if entry.bidirectional and not is_symmetric(graph):
+        raise FormatError(f"{entry.expression[:80]}: its links don't come in opposite pairs")
+    stated, figures = (entry.steps, entry.gather, entry.reduce), figures_of(graph)
+    if figures != stated:
+        raise FormatError(f"{entry.expression[:80]}: figures are {figures}, the table states {stated}")
+
+
+def candidate_of_neighbour(entry: NeighbourEntry) -> FabricCandidate:
+    """A neighbour with breadth-first broadcast of its own; exact both ways."""
+    two_way = entry.bidirectional
+    gather = Performance(
+        nodes=entry.nodes,
+        degree=entry.degree,
+        steps=entry.steps,
+        t_b=entry.gather,
+        diameter=entry.steps,
+        cycle=2 if two_way else None,
+        is_breadth_first=True,
+        has_loops=False,
+        is_simple=False,  # a node may come between parallel links
+        is_bidirectional=two_way,
+        has_exact_line_graphs=False,
+    )
+    reduce = gather if entry.reduce == entry.gather else replace(gather, t_b=entry.reduce)
+    notation = f"Neighbour({entry.degree},{entry.nodes})"
+    base = Base(entry.expression, notation, ScheduleMethod.BFB, "neighbour")
+    return FabricCandidate(base, gather, reduce, is_reverse_symmetric=two_way)
