@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -53,21 +53,35 @@ def alpha_beta_time(
     Fraction
         Seconds.
     """
+    return alpha_beta_curve(topology, collective, schedule, alpha_ns=alpha_ns)(size_bytes)
+
+
+def alpha_beta_curve(
+    topology: Topology, collective: Collective, schedule: Schedule, *, alpha_ns: int = 0
+) -> Callable[[int], Fraction]:
+    """`alpha_beta_time` by size: what does not depend on it is found once."""
     if isinstance(schedule, GroupSchedule):
         deepest = max(_deepest(topology, one, alpha_ns) for one in schedule.groups)
-        return deepest * _NANOSECOND + size_bytes / group_algbw(topology, schedule)
-    schedule = written_out(schedule)
-    if isinstance(schedule, ForestSchedule):
-        return _deepest(topology, schedule, alpha_ns) * _NANOSECOND + size_bytes / algbw(topology, schedule)
-    if isinstance(schedule, StepSchedule | ExchangeSchedule):
-        return sum(
+        return _by_rate(deepest, group_algbw(topology, schedule))
+    written = written_out(schedule)
+    if isinstance(written, ForestSchedule):
+        return _by_rate(_deepest(topology, written, alpha_ns), algbw(topology, written))
+    if isinstance(written, StepSchedule | ExchangeSchedule):
+        steps = written
+        ways = _way_latencies(topology, steps) * _NANOSECOND
+        return lambda size: sum(
             (
                 alpha_ns * _NANOSECOND + _step(topology, load, unit_bytes)
-                for load, unit_bytes in _steps(topology, collective, schedule, size_bytes)
+                for load, unit_bytes in _steps(topology, collective, steps, size)
             ),
-            _way_latencies(topology, schedule) * _NANOSECOND,
+            ways,
         )
-    return route_runtime(topology, collective, schedule, size_bytes, alpha_ns=alpha_ns)
+    routes = written
+    return lambda size: route_runtime(topology, collective, routes, size, alpha_ns=alpha_ns)
+
+
+def _by_rate(latency_ns: int, rate: Fraction) -> Callable[[int], Fraction]:
+    return lambda size: latency_ns * _NANOSECOND + size / rate
 
 
 def _steps(
@@ -133,11 +147,15 @@ def _height_ns(topology: Topology, forest: Forest, tree: Tree, alpha_ns: int) ->
     """Longest way between the root and a rank; an edge counts with its slowest path."""
     edge_ns: dict[int, int] = {}
     open_ = np.flatnonzero(tree.parent >= 0).tolist()
+    has_latencies = bool(topology.latencies_ns.any())
     for child in open_:
         span = slice(int(tree.entry_offset[child]), int(tree.entry_offset[child + 1]))
-        edge_ns[child] = alpha_ns + max(
-            int(topology.latencies_ns[forest.path(int(path))].sum()) for path in tree.entry_path[span]
+        slowest = (
+            max(int(topology.latencies_ns[forest.path(int(path))].sum()) for path in tree.entry_path[span])
+            if has_latencies
+            else 0
         )
+        edge_ns[child] = alpha_ns + slowest
     reached = {tree.root: 0}
     while open_:
         layer = [child for child in open_ if int(tree.parent[child]) in reached]

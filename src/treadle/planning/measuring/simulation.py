@@ -26,7 +26,7 @@ from treadle.schedules.collective import busbw_factor
 from treadle.schedules.plan import Plan
 from treadle.schedules.schedule import Schedule
 from treadle.schedules.witness import Witness
-from treadle.simulation.alpha_beta import alpha_beta_time
+from treadle.simulation.alpha_beta import alpha_beta_curve
 from treadle.simulation.costs.cost_model import CostModel
 from treadle.simulation.critical_path import critical_path, describe_path
 from treadle.simulation.picture import utilisation_picture
@@ -317,15 +317,26 @@ def simulated(
         cost_model=cost_model,
         watch=Watch(progress),
     )
+    curve = None
+    if subject.schedule is not None and cost_model is None and options.costs is None:
+        problem = subject.problem
+        curve = alpha_beta_curve(
+            problem.topology, problem.collective, subject.schedule, alpha_ns=options.alpha_ns
+        )
     for place, sized in enumerate(found):
-        yield _row(subject, sized, bounds[place] if bounds else None), sized.simulation
+        yield _row(subject, sized, bounds[place] if bounds else None, curve), sized.simulation
 
 
-def _row(subject: SimulatedSubject, sized: SizedSimulation, bound: SizeBound | None) -> SimulatedRow:
+def _row(
+    subject: SimulatedSubject,
+    sized: SizedSimulation,
+    bound: SizeBound | None,
+    alpha_beta: Callable[[int], Fraction] | None,
+) -> SimulatedRow:
     simulation, collective = sized.simulation, subject.problem.collective
     size, algbw = simulation.size_bytes, simulation.algbw_bytes_per_s
     busiest = int(np.argmax(simulation.busy)) if simulation.busy.size else -1
-    alpha_ns, costs = simulation.options.alpha_ns, simulation.options.costs
+    costs = simulation.options.costs
     return SimulatedRow(
         size_bytes=size,
         slices=simulation.options.slices,
@@ -334,9 +345,7 @@ def _row(subject: SimulatedSubject, sized: SizedSimulation, bound: SizeBound | N
         algbw_bytes_per_s=algbw,
         busbw_bytes_per_s=algbw * float(busbw_factor(collective.kind, collective.group_size)),
         efficiency=None if bound is None else float(bound.time / simulation.time) if simulation.time else 1.0,
-        alpha_beta=None
-        if subject.schedule is None or costs is not None
-        else alpha_beta_time(subject.problem.topology, collective, subject.schedule, size, alpha_ns=alpha_ns),
+        alpha_beta=None if alpha_beta is None else alpha_beta(size),
         busiest=simulation.graph.resource_name(busiest) if busiest >= 0 else "",
         utilisation=float(simulation.utilisation[busiest]) if busiest >= 0 else 0.0,
         transfers=simulation.n_transfers,

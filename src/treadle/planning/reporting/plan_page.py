@@ -16,13 +16,13 @@ from treadle.planning.drawing.plan_loads import busy_links
 from treadle.planning.drawing.tree_hops import tree_depths
 from treadle.planning.fabrics_and_plans import PlanLike, as_plan, as_sizes
 from treadle.planning.judging.verification import require_verified
-from treadle.planning.measuring.simulation import simulate
+from treadle.planning.measuring.simulation import SimulationRun, simulate
 from treadle.planning.reporting.arrivals import WORDS, arrivals
 from treadle.planning.reporting.drawn_fabric import DrawnFabric
 from treadle.planning.reporting.link_kinds import link_kinds
 from treadle.planning.reporting.link_times import timeline
 from treadle.planning.reporting.scenes import scenes
-from treadle.planning.reporting.size_curves import size_curves
+from treadle.planning.reporting.size_curves import shown_sizes, size_curves
 from treadle.planning.tabular import Tabular
 from treadle.program.program import Program
 from treadle.report_pages.page import page
@@ -91,8 +91,10 @@ def report(
     if own.collective.n_ranks <= MOST_COLLAPSED:
         values["scenes"] = scenes(own, fabric)
         watch.announce("simulating")
-        values |= _course(own, fabric, shown, progress)
-        values["curves"] = size_curves([own, *beside], _names(own, beside), progress=progress)
+        sizes = shown_sizes(own)
+        run = simulate(own, [*sizes, shown], progress=progress)  # the last is that of the course in time
+        values |= _course(own, fabric, shown, run)
+        values["curves"] = size_curves(sizes, run, beside, _names(own, beside), progress=progress)
     elif beside:
         raise FormatError(
             f"report: plans of more than {MOST_COLLAPSED} ranks are not simulated beside others"
@@ -244,9 +246,8 @@ def _first_root(schedule: ForestSchedule | FactoredSchedule) -> int:
     return int(np.flatnonzero(schedule.root_multiplicity)[0])
 
 
-def _course(plan: Plan, fabric: DrawnFabric, size: int, progress: Progress | None) -> dict[str, object]:
+def _course(plan: Plan, fabric: DrawnFabric, size: int, run: SimulationRun) -> dict[str, object]:
     """What happens when, at one size."""
-    run = simulate(plan, [size], progress=progress)
     values: dict[str, object] = {
         "size": format_size(size),
         "slices": run.last.options.slices,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from treadle.planning.measuring.simulation import SimulationRun, simulate
+from treadle.planning.measuring.simulation import SimulatedRow, SimulationRun, simulate
 from treadle.schedules.plan import Plan
 from treadle.watch import Progress
 
@@ -14,26 +14,38 @@ _MANY_RANKS = 64
 """Above so many every other size is enough: what takes long to simulate is large anyway."""
 
 
+def shown_sizes(plan: Plan) -> tuple[int, ...]:
+    """Those of `SIZES` at which a plan is simulated."""
+    return SIZES if plan.collective.n_ranks <= _MANY_RANKS else SIZES[::2]
+
+
 def size_curves(
-    plans: Sequence[Plan], names: Sequence[str], *, progress: Progress | None = None
+    sizes: Sequence[int],
+    own: SimulationRun,
+    others: Sequence[Plan],
+    names: Sequence[str],
+    *,
+    progress: Progress | None = None,
 ) -> dict[str, object]:
-    """Seconds at `SIZES`, best of several numbers of slices, and before which no schedule ends.
+    """Seconds at each size, best of several numbers of slices, and before which no schedule ends.
 
     Parameters
     ----------
-    plans : sequence of Plan
-        The page's own plan first.
+    sizes : sequence of int
+    own : SimulationRun
+        Of the page's own plan, at these sizes and whatever follows them.
+    others : sequence of Plan
     names : sequence of str
-        Of the plans.
+        Of all.
     """
-    sizes = SIZES if plans[0].collective.n_ranks <= _MANY_RANKS else SIZES[::2]
-    runs = [simulate(plan, sizes, progress=progress) for plan in plans]
-    first, bounds = runs[0].last.options, _bounds(runs[0])
+    first, rows = own.last.options, own.rows[: len(sizes)]
+    bounds = _bounds(rows)
+    series = [rows, *(simulate(plan, sizes, progress=progress).rows for plan in others)]
     return {
         "sizes": list(sizes),
         "series": [
-            {"name": name, "seconds": _seconds(run), "slices": [row.slices for row in run.rows]}
-            for name, run in zip(names, runs, strict=True)
+            {"name": name, "seconds": _seconds(found), "slices": [row.slices for row in found]}
+            for name, found in zip(names, series, strict=True)
         ],
         "bound": bounds,
         "note": _note(f"alpha {first.alpha_ns / 1000:g} us a message, {first.sharing.value} links", bounds),
@@ -45,12 +57,12 @@ def _note(model: str, bounds: list[float] | None) -> str:
     return words if bounds is None else f"{words} The bound of each size is proved: no schedule ends before."
 
 
-def _bounds(run: SimulationRun) -> list[float] | None:
+def _bounds(rows: Sequence[SimulatedRow]) -> list[float] | None:
     """Of each size; None where nothing is proved."""
-    times = [None if row.bound is None else row.bound.time for row in run.rows]
+    times = [None if row.bound is None else row.bound.time for row in rows]
     known = [time for time in times if time is not None]
     return [float(f"{float(time):.6g}") for time in known] if len(known) == len(times) else None
 
 
-def _seconds(run: SimulationRun) -> list[float]:
-    return [float(f"{float(row.time):.6g}") for row in run.rows]
+def _seconds(rows: Sequence[SimulatedRow]) -> list[float]:
+    return [float(f"{float(row.time):.6g}") for row in rows]
