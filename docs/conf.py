@@ -41,6 +41,7 @@ autodoc_typehints = "none"
 autosummary_generate = False
 add_module_names = False
 default_role = "literal"
+smartquotes = False  # options begin with two hyphens
 toc_object_entries = False
 python_display_short_literal_types = True
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from rest import heading, plain, table
 from treadle.cli.application import _ROOMS, SUMMARIES, load_command
+from treadle.cli.command import _PLAIN_TYPES
 from treadle.cli.status import EXIT_STATUS
 
 TITLES = {
@@ -34,7 +35,11 @@ def _options(command: Any, name: str) -> list[str]:
         record = parameter.get_help_record(context)
         if record is not None:
             kind = "Arguments" if type(parameter).__name__.endswith("Argument") else "Options"
-            rows[kind].append((f"``{' '.join(record[0].split())}``", plain(record[1] or "")))
+            word = " ".join(record[0].split())
+            for typed, plainly in _PLAIN_TYPES.items():
+                word = word.replace(typed, plainly)
+            word = word.split(" <")[0] if kind == "Arguments" else word
+            rows[kind].append((f"``{word}``", plain(record[1] or "")))
     for kind, found in rows.items():
         if found:
             parts.append(f".. rubric:: {kind}\n\n" + table((kind[:-1], "Meaning"), found, "30 70"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rest import heading, plain, table
+from rest import heading, plain
 from treadle.cli.settings.json_schema import described_commands, json_schema
 
 
@@ -58,8 +58,15 @@ def json_page() -> str:
         for row in _rows(json_schema(name)):
             key = row[0].split()[0]
             keys.setdefault(key, (key, *row[1:]))
-    parts.append(table(("Key", "Type", "Meaning"), sorted(keys.values()), "30 20 50"))
+    for schema in objects.values():
+        for row in _rows(schema):
+            keys.setdefault(row[0].split()[0], (row[0].split()[0], *row[1:]))
+    parts += [f"{key} : {kind}\n    {meaning or '-'}\n" for key, kind, meaning in sorted(keys.values())]
     parts.append(heading("Objects within", "-"))
+    parts.append("Keys have the meaning above unless it is told here.\n")
     for name, schema in sorted(objects.items()):
-        parts.append(f".. rubric:: {name}\n\n" + table(("Key", "Type", "Meaning"), _rows(schema), "30 20 50"))
+        own = [row for row in _rows(schema) if keys.setdefault(row[0].split()[0], row)[2] != row[2]]
+        names = ", ".join(row[0] for row in _rows(schema))
+        meanings = "".join(f"\n    {key}: {kind}; {meaning}\n" for key, kind, meaning in own)
+        parts.append(f"{name}\n    {names}\n{meanings}")
     return "\n".join(parts)
