@@ -38,7 +38,7 @@ def _options(command: Any, name: str) -> list[str]:
             word = " ".join(record[0].split())
             for typed, plainly in _PLAIN_TYPES.items():
                 word = word.replace(typed, plainly)
-            word = word.split(" <")[0] if kind == "Arguments" else word
+            word = word.split()[0] if kind == "Arguments" else word
             rows[kind].append((f"``{word}``", plain(record[1] or "")))
     for kind, found in rows.items():
         if found:

@@ -258,6 +258,12 @@ def find_format(name: str) -> Format:
     ------
     ScheduleError
         If there is none of that name, or its plug-in is broken.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> planning.find_format("msccl-xml").extension
+    '.xml'
     """
     meant = spelt_alike(name, format_names())
     if meant is None:
@@ -266,7 +272,14 @@ def find_format(name: str) -> Format:
 
 
 def all_formats() -> tuple[Format, ...]:
-    """All records that can be loaded, in the order of `format_names`."""
+    """All records that can be loaded, in the order of `format_names`.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> "msccl-xml" in {one.name for one in planning.all_formats()}
+    True
+    """
     return tuple(_loadable(format_names()))
 
 
@@ -279,7 +292,14 @@ def _loadable(names: Sequence[str]) -> Iterator[Format]:
 
 
 def own_formats() -> tuple[Format, ...]:
-    """Those that come with Treadle, in the order of their packages."""
+    """Those that come with Treadle, in the order of their packages.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> [one.name for one in planning.own_formats() if one.extension == ".xml"]
+    ['cpu-xml', 'forestcoll-xml', 'msccl-xml', 'nccl-graph', 'routes-xml']
+    """
     return tuple(_own().values())
 
 

@@ -16,7 +16,14 @@ from treadle.topologies.topology import Topology
 
 
 class Check(StrEnum):
-    """What a judge did with files that it had parsed."""
+    """What a judge did with files that it had parsed.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> [one.value for one in planning.Check]
+    ['executed', 'compared', 'parsed']
+    """
 
     EXECUTED = "executed"
     """Carried out every operation, by an interpreter that shares no code with the writer."""

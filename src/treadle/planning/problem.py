@@ -38,6 +38,12 @@ class Problem:
     topology : Topology
         The fabric as used: absent nodes are taken out.
     collective : Collective
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> planning.pose("ring:4", "allgather").topology.n_nodes
+    4
     """
 
     topology: Topology
@@ -156,6 +162,12 @@ def pose(
     ------
     FormatError, TopologyError, ScheduleError
         If either is malformed or they do not fit each other.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> planning.pose("ring:4", "allgather").collective.n_ranks
+    4
     """
     fabric = resolve_topology(topology, file_format=options.get("file_format"))
     if isinstance(collective, Collective):

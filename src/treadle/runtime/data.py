@@ -18,7 +18,14 @@ _PATTERN_ELEMENTS = 2**22
 
 
 class ElementType(StrEnum):
-    """Types of the buffers' elements, spelt as on the command line."""
+    """Types of the buffers' elements, spelt as on the command line.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> [one.value for one in planning.ElementType]
+    ['float32', 'float16', 'bfloat16', 'int32']
+    """
 
     FLOAT32 = "float32"
     FLOAT16 = "float16"
@@ -48,6 +55,12 @@ class Reduction(StrEnum):
     """How contributions are combined, spelt as on the command line.
 
     AVG is the sum divided by the number of ranks at the end; of int32, the floor of that quotient.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> [one.value for one in planning.Reduction]
+    ['sum', 'max', 'min', 'avg']
     """
 
     SUM = "sum"

@@ -59,6 +59,13 @@ class SweepRow:
         Of several groups at once: the one with the most wrong elements; None where all are right.
     protocol : str, optional
         Of the device runtime.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.solve("ring:4", "allreduce").plan
+    >>> treadle.run(plan, ["1K"]).rows[0].count
+    256
     """
 
     size_bytes: int

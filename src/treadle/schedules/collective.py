@@ -17,7 +17,14 @@ from treadle.topologies.topology import Topology
 
 
 class CollectiveKind(StrEnum):
-    """The collectives, spelt as on the command line."""
+    """The collectives, spelt as on the command line.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> treadle.CollectiveKind("allgather").reduces
+    False
+    """
 
     ALLGATHER = "allgather"
     REDUCE_SCATTER = "reduce-scatter"
@@ -89,6 +96,12 @@ class Collective:
     -----
     What knows one group only goes through `shard_weights`, `check_membership` or `as_one_group`, which refuse
     several; `member` is the collective of one group.
+
+    Examples
+    --------
+    >>> from treadle import Collective, CollectiveKind
+    >>> Collective(CollectiveKind.ALLGATHER, (0, 1, 2)).n_ranks
+    3
     """
 
     kind: CollectiveKind

@@ -26,12 +26,26 @@ def default_alpha_ns(topology: Topology) -> int:
     A hop costs the latency of its links and the software's. Where a fabric states the latencies of its links
     (fabrics of `design` and of `calibrate` do, those of the catalogue with `latency=`), they are meant to be
     all: 0. Where no link has one, `SOFTWARE_ALPHA_NS`.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> planning.default_alpha_ns(treadle.parse("dgx_a100:2"))
+    10000
     """
     return 0 if topology.latencies_ns.any() else SOFTWARE_ALPHA_NS
 
 
 class LatencyModel(StrEnum):
-    """Who pays latencies, spelt as on the command line."""
+    """Who pays latencies, spelt as on the command line.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> [one.value for one in planning.LatencyModel]
+    ['pipelined', 'per-message']
+    """
 
     PIPELINED = "pipelined"
     """A latency delays its message only; the link carries the next one meanwhile."""
@@ -40,7 +54,14 @@ class LatencyModel(StrEnum):
 
 
 class Forwarding(StrEnum):
-    """How messages pass switches and forwarders, spelt as on the command line."""
+    """How messages pass switches and forwarders, spelt as on the command line.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> [one.value for one in planning.Forwarding]
+    ['cut-through', 'store-and-forward']
+    """
 
     CUT_THROUGH = "cut-through"
     """A message leaves while it still arrives; it never runs dry, so a link is busy for its own time only."""
@@ -49,7 +70,14 @@ class Forwarding(StrEnum):
 
 
 class Sharing(StrEnum):
-    """How messages share a link, spelt as on the command line."""
+    """How messages share a link, spelt as on the command line.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> [one.value for one in planning.Sharing]
+    ['fifo', 'slice-order', 'fair']
+    """
 
     FIFO = "fifo"
     """One after another, in the order in which they come to the link."""
@@ -88,6 +116,12 @@ class SimulationOptions:
     ------
     ScheduleError
         If a number is out of range.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> planning.SimulationOptions(slices=4).slices
+    4
     """
 
     slices: int = 1

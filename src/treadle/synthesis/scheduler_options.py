@@ -28,7 +28,14 @@ class ScheduleForm(StrEnum):
 
 
 class Form(StrEnum):
-    """How forests are held in plans, spelt as on the command line."""
+    """How forests are held in plans, spelt as on the command line.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> [one.value for one in planning.Form]
+    ['auto', 'explicit', 'factored']
+    """
 
     AUTO = "auto"
     EXPLICIT = "explicit"
@@ -107,6 +114,12 @@ class TreeOptions(SchedulerOptions):
     factors : sequence of int, optional
         Of exchanges digit by digit: the radices, from the digit that tells neighbours apart; their product is
         the number of ranks. Of Bruck's exchange: its radix.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> planning.TreeOptions(exact=True).exact
+    True
     """
 
     trees: int | None = None
@@ -147,6 +160,12 @@ class StepOptions(SchedulerOptions):
         The places, from 1, of the factors over which whole sums are exchanged.
     multicast : bool
         Let switches copy and add up what goes through them in one step; of any scheduler's steps.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> planning.StepOptions(chunks=2).chunks
+    2
     """
 
     chunks: int | None = None
@@ -183,6 +202,12 @@ class AlltoallOptions(SchedulerOptions):
     ------
     ScheduleError
         If the number of chunks is out of range.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> planning.AlltoallOptions(steps=3).steps
+    3
     """
 
     chunks: int | None = None
@@ -221,6 +246,12 @@ class RouteOptions(SchedulerOptions):
     ------
     ScheduleError
         If a number is out of range.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> planning.RouteOptions(max_layers=2).max_layers
+    2
     """
 
     chunks: int | None = None

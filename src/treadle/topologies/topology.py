@@ -72,6 +72,13 @@ class Topology(FrozenArrays):
     ------
     TopologyError
         If any of the above does not hold, or a switch has no link.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> fabric = treadle.parse("ring:4")
+    >>> fabric.n_nodes, fabric.n_links
+    (4, 8)
     """
 
     name: str = field(compare=False)

@@ -30,6 +30,11 @@ def check_trace_name(path: Path | str) -> None:
         For a name that ends in no format of traces.
     MissingDependencyError
         ``.pftrace`` without protobuf.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> planning.check_trace_name("run.pftrace")
     """
     if _writer(path)[0] is track_events:
         require_track_events()

@@ -18,6 +18,11 @@ def check_figure_name(path: Path | str) -> None:
         If its ending is none of .png, .svg and .pdf.
     MissingDependencyError
         Without matplotlib.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> planning.check_figure_name("times.svg")
     """
     _figure_type(Path(path).suffix[1:].lower())
 

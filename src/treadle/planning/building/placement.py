@@ -30,7 +30,14 @@ _IN_RACK_PASSES = 4
 
 
 class Objective(StrEnum):
-    """What a placement makes small."""
+    """What a placement makes small.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> [one.value for one in planning.Objective]
+    ['metres', 'bundles']
+    """
 
     METRES = "metres"
     BUNDLES = "bundles"

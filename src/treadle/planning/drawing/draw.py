@@ -74,7 +74,13 @@ def draw(subject: FabricLike | PlanLike, *, show: str = "", file_format: str = "
 
 
 def check_picture_name(path: Path | str) -> None:
-    """FormatError for a name that ends in no format of pictures."""
+    """FormatError for a name that ends in no format of pictures.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> planning.check_picture_name("fabric.svg")
+    """
     if Path(path).suffix[1:].lower() not in FORMATS:
         raise FormatError(f"picture {str(path)[:200]}: expected a name that ends in .svg, .png or .pdf")
 

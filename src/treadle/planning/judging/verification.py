@@ -139,6 +139,13 @@ def verify(
     ------
     FormatError, TopologyError
         If `topology` cannot be read. A fabric that does not have what the plan uses is a violation.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.solve("ring:4", "allgather").plan
+    >>> treadle.verify(plan, "ring:4").is_ok
+    True
     """
     if isinstance(plan, str | Path) and (text := read_text(Path(plan))) is not None:
         if topology is None:

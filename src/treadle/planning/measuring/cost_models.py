@@ -36,6 +36,12 @@ def as_cost_model(given: CostModelLike) -> CostModel:
     ------
     FormatError
         If there is no such model, or its file is malformed.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> planning.as_cost_model("reference").name
+    'reference'
     """
     if isinstance(given, CostModel):
         return given

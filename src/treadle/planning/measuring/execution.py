@@ -49,7 +49,14 @@ __all__ = [
 
 
 class RuntimeName(StrEnum):
-    """Executors of programs, spelt as on the command line."""
+    """Executors of programs, spelt as on the command line.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> [one.value for one in planning.RuntimeName]
+    ['in-process', 'mpi', 'mpi-c', 'libfabric', 'device-emulated']
+    """
 
     IN_PROCESS = "in-process"
     MPI = "mpi"
@@ -76,6 +83,13 @@ class RunResult(Tabular):
         This process reports: the only one, or the first of MPI's.
     shortfall : Shortfall, optional
         Where the plan leaves copies or sums to the network, which no runtime here does.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.solve("ring:4", "allreduce").plan
+    >>> [row.size_bytes for row in treadle.run(plan, ["1K"]).rows]
+    [1024]
     """
 
     rows: tuple[SweepRow, ...]
@@ -209,6 +223,13 @@ def run(
     Notes
     -----
     Times are those of copying memory on this host; they say nothing about the modelled fabric.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.solve("ring:4", "allreduce").plan
+    >>> treadle.run(plan, ["1K", 64]).wrong
+    0
     """
     plan, sizes = as_plan(plan, "run: plan"), as_sizes(sizes, "run: sizes", least=0)
     _check_device_options(RuntimeName(runtime), options)

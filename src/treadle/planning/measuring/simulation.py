@@ -125,6 +125,13 @@ class SimulationRun(Tabular):
     rows : tuple of SimulatedRow
     last : Simulation
         For traces and the critical path.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.solve("ring:4", "allgather").plan
+    >>> len(treadle.simulate(plan, ["1K", "2K"]).rows)
+    2
     """
 
     rows: tuple[SimulatedRow, ...]
@@ -194,6 +201,13 @@ def simulate(
     -----
     The simulation is of the modelled fabric: links, switches and host caps as the topology has them, and
     in-network copies and sums where the plan relies on them.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.solve("ring(4, bandwidth='25GB/s')", "allgather").plan
+    >>> [row.size_bytes for row in treadle.simulate(plan, ["1K", "1M"]).rows]
+    [1024, 1048576]
     """
     plan = _subject_of(plan, topology, progress)
     sizes = as_sizes(sizes, "simulate: sizes")

@@ -58,6 +58,13 @@ class RepairResult:
         Those of `solved`, and `failures` for the fabric and the collective; with `total`.
     contest : Contest, optional
         Algorithms that were compared at a size, where the plan's own could not be run or a size was given.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.solve("torus:3,3", "allgather").plan
+    >>> treadle.repair(plan, links=["n0_0--n0_1"]).lost_ranks
+    ()
     """
 
     old: Plan

@@ -152,6 +152,12 @@ class Comparison(Tabular):
         Of several groups of ranks at once: what each reaches alone, and all together.
     cost_model : CostModel, optional
         What messages cost at these sizes; None: one alpha, as `simulate` has it.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> treadle.compare("ring:4", "allgather", algorithms=["ring"]).rows[0].algorithm
+    'ring'
     """
 
     topology: Topology
@@ -253,6 +259,13 @@ def compare(
     -----
     Each scheduler is a task of its own where workers are processes (`planning.workers`). In threads they
     would share an interpreter, and CPU seconds could not be told apart.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> found = treadle.compare("ring:4", "allgather", algorithms=["forestcoll", "ring"])
+    >>> [row.algorithm for row in found.rows]
+    ['forestcoll', 'ring']
     """
     at = tuple(as_sizes(sizes, "compare: sizes"))
     cost_model = problem_options.get("cost_model")

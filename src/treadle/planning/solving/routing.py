@@ -27,7 +27,14 @@ from treadle.watch import Progress
 
 
 class RouteFormat(StrEnum):
-    """Text formats of routes, by the file's ending."""
+    """Text formats of routes, by the file's ending.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> [one.value for one in planning.RouteFormat]
+    ['json', 'csv', 'xml']
+    """
 
     JSON = "json"
     CSV = "csv"
@@ -115,6 +122,12 @@ def routes(
     ------
     TreadleError
         For malformed input; InfeasibleError if a rank cannot be reached or the layers do not suffice.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> planning.routes("torus:3,3").plan.collective.n_ranks
+    9
     """
     found = solve(
         topology,

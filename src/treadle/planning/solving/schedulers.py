@@ -269,7 +269,14 @@ def schedulers(*, plug_ins: bool = True) -> tuple[Scheduler, ...]:
 
 
 def algorithm_names(*, plug_ins: bool = True) -> tuple[str, ...]:
-    """Every value of `algorithm`; see `schedulers`."""
+    """Every value of `algorithm`; see `schedulers`.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> "forestcoll" in planning.algorithm_names()
+    True
+    """
     return tuple(record.name for record in schedulers(plug_ins=plug_ins))
 
 
@@ -314,7 +321,14 @@ def _read_ours() -> None:
 
 @cache
 def plug_in_faults() -> tuple[str, ...]:
-    """Load the plug-ins; a line for each that cannot be, naming its distribution."""
+    """Load the plug-ins; a line for each that cannot be, naming its distribution.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> planning.plug_in_faults()
+    ()
+    """
     _read_ours()
     entries = [entry for same in find_plug_ins(ENTRY_POINTS).values() for entry in same]
     return tuple(fault for entry in entries if (fault := _loaded(entry)))

@@ -111,6 +111,12 @@ class SolveResult:
         Of several groups at once: both sides of their optimum, and what each reaches by itself.
     rs_ag : Fraction, optional
         Of an allreduce in groups: what reduce-scatters and then allgathers reach, bytes/s.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> treadle.solve("ring:4", "allgather").is_optimal
+    True
     """
 
     plan: Plan

@@ -98,6 +98,13 @@ def lower(
         runtime would not compare, and several ranges of sizes.
     InfeasibleError
         If the format cannot express the schedule within the runtime's limits.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.solve("ring:4", "allgather").plan
+    >>> treadle.lower(plan, to="msccl-xml").text.split()[0]
+    '<algo'
     """
     plan = as_plan(plan, "lower: plan")
     numbers = _group_numbers(plan)

@@ -54,7 +54,14 @@ class SavedSet:
 
 
 def is_set_folder(folder: str | Path) -> bool:
-    """Whether a set was written there."""
+    """Whether a set was written there.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> planning.is_set_folder("no-such-folder")
+    False
+    """
     return (Path(folder) / MANIFEST).is_file()
 
 

@@ -9,7 +9,14 @@ from treadle.program.program import Buffer, Program
 
 
 class DeviceProtocol(StrEnum):
-    """How a message says that it is there, spelt as on the command line."""
+    """How a message says that it is there, spelt as on the command line.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> [one.value for one in planning.DeviceProtocol]
+    ['Simple', 'LL']
+    """
 
     SIMPLE = "Simple"
     """Data first, then a flag that is released after them: large messages, in slices."""

@@ -110,7 +110,15 @@ def _as_plan(value: Any, place: str) -> Plan:
 
 @checked(path=_as_path, plan=_as_plan)
 def save_plan(path: str | Path, plan: Plan | HasPlan) -> None:
-    """Write the file of a plan, or of a result's plan, whole or not at all; FormatError if it cannot be."""
+    """Write the file of a plan, or of a result's plan, whole or not at all; FormatError if it cannot be.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> treadle.save_plan("ring.plan", treadle.solve("ring:4", "allgather"))
+    >>> treadle.verify("ring.plan").is_ok
+    True
+    """
     assert isinstance(plan, Plan)  # a result's was taken out of it
     write_bytes(path, dump_plan(plan, source=str(path)))
 
@@ -181,6 +189,13 @@ def load_plan(path: str | Path, *, max_memory_bytes: int = MAX_MEMORY) -> Plan:
         If the file is anything but a plan file of a known version. Its claims are not checked here.
     MemoryLimitError
         If more memory might be needed than is granted.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> treadle.save_plan("ring.plan", treadle.solve("ring:4", "allgather").plan)
+    >>> treadle.load_plan("ring.plan").collective.n_ranks
+    4
     """
     source = str(path)
     if Path(path).exists() and not Path(path).is_file():  # a device might never end

@@ -29,7 +29,14 @@ _MAX_WORDS = 2000
 
 
 class LinkClass(StrEnum):
-    """Where a link is, spelt as in files."""
+    """Where a link is, spelt as in files.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> [one.value for one in planning.LinkClass]
+    ['box', 'hop', 'network']
+    """
 
     BOX = "box"
     """Within a box: NVLink, xGMI, PCIe."""

@@ -17,7 +17,14 @@ _TUNING = "NCCL 2.30, src/graph/tuning.cc (June 2026)"
 
 @cache
 def cost_presets() -> Mapping[str, CostModel]:
-    """All cost models that come with Treadle, by name."""
+    """All cost models that come with Treadle, by name.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> "reference" in planning.cost_presets()
+    True
+    """
     models = (
         _reference(),
         _reference_hosts(),

@@ -15,6 +15,12 @@ class Packer(StrEnum):
 
     Tight cuts and height-first replace switch removal too; the others work on the logical graph that it
     leaves. Local search makes lower what another one packed; asked for by name, it follows growth.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> list(planning.Packer)[0].value
+    'tight-cuts'
     """
 
     TIGHT_CUTS = "tight-cuts"
