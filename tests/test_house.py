@@ -37,7 +37,10 @@ BY_HAND = {"program_from_operations", "routes_from_paths"}
 """How schedules and programs are written by hand: for schedulers and formats of others."""
 FACADES = tuple(
     f"treadle{name}"
-    for name in ("", ".planning", ".torch", ".topologies", ".topologies.catalogue", ".training")
+    for name in (
+        *("", ".planning", ".torch", ".mscclpp", ".topologies", ".topologies.catalogue"),
+        ".training",
+    )
 )
 """Packages whose names are for users; what another exports counts where somebody imports it from there."""
 SUFFIXES = {".py", ".pyi", ".cpp", ".hpp", ".c", ".h"}

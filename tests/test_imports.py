@@ -87,6 +87,7 @@ ALLOWED = {
         "reproduction",
     },
     "torch": {"topologies", "schedules", "program", "runtime", "planning", "torch"},
+    "mscclpp": {"formats", "mscclpp"},
     "cli": {
         "topologies",
         "schedules",
@@ -287,7 +288,10 @@ def test_lazy_packages_load_what_type_checkers_see(where: str) -> None:
         _ = package.nothing
 
 
-ENTRANCES = ("treadle", "treadle.__main__", "treadle.torch", "treadle.planning", "treadle.training")
+ENTRANCES = (
+    *("treadle", "treadle.__main__", "treadle.torch", "treadle.mscclpp", "treadle.planning"),
+    "treadle.training",
+)
 
 
 def loaded_by_name() -> set[str]:

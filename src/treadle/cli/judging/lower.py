@@ -41,7 +41,9 @@ def command(
     ] = None,
     profile: Annotated[
         Profile | None,
-        typer.Option(help="MSCCL XML: dialect and limits of the runtime; default azure."),
+        typer.Option(
+            help="MSCCL XML: dialect and limits of the runtime; default azure; rccl: before RCCL removed it."
+        ),
     ] = None,
     in_place: Annotated[
         bool, typer.Option("--in-place", help="For calls whose input and output are one memory.")

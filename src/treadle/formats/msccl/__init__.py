@@ -24,7 +24,7 @@ FORMATS = (
         judge_set="treadle.formats.msccl.judge_choice:judge_choice",
         parses_folder=True,
         files="one XML",
-        readers="msccl-executor-nccl (`--profile azure`), msccl (`legacy`), RCCL (`rccl`)",
+        readers="msccl-executor-nccl (`--profile azure`), msccl (`legacy`), RCCL, until removed (`rccl`)",
         collectives="all six",
         sizes="element counts that the chunks divide",
     ),

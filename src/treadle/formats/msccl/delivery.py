@@ -20,7 +20,7 @@ from treadle.formats.selection.text_set import FOLDER, Delivery, TextSet, loader
 _RUNTIMES = {
     Profile.AZURE: "msccl-executor-nccl (in place of NCCL)",
     Profile.LEGACY: "msccl (NCCL with the MSCCL interpreter)",
-    Profile.RCCL: "RCCL (a release with MSCCL)",
+    Profile.RCCL: "RCCL (before it removed MSCCL in March 2026)",
 }
 
 

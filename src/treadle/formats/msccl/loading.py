@@ -73,7 +73,7 @@ def msccl_loading(
         prepare = (f"mkdir -p {quote(folder)}", f"cp {quote(path)} {quote(folder)}/")
     if profile is Profile.RCCL:
         return Loading(
-            runtime="RCCL (a release with MSCCL)",
+            runtime="RCCL (before it removed MSCCL in March 2026)",
             environment=(
                 ("RCCL_MSCCL_FORCE_ENABLE", "1"),
                 ("MSCCL_ALGO_DIR", folder),

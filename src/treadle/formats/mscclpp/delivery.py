@@ -40,7 +40,7 @@ def deliver(texts: TextSet) -> Delivery:
             ),
             check="with MSCCLPP_LOG_LEVEL=INFO every call that a plan serves logs 'Starting "
             "execution with plan: '",
-            fallback="calls that no plan serves go to NCCL",
+            fallback="calls that no plan serves go to MSCCL++'s own algorithms in a box, else to NCCL",
             code=(f"import {MODULE}  # in every process, before init_process_group('nccl')",),
         ),
     )

@@ -53,7 +53,7 @@ def mscclpp_loading(path: str, name: str, facts: TextFacts, *, root: int, in_pla
             ("MSCCLPP_LOG_LEVEL", "INFO"),
         ),
         check=f"every call that it serves logs 'Starting execution with plan: {name}'",
-        fallback="what `select` leaves aside goes to NCCL; without `select` a size that the chunks do not "
-        "divide into whole 16 bytes is an error",
+        fallback="what `select` leaves aside goes to MSCCL++'s own algorithms in a box, else to NCCL; "
+        "without `select` a size that the chunks do not divide into whole 16 bytes throws, not falls back",
         code=recipe(path, name, facts, root=root, in_place=in_place),
     )
