@@ -16,6 +16,7 @@ from lxml import etree
 
 import treadle
 from samples.readers.reader_texts import ASTRA
+from treadle import planning
 from treadle.brief import MOST_CHARACTERS, brief, figure
 from treadle.errors import MissingDependencyError
 from treadle.finder.workload import Network, allreduce_of
@@ -264,3 +265,20 @@ def test_cells_are_plain() -> None:
     assert plain(True) is True
     assert plain(3) == 3
     assert type(plain(treadle.CollectiveKind.ALLGATHER)) is str
+
+
+def test_every_public_value_shows_itself() -> None:
+    """All classes of values that the API gives; what is only given to it, or builds, keeps its plain repr."""
+    plain_ones = {"AlltoallOptions", "FactLimits", "RouteOptions", "SchedulerOptions", "SizeRequest"}
+    plain_ones |= {"StepOptions", "TreeOptions"}  # arguments
+    kinds = {getattr(planning, name) for name in planning.__all__} | {
+        getattr(treadle, name) for name in treadle.__all__
+    }
+    without = {
+        kind.__name__
+        for kind in kinds
+        if isinstance(kind, type)
+        and dataclasses.is_dataclass(kind)
+        and not (hasattr(kind, "_repr_html_") and hasattr(kind, "__rich__"))
+    }
+    assert without == plain_ones

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypedDict, Unpack
 
+from treadle.brief import brief
 from treadle.checking import checked
 from treadle.errors import FormatError, ScheduleError, TopologyError
 from treadle.planning.demand_files import read_demands
@@ -29,6 +30,7 @@ _SHORT_NAMES: Mapping[str, str] = MappingProxyType(
 )
 
 
+@brief("collective", "topology")
 @dataclass(frozen=True)
 class Problem:
     """A fabric and a collective on it that fit each other.

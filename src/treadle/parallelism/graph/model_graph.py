@@ -19,6 +19,7 @@ from treadle.errors import TreadleError
 from treadle.parallelism.graph.compute_graph import ComputeGraph, Source, TensorRef
 
 
+@brief("name", "repeats", "graph")
 @dataclass(frozen=True)
 class ModelPart:
     """A part of a model: an embedding, a block, a head.

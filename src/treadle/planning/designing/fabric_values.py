@@ -63,6 +63,7 @@ class FactLimits:
         )
 
 
+@brief("diameter", "mean", "is_alike", "pair_rate")
 @dataclass(frozen=True)
 class DistanceFacts:
     """Distances in hops between compute nodes; paths may pass through switches and other nodes.
@@ -99,6 +100,7 @@ class DistanceFacts:
         return tuple(Fraction(count, self.pairs[0]) for count in self.pairs)
 
 
+@brief("steps", "steps_bidirectional", "mean_distance", "t_b", "pair_rate")
 @dataclass(frozen=True)
 class SizeBounds:
     """What no fabric of so many nodes and links per node can beat (section A.3 of the dissertation).

@@ -10,6 +10,7 @@ from functools import cache
 import numpy as np
 
 from treadle.arrays import Int64Array
+from treadle.brief import brief
 from treadle.formats.request import NOTHING_ASKED, Asked
 from treadle.program.in_network import in_network_sends
 from treadle.program.program import OperationKind, Program
@@ -19,6 +20,7 @@ from treadle.simulation.switch_feeds import group_crossings, network_joins
 from treadle.topologies.topology import Topology
 
 
+@brief("n_sends", "algbw")
 @dataclass(frozen=True)
 class Shortfall:
     """How far execution falls short of a plan where ranks do what the plan leaves to switches.

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from treadle.brief import brief
 from treadle.errors import MemoryLimitError
 from treadle.planning.judging.verification import require_verified
 from treadle.planning.measuring.execution import programs_of
@@ -27,6 +28,7 @@ class Referee(StrEnum):
     SIMGRID = "simgrid"
 
 
+@brief("size_bytes", "referee_s", "own_s", "wrong")
 @dataclass(frozen=True)
 class RefereedRow:
     """A size by both simulators, each message whole, links shared fairly.

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from treadle.brief import brief
 from treadle.errors import FormatError
 from treadle.parallelism.exporting.export_layout import layout_of
 from treadle.parallelism.exporting.torch_code import torch_code, unsaid
@@ -50,6 +51,7 @@ class OtherState:
     memory_bytes: float
 
 
+@brief("story", "alternatives")
 @dataclass(frozen=True)
 class ExplainedTensor:
     """A tensor through the step, and what else there was.

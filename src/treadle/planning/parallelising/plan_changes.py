@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from treadle.brief import brief
 from treadle.errors import FormatError
 from treadle.parallelism.graph.compute_graph import OperatorKind, TensorRef
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
@@ -36,6 +37,7 @@ class Change:
     theirs: str
 
 
+@brief("ours", "theirs", "changes")
 @dataclass(frozen=True)
 class PlanChanges:
     """What differs between two plans, and what it costs.

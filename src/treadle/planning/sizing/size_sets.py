@@ -44,6 +44,7 @@ SET_ALGORITHM = "by-size"
 """What plans of several schedules are called."""
 
 
+@brief("size_bytes", "title", "slices", "protocol", "seconds")
 @dataclass(frozen=True)
 class SizedChoice:
     """What serves a size.

@@ -8,6 +8,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Unpack
 
+from treadle.brief import brief
 from treadle.formats.format import find_format
 from treadle.formats.text_options import TextOptions
 from treadle.planning.judging.verification import UnverifiedPlanError, verify
@@ -41,6 +42,7 @@ class RouteFormat(StrEnum):
     XML = "xml"
 
 
+@brief("plan.collective", "plan.topology", "plan.algorithm", "algbw", "is_late", "notes", "seconds")
 @dataclass(frozen=True)
 class RoutesResult:
     """Verified routes and what is known of them.

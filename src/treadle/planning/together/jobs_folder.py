@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle.atomic import write_bytes
+from treadle.brief import brief
 from treadle.errors import FormatError
 from treadle.planning.input_text import read_input_text
 from treadle.planning.solving.transfer import transfer_collective
@@ -37,6 +38,7 @@ FABRIC = "fabric.json"
 MAX_LIST_BYTES = 2**26
 
 
+@brief("topology", "jobs", "plans", "rates")
 @dataclass(frozen=True)
 class StoredJobs:
     """What a folder holds; nothing of it is checked yet.

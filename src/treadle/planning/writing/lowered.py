@@ -29,6 +29,7 @@ class TargetFormat(StrEnum):
     NCCL_TUNER = "nccl-tuner"
 
 
+@brief("trees", "n_served", "loss")
 @dataclass(frozen=True)
 class FriendlierTrees:
     """A number of trees per root whose text would serve more sizes.
@@ -48,6 +49,7 @@ class FriendlierTrees:
     loss: Fraction
 
 
+@brief("number", "name", "ranks")
 @dataclass(frozen=True)
 class LoweredGroup:
     """Which of several groups of ranks a text is for.
