@@ -5,10 +5,12 @@ from __future__ import annotations
 from itertools import combinations
 from math import inf
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.planning.parallelising.stage_cuts import best_cut
+from treadle.parallelism.evaluation.stage_timeline import StageTimes, one_f_one_b
+from treadle.planning.parallelising.stage_cuts import best_cut, least_pipeline_s
 
 SECONDS = st.one_of(st.integers(1, 20), st.just(inf))
 
@@ -35,3 +37,27 @@ def test_no_cut_is_better(data: st.DataObject, n_stages: int, n_layers: int, mic
     else:
         assert found is not None
         assert value(found) == least
+
+
+@given(
+    times=st.lists(st.tuples(st.floats(0, 9), st.floats(0, 9)), min_size=1, max_size=6),
+    batches=st.integers(1, 12),
+)
+def test_no_pipeline_is_quicker_than_the_least(times: list[tuple[float, float]], batches: int) -> None:
+    """However uneven its stages; with one micro-batch, or in one stage, there is nothing to lose."""
+    stages = [StageTimes(forward, backward, 0.0, forward + backward) for forward, backward in times]
+    whole = sum(map(sum, times))
+    least = least_pipeline_s(whole, len(stages), batches)
+    assert least <= one_f_one_b(stages, batches, 0.0) * (1 + 1e-9)
+    assert least >= whole * batches / len(stages) * (1 - 1e-9)
+    if batches == 1 or len(stages) == 1:
+        assert least == pytest.approx(whole * batches)
+
+
+def test_stages_that_shrink_come_near_the_least() -> None:
+    """Each has the share (1 - 1/m)^k that the bound leaves it."""
+    batches, share = 8, 1 - 1 / 8
+    stages = [StageTimes(0.0, share**at, 0.0, share**at) for at in range(3)]
+    least = least_pipeline_s(sum(one.compute_s for one in stages), 3, batches)
+    assert least == pytest.approx(batches)
+    assert least <= one_f_one_b(stages, batches, 0.0) <= 1.25 * least

@@ -3,7 +3,7 @@
 The graph is that of one micro-batch, the search's mesh has no axis of stages. Stages hold fewer layers than
 the whole model, and several micro-batches of what is saved: what that comes to the evaluator says, and the
 search is repeated with a smaller limit until its plan fits as a pipeline. No bound of the search holds for
-pipelines; what is proved is that all ranks together cannot compute faster.
+pipelines; what is proved is that stages cannot compute faster, nor all begin and end at once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline
 from treadle.planning.parallelising.parallel_result import PricedPlan
 from treadle.planning.parallelising.plan_search import OURS, PlanSearch
 from treadle.planning.parallelising.posed_mesh import MeshFound
-from treadle.planning.parallelising.stage_cuts import best_cut
+from treadle.planning.parallelising.stage_cuts import best_cut, least_pipeline_s
 from treadle.schedules.mesh import Mesh
 from treadle.training.costs import Costs
 from treadle.watch import Watch
@@ -122,7 +122,7 @@ def search_staged(
         best[0],
         [row for row, _ in named.values()],
         MeshFound(posed, best[1], is_late=is_late),
-        micro_batches * _compute_bound(plans, mesh.n_ranks),
+        least_pipeline_s(_compute_bound(plans, inner.n_ranks), stages_of(mesh), micro_batches),
     )
 
 

@@ -61,3 +61,27 @@ def _least_sum(
                     after[done + layers] = total
         reached = after
     return reached.get(n_layers)
+
+
+def least_pipeline_s(seconds: float, n_stages: int, micro_batches: int) -> float:
+    """What no cut into stages undercuts: seconds of all micro-batches one forward, one backward.
+
+    Parameters
+    ----------
+    seconds : float
+        That all stages together take for one micro-batch, at least.
+    n_stages, micro_batches : int
+
+    Notes
+    -----
+    The first forward pass reaches stage k when the stages before it have done theirs, and after the stage's
+    last backward pass these have one more to do: a step of B takes m t_k + (t_1 + ... + t_(k-1)) or more.
+    So the first k stages have at most S_k = S_(k-1) + (B - S_(k-1)) / m seconds of a micro-batch, which
+    sums up to B (1 - (1 - 1/m)^k).
+
+    Examples
+    --------
+    >>> least_pipeline_s(4.0, 1, 8)
+    32.0
+    """
+    return seconds / (1 - (1 - 1 / micro_batches) ** n_stages)
