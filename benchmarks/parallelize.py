@@ -39,7 +39,7 @@ GAP, MOST_GAP = 0.02, 0.05
 ENDLESS_S = 3600.0
 """Rows end when their gap is proven; CPU seconds are what is measured."""
 FABRIC_S = 60.0
-"""A search on one of several fabrics: experts on a leaf-spine fabric stay at 6%; the row says its gap."""
+"""A search on one of several fabrics: experts on a leaf-spine fabric stay at 6% or more, as the row says."""
 _K, _M = 2**10, 2**20
 _SLOW = "dgx_h100(16, nic_bandwidth='6.25GB/s')"
 
@@ -247,7 +247,8 @@ axis 1. "layers" is what one gives to the next. The gap asked for is {gap:.0%}, 
 leaf-spine fabric and the torus: there communication decides, and the last percents of the bound take longer
 than all that goes before. "gap" may be above it where the plan that met it breaks the limit by the
 evaluator's count, and a slower one takes its place. The torus is `torus(8, 16)` with its ranks numbered along
-the short side, so that axes of the mesh are rings of it.
+the short side, so that axes of the mesh are rings of it. A search ends after a minute of a shared machine:
+with experts on the leaf-spine fabric the bound is then still behind.
 """
 _MATRIX = """
 Each plan on each fabric (row: made for; column: runs on), seconds; the last row is the plan that is found
