@@ -54,5 +54,7 @@ def test_example_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     names = dict(vars(sys.modules[public_names()[name].__module__]))  # as doctest does for a module
     found = doctest.DocTestParser().get_doctest(text, names, name, None, 0)
     lines: list[str] = []
-    result = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS).run(found, out=lines.append)
+    result = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS).run(
+        found, out=lines.append
+    )
     assert result.failed == 0, "".join(lines)
