@@ -115,7 +115,13 @@ class TaskGraph:
         return f"out of {node}" if resource < m + ports else f"into {node}"
 
 
-def task_graph(topology: Topology, program: OperationLists) -> TaskGraph:
+def task_graph(
+    topology: Topology,
+    program: OperationLists,
+    *,
+    partner: Int64Array | None = None,
+    link_of: Int64Array | None = None,
+) -> TaskGraph:
     """Everything that happens in a program, and in which order at least.
 
     Parameters
@@ -123,6 +129,11 @@ def task_graph(topology: Topology, program: OperationLists) -> TaskGraph:
     topology : Topology
         The fabric that the program was lowered for.
     program : OperationLists
+    partner : array of int64, shape (n,), optional
+        Operation at the other end of each message, -1 for copies; default as `match_messages` pairs them.
+    link_of : array of int64, shape (links,), optional
+        The link that each stands for, of the same kind: of a part that says what all do
+        (`program.trees.box_program`).
 
     Raises
     ------
@@ -139,7 +150,7 @@ def task_graph(topology: Topology, program: OperationLists) -> TaskGraph:
     Where a switch works for a rank that asks, its group's other links are crossed too: those of a store once
     the data are at the switch, those of a sum before it leaves, the asker's own when the asker could add up.
     """
-    partner = match_messages(program)
+    partner = match_messages(program) if partner is None else partner
     _check_paths(topology, program)
     joins = network_joins(topology, program, partner)
     capped = np.flatnonzero(topology.injection_bytes_per_s).astype(np.int64)
@@ -173,6 +184,8 @@ def task_graph(topology: Topology, program: OperationLists) -> TaskGraph:
     # what a rank adds to a sum that another rank asks a switch for is fetched: nobody at the rank acts
     fetched = [join.giver for join in joins if not topology.turns_round[topology.heads[join.giver_link]]]
     first_link &= ~np.isin(operation, [giver for giver in fetched if _is_added(topology, program, giver)])
+    if link_of is not None:
+        resource = np.append(link_of, -1)[resource]  # no ports: -1 is that of none
     return TaskGraph(
         topology,
         program,

@@ -16,6 +16,7 @@ from treadle.planning.solving.asked_options import record_asked
 from treadle.schedules.collective import CollectiveKind
 from treadle.synthesis.scheduler import Comparing, Scheduler
 from treadle.synthesis.scheduler_options import OPTIONS_OF, SchedulerOptions, SizeRequest
+from treadle.synthesis.sizes.spanning_exchanges import few_ranks
 from treadle.synthesis.trees.baselines.boxes import find_boxes
 
 Entrant = tuple[Scheduler, SchedulerOptions]
@@ -29,7 +30,7 @@ _MOST_SLOW = 16
 _MOST_DIVIDED = 32
 """Ranks up to which ranks of a box are numbered by several digits too."""
 _MOST_VARIED = 512
-"""Ranks beyond which each scheduler is tried with its defaults only."""
+"""Ranks beyond which each scheduler is tried with its defaults only, others' algorithms not at all."""
 
 
 def entrants(problem: Problem, alpha_s: float, algorithms: Sequence[Scheduler] = ()) -> list[Entrant]:
@@ -47,6 +48,7 @@ def entrants(problem: Problem, alpha_s: float, algorithms: Sequence[Scheduler] =
         one
         for one in fitting(problem, at_sizes=True)
         if one.comparing is not Comparing.SMALL or problem.collective.n_ranks <= _MOST_SLOW
+        if not (one.is_peer and problem.collective.n_ranks > _MOST_VARIED)
     ]
     return [
         (scheduler, options)
@@ -54,6 +56,18 @@ def entrants(problem: Problem, alpha_s: float, algorithms: Sequence[Scheduler] =
         if scheduler.refusal(problem.topology, problem.collective) is None
         for options in _varied(problem, scheduler, alpha_s)
     ]
+
+
+def left_out(problem: Problem) -> list[str]:
+    """Schedulers that would be tried on fewer ranks."""
+    if problem.collective.n_ranks <= _MOST_VARIED:
+        return []
+    refused = [one for one in fitting(problem, at_sizes=True) if few_ranks in one.needs]
+    peers = [one for one in fitting(problem, at_sizes=True) if one.is_peer]
+    return sorted(
+        {one.name for one in refused if few_ranks(problem.topology, problem.collective) is not None}
+        | {one.name for one in peers}
+    )
 
 
 def options_in_words(options: SchedulerOptions) -> str:
@@ -66,9 +80,9 @@ def options_in_words(options: SchedulerOptions) -> str:
 def _varied(problem: Problem, scheduler: Scheduler, alpha_s: float) -> Iterator[SchedulerOptions]:
     """The defaults first, then what else may pay."""
     kind = OPTIONS_OF[scheduler.form]
-    asked = list(scheduler.trials(problem.topology, problem.collective))
+    asked: list[Mapping[str, object]] = [{}]
     if problem.collective.groups is None and problem.collective.n_ranks <= _MOST_VARIED:
-        asked += _asked(problem, scheduler, alpha_s)
+        asked = [*scheduler.trials(problem.topology, problem.collective), *_asked(problem, scheduler, alpha_s)]
     is_able = problem.topology.multicast.any() or problem.topology.aggregation.any()
     if "multicast" in scheduler.heeded and is_able:
         asked = [{**one, **more} for one in asked for more in ({}, {"multicast": True})]

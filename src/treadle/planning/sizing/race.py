@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 
 from treadle.errors import TreadleError
 from treadle.planning.problem import Problem
-from treadle.program.any_schedule import lower_groups
 from treadle.schedules.schedule import Schedule
 from treadle.simulation.clock import Clock
 from treadle.simulation.costs.cost_model import CostModel, LinkClass
 from treadle.simulation.costs.link_classes import CLASSES, link_classes
 from treadle.simulation.costs.message_prices import prices, protocol_options
 from treadle.simulation.messages import seconds_below
+from treadle.simulation.schedule_tasks import schedule_graph
 from treadle.simulation.simulated_sizes import MAX_AUTO_SLICES, slices_at_most
 from treadle.simulation.simulation_options import SimulationOptions, default_alpha_ns
-from treadle.simulation.tasks import TaskGraph, task_graph
+from treadle.simulation.tasks import TaskGraph
 from treadle.verification.violations import Report
 from treadle.watch import UNWATCHED, Watch
 
@@ -146,8 +146,9 @@ class Racer:
     def graph(self) -> TaskGraph:
         """Its tasks."""
         problem = self.rules.problem
-        programs = lower_groups(problem.topology, problem.collective, self.schedule)
-        return task_graph(problem.topology, programs.lists)
+        return schedule_graph(
+            problem.topology, problem.collective, self.schedule, may_be_whole=not self.baseline
+        )
 
     @cached_property
     def graphs(self) -> tuple[TaskGraph, ...]:

@@ -40,7 +40,7 @@ from treadle.topologies.topology import Topology
 _ALIKE = (WAVE, PHASE, CHILD, SENDER, RECEIVER, CHANNEL, PATH)
 """What transfers of one message have in common."""
 
-_Part = tuple[int, int, int, int, int]
+Part = tuple[int, int, int, int, int]
 """Of a transfer: its first chunk, one past the last; what is read at the sender, added to and written."""
 
 
@@ -124,9 +124,9 @@ def lower(
             )
     else:
         transfers = transfers_at(topology, schedule, rank, channels)
-    frame = _Frame(collective, transfers.base, in_place, rank)
-    table = _merged(transfers.table) if merge or rank is not None else transfers.table
-    return _program(frame, _lists(frame, _ordered(topology, frame, table)), transfers)
+    frame = Frame(collective, transfers.base, in_place, rank)
+    table = message_table(topology, frame, transfers, merge=merge or rank is not None)
+    return program_of(frame, _lists(frame, table), transfers)
 
 
 def _check_fit(topology: Topology, collective: Collective, schedule: TreeSchedule) -> None:
@@ -149,7 +149,7 @@ def _check_fit(topology: Topology, collective: Collective, schedule: TreeSchedul
 
 
 @dataclass(frozen=True)
-class _Frame:
+class Frame:
     """Where the data of a collective lie, and whose lists are made: one rank's, or (None) all."""
 
     collective: Collective
@@ -171,6 +171,13 @@ class _Frame:
         return Buffer.OUTPUT if everywhere or self.owns(rank, chunk) else Buffer.SCRATCH
 
 
+def message_table(
+    topology: Topology, frame: Frame, transfers: Transfers, *, merge: bool = True
+) -> Int64Array:
+    """Transfers as messages in the common order of all ranks, shape (fields, messages)."""
+    return _ordered(topology, frame, _merged(transfers.table) if merge else transfers.table)
+
+
 def _merged(table: Int64Array) -> Int64Array:
     """Join transfers that differ in nothing but adjacent ranges of chunks; the longest way to go counts."""
     table = table[:, np.lexsort((table[FIRST], *table[list(_ALIKE[::-1])]))]
@@ -184,7 +191,7 @@ def _merged(table: Int64Array) -> Int64Array:
     return merged
 
 
-def _ordered(topology: Topology, frame: _Frame, table: Int64Array) -> Int64Array:
+def _ordered(topology: Topology, frame: Frame, table: Int64Array) -> Int64Array:
     """The common order of all ranks: by wave, the longest way first, then in turns."""
     if not frame.collective.kind.is_rooted:
         root = np.searchsorted(frame.shard_offset, table[FIRST], side="right") - 1
@@ -197,15 +204,13 @@ def _ordered(topology: Topology, frame: _Frame, table: Int64Array) -> Int64Array
     return ordered
 
 
-def _lists(frame: _Frame, table: Int64Array) -> list[list[Row]]:
+def _lists(frame: Frame, table: Int64Array) -> list[list[Row]]:
     """The operations of each rank, in order; none of ranks whose lists are not made."""
     mine, ranks = frame.rank, frame.collective.n_ranks
-    lists = [_own_copies(frame, rank) if mine in (None, rank) else [] for rank in range(ranks)]
-    waves = np.unique(table[WAVE], return_inverse=True)[1]
-    parts = _Sums(frame, table, lists).parts(waves.tolist()) if frame.reduces else _copied(frame, table)
+    lists = [own_copies(frame, rank) if mine in (None, rank) else [] for rank in range(ranks)]
     columns = table[[PHASE, SENDER, RECEIVER, CHANNEL, PATH]]
-    for (phase, sender, receiver, channel, path), wave, found in zip(
-        columns.T.tolist(), waves.tolist(), parts, strict=True
+    for (phase, sender, receiver, channel, path), (wave, found) in zip(
+        columns.T.tolist(), message_parts(frame, table, lists), strict=True
     ):
         kind = OperationKind.RECEIVE_REDUCE if frame.reduces and phase == 0 else OperationKind.RECEIVE
         for first, last, read, sum_from, target in found:
@@ -219,7 +224,16 @@ def _lists(frame: _Frame, table: Int64Array) -> list[list[Row]]:
     return lists
 
 
-def _own_copies(frame: _Frame, rank: int) -> list[Row]:
+def message_parts(
+    frame: Frame, table: Int64Array, lists: list[list[Row]]
+) -> Iterator[tuple[int, list[Part]]]:
+    """Step and parts of each message, in order; puts the copies that they need into the ranks' lists."""
+    steps = np.unique(table[WAVE], return_inverse=True)[1].tolist()
+    parts = _Sums(frame, table, lists).parts(steps) if frame.reduces else _copied(frame, table)
+    yield from zip(steps, parts, strict=True)
+
+
+def own_copies(frame: Frame, rank: int) -> list[Row]:
     """The copy of a rank's own shard to its OUTPUT, where nothing else brings it there."""
     first, last = int(frame.shard_offset[rank]), int(frame.shard_offset[rank + 1])
     if frame.reduces or frame.in_place or first == last:
@@ -227,7 +241,7 @@ def _own_copies(frame: _Frame, rank: int) -> list[Row]:
     return [(OperationKind.COPY, first, last - first, -1, Buffer.INPUT, Buffer.OUTPUT, 0, 0, -1)]
 
 
-def _copied(frame: _Frame, table: Int64Array) -> Iterator[list[_Part]]:
+def _copied(frame: Frame, table: Int64Array) -> Iterator[list[Part]]:
     """Parts of transfers without sums: the owner of a chunk sends it from INPUT."""
     own = frame.shard_offset[table[SENDER]], frame.shard_offset[table[SENDER] + 1]
     bounds = [np.clip(bound, table[FIRST], table[LAST]) for bound in own]
@@ -246,7 +260,7 @@ class _Sums:
     A chunk's first child in list order adds to INPUT, and later ones to what is there.
     """
 
-    def __init__(self, frame: _Frame, table: Int64Array, lists: list[list[Row]]) -> None:
+    def __init__(self, frame: Frame, table: Int64Array, lists: list[list[Row]]) -> None:
         self._frame = frame
         self._lists = lists
         # between two of these bounds all chunks are alike
@@ -260,7 +274,7 @@ class _Sums:
         spans = np.searchsorted(cuts, table[[FIRST, LAST]])
         self._columns = np.concatenate([table[[PHASE, SENDER, RECEIVER]], spans]).T.tolist()
 
-    def parts(self, waves: list[int]) -> Iterator[list[_Part]]:
+    def parts(self, waves: list[int]) -> Iterator[list[Part]]:
         """The parts of each transfer, in order; puts the copies that they need into the rank's list."""
         bounds = self._bounds
         for (phase, sender, receiver, first, last), wave in zip(self._columns, waves, strict=True):
@@ -271,11 +285,11 @@ class _Sums:
             else:
                 yield self._levelled(self._frame.rank, sender, receiver, first, last, wave)
 
-    def _cut(self, sender: int, receiver: int, first: int, last: int) -> list[_Part]:
+    def _cut(self, sender: int, receiver: int, first: int, last: int) -> list[Part]:
         """Cut where either end has begun sums of some chunks and not of others."""
         of_sender, of_receiver = self._begun[self._row[sender]], self._begun[self._row[receiver]]
         alike = 2 * of_sender[first:last] + of_receiver[first:last]
-        found: list[_Part] = []
+        found: list[Part] = []
         for low, past in self._alike(alike, sender, receiver, first, last):
             start = self._bounds[low]
             target = self._frame.accumulator(receiver, start)
@@ -288,10 +302,10 @@ class _Sums:
 
     def _levelled(
         self, rank: int, sender: int, receiver: int, first: int, last: int, wave: int
-    ) -> list[_Part]:
+    ) -> list[Part]:
         """Copy what is not begun where some is, so that nothing but owners cuts the message."""
         begun = self._begun[0]
-        found: list[_Part] = []
+        found: list[Part] = []
         for low, past in self._alike(np.zeros(last - first, dtype=np.int64), sender, receiver, first, last):
             target = self._frame.accumulator(rank, self._bounds[low])
             some = bool(begun[low:past].any())
@@ -316,7 +330,8 @@ class _Sums:
         return pairwise([first, *(first + 1 + np.flatnonzero(np.diff(alike))).tolist(), last])
 
 
-def _program(frame: _Frame, lists: list[list[Row]], transfers: Transfers) -> Program:
+def program_of(frame: Frame, lists: list[list[Row]], transfers: Transfers) -> Program:
+    """The program of these lists, with what each operation waits for; paths are those of the transfers."""
     collective = frame.collective
     wait_counts: list[int] = []
     waits: list[int] = []

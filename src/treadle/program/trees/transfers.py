@@ -56,8 +56,18 @@ class Transfers:
     path_links: Int32Array
 
 
-def all_transfers(topology: Topology, schedule: TreeSchedule, channels: int) -> Transfers:
+def all_transfers(
+    topology: Topology, schedule: TreeSchedule, channels: int, *, roots: int | None = None
+) -> Transfers:
     """The transfers of all ranks; trees are assigned to channels whole.
+
+    Parameters
+    ----------
+    topology : Topology
+    schedule : TreeSchedule
+    channels : int
+    roots : int, optional
+        Only the trees of so many roots, from rank 0.
 
     Raises
     ------
@@ -66,19 +76,19 @@ def all_transfers(topology: Topology, schedule: TreeSchedule, channels: int) -> 
     """
     base = offsets_of(schedule.root_multiplicity)
     parts: list[Int64Array] = []
-    begins = _tree_bounds(schedule, base)
+    begins = _tree_bounds(schedule, base, roots)
     earliest = np.zeros(len(begins) - 1, dtype=np.int64)
     n_paths, offsets = 0, [np.zeros(1, dtype=np.int64)]
     links: list[Int32Array] = []
     for phase, forest in enumerate(schedule.forests):
-        used = _used_paths(forest)
+        used = _used_paths(forest, roots)
         path_offset, path_links = forest.paths(used)
         _check_links(topology, path_links)
         latest = earliest.copy()
         times = path_times(topology, path_offset, path_links)
         tree_times = np.zeros(len(begins), dtype=np.int64)
         before = len(parts)
-        for root in range(forest.n_ranks):
+        for root in range(forest.n_ranks)[:roots]:
             start = int(base[root])
             for tree in forest.trees(root):
                 low, past = np.searchsorted(begins, [start, start + tree.multiplicity]).tolist()
@@ -161,19 +171,19 @@ def _channel(root: int | Int64Array, unit: int | Int64Array, base: Int64Array, c
     return channel
 
 
-def _used_paths(forest: Trees) -> Int64Array:
+def _used_paths(forest: Trees, roots: int | None) -> Int64Array:
     """Numbers of the paths that the trees take, rising."""
     used: list[Int32Array | Int64Array] = [np.zeros(0, dtype=np.int64)]
-    for root in range(forest.n_ranks):
+    for root in range(forest.n_ranks)[:roots]:
         used += [tree.entry_path for tree in forest.trees(root)]
     return np.unique(np.concatenate(used))
 
 
-def _tree_bounds(schedule: TreeSchedule, base: Int64Array) -> Int64Array:
+def _tree_bounds(schedule: TreeSchedule, base: Int64Array, roots: int | None) -> Int64Array:
     """Where trees of any forest begin, in units, and the end: between two bounds all units are alike."""
     bounds = [base]
     for forest in schedule.forests:
-        for root in range(forest.n_ranks):
+        for root in range(forest.n_ranks)[:roots]:
             sizes = [tree.multiplicity for tree in forest.trees(root)]
             bounds.append(base[root] + np.cumsum(sizes, dtype=np.int64))
     return np.unique(np.concatenate(bounds))

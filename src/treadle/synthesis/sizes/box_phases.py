@@ -21,7 +21,7 @@ from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.scheduler import equal_shards
 from treadle.synthesis.sizes.boxed import Boxes
 from treadle.synthesis.sizes.shortest_ways import ShortestWays
-from treadle.synthesis.sizes.spanning_exchanges import KINDS, few_ranks, several_boxes
+from treadle.synthesis.sizes.spanning_exchanges import KINDS, not_too_many, several_boxes
 from treadle.synthesis.trees.baselines.boxes import find_boxes
 from treadle.synthesis.trees.baselines.embedding import check_supported
 from treadle.synthesis.trees.baselines.hierarchical_ring import boxes_of_one_size
@@ -45,7 +45,7 @@ def boxes_of_direct_links(topology: Topology, collective: Collective) -> Refusal
     return None
 
 
-BOX_NEEDS = (few_ranks, equal_shards, several_boxes, boxes_of_one_size, boxes_of_direct_links)
+BOX_NEEDS = (not_too_many, equal_shards, several_boxes, boxes_of_one_size, boxes_of_direct_links)
 """Of schedules that put an allgather in boxes together with direct messages across."""
 
 

@@ -115,3 +115,26 @@ def trees_of(rounds: Sequence[Round], n: int) -> Int32Array:
     for sender, target, shard in sends_of(rounds, n):
         parent[shard, target] = sender
     return parent
+
+
+def grid_trees(shape: Sequence[int]) -> Int32Array:
+    """`trees_of` of all to all along one axis after another (`on_axes` of `direct`), by what they come to.
+
+    Before an axis a shard is with the ranks that agree with its root in that axis and all after it. So a rank
+    gets it along the last axis in which it differs, from the rank that has the root's place there.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Of the grid of ranks in row major order.
+    """
+    n = prod(shape)
+    ranks = np.arange(n, dtype=np.int32)
+    parent = np.full((n, n), -1, dtype=np.int32)
+    stride = n
+    for size in shape:
+        stride //= size
+        place = ranks // stride % size
+        away = place[:, None] - place  # [root, rank]
+        np.copyto(parent, ranks + stride * away, where=away != 0)
+    return parent

@@ -25,7 +25,7 @@ from treadle.synthesis.scheduler import Comparing, equal_shards, scheduler, trie
 from treadle.synthesis.sizes.boxed import Boxes
 from treadle.synthesis.sizes.exchanges import Messages
 from treadle.synthesis.sizes.shortest_ways import steps_over_ways
-from treadle.synthesis.sizes.spanning_exchanges import few_ranks
+from treadle.synthesis.sizes.spanning_exchanges import not_too_many
 from treadle.synthesis.trees.baselines.boxes import find_boxes
 from treadle.synthesis.trees.baselines.embedding import check_supported
 from treadle.topologies.topology import Topology
@@ -56,7 +56,7 @@ def _trials(topology: Topology, collective: Collective) -> Sequence[Mapping[str,
     _NAME,
     form="steps",
     collectives=_KINDS,
-    needs=(few_ranks, equal_shards),
+    needs=(not_too_many, equal_shards),
     options=("factors", "exchanged", "chunks"),
     source="factor by factor: own; one-shot and two-shot: NCCL's symmetric kernels, MSCCL++",
     comparing=Comparing.SIZES,
@@ -98,7 +98,7 @@ def factor_allreduce(
     Sums that are exchanged are due at several ranks, which are homes of one shard.
     """
     check_supported(_NAME, topology, collective, _KINDS)
-    for need in (few_ranks, equal_shards):
+    for need in (not_too_many, equal_shards):
         if (refusal := need(topology, collective)) is not None:
             raise ScheduleError(f"{_NAME}: {refusal}")
     boxes = find_boxes(topology, collective)

@@ -27,10 +27,9 @@ class ShortestWays:
     """
 
     def __init__(self, topology: Topology, collective: Collective) -> None:
-        taken = [0] * topology.n_links
-        self._router, self._n = Router(topology, collective, taken=taken), collective.n_ranks
+        self._router, self._n = Router(topology, collective), collective.n_ranks
         self._box, closed = _outside_boxes(topology, collective)
-        self._within = [Router(topology, collective, taken=taken, closed=nodes) for nodes in closed]
+        self._within = [self._router.closed_to(nodes) for nodes in closed]
         self._names = topology.name, [topology.node_names[node] for node in collective.ranks]
         self._numbers: dict[tuple[int, int], int] = {}
         self._links: list[Route] = []

@@ -19,14 +19,16 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Forest, ForestSchedule
 from treadle.synthesis.scheduler import Comparing, scheduler
 from treadle.synthesis.sizes.boxed import Boxes, rail_trees, three_stage_trees
-from treadle.synthesis.sizes.exchanges import bruck, direct, far_first, on_axes, ring, trees_of
+from treadle.synthesis.sizes.exchanges import bruck, direct, far_first, grid_trees, ring, trees_of
 from treadle.synthesis.trees.baselines.boxes import find_boxes
 from treadle.synthesis.trees.baselines.embedding import ForestBuilder, check_supported, compose
 from treadle.topologies.topology import Topology
 
 KINDS = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE)
 MOST_RANKS = 512
-"""Every rank has messages for every other: a quarter of a million routes."""
+"""Where every rank sends to every other: a quarter of a million routes."""
+MOST_IN_BOXES = 2048
+"""Where ranks send to few: four million edges of trees."""
 
 
 def several_boxes(topology: Topology, collective: Collective) -> Refusal | None:
@@ -34,6 +36,12 @@ def several_boxes(topology: Topology, collective: Collective) -> Refusal | None:
     if len(find_boxes(topology, collective)) > 1:
         return None
     return Refusal(f"{topology.name} is one box; use one-shot or mixed-radix")
+
+
+def not_too_many(_: Topology, collective: Collective) -> Refusal | None:
+    """At most 2048."""
+    n = collective.n_ranks
+    return Refusal(f"expected at most {MOST_IN_BOXES} ranks, found {n}") if n > MOST_IN_BOXES else None
 
 
 def few_ranks(_: Topology, collective: Collective) -> Refusal | None:
@@ -60,7 +68,7 @@ def one_shot(topology: Topology, collective: Collective) -> ForestSchedule:
     "rail",
     form="trees",
     collectives=KINDS,
-    needs=(few_ranks, several_boxes),
+    needs=(not_too_many, several_boxes),
     source="common practice; NCCL's rail all-to-all (with --multicast: and LDMC)",
     comparing=Comparing.PRACTICE,
 )
@@ -73,7 +81,7 @@ def rail(topology: Topology, collective: Collective) -> ForestSchedule:
     "rail-bruck",
     form="trees",
     collectives=KINDS,
-    needs=(few_ranks, several_boxes),
+    needs=(not_too_many, several_boxes),
     options=("factors",),
     source="Bruck et al. (IEEE TPDS 8, 1997), between boxes",
     comparing=Comparing.SIZES,
@@ -107,7 +115,7 @@ def rail_bruck(
     "rail-ring",
     form="trees",
     collectives=KINDS,
-    needs=(few_ranks, several_boxes),
+    needs=(not_too_many, several_boxes),
     source="NCCL's symmetric kernels: rings over rails (with --multicast: and STMC)",
     comparing=Comparing.PRACTICE,
 )
@@ -120,7 +128,7 @@ def rail_ring(topology: Topology, collective: Collective) -> ForestSchedule:
     "three-stage",
     form="trees",
     collectives=KINDS,
-    needs=(few_ranks, several_boxes),
+    needs=(not_too_many, several_boxes),
     source="aggregation by boxes: own",
     comparing=Comparing.SIZES,
 )
@@ -137,7 +145,7 @@ def three_stage(topology: Topology, collective: Collective) -> ForestSchedule:
     "mixed-radix",
     form="trees",
     collectives=KINDS,
-    needs=(few_ranks,),
+    needs=(not_too_many,),
     options=("factors",),
     source="digit by digit: Bruck et al. (IEEE TPDS 8, 1997); grids: common practice",
     comparing=Comparing.SIZES,
@@ -164,7 +172,7 @@ def mixed_radix(
 
     def trees(boxes: Boxes) -> Int32Array:
         shape = _digits(boxes, factors)[::-1]
-        return _in_box_order(boxes, trees_of(on_axes(shape, [direct] * len(shape)), prod(shape)))
+        return _in_box_order(boxes, grid_trees(shape))
 
     return _scheduled("mixed-radix", topology, collective, trees)
 
@@ -221,7 +229,7 @@ def _scheduled(
 ) -> ForestSchedule:
     """The collective by trees between the ranks, routed."""
     check_supported(name, topology, collective, KINDS)
-    if (refusal := few_ranks(topology, collective)) is not None:
+    if (refusal := not_too_many(topology, collective)) is not None:
         raise ScheduleError(f"{name}: {refusal}")
     parents = trees(find_boxes(topology, collective))
 

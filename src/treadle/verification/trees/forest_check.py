@@ -306,11 +306,13 @@ class ForestCheck:
         orphaned = has_parent == (ranks == roots)
         above = np.where((ranks == roots) | ~has_parent, ranks, parent)
         depth = (ranks != roots).astype(np.int64)
+        row = np.arange(len(places))[:, None] * self._forest.n_ranks
         for _ in range(self._forest.n_ranks.bit_length()):
             if np.array_equal(above, np.broadcast_to(roots, above.shape)):
                 break
-            depth += np.take_along_axis(depth, above, axis=1)
-            above = np.take_along_axis(above, above, axis=1)
+            place = row + above
+            depth += np.take(depth, place)
+            above = np.take(above, place)
         reached = above == roots
         self._height = max(self._height, int(depth[reached].max()))
         wrong, lost = np.nonzero(orphaned | ~reached)

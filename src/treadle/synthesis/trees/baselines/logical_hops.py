@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from copy import copy
 
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective
@@ -45,13 +46,21 @@ class Router:
         self._bandwidths = [int(b) for b in topology.bandwidths]
         self._out: list[list[int]] = [[] for _ in range(topology.n_nodes)]
         self._in: list[list[int]] = [[] for _ in range(topology.n_nodes)]
+        self._between: dict[tuple[int, int], list[int]] = {}
         for link, (tail, head) in enumerate(zip(self._tails, self._heads, strict=True)):
             if tail != head:
                 self._out[tail].append(link)
                 self._in[head].append(link)
+                self._between.setdefault((tail, head), []).append(link)
         self._taken = [0] * topology.n_links if taken is None else taken
         self._closed = closed
-        self._distances: dict[tuple[int, bool], list[int]] = {}
+        self._distances: dict[tuple[int, bool], tuple[list[int], deque[int]]] = {}
+
+    def closed_to(self, nodes: frozenset[int]) -> Router:
+        """The same, links counted together, but that these nodes must not be passed."""
+        other = copy(self)
+        other._closed, other._distances = nodes, {}
+        return other
 
     def route(self, source: int, target: int) -> Route | None:
         """A route between two ranks through switches and forwarders only; None where there is none."""
@@ -87,8 +96,8 @@ class Router:
         return legs
 
     def _search(self, source: int, target: int, *, through_ranks: bool) -> Route | None:
-        distance = self._distances_to(target, through_ranks)
-        start = self._nodes[source]
+        start, goal = self._nodes[source], self._nodes[target]
+        distance = self._distances_to(target, start, through_ranks)
         if distance[start] < 0:
             return None
         # (-bottleneck, greatest relative load, links) per node of the layer; a float only breaks ties
@@ -96,7 +105,7 @@ class Router:
         for left in range(distance[start] - 1, -1, -1):
             following: dict[int, tuple[int, float, Route]] = {}
             for node, (negative, load, links) in layer.items():
-                for link in self._out[node]:
+                for link in self._out[node] if left else self._between.get((node, goal), ()):
                     head = self._heads[link]
                     if distance[head] != left or not (left == 0 or self._passes(head, through_ranks)):
                         continue
@@ -109,7 +118,7 @@ class Router:
                     if head not in following or label < following[head]:
                         following[head] = label
             layer = following
-        links = layer[self._nodes[target]][2]
+        links = layer[goal][2]
         for link in links:
             self._taken[link] += 1
         return links
@@ -117,16 +126,19 @@ class Router:
     def _passes(self, node: int, through_ranks: bool) -> bool:
         return node not in self._closed and (through_ranks or node not in self._rank_of)
 
-    def _distances_to(self, target: int, through_ranks: bool) -> list[int]:
-        """Links from each node to `target`; -1 where there is no way."""
-        known = self._distances.get((target, through_ranks))
-        if known is not None:
-            return known
-        distance = [-1] * self._topology.n_nodes
+    def _distances_to(self, target: int, start: int, through_ranks: bool) -> list[int]:
+        """Links from each node that is no farther than `start` to `target`; -1 where there is no way.
+
+        Searches go on where they stopped for other starts: they are by rising distance, so what is nearer
+        than a node is known when it is reached.
+        """
         goal = self._nodes[target]
-        distance[goal] = 0
-        queue = deque([goal])
-        while queue:
+        known = self._distances.get((target, through_ranks))
+        if known is None:
+            known = self._distances[target, through_ranks] = [-1] * self._topology.n_nodes, deque([goal])
+            known[0][goal] = 0
+        distance, queue = known
+        while queue and distance[start] < 0:
             node = queue.popleft()
             if node != goal and not self._passes(node, through_ranks):
                 continue
@@ -135,5 +147,7 @@ class Router:
                 if distance[tail] < 0:
                     distance[tail] = distance[node] + 1
                     queue.append(tail)
-        self._distances[target, through_ranks] = distance
+                    if tail == start:  # all that is nearer is known; the node's other links wait
+                        queue.appendleft(node)
+                        return distance
         return distance
