@@ -38,8 +38,8 @@ def schedule_graph(
     Notes
     -----
     Tasks of one box on links that stand for those of all (`program.trees.box_program`) take as long as all
-    tasks on all links: what happens in one box happens in each at the same time, if links choose alike between
-    messages that come at once.
+    tasks on all links: what happens in one box happens in each at the same time, if links choose alike
+    between messages that come at once.
     """
     if collective.n_ranks > MOST_WHOLE and isinstance(schedule, ForestSchedule | FactoredSchedule):
         schedule = written_out(schedule)

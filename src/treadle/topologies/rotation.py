@@ -1,8 +1,8 @@
 """Fabrics of equal boxes: a rotation of the boxes that leaves the fabric as it is.
 
-Box b takes the place of box b + 1, the last one that of the first. Ranks keep their places in the box; switches
-follow the nodes that they are joined to. What is found is checked link by link, so that nothing rests on how
-it was guessed.
+Box b takes the place of box b + 1, the last one that of the first. Ranks keep their places in the box;
+switches follow the nodes that they are joined to. What is found is checked link by link, so that nothing
+rests on how it was guessed.
 """
 
 from __future__ import annotations
@@ -95,9 +95,7 @@ def _image_of_nodes(topology: Topology, nodes: Int64Array, images: Int64Array) -
 _Meeting = tuple[tuple[int, int, int, bool], ...]
 
 
-def _meetings(
-    topology: Topology, is_known: BoolArray, image: Int64Array | None
-) -> dict[_Meeting, list[int]]:
+def _meetings(topology: Topology, is_known: BoolArray, image: Int64Array | None) -> dict[_Meeting, list[int]]:
     """Switches that are not known yet, by the links that join them to known nodes (or to their images)."""
     joined: dict[int, list[tuple[int, int, int, bool]]] = defaultdict(list)
     tails, heads = topology.tails, topology.heads

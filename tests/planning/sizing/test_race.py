@@ -13,7 +13,7 @@ from treadle.planning.sizing.race import Racer, RaceRules, best_baseline, race, 
 from treadle.planning.sizing.size_sets import verified_racers
 from treadle.planning.solving.bounds import find_bound
 from treadle.simulation.simulate import simulate_graph
-from treadle.simulation.simulated_sizes import MAX_AUTO_SLICES, slices_at_most
+from treadle.simulation.slice_limits import MAX_AUTO_SLICES, slices_at_most
 from treadle.watch import UNWATCHED
 
 SIZES = (2**10, 2**14, 2**18, 2**22, 2**26, 2**30)
@@ -58,7 +58,7 @@ def test_a_time_is_the_best_of_all_numbers_of_slices() -> None:
             (options,) = racer.rules.variants
             tried = [
                 (float(simulate_graph(graph, size, replace(options, slices=slices)).time), slices, number)
-                for number, graph in enumerate(racer.graphs)
+                for number, graph in enumerate(racer.search.graphs)
                 for slices in (2**digit for digit in range(7))
                 if slices <= min(MAX_AUTO_SLICES, slices_at_most(graph, size, options, 2**10))
             ]

@@ -86,6 +86,8 @@ def report_size_set(output: Output, result: planning.SizeSet, plan: Path | None,
         told = f"alpha {alpha_us:g}us a message" if alpha_us else "latencies of the fabric's links"
     tried = counted(result.n_candidates, "schedule")
     output.line(f"simulated   {told}; {tried}, all verified, {result.n_timed} of them timed")
+    if result.left_out:
+        output.line(f"left out    {', '.join(result.left_out)}")
     output.line()
     output.table(_HEADINGS, [_cells(entry, result) for entry in made.entries], left=2, least=_LEAST)
     if result.worst_ratio > 1:

@@ -17,11 +17,9 @@ from treadle.planning.judging.placed_schedules import PlacedSchedule, place_file
 from treadle.planning.judging.texts import told_name
 from treadle.planning.judging.verification import require_verified
 from treadle.planning.measuring.cost_models import CostModelLike, as_cost_model
-from treadle.planning.measuring.execution import programs_of
 from treadle.planning.measuring.size_bounds import size_bounds
 from treadle.planning.problem import Problem, resolve_topology
 from treadle.planning.tabular import Cell, Tabular, plain_row
-from treadle.program.operation_lists import OperationLists
 from treadle.schedules.collective import busbw_factor
 from treadle.schedules.plan import Plan
 from treadle.schedules.schedule import Schedule
@@ -31,8 +29,9 @@ from treadle.simulation.costs.cost_model import CostModel
 from treadle.simulation.critical_path import critical_path, describe_path
 from treadle.simulation.picture import utilisation_picture
 from treadle.simulation.result import Simulation
+from treadle.simulation.schedule_tasks import schedule_graph
 from treadle.simulation.simulate import simulate_graph
-from treadle.simulation.simulated_sizes import SizedSimulation, SliceLimit, simulate_sizes
+from treadle.simulation.simulated_sizes import SizedSimulation, simulate_sizes
 from treadle.simulation.simulation_options import (
     Forwarding,
     LatencyModel,
@@ -41,7 +40,8 @@ from treadle.simulation.simulation_options import (
     default_alpha_ns,
 )
 from treadle.simulation.size_bounds.size_witness import SizeBound
-from treadle.simulation.tasks import task_graph
+from treadle.simulation.slice_limits import SliceLimit
+from treadle.simulation.tasks import TaskGraph, task_graph
 from treadle.simulation.trace import simulation_trace
 from treadle.topologies.topology import Topology
 from treadle.watch import Progress, Watch
@@ -214,7 +214,9 @@ def simulate(
     model = None if cost_model is None else as_cost_model(cost_model)
     options = options or _default_options(plan.topology, model)
     if isinstance(plan, PlacedSchedule):
-        subject = SimulatedSubject(plan.problem, plan.program, plan.schedule, plan.witness)
+        subject = SimulatedSubject(
+            plan.problem, task_graph(plan.topology, plan.program), plan.schedule, plan.witness
+        )
         sized = list(
             simulated(subject, sizes, options, auto_slices=auto_slices, cost_model=model, progress=progress)
         )
@@ -228,7 +230,7 @@ def simulate(
             continue
         subject = SimulatedSubject(
             Problem(plan.topology, plan.collective),
-            programs_of(plan, sizes[served[0]]).lists,
+            schedule_graph(plan.topology, plan.collective, entry.schedule),
             entry.schedule,
             plan.witness,
         )
@@ -279,8 +281,8 @@ class SimulatedSubject:
     Parameters
     ----------
     problem : Problem
-    program : OperationLists
-        With the paths of its messages; those of all groups together.
+    graph : TaskGraph
+        Of its program; of those of all groups together.
     schedule : Schedule, optional
         What it was made of.
     witness : Witness, optional
@@ -288,7 +290,7 @@ class SimulatedSubject:
     """
 
     problem: Problem
-    program: OperationLists
+    graph: TaskGraph
     schedule: Schedule | None = None
     witness: Witness | None = None
 
@@ -313,17 +315,16 @@ def simulated(
     sizes, options, auto_slices, progress
         See `simulate`.
     most_tasks : int, optional
-        Of one trial of a number of slices; see `simulation.simulated_sizes.best_slices`.
+        Of one trial of a number of slices; see `simulation.slice_search`.
     cost_model : CostModel, optional
         In place of the options' alpha.
     bounds : sequence of SizeBound, optional
         Of the sizes, where they are known; else they are found from the subject's witness.
     """
-    graph = task_graph(subject.problem.topology, subject.program)
     if bounds is None and subject.witness is not None:
         bounds = size_bounds(subject.problem, subject.witness, sizes, options=options, cost_model=cost_model)
     found = simulate_sizes(
-        graph,
+        subject.graph,
         sizes,
         options,
         auto_slices=auto_slices,

@@ -30,7 +30,7 @@ _MOST_SLOW = 16
 _MOST_DIVIDED = 32
 """Ranks up to which ranks of a box are numbered by several digits too."""
 _MOST_VARIED = 512
-"""Ranks beyond which each scheduler is tried with its defaults only, others' algorithms not at all."""
+"""Ranks beyond which each scheduler is tried with its defaults only, those of textbooks and other projects not at all."""
 
 
 def entrants(problem: Problem, alpha_s: float, algorithms: Sequence[Scheduler] = ()) -> list[Entrant]:
@@ -48,7 +48,7 @@ def entrants(problem: Problem, alpha_s: float, algorithms: Sequence[Scheduler] =
         one
         for one in fitting(problem, at_sizes=True)
         if one.comparing is not Comparing.SMALL or problem.collective.n_ranks <= _MOST_SLOW
-        if not (one.is_peer and problem.collective.n_ranks > _MOST_VARIED)
+        if not (_is_textbook(one) and problem.collective.n_ranks > _MOST_VARIED)
     ]
     return [
         (scheduler, options)
@@ -63,11 +63,16 @@ def left_out(problem: Problem) -> list[str]:
     if problem.collective.n_ranks <= _MOST_VARIED:
         return []
     refused = [one for one in fitting(problem, at_sizes=True) if few_ranks in one.needs]
-    peers = [one for one in fitting(problem, at_sizes=True) if one.is_peer]
+    others = [one for one in fitting(problem, at_sizes=True) if _is_textbook(one)]
     return sorted(
         {one.name for one in refused if few_ranks(problem.topology, problem.collective) is not None}
-        | {one.name for one in peers}
+        | {one.name for one in others}
     )
+
+
+def _is_textbook(one: Scheduler) -> bool:
+    """Whether it is a textbook's or another project's, not what libraries do at such sizes."""
+    return one.is_baseline and one.comparing is not Comparing.PRACTICE
 
 
 def options_in_words(options: SchedulerOptions) -> str:
@@ -82,7 +87,10 @@ def _varied(problem: Problem, scheduler: Scheduler, alpha_s: float) -> Iterator[
     kind = OPTIONS_OF[scheduler.form]
     asked: list[Mapping[str, object]] = [{}]
     if problem.collective.groups is None and problem.collective.n_ranks <= _MOST_VARIED:
-        asked = [*scheduler.trials(problem.topology, problem.collective), *_asked(problem, scheduler, alpha_s)]
+        asked = [
+            *scheduler.trials(problem.topology, problem.collective),
+            *_asked(problem, scheduler, alpha_s),
+        ]
     is_able = problem.topology.multicast.any() or problem.topology.aggregation.any()
     if "multicast" in scheduler.heeded and is_able:
         asked = [{**one, **more} for one in asked for more in ({}, {"multicast": True})]

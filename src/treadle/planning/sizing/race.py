@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from hashlib import sha256
-from math import inf, isqrt, log2, nextafter, sqrt
+from math import inf, nextafter, sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
 from treadle.errors import TreadleError
 from treadle.planning.problem import Problem
 from treadle.schedules.schedule import Schedule
-from treadle.simulation.clock import Clock
 from treadle.simulation.costs.cost_model import CostModel, LinkClass
 from treadle.simulation.costs.link_classes import CLASSES, link_classes
-from treadle.simulation.costs.message_prices import prices, protocol_options
-from treadle.simulation.messages import seconds_below
+from treadle.simulation.costs.message_prices import protocol_options
 from treadle.simulation.schedule_tasks import schedule_graph
-from treadle.simulation.simulated_sizes import MAX_AUTO_SLICES, slices_at_most
 from treadle.simulation.simulation_options import SimulationOptions, default_alpha_ns
+from treadle.simulation.slice_search import SliceSearch
 from treadle.simulation.tasks import TaskGraph
 from treadle.verification.violations import Report
 from treadle.watch import UNWATCHED, Watch
@@ -139,7 +136,7 @@ class Racer:
             self.report,
             baseline=self.baseline,
         )
-        other.__dict__["graph"], other.__dict__["graphs"] = self.graph, self.graphs
+        other.__dict__["graph"] = self.graph
         return other
 
     @cached_property
@@ -151,10 +148,9 @@ class Racer:
         )
 
     @cached_property
-    def graphs(self) -> tuple[TaskGraph, ...]:
-        """Its tasks message by message, and with messages of a step in one if that differs."""
-        bundled = self.graph.bundled
-        return (self.graph,) if bundled is self.graph else (self.graph, bundled)
+    def search(self) -> SliceSearch:
+        """What is tried at a size."""
+        return SliceSearch(self.graph, self.rules.variants, self.rules.most_tasks)
 
     def is_able(self) -> bool:
         """Whether there is a program of it, which is made here; if not, `refusal` says why.
@@ -171,7 +167,7 @@ class Racer:
                 self.refusal = str(error)
             else:
                 self.times, self._beyond = twin.times, twin._beyond
-                self.__dict__["graph"], self.__dict__["graphs"] = twin.graph, twin.graphs
+                self.__dict__["graph"], self.__dict__["search"] = twin.graph, twin.search
         return not self.refusal
 
     def floor(self, size_bytes: int) -> float:
@@ -180,7 +176,7 @@ class Racer:
             return inf
         least = max(self._rough(size_bytes), self._beyond.get(size_bytes, 0.0))
         if "graph" in self.__dict__:
-            least = max(least, min(loads.busy(size_bytes) for loads in self._loads[-1]))
+            least = max(least, self.search.floor(size_bytes))
         return least
 
     def _rough(self, size_bytes: int) -> float:
@@ -188,18 +184,6 @@ class Racer:
         if algbw is None or height is None:  # steps need not wait for one another
             return 0.0
         return max(size_bytes / float(algbw), height * self.rules.least_alpha_s)
-
-    @cached_property
-    def _loads(self) -> tuple[tuple[_Loads, ...], ...]:
-        """What links have to carry, by form of the graph and by protocol."""
-        return tuple(
-            tuple(_loads_of(graph, options) for options in self.rules.variants) for graph in self.graphs
-        )
-
-    @cached_property
-    def _clocks(self) -> tuple[tuple[Clock, ...], ...]:
-        """Costs of tasks, likewise."""
-        return tuple(tuple(Clock(graph, options) for options in self.rules.variants) for graph in self.graphs)
 
     def time(self, size_bytes: int, watch: Watch = UNWATCHED) -> TimedSize:
         """The time at a size: the best number of slices and protocol."""
@@ -216,25 +200,10 @@ class Racer:
         limit_s : float
             Seconds.
         watch : Watch
-
-        Notes
-        -----
-        All powers of two are tried as numbers of slices, all protocols, and messages of a step apart and in
-        one; what its links alone keep as long as the best so far is not simulated, and simulations end when
-        they cannot beat it. Of equal times the fewest slices count, then the first protocol, then messages
-        that are apart.
         """
         if size_bytes not in self.times:
-            best: _Trial | None = None
-            for trial in self._in_order(size_bytes):
-                bar = limit_s if best is None else best.bar(trial)
-                if self._loads[trial.form][trial.protocol].busy(size_bytes, trial.slices) >= bar:
-                    continue
-                options = replace(self.rules.variants[trial.protocol], slices=trial.slices)
-                clock = self._clocks[trial.form][trial.protocol]
-                seconds = seconds_below(clock, size_bytes, options, bar, watch=watch)
-                if seconds is not None:
-                    best = replace(trial, seconds=seconds)
+            near = [-one.slices if one.is_bundled else one.slices for one in self._neighbours(size_bytes)]
+            best = self.search.fastest(size_bytes, limit_s, near=near, watch=watch)
             if best is None:
                 self._beyond[size_bytes] = max(limit_s, self._beyond.get(size_bytes, 0.0))
                 return None
@@ -244,56 +213,11 @@ class Racer:
         timed = self.times[size_bytes]
         return timed if timed.seconds < limit_s else None
 
-    def _in_order(self, size_bytes: int) -> list[_Trial]:
-        """What may be tried at a size: first what is like the best of the sizes around."""
-        trials = []
-        for protocol, options in enumerate(self.rules.variants):
-            for form, graph in enumerate(self.graphs):
-                most = slices_at_most(graph, size_bytes, options, self.rules.most_tasks)
-                most = min(MAX_AUTO_SLICES, most)
-                trials += [_Trial(2**digit, protocol, form) for digit in range(most.bit_length())]
-        near = self._neighbours(size_bytes)
-        hint = isqrt(near[0].slices * near[-1].slices) if near else 1
-        forms = {int(one.is_bundled) for one in near}
-        return sorted(
-            trials,
-            key=lambda one: (abs(log2(one.slices / hint)), one.form not in forms, one.protocol, one.slices),
-        )
-
     def _neighbours(self, size_bytes: int) -> list[TimedSize]:
         """Those of the nearest sizes below and above that are known."""
         below = max((size for size in self.times if size < size_bytes), default=None)
         above = min((size for size in self.times if size > size_bytes), default=None)
         return [self.times[size] for size in (below, above) if size is not None]
-
-
-@dataclass(frozen=True)
-class _Trial:
-    """A number of slices, and places of a protocol and of a form of the graph; what it took."""
-
-    slices: int
-    protocol: int
-    form: int
-    seconds: float = inf
-
-    def bar(self, other: _Trial) -> float:
-        """What another has to be below to be taken instead."""
-        mine, its = (self.slices, self.protocol, self.form), (other.slices, other.protocol, other.form)
-        return self.seconds if mine < its else nextafter(self.seconds, inf)
-
-
-@dataclass(frozen=True, eq=False)
-class _Loads:
-    """What resources have to carry: seconds each is held, bytes aside, and seconds per byte."""
-
-    launch: float
-    held: NDArray[np.float64]
-    per_byte: NDArray[np.float64]
-
-    def busy(self, size: int, slices: int = 1) -> float:
-        """Seconds until the link that is busy for longest has carried everything; rounding is left aside."""
-        whole = float((self.held * slices + self.per_byte * size).max(initial=0.0))
-        return self.launch + whole * (1 - 1e-9)
 
 
 def _digest(graph: TaskGraph) -> bytes:
@@ -320,18 +244,6 @@ def _digest(graph: TaskGraph) -> bytes:
     ):
         found.update(np.ascontiguousarray(one).tobytes())
     return found.digest()
-
-
-def _loads_of(graph: TaskGraph, options: SimulationOptions) -> _Loads:
-    priced = prices(graph, options)
-    onto = np.flatnonzero(graph.resource >= 0)
-    resource = graph.resource[onto]
-    occupied = priced.occupancy_ns[graph.operation[onto]] * graph.pays_alpha[onto]
-    held = np.bincount(resource, occupied, graph.n_resources) / 1e9
-    chunks = np.bincount(resource, graph.chunks[onto], graph.n_resources)
-    per_byte = chunks / graph.program.n_chunks / np.maximum(priced.resource_bytes_per_s, 1)
-    launch = 0.0 if options.costs is None else options.costs.launch_ns / 1e9
-    return _Loads(launch, held, per_byte)
 
 
 def race(racers: Sequence[Racer], sizes: Sequence[int], *, watch: Watch = UNWATCHED) -> None:

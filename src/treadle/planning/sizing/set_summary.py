@@ -26,6 +26,7 @@ def size_set_summary(result: SizeSet) -> dict[str, object]:
         "doubts": [_doubt(doubt) for doubt in result.doubts],
         "candidates": result.n_candidates,
         "timed": result.n_timed,
+        "left_out": list(result.left_out),
         "verified": all(report.is_ok for report in result.reports),
         "violations": [str(one) for report in result.reports for one in report.violations],
         "n_violations": sum(report.n_violations for report in result.reports),

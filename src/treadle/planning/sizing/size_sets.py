@@ -15,7 +15,7 @@ from treadle.planning.fabrics_and_plans import FabricLike, SizesLike, as_sizes
 from treadle.planning.measuring.cost_models import CostModelLike, as_cost_model
 from treadle.planning.measuring.size_bounds import size_bounds
 from treadle.planning.problem import ProblemOptions, pose
-from treadle.planning.sizing.candidate_options import Entrant, entrants, options_in_words
+from treadle.planning.sizing.candidate_options import Entrant, entrants, left_out, options_in_words
 from treadle.planning.sizing.envelope import ChosenRange, choose_ranges, crossing
 from treadle.planning.sizing.model_corners import Doubt, doubts_of
 from treadle.planning.sizing.race import Racer, RaceRules, best_baseline, race, winners
@@ -99,6 +99,8 @@ class SizeSet(Tabular):
         Choices that would fall otherwise somewhere in the model's bands.
     n_candidates, n_timed : int
         Schedules that differ, and how many were timed at all.
+    left_out : tuple of str
+        Schedulers that are tried on fewer ranks only, and schedules that were too large to simulate.
     is_late : bool
         The time limit was reached; what was not timed is left out.
     seconds : mapping of stage to CPU seconds
@@ -112,6 +114,7 @@ class SizeSet(Tabular):
     doubts: tuple[Doubt, ...] = ()
     n_candidates: int = 0
     n_timed: int = 0
+    left_out: tuple[str, ...] = ()
     is_late: bool = False
     seconds: Mapping[str, float] = field(default_factory=dict)
 
@@ -233,6 +236,10 @@ def solve_sizes(
         doubts_of(rules, racers, found[2], watch=watch.unlimited),
         n_candidates=len(racers),
         n_timed=sum(bool(racer.times) for racer in racers),
+        left_out=(
+            *(() if chosen else left_out(problem)),
+            *(racer.title for racer in racers if racer.refusal),
+        ),
         is_late=is_late,
         seconds=clock.seconds(),
     )

@@ -38,6 +38,7 @@ from treadle.schedules.schedule import Schedule, unit_trees
 from treadle.simulation.costs.cost_model import CostModel
 from treadle.simulation.simulation_options import SimulationOptions, default_alpha_ns
 from treadle.simulation.size_bounds.size_witness import SizeBound
+from treadle.simulation.tasks import task_graph
 from treadle.synthesis.parallel import map_blocks, runs_apart
 from treadle.synthesis.scheduler import Scheduler
 from treadle.synthesis.scheduler_options import OPTIONS_OF, SchedulerOptions, TreeOptions
@@ -354,7 +355,9 @@ def _measured(
     """Where messages congest, and how long they take."""
     found = congestion(problem.topology, programs.programs, asked.bound.algbw)
     alpha_ns = default_alpha_ns(problem.topology) if asked.cost_model is None else 0
-    subject = SimulatedSubject(problem, programs.lists, schedule, asked.bound.witness)
+    subject = SimulatedSubject(
+        problem, task_graph(problem.topology, programs.lists), schedule, asked.bound.witness
+    )
     rows = simulated(
         subject,
         asked.sizes,

@@ -28,6 +28,7 @@ from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.schedule import Schedule
 from treadle.simulation.alpha_beta import alpha_beta_time
 from treadle.simulation.simulation_options import SimulationOptions
+from treadle.simulation.tasks import task_graph
 from treadle.synthesis.alltoall.baselines.equal_weight import EqualShares
 from treadle.synthesis.trees.baselines.in_groups import double_trees_in_groups, rings_in_groups
 from treadle.synthesis.trees.baselines.logical_hops import Router
@@ -191,7 +192,7 @@ def _of_schedule(
     if not simulates or collective.n_ranks > MOST_SIMULATED:
         return formula
     program = lower_groups(topology, collective, schedule).lists
-    subject = SimulatedSubject(problem, program, schedule)
+    subject = SimulatedSubject(problem, task_graph(topology, program), schedule)
     options = SimulationOptions(alpha_ns=messages.alpha_ns)
     rows = simulated(subject, CURVE_SIZES, options, cost_model=messages.model)
     curve = tuple((row.size_bytes, float(row.time)) for row, _ in rows)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from treadle.arrays import Int64Array, offsets_of
+from treadle.arrays import Int32Array, Int64Array, offsets_of
 from treadle.program.hazards import Row
 from treadle.program.in_network import in_network_sends
 from treadle.program.program import OperationKind, Program
@@ -35,6 +35,9 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Forest, ForestSchedule
 from treadle.topologies.rotation import Rotation, box_rotation
 from treadle.topologies.topology import Topology
+
+Paths = Int32Array | Int64Array
+"""Numbers of paths."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +81,11 @@ def lower_box(topology: Topology, collective: Collective, schedule: ForestSchedu
     """
     size = _box_size(topology, collective)
     units = schedule.root_multiplicity
-    if size is None or not np.array_equal(units, np.roll(units, size)) or topology.injection_bytes_per_s.any():
+    if (
+        size is None
+        or not np.array_equal(units, np.roll(units, size))
+        or topology.injection_bytes_per_s.any()
+    ):
         return None
     rotation = box_rotation(topology, np.array(collective.ranks, dtype=np.int64), size)
     if rotation is None or not all(_is_turned(forest, rotation, size) for forest in schedule.forests):
@@ -92,7 +99,11 @@ def lower_box(topology: Topology, collective: Collective, schedule: ForestSchedu
 
 def _box_size(topology: Topology, collective: Collective) -> int | None:
     """Ranks of each box, where several boxes of one size follow one another."""
-    if collective.kind is CollectiveKind.ALLTOALL or collective.kind.is_rooted or collective.groups is not None:
+    if (
+        collective.kind is CollectiveKind.ALLTOALL
+        or collective.kind.is_rooted
+        or collective.groups is not None
+    ):
         return None
     box = turns_of(topology, collective).box
     size = int(np.count_nonzero(box == 0))
@@ -148,7 +159,7 @@ class _PathTurns:
         self._turns = 0
         self._now = np.arange(len(self._next))
 
-    def are(self, paths: Int64Array, turns: int, others: Int64Array) -> bool:
+    def are(self, paths: Paths, turns: int, others: Paths) -> bool:
         """Whether so many turns take each path to that of the others; turns never fall from call to call."""
         while self._turns < turns:
             self._now = np.append(self._next, -1)[self._now]

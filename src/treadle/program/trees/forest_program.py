@@ -159,6 +159,7 @@ class Frame:
 
     @property
     def reduces(self) -> bool:
+        """Whether sums are made."""
         return self.collective.kind.reduces
 
     def owns(self, rank: int, chunk: int) -> bool:

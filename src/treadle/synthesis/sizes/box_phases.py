@@ -75,6 +75,10 @@ def across_and_in_boxes(
     An allreduce is a reduce-scatter in the box, sums across, an allgather in the box. Between two boxes sums
     are exchanged in full, which is no more than scattering and gathering them, in one message less; among
     more boxes each rank keeps a part of its place's sum.
+
+    In a reduce-scatter sums that stay in the box come half of all pieces later than those that leave it,
+    which have a message more to go: the network waits less. (Later still is no better: trees of several hops
+    queue behind what waits in the box from the start.)
     """
     check_supported(name, topology, collective, KINDS)
     for need in BOX_NEEDS:
@@ -86,7 +90,9 @@ def across_and_in_boxes(
     if exchanges:
         reduce = _summed(topology, collective, boxes, gather)
     elif kind.reduces:
-        reduce = reverse(_spread(topology.transpose(), collective, boxes, gather, across=True))
+        reduce = reverse(
+            _spread(topology.transpose(), collective, boxes, gather, across=True, lead=pieces // 2)
+        )
     if kind.broadcasts:
         broadcast = _spread(topology, collective, boxes, gather, across=not exchanges)
     return StepSchedule(
@@ -120,17 +126,27 @@ def _gathered(insides: Sequence[_Box], gather: BoxGather) -> list[Steps]:
 
 
 def _spread(
-    topology: Topology, collective: Collective, boxes: Boxes, gather: BoxGather, *, across: bool
+    topology: Topology,
+    collective: Collective,
+    boxes: Boxes,
+    gather: BoxGather,
+    *,
+    across: bool,
+    lead: int = 0,
 ) -> Steps:
     """Allgather: across boxes, then in them; or in them alone, of shards that equal places share."""
     insides = [_inside(topology, collective, box) for box in boxes]
     found = _gathered(insides, gather)
     n_chunks, ways = lcm(*(steps.n_chunks for steps in found)), ShortestWays(topology, collective)
-    parts = [_across(boxes, ways, 0, n_chunks, own=True)] if across else []
+    parts = [_across(boxes, ways, lead, n_chunks, own=True)] if across else []
     sources = boxes if across else [range(len(boxes[0]))]
-    for steps, (_, numbers) in zip(found, insides, strict=True):
-        inside = _in_box(steps, numbers, ways, n_chunks, int(across))
-        parts += [np.vstack([np.array(shards)[inside[:1]], inside[1:]]) for shards in sources]
+    for box, steps, (_, numbers) in zip(boxes, found, insides, strict=True):
+        inside = _in_box(steps, numbers, ways, n_chunks, lead + int(across))
+        for shards in sources:
+            part = np.vstack([np.array(shards)[inside[:1]], inside[1:]])
+            if shards is box:
+                part[2] -= lead + int(across)
+            parts.append(part)
     homes = [np.arange(collective.n_ranks)] if across else [np.array(box) for box in boxes]
     return ways.steps(Direction.BROADCAST, n_chunks, parts, homes)
 

@@ -1,0 +1,124 @@
+"""Reduce-scatters over boxes in pieces: what has to leave the box is summed first.
+
+A reduce-scatter by the rank of equal place in each box (`rail`, turned round) sums in the box, then across.
+Where both take about as long, the network waits for the box: slices of the runtime are worked through as a
+whole, so that sums which stay in the box go before the next slice's sums for other boxes. Here sums for other
+boxes go piece by piece, from box to box in turn, and those that stay in the box come last of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.errors import ScheduleError
+from treadle.refusal import Refusal
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.steps.steps import StepSchedule
+from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.scheduler import Comparing, equal_shards, scheduler, tried_with
+from treadle.synthesis.sizes.shortest_ways import ShortestWays
+from treadle.synthesis.sizes.spanning_exchanges import not_too_many, several_boxes
+from treadle.synthesis.trees.baselines.boxes import find_boxes
+from treadle.synthesis.trees.baselines.embedding import check_supported
+from treadle.synthesis.trees.baselines.hierarchical_ring import boxes_of_one_size
+from treadle.topologies.topology import Topology
+
+_NAME = "scatter-pieces"
+_KINDS = (CollectiveKind.REDUCE_SCATTER,)
+_MOST_BOXES = 4
+_PIECES = 4
+_WORTH_A_TRIAL = (2, 8, 16, 32)
+
+
+def few_boxes(topology: Topology, collective: Collective) -> Refusal | None:
+    """At most 4: among more, trees take turns by boxes, and lose little."""
+    n = len(find_boxes(topology, collective))
+    return Refusal(f"expected at most {_MOST_BOXES} boxes, found {n}") if n > _MOST_BOXES else None
+
+
+_NEEDS = (not_too_many, equal_shards, several_boxes, few_boxes, boxes_of_one_size)
+
+
+def _trials(_: Topology, __: Collective) -> Sequence[Mapping[str, object]]:
+    return [{"chunks": pieces} for pieces in _WORTH_A_TRIAL]
+
+
+@scheduler(
+    _NAME,
+    form="steps",
+    collectives=_KINDS,
+    needs=_NEEDS,
+    options=("chunks",),
+    source="rails in pieces, what leaves the box first: own",
+    comparing=Comparing.SIZES,
+)
+@tried_with(_trials)
+def scatter_pieces(topology: Topology, collective: Collective, *, chunks: int | None = None) -> StepSchedule:
+    """Sums for other boxes, piece by piece and box by box in turn, each sent on at once; the box's own last.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+        A reduce-scatter of equal shards.
+    chunks : int, optional
+        Pieces of a shard, default 4.
+
+    Raises
+    ------
+    ScheduleError
+        If it does not serve the problem.
+    InfeasibleError
+        If a rank does not reach another.
+
+    Notes
+    -----
+    Piece i of P for the box at distance d of B has the number q = i (B - 1) + d - 1: it is sent to the rank
+    of its home's place in step q and across in step q + 1, the box's own shards, whole, in step P (B - 1).
+    """
+    check_supported(_NAME, topology, collective, _KINDS)
+    for need in _NEEDS:
+        if (refusal := need(topology, collective)) is not None:
+            raise ScheduleError(f"{_NAME}: {refusal}")
+    pieces = _PIECES if chunks is None else chunks
+    boxes = np.array(find_boxes(topology, collective), dtype=np.int64)
+    ways, sends = ShortestWays(topology, collective), list[Int64Array]()
+    last = pieces * (len(boxes) - 1)
+    for number in range(last):
+        piece, distance = divmod(number, len(boxes) - 1)
+        homes = np.roll(boxes, -distance - 1, axis=0)  # of each rank its counterpart there
+        sends.append(_in_boxes(ways, boxes, homes, number, (piece, piece + 1)))
+        sends.append(_table(ways, boxes, homes, homes, number + 1, (piece, piece + 1)))
+    sends.append(_in_boxes(ways, boxes, boxes, last, (0, pieces)))
+    home = np.arange(collective.n_ranks)
+    return StepSchedule(
+        CollectiveKind.REDUCE_SCATTER, reduce=ways.steps(Direction.REDUCE, pieces, sends, [home])
+    )
+
+
+def _in_boxes(
+    ways: ShortestWays, boxes: Int64Array, homes: Int64Array, step: int, part: tuple[int, int]
+) -> Int64Array:
+    """Every rank to all others in its box, each beginning with the one after it: shards of their homes."""
+    turns = [
+        _table(ways, boxes, np.roll(boxes, -turn, axis=1), np.roll(homes, -turn, axis=1), step, part)
+        for turn in range(1, boxes.shape[1])
+    ]
+    return np.concatenate([np.zeros((5, 0), dtype=np.int64), *turns], axis=1)
+
+
+def _table(
+    ways: ShortestWays,
+    senders: Int64Array,
+    targets: Int64Array,
+    shards: Int64Array,
+    step: int,
+    part: tuple[int, int],
+) -> Int64Array:
+    """Sends as `ShortestWays.steps` has them, shape (5, sends)."""
+    pairs = zip(senders.ravel().tolist(), targets.ravel().tolist(), strict=True)
+    way = np.array([ways.number(*pair) for pair in pairs], dtype=np.int64)
+    return np.stack([shards.ravel(), way, *(np.full(len(way), value) for value in (step, *part))])
