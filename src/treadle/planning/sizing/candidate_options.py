@@ -30,7 +30,7 @@ _MOST_SLOW = 16
 _MOST_DIVIDED = 32
 """Ranks up to which ranks of a box are numbered by several digits too."""
 _MOST_VARIED = 512
-"""Ranks beyond which each scheduler is tried with its defaults only, those of textbooks and other projects not at all."""
+"""Ranks beyond which schedulers are tried with their defaults only, textbooks' and others' not at all."""
 
 
 def entrants(problem: Problem, alpha_s: float, algorithms: Sequence[Scheduler] = ()) -> list[Entrant]:
