@@ -16,7 +16,8 @@ from treadle.synthesis.sizes.exchanges import (
     bruck,
     direct,
     far_first,
-    on_axes,
+    grid_trees,
+    on_axis,
     ring,
     trees_of,
 )
@@ -71,7 +72,9 @@ def test_distances_grow_or_shrink() -> None:
 @pytest.mark.parametrize("shape", [(2, 3), (3, 2, 2), (1, 5), (4, 4)])
 def test_grids_go_digit_by_digit(shape: tuple[int, ...]) -> None:
     n = int(np.prod(shape))
-    parent = trees_of(on_axes(shape, [direct] * len(shape)), n)
+    rounds = [on_axis(shape, axis, one) for axis, size in enumerate(shape) for one in direct(size)]
+    parent = trees_of(rounds, n)
+    assert np.array_equal(grid_trees(shape), parent)
     digits = np.array(np.unravel_index(np.arange(n), shape)).T
     away = (digits[:, None] != digits).sum(axis=2)
     assert depths(parent) == away.tolist()

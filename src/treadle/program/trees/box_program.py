@@ -20,7 +20,13 @@ from treadle.arrays import Int32Array, Int64Array, offsets_of
 from treadle.program.hazards import Row
 from treadle.program.in_network import in_network_sends
 from treadle.program.program import OperationKind, Program
-from treadle.program.trees.forest_program import Frame, message_parts, message_table, own_copies, program_of
+from treadle.program.trees.forest_program import (
+    LoweringFrame,
+    message_parts,
+    message_table,
+    own_copies,
+    program_of,
+)
 from treadle.program.trees.send_order import turns_of
 from treadle.program.trees.transfers import (
     CHANNEL,
@@ -172,7 +178,7 @@ def _part(
     topology: Topology, collective: Collective, transfers: Transfers, rotation: Rotation, size: int
 ) -> BoxProgram:
     """The first box's operations, from the transfers of the first box's trees."""
-    frame = Frame(collective, transfers.base, False, None)
+    frame = LoweringFrame(collective, transfers.base, False, None)
     table = message_table(topology, frame, transfers)
     n, boxes = collective.n_ranks, rotation.boxes
     per_box = int(transfers.base[-1]) // boxes

@@ -124,7 +124,7 @@ def lower(
             )
     else:
         transfers = transfers_at(topology, schedule, rank, channels)
-    frame = Frame(collective, transfers.base, in_place, rank)
+    frame = LoweringFrame(collective, transfers.base, in_place, rank)
     table = message_table(topology, frame, transfers, merge=merge or rank is not None)
     return program_of(frame, _lists(frame, table), transfers)
 
@@ -149,7 +149,7 @@ def _check_fit(topology: Topology, collective: Collective, schedule: TreeSchedul
 
 
 @dataclass(frozen=True)
-class Frame:
+class LoweringFrame:
     """Where the data of a collective lie, and whose lists are made: one rank's, or (None) all."""
 
     collective: Collective
@@ -173,7 +173,7 @@ class Frame:
 
 
 def message_table(
-    topology: Topology, frame: Frame, transfers: Transfers, *, merge: bool = True
+    topology: Topology, frame: LoweringFrame, transfers: Transfers, *, merge: bool = True
 ) -> Int64Array:
     """Transfers as messages in the common order of all ranks, shape (fields, messages)."""
     return _ordered(topology, frame, _merged(transfers.table) if merge else transfers.table)
@@ -192,7 +192,7 @@ def _merged(table: Int64Array) -> Int64Array:
     return merged
 
 
-def _ordered(topology: Topology, frame: Frame, table: Int64Array) -> Int64Array:
+def _ordered(topology: Topology, frame: LoweringFrame, table: Int64Array) -> Int64Array:
     """The common order of all ranks: by wave, the longest way first, then in turns."""
     if not frame.collective.kind.is_rooted:
         root = np.searchsorted(frame.shard_offset, table[FIRST], side="right") - 1
@@ -205,7 +205,7 @@ def _ordered(topology: Topology, frame: Frame, table: Int64Array) -> Int64Array:
     return ordered
 
 
-def _lists(frame: Frame, table: Int64Array) -> list[list[Row]]:
+def _lists(frame: LoweringFrame, table: Int64Array) -> list[list[Row]]:
     """The operations of each rank, in order; none of ranks whose lists are not made."""
     mine, ranks = frame.rank, frame.collective.n_ranks
     lists = [own_copies(frame, rank) if mine in (None, rank) else [] for rank in range(ranks)]
@@ -226,7 +226,7 @@ def _lists(frame: Frame, table: Int64Array) -> list[list[Row]]:
 
 
 def message_parts(
-    frame: Frame, table: Int64Array, lists: list[list[Row]]
+    frame: LoweringFrame, table: Int64Array, lists: list[list[Row]]
 ) -> Iterator[tuple[int, list[Part]]]:
     """Step and parts of each message, in order; puts the copies that they need into the ranks' lists."""
     steps = np.unique(table[WAVE], return_inverse=True)[1].tolist()
@@ -234,7 +234,7 @@ def message_parts(
     yield from zip(steps, parts, strict=True)
 
 
-def own_copies(frame: Frame, rank: int) -> list[Row]:
+def own_copies(frame: LoweringFrame, rank: int) -> list[Row]:
     """The copy of a rank's own shard to its OUTPUT, where nothing else brings it there."""
     first, last = int(frame.shard_offset[rank]), int(frame.shard_offset[rank + 1])
     if frame.reduces or frame.in_place or first == last:
@@ -242,7 +242,7 @@ def own_copies(frame: Frame, rank: int) -> list[Row]:
     return [(OperationKind.COPY, first, last - first, -1, Buffer.INPUT, Buffer.OUTPUT, 0, 0, -1)]
 
 
-def _copied(frame: Frame, table: Int64Array) -> Iterator[list[Part]]:
+def _copied(frame: LoweringFrame, table: Int64Array) -> Iterator[list[Part]]:
     """Parts of transfers without sums: the owner of a chunk sends it from INPUT."""
     own = frame.shard_offset[table[SENDER]], frame.shard_offset[table[SENDER] + 1]
     bounds = [np.clip(bound, table[FIRST], table[LAST]) for bound in own]
@@ -261,7 +261,7 @@ class _Sums:
     A chunk's first child in list order adds to INPUT, and later ones to what is there.
     """
 
-    def __init__(self, frame: Frame, table: Int64Array, lists: list[list[Row]]) -> None:
+    def __init__(self, frame: LoweringFrame, table: Int64Array, lists: list[list[Row]]) -> None:
         self._frame = frame
         self._lists = lists
         # between two of these bounds all chunks are alike
@@ -331,7 +331,7 @@ class _Sums:
         return pairwise([first, *(first + 1 + np.flatnonzero(np.diff(alike))).tolist(), last])
 
 
-def program_of(frame: Frame, lists: list[list[Row]], transfers: Transfers) -> Program:
+def program_of(frame: LoweringFrame, lists: list[list[Row]], transfers: Transfers) -> Program:
     """The program of these lists, with what each operation waits for; paths are those of the transfers."""
     collective = frame.collective
     wait_counts: list[int] = []

@@ -2,7 +2,7 @@
 
 A round is an array of shape (k, N): row i has, for each rank v, whom it sends its i-th message; v itself
 stands for none, and no rank is named twice in a row. So the ways of a single axis (`direct`, `bruck`,
-`far_first`, `ring`) are a line each, and a grid of ranks goes through them axis by axis (`on_axes`). Every
+`far_first`, `ring`) are a line each, and a grid of ranks goes through them axis by axis (`grid_trees`). Every
 shard takes a tree from its root (`trees_of`): what a rank has it is not sent again.
 """
 
@@ -57,22 +57,6 @@ def on_axis(shape: Sequence[int], axis: int, one: Round) -> Round:
     return np.stack([places.take(row, axis).ravel() for row in one])
 
 
-def on_axes(shape: Sequence[int], ways: Sequence[AxisWay]) -> list[Round]:
-    """Rounds of a grid of ranks in row major order, one axis after another.
-
-    Parameters
-    ----------
-    shape : sequence of int
-    ways : sequence of AxisWay
-        Of each axis; the first axis goes first.
-    """
-    return [
-        on_axis(shape, axis, one)
-        for axis, (size, way) in enumerate(zip(shape, ways, strict=True))
-        for one in way(size)
-    ]
-
-
 def sends_of(rounds: Sequence[Round], n: int) -> list[Messages]:
     """Who sends which shard to whom, round by round: to each rank once, by the first message that brings it.
 
@@ -118,7 +102,7 @@ def trees_of(rounds: Sequence[Round], n: int) -> Int32Array:
 
 
 def grid_trees(shape: Sequence[int]) -> Int32Array:
-    """`trees_of` of all to all along one axis after another (`on_axes` of `direct`), by what they come to.
+    """`trees_of` of all to all along one axis after another (`direct`), by what they come to.
 
     Before an axis a shard is with the ranks that agree with its root in that axis and all after it. So a rank
     gets it along the last axis in which it differs, from the rank that has the root's place there.
