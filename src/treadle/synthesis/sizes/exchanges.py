@@ -8,7 +8,7 @@ shard takes a tree from its root (`trees_of`): what a rank has it is not sent ag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
@@ -20,9 +20,6 @@ Round = Int64Array
 
 Messages = tuple[Int64Array, Int64Array, Int64Array]
 """Sender, target and shard of each send of a round."""
-
-AxisWay = Callable[[int], list[Round]]
-"""Rounds of an axis of so many ranks."""
 
 
 def direct(n: int) -> list[Round]:
