@@ -100,9 +100,8 @@ def page(rows: dict[tuple[str, str], dict[str, Any]]) -> str:
     """The whole page."""
     parts = [OPENING.format(most=MOST_RANKS_OF_ALLTOALL, seconds=MOST_SECONDS)]
     for name, pattern in PLATFORMS.items():
-        sizes = [
-            n for n in SIZES if (pattern.format(n=n), "allgather") in rows and ("{n}" in pattern or n == 1)
-        ]
+        pieces = {n: pattern.format(n=n) for n in SIZES if "{n}" in pattern or n == 1}
+        sizes = [n for n, one in pieces.items() if all((one, each) in rows for each in COLLECTIVES)]
         parts.append(f"## {name}\n\n| boxes | {' | '.join(COLLECTIVES)} |\n|--:|{'--:|' * len(COLLECTIVES)}")
         for n in sizes:
             cells = (cell(rows[pattern.format(n=n), collective]) for collective in COLLECTIVES)

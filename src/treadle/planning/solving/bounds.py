@@ -51,12 +51,6 @@ class Bound:
         Some schedule attains it.
     model : str
         What the fabric was assumed to do where that matters (allreduce); else "".
-
-    Examples
-    --------
-    >>> import treadle
-    >>> treadle.bound("dgx_a100:2", "allgather").bound.is_tight
-    True
     """
 
     algbw: Fraction
@@ -90,12 +84,6 @@ class BoundResult:
         Least times of the sizes that were asked for.
     cost_model : CostModel, optional
         Under which; None: one alpha, as `simulate` has it.
-
-    Examples
-    --------
-    >>> import treadle
-    >>> treadle.bound("dgx_a100:2", "allgather").algbw
-    Fraction(1040000000000, 3)
     """
 
     topology: Topology
