@@ -49,7 +49,7 @@ How fast can each platform be, and what stops it? Generated: `python benchmarks/
 Asymptotic algbw in GB/s, exact fractions rounded here; `treadle bound EXPRESSION COLLECTIVE` prints each with
 its witness. Boxes are the catalogue's, without in-network sums. `≤`: an upper bound that is not known to be
 attained; `~`: certified from both sides, to 0.1%; `-`: left out, an all-to-all of more than {most} ranks, or
-what half as many boxes took more than {seconds} CPU seconds for.
+what half as many boxes took more than {seconds} CPU seconds for, or a fabric larger than what is built.
 
 ![Optimum against boxes](../images/atlas.svg)
 """
@@ -58,11 +58,11 @@ what half as many boxes took more than {seconds} CPU seconds for.
 def solved(expression: str, collective: str) -> dict[str, Any]:
     """One row: the optimum, how it is known, and what proves it in words."""
     begin = time.process_time()
-    topology = treadle.parse(expression)
     row: dict[str, Any] = {"fabric": expression, "collective": collective}
-    if collective == "alltoall" and len(topology.compute_nodes) > MOST_RANKS_OF_ALLTOALL:
-        return row
     try:
+        topology = treadle.parse(expression)
+        if collective == "alltoall" and len(topology.compute_nodes) > MOST_RANKS_OF_ALLTOALL:
+            return row
         found = treadle.bound(topology, collective)
     except TreadleError as error:
         return {**row, "refused": str(error)}
