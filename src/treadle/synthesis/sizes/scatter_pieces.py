@@ -1,9 +1,10 @@
-"""Reduce-scatters over boxes in pieces: what has to leave the box is summed first.
+"""Reduce-scatters and allgathers over boxes in pieces: what leaves the box goes first.
 
 A reduce-scatter by the rank of equal place in each box (`rail`, turned round) sums in the box, then across.
 Where both take about as long, the network waits for the box: slices of the runtime are worked through as a
 whole, so that sums which stay in the box go before the next slice's sums for other boxes. Here sums for other
-boxes go piece by piece, from box to box in turn, and those that stay in the box come last of all.
+boxes go piece by piece, from box to box in turn, and those that stay in the box come last of all. The
+allgather is the same turned round: pieces from other boxes are handed on in the box as they come.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.steps.steps import StepSchedule
+from treadle.schedules.steps.step_transforms import reverse
+from treadle.schedules.steps.steps import Steps, StepSchedule
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.scheduler import Comparing, equal_shards, scheduler, tried_with
 from treadle.synthesis.sizes.shortest_ways import ShortestWays
@@ -26,8 +28,6 @@ from treadle.synthesis.trees.baselines.embedding import check_supported
 from treadle.synthesis.trees.baselines.hierarchical_ring import boxes_of_one_size
 from treadle.topologies.topology import Topology
 
-_NAME = "scatter-pieces"
-_KINDS = (CollectiveKind.REDUCE_SCATTER,)
 _MOST_BOXES = 4
 _PIECES = 4
 _WORTH_A_TRIAL = (2, 8, 16, 32)
@@ -47,9 +47,9 @@ def _trials(_: Topology, __: Collective) -> Sequence[Mapping[str, object]]:
 
 
 @scheduler(
-    _NAME,
+    "scatter-pieces",
     form="steps",
-    collectives=_KINDS,
+    collectives=(CollectiveKind.REDUCE_SCATTER,),
     needs=_NEEDS,
     options=("chunks",),
     source="rails in pieces, what leaves the box first: own",
@@ -79,10 +79,40 @@ def scatter_pieces(topology: Topology, collective: Collective, *, chunks: int | 
     Piece i of P for the box at distance d of B has the number q = i (B - 1) + d - 1: it is sent to the rank
     of its home's place in step q and across in step q + 1, the box's own shards, whole, in step P (B - 1).
     """
-    check_supported(_NAME, topology, collective, _KINDS)
+    _check("scatter-pieces", topology, collective, CollectiveKind.REDUCE_SCATTER)
+    return StepSchedule(CollectiveKind.REDUCE_SCATTER, reduce=_sums(topology, collective, chunks))
+
+
+@scheduler(
+    "gather-pieces",
+    form="steps",
+    collectives=(CollectiveKind.ALLGATHER,),
+    needs=_NEEDS,
+    options=("chunks",),
+    source="scatter-pieces turned round: own",
+    comparing=Comparing.SIZES,
+)
+@tried_with(_trials)
+def gather_pieces(topology: Topology, collective: Collective, *, chunks: int | None = None) -> StepSchedule:
+    """Shards to the own box and, piece by piece, to the same place of the others, which hand them on.
+
+    Parameters and errors are those of `scatter_pieces`, whose steps on the reversed links these are, the last
+    first; the collective is an allgather of equal shards.
+    """
+    _check("gather-pieces", topology, collective, CollectiveKind.ALLGATHER)
+    return StepSchedule(
+        CollectiveKind.ALLGATHER, broadcast=reverse(_sums(topology.transpose(), collective, chunks))
+    )
+
+
+def _check(name: str, topology: Topology, collective: Collective, kind: CollectiveKind) -> None:
+    check_supported(name, topology, collective, (kind,))
     for need in _NEEDS:
         if (refusal := need(topology, collective)) is not None:
-            raise ScheduleError(f"{_NAME}: {refusal}")
+            raise ScheduleError(f"{name}: {refusal}")
+
+
+def _sums(topology: Topology, collective: Collective, chunks: int | None) -> Steps:
     pieces = _PIECES if chunks is None else chunks
     boxes = np.array(find_boxes(topology, collective), dtype=np.int64)
     ways, sends = ShortestWays(topology, collective), list[Int64Array]()
@@ -93,10 +123,7 @@ def scatter_pieces(topology: Topology, collective: Collective, *, chunks: int | 
         sends.append(_in_boxes(ways, boxes, homes, number, (piece, piece + 1)))
         sends.append(_table(ways, boxes, homes, homes, number + 1, (piece, piece + 1)))
     sends.append(_in_boxes(ways, boxes, boxes, last, (0, pieces)))
-    home = np.arange(collective.n_ranks)
-    return StepSchedule(
-        CollectiveKind.REDUCE_SCATTER, reduce=ways.steps(Direction.REDUCE, pieces, sends, [home])
-    )
+    return ways.steps(Direction.REDUCE, pieces, sends, [np.arange(collective.n_ranks)])
 
 
 def _in_boxes(
