@@ -11,7 +11,6 @@ import pytest
 from treadle.arrays import Int32Array
 from treadle.synthesis.sizes.boxed import rail_trees, three_stage_trees
 from treadle.synthesis.sizes.exchanges import (
-    AxisWay,
     Round,
     bruck,
     direct,
@@ -45,7 +44,7 @@ def depths(parent: Int32Array) -> list[list[int]]:
 
 @pytest.mark.parametrize("n", range(1, 18))
 def test_every_axis_reaches_everybody_in_its_rounds(n: int) -> None:
-    ways: list[tuple[AxisWay, int]] = [
+    ways: list[tuple[Callable[[int], list[Round]], int]] = [
         (direct, min(1, n - 1)),
         (ring, n - 1),
         *((lambda size, r=radix: bruck(size, r), ceil(log(n) / log(radix) - 1e-9)) for radix in (2, 3, 4)),
