@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 
-from treadle.atomic import write_bytes
 from treadle.errors import TreadleError
 from treadle.finder.construction import Base
 from treadle.finder.measure import FlowRate, Option
 from treadle.finder.workload import Exchange, Workload
-from treadle.planning.designing.store import key_of, prune
+from treadle.planning.designing.store import keep_value, key_of
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.rate.rate import optimal_rate
@@ -98,17 +97,8 @@ def with_flow(option: Option, *, directory: Path | None = None, progress: Progre
     found = optimal_rate(option.topology, collective, gap=FLOW_GAP, watch=Watch(progress))
     if path is not None:
         value = {"topology": option.expression, "rate": found.rate, "witness": found.witness.to_json()}
-        _keep(path, value)
+        keep_value(path, value)
     return replace(option, flow=FlowRate(found.rate, found.gap))
-
-
-def _keep(path: Path, value: Mapping[str, object]) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(path, json.dumps(value).encode())
-        prune(path.parent, keep=path)
-    except (OSError, TreadleError):
-        pass  # a cache that cannot be written only costs time
 
 
 def _kept(path: Path, option: Option) -> FlowRate | None:

@@ -8,12 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from treadle.atomic import write_bytes
 from treadle.errors import TreadleError
 from treadle.finder.construction import Base, ScheduleMethod, expression
 from treadle.finder.search import FabricCandidate
 from treadle.planning.designing.candidates import named_option
-from treadle.planning.designing.store import key_of, prune
+from treadle.planning.designing.store import keep_value, key_of
 from treadle.topologies.naming import MAX_NAME
 from treadle.topologies.properties import is_symmetric
 from treadle.topologies.registry import catalogue
@@ -71,12 +70,7 @@ def keep_graphs(
         return
     path = _path(nodes, degree, directory, bidirectional=bidirectional)
     value = {"nodes": nodes, "degree": degree, "graphs": [text for text in texts if len(text) <= MAX_NAME]}
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(path, json.dumps(value).encode())
-        prune(path.parent, keep=path)
-    except (OSError, TreadleError):
-        pass  # a cache that cannot be written only costs time
+    keep_value(path, value)
 
 
 def _path(nodes: int, degree: int, directory: Path, *, bidirectional: bool) -> Path:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from treadle._version import __version__
+from treadle.atomic import write_bytes
 from treadle.errors import TreadleError
 from treadle.planning.judging.verification import verify
 from treadle.schedules.plan import Plan
@@ -89,6 +91,16 @@ def _trusted(path: Path, question: Mapping[str, str]) -> Plan | None:
     except (OSError, TreadleError):
         pass  # damaged or foreign: made anew
     return None
+
+
+def keep_value(path: Path, value: Mapping[str, object]) -> None:
+    """Write a value as JSON beside the plans; where that cannot be, nothing happens."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(path, json.dumps(value).encode())
+        prune(path.parent, keep=path)
+    except (OSError, TreadleError):
+        pass  # a cache that cannot be written only costs time
 
 
 def prune(directory: Path, *, keep: Path) -> None:
