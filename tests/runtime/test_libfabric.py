@@ -98,7 +98,10 @@ def test_one_that_dies_takes_the_others_with_it() -> None:
                 time.sleep(0.01)
             ranks = children(process.pid)
             os.kill(ranks[2], signal.SIGKILL)
-            assert process.wait(30) == 128 + signal.SIGKILL
+            try:
+                assert process.wait(30) == 128 + signal.SIGKILL
+            finally:
+                process.kill()  # its ranks die with it
         assert not any(Path(f"/proc/{rank}").exists() for rank in ranks)
 
 
