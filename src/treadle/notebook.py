@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from html import escape
 from importlib import import_module
 from typing import Any, TypeVar
@@ -46,6 +47,12 @@ def shown(figures: Callable[[Any], Sequence[str]]) -> Callable[[_Value], _Value]
 def own_words(value: object) -> list[str]:
     """Key figures of a value whose repr says them: ``<Name words>`` or ``<Name: words>``."""
     return [repr(value).strip("<>").removeprefix(type(value).__name__).lstrip(": ")]
+
+
+def own_fields(value: Any) -> list[str]:
+    """Fields of a dataclass that has few and short ones, as they are given: ``seed=3``."""
+    given = ((field.name, getattr(value, field.name)) for field in fields(value))
+    return [f"{name}={_cell(one)}" for name, one in given if one is not None]
 
 
 def _html(value: Any, figures: Sequence[str]) -> str:

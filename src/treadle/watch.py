@@ -11,7 +11,17 @@ Progress = Callable[[str, int, int], None]
 
 
 class TimeLimitError(Exception):
-    """The deadline passed before the work was done."""
+    """The deadline passed before the work was done.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> try:
+    ...     treadle.bound("dgx_a100:2", "allreduce", time_limit_s=0)
+    ... except treadle.planning.TimeLimitError:
+    ...     print("no time")
+    no time
+    """
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from treadle.finder.construction import Base, LineGraph, Product, expression
 from treadle.finder.expression_reading import construction_of
 from treadle.finder.workload import Network, allreduce_of
 from treadle.planning import design, design_plan, verify
-from treadle.planning.designing.design import DesignResult
 from treadle.planning.designing.design_flow import AlltoallFigures
+from treadle.planning.designing.design_result import DesignResult
 from treadle.schedules.collective import CollectiveKind
 
 

@@ -7,16 +7,17 @@ import dataclasses
 import io
 import sys
 from collections.abc import Iterator
+from enum import Enum
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, is_typeddict
 
 import pytest
 from lxml import etree
 
 import treadle
 from samples.readers.reader_texts import ASTRA
-from treadle import planning
+from treadle import mscclpp, planning, topologies, training
 from treadle.brief import MOST_CHARACTERS, brief, figure
 from treadle.errors import MissingDependencyError
 from treadle.finder.workload import Network, allreduce_of
@@ -70,6 +71,15 @@ def results(folder: Path) -> Iterator[object]:
     yield describe_fabric(treadle.parse("torus:4,4"))
     yield from schedulers()
     yield from all_formats()
+    costs = planning.group_costs("dgx_h100:2", "dp=2,tp=8")
+    assert costs.cost("allgather", "tp").is_exact
+    yield costs
+    builder = treadle.TopologyBuilder("pair")
+    builder.duplex(builder.compute("a"), builder.compute("b"), "25GB/s")
+    yield builder
+    yield topologies.cayley_graph("metacyclic_cayley(8, 2, 3, 2, 3)")
+    yield topologies.intersection_array(treadle.parse("hypercube:3"))
+    yield topologies.catalogue_entries()[0]
 
 
 def values(value: object, seen: dict[int, object]) -> Iterator[object]:
@@ -81,6 +91,8 @@ def values(value: object, seen: dict[int, object]) -> Iterator[object]:
         yield value
         for field in dataclasses.fields(value):
             yield from values(getattr(value, field.name), seen)
+    elif hasattr(type(value), "_repr_html_"):
+        yield value
     elif isinstance(value, list | tuple):
         for one in value[:50]:
             yield from values(one, seen)
@@ -125,6 +137,7 @@ def test_notebooks_show_every_result(tmp_path: Path) -> None:
         assert kind.__name__ in value.__rich__()
     assert pictures > 2
     names = {kind.__name__ for kind in shown}
+    assert names >= {"CatalogueEntry", "CayleyGraph", "GroupCosts", "IntersectionArray", "TopologyBuilder"}
     assert names >= {"Plan", "SolveResult", "Topology", "Comparison", "SimulationRun", "Steps"}
 
 
@@ -133,6 +146,7 @@ def test_names_in_notebooks_are_inert() -> None:
     builder.duplex(builder.compute("<b>"), builder.compute("[red]"), 10**9)
     fabric = builder.build()
     assert "<script" not in fabric._repr_html_()
+    assert "<script" not in builder._repr_html_()
     plan = treadle.solve(fabric, "allgather").plan
     assert "<script" not in plan._repr_html_()
     false = dataclasses.replace(plan, algbw=2 * plan.algbw)
@@ -268,17 +282,16 @@ def test_cells_are_plain() -> None:
 
 
 def test_every_public_value_shows_itself() -> None:
-    """All classes of values that the API gives; what is only given to it, or builds, keeps its plain repr."""
-    plain_ones = {"AlltoallOptions", "FactLimits", "RouteOptions", "SchedulerOptions", "SizeRequest"}
-    plain_ones |= {"StepOptions", "TreeOptions"}  # arguments
-    kinds = {getattr(planning, name) for name in planning.__all__} | {
-        getattr(treadle, name) for name in treadle.__all__
-    }
-    without = {
-        kind.__name__
+    """All public classes that have values: no enumerations, errors, tables of keywords, protocols."""
+    facades = (treadle, planning, topologies, training, mscclpp)
+    kinds = [getattr(package, name) for package in facades for name in package.__all__]
+    values = {
+        kind
         for kind in kinds
         if isinstance(kind, type)
-        and dataclasses.is_dataclass(kind)
-        and not (hasattr(kind, "_repr_html_") and hasattr(kind, "__rich__"))
+        and not issubclass(kind, Enum | BaseException)
+        and not is_typeddict(kind)
+        and not getattr(kind, "_is_protocol", False)
     }
-    assert without == plain_ones
+    assert len(values) > 90
+    assert not {kind for kind in values if not (hasattr(kind, "_repr_html_") and hasattr(kind, "__rich__"))}

@@ -92,6 +92,15 @@ class Format:
     ------
     ScheduleError
         If the name, an option or the extension cannot be.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> record = planning.find_format("msccl-xml")
+    >>> record.title, record.extension, record.check.value
+    ('MSCCL XML', '.xml', 'executed')
+    >>> "in_place" in record.options
+    True
     """
 
     name: str
@@ -207,6 +216,13 @@ def register_format(record: Format) -> Format:
     ------
     ScheduleError
         If another format has that name.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> xml = treadle.planning.find_format("msccl-xml")
+    >>> treadle.register_format(xml) is xml
+    True
     """
     known = _own().get(record.name) or _registered.get(record.name)
     if known is not None and known != record:
@@ -304,7 +320,14 @@ def own_formats() -> tuple[Format, ...]:
 
 
 def told_format(head: str) -> Format | None:
-    """The format that a text, or its first part, begins as; None if it is of none."""
+    """The format that a text, or its first part, begins as; None if it is of none.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> planning.told_format("<algo name='ring'>").name
+    'msccl-xml'
+    """
     for record in own_formats():
         if record.is_begun_by(head):
             return record

@@ -25,6 +25,15 @@ class Loading:
         Shell commands before that.
     code : tuple of str
         Lines of Python for every process.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> loading = treadle.lower(treadle.solve("ring:4", "allgather"), to="msccl-xml", path="ring.xml").loading
+    >>> loading.runtime
+    'msccl-executor-nccl (in place of NCCL)'
+    >>> dict(loading.environment)
+    {'NCCL_MSCCL_ENABLE': '1', 'MSCCL_ALGO_DIR': 'ring.msccl', 'NCCL_DEBUG': 'INFO'}
     """
 
     runtime: str

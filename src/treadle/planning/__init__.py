@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from treadle.planning.building.rivals import Rivalry as Rivalry
     from treadle.planning.building.rivals import rivalry_summary as rivalry_summary
     from treadle.planning.building.rivals import rivals as rivals
-    from treadle.planning.designing.design import DesignResult as DesignResult
-    from treadle.planning.designing.design import DesignRow as DesignRow
     from treadle.planning.designing.design import design as design
     from treadle.planning.designing.design import design_plan as design_plan
+    from treadle.planning.designing.design_result import DesignResult as DesignResult
+    from treadle.planning.designing.design_result import DesignRow as DesignRow
     from treadle.planning.designing.fabric import describe_fabric as describe_fabric
     from treadle.planning.designing.fabric_facts import fabric_summary as fabric_summary
     from treadle.planning.designing.fabric_values import DistanceFacts as DistanceFacts
@@ -277,7 +277,8 @@ else:
                 "resilience",
                 "resilience_summary",
             ),
-            "treadle.planning.designing.design": ("DesignResult", "DesignRow", "design", "design_plan"),
+            "treadle.planning.designing.design": ("design", "design_plan"),
+            "treadle.planning.designing.design_result": ("DesignResult", "DesignRow"),
             "treadle.planning.solving.group_rates": ("AloneRate", "CutOffGroupError"),
             "treadle.planning.fronts.comparison_picture": ("comparison_picture",),
             "treadle.planning.fronts.front_picture": ("front_picture",),

@@ -40,12 +40,31 @@ def import_topology(
     FormatError
         If the file is malformed, or does not say all; then the message names the option that does, as the
         command line has it: ``--nic-bandwidth`` is the keyword `nic_bandwidth`.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import treadle
+    >>> _ = Path("topology.conf").write_text("SwitchName=s0 Nodes=tux[0-3]\\n")
+    >>> found = treadle.import_topology("topology.conf", nic_bandwidth="50GB/s")
+    >>> found.topology
+    <Topology topology: 4 compute, 1 switch, 8 links>
+    >>> dict(found.recognised)["speeds"]
+    '50 GB/s per node'
     """
     return read_topology(path, format=format, options=import_options(**keywords))
 
 
 def import_options(**keywords: Unpack[ImportKeywords]) -> ImportOptions:
-    """Options from what was typed; FormatError for a number below 1 or a word that is none of an option's."""
+    """Options from what was typed; FormatError for a number below 1 or a word that is none of an option's.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> options = planning.import_options(nic_bandwidth="50GB/s", boxes=2)
+    >>> options.nic_bandwidth, options.boxes
+    (50000000000, 2)
+    """
     values: dict[str, Any] = {name: value for name, value in keywords.items() if value is not None}
     for name, kind in (("links", LinkSpeeds), ("pcie", PcieDetail)):
         if name in values:

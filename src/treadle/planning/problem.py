@@ -71,6 +71,13 @@ def model_of(topology: Topology, collective: Collective) -> str:
 
     That is for an allreduce, and in groups wherever switches could copy or add: there they do not. In groups
     of an all-to-all it is who passes data on.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> problem = planning.pose("dgx_h100:1", "allreduce")
+    >>> planning.model_of(problem.topology, problem.collective)
+    'allreduce without in-network multicast and aggregation'
     """
     kind = collective.kind
     if kind is CollectiveKind.ALLTOALL and collective.blocks is not None:

@@ -26,7 +26,7 @@ from treadle.topologies import has_switches, has_uniform_links, is_regular
 from treadle.topologies.topology import Topology
 
 if TYPE_CHECKING:
-    from treadle.planning.designing.design import DesignResult, DesignRow
+    from treadle.planning.designing.design_result import DesignResult, DesignRow
     from treadle.planning.judging.placed_schedules import PlacedSchedule
     from treadle.planning.judging.point_to_point import Shortfall
     from treadle.planning.repairing.hardening import HardenedRow

@@ -119,7 +119,8 @@ def parse_sizes(text: str) -> list[int]:
 
     Examples
     --------
-    >>> parse_sizes("1K..4K,1M")
+    >>> from treadle import planning
+    >>> planning.parse_sizes("1K..4K,1M")
     [1024, 2048, 4096, 1048576]
     """
     sizes: list[int] = []

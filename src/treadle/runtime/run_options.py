@@ -56,7 +56,15 @@ class RunOptions:
 
 
 class RunKeywords(TypedDict, total=False):
-    """`RunOptions` as keyword arguments."""
+    """`RunOptions` as keyword arguments.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> options: treadle.planning.RunKeywords = {"iterations": 1, "warmup": 0}
+    >>> treadle.run(treadle.solve("ring:4", "allreduce"), "1K", **options).wrong
+    0
+    """
 
     element: ElementType
     reduction: Reduction

@@ -35,7 +35,8 @@ class Mesh:
 
     Examples
     --------
-    >>> mesh = Mesh((2, 4), ("dp", "tp"))
+    >>> import treadle
+    >>> mesh = treadle.Mesh((2, 4), ("dp", "tp"))
     >>> mesh.groups("dp")
     ((0, 4), (1, 5), (2, 6), (3, 7))
     >>> mesh.groups("tp")

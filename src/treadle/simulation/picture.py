@@ -80,6 +80,13 @@ def utilisation_picture(simulation: Simulation, *, file_format: str = "png") -> 
         For another format.
     MissingDependencyError
         Without matplotlib.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> run = treadle.simulate(treadle.solve("ring:4", "allgather"), "1K")
+    >>> treadle.planning.utilisation_picture(run.last, file_format="svg")[:5]
+    b'<?xml'
     """
     graph = simulation.graph
     shown = np.argsort(-simulation.busy, kind="stable")[:MAX_LANES]

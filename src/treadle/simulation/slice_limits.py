@@ -13,7 +13,14 @@ MAX_AUTO_TASKS = 2**19
 
 
 class SliceLimit(StrEnum):
-    """Why no more slices were tried, though one more doubling might have helped."""
+    """Why no more slices were tried, though one more doubling might have helped.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> [one.value for one in planning.SliceLimit]
+    ['least slice', 'most slices', 'messages']
+    """
 
     LEAST_SLICE = "least slice"
     """The smallest message would be cut into parts below the options' least."""

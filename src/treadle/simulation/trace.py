@@ -39,6 +39,13 @@ def simulation_trace(simulation: Simulation) -> Trace:
     ------
     ScheduleError
         If there are more events than viewers show.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> run = treadle.simulate(treadle.solve("ring:4", "allgather"), "1K")
+    >>> planning.write_trace("run.json", planning.simulation_trace(run.last))
     """
     graph = simulation.graph
     onto = int(np.count_nonzero(graph.resource >= 0))

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, TypedDict
 
 from treadle.errors import ScheduleError
+from treadle.notebook import own_fields, shown
 from treadle.schedules.alltoall.routes import MAX_UNITS
 
 MAX_LAYERS = 2**8
@@ -42,6 +43,7 @@ class Form(StrEnum):
     FACTORED = "factored"
 
 
+@shown(own_fields)
 @dataclass(frozen=True)
 class SizeRequest:
     """The size that steps are to be fastest at.
@@ -53,12 +55,19 @@ class SizeRequest:
     alpha_s : float, optional
         Seconds that a step takes besides its bytes and the latencies of its links; default as simulations
         have it: 10 us, or none on a fabric whose links have latencies.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> planning.StepOptions(size=planning.SizeRequest(2**20, alpha_s=5e-6)).size
+    SizeRequest(size_bytes=1048576, alpha_s=5e-06)
     """
 
     size_bytes: int
     alpha_s: float | None = None
 
 
+@shown(own_fields)
 @dataclass(frozen=True, kw_only=True)
 class SchedulerOptions:
     """Options of every form.
@@ -67,6 +76,12 @@ class SchedulerOptions:
     ----------
     seed : int
         Of searches with chance in them; the others heed none.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> planning.SchedulerOptions(seed=3)
+    SchedulerOptions(seed=3)
     """
 
     seed: int = 0
@@ -85,6 +100,7 @@ class SchedulerOptions:
         }
 
 
+@shown(own_fields)
 @dataclass(frozen=True, kw_only=True)
 class TreeOptions(SchedulerOptions):
     """Options of spanning trees.
@@ -133,6 +149,7 @@ class TreeOptions(SchedulerOptions):
     factors: Sequence[int] | None = None
 
 
+@shown(own_fields)
 @dataclass(frozen=True, kw_only=True)
 class StepOptions(SchedulerOptions):
     """Options of step schedules.
@@ -179,6 +196,7 @@ class StepOptions(SchedulerOptions):
     multicast: bool = False
 
 
+@shown(own_fields)
 @dataclass(frozen=True, kw_only=True)
 class AlltoallOptions(SchedulerOptions):
     """Options of the steps of an all-to-all.
@@ -223,6 +241,7 @@ class AlltoallOptions(SchedulerOptions):
             raise ScheduleError(f"steps: at most {self.max_steps}, expected at least 1")
 
 
+@shown(own_fields)
 @dataclass(frozen=True, kw_only=True)
 class RouteOptions(SchedulerOptions):
     """Options of routes.

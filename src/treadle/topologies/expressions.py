@@ -80,7 +80,8 @@ def parse(text: str | Path, *, format: str | None = None, options: ImportOptions
 
     Examples
     --------
-    >>> parse("dgx-a100:2")
+    >>> import treadle
+    >>> treadle.parse("dgx-a100:2")
     <Topology dgx_a100(2): 16 compute, 20 switches, 96 links>
     """
     return parse_imported(path_text(text), format=format, options=options).topology

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.errors import TopologyError
+from treadle.notebook import shown
 from treadle.topologies.distances import distance_matrix
 from treadle.topologies.topology import Topology
 
 
+@shown(lambda array: [str(array), f"{sum(array.at_distance())} nodes"])
 @dataclass(frozen=True)
 class IntersectionArray:
     """Parameters of a distance-regular graph of diameter D.
@@ -29,6 +32,19 @@ class IntersectionArray:
 
     def __str__(self) -> str:
         return f"{{{','.join(map(str, self.b))};{','.join(map(str, self.c))}}}"
+
+    def at_distance(self) -> tuple[int, ...]:
+        """Nodes at each distance from a node, itself first; rounded down where no graph has the array."""
+        ratios = zip(self.b, self.c, strict=True)
+        return tuple(accumulate(ratios, lambda count, ratio: count * ratio[0] // ratio[1], initial=1))
+
+    def records(self) -> list[dict[str, int]]:
+        """A row for each distance: nodes there, and neighbours of one of them farther, as far, and closer."""
+        rows = zip(self.at_distance(), (*self.b, 0), (0, *self.c), strict=True)
+        return [
+            {"distance": place, "nodes": k, "b": b, "a": self.b[0] - b - c, "c": c}
+            for place, (k, b, c) in enumerate(rows)
+        ]
 
 
 def intersection_array(topology: Topology) -> IntersectionArray:

@@ -6,7 +6,9 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from treadle.brief import brief
 from treadle.errors import TopologyError
+from treadle.notebook import shown
 from treadle.topologies.catalogue import (
     cayley,
     circulants,
@@ -115,6 +117,8 @@ _GROUPS: tuple[tuple[str, tuple[Callable[..., Topology], ...]], ...] = (
 _CATALOGUE = Catalogue({function.__name__: function for _, functions in _GROUPS for function in functions})
 
 
+@shown(lambda entry: [entry.signature, entry.group, entry.summary])
+@brief("name", "group", "summary")
 @dataclass(frozen=True)
 class CatalogueEntry:
     """One name of the expression language.

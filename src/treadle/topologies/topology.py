@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, FrozenArrays, Int32Array, Int64Array, exact_sum, frozen
 from treadle.errors import TopologyError
-from treadle.notebook import shown
+from treadle.notebook import own_words, shown
 from treadle.spelling import counted
 from treadle.topologies.naming import is_one_line
 from treadle.topologies.typed_quantities import bandwidth_of
@@ -264,12 +264,14 @@ _OF_NODES = ("is_compute", "multicast", "aggregation", "turns_round", "injection
 _OPTIONAL = ("latencies_ns", "multicast", "aggregation", "turns_round", "injection_bytes_per_s")
 
 
+@shown(own_words)
 class TopologyBuilder:
     """Collects nodes and links by name; `build` makes the value.
 
     Examples
     --------
-    >>> builder = TopologyBuilder("pair")
+    >>> import treadle
+    >>> builder = treadle.TopologyBuilder("pair")
     >>> builder.compute("a"), builder.compute("b")
     ('a', 'b')
     >>> builder.duplex("a", "b", 25 * 10**9)
@@ -287,6 +289,18 @@ class TopologyBuilder:
         self._injection: dict[int, int] = {}
         self._links: list[int] = []
         """Tail, head, bandwidth and latency of one link after the other."""
+
+    def __repr__(self) -> str:
+        n = sum(self._is_compute)
+        switches, links = len(self._is_compute) - n, len(self._links) // 4
+        return f"<TopologyBuilder {self._name}: {n} compute, {switches} switches, {links} links>"
+
+    def fabric_to_draw(self) -> Topology | None:
+        """What there is so far; None where no fabric is made of it."""
+        try:
+            return self.build()
+        except TopologyError:
+            return None
 
     def compute(self, name: str, *, injection_bytes_per_s: int = 0) -> str:
         """Add a compute node; returns its name."""

@@ -56,7 +56,18 @@ def trace_bytes(trace: Trace, path: Path | str) -> bytes:
 
 
 def write_trace(path: Path | str, trace: Trace) -> None:
-    """Write the trace to a file (`trace_bytes`)."""
+    """Write the trace to a file (`trace_bytes`).
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import treadle
+    >>> from treadle import planning
+    >>> run = treadle.simulate(treadle.solve("ring:4", "allgather"), "1K")
+    >>> planning.write_trace("run.json", planning.simulation_trace(run.last))
+    >>> Path("run.json").read_text()[:16]
+    '{"displayTimeUni'
+    """
     write_bytes(path, trace_bytes(trace, path))
 
 

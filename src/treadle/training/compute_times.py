@@ -17,6 +17,7 @@ from math import isfinite
 from typing import Protocol
 
 from treadle.errors import FormatError, TreadleError
+from treadle.notebook import own_fields, shown
 from treadle.training.devices import ELEMENT_BYTES, Accelerator
 from treadle.training.models.model_layer import ModelLayer, Work, WorkKind
 from treadle.training.models.training_model import TrainingModel
@@ -30,6 +31,7 @@ _MOST_ROWS = 100_000
 _MOST_TEXT = 10_000_000
 
 
+@shown(own_fields)
 @dataclass(frozen=True)
 class LocalWork:
     """What one device has of a micro-batch.
@@ -85,6 +87,7 @@ class ComputeTimes(Protocol):
         """Seconds of the optimizer's step over so many parameters of this device."""
 
 
+@shown(own_fields)
 @dataclass(frozen=True)
 class LayerTimes:
     """Seconds of a layer in one micro-batch: what runs before its exchanges, and its experts' part.
@@ -119,6 +122,7 @@ def layer_times(times: ComputeTimes, layer: ModelLayer, local: LocalWork) -> Lay
     return LayerTimes(forward[0], backward[0], forward[1], backward[1], forward[2], backward[2])
 
 
+@shown(own_fields)
 @dataclass(frozen=True)
 class RooflineTimes:
     """Times from peaks.

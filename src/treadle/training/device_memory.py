@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 
 from treadle.brief import brief
 from treadle.errors import TreadleError
+from treadle.notebook import own_fields, shown
 from treadle.training.compute_times import LocalWork
 from treadle.training.models.model_layer import ModelLayer, Saved, Weight
 
@@ -22,6 +23,7 @@ _LOGIT_COPIES = 2.5
 """Of the fp32 logits when the loss is taken: they, its terms or gradients, and logits of half the width."""
 
 
+@shown(own_fields)
 @dataclass(frozen=True, kw_only=True)
 class Keeping:
     """How a device keeps what it must remember.

@@ -14,6 +14,7 @@ from math import isfinite
 from types import MappingProxyType
 
 from treadle.errors import FormatError, TreadleError
+from treadle.notebook import own_fields, shown
 from treadle.spelling import spelt_alike, unknown
 from treadle.units import parse_bandwidth, parse_size
 
@@ -25,6 +26,7 @@ fp8 is that of the operands only: weights stay, and activations mostly stay, in 
 _MOST_TEXT = 100_000
 
 
+@shown(own_fields)
 @dataclass(frozen=True)
 class Accelerator:
     """A device that ranks run on: one rank each.

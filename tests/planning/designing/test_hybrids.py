@@ -9,8 +9,8 @@ import pytest
 from treadle.errors import InfeasibleError
 from treadle.finder.workload import Call, Exchange, Network, Workload
 from treadle.planning import bound, design, design_plan
-from treadle.planning.designing.design import DesignResult
 from treadle.planning.designing.design_flow import AlltoallFigures
+from treadle.planning.designing.design_result import DesignResult
 from treadle.planning.designing.hybrids import mesh_sizes
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies import parse

@@ -12,8 +12,8 @@ from treadle.finder.searches.fresh import SearchLimit
 from treadle.finder.workload import Network, allreduce_of
 from treadle.planning import design
 from treadle.planning.designing.candidates import named_option
-from treadle.planning.designing.design import DesignResult
 from treadle.planning.designing.design_flow import AlltoallFigures
+from treadle.planning.designing.design_result import DesignResult
 from treadle.planning.designing.kept_graphs import keep_graphs, kept_graphs
 
 

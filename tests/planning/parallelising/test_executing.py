@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import doctest
+import inspect
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,8 +35,19 @@ def file(model: ModelGraph, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_model_captured_as_a_whole_is_executed_by_its_plan(file: Path) -> None:
-    found = planning.execute_plan(file, make)
+def test_a_model_captured_as_a_whole_is_executed_by_its_plan(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the example in the documentation, which needs a plan and PyTorch."""
+    monkeypatch.chdir(tmp_path)
+    Path("plan.json").write_bytes(file.read_bytes())
+    Path("model.py").write_text("from parallelism.exporting.small_model import make\n\n__all__ = ['make']\n")
+    names: dict[str, Any] = {}
+    example = doctest.DocTestParser().get_doctest(
+        inspect.getdoc(planning.execute_plan) or "", names, "", "", 0
+    )
+    assert doctest.DocTestRunner().run(example, clear_globs=False).failed == 0
+    found = example.globs["found"]
     assert found.faults == ()
     assert found.execution.largest_error < 1e-13
     assert len([name for name in found.execution.errors if "weight" in name]) == 1 + 2 * 9 + 2

@@ -11,7 +11,7 @@ import pytest
 from treadle import planning
 from treadle.planning import bound, pose, solve
 from treadle.planning.problem import Problem
-from treadle.planning.solving import bounds
+from treadle.planning.solving import bounds, group_rates
 from treadle.planning.together.shared_rates import alike_groups, alone_in_plan, shared_rates
 from treadle.schedules.alltoall.demands import Demands, block_demands
 from treadle.schedules.collective import CollectiveKind
@@ -147,5 +147,5 @@ def test_phases_that_are_not_known_exactly_are_not_told(monkeypatch: pytest.Monk
 
     words = {"mesh": "3,4", "axes": "0", "forward": True}
     assert bound("mesh:3,4", "allreduce", **words).rs_ag == Fraction(3, 4)
-    monkeypatch.setattr(bounds, "groups_optimum", stopped)
+    monkeypatch.setattr(group_rates, "groups_optimum", stopped)
     assert bound("mesh:3,4", "allreduce", **words).rs_ag is None

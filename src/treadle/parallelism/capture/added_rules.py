@@ -51,9 +51,12 @@ def operator_rule(
 
     Examples
     --------
-    >>> rule = operator_rule("my.double.default", "ELEMENTWISE", "...->...", linear=[["x"]])
-    >>> ADDED.pop("my.double.default") == rule
-    True
+    >>> import treadle
+    >>> from treadle.parallelism.capture.added_rules import ADDED
+    >>> rule = treadle.operator_rule("my.double.default", "ELEMENTWISE", "...->...", linear=[["x"]])
+    >>> rule.kind
+    <OperatorKind.ELEMENTWISE: 'ELEMENTWISE'>
+    >>> _ = ADDED.pop("my.double.default")  # as if it had not been added
     """
     if kind not in _KINDS:
         raise FormatError(f"operator rule {operator}: {unknown('kind', kind, _KINDS)}")

@@ -23,7 +23,15 @@ _PART_KEYS = frozenset(("name", "repeats", "enters", "leaves", "graph"))
 
 
 def model_to_json(model: ModelGraph) -> dict[str, object]:
-    """A model graph as a value of JSON."""
+    """A model graph as a value of JSON.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> told = treadle.planning.model_to_json(treadle.capture("gpt2", tokens=4096))
+    >>> told["name"], told["tokens"], [part["name"] for part in told["parts"]]
+    ('gpt2', 4096, ['embedding', 'block', 'head'])
+    """
     return {
         "treadle": "model graph",
         "version": VERSION,

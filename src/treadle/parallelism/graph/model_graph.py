@@ -42,6 +42,13 @@ class ModelPart:
     ------
     TreadleError
         If ``enters`` is no input with a gradient, or ``leaves`` no result with a tangent.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> part = treadle.capture("gpt2", tokens=4096).part("block")
+    >>> part.repeats, len(part.graph.nodes), len(part.parameters)
+    (12, 62, 16)
     """
 
     name: str
@@ -129,6 +136,15 @@ class ModelGraph:
     TreadleError
         If names repeat, parts do not fit each other, or the order does not run each part as often as it is
         repeated.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> model = treadle.capture("gpt2", tokens=4096)
+    >>> model
+    <ModelGraph gpt2, parameters 124439808>
+    >>> [(part.name, part.repeats) for part in model.parts]
+    [('embedding', 1), ('block', 12), ('head', 1)]
     """
 
     name: str

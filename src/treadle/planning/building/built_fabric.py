@@ -38,6 +38,15 @@ class BuiltFabric:
     sheet : CableSheet
     totals, in_order : CableTotals, optional
         Of the placement, and of nodes in the order of their numbers; None without racks. Both without boxes.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> built = treadle.cabling("torus:4,4", rack_size=8)
+    >>> built.totals.cables, float(built.totals.metres)
+    (32, 78.582)
+    >>> print(built.sheet.text().splitlines()[1])
+    0,n0_0,0,n1_0,0,yes,1 B/s,r0c0,1,r0c0,5,1.18,copper,r0c0
     """
 
     topology: Topology
@@ -119,7 +128,8 @@ def cabling(
 
     Examples
     --------
-    >>> built = cabling("torus:4,4", rack_size=4)
+    >>> import treadle
+    >>> built = treadle.cabling("torus:4,4", rack_size=4)
     >>> built.totals.cables, built.totals.metres <= built.in_order.metres
     (32, True)
     """
@@ -141,7 +151,15 @@ def cabling(
 
 
 def cabling_summary(built: BuiltFabric) -> dict[str, object]:
-    """What JSON says of a fabric's cables."""
+    """What JSON says of a fabric's cables.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> told = treadle.planning.cabling_summary(treadle.cabling("ring:4", rack_size=2))
+    >>> told["cables"], told["placement"]["placed"]["metres"]
+    (4, 15.6455)
+    """
     sheet = built.sheet
     values: dict[str, object] = {"cables": len(sheet.wires)}
     if built.totals is not None and built.in_order is not None and sheet.placement is not None:

@@ -83,6 +83,17 @@ class CablingReport(Tabular):
         What the two ends of a cable say of each other that does not agree.
     kind : str
         Of the file of what was seen.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import treadle
+    >>> sheet = treadle.cabling("ring:3").sheet.text().splitlines(keepends=True)
+    >>> _ = Path("planned.csv").write_text("".join(sheet))
+    >>> _ = Path("seen.csv").write_text("".join(sheet[:-1]))
+    >>> found = treadle.check_cabling("planned.csv", "seen.csv")
+    >>> found.n_planned, found.n_right, found.n_missing
+    (3, 2, 1)
     """
 
     n_planned: int
@@ -125,7 +136,14 @@ class CablingReport(Tabular):
 
 
 def plug_text(plug: Plug) -> str:
-    """A plug as it is told."""
+    """A plug as it is told.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> planning.plug_text(("n0", 3))
+    'n0 port 3'
+    """
     return f"{plug[0]} port {plug[1]}"
 
 
@@ -146,6 +164,17 @@ def check_cabling(planned: str | Path, observed: str | Path, *, host: str | None
     ------
     FormatError
         With file and line, for what is malformed or plugs a port twice.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import treadle
+    >>> sheet = treadle.cabling("ring:3").sheet.text()
+    >>> _ = Path("planned.csv").write_text(sheet)
+    >>> _ = Path("seen.csv").write_text(sheet.replace("n0,1", "n0,2"))
+    >>> (step,) = treadle.check_cabling("planned.csv", "seen.csv").steps
+    >>> f"{step.action} {step.at} to {step.to}"
+    "move ('n0', 2) to ('n0', 1)"
     """
     plan, _ = read_cables(planned)
     seen, kind = read_cables(observed, host=host)
@@ -258,7 +287,17 @@ def _mended(
 
 
 def check_summary(report: CablingReport) -> dict[str, object]:
-    """What ``cabling check --json`` prints."""
+    """What ``cabling check --json`` prints.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import treadle
+    >>> _ = Path("planned.csv").write_text(treadle.cabling("ring:3").sheet.text())
+    >>> told = treadle.planning.check_summary(treadle.check_cabling("planned.csv", "planned.csv"))
+    >>> told["planned"], told["right"], told["moves"]
+    (3, 3, 0)
+    """
     return {
         "planned": report.n_planned,
         "seen": report.n_seen,

@@ -80,6 +80,13 @@ class GrowthPlan:
     is_connected : bool
         Whether after every single move all nodes that were there, and all whose cables are in, reach each
         other.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.grow("ring:3", 4)
+    >>> plan.n_cut, plan.is_connected, plan.text().splitlines()[1:]
+    (1, True, ['1,pull,n2,1,n0,1', '1,add,n2,1,n3,0', '1,add,n3,1,n0,1'])
     """
 
     before: Topology
@@ -138,7 +145,8 @@ def grow(
 
     Examples
     --------
-    >>> plan = grow("generalized_kautz:2,8", 9)
+    >>> import treadle
+    >>> plan = treadle.grow("generalized_kautz:2,8", 9)
     >>> plan.topology.n_nodes, plan.n_cut, plan.is_connected
     (9, 2, True)
     """
@@ -212,6 +220,7 @@ class _Search:
         self.tail = np.array([wire.tail for wire in wires], dtype=np.int64)
         self.head = np.array([wire.head for wire in wires], dtype=np.int64)
         self.control = np.zeros(3, dtype=np.int64)
+        self.known: dict[bytes, float] = {}
 
     def pairs(self) -> list[tuple[int, int]]:
         """New nodes that a cable of their own joins: of odd degree, duplex."""
@@ -234,10 +243,13 @@ class _Search:
 
     def value(self, chosen: Int64Array) -> float:
         """Mean T_B, and more than any where a node is cut off; a step beyond Moore's counts as well."""
+        if (found := self.known.get(key := chosen.tobytes())) is not None:
+            return found  # small fabrics have fewer choices than the search has tries
         tails, heads = self.ends(chosen)
         both = [self._one_way(tails, heads)]
         both.append(both[0] if self.is_duplex else self._one_way(heads, tails))
-        return sum(t_b + 0.05 * steps for steps, t_b in both) / 2
+        found = self.known[key] = sum(t_b + 0.05 * steps for steps, t_b in both) / 2
+        return found
 
     def _one_way(self, tails: Int32Array, heads: Int32Array) -> tuple[int, float]:
         carries = tails != heads
@@ -361,7 +373,15 @@ def _reached(near: dict[int, list[int]], start: int) -> set[int]:
 
 
 def growth_summary(plan: GrowthPlan) -> dict[str, object]:
-    """What JSON says of growth."""
+    """What JSON says of growth.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> told = treadle.planning.growth_summary(treadle.grow("ring:3", 4))
+    >>> told["cut"], told["added"], told["steps"], told["connected"]
+    (1, 2, 2, True)
+    """
     return {
         "nodes": plan.topology.n_nodes,
         "stages": plan.moves[-1].stage,

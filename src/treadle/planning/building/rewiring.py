@@ -70,6 +70,13 @@ class RewiringPlan:
         Whether a connection joins both directions of two ports.
     n_in_order : int
         Connections that would be made if every node took the part of its own number.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.reconfigure("torus:3,4", "circulant:12,3,4")
+    >>> plan.n_changed, plan.n_in_order
+    (0, 9)
     """
 
     topology: Topology
@@ -127,8 +134,10 @@ def reconfigure(
 
     Examples
     --------
-    >>> reconfigure("ring:4", "ring:4").n_changed
-    0
+    >>> import treadle
+    >>> plan = treadle.reconfigure("torus:3,4", "circulant:12,3,4")
+    >>> plan.n_changed, plan.n_in_order
+    (0, 9)
     """
     now, wanted = resolve_topology(topology), resolve_topology(as_fabric(other, "other"))
     n = now.n_nodes
@@ -245,7 +254,16 @@ def _ends(tail: int, head: int, is_duplex: bool) -> tuple[int, int]:
 
 
 def rewiring_summary(plan: RewiringPlan) -> dict[str, object]:
-    """What JSON says of a reconfiguration."""
+    """What JSON says of a reconfiguration.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.reconfigure("torus:3,4", "circulant:12,3,4")
+    >>> told = treadle.planning.rewiring_summary(plan)
+    >>> told["changed"], told["changed_in_order"]
+    (0, 9)
+    """
     return {
         "other": plan.other.name,
         "changed": plan.n_changed,

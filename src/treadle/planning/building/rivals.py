@@ -110,6 +110,13 @@ class Rivalry(Tabular):
     ----------
     rows : tuple of RivalRow
     prices : BuildPrices
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> found = planning.rivals("ring:8")
+    >>> [(row.name, int(row.price_per_node)) for row in found.rows][:3]
+    [('ring(8)', 390), ('torus(8)', 390), ('dragonfly(2, 1)', 390)]
     """
 
     rows: tuple[RivalRow, ...]
@@ -174,8 +181,9 @@ def rivals(
 
     Examples
     --------
-    >>> [row.name for row in rivals("torus:4,4").rows][1:3]
-    ['torus(4, 4)', 'dragonfly(3, 1)']
+    >>> from treadle import planning
+    >>> [row.name for row in planning.rivals("ring:8").rows][1:3]
+    ['torus(8)', 'dragonfly(2, 1)']
     """
     fabric = resolve_topology(topology)
     given, place, boxes = as_prices(prices, "prices"), as_floor(floor, "floor"), as_box(box, "box")
@@ -345,7 +353,15 @@ def _switched(
 
 
 def rivalry_summary(found: Rivalry) -> dict[str, object]:
-    """What ``design --against --json`` adds."""
+    """What ``design --against --json`` adds.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> told = planning.rivalry_summary(planning.rivals("ring:8"))
+    >>> told["currency"], [row["fabric"] for row in told["against"]][:3]
+    ('$', ['ring(8)', 'torus(8)', 'dragonfly(2, 1)'])
+    """
     return {
         "against": found.records(),
         "price_source": found.prices.source,

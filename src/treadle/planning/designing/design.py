@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Unpack
 
 from treadle._version import __version__
-from treadle.brief import brief
 from treadle.checking import checked
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.finder.build import build
@@ -17,12 +16,12 @@ from treadle.finder.construction import expression
 from treadle.finder.evaluate import call_seconds, cheapest_sequence
 from treadle.finder.measure import Option
 from treadle.finder.search import FabricCandidate, Finder
-from treadle.finder.searches.fresh import Effort
 from treadle.finder.workload import Call, Exchange, Network, Workload
 from treadle.planning.designing.candidates import check_pairs, frontier_options
 from treadle.planning.designing.design_flow import AlltoallFigures, with_flow, with_flows
-from treadle.planning.designing.design_limits import DesignLimits, design_limits
+from treadle.planning.designing.design_limits import design_limits
 from treadle.planning.designing.design_options import DesignKeywords, DesignOptions
+from treadle.planning.designing.design_result import DesignResult, DesignRow, Reconfiguration
 from treadle.planning.designing.fabrics_of_size import fabrics_of_size
 from treadle.planning.designing.hybrids import best_hybrids
 from treadle.planning.designing.store import cached_plan, default_directory
@@ -40,147 +39,16 @@ from treadle.planning.solving.candidate import Candidate as Proposal
 from treadle.planning.solving.solve import judged
 from treadle.planning.solving.step_candidates import bound_beside
 from treadle.planning.stages import Stopwatch
-from treadle.planning.tabular import Cell, Tabular, plain_row
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.plan import Plan
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import Direction
-from treadle.topologies import with_links
 from treadle.topologies.limits import check_count
 from treadle.topologies.topology import Topology
 from treadle.watch import Progress
 
 MAX_NODES = 100_000
 MAX_DEGREE = 64
-
-
-@brief("seconds", "allreduce_s", "alltoall_bound_s", "alltoall_s")
-@dataclass(frozen=True)
-class DesignRow:
-    """A fabric of the frontier.
-
-    Parameters
-    ----------
-    option : Option
-    seconds : float, optional
-        The workload's time on it; None where some of it is not known.
-    allreduce_s : float, optional
-        Of the workload's largest allreduce over all nodes, or of 1 MB if it has none; None in separate parts.
-    alltoall_bound_s : float, optional
-        Lower bound of an all-to-all of the same size by distances, bandwidth only.
-    alltoall_s : float, optional
-        Time of its flow (`option.flow`), bandwidth only, where that is known.
-    least_s : float, optional
-        What no schedules take less than for the workload on it.
-    """
-
-    option: Option
-    seconds: float | None
-    allreduce_s: float | None
-    alltoall_bound_s: float | None
-    alltoall_s: float | None
-    least_s: float | None = None
-
-
-@dataclass(frozen=True)
-class Reconfiguration:
-    """A fabric per call.
-
-    Parameters
-    ----------
-    fabrics : tuple of str
-        For each call of the workload; several copies side by side where the call runs in groups.
-    seconds : float
-        Per iteration, changes included.
-    changes : int
-        Per iteration.
-    """
-
-    fabrics: tuple[str, ...]
-    seconds: float
-    changes: int
-
-
-@brief("nodes", "degree", "rows", "best", "shown_bytes", "seconds")
-@dataclass(frozen=True)
-class DesignResult(Tabular):
-    """What the finder says.
-
-    Parameters
-    ----------
-    nodes, degree : int
-    is_bidirectional : bool
-    network : Network
-    workload : Workload
-    shown_bytes : int
-        Size that the times of the rows are about, but for the workload's.
-    rows : tuple of DesignRow
-        By rising steps.
-    best : DesignRow
-        The fastest for the workload.
-    limits : DesignLimits
-    reconfiguration : Reconfiguration, optional
-        If asked for, and the time of every call is known on some fabric.
-    seconds : mapping of stage to CPU seconds
-    efforts : tuple of Effort
-        What was searched now, with what was found that beats the library; empty if nothing was asked.
-    others : tuple of FabricCandidate
-        Of the same size and degree, which the rows beat or equal; figures as predicted where not exact.
-    kept : tuple of str
-        Expressions of the rows that earlier searches kept.
-    """
-
-    nodes: int
-    degree: int
-    is_bidirectional: bool
-    network: Network
-    workload: Workload
-    shown_bytes: int
-    rows: tuple[DesignRow, ...]
-    best: DesignRow
-    limits: DesignLimits
-    reconfiguration: Reconfiguration | None
-    seconds: Mapping[str, float]
-    efforts: tuple[Effort, ...] = ()
-    others: tuple[FabricCandidate, ...] = ()
-    kept: tuple[str, ...] = ()
-
-    def records(self) -> list[dict[str, Cell]]:
-        """A row for each fabric of the frontier."""
-        return [
-            plain_row(
-                {
-                    "fabric": row.option.expression,
-                    "steps": row.option.candidate.steps,
-                    "t_b": row.option.candidate.t_b_both / 2,
-                    "separate_parts": row.option.parts,
-                    "diameter": row.option.diameter,
-                    "time_s": row.seconds,
-                    "least_s": row.least_s,
-                    "allreduce_s": row.allreduce_s,
-                    "alltoall_bound_s": row.alltoall_bound_s,
-                    "alltoall_s": row.alltoall_s,
-                    "is_best": row is self.best,
-                }
-            )
-            for row in self.rows
-        ]
-
-    def is_fresh(self, row: DesignRow) -> bool:
-        """Whether a row's graph was found by the search asked for: the library has none as good."""
-        made = row.option.candidate.construction
-        return any(made == found.construction for effort in self.efforts for found in effort.found)
-
-    def topology(self, row: DesignRow | None = None) -> Topology:
-        """A row's fabric (default the best), its links with the network's bandwidth and latency.
-
-        A link has the whole part of B / d bytes/s.
-        """
-        return with_links(
-            (row or self.best).option.topology,
-            bandwidth=self.network.bandwidth_bytes_per_s // self.degree,
-            latency=round(self.network.alpha_s * 1e9),
-        )
 
 
 @checked()
@@ -212,6 +80,15 @@ def design(
         If no fabric of that size is possible, or known.
     TreadleError
         If a number is out of range, or the workload's groups do not fit the nodes.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle.finder.workload import Network, allreduce_of
+    >>> network = Network(alpha_s=1e-6, bandwidth_bytes_per_s=25 * 10**9)
+    >>> found = treadle.design(16, 4, network=network, workload=allreduce_of(2**20))
+    >>> [(row.option.expression, row.option.candidate.steps) for row in found.rows]
+    [('metacyclic_cayley(8, 2, 7, 4, 7, 9, 6)', 2), ('circulant(16, 3, 4)', 3)]
     """
     asked = DesignOptions(**options)
     bidirectional = asked.bidirectional
@@ -400,6 +277,16 @@ def design_plan(
     ------
     RejectedError
         If the verifier rejects the schedule: a defect of Treadle.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle.finder.workload import Network, allreduce_of
+    >>> found = treadle.design(8, 2, network=Network(1e-6, 25 * 10**9), workload=allreduce_of(2**20))
+    >>> kind = treadle.CollectiveKind.ALLGATHER
+    >>> plan, is_cached = treadle.planning.design_plan(found, kind, use_cache=False)
+    >>> plan.algorithm, is_cached, treadle.verify(plan).is_ok
+    ('finder: Cay abelian("8",3,1)', False, True)
     """
     chosen = row or result.best
     if chosen.option.parts > 1:

@@ -55,8 +55,8 @@ def describe_fabric(topology: Topology, *, limits: FactLimits | None = None) -> 
 
     Examples
     --------
-    >>> from treadle.topologies import parse
-    >>> facts = describe_fabric(parse("torus(3, 3)"))
+    >>> import treadle
+    >>> facts = treadle.planning.describe_fabric(treadle.parse("torus:3,3"))
     >>> facts.degree, facts.diameter, facts.bounds.steps, facts.allgather.t_b
     (4, 2, 2, Fraction(8, 9))
     >>> facts.is_vertex_transitive, str(facts.intersection_array)

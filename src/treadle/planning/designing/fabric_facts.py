@@ -8,7 +8,17 @@ from treadle.synthesis.steps.bfb import BfbValue
 
 
 def fabric_summary(facts: FabricFacts) -> dict[str, object]:
-    """What ``topology show --json`` says beyond nodes and links; null: undecided within the limits."""
+    """What ``topology show --json`` says beyond nodes and links; null: undecided within the limits.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> facts = planning.describe_fabric(treadle.parse("torus:3,3"))
+    >>> told = planning.fabric_summary(facts)
+    >>> told["diameter"], told["vertex_transitive"]
+    (2, True)
+    """
     values: dict[str, object] = {}
     if facts.degrees is not None:
         least, most = facts.degrees

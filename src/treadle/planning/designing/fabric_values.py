@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from treadle.brief import brief
+from treadle.notebook import own_fields, shown
 from treadle.synthesis.steps.bfb import BfbValue
 from treadle.synthesis.steps.bfb.in_links import MAX_NODES
 from treadle.topologies import (
@@ -17,6 +18,7 @@ from treadle.topologies.isomorphism import (
 )
 
 
+@shown(own_fields)
 @dataclass(frozen=True)
 class FactLimits:
     """How much work the slower facts may take; the defaults keep any fabric to a few seconds.
@@ -39,6 +41,14 @@ class FactLimits:
         `work_limit` of each search for symmetries.
     symmetry_links : int
         Links up to which symmetries are searched for.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> quick = planning.FactLimits(symmetry_links=10)
+    >>> planning.describe_fabric(treadle.parse("torus:4,4"), limits=quick).omissions
+    ('vertex-transitive: 64 links, at most 10',)
     """
 
     distance_nodes: int = 6000
@@ -76,6 +86,15 @@ class DistanceFacts:
         Whether every node sees as many others at each distance as any other node does.
     pair_rate : Fraction, optional
         Upper bound of the all-to-all rate, bytes/s per ordered pair: bandwidth over distances.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> facts = treadle.planning.describe_fabric(treadle.parse("torus:4,4"))
+    >>> facts.distances
+    <DistanceFacts diameter 4, mean 32/15, alike, pair rate 1/8>
+    >>> facts.distances.pairs
+    (16, 64, 96, 64, 16)
     """
 
     pairs: tuple[int, ...]
@@ -117,6 +136,13 @@ class SizeBounds:
         Least T_B of allgather and reduce-scatter, M/B.
     pair_rate : Fraction, optional
         Most that an all-to-all can have, bytes/s per ordered pair; None where links differ.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> bounds = treadle.planning.describe_fabric(treadle.parse("torus:4,4")).bounds
+    >>> bounds.steps, bounds.steps_bidirectional, bounds.t_b
+    (2, 2, Fraction(15, 16))
     """
 
     steps: int
@@ -155,6 +181,15 @@ class FabricFacts:
         If it is distance-regular.
     omissions : tuple of str
         What was left out for the time it would take, and why.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> facts = treadle.planning.describe_fabric(treadle.parse("torus:4,4"))
+    >>> facts.degree, facts.diameter, facts.is_vertex_transitive
+    (4, 4, True)
+    >>> facts.allgather.t_b, facts.bounds.t_b
+    (Fraction(15, 16), Fraction(15, 16))
     """
 
     n_ranks: int

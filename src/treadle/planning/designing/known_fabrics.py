@@ -23,7 +23,7 @@ from treadle.planning.summary import exact_text
 from treadle.topologies import parse
 
 if TYPE_CHECKING:
-    from treadle.planning.designing.design import DesignResult
+    from treadle.planning.designing.design_result import DesignResult
 
 _RADIX = 64
 """Most ports of a switch."""
@@ -46,6 +46,13 @@ class KnownFabric:
         Of an allgather or a reduce-scatter.
     t_b : Fraction
         Mean of both in M/B, B of all ports of a node.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> known = planning.known_fabrics(16, 4)[0]
+    >>> known.name, known.ports, known.steps, known.t_b
+    ('torus(4, 4)', 4, 4, Fraction(15, 16))
     """
 
     name: str
@@ -66,7 +73,8 @@ def known_fabrics(nodes: int, degree: int) -> tuple[KnownFabric, ...]:
 
     Examples
     --------
-    >>> [fabric.name for fabric in known_fabrics(16, 4)][:3]
+    >>> from treadle import planning
+    >>> [fabric.name for fabric in planning.known_fabrics(16, 4)][:3]
     ['torus(4, 4)', 'bi_ring(4, 16)', 'shifted_ring(16)']
     """
     found = []
@@ -109,7 +117,17 @@ def is_beaten(steps: int, t_b: Fraction, by: Iterable[tuple[int, Fraction]]) -> 
 
 
 def beaten_summary(result: DesignResult) -> dict[str, object]:
-    """What ``design --json`` adds: fabrics beside the frontier."""
+    """What ``design --json`` adds: fabrics beside the frontier.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle.finder.workload import Network, allreduce_of
+    >>> found = treadle.design(8, 2, network=Network(1e-6, 25 * 10**9), workload=allreduce_of(2**20))
+    >>> told = treadle.planning.beaten_summary(found)
+    >>> list(told), told["dominated"][0]["topology"]
+    (['dominated', 'known'], 'diamond()')
+    """
     best = [
         (row.option.candidate.steps, row.option.candidate.t_b_both / 2)
         for row in result.rows

@@ -64,7 +64,8 @@ def draw(subject: FabricLike | PlanLike, *, show: str = "", file_format: str = "
 
     Examples
     --------
-    >>> draw("ring(4)")[:4]
+    >>> import treadle
+    >>> treadle.draw("ring:4")[:4]
     b'<svg'
     """
     if file_format not in FORMATS:

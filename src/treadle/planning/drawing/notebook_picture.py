@@ -19,13 +19,14 @@ def picture_of(value: Any) -> bytes:
     Parameters
     ----------
     value : object
-        A fabric, a plan, or a result with a plan.
+        A fabric, a plan, a result with a plan, or what has a method `fabric_to_draw`.
     """
     plan = plan_of(value)
-    topology = value if isinstance(value, Topology) else None if plan is None else plan.topology
-    if topology is None or topology.n_nodes > _MOST_NODES:
+    told = getattr(value, "fabric_to_draw", None)
+    topology = told() if told else value if isinstance(value, Topology) else plan and plan.topology
+    if topology is None or not 0 < topology.n_nodes <= _MOST_NODES:
         return b""
     try:
-        return draw(value if plan is None else plan)
+        return draw(topology if plan is None else plan)
     except ScheduleError:  # claims that are false, and loads that are not drawn
         return draw(topology)

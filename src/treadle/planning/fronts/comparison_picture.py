@@ -33,6 +33,13 @@ def comparison_picture(found: Comparison, *, title: str = "", file_format: str =
         If the format is none of these, or there are fewer sizes.
     MissingDependencyError
         Without matplotlib.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> found = treadle.compare("ring:4", "allgather", algorithms=["ring", "forestcoll"], sizes="1K,1M")
+    >>> treadle.planning.comparison_picture(found)[1:4]
+    b'PNG'
     """
     rows = [(row.algorithm, row.measured.sizes) for row in found.rows if row.measured and row.measured.sizes]
     if len(found.sizes) < 2 or not rows:

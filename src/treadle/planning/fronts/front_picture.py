@@ -22,6 +22,13 @@ def front_picture(front: TreeFront, *, title: str = "", file_format: str = "png"
         If the format is none of these.
     MissingDependencyError
         Without matplotlib.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> front = planning.tree_front(planning.pose("ring:4", "allgather"), trees=[1])
+    >>> planning.front_picture(front)[1:4]
+    b'PNG'
     """
     figure = new_figure(6.4, 4.0, file_format)
     axes = figure.add_subplot()

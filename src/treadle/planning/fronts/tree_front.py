@@ -67,6 +67,15 @@ class TreeFront:
     bound : Bound
         Of trees of any height.
     points : tuple of TreePoint
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> front = planning.tree_front(planning.pose("ring:4", "allgather"), trees=[1, 2])
+    >>> [(point.height, point.trees_per_root, point.algbw) for point in front.points]
+    [(2, 1, Fraction(2, 1)), (2, 2, Fraction(8, 3))]
+    >>> front.bound.algbw
+    Fraction(8, 3)
     """
 
     bound: Bound
@@ -118,6 +127,13 @@ def tree_front(
     -----
     Up to 64 ranks by column generation, beyond by trees of boxes. Bounds of a height come from branch and
     bound, where ranks and heights are few enough (`few.height_bound`).
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> front = planning.tree_front(planning.pose("ring:4", "allgather"), trees=[1, 2])
+    >>> [(point.height, point.trees_per_root, point.algbw) for point in front.points]
+    [(2, 1, Fraction(2, 1)), (2, 2, Fraction(8, 3))]
     """
     kind = problem.collective.kind
     if kind not in (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER):

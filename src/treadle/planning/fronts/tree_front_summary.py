@@ -7,7 +7,15 @@ from treadle.planning.summary import exact_text
 
 
 def tree_front_summary(front: TreeFront) -> dict[str, object]:
-    """The optimum and the points."""
+    """The optimum and the points.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> front = planning.tree_front(planning.pose("ring:4", "allgather"), trees=[1])
+    >>> [point["share_of_bound"] for point in planning.tree_front_summary(front)["points"]]
+    [0.75, 1.0]
+    """
     return {
         "optimal_algbw_bytes_per_s": float(front.optimal_algbw),
         "optimal_algbw_exact": exact_text(front.optimal_algbw),

@@ -82,6 +82,17 @@ class PlacedSchedule:
         The most that any schedule reaches, bytes/s, where that was found.
     witness : Witness, optional
         Which proves it.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import treadle
+    >>> _ = Path("ring.xml").write_text(treadle.lower(treadle.solve("ring:4", "allgather")).text)
+    >>> placed = treadle.planning.place_file(Path("ring.xml"), "ring:4")
+    >>> placed
+    <PlacedSchedule ring.xml, msccl-xml, allgather of 4 ranks, ring(4)>
+    >>> placed.report.algbw, placed.optimal_algbw
+    (Fraction(8, 3), Fraction(8, 3))
     """
 
     name: str
@@ -162,6 +173,15 @@ def place_schedule(source: ForeignSchedule, problem: Problem, *, name: str = "")
     ------
     FormatError
         If a file cannot be read, or is of no known format. What it does wrong is in the report.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> ring = treadle.solve("ring:4", "allgather", algorithm="ring")
+    >>> placed = planning.place_schedule(ring, planning.pose("complete:4", "allgather"))
+    >>> placed.report.algbw
+    Fraction(8, 3)
     """
     if isinstance(source, Program):
         return _of_program(source, problem, name or "Program")
@@ -341,6 +361,15 @@ def place_file(
     ------
     FormatError, TopologyError
         If the file or the fabric cannot be read.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import treadle
+    >>> _ = Path("ring.xml").write_text(treadle.lower(treadle.solve("ring:4", "allgather")).text)
+    >>> placed = treadle.planning.place_file(Path("ring.xml"), "complete:4")
+    >>> placed.report.is_ok, placed.report.algbw, placed.optimal_algbw
+    (True, Fraction(8, 3), Fraction(4, 1))
     """
     text = read_schedule_text(path, root=root)
     kind = text.kind
@@ -372,7 +401,17 @@ def _of_trees(trees: NamedTrees, problem: Problem, name: str, form: str) -> Plac
 
 
 def violation_text(violation: Violation) -> str:
-    """A violation, without its kind where it is a text's."""
+    """A violation, without its kind where it is a text's.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> ring = treadle.solve("ring:4", "allgather")
+    >>> found = planning.place_schedule(ring, planning.pose("path:4", "allgather"))
+    >>> planning.violation_text(found.report.violations[0])
+    'membership: the schedule uses link n0->n3, which path(4) does not have'
+    """
     return violation.message if violation.kind is ViolationKind.TEXT else str(violation)
 
 

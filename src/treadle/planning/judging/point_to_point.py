@@ -32,6 +32,14 @@ class Shortfall:
     algbw : Fraction, optional
         Asymptotic, bytes/s, of the same trees with these transfers from rank to rank: their paths of the
         plan, completed to both ends along fewest links. A runtime may choose other routes. None: not known.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.solve("dgx_h100(1, nvls=True)", "allreduce")
+    >>> short = treadle.lower(plan, to="msccl-xml").shortfall
+    >>> short.n_sends, short.algbw, plan.algbw
+    (96, Fraction(1800000000000, 7), Fraction(400000000000, 1))
     """
 
     n_sends: int

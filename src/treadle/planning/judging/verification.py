@@ -50,6 +50,13 @@ class VerifyResult:
         What to know of it: that the plan was made for another fabric than a part of this one.
     placed : PlacedSchedule, optional
         Of a schedule of others: its messages or trees on the fabric, and the optimum beside it.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> found = treadle.verify(treadle.solve("ring:4", "allgather"), "ring:4")
+    >>> found.is_ok, found.is_embedded, found.report.algbw
+    (True, False, Fraction(8, 3))
     """
 
     topology: Topology
@@ -81,6 +88,17 @@ class UnverifiedPlanError(ScheduleError):
     Parameters
     ----------
     result : VerifyResult
+
+    Examples
+    --------
+    >>> import dataclasses
+    >>> import treadle
+    >>> plan = treadle.solve("ring:4", "allgather").plan
+    >>> try:
+    ...     treadle.lower(dataclasses.replace(plan, algbw=2 * plan.algbw))
+    ... except treadle.planning.UnverifiedPlanError as error:
+    ...     print(str(error)[:46])
+    the plan fails verification, so it is not used
     """
 
     def __init__(self, result: VerifyResult) -> None:

@@ -52,7 +52,17 @@ class Congestion:
 def congestion(
     topology: Topology, program: Program | Sequence[Program], optimum: Fraction, *, most: int = 2
 ) -> Congestion:
-    """Where a program's messages, or those of several at once, take longest, beside the optimum's algbw."""
+    """Where a program's messages, or those of several at once, take longest, beside the optimum's algbw.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> plan = treadle.solve("ring:4", "allgather", algorithm="ring").plan
+    >>> found = planning.congestion(plan.topology, planning.program_of(plan, 2**20), plan.algbw)
+    >>> found.links, found.n_links, found.times_optimum
+    (('n0->n1', 'n1->n0'), 8, Fraction(1, 1))
+    """
     programs = [program] if isinstance(program, Program) else program
     n_chunks = lcm(*(one.n_chunks for one in programs))
     loads = [0] * topology.n_links

@@ -69,6 +69,15 @@ class Sweep:
     plan : Plan
         What was run, on its fabric.
     measured : sequence of Measurement
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> from treadle.planning.measuring.measurements import Measurement
+    >>> plan = treadle.solve("ring:4", "allgather").plan
+    >>> planning.Sweep("ring", plan, [Measurement(2**20, 1e-4, 0.75)])
+    <Sweep ring(4), 1 measured>
     """
 
     name: str
@@ -119,6 +128,17 @@ class CostFit:
         That it was fitted to.
     held_out : tuple of FittedPoint
         That it was not, only predicted.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> from treadle.planning.measuring.measurements import Measurement
+    >>> plan = treadle.solve("ring(4, bandwidth='25GB/s')", "allgather").plan
+    >>> times = [Measurement(2**k, 2e-5 + 2**k / 3e10, 0.75) for k in (12, 16, 20, 24)]
+    >>> fit = planning.fit_cost_model([planning.Sweep("ring", plan, times)])
+    >>> f"{fit.mean_error:.1%}", fit.model.protocols[0]
+    ('0.9%', <Protocol simple, launch ns 7025>)
     """
 
     model: CostModel
@@ -171,6 +191,17 @@ def fit_cost_model(
         If there are fewer times than figures to fit, too many, or a plan does not serve a size.
     UnverifiedPlanError
         If a plan is false.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> from treadle.planning.measuring.measurements import Measurement
+    >>> plan = treadle.solve("ring(4, bandwidth='25GB/s')", "allgather").plan
+    >>> times = [Measurement(2**k, 2e-5 + 2**k / 3e10, 0.75) for k in (12, 16, 20, 24)]
+    >>> fit = planning.fit_cost_model([planning.Sweep("ring", plan, times)])
+    >>> [f"{point.error:.1%}" for point in fit.points]
+    ['0.7%', '0.8%', '-1.5%', '0.7%']
     """
     for sweep in (*sweeps, *held_out):
         require_verified(sweep.plan)

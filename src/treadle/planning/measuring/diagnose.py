@@ -92,9 +92,15 @@ def diagnose(
 
     Examples
     --------
-    >>> found = diagnose("nccl.log", topology="dgx_h100(1)")  # doctest: +SKIP
-    >>> found.judgements[0].yardstick("ring").share, found.suspects  # doctest: +SKIP
-    (0.82, ())
+    >>> from pathlib import Path
+    >>> import treadle
+    >>> log = "# nThread 1 nGpus 8 minBytes 8 maxBytes 8 step: 2(factor) iters: 20 agg iters: 1\\n"
+    >>> log += "#       size         count      type   redop    root     time   algbw   busbw #wrong\\n"
+    >>> log += "  1073741824     268435456     float     sum      -1   5000.0  214.7  375.8      0\\n"
+    >>> _ = Path("nccl.log").write_text(log)
+    >>> found = treadle.diagnose("nccl.log", topology="dgx_h100:1", collective="allreduce")
+    >>> found.judgements[0].yardstick("ring"), found.suspects
+    (<Yardstick ring, share 0.8351, the GPUs' links within a box>, ())
     """
     watch = Stopwatch(progress)
     fabric_given = None if topology is None else as_fabric(topology, "diagnose: topology")

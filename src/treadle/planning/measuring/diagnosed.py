@@ -103,6 +103,17 @@ class Diagnosis:
         Yardsticks for which time did not suffice.
     missing : str
         Why there is no fabric, and which option gives it; "" if there is one or nothing to judge.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import treadle
+    >>> log = "# nThread 1 nGpus 8 minBytes 8 maxBytes 8 step: 2(factor) iters: 20 agg iters: 1\\n"
+    >>> log += "#       size         count      type   redop    root     time   algbw   busbw #wrong\\n"
+    >>> log += "  1073741824     268435456     float     sum      -1   5000.0  214.7  375.8      0\\n"
+    >>> _ = Path("nccl.log").write_text(log)
+    >>> treadle.diagnose("nccl.log", topology="dgx_h100:1", collective="allreduce")
+    <Diagnosis allreduce 375.8 GB/s busbw, 84% of ring, 84% of optimum; suspects: none>
     """
 
     log: Log

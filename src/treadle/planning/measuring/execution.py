@@ -114,6 +114,13 @@ def program_of(plan: Plan, size_bytes: int, *, in_place: bool = False, channels:
     ------
     ScheduleError
         If none serves it, or the plan is of several groups: see `programs_of`.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.solve("ring:4", "allgather").plan
+    >>> treadle.planning.program_of(plan, 2**20)
+    <Program allgather: 4 ranks, 8 chunks, 36 operations>
     """
     schedule = plan.schedule_for(size_bytes)
     return lower_schedule(plan.topology, plan.collective, schedule, in_place=in_place, channels=channels)
@@ -126,18 +133,41 @@ def programs_of(plan: Plan, size_bytes: int, *, in_place: bool = False, channels
     ------
     ScheduleError
         If no schedule serves the size.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.solve("dgx_h100:1", "allgather", mesh="2,4", axes="1").plan
+    >>> found = treadle.planning.programs_of(plan, 2**20)
+    >>> found.groups, found.programs[0]
+    (((0, 1, 2, 3), (4, 5, 6, 7)), <Program allgather: 4 ranks, 4 chunks, 28 operations>)
     """
     schedule = plan.schedule_for(size_bytes)
     return lower_groups(plan.topology, plan.collective, schedule, in_place=in_place, channels=channels)
 
 
 def is_reporter(runtime: RuntimeName | str) -> bool:
-    """Whether this process is the one that prints; MissingDependencyError if MPI is wanted but absent."""
+    """Whether this process is the one that prints; MissingDependencyError if MPI is wanted but absent.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> planning.is_reporter("in-process")
+    True
+    """
     return RuntimeName(runtime).is_started_here or load_mpi().COMM_WORLD.Get_rank() == 0
 
 
 def has_process_per_rank(plan: Plan, runtime: RuntimeName | str) -> bool:
-    """Whether as many processes were started as the runtime needs: any number but for MPI."""
+    """Whether as many processes were started as the runtime needs: any number but for MPI.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.solve("ring:4", "allgather").plan
+    >>> treadle.planning.has_process_per_rank(plan, "in-process")
+    True
+    """
     if RuntimeName(runtime).is_started_here:
         return True
     return int(load_mpi().COMM_WORLD.Get_size()) == plan.collective.n_ranks
@@ -227,9 +257,9 @@ def run(
     Examples
     --------
     >>> import treadle
-    >>> plan = treadle.solve("ring:4", "allreduce").plan
-    >>> treadle.run(plan, ["1K", 64]).wrong
-    0
+    >>> plan = treadle.solve("ring:4", "allreduce")
+    >>> [(row.size_bytes, row.wrong) for row in treadle.run(plan, ["1K", 64], iterations=1).rows]
+    [(1024, 0), (64, 0)]
     """
     plan, sizes = as_plan(plan, "run: plan"), as_sizes(sizes, "run: sizes", least=0)
     _check_device_options(RuntimeName(runtime), options)

@@ -23,7 +23,14 @@ _MOST_BYTES = 2**30
 
 
 class Referee(StrEnum):
-    """Simulators by others, spelt as on the command line."""
+    """Simulators by others, spelt as on the command line.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> [one.value for one in planning.Referee]
+    ['simgrid']
+    """
 
     SIMGRID = "simgrid"
 
@@ -41,6 +48,13 @@ class RefereedRow:
         Seconds of the slowest rank, by the referee and by ours.
     wrong : int
         Elements that are wrong after the referee has moved them.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> row = planning.RefereedRow(2**20, referee_s=1.00e-4, own_s=1.02e-4, wrong=0)
+    >>> f"{row.difference:+.1%}"
+    '+2.0%'
     """
 
     size_bytes: int
@@ -63,6 +77,15 @@ def require_referee(referee: Referee, n_ranks: int, sizes: Sequence[int]) -> Non
         If it is not installed.
     MemoryLimitError
         If the data would not fit.
+
+    Examples
+    --------
+    >>> from treadle import errors, planning
+    >>> try:
+    ...     planning.require_referee(planning.Referee.SIMGRID, 4096, [2**40])
+    ... except errors.TreadleError as error:
+    ...     print(type(error).__name__)
+    MemoryLimitError
     """
     assert referee is Referee.SIMGRID
     find_simgrid()
@@ -104,6 +127,13 @@ def ask_referee(
         If SimGrid cannot express the plan: several paths between two ranks, in-network copies and sums.
     UnverifiedPlanError
         If the plan's schedules or claims are false.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.solve("ring(4, bandwidth='25GB/s')", "allgather").plan
+    >>> treadle.planning.ask_referee(plan, [2**20])
+    (<RefereedRow 1MB size, 3.57e-05 s referee, 3.57e-05 s own, wrong 0>,)
     """
     require_referee(referee, plan.collective.n_ranks, sizes)
     require_verified(plan)

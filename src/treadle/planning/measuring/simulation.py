@@ -97,6 +97,14 @@ class SimulatedRow:
         That carries the messages, of a cost model's; empty without one.
     bound : SizeBound, optional
         The time before which no schedule of this size ends.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.solve("ring(4, bandwidth='25GB/s')", "allgather")
+    >>> row = treadle.simulate(plan, "1M").rows[0]
+    >>> float(row.time), row.busiest, f"{row.efficiency:.0%}"
+    (3.06496e-05, 'n0->n1', '84%')
     """
 
     size_bytes: int
@@ -371,7 +379,19 @@ def _row(
 
 
 def critical_path_lines(simulation: Simulation) -> tuple[str, ...]:
-    """What bounds a simulation's time, in a few lines; under fair sharing nothing: no message waits."""
+    """What bounds a simulation's time, in a few lines; under fair sharing nothing: no message waits.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.solve("ring(4, bandwidth='25GB/s')", "allgather")
+    >>> lines = treadle.planning.critical_path_lines(treadle.simulate(plan, "1M").last)
+    >>> print("\\n".join(lines))
+    33 messages over 2 links one after another
+     34.2%  n3->n0
+      0.5%  n0->n1
+     65.3%  latency
+    """
     if simulation.options.sharing is Sharing.FAIR:
         return ()
     again = simulate_graph(simulation.graph, simulation.size_bytes, simulation.options, with_binding=True)

@@ -61,6 +61,16 @@ class ExplainedTensor:
     story : TensorStory
     alternatives : tuple of OtherState
         The cheapest first; what keeps to the limit of memory.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> words = planning.ModelGraph("words", (treadle.capture("gpt2", tokens=4096).part("embedding"),))
+    >>> found = treadle.parallelize(words, "ring(2, bandwidth='25GB/s')", gpu="h100", mesh="2")
+    >>> (told,) = planning.explain_tensor(found, "tok_embeddings")
+    >>> [f"{other.what} {other.state}: {other.more:+.1%}" for other in told.alternatives]
+    ['stored whole: +90.2%']
     """
 
     story: TensorStory
@@ -68,7 +78,17 @@ class ExplainedTensor:
 
 
 def parallel_plan_text(result: ParallelizeResult) -> str:
-    """The plan of the first fabric as the text of its file."""
+    """The plan of the first fabric as the text of its file.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> words = planning.ModelGraph("words", (treadle.capture("gpt2", tokens=4096).part("embedding"),))
+    >>> found = treadle.parallelize(words, "ring(2, bandwidth='25GB/s')", gpu="h100", mesh="2")
+    >>> planning.parallel_plan_text(found).splitlines()[1]
+    ' "treadle": "parallel plan",'
+    """
     return plan_text(result.plan)
 
 
@@ -85,6 +105,16 @@ def explain_tensor(result: ParallelizeResult, name: str) -> tuple[ExplainedTenso
     ------
     FormatError
         If there is no such tensor.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> words = planning.ModelGraph("words", (treadle.capture("gpt2", tokens=4096).part("embedding"),))
+    >>> found = treadle.parallelize(words, "ring(2, bandwidth='25GB/s')", gpu="h100", mesh="2")
+    >>> (told,) = planning.explain_tensor(found, "tok_embeddings")
+    >>> [(leg.when, leg.what, leg.state) for leg in told.story.legs][:2]
+    [('forward', 'stored', 'h:0'), ('forward', 'embedding takes', 'h:0')]
     """
     search = result.searches[0]
     parts = {part.name: part for part in result.model.parts}
@@ -160,6 +190,19 @@ def plan_changes(result: ParallelizeResult, path: Path | str) -> PlanChanges:
     ------
     FormatError
         If the file is no plan, or one of another model.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import treadle
+    >>> from treadle import planning
+    >>> words = planning.ModelGraph("words", (treadle.capture("gpt2", tokens=4096).part("embedding"),))
+    >>> quick, slow = (f"ring(2, bandwidth='{speed}GB/s')" for speed in (100, 25))
+    >>> other = planning.parallel_plan_text(treadle.parallelize(words, quick, gpu="h100", mesh="2"))
+    >>> _ = Path("plan.json").write_text(other)
+    >>> found = planning.plan_changes(treadle.parallelize(words, slow, gpu="h100", mesh="2"), "plan.json")
+    >>> sorted({change.what for change in found.changes})[-1]
+    'stored positions.weight'
     """
     other = read_plan(str(path))
     search = result.searches[0]
@@ -184,6 +227,16 @@ def exported_plan(result: ParallelizeResult, suffix: str) -> tuple[str, tuple[Re
     ------
     InfeasibleError
         If nothing of the plan's structure is left there.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> words = planning.ModelGraph("words", (treadle.capture("gpt2", tokens=4096).part("embedding"),))
+    >>> found = treadle.parallelize(words, "ring(2, bandwidth='25GB/s')", gpu="h100", mesh="2")
+    >>> text, lost = planning.exported_plan(found, ".py")
+    >>> text.splitlines()[0].strip('"')
+    'Layout of words.'
     """
     layout = layout_of(result.plan, result.model)
     if suffix == ".toml":

@@ -60,7 +60,8 @@ def capture(
 
     Examples
     --------
-    >>> capture("llama-3-8b", tokens=2**17, sequence=8192).part("block").repeats
+    >>> import treadle
+    >>> treadle.capture("llama-3-8b", tokens=2**17, sequence=8192).part("block").repeats
     32
     """
     make = maker(source)

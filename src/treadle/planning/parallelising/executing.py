@@ -48,6 +48,16 @@ class PlanExecution:
         Axes and ranks.
     execution : RankExecutions
     prediction : Prediction
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> from treadle.parallelism.execution.execute import RankExecutions
+    >>> from treadle.parallelism.execution.prediction import Prediction
+    >>> did = RankExecutions("gloo", 2, {"weight": 2e-5}, {}, 154, "forward model", 64)
+    >>> found = planning.PlanExecution("model", (("dp", 2),), did, Prediction({}, 152, "forward model"))
+    >>> [str(one.reason) for one in found.faults], f"{found.memory_error:+.1%}"
+    (['off by 2.0e-05 of its largest number; expected 1e-06'], '+1.3%')
     """
 
     model: str
@@ -125,6 +135,13 @@ def execute_plan(
         If all ranks together need more memory than the machine has.
     MissingDependencyError
         Without PyTorch.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> found = treadle.planning.execute_plan("plan.json", "model.py:make")
+    >>> found.faults, found.execution.largest_error < found.tolerance
+    ((), True)
     """
     if backend not in BACKENDS:
         raise FormatError(f"backend {backend[:40]!r}; expected {' or '.join(BACKENDS)}")

@@ -32,6 +32,16 @@ class ExportedPlan:
         Python, or TOML.
     lost : tuple of Refusal
         What the plan says and the text does not.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> words = planning.ModelGraph("words", (treadle.capture("gpt2", tokens=4096).part("embedding"),))
+    >>> plan = treadle.parallelize(words, "ring(2, bandwidth='25GB/s')", gpu="h100", mesh="2").plan
+    >>> text = planning.export_plan(plan, words)
+    >>> text.kind, text.lost
+    ('torch', ())
     """
 
     kind: str
@@ -59,6 +69,16 @@ def export_plan(plan: ParallelPlan | str | Path, model: ModelGraph, *, to: str =
         If the framework has no words for the plan's structure.
     TreadleError
         If the plan is of another model.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> words = planning.ModelGraph("words", (treadle.capture("gpt2", tokens=4096).part("embedding"),))
+    >>> plan = treadle.parallelize(words, "ring(2, bandwidth='25GB/s')", gpu="h100", mesh="2").plan
+    >>> code = planning.export_plan(plan, words).text
+    >>> [line for line in code.splitlines() if line.startswith("def p")]
+    ['def parallelize(model: nn.Module, mesh: DeviceMesh) -> nn.Module:']
     """
     if to not in EXPORTS:
         raise FormatError(f"export to {to[:40]!r}; expected {' or '.join(EXPORTS)}")

@@ -26,7 +26,18 @@ _MOST_TOKENS = 2**40
 
 
 class ParallelizeKeywords(TypedDict, total=False):
-    """Keyword arguments of `parallelize` beside model, fabrics, mesh, GPU and tokens; told there."""
+    """Keyword arguments of `parallelize` beside model, fabrics, mesh, GPU and tokens; told there.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> options: planning.ParallelizeKeywords = {"schedule": "ring", "gap": 0.1}
+    >>> words = planning.ModelGraph("words", (treadle.capture("gpt2", tokens=4096).part("embedding"),))
+    >>> found = treadle.parallelize(words, "ring(2, bandwidth='25GB/s')", gpu="h100", mesh="2", **options)
+    >>> found.searches[0].best
+    <PricedPlan treadle, 0.000257 s, 346.28MB memory>
+    """
 
     sequence: int | str | None
     memory_bytes: int | None
@@ -146,6 +157,12 @@ def read_pins(texts: Sequence[str]) -> dict[str, str]:
     ------
     FormatError
         Without a name or a state, or for a tensor twice.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> planning.read_pins(["wq=k:1/h:0", "query=whole"])
+    {'wq': 'k:1/h:0', 'query': 'whole'}
     """
     found: dict[str, str] = {}
     for text in texts:

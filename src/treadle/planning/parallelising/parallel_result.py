@@ -40,6 +40,16 @@ class PricedPlan:
     memory_bytes : float
         Of the fullest moment.
     fits : bool
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> words = planning.ModelGraph("words", (treadle.capture("gpt2", tokens=4096).part("embedding"),))
+    >>> found = treadle.parallelize(words, "ring(2, bandwidth='25GB/s')", gpu="h100", mesh="2")
+    >>> best = found.searches[0].best
+    >>> f"{best.seconds * 1e3:.2f} ms, {best.memory_bytes / 2**30:.2f} GB", best.fits
+    ('0.26 ms, 0.34 GB', True)
     """
 
     name: str
@@ -101,6 +111,17 @@ class FabricSearch:
         Problem and states, for those who ask what else there was.
     costs_on : callable
         Costs of the fabric on a mesh.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> words = planning.ModelGraph("words", (treadle.capture("gpt2", tokens=4096).part("embedding"),))
+    >>> search = treadle.parallelize(words, "ring(2, bandwidth='25GB/s')", gpu="h100", mesh="2").searches[0]
+    >>> search.best.name, search.named[0].name
+    ('treadle', 'TP')
+    >>> f"{search.best.seconds * 1e3:.2f} ms, no plan below {search.bound_s * 1e3:.2f} ms"
+    '0.26 ms, no plan below 0.26 ms'
     """
 
     fabric: str
@@ -161,6 +182,17 @@ class ParallelizeResult(Tabular):
         What was assumed.
     seconds : float
         CPU time.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> words = planning.ModelGraph("words", (treadle.capture("gpt2", tokens=4096).part("embedding"),))
+    >>> found = treadle.parallelize(words, "ring(2, bandwidth='25GB/s')", gpu="h100", mesh="2")
+    >>> found.plan
+    <ParallelPlan words, 2, 1 part>
+    >>> found.searches[0].best
+    <PricedPlan treadle, 0.000257 s, 346.28MB memory>
     """
 
     model: ModelGraph

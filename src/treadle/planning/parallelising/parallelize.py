@@ -88,6 +88,16 @@ def parallelize(
     -----
     Seconds and memory are those of an evaluator that shares no code with the search. They are of a model of
     the machine; nothing is measured here.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> pair = "ring(2, bandwidth='25GB/s')"
+    >>> found = treadle.parallelize("gpt2", pair, gpu="h100", mesh="2", tokens=4096, gap=0.2)
+    >>> found.searches[0].best
+    <PricedPlan treadle, 0.00884 s, 3.57GB memory>
+    >>> found.plan.parts["block"][0].parameters["attention.wq.weight"]
+    Sharding(dims=((), (), ()), partial=frozenset())
     """
     start = process_time()
     several = [*fabrics] if isinstance(fabrics, list | tuple) else [cast(FabricLike, fabrics)]

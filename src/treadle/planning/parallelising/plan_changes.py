@@ -47,6 +47,19 @@ class PlanChanges:
     ours, theirs : PricedPlan
         Priced on the same fabric.
     changes : tuple of Change
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import treadle
+    >>> from treadle import planning
+    >>> words = planning.ModelGraph("words", (treadle.capture("gpt2", tokens=4096).part("embedding"),))
+    >>> quick, slow = (f"ring(2, bandwidth='{speed}GB/s')" for speed in (100, 25))
+    >>> other = planning.parallel_plan_text(treadle.parallelize(words, quick, gpu="h100", mesh="2"))
+    >>> _ = Path("plan.json").write_text(other)
+    >>> found = planning.plan_changes(treadle.parallelize(words, slow, gpu="h100", mesh="2"), "plan.json")
+    >>> found.changes[0], f"{found.theirs.seconds / found.ours.seconds - 1:+.0%}"
+    (Change(part='embedding', what='stored positions.weight', ours='h:0', theirs='p:0'), '+11%')
     """
 
     ours: PricedPlan

@@ -23,7 +23,16 @@ _BATCH = 64
 
 
 class Failures(StrEnum):
-    """What may fail: a cable (a link and the one back), a node (GPU, NIC or switch), or either."""
+    """What may fail: a cable (a link and the one back), a node (GPU, NIC or switch), or either.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle.planning import Failures
+    >>> rows = treadle.harden(treadle.solve("ring:4", "allgather"), which=Failures.NODES)
+    >>> [(row.failure.name, float(row.loss)) for row in rows][:2]
+    [('n0', 0.5), ('n1', 0.5)]
+    """
 
     CABLES = "cables"
     NODES = "nodes"
@@ -59,6 +68,13 @@ class HardenedRow:
         Why there is none, else "": ranks are cut off, the root is gone.
     is_late : bool
         Time ran out before its turn.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> row = next(treadle.harden(treadle.solve("ring:4", "allgather")))
+    >>> row.failure.name, float(row.loss), row.result.new.algbw
+    ('n0--n1', 0.5, Fraction(4, 3))
     """
 
     failure: Failure
@@ -133,8 +149,8 @@ def harden(
 
     Examples
     --------
-    >>> from treadle.planning import solve
-    >>> rows = list(harden(solve("ring:4", "allgather").plan))
+    >>> import treadle
+    >>> rows = list(treadle.harden(treadle.solve("ring:4", "allgather")))
     >>> [(row.failure.name, float(row.loss)) for row in rows][:2]
     [('n0--n1', 0.5), ('n1--n2', 0.5)]
     """

@@ -185,11 +185,11 @@ def repair(
 
     Examples
     --------
-    >>> from treadle.planning import solve
-    >>> old = solve("dgx_a100_flat:2", "allgather").plan
-    >>> result = repair(old, links=["box0.gpu0--ib0"])
-    >>> result.solved.is_optimal, float(result.optimum_loss)
-    (True, 0.0769...)
+    >>> import treadle
+    >>> old = treadle.solve("dgx_a100_flat:2", "allgather")
+    >>> result = treadle.repair(old, links=["box0.gpu0--ib0"])
+    >>> result.solved.is_optimal, f"{float(result.optimum_loss):.1%}"
+    (True, '7.7%')
     """
     plan = as_plan(plan, "repair: plan")
     start, watch = process_time(), Stopwatch(progress)

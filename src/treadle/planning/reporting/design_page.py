@@ -11,8 +11,8 @@ from treadle.finder.workload import Call, Exchange
 from treadle.planning.building.built_fabric import BuiltFabric, cabling
 from treadle.planning.building.cable_sheet import COPPER
 from treadle.planning.building.floor import Floor
-from treadle.planning.designing.design import DesignResult, DesignRow
 from treadle.planning.designing.design_limits import design_limits
+from treadle.planning.designing.design_result import DesignResult, DesignRow
 from treadle.planning.designing.known_fabrics import is_beaten, known_fabrics
 from treadle.planning.reporting.cable_ring import cable_ring
 from treadle.planning.reporting.design_chart import ChartPoint, pareto_chart
@@ -51,6 +51,14 @@ def design_page(
     seed : int
         Of the search for a placement.
     progress : callable, optional
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle.finder.workload import Network, allreduce_of
+    >>> found = treadle.design(8, 2, network=Network(1e-6, 25 * 10**9), workload=allreduce_of(2**20))
+    >>> treadle.planning.design_page(found, rack_size=4)[:15]
+    '<!doctype html>'
     """
     chosen = row or result.best
     points = _points(result)

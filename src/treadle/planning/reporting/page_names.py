@@ -15,6 +15,11 @@ def check_page_name(path: Path | str | None, option: str) -> None:
     path : Path or str, optional
     option : str
         By which it is given.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> planning.check_page_name("page.html", "--report")
     """
     if path is None or Path(path).suffix.lower() not in (".html", ".htm"):
         found = "is missing" if path is None else f"{str(path)[:200]!r}"

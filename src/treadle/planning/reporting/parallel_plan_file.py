@@ -21,7 +21,16 @@ _HEAD = 4096
 
 
 def is_parallel_plan(path: Path | str) -> bool:
-    """Whether a file begins as `parallelize` writes plans."""
+    """Whether a file begins as `parallelize` writes plans.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from treadle import planning
+    >>> _ = Path("other.json").write_text("{}")
+    >>> planning.is_parallel_plan("other.json")
+    False
+    """
     try:
         with Path(path).open("rb") as file:
             head = file.read(_HEAD)
@@ -62,6 +71,18 @@ def report_parallel_plan(
         If the file is no such plan, or one of another model or size.
     ScheduleError
         If the plan is illegal.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import treadle
+    >>> from treadle import planning
+    >>> words = planning.ModelGraph("words", (treadle.capture("gpt2", tokens=4096).part("embedding"),))
+    >>> pair = "ring(2, bandwidth='25GB/s')"
+    >>> found = treadle.parallelize(words, pair, gpu="h100", mesh="2")
+    >>> _ = Path("plan.json").write_text(planning.parallel_plan_text(found))
+    >>> planning.report_parallel_plan("plan.json", pair, gpu="h100", model=words)[:15]
+    '<!doctype html>'
     """
     plan = read_plan(str(path))
     options: ParallelizeKeywords = {"sequence": sequence}

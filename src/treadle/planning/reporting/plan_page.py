@@ -69,8 +69,8 @@ def report(
 
     Examples
     --------
-    >>> from treadle import solve
-    >>> report(solve("ring:4", "allgather"))[:15]
+    >>> import treadle
+    >>> treadle.report(treadle.solve("ring:4", "allgather"))[:15]
     '<!doctype html>'
     """
     if not isinstance(plan, Plan | Path | str) and (made := _page_of_result(plan)):
@@ -104,7 +104,7 @@ def report(
 
 def _page_of_result(result: object) -> str:
     """Of steps and of plans that shard models; "" for what has a plan of a collective."""
-    from treadle.planning.designing.design import DesignResult
+    from treadle.planning.designing.design_result import DesignResult
     from treadle.planning.parallelising.parallel_result import ParallelizeResult
     from treadle.planning.training.train import TrainResult
 

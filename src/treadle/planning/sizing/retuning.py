@@ -52,6 +52,14 @@ def retune(
         If the plan's schedules or claims are false.
     ScheduleError
         If the plan is of several groups of ranks.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> found = treadle.solve_sizes("ring:3", "allgather", "1K,1G")
+    >>> again = treadle.retune(found, "reference", "1K,1G")
+    >>> [(row.size_bytes, row.title) for row in again.rows]
+    [(1024, 'forestcoll'), (1073741824, 'forestcoll')]
     """
     old, model = as_plan(plan, "retune: plan"), as_cost_model(cost_model)
     at = half_octaves(as_sizes(sizes, "retune: sizes"))

@@ -81,7 +81,15 @@ def rate_by_method(
 
 
 def uniform_bandwidth(found: RateResult) -> int | None:
-    """Bytes/s of every link that carries something, or None where they differ: `f` is in units of it."""
+    """Bytes/s of every link that carries something, or None where they differ: `f` is in units of it.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> found = treadle.bound("ring(4, bandwidth='25GB/s')", "alltoall")
+    >>> treadle.planning.uniform_bandwidth(found.rate)
+    25000000000
+    """
     topology = found.topology
     used = np.unique(topology.bandwidths[topology.tails != topology.heads])
     return int(used[0]) if len(used) == 1 else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -16,7 +16,15 @@ from treadle.planning.measuring.cost_models import CostModel, CostModelLike, as_
 from treadle.planning.measuring.size_bounds import size_bounds
 from treadle.planning.problem import Problem, ProblemOptions, model_of, pose
 from treadle.planning.solving.alltoall import alltoall_rate, rate_by_method
-from treadle.planning.solving.group_rates import AloneRate, naming_cut_off, rates_of
+from treadle.planning.solving.group_rates import (
+    AloneRate,
+    bracket_note,
+    exact_algbw_of_phases,
+    groups_optimum,
+    naming_cut_off,
+    phase_optima,
+    rates_of,
+)
 from treadle.planning.stages import Stopwatch, seconds_left
 from treadle.refusal import Refusal
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
@@ -51,6 +59,15 @@ class Bound:
         Some schedule attains it.
     model : str
         What the fabric was assumed to do where that matters (allreduce); else "".
+
+    Examples
+    --------
+    >>> import treadle
+    >>> found = treadle.bound("dgx_a100:2", "allgather").bound
+    >>> found.algbw, found.is_tight
+    (Fraction(1040000000000, 3), True)
+    >>> found.witness
+    <CutWitness 35 nodes>
     """
 
     algbw: Fraction
@@ -84,6 +101,15 @@ class BoundResult:
         Least times of the sizes that were asked for.
     cost_model : CostModel, optional
         Under which; None: one alpha, as `simulate` has it.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> found = treadle.bound("ring:4", "alltoall")
+    >>> found
+    <BoundResult alltoall of 4 ranks, ring(4), 2 B/s algbw, tight>
+    >>> found.algbw, found.bound.is_tight
+    (Fraction(2, 1), True)
     """
 
     topology: Topology
@@ -163,7 +189,8 @@ def bound(
 
     Examples
     --------
-    >>> bound("dgx_a100:2", "allgather").algbw
+    >>> import treadle
+    >>> treadle.bound("dgx_a100:2", "allgather").algbw
     Fraction(1040000000000, 3)
     """
     watch = Stopwatch(progress)
@@ -401,38 +428,6 @@ def bound_of_alltoall(found: RateResult) -> Bound:
     return Bound(units * found.upper, found.witness, found.exact is not None)
 
 
-def groups_optimum(problem: Problem, watch: Watch = UNWATCHED) -> GroupOptimum:
-    """The most that several groups reach at once, each of them."""
-    from treadle.synthesis.trees.groups.group_optimum import group_optimum  # brings a solver
-
-    return group_optimum(problem.topology, problem.collective, watch=watch)
-
-
-_PHASES = (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLGATHER)
-
-
-def phase_optima(problem: Problem, watch: Watch = UNWATCHED) -> tuple[GroupOptimum, ...] | None:
-    """Of an allreduce in groups those of its reduce-scatters and its allgathers; None if there is no time."""
-    collective = problem.collective
-    if collective.kind is not CollectiveKind.ALLREDUCE:
-        return None
-    parts = [Problem(problem.topology, replace(collective, kind=kind)) for kind in _PHASES]
-    try:
-        return tuple(groups_optimum(part, watch) for part in parts)
-    except TimeLimitError:
-        return None
-
-
-def algbw_of_phases(phases: Iterable[GroupOptimum]) -> Fraction:
-    """What an allreduce reaches in two phases, one after the other: their times per byte add up."""
-    return 1 / sum((1 / phase.lower for phase in phases), Fraction(0))
-
-
-def exact_algbw_of_phases(phases: Sequence[GroupOptimum]) -> Fraction | None:
-    """The same where both optima are known; None where time ran out before."""
-    return algbw_of_phases(phases) if all(phase.is_exact for phase in phases) else None
-
-
 def bound_of_groups(problem: Problem, found: GroupOptimum) -> Bound:
     """The upper side of the optimum of several groups as the other bounds are told; of each group."""
     topology, kind = problem.topology, problem.collective.kind
@@ -440,11 +435,3 @@ def bound_of_groups(problem: Problem, found: GroupOptimum) -> Bound:
     prices_copies = (topology.multicast | topology.aggregation).any() or kind is CollectiveKind.ALLREDUCE
     model = f"{kind} without in-network multicast and aggregation" if prices_copies else ""
     return Bound(found.upper, found.witness, found.is_exact, model)
-
-
-def bracket_note(found: GroupOptimum) -> tuple[str, ...]:
-    """What is told of an optimum that is known on two sides only."""
-    if found.is_exact:
-        return ()
-    gap = float(1 - found.lower / found.upper)
-    return (f"the optimum of the groups is not known exactly: what is built is at most {gap:.2%} below it",)

@@ -98,6 +98,13 @@ class ComparisonRow:
     measured : RowMeasures, optional
         What its messages take on the fabric, where that was asked for.
     notes : tuple of str
+
+    Examples
+    --------
+    >>> import treadle
+    >>> found = treadle.compare("hypercube:3", "allgather", algorithms=["forestcoll", "ring"])
+    >>> [(row.algorithm, row.algbw) for row in found.rows]
+    [('forestcoll', Fraction(24, 7)), ('ring', Fraction(16, 7))]
     """
 
     algorithm: str
@@ -264,9 +271,9 @@ def compare(
     Examples
     --------
     >>> import treadle
-    >>> found = treadle.compare("ring:4", "allgather", algorithms=["forestcoll", "ring"])
-    >>> [row.algorithm for row in found.rows]
-    ['forestcoll', 'ring']
+    >>> found = treadle.compare("hypercube:3", "allgather", algorithms=["forestcoll", "ring"])
+    >>> [(row.algorithm, row.algbw) for row in found.rows]
+    [('forestcoll', Fraction(24, 7)), ('ring', Fraction(16, 7))]
     """
     at = tuple(as_sizes(sizes, "compare: sizes"))
     cost_model = problem_options.get("cost_model")

@@ -138,7 +138,15 @@ def exact_front(
     time_limit_s: float = DEFAULT_TIME_LIMIT_S,
     seed: int = 0,
 ) -> ParetoFront:
-    """All Pareto-optimal (steps, rounds / chunks); see `synthesis.steps.exact.pareto.pareto_front`."""
+    """All Pareto-optimal (steps, rounds / chunks); see `synthesis.steps.exact.pareto.pareto_front`.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> front = planning.exact_front(planning.pose("ring:4", "allgather"), max_steps=3, max_chunks=2)
+    >>> [(point.steps, point.rounds, point.chunks, point.is_proved) for point in front.points]
+    [(2, (1, 2), 2, True)]
+    """
     return exact.pareto_front(
         problem.topology,
         problem.collective.kind,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -20,7 +20,7 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.topologies import reached, subset
 from treadle.topologies.topology import Topology
 from treadle.units import format_bandwidth
-from treadle.watch import UNWATCHED, Watch
+from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 if TYPE_CHECKING:
     from treadle.planning.solving.bounds import BoundResult
@@ -42,6 +42,14 @@ class AloneRate:
         Rising.
     is_exact : bool
         False: no more than an upper bound is known: of an all-to-all, of an allreduce when time ran out.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> found = treadle.bound("dgx_h100:2", "allgather", mesh="dp=2,tp=8", axes="dp", forward=True)
+    >>> rate = found.alone[0]
+    >>> len(rate.groups), float(found.bound.algbw) / 1e9, float(rate.algbw) / 1e9
+    (8, 100.0, 800.0)
     """
 
     algbw: Fraction
@@ -62,6 +70,15 @@ class CutOffGroupError(InfeasibleError):
         Names of the nodes that the rank reaches, or that reach it, from which no link leads on.
     forwarding : BoundResult, optional
         What all groups reach where all compute nodes forward; None if even so a rank is cut off.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> try:
+    ...     treadle.bound("ring:4", "allgather", mesh="2,2", axes="0")
+    ... except treadle.planning.CutOffGroupError as error:
+    ...     print(error.forwarding)
+    <BoundResult allgather of 4 ranks, ring(4), 2 B/s algbw, tight>
     """
 
     def __init__(
@@ -210,3 +227,43 @@ def find_cut_off(problem: Problem) -> tuple[int, str, tuple[str, ...]] | None:
                 words = f"group {group} ({shown}): {one!r} does not reach {other!r}"
                 return group, words, tuple(own.node_names[node] for node in np.flatnonzero(side))
     return None
+
+
+def groups_optimum(problem: Problem, watch: Watch = UNWATCHED) -> GroupOptimum:
+    """The most that several groups reach at once, each of them."""
+    from treadle.synthesis.trees.groups.group_optimum import group_optimum  # brings a solver
+
+    return group_optimum(problem.topology, problem.collective, watch=watch)
+
+
+_PHASES = (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLGATHER)
+
+
+def phase_optima(problem: Problem, watch: Watch = UNWATCHED) -> tuple[GroupOptimum, ...] | None:
+    """Of an allreduce in groups those of its reduce-scatters and its allgathers; None if there is no time."""
+    collective = problem.collective
+    if collective.kind is not CollectiveKind.ALLREDUCE:
+        return None
+    parts = [Problem(problem.topology, replace(collective, kind=kind)) for kind in _PHASES]
+    try:
+        return tuple(groups_optimum(part, watch) for part in parts)
+    except TimeLimitError:
+        return None
+
+
+def algbw_of_phases(phases: Iterable[GroupOptimum]) -> Fraction:
+    """What an allreduce reaches in two phases, one after the other: their times per byte add up."""
+    return 1 / sum((1 / phase.lower for phase in phases), Fraction(0))
+
+
+def exact_algbw_of_phases(phases: Sequence[GroupOptimum]) -> Fraction | None:
+    """The same where both optima are known; None where time ran out before."""
+    return algbw_of_phases(phases) if all(phase.is_exact for phase in phases) else None
+
+
+def bracket_note(found: GroupOptimum) -> tuple[str, ...]:
+    """What is told of an optimum that is known on two sides only."""
+    if found.is_exact:
+        return ()
+    gap = float(1 - found.lower / found.upper)
+    return (f"the optimum of the groups is not known exactly: what is built is at most {gap:.2%} below it",)

@@ -10,17 +10,16 @@ from time import process_time
 
 from treadle.errors import InfeasibleError, ScheduleError, TreadleError
 from treadle.planning.problem import Problem
-from treadle.planning.solving.bounds import (
-    Bound,
+from treadle.planning.solving.bounds import Bound, bound_of_groups
+from treadle.planning.solving.candidate import Built, Candidate
+from treadle.planning.solving.group_rates import (
     algbw_of_phases,
-    bound_of_groups,
     bracket_note,
     exact_algbw_of_phases,
     groups_optimum,
+    own_fabric,
     phase_optima,
 )
-from treadle.planning.solving.candidate import Built, Candidate
-from treadle.planning.solving.group_rates import own_fabric
 from treadle.planning.solving.schedulers import find_scheduler
 from treadle.planning.solving.transfer import transfer_schedule
 from treadle.schedules.collective import Collective, CollectiveKind

@@ -59,6 +59,15 @@ class RoutesResult:
         What a user should know.
     is_late : bool
         Time ran out; these are quick routes in place of the wanted ones.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> found = planning.routes("ring:4")
+    >>> found.schedule
+    <RouteSchedule: 4 ranks, 1 chunks, 12 paths, 16 hops, 1 layers>
+    >>> found.algbw, found.bound
+    (Fraction(2, 1), Fraction(2, 1))
     """
 
     plan: Plan
@@ -157,6 +166,13 @@ def routes_of(plan: Plan) -> RoutesResult:
         If its schedule for the largest sizes is none of routes.
     UnverifiedPlanError
         If the plan's schedules or claims are false.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.solve("ring:4", "alltoall", algorithm="routes").plan
+    >>> treadle.planning.routes_of(plan).schedule
+    <RouteSchedule: 4 ranks, 1 chunks, 12 paths, 16 hops, 1 layers>
     """
     routes_in(plan.entries[-1].schedule, plan.algorithm)
     result = verify(plan)
@@ -168,7 +184,15 @@ def routes_of(plan: Plan) -> RoutesResult:
 
 
 def routes_text(result: RoutesResult, form: RouteFormat) -> str:
-    """The routes in a text format."""
+    """The routes in a text format.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> text = planning.routes_text(planning.routes("ring:4"), planning.RouteFormat.CSV)
+    >>> text.splitlines()[1]
+    '0,1,n0,n1,0,0,0,1,1,0,0,,49152,3'
+    """
     return routes_lowered(result, form).text
 
 
@@ -181,12 +205,27 @@ def routes_lowered(result: RoutesResult, form: RouteFormat, *, path: str = "") -
     form : RouteFormat
     path : str
         Where the text will lie.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> found = planning.routes_lowered(planning.routes("ring:4"), planning.RouteFormat.CSV)
+    >>> found.judgement
+    <Judgement compared, alltoall, 4 ranks>
     """
     return lower_verified(result.plan, find_format(f"routes-{form}"), TextOptions(), path=path)
 
 
 def routes_summary(result: RoutesResult) -> dict[str, object]:
-    """What ``routes --json`` prints, but for the file."""
+    """What ``routes --json`` prints, but for the file.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> told = planning.routes_summary(planning.routes("ring:4"))
+    >>> told["routes"], told["hops_max"], told["layers"], told["optimal"]
+    (12, 2, 1, True)
+    """
     plan = result.plan
     values: dict[str, object] = {
         **problem_summary(plan.topology, plan.collective),

@@ -202,6 +202,16 @@ def scheduler(
     ------
     FormatError
         If a value is malformed, or the name is taken.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle.synthesis.trees.baselines.ring import ring
+    >>> @treadle.scheduler("mine", form="trees", collectives=["allgather"], source="this page")
+    ... def mine(topology, collective):
+    ...     return ring(topology, collective)
+    >>> treadle.solve("ring:4", "allgather", algorithm="mine").plan.algorithm
+    'mine'
     """
     _read_ours()  # names that are taken are found here, not when ours are read
     return own_scheduler(
@@ -255,6 +265,12 @@ def schedulers(*, plug_ins: bool = True) -> tuple[Scheduler, ...]:
     ----------
     plug_ins : bool
         Load those of plug-ins too.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> [one.name for one in planning.schedulers() if one.form == "routes"][:3]
+    ['routes', 'hierarchical-routes', 'dor']
     """
     _read_ours()
     if plug_ins:

@@ -55,6 +55,15 @@ class RejectedError(ScheduleError):
     report : Report
     maker : str
         Whose generator it is; "" for ours.
+
+    Examples
+    --------
+    >>> import dataclasses
+    >>> import treadle
+    >>> plan = treadle.solve("ring:4", "allgather").plan
+    >>> false = treadle.verify(dataclasses.replace(plan, algbw=2 * plan.algbw))
+    >>> print(str(treadle.planning.RejectedError("mine", false.report, "a plug-in"))[:60])
+    mine: fails verification (violations: 9; first: load: link n
     """
 
     def __init__(self, algorithm: str, report: Report, maker: str = "") -> None:
@@ -216,9 +225,10 @@ def solve(
 
     Examples
     --------
-    >>> result = solve("ring:4", "allgather")
-    >>> result.report.is_ok, result.is_optimal
-    (True, True)
+    >>> import treadle
+    >>> result = treadle.solve("ring:4", "allgather")
+    >>> result.algbw, result.is_optimal, result.report.is_ok
+    (Fraction(8, 3), True, True)
     """
     watch, limit = Stopwatch(progress), Watch(progress, seconds_left(time_limit_s))
     posed, asked = _apart(keywords)

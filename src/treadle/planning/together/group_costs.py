@@ -10,12 +10,14 @@ from functools import cached_property
 from treadle.brief import brief
 from treadle.checking import checked
 from treadle.errors import ScheduleError
+from treadle.notebook import own_words, shown
 from treadle.planning.fabrics_and_plans import FabricLike
 from treadle.planning.measuring.simulation import SimulationOptions, simulate
 from treadle.planning.meshes import AxesLike, as_axes, as_mesh
 from treadle.planning.problem import resolve_kind, resolve_topology
 from treadle.planning.solving.bounds import bound
 from treadle.planning.solving.solve import solve
+from treadle.planning.tabular import Cell, plain_row
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.simulation.simulation_options import default_alpha_ns
@@ -53,6 +55,13 @@ class GroupCost:
         Bytes/s of every group; no schedule reaches more.
     is_exact : bool
         Schedules reach it.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> cost = planning.group_costs("dgx_h100:2", "dp=2,tp=8").cost("allgather", "tp")
+    >>> cost.n_groups, cost.group_size, cost.algbw, cost.is_exact
+    (2, 8, Fraction(4000000000000, 7), True)
     """
 
     kind: CollectiveKind
@@ -63,6 +72,7 @@ class GroupCost:
     is_exact: bool
 
 
+@shown(own_words)
 class GroupCosts:
     """Rates and times of collectives in the groups of a mesh; each is worked out when it is first asked for.
 
@@ -79,6 +89,13 @@ class GroupCosts:
     -----
     Rates are exact. Times are of the plan that `solve` makes, all groups at once, in the simulator with these
     alphas: a model, not a measurement. Rates are kept by the fabric's hash as long as the process lives.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> costs = planning.group_costs("dgx_h100:2", "dp=2,tp=8")
+    >>> [float(costs.cost("allreduce", axis).algbw) / 1e9 for axis in ("dp", "tp")]
+    [50.0, 285.7142857142857]
     """
 
     def __init__(self, topology: Topology, mesh: Mesh, *, forward: bool, alpha_ns: int) -> None:
@@ -89,6 +106,31 @@ class GroupCosts:
             )
         self.topology, self.mesh, self.forward, self.alpha_ns = topology, mesh, forward, alpha_ns
         self._curves: dict[tuple[CollectiveKind, tuple[str, ...]], tuple[float, ...]] = {}
+
+    def __repr__(self) -> str:
+        return f"<GroupCosts {self.topology.name}, {self.mesh.text}{', forwarding' * self.forward}>"
+
+    def fabric_to_draw(self) -> Topology:
+        """For notebooks."""
+        return self.topology
+
+    def records(self) -> list[dict[str, Cell]]:
+        """A row for each rate that was asked for, here or by another of this fabric and mesh."""
+        own = (self._hash, self.mesh, self.forward)
+        return [
+            plain_row(
+                {
+                    "collective": cost.kind,
+                    "axes": ",".join(cost.axes),
+                    "groups": cost.n_groups,
+                    "ranks": cost.group_size,
+                    "algbw_bytes_per_s": cost.algbw,
+                    "is_exact": cost.is_exact,
+                }
+            )
+            for asked, cost in _KNOWN.items()
+            if (asked.topology_sha256, asked.mesh, asked.forward) == own
+        ]
 
     @cached_property
     def _hash(self) -> str:
@@ -169,9 +211,10 @@ def group_costs(
 
     Examples
     --------
-    >>> costs = group_costs("dgx_h100:4", "dp=4,tp=8")
-    >>> float(costs.cost("allgather", "tp").algbw) / 1e9  # doctest: +ELLIPSIS
-    571.42...
+    >>> from treadle import planning
+    >>> costs = planning.group_costs("dgx_h100:4", "dp=4,tp=8")
+    >>> float(costs.cost("allgather", "tp").algbw) / 1e9
+    571.4285714285714
     """
     fabric = resolve_topology(topology, file_format=file_format)
     alpha_ns = default_alpha_ns(fabric) if alpha_s is None else round(alpha_s * 1e9)

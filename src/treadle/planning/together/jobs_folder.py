@@ -52,6 +52,16 @@ class StoredJobs:
     rates : tuple of Fraction
         Claimed, bytes/s.
     levels : tuple of JobLevel
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from treadle import planning
+    >>> _ = Path("jobs.toml").write_text('[[job]]\\nkind = "allgather"\\n[[job]]\\nkind = "alltoall"\\n')
+    >>> _ = planning.save_jobs("plans", planning.solve_jobs("ring:4", "jobs.toml"))
+    >>> stored = planning.load_jobs("plans")
+    >>> stored.rates, stored.verified().is_max_min
+    ((Fraction(8, 7), Fraction(8, 7)), True)
     """
 
     topology: Topology
@@ -80,6 +90,15 @@ def save_jobs(folder: Path | str, result: JobsResult) -> list[Path]:
     ------
     OSError
         If the folder cannot be written.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from treadle import planning
+    >>> _ = Path("jobs.toml").write_text('[[job]]\\nkind = "allgather"\\n[[job]]\\nkind = "alltoall"\\n')
+    >>> found = planning.solve_jobs("ring:4", "jobs.toml")
+    >>> [path.name for path in planning.save_jobs("plans", found)]
+    ['0000-1-allgather.plan', '0001-2-alltoall.plan', 'fabric.json', 'jobs.json']
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -119,6 +138,15 @@ def load_jobs(folder: Path | str) -> StoredJobs:
     ------
     FormatError
         If the folder holds anything else; one line with the file's name.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from treadle import planning
+    >>> _ = Path("jobs.toml").write_text('[[job]]\\nkind = "allgather"\\n[[job]]\\nkind = "alltoall"\\n')
+    >>> _ = planning.save_jobs("plans", planning.solve_jobs("ring:4", "jobs.toml"))
+    >>> planning.load_jobs("plans")
+    <StoredJobs ring(4), 2 jobs, 2 plans, 2 rates>
     """
     folder = Path(folder)
     path = folder / LIST

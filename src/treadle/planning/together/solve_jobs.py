@@ -65,6 +65,15 @@ class JobsResult:
         The same of the optimum.
     report : JobsReport, optional
         Of the independent verifier, on all plans together.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import treadle
+    >>> _ = Path("jobs.toml").write_text('[[job]]\\nkind = "allgather"\\n[[job]]\\nkind = "alltoall"\\n')
+    >>> found = treadle.planning.solve_jobs("ring:4", "jobs.toml")
+    >>> found.alone, found.together, found.reached
+    ((Fraction(8, 3), Fraction(2, 1)), (Fraction(8, 7), Fraction(8, 7)), (Fraction(8, 7), Fraction(8, 7)))
     """
 
     topology: Topology
@@ -121,6 +130,15 @@ def bound_jobs(
         For malformed input; InfeasibleError if a job's rank cannot be reached.
     TimeLimitError
         If time ran out.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import treadle
+    >>> _ = Path("jobs.toml").write_text('[[job]]\\nkind = "allgather"\\n[[job]]\\nkind = "alltoall"\\n')
+    >>> found = treadle.planning.bound_jobs("ring:4", "jobs.toml")
+    >>> found.alone, found.together
+    ((Fraction(8, 3), Fraction(2, 1)), (Fraction(8, 7), Fraction(8, 7)))
     """
     found, _ = _rates(
         topology, jobs, without, file_format, Stopwatch(progress), _limit(progress, time_limit_s)
@@ -154,6 +172,15 @@ def solve_jobs(
     ------
     RejectedError
         If the plans do not verify, which is a defect of Treadle.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import treadle
+    >>> _ = Path("jobs.toml").write_text('[[job]]\\nkind = "allgather"\\n[[job]]\\nkind = "alltoall"\\n')
+    >>> found = treadle.planning.solve_jobs("ring:4", "jobs.toml")
+    >>> found.together, found.reached, found.report.is_max_min
+    ((Fraction(8, 7), Fraction(8, 7)), (Fraction(8, 7), Fraction(8, 7)), True)
     """
     from treadle.synthesis.jobs.job_schedules import schedule_of
     from treadle.synthesis.jobs.whole_ways import exact_ways, ways_of, whole_ways

@@ -153,6 +153,13 @@ class FabricCosts:
     -----
     Each price is worked out when it is first asked for and kept by the fabric's hash as long as the process
     lives; a disk would save seconds at most.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> costs = treadle.planning.step_costs("dgx_h100:2", "fsdp=2,tp=8")
+    >>> f"{costs.time_s(treadle.CollectiveKind.ALLREDUCE, ('tp',), 2**30) * 1e3:.2f} ms"
+    '3.79 ms'
     """
 
     def __init__(
@@ -425,9 +432,10 @@ def step_costs(
 
     Examples
     --------
-    >>> costs = step_costs("dgx_h100:4", "fsdp=4,tp=8")
-    >>> round(costs.time_s(CollectiveKind.ALLGATHER, ("fsdp",), 2**30) * 1e3, 2)
-    16.12
+    >>> import treadle
+    >>> costs = treadle.planning.step_costs("dgx_h100:2", "fsdp=2,tp=8")
+    >>> f"{costs.time_s(treadle.CollectiveKind.ALLGATHER, ('fsdp',), 2**30) * 1e3:.2f} ms"
+    '10.75 ms'
     """
     topology = resolve_topology(fabric, file_format=file_format)
     return FabricCosts(

@@ -55,6 +55,14 @@ class ServeRow:
     outcome : ServingOutcome
     model_words : tuple of str
         How times of communication are found.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> box = {"mesh": "tp=8", "gpu": "h100", "schedules": "bound"}
+    >>> found = planning.serve("gpt2", "dgx_h100:1", phase="decode", **box)
+    >>> found.rows[0].schedule, found.rows[0].sequences, found.rows[0].outcome
+    ('bound', 1, <ServingOutcome 0.000263 s, 3.8e+03 s tokens per>)
     """
 
     fabric: str
@@ -80,6 +88,14 @@ class ServeResult(Tabular):
         What was assumed.
     seconds : float
         CPU time.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> box = {"mesh": "tp=8", "gpu": "h100", "schedules": "bound"}
+    >>> found = planning.serve("gpt2", "dgx_h100:1", phase="decode", **box)
+    >>> [(row.sequences, f"{row.outcome.seconds * 1e3:.3f} ms") for row in found.rows]
+    [(1, '0.263 ms'), (8, '0.277 ms'), (64, '0.382 ms')]
     """
 
     model: TrainingModel
@@ -137,6 +153,14 @@ def serve(
     ------
     TreadleError
         For malformed input, or an option of training only.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> box = {"mesh": "tp=8", "gpu": "h100", "schedules": "bound"}
+    >>> found = planning.serve("gpt2", "dgx_h100:1", phase="decode", **box)
+    >>> found.rows[0].outcome
+    <ServingOutcome 0.000263 s, 3.8e+03 s tokens per>
     """
     start = process_time()
     meant = spelt_alike(phase, list(ServingPhase))

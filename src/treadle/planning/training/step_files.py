@@ -24,7 +24,15 @@ _MOST_NODES = 10**7
 
 
 def step_trace_of(result: TrainResult, row: TrainRow) -> Trace:
-    """The row's timeline, for viewers of traces (`step_trace.step_trace`)."""
+    """The row's timeline, for viewers of traces (`step_trace.step_trace`).
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> found = treadle.train("gpt2", "dgx_h100:1", mesh="dp=8", gpu="h100", schedules="bound")
+    >>> planning.write_trace("step.json", planning.step_trace_of(found, found.rows[0]))
+    """
     about: dict[str, Detail] = {
         "model": result.model.name,
         "fabric": row.fabric,
@@ -37,7 +45,16 @@ def step_trace_of(result: TrainResult, row: TrainRow) -> Trace:
 
 
 def step_picture_of(result: TrainResult, row: TrainRow, *, file_format: str = "png") -> bytes:
-    """The row's timeline as a picture (`step_picture.step_picture`)."""
+    """The row's timeline as a picture (`step_picture.step_picture`).
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> found = treadle.train("gpt2", "dgx_h100:1", mesh="dp=8", gpu="h100", schedules="bound")
+    >>> planning.step_picture_of(found, found.rows[0])[1:4]
+    b'PNG'
+    """
     title = (
         f"{result.model.name} on {row.fabric}, {result.mesh.text}, {row.schedule}: "
         f"{float(row.outcome.iteration_s) * 1e3:.1f} ms"
@@ -46,7 +63,16 @@ def step_picture_of(result: TrainResult, row: TrainRow, *, file_format: str = "p
 
 
 def step_workload_of(result: TrainResult, row: TrainRow) -> str:
-    """What the row's step communicates, as TOML for ``treadle design --workload``."""
+    """What the row's step communicates, as TOML for ``treadle design --workload``.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> found = treadle.train("gpt2", "dgx_h100:1", mesh="dp=8", gpu="h100", schedules="bound")
+    >>> planning.step_workload_of(found, found.rows[0]).splitlines()[2:6]
+    ['[[collectives]]', 'kind = "allreduce"', 'size = "4723200B"', 'count = 12']
+    """
     return step_workload(
         row.outcome.timeline, result.mesh, f"a step of {result.model.name}, {result.mesh.text}"
     )
@@ -67,6 +93,15 @@ def write_step_chakra(folder: Path | str, result: TrainResult, row: TrainRow) ->
     Notes
     -----
     Nothing has loaded these into a simulator here: they are read back by the schema only.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> found = treadle.train("gpt2", "dgx_h100:1", mesh="dp=8", gpu="h100", schedules="bound")
+    >>> files = planning.write_step_chakra("traces", found, found.rows[0])
+    >>> [file.name for file in files][:2]
+    ['step.0.et', 'step.1.et']
     """
     place = Path(folder)
     if place.exists() and not place.is_dir():

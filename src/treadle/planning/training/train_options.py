@@ -37,7 +37,16 @@ _MOST_CAPACITY = 1000
 
 
 class TrainKeywords(TypedDict, total=False):
-    """Keyword arguments of `train` beside model, fabrics, mesh and GPU; what each means is told there."""
+    """Keyword arguments of `train` beside model, fabrics, mesh and GPU; what each means is told there.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> options: treadle.planning.TrainKeywords = {"sequence": 1024, "precision": "bf16"}
+    >>> found = treadle.train("gpt2", "dgx_h100:1", mesh="dp=8", gpu="h100", schedules="bound", **options)
+    >>> found.rows[0].outcome
+    <StepOutcome 0.00426 s iteration, mfu 0.194>
+    """
 
     batch: int | None
     sequence: int | str | Mapping[str, int] | None

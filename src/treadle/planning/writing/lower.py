@@ -143,6 +143,13 @@ def lower_groups(
     -------
     tuple of Lowered
         By group. Errors are those of `lower`.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.solve("dgx_h100:1", "allgather", mesh="2,4", axes="1")
+    >>> [one.group.name for one in treadle.planning.lower_groups(plan, to="msccl-xml")]
+    ['group0-ranks0-1-2-3', 'group1-ranks4-5-6-7']
     """
     plan = as_plan(plan, "lower_groups: plan")
     record, asked = checked_text(plan, to, profile, options)

@@ -42,6 +42,13 @@ class LoweredRange:
         Its schedule's, with the options that it was told.
     protocol : str
         Empty where the format has none.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> found = treadle.planning.lower_set(treadle.solve("ring:4", "allgather"), label="ours")
+    >>> [(one.text.file, one.algorithm) for one in found.ranges]
+    [('texts/ours.01.0B-.xml', 'forestcoll')]
     """
 
     text: RangedText
@@ -74,6 +81,15 @@ class LoweredSet:
         Of a folder that holds this set alone.
     faults : tuple of str
         What the judges found wrong; empty unless Treadle has a defect.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> found = treadle.planning.lower_set(treadle.solve("ring:4", "allgather"))
+    >>> found
+    <LoweredSet msccl-xml, azure, 1 range>
+    >>> [name for name, _ in found.delivery.files], found.faults
+    (['load.sh'], ())
     """
 
     format: str
@@ -131,6 +147,15 @@ def lower_set(
         As `lower`; if the format's runtimes do not choose by size.
     InfeasibleError
         If no range can be written, or the runtime reads fewer texts.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> plan = treadle.solve_sizes("ring:3", "allgather", "1K")
+    >>> found = planning.lower_set(plan, to="mscclpp-json", label="ours")
+    >>> [one.text.file for one in found.ranges], found.left_out
+    (['texts/ours.01.0B-.json'], ())
     """
     plan = as_plan(plan, "lower_set: plan")
     record, asked = checked_text(plan, to, profile, options)

@@ -15,7 +15,14 @@ from treadle.planning.judging.point_to_point import Shortfall
 
 
 class TargetFormat(StrEnum):
-    """Names of the formats that come with Treadle: see `treadle.formats.format` for all of them."""
+    """Names of the formats that come with Treadle: see `treadle.formats.format` for all of them.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> [one.value for one in planning.TargetFormat][:3]
+    ['msccl-xml', 'mscclpp-json', 'cpu-xml']
+    """
 
     MSCCL_XML = "msccl-xml"
     MSCCLPP_JSON = "mscclpp-json"
@@ -42,6 +49,14 @@ class FriendlierTrees:
         Of the powers of two from 1 KB to 1 GB.
     loss : Fraction
         Throughput that it costs at least, as a share of the plan's.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.solve("dgx_h100(3)", "allgather", trees=10)
+    >>> better = treadle.lower(plan).friendlier
+    >>> better.trees, better.n_served, f"{float(better.loss):.1%}"
+    (4, 21, '0.2%')
     """
 
     trees: int
@@ -61,6 +76,13 @@ class LoweredGroup:
         Of the plan, in the order of the text's: it is for a communicator of these.
     name : str
         For files: the number and the ranks in a word.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.solve("dgx_h100:1", "allgather", mesh="2,4", axes="1")
+    >>> [(one.group.name, one.group.ranks) for one in treadle.planning.lower_groups(plan)][1]
+    ('group1-ranks4-5-6-7', (4, 5, 6, 7))
     """
 
     number: int
@@ -103,6 +125,15 @@ class Lowered:
         Where the plan leaves copies or sums to the network, which the text does not.
     group : LoweredGroup, optional
         Of a plan of several groups at once.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> found = treadle.lower(treadle.solve("ring:4", "allgather"), to="msccl-xml")
+    >>> found.judgement
+    <Judgement executed, allgather, 4 ranks, 8 chunks>
+    >>> found.text[:35]
+    '<algo name="treadle" proto="Simple"'
     """
 
     files: tuple[tuple[str, bytes], ...]

@@ -41,9 +41,10 @@ def range_words(min_bytes: int, max_bytes: int | None) -> str:
 
     Examples
     --------
-    >>> range_words(0, 2**14), range_words(2**14 + 1, 2**20), range_words(2**20 + 1, None)
-    ('to 16KB', 'from above 16KB to 1MB', 'from above 1MB')
-    >>> range_words(26126, 2**20 - 1)
+    >>> from treadle import planning
+    >>> planning.range_words(0, 2**14), planning.range_words(2**14 + 1, 2**20)
+    ('to 16KB', 'from above 16KB to 1MB')
+    >>> planning.range_words(26126, 2**20 - 1)
     'from 25.51KB to below 1MB'
     """
     first, last = f"from {_size(min_bytes)}", "" if max_bytes is None else f"to {_size(max_bytes)}"
@@ -110,6 +111,13 @@ def range_count(plan: Plan, *, to: str, **options: Unpack[TextKeywords]) -> int:
         A name of the table of formats.
     **options
         As for `treadle.planning.lower`, which see for errors.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.solve("ring:4", "allgather").plan
+    >>> treadle.planning.range_count(plan, to="msccl-xml")
+    1
     """
     record, asked = find_format(to), TextOptions(**options)
     return (

@@ -46,6 +46,14 @@ class SavedSet:
         Of all sets, in the order of their files.
     delivery : Delivery
         Of all of them.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> saved = planning.save_set("texts", planning.lower_set(treadle.solve("ring:4", "allgather")))
+    >>> [text.file for text in saved.texts], sorted(path.name for path in saved.folder.iterdir())
+    (['texts/plan.01.0B-.xml'], ['load.sh', 'set.json', 'texts'])
     """
 
     folder: Path
@@ -89,6 +97,14 @@ def save_set(folder: str | Path, lowered: LoweredSet) -> SavedSet:
     -----
     All is written beside the folder and then renamed: a reader sees the old folder or the new one, or for the
     moment between two renames none.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> saved = planning.save_set("texts", planning.lower_set(treadle.solve("ring:4", "allgather")))
+    >>> sorted(path.name for path in saved.folder.iterdir())
+    ['load.sh', 'set.json', 'texts']
     """
     target = Path(folder).absolute()
     kept, titles = _kept(target, lowered)

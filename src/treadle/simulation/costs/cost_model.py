@@ -68,6 +68,12 @@ class ClassCost:
     ------
     ScheduleError
         If a number is out of range.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> planning.ClassCost(alpha_ns=5000, occupancy_ns=2000)
+    <ClassCost alpha ns 5000, occupancy ns 2000, hop ns 0, efficiency 1>
     """
 
     alpha_ns: int = 0
@@ -108,6 +114,15 @@ class Protocol:
     ------
     ScheduleError
         If a number is out of range.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> simple = planning.Protocol("simple", planning.ClassCost(alpha_ns=2000), launch_ns=5000)
+    >>> simple
+    <Protocol simple, launch ns 5000>
+    >>> simple.of(planning.LinkClass.BOX)
+    <ClassCost alpha ns 2000, occupancy ns 0, hop ns 0, efficiency 1>
     """
 
     name: str
@@ -171,8 +186,10 @@ class CostModel:
 
     Examples
     --------
-    >>> model = CostModel("mine", "measured", (Protocol("simple", ClassCost(alpha_ns=1000)),))
-    >>> model.protocols[0].of(LinkClass.BOX).alpha_ns
+    >>> from treadle import planning
+    >>> simple = planning.Protocol("simple", planning.ClassCost(alpha_ns=1000))
+    >>> model = planning.CostModel("mine", "measured", (simple,))
+    >>> model.protocols[0].of(planning.LinkClass.BOX).alpha_ns
     1000
     """
 

@@ -36,6 +36,13 @@ def load_cost_model(path: str | Path) -> CostModel:
     ------
     FormatError
         If the file cannot be read, is malformed, or a figure is out of range.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> planning.save_cost_model("costs.json", planning.as_cost_model("reference"))
+    >>> planning.load_cost_model("costs.json")
+    <CostModel reference, 1 protocol>
     """
     return cost_model_from_text(read_text(path, MAX_FILE_BYTES), source=str(path))
 
@@ -87,7 +94,16 @@ def dump_cost_model(model: CostModel) -> str:
 
 
 def save_cost_model(path: str | Path, model: CostModel) -> None:
-    """Write a cost model; the file appears whole or not at all. FormatError if it cannot be written."""
+    """Write a cost model; the file appears whole or not at all. FormatError if it cannot be written.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> simple = planning.Protocol("simple", planning.ClassCost(alpha_ns=2000))
+    >>> planning.save_cost_model("ours.json", planning.CostModel("ours", "measured in May", (simple,)))
+    >>> planning.load_cost_model("ours.json").source
+    'measured in May'
+    """
     write_bytes(path, dump_cost_model(model).encode())
 
 

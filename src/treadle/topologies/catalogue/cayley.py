@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from treadle.arrays import Int64Array
+from treadle.brief import brief
 from treadle.errors import TopologyError
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.catalogue.finite_groups import FiniteGroup, abelian_group, metacyclic_group
@@ -25,6 +26,7 @@ from treadle.topologies.topology import MAX_BANDWIDTH, Topology
 _MAX_NUMBER = 2**62
 
 
+@brief("expression", "n_nodes", "degree", "is_bidirectional")
 @dataclass(frozen=True)
 class CayleyGraph:
     """Cayley digraph as a value: a group and its generators.
@@ -71,6 +73,10 @@ class CayleyGraph:
     def is_bidirectional(self) -> bool:
         """Whether the generators with their multiplicity are closed under inverses: links have opposites."""
         return sorted(self.generators) == sorted(self.group.inverse(self.generators).tolist())
+
+    def fabric_to_draw(self) -> Topology:
+        """Its fabric, for notebooks."""
+        return self.topology()
 
     def neighbours(self) -> Int64Array:
         """Tails x s_i of the in-links of every node x, shape (N, d)."""

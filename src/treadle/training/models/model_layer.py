@@ -12,6 +12,7 @@ from enum import Enum
 from fractions import Fraction
 
 from treadle.errors import TreadleError
+from treadle.notebook import own_fields, shown
 
 
 class WorkKind(Enum):
@@ -180,6 +181,7 @@ class Saved:
     stream: str = ""
 
 
+@shown(own_fields)
 @dataclass(frozen=True)
 class ModelLayer:
     """A layer: the unit that FSDP gathers, pipelines cut between, and recomputation repeats.

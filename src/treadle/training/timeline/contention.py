@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from treadle.errors import ScheduleError
+from treadle.notebook import own_fields, shown
 from treadle.training.costs import Seconds, Traffic, exact, traffic_words
 from treadle.training.timeline.task import Task
 
@@ -18,6 +19,7 @@ def _none(running: tuple[Traffic, ...]) -> tuple[Seconds, ...]:
     return (1,) * len(running)
 
 
+@shown(own_fields)
 @dataclass(frozen=True)
 class Contention:
     """What computing and communicating at once cost.

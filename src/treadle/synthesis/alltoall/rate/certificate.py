@@ -54,6 +54,15 @@ class RateResult:
         CPU seconds.
     is_late : bool
         Time or iterations ran out before the wanted gap was reached.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> found = treadle.bound("torus:3,3", "alltoall").rate
+    >>> found.exact, found.upper, found.method
+    (Fraction(1, 3), Fraction(1, 3), 'exact columns')
+    >>> float(found.loads.max())
+    3.0
     """
 
     topology: Topology

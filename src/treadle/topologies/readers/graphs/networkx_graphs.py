@@ -56,7 +56,8 @@ def from_networkx(
     Examples
     --------
     >>> import networkx
-    >>> from_networkx(networkx.petersen_graph(), bandwidth="25GB/s")
+    >>> import treadle
+    >>> treadle.from_networkx(networkx.petersen_graph(), bandwidth="25GB/s")
     <Topology Petersen Graph: 10 compute, 0 switches, 30 links>
     """
     if not is_networkx_graph(graph):
