@@ -23,7 +23,8 @@ def picture_of(value: Any) -> bytes:
     """
     plan = plan_of(value)
     told = getattr(value, "fabric_to_draw", None)
-    topology = told() if told else value if isinstance(value, Topology) else plan and plan.topology
+    own = value if isinstance(value, Topology) else None if plan is None else plan.topology
+    topology = told() if told else own
     if topology is None or not 0 < topology.n_nodes <= _MOST_NODES:
         return b""
     try:
