@@ -24,7 +24,7 @@ MESH = Mesh((2, 2), ("dp", "tp"))
 
 @pytest.fixture(scope="module")
 def model() -> ModelGraph:
-    return planning.capture(make)
+    return planning.capture(make, name="model")
 
 
 @pytest.fixture(scope="module")
