@@ -27,6 +27,7 @@ from treadle.synthesis.core_values.integers import Wide, WideArray
 from treadle.synthesis.core_values.lane_values import (
     HopPaths,
     LanePaths,
+    OrderPace,
     PieceTable,
     SearchPace,
     StepPace,
@@ -199,6 +200,9 @@ def search_lane_paths(
     pieces: PieceTable, lanes: Int32, start: LanePaths, pace: SearchPace, control: Int64
 ) -> tuple[int, _LanePaths]: ...
 def first_fit_layers(paths: WaitPaths, control: Int64) -> tuple[int, Int32, Int32]: ...
+def improve_layer_orders(
+    pieces: PieceTable, paths: LanePaths, distance: Int32, orders: Int32, pace: OrderPace, control: Int64
+) -> tuple[int, Int32, Int32]: ...
 def assign_hop_steps(
     paths: HopPaths, pace: StepPace, cap: Int64, control: Int64
 ) -> tuple[int, Int64, Int32]: ...

@@ -2,6 +2,7 @@
 #include "bindings/arrays.hpp"
 #include "routes/hop_steps.hpp"
 #include "routes/layer_orders.hpp"
+#include "routes/order_rounds.hpp"
 #include "routes/route_search.hpp"
 
 namespace treadle {
@@ -12,6 +13,7 @@ using LanePathsIn = std::tuple<Int32In, Int64In, Int32In>;
 using PaceIn = std::tuple<int, int, double, double, double, std::uint64_t>;
 using WaitPathsIn = std::tuple<int, Int32In, Int32In, Int64In, Int32In, Int64In, int, bool>;
 
+using OrderPaceIn = std::tuple<int, int, std::uint64_t>;
 using HopPathsIn = std::tuple<Int64In, Int32In, Int64In, FloatIn>;
 using StepPaceIn = std::tuple<int, int, std::int64_t, std::uint64_t>;
 
@@ -60,6 +62,29 @@ auto first_fit_layers(const WaitPathsIn& given, ControlIn control) {
     return std::make_tuple(static_cast<int>(status), to_numpy(std::move(filled.layer)), to_numpy(std::move(filled.order)));
 }
 
+auto improve_layer_orders(const PiecesIn& pieces, const LanePathsIn& paths, Int32In distance, Int32Rows orders,
+                          const OrderPaceIn& pace, ControlIn control) {
+    FilledLayers filled;
+    Status status;
+    {
+        nb::gil_scoped_release release;
+        const PieceTable table = to_pieces(pieces);
+        const auto& [lane, offset, link] = paths;
+        const auto& [most_hops, passes, seed] = pace;
+        WaitPaths waits;
+        waits.n_nodes = table.n_nodes;
+        waits.n_links = table.n_links;
+        waits.tail = table.tail;
+        waits.head = table.head;
+        waits.n_paths = static_cast<std::int64_t>(distance.shape(0));
+        waits.offset = offset.data();
+        waits.link = link.data();
+        filled.order.assign(orders.data(), orders.data() + orders.shape(0) * orders.shape(1));
+        status = improve_orders(table, waits, distance.data(), {most_hops, passes, seed}, Control{control.data()}, filled);
+    }
+    return std::make_tuple(static_cast<int>(status), to_numpy(std::move(filled.layer)), to_numpy(std::move(filled.order)));
+}
+
 auto assign_hop_steps(const HopPathsIn& given, const StepPaceIn& pace, Int64In cap, ControlIn control) {
     std::vector<std::int64_t> caps = to_vector<std::int64_t>(cap);
     std::vector<std::int32_t> step;
@@ -81,6 +106,8 @@ void bind_routes(nb::module_& m) {
     m.def("search_lane_paths", &search_lane_paths, nb::arg("pieces"), nb::arg("lanes"), nb::arg("start"), nb::arg("pace"),
           nb::arg("control"));
     m.def("assign_hop_steps", &assign_hop_steps, nb::arg("paths"), nb::arg("pace"), nb::arg("cap"), nb::arg("control"));
+    m.def("improve_layer_orders", &improve_layer_orders, nb::arg("pieces"), nb::arg("paths"), nb::arg("distance"),
+          nb::arg("orders"), nb::arg("pace"), nb::arg("control"));
     m.def("first_fit_layers", &first_fit_layers, nb::arg("paths"), nb::arg("control"));
 }
 

@@ -24,6 +24,17 @@ constexpr double level = 1e-120;  // length of an idle link: among idle ways the
 constexpr int parts = 4;        // of the pieces, each routed knowing those before
 constexpr double start_steepness = 6;
 
+// A link in its place in a lane.
+struct Rung {
+    std::int32_t tail, head, link;
+};
+
+// How a lane's climbing paths come to a node: the place of the last link.
+struct Reached {
+    double distance;
+    std::int32_t last, hops;
+};
+
 class Searcher {
 public:
     Searcher(const PieceTable& pieces, const ClimbLanes& lanes, const SearchPace& pace, LanePaths& paths)
@@ -48,11 +59,7 @@ public:
         order_.resize(p_.n_sources);
         std::iota(order_.begin(), order_.end(), 0);
         if (lanes_.n_lanes) {
-            const std::size_t entries = static_cast<std::size_t>(lanes_.n_lanes) * lanes_.length;
-            before_.resize(entries);
-            lane_distance_.resize(static_cast<std::size_t>(lanes_.n_lanes) * n_);
-            lane_last_.resize(lane_distance_.size());
-            lane_hops_.resize(lane_distance_.size());
+            lay_rungs();
         } else {
             into_.resize(static_cast<std::size_t>(pace_.most_hops + 1) * n_);
         }
@@ -294,25 +301,34 @@ private:
         return 0;
     }
 
+    void lay_rungs() {
+        const std::size_t entries = static_cast<std::size_t>(lanes_.n_lanes) * lanes_.length;
+        rung_.resize(entries);
+        before_.resize(entries);
+        reached_.resize(static_cast<std::size_t>(lanes_.n_lanes) * n_);
+        first_rung_.assign(reached_.size(), lanes_.length);
+        for (int k = 0; k < lanes_.n_lanes; k++)
+            for (int i = lanes_.length - 1; i >= 0; i--) {
+                const int e = link_of(k, i);
+                rung_[static_cast<std::size_t>(k) * lanes_.length + i] = {p_.tail[e], p_.head[e], e};
+                first_rung_[static_cast<std::size_t>(k) * n_ + p_.tail[e]] = i;
+            }
+    }
+
     void climb(int lane, int root, const double* length) {
-        const std::size_t at = static_cast<std::size_t>(lane) * n_;
-        double* distance = lane_distance_.data() + at;
-        std::int32_t* last = lane_last_.data() + at;
-        std::int32_t* hops = lane_hops_.data() + at;
-        std::int32_t* before = before_.data() + static_cast<std::size_t>(lane) * lanes_.length;
-        const std::int32_t* link = lanes_.link + static_cast<std::size_t>(lane) * lanes_.length;
-        std::fill(distance, distance + n_, infinity);
-        std::fill(hops, hops + n_, 0);
-        distance[root] = 0;
-        last[root] = -1;
-        for (int i = 0; i < lanes_.length; i++) {
-            const int e = link[i], u = p_.tail[e], v = p_.head[e];
-            const double through = distance[u] + length[e];
-            if (through >= distance[v] || hops[u] >= pace_.most_hops) continue;
-            before[i] = last[u];
-            distance[v] = through;
-            hops[v] = hops[u] + 1;
-            last[v] = i;
+        const std::size_t at = static_cast<std::size_t>(lane) * n_, row = static_cast<std::size_t>(lane) * lanes_.length;
+        Reached* reached = reached_.data() + at;
+        std::int32_t* before = before_.data() + row;
+        const Rung* rung = rung_.data() + row;
+        std::fill(reached, reached + n_, Reached{infinity, -1, 0});
+        reached[root].distance = 0;
+        for (int i = first_rung_[at + root]; i < lanes_.length; i++) {
+            const Reached& from = reached[rung[i].tail];
+            Reached& to = reached[rung[i].head];
+            const double through = from.distance + length[rung[i].link];
+            if (through >= to.distance || from.hops >= pace_.most_hops) continue;
+            before[i] = from.last;
+            to = {through, i, from.hops + 1};
         }
     }
 
@@ -321,7 +337,7 @@ private:
         int best = -1;
         double nearest = infinity;
         for (int k = 0; k < lanes_.n_lanes; k++) {
-            const double distance = lane_distance_[static_cast<std::size_t>(k) * n_ + node];
+            const double distance = reached_[static_cast<std::size_t>(k) * n_ + node].distance;
             if (distance < nearest) {
                 nearest = distance;
                 best = k;
@@ -329,7 +345,7 @@ private:
         }
         if (best < 0) return -1;
         const std::int32_t* before = before_.data() + static_cast<std::size_t>(best) * lanes_.length;
-        for (std::int32_t i = lane_last_[static_cast<std::size_t>(best) * n_ + node]; i >= 0; i = before[i])
+        for (std::int32_t i = reached_[static_cast<std::size_t>(best) * n_ + node].last; i >= 0; i = before[i])
             way_.push_back(i);
         return best;
     }
@@ -351,8 +367,9 @@ private:
     std::vector<std::int64_t> picked_;
     std::vector<std::vector<std::int32_t>> pool_;  // by source
     std::vector<std::int32_t> start_, hops_, lane_;
-    std::vector<double> lane_distance_;
-    std::vector<std::int32_t> lane_last_, lane_hops_, before_;
+    std::vector<Rung> rung_;  // lane after lane
+    std::vector<Reached> reached_;  // lane after lane, by node
+    std::vector<std::int32_t> first_rung_, before_;
 };
 
 }  // namespace

@@ -111,6 +111,23 @@ class WaitPaths(NamedTuple):
     may_rise: bool
 
 
+class OrderPace(NamedTuple):
+    """How layers' orders are made better.
+
+    Parameters
+    ----------
+    most_hops : int
+        Of a path.
+    passes : int
+        Over all layers, at most.
+    seed : int
+    """
+
+    most_hops: int
+    passes: int
+    seed: int
+
+
 class HopPaths(NamedTuple):
     """Paths whose hops are to get steps.
 

@@ -18,7 +18,7 @@ _SPARE_HOPS = 3
 """Hops of the longest path beyond the longest distance of a pair, unless told otherwise."""
 
 _FINE, _FINER = 200, 600
-"""Pieces that share the fullest link, at least, where all demands are equal, and where they are not."""
+"""Pieces that share the fullest link, at least, where all pairs have equal demands, and where they do not."""
 
 _MOST_PIECES = 16
 """Of a pair; more than four take sparse or unequal demands only, or fewer pairs than local search is for."""
@@ -101,7 +101,7 @@ def cut_demands(
             f"{topology.name}: rank {source[far]} to rank {target[far]} is {longest} hops, at most "
             f"{most_hops} are allowed (--max-hops)"
         )
-    count = _counts(topology, demand, hops, chunks, max_routes)
+    count = _counts(topology, collective, demand, hops, chunks, max_routes)
     n_chunks = chunks or int((count // np.gcd(demand, count)).max(initial=1))
     piece = np.repeat(np.arange(len(demand)), count)
     table = PieceTable(
@@ -119,6 +119,7 @@ def cut_demands(
 
 def _counts(
     topology: Topology,
+    collective: Collective,
     demand: Int64Array,
     hops: Int32Array,
     chunks: int | None,
@@ -128,7 +129,9 @@ def _counts(
     most = _MOST_PIECES if max_routes is None else min(_MOST_PIECES, max_routes)
     width = float((topology.bandwidths / topology.bandwidths.max()).sum())
     load = float(demand.astype(np.float64) @ hops) / width  # of a link, if all had the same
-    fine = _FINE if demand.min() == demand.max() else _FINER
+    n_ranks = collective.n_ranks
+    is_even = demand.min() == demand.max() and len(demand) == n_ranks * (n_ranks - 1)
+    fine = _FINE if is_even else _FINER
     wanted = np.clip(demand * (fine / max(load, 1e-9)), 1, most)
     least: Int64Array = np.exp2(np.ceil(np.log2(wanted))).astype(np.int64)
     count: Int64Array = np.minimum(least, 1 << (most.bit_length() - 1))

@@ -15,14 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of
-from treadle.engine import core, run_watched
+from treadle.engine import core, run_until, run_watched
 from treadle.synthesis.alltoall.searched.demand_pieces import DemandPieces
 from treadle.synthesis.alltoall.searched.path_search import SWEEPS, search_paths
-from treadle.synthesis.core_values.lane_values import LanePaths, WaitPaths
+from treadle.synthesis.core_values.lane_values import LanePaths, OrderPace, WaitPaths
 from treadle.watch import UNWATCHED, Watch
 
 _TRIES = 12
 """Rounds in which orders are bent until every piece has a way."""
+
+_PASSES = 4
+"""Over all layers, each filled anew."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,9 +58,10 @@ def first_fit(
     *,
     max_layers: int = 0,
     may_rise: bool = False,
+    short_first: bool = False,
     watch: Watch = UNWATCHED,
 ) -> LayeredPieces:
-    """Put free paths into layers, long ones first; those that fit none are lost.
+    """Put free paths into layers one by one; those that fit none are lost.
 
     Parameters
     ----------
@@ -68,6 +72,8 @@ def first_fit(
         0: as many as it takes.
     may_rise : bool
         A path may go to a higher layer on its way.
+    short_first : bool
+        Short paths before long ones: where layers are few, fewer are lost.
     watch : Watch
 
     Raises
@@ -82,22 +88,59 @@ def first_fit(
         table.head,
         paths.offset,
         paths.place,
-        np.argsort(-hops, kind="stable"),
+        np.argsort(hops if short_first else -hops, kind="stable"),
         max_layers,
         may_rise,
     )
     _, layer, order = run_watched(
         "layers", lambda control: core.first_fit_layers(given, control), watch=watch
     )
-    by_hop = layer if may_rise else np.repeat(layer, hops)
-    kept = by_hop >= 0
-    lost = np.flatnonzero(~kept[paths.offset[:-1]])
     found = order.reshape(-1, len(table.tail))
     missing = np.tile(np.arange(len(table.tail), dtype=np.int32), (max(0, max_layers - len(found)), 1))
-    hops[lost] = 0
-    return LayeredPieces(
-        offsets_of(hops), paths.place[kept], by_hop[kept], np.concatenate([found, missing]), lost
+    return _kept(paths, layer if may_rise else np.repeat(layer, hops), np.concatenate([found, missing]))
+
+
+def improved_layers(
+    pieces: DemandPieces,
+    paths: LanePaths,
+    orders: Int32Array,
+    *,
+    seed: int = 0,
+    watch: Watch = UNWATCHED,
+) -> LayeredPieces:
+    """The paths in layers whose orders serve more pieces in few hops.
+
+    Each layer in turn is filled anew: with the paths that it alone has, then with those of pieces that no
+    layer serves in as few hops as they could be, then with the rest. It stays if the hops are no more in all.
+
+    Parameters
+    ----------
+    pieces : DemandPieces
+    paths : LanePaths
+        Free ones; those that climb no order in the end are lost.
+    orders : array of int32, shape (L, m)
+        To start from.
+    seed : int
+    watch : Watch
+        When its deadline passes, the orders so far are taken.
+    """
+    pace = OrderPace(pieces.most_hops, _PASSES, seed)
+    _, layer, order = run_until(
+        "orders of layers",
+        lambda control: core.improve_layer_orders(
+            pieces.table, paths, pieces.distance, orders, pace, control
+        ),
+        watch=watch,
     )
+    return _kept(paths, np.repeat(layer, np.diff(paths.offset)), order.reshape(orders.shape))
+
+
+def _kept(paths: LanePaths, layer: Int32Array, order: Int32Array) -> LayeredPieces:
+    """The paths with a layer for every hop, those of layer -1 lost."""
+    hops, kept = np.diff(paths.offset), layer >= 0
+    lost = np.flatnonzero(~kept[paths.offset[:-1]])
+    hops[lost] = 0
+    return LayeredPieces(offsets_of(hops), paths.place[kept], layer[kept], order, lost)
 
 
 def layered_search(
@@ -130,7 +173,16 @@ def layered_search(
         When its deadline passes, the paths so far are returned.
     """
     if orders is None:
-        filled = first_fit(pieces, paths, max_layers=max_layers, may_rise=may_rise, watch=watch.unlimited)
+        filled = first_fit(
+            pieces,
+            paths,
+            max_layers=max_layers,
+            may_rise=may_rise,
+            short_first=not may_rise,
+            watch=watch.unlimited,
+        )
+        if not may_rise:
+            filled = improved_layers(pieces, paths, filled.order, seed=seed, watch=watch)
     else:
         none = np.zeros(0, dtype=np.int32)
         filled = LayeredPieces(

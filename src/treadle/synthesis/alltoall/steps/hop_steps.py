@@ -40,7 +40,10 @@ _RISES = 2000
 """A cap rises by this part of the largest load at a time."""
 
 _PART, _UNEQUAL_PART = 8, 24
-"""Runs of chunks in an even step's cap, at least, where all demands are equal, and where they are not."""
+"""Runs of chunks in an even step's cap, at least, where all pairs have equal demands, and where not."""
+
+_SAND, _SAND_PART = 0.2, 256
+"""Of unequal demands the smallest, so much of all data, are cut so fine: sand fills what large runs leave."""
 
 MAX_CHUNKS = 64
 """Chunks per shard."""
@@ -160,8 +163,8 @@ def _runs(
     hops = routes.hops
     load = np.bincount(routes.path_links, weights=np.repeat(routes.units, hops), minlength=len(width)) / width
     even = float(load.max()) / routes.n_chunks / n_steps  # of demand
-    part = even / (_PART if demand.min() == demand.max() else _UNEQUAL_PART)
-    wanted = np.exp2(np.ceil(np.log2(np.maximum(demand / part, 1)))).astype(np.int64)
+    fine = _fineness(collective.n_ranks, demand)
+    wanted = np.exp2(np.ceil(np.log2(np.maximum(demand * fine / even, 1)))).astype(np.int64)
     given = np.ones(len(demand), dtype=np.int64)
     np.maximum.at(given, shard, whole // np.gcd(routes.units, whole))
     assert not np.any(given & (given - 1))
@@ -185,6 +188,15 @@ def _runs(
         offset,
         routes.path_links[place],
     )
+
+
+def _fineness(n_ranks: int, demand: Int64Array) -> Int64Array:
+    """Runs of each demand in an even step's cap, at least, shape of `demand`."""
+    if demand.min() == demand.max():
+        return np.full(len(demand), _PART if len(demand) == n_ranks * (n_ranks - 1) else _UNEQUAL_PART)
+    rising = np.sort(demand)
+    largest = rising[np.searchsorted(np.cumsum(rising), _SAND * demand.sum())]
+    return np.where(demand <= largest, _SAND_PART, _UNEQUAL_PART)
 
 
 def _loads(runs: _Runs, width: NDArray[np.float64]) -> _Loads:
