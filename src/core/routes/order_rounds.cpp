@@ -3,6 +3,7 @@
 #include "routes/order_rounds.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "routes/random.hpp"
 #include "routes/wait_layer.hpp"
@@ -21,6 +22,7 @@ public:
         : p_(pieces), paths_(paths), table_(paths), distance_(distance), pace_(pace), filled_(filled), random_(pace.seed),
           n_layers_(static_cast<int>(filled.order.size() / paths.n_links)), count_(paths.n_paths), place_(paths.n_links) {
         for (int k = 0; k < n_layers_; k++) away_.push_back(climbing_hops(p_, links(k), pace_.most_hops));
+        count_waits();
     }
 
     Status run(const Control& control) {
@@ -78,8 +80,21 @@ private:
         for (std::int64_t i = static_cast<std::int64_t>(wanted_.size()) - 1; i > 0; i--)
             std::swap(wanted_[i], wanted_[random_.next() % static_cast<std::uint64_t>(i + 1)]);
         for (std::int64_t i : wanted_) take(layer, i);
+        for (const auto& [a, b] : busy_) layer.insert(a, b);
+    }
+
+    // All waits of the paths, those of most paths first.
+    void count_waits() {
+        std::vector<std::int64_t> used(table_.size(), 0);
         for (std::int64_t i = 0; i < count_; i++)
-            if (others_[i] <= distance_[i]) take(layer, i);
+            for (std::int64_t j = paths_.offset[i] + 1; j < paths_.offset[i + 1]; j++) {
+                const int a = paths_.link[j - 1], b = paths_.link[j];
+                if (!used[table_.wait(a, b)]++) busy_.emplace_back(a, b);
+            }
+        std::sort(busy_.begin(), busy_.end(), [&](const auto& x, const auto& y) {
+            const std::int64_t first = used[table_.wait(x.first, x.second)], second = used[table_.wait(y.first, y.second)];
+            return first != second ? first > second : x < y;
+        });
     }
 
     // Whether its path climbs the order that is looked at.
@@ -116,6 +131,7 @@ private:
     std::vector<std::vector<std::uint8_t>> away_;  // by layer and piece
     std::vector<std::uint8_t> others_;
     std::vector<std::int64_t> wanted_;
+    std::vector<std::pair<int, int>> busy_;
 };
 
 }  // namespace

@@ -102,7 +102,8 @@ private:
         hops_.assign(count, 0);
         lane_.assign(count, 0);
         if (paths_.offset.empty()) return;
-        for (int s = 0; s < p_.n_sources; s++)
+        for (int s = 0; s < p_.n_sources; s++) {
+            pool_[s].reserve(paths_.offset[p_.first[s + 1]] - paths_.offset[p_.first[s]]);
             for (std::int64_t i = p_.first[s]; i < p_.first[s + 1]; i++) {
                 start_[i] = static_cast<std::int32_t>(pool_[s].size());
                 hops_[i] = static_cast<std::int32_t>(paths_.offset[i + 1] - paths_.offset[i]);
@@ -112,6 +113,7 @@ private:
                     load_[link_of(lane_[i], paths_.place[j])] += p_.amount[i];
                 }
             }
+        }
         paths_ = LanePaths{};
     }
 

@@ -17,15 +17,19 @@ from numpy.typing import NDArray
 from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of
 from treadle.engine import core, run_until, run_watched
 from treadle.synthesis.alltoall.searched.demand_pieces import DemandPieces
-from treadle.synthesis.alltoall.searched.path_search import SWEEPS, search_paths
+from treadle.synthesis.alltoall.searched.hop_arrays import looked_up
+from treadle.synthesis.alltoall.searched.path_search import search_paths
 from treadle.synthesis.core_values.lane_values import LanePaths, OrderPace, WaitPaths
 from treadle.watch import UNWATCHED, Watch
 
 _TRIES = 12
 """Rounds in which orders are bent until every piece has a way."""
 
-_PASSES = 4
+_PASSES = 2
 """Over all layers, each filled anew."""
+
+_SWEEPS = 24
+"""Of the search in layers: most of its paths come from one without."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +154,7 @@ def layered_search(
     *,
     may_rise: bool = False,
     orders: Int32Array | None = None,
-    sweeps: int = SWEEPS,
+    sweeps: int = _SWEEPS,
     seed: int = 0,
     watch: Watch = UNWATCHED,
 ) -> LayeredPieces:
@@ -206,7 +210,7 @@ def _searched(
     place = _places(start.order)
     hops = np.diff(start.offset)
     lane = np.zeros(pieces.n_pieces, dtype=np.int32)
-    at = place[start.layer, start.links]
+    at = looked_up(place, start.layer, start.links)
     if may_rise:
         at = at + start.layer * np.int32(m)
     else:
@@ -216,7 +220,7 @@ def _searched(
     found, _ = search_paths(pieces, lanes=lanes, start=given, sweeps=sweeps, seed=seed, watch=watch)
     hops = np.diff(found.offset)
     of_hop = found.place // np.int32(m) if may_rise else np.repeat(found.lane, hops)
-    links = lanes[np.repeat(found.lane, hops), found.place]
+    links = looked_up(lanes, np.repeat(found.lane, hops), found.place)
     assert n_layers > int(of_hop.max(initial=0))
     return LayeredPieces(found.offset, links, of_hop, start.order, np.flatnonzero(hops == 0))
 

@@ -14,8 +14,11 @@ from treadle.synthesis.alltoall.searched.demand_pieces import DemandPieces
 from treadle.synthesis.core_values.lane_values import LanePaths, SearchPace
 from treadle.watch import UNWATCHED, Watch
 
-SWEEPS = 60
-"""Over all sources, the exponents growing 8% from one to the next."""
+_SWEEPS, _FEW_SWEEPS = 60, 30
+"""Over all sources, the exponents growing 8% or 17% from one to the next: few where there are many pieces."""
+
+_MANY = 2_000_000
+"""Pieces."""
 
 _FLAT, _STEEP = 15.0, 1500.0
 """Exponent of a link's length in its relative load, first and last: at the end a thousandth is a factor 4."""
@@ -34,7 +37,7 @@ def search_paths(
     *,
     lanes: Int32Array | None = None,
     start: LanePaths | None = None,
-    sweeps: int = SWEEPS,
+    sweeps: int | None = None,
     seed: int = 0,
     watch: Watch = UNWATCHED,
 ) -> tuple[LanePaths, bool]:
@@ -47,8 +50,8 @@ def search_paths(
         Sequences of links that paths are to climb. Default: paths are free, and their places links.
     start : LanePaths, optional
         Paths in these lanes to begin with, some of them empty.
-    sweeps : int
-        0: only the pieces without a path get one.
+    sweeps : int, optional
+        0: only the pieces without a path get one. Default: as many as gain anything.
     seed : int
         The same seed gives the same paths.
     watch : Watch
@@ -61,6 +64,8 @@ def search_paths(
     is_whole : bool
         No path is empty.
     """
+    if sweeps is None:
+        sweeps = _SWEEPS if pieces.n_pieces < _MANY else _FEW_SWEEPS
     pace = SearchPace(pieces.most_hops, sweeps, _FLAT, _STEEP, _SHARE, seed)
     status, found = run_until(
         "searching routes",

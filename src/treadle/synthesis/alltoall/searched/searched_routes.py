@@ -21,6 +21,7 @@ from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.link_orders import LayeredPaths, grid_orders, grid_sides
 from treadle.synthesis.alltoall.routes.up_down_orders import up_down_orders
 from treadle.synthesis.alltoall.searched.demand_pieces import DemandPieces, cut_demands
+from treadle.synthesis.alltoall.searched.hop_arrays import busiest, looked_up
 from treadle.synthesis.alltoall.searched.layer_search import LayeredPieces, first_fit, layered_search
 from treadle.synthesis.alltoall.searched.path_search import search_paths
 from treadle.synthesis.core_values.lane_values import LanePaths
@@ -134,10 +135,10 @@ def _in_layers(
 ) -> LayeredPieces:
     """The best of what the orders to start from give."""
     best, least = None, np.inf
-    goal = _CLOSE * _busiest(pieces, free.place, np.diff(free.offset))
+    goal = _CLOSE * busiest(pieces, free.offset, free.place)
     for orders in starts:
         found = layered_search(pieces, free, max_layers, may_rise=may_rise, orders=orders, watch=watch)
-        load = _busiest(pieces, found.links, np.diff(found.offset))
+        load = busiest(pieces, found.offset, found.links)
         if not found.lost.size and load < least:
             best, least = found, load
         if least <= goal or (best is not None and (watch.is_late or orders is None)):
@@ -180,12 +181,6 @@ def _grid_start(
     return candidates[chosen].astype(np.int32)
 
 
-def _busiest(pieces: DemandPieces, links: Int32Array, hops: Int64Array) -> float:
-    """Largest load over width."""
-    load = np.bincount(links, weights=np.repeat(pieces.table.amount, hops), minlength=len(pieces.table.tail))
-    return float((load / pieces.table.width).max(initial=0.0))
-
-
 def _refusal(
     topology: Topology, pieces: DemandPieces, free: LanePaths, found: LayeredPieces, may_rise: bool
 ) -> InfeasibleError:
@@ -225,13 +220,18 @@ def piece_routes(
     same = np.ones(len(layer), dtype=np.bool_)
     same[1:] = layer[1:] == layer[:-1]
     same[offset[:-1]] = True
-    layer = np.unique(layer, return_inverse=True)[1].astype(np.int32)  # without gaps
+    is_used = np.bincount(layer) > 0
+    if not is_used.all():  # layers are numbered without gaps
+        number = np.cumsum(is_used, dtype=np.int32)[None] - np.int32(1)
+        layer = looked_up(number, np.zeros_like(layer), layer)
     kept, units = _distinct(pieces, offset, links, layer)
     if len(kept) < pieces.n_pieces:
         place = np.repeat(offset[kept], hops[kept])
         offset = offsets_of(hops[kept])
         place += np.arange(len(place)) - np.repeat(offset[:-1], hops[kept])
         links, layer = links[place], layer[place]
+    for array in (offset, links):
+        array.setflags(write=False)  # so that the schedule adopts them without a copy
     return RouteSchedule(
         n_ranks=n_ranks,
         n_chunks=pieces.n_chunks,
