@@ -18,7 +18,12 @@ from treadle.schedules.collective import Collective, CollectiveKind, on_all_rank
 from treadle.schedules.plan_files.archive import load_plan, save_plan
 from treadle.synthesis.alltoall import optimal_rate
 from treadle.synthesis.alltoall.searched.demand_pieces import cut_demands
-from treadle.synthesis.alltoall.searched.layer_search import first_fit, layered_search
+from treadle.synthesis.alltoall.searched.layer_search import (
+    LayeredPieces,
+    first_fit,
+    improved_layers,
+    layered_search,
+)
 from treadle.synthesis.alltoall.searched.path_search import search_paths
 from treadle.synthesis.alltoall.searched.searched_routes import SearchedRoutes, searched_routes
 from treadle.topologies import parse
@@ -71,7 +76,7 @@ def test_256_nodes_in_5_layers_with_a_route_a_pair() -> None:
     """Accepted: at most 1% below the bound with one route a pair."""
     fabric = parse("generalized_kautz(4, 256)")
     found = searched_routes(fabric, everyone(fabric), max_layers=5)
-    assert judged(fabric, everyone(fabric), found, max_layers=5, max_routes=1, max_hops=7) <= 0.01
+    assert judged(fabric, everyone(fabric), found, max_layers=5, max_routes=1, max_hops=7) <= 0.008
 
 
 @pytest.mark.parametrize(
@@ -79,7 +84,8 @@ def test_256_nodes_in_5_layers_with_a_route_a_pair() -> None:
     [
         ("torus(4, 4, 4)", 1, 0.006),
         ("torus(8, 8)", 2, 0.05),
-        ("jellyfish(96, 4)", 4, 0.03),
+        ("jellyfish(96, 4)", 4, 0.02),
+        ("generalized_kautz(4, 128)", 3, 0.02),
         ("fat_tree(4)", 1, 0.01),
     ],
 )
@@ -136,10 +142,47 @@ def test_first_fit_climbs_its_orders_and_loses_only_what_fits_nowhere() -> None:
     few = first_fit(pieces, free, max_layers=2)
     assert few.lost.size
     for filled in (whole, few):
-        place = np.argsort(filled.order, axis=1)[filled.layer, filled.links]
-        inner = np.ones(len(place), dtype=bool)
-        inner[filled.offset[:-1][np.diff(filled.offset) > 0]] = False
-        assert np.all(place[1:][inner[1:]] > place[:-1][inner[1:]])
+        assert climb_their_orders(filled)
+
+
+def climb_their_orders(filled: LayeredPieces) -> bool:
+    place = np.argsort(filled.order, axis=1)[filled.layer, filled.links]
+    inner = np.ones(len(place), dtype=bool)
+    inner[filled.offset[:-1][np.diff(filled.offset) > 0]] = False
+    return bool(np.all(place[1:][inner[1:]] > place[:-1][inner[1:]]))
+
+
+def hops_in_layers(fabric: Topology, orders: np.ndarray, most_hops: int) -> np.ndarray:
+    """Fewest hops from node to node along some order; 8 times the most where there is no way."""
+    n = fabric.n_nodes
+    best = np.full((n, n), 8 * most_hops)
+    for order in orders:
+        hops = np.full((n, n), 8 * most_hops)
+        np.fill_diagonal(hops, 0)
+        for link in order:
+            u, v = fabric.tails[link], fabric.heads[link]
+            hops[:, v] = np.minimum(hops[:, v], hops[:, u] + 1)
+        best = np.minimum(best, np.where(hops > most_hops, 8 * most_hops, hops))
+    return best
+
+
+def test_improved_orders_serve_more_pieces_in_few_hops() -> None:
+    """Hops over climbing paths by another program: never more in all than before, and here clearly fewer."""
+    fabric = parse("jellyfish(48, 4)")
+    pieces = cut_demands(fabric, everyone(fabric), max_routes=1)
+    free, _ = search_paths(pieces, sweeps=5)
+    start = first_fit(pieces, free, max_layers=3, short_first=True)
+    found = improved_layers(pieces, free, start.order)
+    assert climb_their_orders(found)
+    assert np.array_equal(np.sort(found.order, axis=1), np.sort(start.order, axis=1))
+    before, after = (
+        int(hops_in_layers(fabric, filled.order, pieces.most_hops).sum()) for filled in (start, found)
+    )
+    assert after < before
+    places = np.argsort(found.order, axis=1)
+    ends = list(pairwise(free.offset.tolist()))
+    climbs = [any(np.all(np.diff(place[free.place[slice(*end)]]) > 0) for place in places) for end in ends]
+    assert found.lost.tolist() == np.flatnonzero(~np.array(climbs)).tolist()
 
 
 def test_pieces_have_no_way_where_no_order_has_one() -> None:

@@ -58,7 +58,7 @@ def test_fewest_steps_are_slower_and_fewer_are_refused() -> None:
 
 
 def test_sparse_demands_in_steps_end_near_the_bound() -> None:
-    """5940 pairs of 1 to 50 units: within a percent of what no schedule can exceed."""
+    """5940 pairs of 1 to 50 units: half a percent below what no schedule can exceed, at most."""
     rng = np.random.default_rng(5)
     matrix = rng.integers(1, 51, (100, 100)) * (rng.random((100, 100)) < 0.6)
     np.fill_diagonal(matrix, 0)
@@ -67,7 +67,7 @@ def test_sparse_demands_in_steps_end_near_the_bound() -> None:
     found = planning.solve(parse("generalized_kautz(4, 100)"), collective)
     assert found.report.is_ok
     assert found.bound is not None
-    assert 1 - found.algbw / found.bound.algbw <= Fraction(1, 100)
+    assert 1 - found.algbw / found.bound.algbw <= Fraction(1, 200)
 
 
 def test_a_late_search_gives_correct_steps() -> None:
