@@ -45,6 +45,24 @@ def write_bytes(path: str | Path, data: bytes) -> None:
         raise FormatError(f"cannot be written: {reason}", source=str(path)) from None
 
 
+def check_parent(path: str | Path) -> None:
+    """FormatError if the folder that `path` would be written into is not there.
+
+    Examples
+    --------
+    >>> check_parent("no/such/folder/ring.plan")
+    Traceback (most recent call last):
+    treadle.errors.FormatError: no/such/folder/ring.plan: there is no folder no/such/folder; make it first
+    """
+    folder = Path(path).parent
+    try:
+        is_there = folder.is_dir()
+    except (OSError, ValueError):  # a name that no file can have: told when it is written
+        return
+    if not is_there:
+        raise FormatError(f"there is no folder {folder}; make it first", source=str(path))
+
+
 def _status(target: Path) -> os.stat_result | None:
     """What is there; None: nothing."""
     try:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from typer import BadParameter, TyperException
 from typer.core import TyperArgument, TyperOption
 
+from treadle.atomic import check_parent
 from treadle.cli.fabric_arguments import OPTIONS_OF_FILES, FabricCommand
 from treadle.errors import TreadleError
 
@@ -61,6 +62,7 @@ class Command(FabricCommand):
             self._describe(error, ctx, words)
             raise
         self._check_values(ctx, words)
+        self._check_places(ctx)
         return rest
 
     def _words(self, ctx: Any, args: Sequence[str]) -> dict[str, Any]:
@@ -130,6 +132,16 @@ class Command(FabricCommand):
                     message = f"expected a value, found the option {word}{remedy}"
                     raise BadParameter(message, ctx=ctx, param=option)
 
+    def _check_places(self, ctx: Any) -> None:
+        """FormatError, before there is any work, if a file to be written (`writable`) has no folder."""
+        for option in self.get_params(ctx):
+            if not is_written(option):
+                continue
+            found = ctx.params.get(option.name)
+            if found is not None and ctx.params.get("jobs") is None:  # plans of jobs go into a new folder
+                for path in found if isinstance(found, list | tuple) else [found]:
+                    check_parent(path)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command; an error about a fabric that was not typed says where it comes from."""
         from treadle.cli.output import COMMAND
@@ -167,6 +179,12 @@ class Command(FabricCommand):
                 formatter.write("\n".join(["", f"{heading}:", *help_rows(several, formatter.width), ""]))
             if several is rows["Options"] and self.takes_files:
                 formatter.write("\n".join(["", *wrapped(OPTIONS_OF_FILES, formatter.width), ""]))
+
+
+def is_written(parameter: Any) -> bool:
+    """Whether an option names a file that the command writes: those are declared `writable`."""
+    descriptor = getattr(parameter, "type_descriptor", None)
+    return bool(getattr(getattr(descriptor, "parameter_info", None), "writable", False))
 
 
 def help_rows(rows: Sequence[tuple[str, str]], width: int) -> list[str]:

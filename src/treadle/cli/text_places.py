@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from treadle.atomic import check_parent
 from treadle.errors import FormatError
 from treadle.planning import Format, Profile
 
@@ -55,6 +56,7 @@ def place_of(output: str, plan: Path, target: Format) -> TextPlace:
     """A file as it was named; in a folder, one that is named like the plan."""
     path = Path(output)
     if not (output.endswith(("/", os.sep)) or path.is_dir()):
+        check_parent(path)
         return TextPlace(path, is_own_folder=False, target=target)
     ending = "" if target.is_per_rank else target.extension
     return TextPlace(path / f"{plan.stem}{ending}", is_own_folder=True, target=target)

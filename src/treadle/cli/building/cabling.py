@@ -37,7 +37,8 @@ def group() -> None:
 def list_command(
     topology: TopologyArgument,
     output_file: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Cabling list to write (CSV).", metavar="FILE")
+        Path | None,
+        typer.Option("-o", "--output", help="Cabling list to write (CSV).", metavar="FILE", writable=True),
     ] = None,
     rack_size: RackSizeOption = None,
     floor: FloorOption = None,

@@ -52,7 +52,8 @@ ReconfigureOption = Annotated[
     typer.Option(help="Plan the fewest cross-connects that make this fabric out of it.", metavar="FABRIC"),
 ]
 ChangesOption = Annotated[
-    Path | None, typer.Option(help="Moves of --grow or --reconfigure to write (CSV).", metavar="FILE")
+    Path | None,
+    typer.Option(help="Moves of --grow or --reconfigure to write (CSV).", metavar="FILE", writable=True),
 ]
 
 

@@ -78,7 +78,9 @@ def command(
     pick: Annotated[
         int | None, typer.Option(help="Take this row of the frontier (from 1), not the best.", metavar="ROW")
     ] = None,
-    cabling: Annotated[Path | None, typer.Option(help="Cabling list (CSV) to write.", metavar="FILE")] = None,
+    cabling: Annotated[
+        Path | None, typer.Option(help="Cabling list (CSV) to write.", metavar="FILE", writable=True)
+    ] = None,
     rack_size: RackSizeOption = None,
     floor: FloorOption = None,
     objective: ObjectiveOption = None,
@@ -88,12 +90,15 @@ def command(
     grow: GrowOption = None,
     reconfigure: ReconfigureOption = None,
     changes: ChangesOption = None,
-    plan: Annotated[Path | None, typer.Option("-o", "--output", help="Plan file to write.")] = None,
+    plan: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Plan file to write.", writable=True)
+    ] = None,
     report: Annotated[
         Path | None,
         typer.Option(
             help="Page: steps against bandwidth beside known fabrics, times by size, cables by racks: .html.",
             metavar="FILE",
+            writable=True,
         ),
     ] = None,
     alltoall: Annotated[

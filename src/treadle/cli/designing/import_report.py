@@ -54,7 +54,7 @@ def import_command(
     chunk_size: ChunkSizeOption = None,
     without: WithoutOption = None,
     target: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write the fabric as Treadle's JSON.")
+        Path | None, typer.Option("-o", "--output", help="Write the fabric as Treadle's JSON.", writable=True)
     ] = None,
     json: JsonOption = False,
     quiet: QuietOption = False,

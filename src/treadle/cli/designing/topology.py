@@ -111,7 +111,9 @@ def show_command(
 @app.command("export", cls=Command)
 def export_command(
     topology: TopologyArgument,
-    path: Annotated[Path | None, typer.Option("-o", "--output", help="File; default stdout.")] = None,
+    path: Annotated[
+        Path | None, typer.Option("-o", "--output", help="File; default stdout.", writable=True)
+    ] = None,
     to: Annotated[
         str | None,
         typer.Option("--to", help="json, graphml or edge-list; default: by the file's extension, or json."),

@@ -28,7 +28,10 @@ def command(
     topology: PlanOrFabricArgument,
     collective: SolvedCollectiveArgument = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="The picture: .svg, .png or .pdf.", metavar="FILE")
+        Path | None,
+        typer.Option(
+            "-o", "--output", help="The picture: .svg, .png or .pdf.", metavar="FILE", writable=True
+        ),
     ] = None,
     show: Annotated[
         str,

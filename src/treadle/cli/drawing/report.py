@@ -25,7 +25,7 @@ def command(
         list[Path] | None, typer.Argument(metavar="OTHER", help="Plans whose times by size stand beside.")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="The page: .html.", metavar="FILE")
+        Path | None, typer.Option("-o", "--output", help="The page: .html.", metavar="FILE", writable=True)
     ] = None,
     size: Annotated[
         str, typer.Option(help="Of the pictures over time.", metavar="SIZE")

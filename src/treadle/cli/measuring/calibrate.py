@@ -39,7 +39,7 @@ def command(
         typer.Argument(metavar="FILE", help="nccl-tests output (text or -J), or JSON of run or testbed."),
     ],
     result_file: Annotated[
-        Path | None, typer.Option("-o", "--output", help="JSON file to write the fit to.")
+        Path | None, typer.Option("-o", "--output", help="JSON file to write the fit to.", writable=True)
     ] = None,
     plans: Annotated[
         str | None,
@@ -78,7 +78,8 @@ def command(
         typer.Option(help="A fabric of equal links to write with the fitted values.", metavar="TOPOLOGY"),
     ] = None,
     fabric_file: Annotated[
-        Path | None, typer.Option("--fabric-output", help="Where to; a topology file.", metavar="FILE")
+        Path | None,
+        typer.Option("--fabric-output", help="Where to; a topology file.", metavar="FILE", writable=True),
     ] = None,
     unit: UnitOption = None,
     json: JsonOption = False,

@@ -108,12 +108,16 @@ def command(
     ] = None,
     trace: Annotated[
         Path | None,
-        typer.Option(help="Timeline of the last size: .json, .pftrace, or .gz of them.", metavar="FILE"),
+        typer.Option(
+            help="Timeline of the last size: .json, .pftrace, or .gz of them.", metavar="FILE", writable=True
+        ),
     ] = None,
     picture: Annotated[
         Path | None,
         typer.Option(
-            help="Link utilisation over time, of the last size: .png, .svg or .pdf.", metavar="FILE"
+            help="Link utilisation over time, of the last size: .png, .svg or .pdf.",
+            metavar="FILE",
+            writable=True,
         ),
     ] = None,
     referee: Annotated[

@@ -28,7 +28,8 @@ def command(
         ),
     ],
     graph: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the graph as JSON.", metavar="FILE")
+        Path | None,
+        typer.Option("--output", "-o", help="Write the graph as JSON.", metavar="FILE", writable=True),
     ] = None,
     repeats: Annotated[
         int | None,

@@ -108,7 +108,8 @@ def command(
         typer.Option(help="A plan of the same model: what differs, and what it costs.", metavar="FILE"),
     ] = None,
     plan: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write the plan as JSON.", metavar="FILE")
+        Path | None,
+        typer.Option("-o", "--output", help="Write the plan as JSON.", metavar="FILE", writable=True),
     ] = None,
     export: Annotated[
         list[Path] | None,
@@ -117,11 +118,16 @@ def command(
             help="Write the plan for others: .py: parallelize_module and fully_shard; .toml: torchtitan's "
             "settings; again for both.",
             metavar="FILE",
+            writable=True,
         ),
     ] = None,
     report: Annotated[
         Path | None,
-        typer.Option(help="Page with timeline, plans, collectives, memory, states: .html.", metavar="FILE"),
+        typer.Option(
+            help="Page with timeline, plans, collectives, memory, states: .html.",
+            metavar="FILE",
+            writable=True,
+        ),
     ] = None,
     time_limit: TimeLimitOption = None,
     json: JsonOption = False,

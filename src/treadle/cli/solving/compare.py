@@ -79,7 +79,11 @@ def command(
     cost_model: CostModelOption = None,
     picture: Annotated[
         Path | None,
-        typer.Option(help="Times by size over the quickest one's, as .png, .svg or .pdf.", metavar="FILE"),
+        typer.Option(
+            help="Times by size over the quickest one's, as .png, .svg or .pdf.",
+            metavar="FILE",
+            writable=True,
+        ),
     ] = None,
     trim: TrimOption = False,
     forward: ForwardOption = False,

@@ -34,7 +34,8 @@ def command(
         int | None, typer.Option(help="Highest trees to try, in hops from rank to rank.", metavar="H")
     ] = None,
     picture: Annotated[
-        Path | None, typer.Option(help="Of trees: throughput by height, png, svg or pdf.", metavar="FILE")
+        Path | None,
+        typer.Option(help="Of trees: throughput by height, png, svg or pdf.", metavar="FILE", writable=True),
     ] = None,
     max_steps: Annotated[
         int | None,

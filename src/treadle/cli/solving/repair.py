@@ -56,7 +56,9 @@ def command(
         list[str] | None,
         typer.Option("--node", help="A failed GPU, NIC or switch; again for more.", metavar="NODE"),
     ] = None,
-    new: Annotated[Path | None, typer.Option("-o", "--output", help="Plan file to write.")] = None,
+    new: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Plan file to write.", writable=True)
+    ] = None,
     algorithm: Annotated[
         str | None, typer.Option(help="Instead of the plan's own, with its defaults.", metavar="NAME")
     ] = None,

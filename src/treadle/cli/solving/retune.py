@@ -26,7 +26,7 @@ def command(
     ] = "1K..1G",
     max_schedules: Annotated[int | None, typer.Option(help="Most ranges of sizes.", metavar="K")] = None,
     output_file: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Plan file to write.", metavar="FILE")
+        Path | None, typer.Option("-o", "--output", help="Plan file to write.", metavar="FILE", writable=True)
     ] = None,
     unit: UnitOption = None,
     json: JsonOption = False,

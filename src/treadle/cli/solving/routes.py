@@ -50,7 +50,7 @@ SourceArgument = Annotated[
 def command(
     topology: SourceArgument,
     output_path: Annotated[
-        Path | None, typer.Option("-o", "--output", help="File to write: .json, .csv or .xml.")
+        Path | None, typer.Option("-o", "--output", help="File to write: .json, .csv or .xml.", writable=True)
     ] = None,
     layers: Annotated[
         int | None, typer.Option(help="Choose paths for at most so many layers.", metavar="L")

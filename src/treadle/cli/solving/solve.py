@@ -60,7 +60,9 @@ from treadle.watch import Watch
 def command(
     topology: TopologyArgument,
     collective: LeftOutCollectiveArgument = None,
-    plan: Annotated[Path | None, typer.Option("-o", "--output", help="Plan file to write.")] = None,
+    plan: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Plan file to write.", writable=True)
+    ] = None,
     size: Annotated[
         str | None,
         typer.Option(help="Of each size the fastest, in one plan: 1K..1G.", metavar="SIZES"),

@@ -165,20 +165,25 @@ def command(
     ] = True,
     trace: Annotated[
         Path | None,
-        typer.Option(help="Timeline of the first row: .json, .pftrace, or .gz of them.", metavar="FILE"),
+        typer.Option(
+            help="Timeline of the first row: .json, .pftrace, or .gz of them.", metavar="FILE", writable=True
+        ),
     ] = None,
     picture: Annotated[
-        Path | None, typer.Option(help="The same as .png, .svg or .pdf.", metavar="FILE")
+        Path | None, typer.Option(help="The same as .png, .svg or .pdf.", metavar="FILE", writable=True)
     ] = None,
     chakra: Annotated[
         Path | None, typer.Option(help="The same as Chakra execution traces, one a rank.", metavar="FOLDER")
     ] = None,
     workload: Annotated[
-        Path | None, typer.Option(help="What it communicates, for design --workload.", metavar="FILE")
+        Path | None,
+        typer.Option(help="What it communicates, for design --workload.", metavar="FILE", writable=True),
     ] = None,
     report: Annotated[
         Path | None,
-        typer.Option(help="Page with the timelines and tables of all rows: .html.", metavar="FILE"),
+        typer.Option(
+            help="Page with the timelines and tables of all rows: .html.", metavar="FILE", writable=True
+        ),
     ] = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
