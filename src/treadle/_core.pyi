@@ -9,6 +9,7 @@ order that the bindings say.
 import numpy as np
 from numpy.typing import NDArray
 
+from treadle.finder.rank_order import RankGroups, RankPace, TreeGraph
 from treadle.finder.searches.abelian_search import AbelianPace, AbelianProblem
 from treadle.finder.searches.link_swaps import SwapPace, SwapProblem
 from treadle.parallelism.search.core_search_values import CoreDomains, MinimaxForms, PairEnergies, PairTables
@@ -176,6 +177,10 @@ def search_abelian_sets(
     problem: AbelianProblem, pace: AbelianPace, starts: Int32, control: Int64
 ) -> tuple[int, Int32, int, int, int, int]: ...
 def swap_links(problem: SwapProblem, pace: SwapPace, control: Int64) -> tuple[int, Int32, int, int, int]: ...
+def tree_figures(graph: TreeGraph, groups: Int32) -> tuple[int, int, int]: ...
+def order_ranks(
+    graphs: list[TreeGraph], kinds: list[RankGroups], start: Int32, pace: RankPace, control: Int64
+) -> tuple[int, Int32, float]: ...
 
 # Flows and paths
 def concurrent_flow(

@@ -70,7 +70,7 @@ def run_watched(
             wait = min(2 * wait, _POLL_S)
             if watch.progress is not None:
                 watch.progress(stage, int(control[1]), int(control[2]))
-            if watch.is_late and not late:
+            if watch.is_past_deadline and not late:
                 late = True
                 control[0] = 1
     finally:

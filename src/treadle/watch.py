@@ -24,6 +24,19 @@ class TimeLimitError(Exception):
     """
 
 
+@dataclass
+class Allowance:
+    """Work that may still be done, counted rather than timed: it ends at the same place on every machine.
+
+    Parameters
+    ----------
+    left : int
+        Some nanoseconds of the reference machine each; none left if not positive.
+    """
+
+    left: int
+
+
 @dataclass(frozen=True)
 class Watch:
     """Carried through long work: loops in Python call `beat` at every step, the compiled core is run with it.
@@ -34,20 +47,33 @@ class Watch:
         progress(stage, done, total).
     deadline : float, optional
         Value of time.monotonic() after which `beat` raises TimeLimitError.
+    allowance : Allowance, optional
+        `beat` raises TimeLimitError when `spend` has used it up. Work that counts: trees of groups.
     """
 
     progress: Progress | None = None
     deadline: float | None = None
+    allowance: Allowance | None = None
 
     @property
     def unlimited(self) -> Watch:
-        """The same without a deadline, for work that is worth waiting for."""
-        return self if self.deadline is None else replace(self, deadline=None)
+        """The same without a limit, for work that is worth waiting for."""
+        return replace(self, deadline=None, allowance=None)
+
+    @property
+    def is_past_deadline(self) -> bool:
+        """Whether the deadline has passed."""
+        return self.deadline is not None and time.monotonic() > self.deadline
 
     @property
     def is_late(self) -> bool:
-        """Whether the deadline has passed."""
-        return self.deadline is not None and time.monotonic() > self.deadline
+        """Whether the deadline has passed or the allowance is used up."""
+        return self.is_past_deadline or (self.allowance is not None and self.allowance.left <= 0)
+
+    def spend(self, work: int) -> None:
+        """Take work that was done from the allowance, if there is one."""
+        if self.allowance is not None:
+            self.allowance.left -= work
 
     @property
     def seconds_left(self) -> float | None:
@@ -60,7 +86,7 @@ class Watch:
             self.progress(stage, 0, 0)
 
     def beat(self, stage: str, done: int, total: int) -> None:
-        """Report progress; raise TimeLimitError if the deadline has passed."""
+        """Report progress; raise TimeLimitError if the deadline has passed or the allowance is used up."""
         if self.is_late:
             raise TimeLimitError(stage)
         if self.progress is not None:

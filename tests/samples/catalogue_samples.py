@@ -68,6 +68,7 @@ SAMPLES: Mapping[str, Sequence[t.Topology]] = {
     "cartesian_power": [t.cartesian_power(t.diamond(), 2)],
     "disjoint_copies": [t.disjoint_copies(t.complete_bipartite(2, 2), 3)],
     "with_axes_ordered": [t.with_axes_ordered(t.torus(4, 3), "4x3", "1,0")],
+    "with_nodes_ordered": [t.with_nodes_ordered(t.ring(5), "0,2,4,1,3")],
     "with_inserted_nodes": [t.with_inserted_nodes(t.uni_ring(1, 4), 2)],
     "with_deleted_nodes": [t.with_deleted_nodes(t.directed_circulant(7, 1, 2), 3, 5)],
     "with_exchanged_heads": [t.with_exchanged_heads(t.directed_circulant(5, 1, 2), 0, 3)],

@@ -72,6 +72,7 @@ void bind_closed_forms(nb::module_& m);
 void bind_steps(nb::module_& m);
 void bind_flows(nb::module_& m);
 void bind_climbing(nb::module_& m);
+void bind_rank_order(nb::module_& m);
 void bind_routes(nb::module_& m);
 void bind_simulation(nb::module_& m);
 void bind_messages(nb::module_& m);

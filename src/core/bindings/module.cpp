@@ -14,6 +14,7 @@ NB_MODULE(_core, m) {
     treadle::bind_climbing(m);
     treadle::bind_arrangement(m);
     treadle::bind_link_swaps(m);
+    treadle::bind_rank_order(m);
     treadle::bind_routes(m);
     treadle::bind_simulation(m);
     treadle::bind_messages(m);

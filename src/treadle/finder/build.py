@@ -12,6 +12,7 @@ from treadle.finder.construction import (
     DegreeExpansion,
     LineGraph,
     Parallel,
+    Placed,
     Power,
     Product,
     WithReverse,
@@ -61,6 +62,8 @@ def build(construction: Construction, direction: Direction) -> tuple[Topology, S
             return _parallel(*build(of, direction), times)
         case WithReverse(of):
             return _with_reverse(of, direction)
+        case Placed(of, nodes):
+            return _placed(parse(expression(construction)), build(of, direction)[1], nodes)
         case Product():
             raise AssertionError("products are breadth-first")
 
@@ -84,6 +87,14 @@ def _parallel(topology: Topology, steps: Steps, times: int) -> tuple[Topology, S
         low=low.ravel(),
         high=(low + width[:, None]).ravel(),
     )
+
+
+def _placed(topology: Topology, steps: Steps, nodes: tuple[int, ...]) -> tuple[Topology, Steps]:
+    """The same sends on the same links; shards are numbered like the ranks that they are at home at."""
+    rank = np.argsort(nodes).astype(np.int32)
+    homes = np.empty_like(steps.homes)
+    homes[rank] = rank[steps.homes]
+    return topology, replace(steps, homes=homes, shard=rank[steps.shard])
 
 
 def _with_reverse(of: Construction, direction: Direction) -> tuple[Topology, Steps]:

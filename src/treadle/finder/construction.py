@@ -82,7 +82,20 @@ class WithReverse:
     of: Construction
 
 
-Construction = Base | LineGraph | DegreeExpansion | Power | Product | Parallel | WithReverse
+@dataclass(frozen=True)
+class Placed:
+    """The same fabric with rank r on node nodes[r]."""
+
+    of: Construction
+    nodes: tuple[int, ...]
+
+
+Construction = Base | LineGraph | DegreeExpansion | Power | Product | Parallel | WithReverse | Placed
+
+
+def unplaced(construction: Construction) -> Construction:
+    """The fabric with ranks in the order of its own numbers."""
+    return construction.of if isinstance(construction, Placed) else construction
 
 
 def expression(construction: Construction) -> str:
@@ -108,6 +121,8 @@ def expression(construction: Construction) -> str:
             return f"with_parallel_links({expression(of)}, {times})"
         case WithReverse(of):
             return f"with_reverse_links({expression(of)})"
+        case Placed(of, nodes):
+            return f'with_nodes_ordered({expression(of)}, "{",".join(map(str, nodes))}")'
 
 
 def notation(construction: Construction) -> str:
@@ -127,6 +142,8 @@ def notation(construction: Construction) -> str:
             return f"{times} links of {_operand(of)}"
         case WithReverse(of):
             return f"{_operand(of)} + reverse"
+        case Placed(of, _):
+            return f"{notation(of)}, placed"
 
 
 def _operand(construction: Construction) -> str:
@@ -142,7 +159,7 @@ def is_breadth_first(construction: Construction) -> bool:
     match construction:
         case Base():
             return construction.scheduler is ScheduleMethod.BFB
-        case LineGraph(of, _) | Parallel(of, _):
+        case LineGraph(of, _) | Parallel(of, _) | Placed(of, _):
             return is_breadth_first(of)
         case Product():
             return True

@@ -13,13 +13,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.engine import core
 from treadle.finder.measure import Option
+from treadle.finder.rank_order import tree_graph
 from treadle.finder.workload import Call, Exchange, Network
-from treadle.topologies.catalogue.direct import in_links
-from treadle.topologies.distances import distance_matrix
 from treadle.topologies.properties import is_symmetric
-from treadle.topologies.topology import Topology
 
 
 @dataclass(frozen=True)
@@ -100,52 +98,14 @@ def group_figures(option: Option, groups: Sequence[Sequence[int]]) -> GroupFigur
 
     Each tree may pass through nodes of other groups. The load of a link counts every group.
     """
-    topology = option.topology
+    topology, nodes = option.topology, np.array(groups, dtype=np.int32)
     share = Fraction(option.degree, len(groups[0]))
-    gather, steps, total = _fullest_link(topology, groups)
+    gather, steps, total = core.tree_figures(tree_graph(topology), nodes)
     # Opposite links carry the same trees backwards.
-    reduce = gather if is_symmetric(topology) else _fullest_link(topology.transpose(), groups)[0]
+    reduce = gather
+    if not is_symmetric(topology):
+        reduce = core.tree_figures(tree_graph(topology.transpose()), nodes)[0]
     return GroupFigures(steps, share * gather, share * reduce, total)
-
-
-def _fullest_link(topology: Topology, groups: Sequence[Sequence[int]]) -> tuple[int, int, int]:
-    """Trees over the fullest link; the longest distance within a group, and the sum of all such distances."""
-    into = in_links(topology)
-    tails = topology.tails.astype(np.int64)
-    distances = distance_matrix(topology)
-    load = np.zeros(topology.n_links, dtype=np.int64)
-    steps = total = 0
-    for members in groups:
-        for source in members:
-            row = distances[source].astype(np.int64)
-            steps = max(steps, int(row[list(members)].max()))
-            total += int(row[list(members)].sum())
-            _add_pruned_tree(into, tails, row, members, load)
-    return int(load.max()), steps, total
-
-
-def _add_pruned_tree(
-    into: np.ndarray[tuple[int, ...], np.dtype[np.int32]],
-    tails: Int64Array,
-    distance: Int64Array,
-    members: Sequence[int],
-    load: Int64Array,
-) -> None:
-    """Joins members to the source from the farthest inwards, by the least loaded of the shortest ways."""
-    needed = {int(node) for node in members if distance[node]}
-    levels: dict[int, set[int]] = {}
-    for node in needed:
-        levels.setdefault(int(distance[node]), set()).add(node)
-    for level in range(max(levels, default=0), 0, -1):
-        for node in sorted(levels.get(level, ())):
-            links = [int(link) for link in into[node] if distance[tails[link]] == level - 1]
-            # a parent that has to receive the shard anyway costs nothing more
-            best = min(links, key=lambda e: (int(tails[e]) not in needed and level > 1, load[e], e))
-            load[best] += 1
-            parent = int(tails[best])
-            if level > 1 and parent not in needed:
-                needed.add(parent)
-                levels.setdefault(level - 1, set()).add(parent)
 
 
 def cheapest_sequence(costs: Sequence[Mapping[str, float]], delay_s: float) -> tuple[tuple[str, ...], float]:

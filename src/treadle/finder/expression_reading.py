@@ -10,6 +10,7 @@ from treadle.finder.construction import (
     DegreeExpansion,
     LineGraph,
     Parallel,
+    Placed,
     Power,
     Product,
     ScheduleMethod,
@@ -61,6 +62,8 @@ def _read(node: ast.expr) -> Construction:
         # other products have breadth-first broadcast on the graph itself, which needs nothing of the factors
         return Product(factors) if all(map(is_breadth_first, factors)) else _base(text)
     number = values[1].value if len(values) == 2 and isinstance(values[1], ast.Constant) else None
+    if name == "with_nodes_ordered" and isinstance(number, str):
+        return Placed(_read(values[0]), tuple(map(int, number.split(","))))
     if name == "line_graph" and len(values) == 1:
         number = 1
     if not isinstance(number, int):

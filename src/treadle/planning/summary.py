@@ -263,6 +263,8 @@ def _design_row(row: DesignRow) -> dict[str, object]:
         "alltoall_s": row.alltoall_s,
         "workload_s": row.seconds,
         "workload_bound_s": row.least_s,
+        "workload_own_order_s": row.own_order_s,
+        "node_of_rank": None if row.placement is None else list(row.placement),
         "separate_parts": option.parts if option.parts > 1 else None,
     }
     return {key: value for key, value in values.items() if value is not None}

@@ -14,6 +14,7 @@ from treadle.finder.construction import (
     DegreeExpansion,
     LineGraph,
     Parallel,
+    Placed,
     Power,
     Product,
     WithReverse,
@@ -64,7 +65,7 @@ def _letters(construction: Construction) -> set[str]:
     match construction:
         case Base():
             return set()
-        case Parallel(of, _):
+        case Parallel(of, _) | Placed(of, _):
             return _letters(of)
         case Product(factors):
             return {"C"}.union(*map(_letters, factors))

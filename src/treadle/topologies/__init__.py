@@ -118,6 +118,7 @@ from treadle.topologies.transforms.expansions import (
     disjoint_copies,
     line_graph,
     with_axes_ordered,
+    with_nodes_ordered,
 )
 from treadle.topologies.transforms.failures import without_failures
 from treadle.topologies.transforms.host_bottleneck import with_host_bottleneck
@@ -244,6 +245,7 @@ __all__ = [
     "with_host_bottleneck",
     "with_inserted_nodes",
     "with_links",
+    "with_nodes_ordered",
     "with_parallel_links",
     "with_reverse_links",
     "without_failures",

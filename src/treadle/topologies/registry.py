@@ -100,7 +100,7 @@ _GROUPS: tuple[tuple[str, tuple[Callable[..., Topology], ...]], ...] = (
         (
             *(expansions.line_graph, expansions.degree_expansion),
             *(expansions.cartesian_power, expansions.cartesian_product),
-            *(expansions.disjoint_copies, expansions.with_axes_ordered),
+            *(expansions.disjoint_copies, expansions.with_axes_ordered, expansions.with_nodes_ordered),
         ),
     ),
     (

@@ -243,3 +243,18 @@ def test_axes_in_another_order_number_the_same_nodes() -> None:
 def test_axes_have_to_fit(words: str) -> None:
     with pytest.raises(TopologyError, match="with_axes_ordered"):
         parse(f"with_axes_ordered(torus(2, 3, 4), {words})")
+
+
+def test_nodes_in_any_order_keep_their_links_and_names() -> None:
+    graph = parse("torus(2, 3)")
+    order = (4, 0, 5, 2, 1, 3)
+    placed = parse(f'with_nodes_ordered(torus(2, 3), "{",".join(map(str, order))}")')
+    assert [order[tail] for tail in placed.tails.tolist()] == graph.tails.tolist()
+    assert [order[head] for head in placed.heads.tolist()] == graph.heads.tolist()
+    assert placed.node_names == tuple(graph.node_names[node] for node in order)
+
+
+@pytest.mark.parametrize("order", ["0,1,2,3,4", "0,1,2,3,4,4", "0,1,2,3,4,6", "0,1,2,3,4,-5", ""])
+def test_each_node_is_named_once(order: str) -> None:
+    with pytest.raises(TopologyError, match="with_nodes_ordered"):
+        parse(f'with_nodes_ordered(torus(2, 3), "{order}")')

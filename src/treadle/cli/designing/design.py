@@ -41,6 +41,7 @@ from treadle.schedules.plan_files.archive import save_plan
 from treadle.topologies import parse
 from treadle.units import format_size, parse_bandwidth, parse_size, parse_time_ns
 
+_SHOWN_RANKS = 8
 _PLANNED = (CollectiveKind.ALLREDUCE, CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)
 
 
@@ -80,6 +81,10 @@ def command(
     ] = None,
     cabling: Annotated[
         Path | None, typer.Option(help="Cabling list (CSV) to write.", metavar="FILE", writable=True)
+    ] = None,
+    placement: Annotated[
+        Path | None,
+        typer.Option(help="Node of each rank (CSV) to write.", metavar="FILE", writable=True),
     ] = None,
     rack_size: RackSizeOption = None,
     floor: FloorOption = None,
@@ -181,6 +186,10 @@ def command(
             write_bytes(cabling, built.sheet.text().encode())
             output.line(f"cabling     {cabling}: {counted(len(built.sheet.wires), 'cable')}")
             values["cabling"] = str(cabling)
+    if placement is not None:
+        write_bytes(placement, chosen.placement_text().encode())
+        output.line(f"ranks       {placement}: the node of each rank")
+        values["placement_file"] = str(placement)
     if report is not None:
         with ProgressLine(quiet=quiet or json) as progress:
             page = planning.design_page(
@@ -261,7 +270,7 @@ def _print_efforts(output: Output, result: planning.DesignResult) -> None:
     for effort in result.efforts:
         output.line(f"searched    {effort.kind}: {counted(effort.tried, effort.unit)}")
     if result.kept:
-        places = [place for place, row in enumerate(result.rows, 1) if row.option.expression in result.kept]
+        places = [place for place, row in enumerate(result.rows, 1) if result.is_kept(row)]
         output.line(f"kept        {_rows(places)}, found by an earlier search and valued anew")
         output.line()
     if not result.efforts:
@@ -350,7 +359,23 @@ def _print_frontier(output: Output, result: planning.DesignResult, chosen: plann
         )
     else:
         output.line("            all-to-all: bounds by distances")
+    _print_placements(output, result)
     output.line(f"{'best  ' if chosen is result.best else 'picked'}      {chosen.option.expression}")
+
+
+def _print_placements(output: Output, result: planning.DesignResult) -> None:
+    """What placed ranks save."""
+    for place, row in enumerate(result.rows, start=1):
+        if row.placement is not None and row.seconds is not None and row.own_order_s is not None:
+            output.line(
+                f"placed      row {place}: ranks on nodes {_first(row.placement)}; in the order of its own "
+                f"numbers the workload takes {_microseconds(row.own_order_s)} us"
+            )
+
+
+def _first(nodes: tuple[int, ...]) -> str:
+    text = ", ".join(map(str, nodes[:_SHOWN_RANKS]))
+    return text if len(nodes) <= _SHOWN_RANKS else f"{text}, ..."
 
 
 def _alltoall(row: planning.DesignRow) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Unpack
 
@@ -23,13 +24,12 @@ from treadle.planning.designing.design_limits import design_limits
 from treadle.planning.designing.design_options import DesignKeywords, DesignOptions
 from treadle.planning.designing.design_result import DesignResult, DesignRow, Reconfiguration
 from treadle.planning.designing.fabrics_of_size import fabrics_of_size
-from treadle.planning.designing.hybrids import best_hybrids
+from treadle.planning.designing.hybrids import HybridOption, best_hybrids
+from treadle.planning.designing.placements import PlacementPace, PricedFabric, priced_fabrics
 from treadle.planning.designing.store import cached_plan, default_directory
 from treadle.planning.designing.workload_costs import (
-    Shared,
     costs_of,
     least_seconds,
-    shared_figures,
     total_seconds,
     with_exact_rates,
 )
@@ -45,7 +45,7 @@ from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import Direction
 from treadle.topologies.limits import check_count
 from treadle.topologies.topology import Topology
-from treadle.watch import Progress
+from treadle.watch import Progress, Watch
 
 MAX_NODES = 100_000
 MAX_DEGREE = 64
@@ -117,31 +117,23 @@ def design(
             fabrics = with_flows(fabrics, workload, directory=directory, progress=progress)
     shown = _shown_bytes(workload)
     with watch.stage("workload"):
-        priced: list[tuple[Option, Shared]] = [
-            (option, shared_figures(option, workload, nodes)) for option in fabrics
-        ]
-        for one in (
-            best_hybrids(nodes, degree, workload, network, partial(frontier_options, finder))
-            if asked.topology is None
-            else ()
-        ):
+        hybrids: tuple[HybridOption, ...] = ()
+        if asked.topology is None:
+            hybrids = best_hybrids(nodes, degree, workload, network, partial(frontier_options, finder))
+        pace = PlacementPace.of(asked.seed, is_searched=asked.search is not None)
+        best_s = min((one.seconds for one in hybrids), default=inf)
+        priced = priced_fabrics(fabrics, workload, network, pace, best_s=best_s, watch=Watch(progress))
+        for one in hybrids:
             whole = one.option.parts == 1 and asked.alltoall is AlltoallFigures.FLOW
-            priced.append((with_flow(one.option) if whole else one.option, one.shared))
-        priced = [
-            (option, with_exact_rates(option, shared, workload, nodes) if shared else shared)
-            for option, shared in priced
-        ]
+            option = with_flow(one.option) if whole else one.option
+            priced.append(PricedFabric(option, with_exact_rates(option, one.shared, workload, nodes)))
         costs = [
-            costs_of(replace(option, flow=None), workload, network, nodes, shared)
-            for option, shared in priced
+            costs_of(replace(one.option, flow=None), workload, network, nodes, one.shared) for one in priced
         ]
         own = costs
-        if all(option.flow for option, _ in priced if option.parts == 1):
-            own = [costs_of(option, workload, network, nodes, shared) for option, shared in priced]
-        rows = tuple(
-            _row(option, one, shared, workload, network, shown)
-            for (option, shared), one in zip(priced, own, strict=True)
-        )
+        if all(one.option.flow for one in priced if one.option.parts == 1):
+            own = [costs_of(one.option, workload, network, nodes, one.shared) for one in priced]
+        rows = tuple(_row(one, cost, workload, network, shown) for one, cost in zip(priced, own, strict=True))
         rows = (*rows[: len(fabrics)], *_worthwhile(rows[: len(fabrics)], rows[len(fabrics) :]))
         timed = [row for row in rows if row.seconds is not None]
         best = min(timed or rows, key=lambda row: row.seconds or row.allreduce_s or 0.0)
@@ -182,13 +174,9 @@ def _shown_bytes(workload: Workload) -> int:
 
 
 def _row(
-    option: Option,
-    costs: list[float | None],
-    shared: Shared,
-    workload: Workload,
-    network: Network,
-    shown: int,
+    priced: PricedFabric, costs: list[float | None], workload: Workload, network: Network, shown: int
 ) -> DesignRow:
+    option = priced.option
     bandwidth_only = replace(network, alpha_s=0.0)
     call = Call(Exchange.ALLTOALL, shown)
     return DesignRow(
@@ -197,7 +185,8 @@ def _row(
         call_seconds(Call(Exchange.ALLREDUCE, shown), option, network),
         call_seconds(call, replace(option, flow=None), bandwidth_only),
         None if option.flow is None else call_seconds(call, option, bandwidth_only),
-        least_seconds(option, workload, network, option.nodes, shared),
+        least_seconds(option, workload, network, option.nodes, priced.shared),
+        priced.own_s,
     )
 
 
@@ -211,7 +200,7 @@ def _worthwhile(frontier: Sequence[DesignRow], others: Sequence[DesignRow]) -> t
 
 def _reconfigured(
     finder: Finder,
-    priced: Sequence[tuple[Option, Shared]],
+    priced: Sequence[PricedFabric],
     costs: list[list[float | None]],
     workload: Workload,
     network: Network,
@@ -223,7 +212,7 @@ def _reconfigured(
     None if there is a call whose time is known on none.
     """
     own = {
-        size: frontier_options(finder, size, priced[0][0].degree)
+        size: frontier_options(finder, size, priced[0].option.degree)
         for size in {call.group_size for call in workload.calls}
         if size is not None and size != nodes
     }
@@ -231,8 +220,8 @@ def _reconfigured(
     for place, call in enumerate(workload.calls):
         count = float(call.count)
         row = {
-            option.expression: count * cost
-            for (option, _), column in zip(priced, costs, strict=True)
+            one.option.expression: count * cost
+            for one, column in zip(priced, costs, strict=True)
             if (cost := column[place]) is not None
         }
         for option in own.get(call.group_size or nodes, ()):

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from treadle.brief import brief
+from treadle.finder.construction import Placed, expression, unplaced
 from treadle.finder.measure import Option
 from treadle.finder.search import FabricCandidate
 from treadle.finder.searches.fresh import Effort
 from treadle.finder.workload import Network, Workload
 from treadle.planning.designing.design_limits import DesignLimits
+from treadle.planning.designing.placements import placement_sheet
 from treadle.planning.tabular import Cell, Tabular, plain_row
 from treadle.topologies import with_links
 from treadle.topologies.topology import Topology
@@ -34,6 +36,8 @@ class DesignRow:
         Time of its flow (`option.flow`), bandwidth only, where that is known.
     least_s : float, optional
         What no schedules take less than for the workload on it.
+    own_order_s : float, optional
+        The workload's time with ranks in the order of the fabric's own numbers, where they were placed.
 
     Examples
     --------
@@ -51,6 +55,17 @@ class DesignRow:
     alltoall_bound_s: float | None
     alltoall_s: float | None
     least_s: float | None = None
+    own_order_s: float | None = None
+
+    @property
+    def placement(self) -> tuple[int, ...] | None:
+        """By rank, its node in the fabric's own numbers; None where ranks are in that order."""
+        made = self.option.candidate.construction
+        return made.nodes if isinstance(made, Placed) else None
+
+    def placement_text(self) -> str:
+        """Node of each rank, as CSV."""
+        return placement_sheet(self.option)
 
 
 @dataclass(frozen=True)
@@ -138,6 +153,7 @@ class DesignResult(Tabular):
                     "diameter": row.option.diameter,
                     "time_s": row.seconds,
                     "least_s": row.least_s,
+                    "own_order_s": row.own_order_s,
                     "allreduce_s": row.allreduce_s,
                     "alltoall_bound_s": row.alltoall_bound_s,
                     "alltoall_s": row.alltoall_s,
@@ -149,8 +165,12 @@ class DesignResult(Tabular):
 
     def is_fresh(self, row: DesignRow) -> bool:
         """Whether a row's graph was found by the search asked for: the library has none as good."""
-        made = row.option.candidate.construction
+        made = unplaced(row.option.candidate.construction)
         return any(made == found.construction for effort in self.efforts for found in effort.found)
+
+    def is_kept(self, row: DesignRow) -> bool:
+        """Whether a row's graph is one that an earlier search kept."""
+        return expression(unplaced(row.option.candidate.construction)) in self.kept
 
     def topology(self, row: DesignRow | None = None) -> Topology:
         """A row's fabric (default the best), its links with the network's bandwidth and latency.

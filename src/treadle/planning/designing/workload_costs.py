@@ -5,24 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from time import monotonic
 
 from treadle.errors import InfeasibleError
 from treadle.finder.evaluate import GroupFigures, call_seconds, group_figures
 from treadle.finder.measure import LARGEST_MEASURED, Option
 from treadle.finder.workload import Call, Exchange, Network, Workload
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.watch import TimeLimitError, Watch
+from treadle.watch import Allowance, TimeLimitError, Watch
 
 Shared = Mapping[tuple[int, int], GroupFigures]
 """Figures of groups by size and stride."""
+
+Rate = tuple[Fraction | None, Fraction]
+"""T_B in M/B that is reached, if that is known, and what none can be below."""
 
 _MAX_GROUP_PAIRS = 2**20
 """Ordered pairs of nodes within groups up to which trees are built for them: some ten seconds a fabric."""
 
 _MAX_EXACT_NODES = 256
-_EXACT_S = 1.0
-"""Seconds for the exact optimum of one kind of groups on one fabric; beyond, what is known so far is told."""
+_EXACT_WORK = 10**9
+"""For the exact optimum of one kind of groups on one fabric, about a second; then what is known is told."""
 
 
 def is_quick_in_groups(call: Call, nodes: int) -> bool:
@@ -41,43 +43,60 @@ def shared_figures(option: Option, workload: Workload, nodes: int) -> dict[tuple
     }
 
 
-def with_exact_rates(option: Option, shared: Shared, workload: Workload, nodes: int) -> Shared:
-    """The figures at the optimum that trees of all groups together reach, where that is quick to find."""
+def with_exact_rates(
+    option: Option, shared: Shared, workload: Workload, nodes: int, allowance: Allowance | None = None
+) -> Shared:
+    """The figures at the optimum that trees of all groups together reach, where that is quick to find.
+
+    Parameters
+    ----------
+    option : Option
+    shared : mapping of (group size, stride) to GroupFigures
+    workload : Workload
+    nodes : int
+    allowance : Allowance, optional
+        Work for all of them; default: some for each.
+    """
     if nodes > _MAX_EXACT_NODES:
         return shared
-    kinds = {
-        (call.group_size, call.stride): call.groups(nodes)
-        for call in workload.calls
-        if call.group_size is not None and call.kind is not Exchange.ALLTOALL
-    }
     found = dict(shared)
     for place, figures in shared.items():
-        if place not in kinds:
+        calls = [call for call in workload.calls if (call.group_size, call.stride) == place]
+        kinds = {call.kind for call in calls} - {Exchange.ALLTOALL}
+        if not kinds:
             continue
-        gather, least = _optimal_t_b(option, kinds[place], CollectiveKind.ALLGATHER)
-        reduce, least_reduce = gather, least
-        if not option.candidate.gather.is_bidirectional:
-            reduce, least_reduce = _optimal_t_b(option, kinds[place], CollectiveKind.REDUCE_SCATTER)
+        groups, two_way = calls[0].groups(nodes), option.candidate.gather.is_bidirectional
+        gather: Rate = (None, Fraction(0))
+        reduce = gather
+        if two_way or kinds != {Exchange.REDUCE_SCATTER}:
+            gather = reduce = _optimal_t_b(option, groups, CollectiveKind.ALLGATHER, allowance)
+        if not two_way:
+            reduce = None, Fraction(0)
+            if kinds != {Exchange.ALLGATHER}:
+                reduce = _optimal_t_b(option, groups, CollectiveKind.REDUCE_SCATTER, allowance)
         found[place] = replace(
             figures,
-            t_b=min(figures.t_b, gather or figures.t_b),
-            t_b_reduce=min(figures.t_b_reduce, reduce or figures.t_b_reduce),
-            least=least,
-            least_reduce=least_reduce,
+            t_b=min(figures.t_b, gather[0] or figures.t_b),
+            t_b_reduce=min(figures.t_b_reduce, reduce[0] or figures.t_b_reduce),
+            least=gather[1],
+            least_reduce=reduce[1],
         )
     return found
 
 
 def _optimal_t_b(
-    option: Option, groups: Sequence[Sequence[int]], kind: CollectiveKind
-) -> tuple[Fraction | None, Fraction]:
-    """T_B in M/B that trees of all groups at once reach, and what none can be below."""
+    option: Option, groups: Sequence[Sequence[int]], kind: CollectiveKind, allowance: Allowance | None
+) -> Rate:
+    """T_B in M/B that trees of all groups at once reach."""
     from treadle.synthesis.trees.groups.group_optimum import group_optimum  # brings a solver
 
     ranks = tuple(range(option.nodes))
     collective = Collective(kind, ranks, groups=tuple(map(tuple, groups)), ranks_forward=True)
+    watch = Watch(allowance=allowance or Allowance(_EXACT_WORK))
+    if watch.is_late:
+        return None, Fraction(0)
     try:
-        found = group_optimum(option.topology, collective, watch=Watch(deadline=monotonic() + _EXACT_S))
+        found = group_optimum(option.topology, collective, watch=watch)
     except (TimeLimitError, InfeasibleError):
         return None, Fraction(0)
     # links of one byte/s: a node has d, and M/B is d times less than M at one of them

@@ -306,10 +306,51 @@ def with_axes_ordered(topology: Topology, sizes: str, order: str) -> Topology:
             f"and {order!r}"
         )
     before = np.arange(topology.n_nodes).reshape(shape).transpose(axes).ravel()
+    return _renumbered(topology, before, _label(name, topology.name, f'"{sizes}"', f'"{order}"'))
+
+
+def with_nodes_ordered(topology: Topology, order: str) -> Topology:
+    """The same graph with its nodes numbered in any order: a placement of ranks.
+
+    Parameters
+    ----------
+    topology : Topology
+        G, without switches.
+    order : str
+        The node of G that is to be number 0, that to be number 1, and so on: ``"0,2,1,3"``.
+
+    Returns
+    -------
+    Topology
+        Node names go with the nodes; links keep their order.
+
+    Raises
+    ------
+    TopologyError
+        If `order` does not name each node once.
+
+    Examples
+    --------
+    >>> from treadle.topologies.catalogue.graphs import hamming
+    >>> with_nodes_ordered(hamming(2, 2), "0,1,3,2").node_names
+    ('0,0', '0,1', '1,1', '1,0')
+    """
+    name = "with_nodes_ordered"
+    _check_plain(name, topology)
+    before = np.array(_whole_numbers(name, order, ","), dtype=np.int64)
+    if not np.array_equal(np.sort(before), np.arange(topology.n_nodes)):
+        raise TopologyError(
+            f"{name}: expected each node from 0 to {topology.n_nodes - 1} once, found {order[:80]!r}"
+        )
+    return _renumbered(topology, before, _label(name, topology.name, f'"{order}"'))
+
+
+def _renumbered(topology: Topology, before: Int64Array, label: str) -> Topology:
+    """The node that was before[i] becomes node i."""
     number = np.empty_like(before)
     number[before] = np.arange(topology.n_nodes)
     return _built(
-        _label(name, topology.name, f'"{sizes}"', f'"{order}"'),
+        label,
         [topology.node_names[node] for node in before.tolist()],
         number[topology.tails],
         number[topology.heads],

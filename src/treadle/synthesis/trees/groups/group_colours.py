@@ -33,8 +33,14 @@ _OUT, _IN, _LINK = (
 TOLD_APART = np.uint64(0x5851F42D4C957F2D)
 """Marks the colour of one place."""
 
+_ROUND_WORK, _PAIR_WORK = 250_000, 150
+"""Of a round of refinement, and of a pair in it: nanoseconds."""
+
 _MOST_SHARPENED = 4_000_000
 """Pairs, times members of a group."""
+
+_SHARPENED_ROUNDS = 6
+"""Until what each member sees is stable, about."""
 
 
 def mixed(values: Hashes) -> Hashes:
@@ -184,6 +190,7 @@ def sharpened(union: GroupUnion, colours: Colours, watch: Watch) -> Colours:
     which are larger, mostly do, too.
     """
     while True:
+        watch.spend(_SHARPENED_ROUNDS * _PAIR_WORK * len(union.tails) * union.members.shape[1])
         pairs, places = _as_members_see(union, colours)
         finer = _stable(union, places, colours.links, pairs, watch)
         counts = [
@@ -230,6 +237,7 @@ def _stable(union: GroupUnion, places: Hashes, links: Hashes, marks: Hashes, wat
     counts, rounds = (len(np.unique(places)), len(np.unique(links[used]))), 0
     while True:
         watch.beat("refinement of groups", rounds, 0)
+        watch.spend(_ROUND_WORK + _PAIR_WORK * len(union.tails))
         pairs = graph.pairs(places, links[union.links] + marks)
         finer = graph.places(places, pairs)
         finer_links = mixed(links * _LINK + on_link(pairs if times is None else pairs * times))

@@ -29,6 +29,13 @@ _CHEAPER = 1e-9
 """Part by which a tree is to be cheaper than what its root's data are worth."""
 
 
+_SOLVE_WORK, _ITERATION_WORK, _ENTRY_WORK = 500_000, 30_000, 100
+"""Of a solve, of an iteration, and of a row or column in it: nanoseconds."""
+
+_TREE_WORK, _PRICE_WORK = 100_000, 100
+"""Of a tree that is priced, and of a pair in it."""
+
+
 @dataclass(frozen=True, eq=False)
 class TreeColumn:
     """A tree of the program.
@@ -207,9 +214,14 @@ class TreeProgram:
         left = self.watch.seconds_left
         if left is not None:
             self.solver.setOptionValue("time_limit", self.solver.getRunTime() + max(left, 0.1))
+        each = _ITERATION_WORK + _ENTRY_WORK * (len(self.limits) + len(self.columns))
+        if self.watch.allowance is not None:
+            most = max(1, self.watch.allowance.left // each)
+            self.solver.setOptionValue("simplex_iteration_limit", int(most))
         self.solver.run()
+        self.watch.spend(_SOLVE_WORK + each * int(self.solver.getInfo().simplex_iteration_count))
         status = self.solver.getModelStatus()
-        if status == highspy.HighsModelStatus.kTimeLimit:
+        if status in (highspy.HighsModelStatus.kTimeLimit, highspy.HighsModelStatus.kIterationLimit):
             raise TimeLimitError("trees of groups")
         if status != highspy.HighsModelStatus.kOptimal:
             raise InfeasibleError(
@@ -250,6 +262,7 @@ class TreeProgram:
         prices, added = self.prices(duals) + (self._costs or 0.0), 0
         for way in self._ways:
             self.watch.beat("trees of groups", len(self.columns), 0)
+            self.watch.spend(_TREE_WORK * len(way.rows) + _PRICE_WORK * len(way.rows) * len(way.at))
             times = self.groups[way.group].times
             for row, tree in zip(way.rows, way.pricer.cheapest(prices[way.at]), strict=True):
                 worth = float(duals[row])

@@ -51,6 +51,9 @@ _SEARCH_ROWS, _SEARCH_UNITS = 1000, 500
 _SEARCHES, _SEARCH_NODES, _SEARCH_GAP = 3, 64, 1e-3
 """How many, with how many nodes, and what part of the capacity in all is not worth searching on."""
 
+_ITERATION_WORK, _INTERIOR = 100, 100
+"""Of a row in an iteration, nanoseconds; simplex iterations that one of interior points is worth."""
+
 
 def whole_shares(
     rational: RationalProgram, rate: Fraction, witness: GroupLengthWitness, watch: Watch, *, units: int
@@ -137,7 +140,7 @@ class _Grid:
         """Ask for all sinks that shares miss before anything is rounded: one solution a time."""
         rational, n_own = self.rational, self.rational.program.n_own
         while not self.watch.is_late:
-            values = _optimum(self._solver(), n_own)
+            values = _optimum(self._solver(), n_own, self.watch)
             if values is None:
                 return
             # a little more than the solver says, so that its tolerance misses no sink
@@ -150,10 +153,10 @@ class _Grid:
         self.watch.announce("shares in few units")
         n_own = self.rational.program.n_own
         for upwards in (False,) if self.rational.program.n_rows > _LARGE_ROWS else (False, True):
-            values = _rounded(self._solver(), n_own, self.count, upwards=upwards)
+            values = _rounded(self._solver(), n_own, self.count, self.watch, upwards=upwards)
             if values is not None:
                 return values
-        return _searched(self._solver(), n_own) if can_search else None
+        return _searched(self._solver(), n_own, self.watch) if can_search else None
 
     def _solver(self) -> Any:
         """With the program, not yet solved."""
@@ -162,7 +165,7 @@ class _Grid:
         return solver
 
 
-def _rounded(solver: Any, n_own: int, count: int, *, upwards: bool) -> Int64Array | None:
+def _rounded(solver: Any, n_own: int, count: int, watch: Watch, *, upwards: bool) -> Int64Array | None:
     """Round the share that is nearest to a whole number, or to the next one, and solve again, until all are.
 
     Parameters
@@ -174,10 +177,10 @@ def _rounded(solver: Any, n_own: int, count: int, *, upwards: bool) -> Int64Arra
     """
     lower, upper = np.zeros(n_own), np.full(n_own, highspy.kHighsInf)
     lower[0] = upper[0] = count
-    values, flips = _optimum(solver, n_own), 0
+    values, flips = _optimum(solver, n_own, watch), 0
     # from here on a basis is known that is nearly optimal
     solver.setOptionValue("solver", "simplex")
-    while values is not None and flips <= _MOST_FLIPS:
+    while values is not None and flips <= _MOST_FLIPS and not watch.is_late:
         off = np.abs(values - np.rint(values))
         broken = np.flatnonzero(off > _WHOLE)
         if not len(broken):
@@ -188,7 +191,7 @@ def _rounded(solver: Any, n_own: int, count: int, *, upwards: bool) -> Int64Arra
         ranges = [(lower[chosen], np.floor(value)), (np.ceil(value), upper[chosen])]
         for low, high in reversed(ranges) if np.rint(value) > value else ranges:
             solver.changeColBounds(chosen, low, high)
-            values = _optimum(solver, n_own)
+            values = _optimum(solver, n_own, watch)
             if values is not None:
                 lower[chosen], upper[chosen] = low, high
                 break
@@ -196,15 +199,23 @@ def _rounded(solver: Any, n_own: int, count: int, *, upwards: bool) -> Int64Arra
     return None
 
 
-def _optimum(solver: Any, n_own: int) -> Floats | None:
+def _optimum(solver: Any, n_own: int, watch: Watch) -> Floats | None:
     """The first columns of an optimum, None if there is none or the time was up."""
     solver.run()
+    _count(solver, watch)
     if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
         return None
     return np.array(solver.getSolution().col_value[:n_own], dtype=np.float64)
 
 
-def _searched(solver: Any, n_own: int) -> Int64Array | None:
+def _count(solver: Any, watch: Watch) -> None:
+    """Take what a solve took from the allowance."""
+    info = solver.getInfo()
+    iterations = info.simplex_iteration_count + _INTERIOR * info.ipm_iteration_count
+    watch.spend((1 + int(iterations)) * _ITERATION_WORK * int(solver.getNumRow()))
+
+
+def _searched(solver: Any, n_own: int, watch: Watch) -> Int64Array | None:
     """Whole values of the first columns by branch and bound; None if there are none or none were found."""
     whole = np.arange(n_own, dtype=np.int32)
     solver.changeColsIntegrality(n_own, whole, np.ones(n_own, dtype=np.uint8))  # all integer
@@ -216,6 +227,7 @@ def _searched(solver: Any, n_own: int) -> Int64Array | None:
     ):
         solver.setOptionValue(option, value)
     solver.run()
+    _count(solver, watch)
     if solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
         return None
     return np.rint(np.array(solver.getSolution().col_value[:n_own], dtype=np.float64)).astype(np.int64)
