@@ -84,7 +84,7 @@ def test_a_schedule_of_an_expansion_goes_with_its_ranks() -> None:
     for kind in (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER):
         plan, _ = design_plan(result, kind, use_cache=False)
         assert verify(plan).is_ok
-        assert plan.topology.name == best.option.expression
+        assert best.option.expression in plan.topology.name
     again = _designed(best.option.expression, _gather(2, stride=3)).best
     assert again.option.candidate.construction == best.option.candidate.construction
     assert again.option.candidate.t_b_both == best.option.candidate.t_b_both
