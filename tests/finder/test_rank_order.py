@@ -7,7 +7,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from reference.pruned_trees import pruned_tree_figures
+from reference.groups.pruned_trees import pruned_tree_figures
 from treadle.engine import core
 from treadle.finder.rank_order import RankGroups, order_ranks, regular_orders, tree_graph
 from treadle.topologies import parse
