@@ -29,7 +29,7 @@ _PASSES = 2
 """Over all layers, each filled anew."""
 
 _SWEEPS = 24
-"""Of the search in layers: most of its paths come from one without."""
+"""Of the search in improved layers: most of its paths come from one without."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +154,7 @@ def layered_search(
     *,
     may_rise: bool = False,
     orders: Int32Array | None = None,
-    sweeps: int = _SWEEPS,
+    sweeps: int | None = None,
     seed: int = 0,
     watch: Watch = UNWATCHED,
 ) -> LayeredPieces:
@@ -170,8 +170,9 @@ def layered_search(
         A path may go to a higher layer on its way.
     orders : array of int32, shape (max_layers, m), optional
         To start from, in place of those of first fit.
-    sweeps : int
-        0: only find out which are lost.
+    sweeps : int, optional
+        0: only find out which are lost. Default: 24 where improved orders keep most of the paths, else as
+        many as without layers.
     seed : int
     watch : Watch
         When its deadline passes, the paths so far are returned.
@@ -187,6 +188,7 @@ def layered_search(
         )
         if not may_rise:
             filled = improved_layers(pieces, paths, filled.order, seed=seed, watch=watch)
+            sweeps = _SWEEPS if sweeps is None else sweeps
     else:
         none = np.zeros(0, dtype=np.int32)
         filled = LayeredPieces(
@@ -197,13 +199,13 @@ def layered_search(
         if not filled.lost.size or number == _TRIES or watch.is_late:
             break
         filled = _bent(pieces, paths, filled)
-    if filled.lost.size or not sweeps:
+    if filled.lost.size or sweeps == 0:
         return filled
     return _searched(pieces, filled, may_rise, sweeps, seed, watch)
 
 
 def _searched(
-    pieces: DemandPieces, start: LayeredPieces, may_rise: bool, sweeps: int, seed: int, watch: Watch
+    pieces: DemandPieces, start: LayeredPieces, may_rise: bool, sweeps: int | None, seed: int, watch: Watch
 ) -> LayeredPieces:
     """The search in the lanes of these orders, from these paths."""
     n_layers, m = start.order.shape
