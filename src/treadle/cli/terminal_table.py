@@ -154,7 +154,7 @@ def wrapped(text: str, width: int, *, indent: int | None = None) -> list[str]:
     if width_of(text) <= width:
         return [text]
     if indent is None:
-        found = re.match(r"\S.*?\s{2,}|\s+", text)
+        found = re.match(r"\s*\S.*?\s{2,}|\s+", text)
         indent = len(found[0]) if found and len(found[0]) <= width // 2 else 0
     head, lines = text[:indent], list[str]()
     for word in text[indent:].split(" "):

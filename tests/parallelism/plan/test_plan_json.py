@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,8 +19,12 @@ from treadle.parallelism.graph.compute_graph import Phase
 from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline, PlanClaim
 from treadle.parallelism.plan.part_plan import Boundary, Chunk, Keep, TensorPlan
 from treadle.parallelism.plan.plan_json import plan_from_json, plan_text, plan_to_json, read_plan
+from treadle.parallelism.plan.plan_setting import PlanSetting, kept_fabric, read_setting, setting_to_json
 from treadle.parallelism.state.sharding import Sharding
 from treadle.schedules.mesh import Mesh
+from treadle.topologies import parse
+from treadle.topologies.topology import Topology
+from treadle.training.devices import ACCELERATORS, read_accelerator
 
 BY_TOKENS = Sharding((("dp",), ()))
 
@@ -39,7 +44,16 @@ def rich_plan() -> ParallelPlan:
         layers={"block": (0, 1, 0)},
         pipeline=Pipeline("pp", (2, 2), 4),
         claim=PlanClaim(0.5, 0.25, 1e9),
+        setting=PlanSetting(rewired(), read_accelerator(OWN_GPU), 2**16, 1024),
     )
+
+
+OWN_GPU = 'name = "own"\nmemory = "96GB"\nmemory_bandwidth = "4TB/s"\ntflops = {bf16 = 500}'
+
+
+def rewired() -> Topology:
+    """A fabric that no expression makes."""
+    return replace(parse("ring:8"), name="ring(8)", latencies_ns=np.arange(16))
 
 
 def test_a_file_brings_the_same_plan_back(tmp_path: Path) -> None:
@@ -48,11 +62,23 @@ def test_a_file_brings_the_same_plan_back(tmp_path: Path) -> None:
     path.write_text(plan_text(plan))
     found = read_plan(str(path))
     assert found == plan
+    assert found.setting == plan.setting
     assert plan_text(found) == path.read_text()
+    old = plan_from_json(changed(plan_to_json(plan), ("made_for",), None))
+    assert old == plan
+    assert old.setting is None
     assert found.plan_of("block", 1).operators["a"].chunk == Chunk("f", 4, 1)
     assert found.boundary_of("block", 1).activation == BY_TOKENS
     assert found.boundary_of("block", 2) == found.boundary
     assert found.n_ranks_of_stage == 4
+
+
+def test_a_fabric_of_the_catalogue_is_kept_as_its_expression() -> None:
+    assert kept_fabric(parse("ring:8")) == "ring(8)"
+    assert kept_fabric(rewired()) == rewired()  # that has the same name
+    setting = PlanSetting("ring(8)", ACCELERATORS["h100"], 2**16)
+    assert setting_to_json(setting) == {"gpu": "h100", "fabric": "ring(8)", "tokens": 2**16}
+    assert read_setting(setting_to_json(setting), "made_for") == setting
 
 
 def test_reprs_are_one_short_line() -> None:
@@ -131,6 +157,13 @@ OPERATOR = ("parts", "block", 1, "operators", "a")
         (("claim", "seconds"), -1, "expected seconds and bytes"),
         (("claim", "seconds"), 10**400, "expected a number"),
         (("claim", "overlap"), "all", "expected none, layer, model"),
+        (("made_for", "fabric"), "fabric.json", "expected a call of the catalogue"),
+        (("made_for", "fabric"), "open('/etc/passwd')", "expected a call of the catalogue"),
+        (("made_for", "fabric", "nodes"), [], "made_for, fabric: "),
+        (("made_for", "gpu"), "gpu.toml", "none of v100, "),
+        (("made_for", "gpu", "memory_bytes"), -1, "expected a number above 0"),
+        (("made_for", "gpu", "peak_flops"), {"bf16": 10**400}, "expected a number above 0"),
+        (("made_for", "tokens"), 0, "more than none"),
     ],
 )
 def test_malformed_files_are_refused_in_one_line(path: tuple[Any, ...], change: Any, words: str) -> None:

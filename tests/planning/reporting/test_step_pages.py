@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from itertools import pairwise
 from pathlib import Path
@@ -151,14 +152,21 @@ def test_a_plan_that_shards_tells_what_the_evaluator_says(
     path = tmp_path / "plan.json"
     path.write_text(planning.parallel_plan_text(sharded))
     assert is_parallel_plan(path)
-    again = values_of(report_parallel_plan(path, "dgx_h100:1", gpu="h100", tokens="64K"))
+    again = values_of(report_parallel_plan(path))
     for name in ("parts", "collectives", "memory", "parameters", "operators"):
         assert panel(again, name) == panel(values, name)
     assert again["lanes"]["choices"] == values["lanes"]["choices"]
     with pytest.raises(FormatError, match="--tokens and --sequence as when it was made"):
-        report_parallel_plan(path, "dgx_h100:1", gpu="h100", tokens="32K")
+        report_parallel_plan(path, tokens="32K")
     with pytest.raises(FormatError, match="ring\\(4\\) has 4"):
-        report_parallel_plan(path, "ring:4", gpu="h100", tokens="64K")
+        report_parallel_plan(path, "ring:4")
+    told = json.loads(path.read_text())
+    assert told.pop("made_for") == {"gpu": "h100", "fabric": "dgx_h100(1)", "tokens": 2**16}
+    path.write_text(json.dumps(told))
+    with pytest.raises(FormatError, match="--gpu is missing"):
+        report_parallel_plan(path, "dgx_h100:1")
+    old = values_of(report_parallel_plan(path, "dgx_h100:1", gpu="h100", tokens="64K"))
+    assert panel(old, "parts") == panel(values, "parts")
     with pytest.raises(FormatError, match="beside plans of collectives only"):
         report(sharded, [sharded])  # type: ignore[list-item]
 

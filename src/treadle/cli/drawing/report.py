@@ -32,10 +32,15 @@ def command(
     ] = planning.SHOWN_SIZE,
     fabric: Annotated[
         str | None,
-        typer.Option(help="Of a plan of parallelize: what to time it on.", metavar="FABRIC"),
+        typer.Option(
+            help="Of a plan of parallelize: what to time it on; default as in its file.", metavar="FABRIC"
+        ),
     ] = None,
     gpu: Annotated[
-        str | None, typer.Option("--gpu", help="Of a plan of parallelize: h100, ..., or a TOML file.")
+        str | None,
+        typer.Option(
+            "--gpu", help="Of a plan of parallelize: h100, ..., or a TOML file; default as in its file."
+        ),
     ] = None,
     model: Annotated[
         str | None,
@@ -45,10 +50,10 @@ def command(
         ),
     ] = None,
     tokens: Annotated[
-        str | None, typer.Option(help="Of a plan of parallelize, as when it was made.", metavar="N")
+        str | None, typer.Option(help="Of a plan of parallelize; default as in its file.", metavar="N")
     ] = None,
     sequence: Annotated[
-        str | None, typer.Option(help="Of a plan of parallelize, as when it was made.", metavar="N")
+        str | None, typer.Option(help="Of a plan of parallelize; default as in its file.", metavar="N")
     ] = None,
     max_memory: MaxMemoryOption = None,
     json: JsonOption = False,
@@ -100,11 +105,6 @@ def _parallel_page(
 ) -> str:
     if others:
         raise FormatError("shards a model: no other plans stand beside it", source=str(plan))
-    if asked.fabric is None or asked.gpu is None:
-        missing = "--fabric" if asked.fabric is None else "--gpu"
-        raise FormatError(
-            f"shards a model, and {missing} is missing: what its step is timed on", source=str(plan)
-        )
     return planning.report_parallel_plan(
         plan,
         asked.fabric,

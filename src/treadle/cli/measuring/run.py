@@ -174,8 +174,9 @@ def _print(output: Output, plan: Plan, runtime: RuntimeName, result: RunResult) 
         output.line(
             f"  bound on any schedule         {output.rates.exact(plan.optimal_algbw)}; "
             f"busbw {output.rates(busbw(plan.optimal_algbw, plan.collective))}"
-            f"{f' ({model})' if model else ''}"
         )
+        if model:
+            output.line(f"    for {model}")
     if result.shortfall is not None:
         lacking = describe_shortfall(plan, result.shortfall, f"the {runtime} runtime", output.rates)
         output.line(f"  {lacking}")

@@ -266,9 +266,10 @@ def _print(
         able = planning.model_of(plan.topology, plan.collective)
         output.line(
             f"bound       {rates.exact(plan.optimal_algbw)} algbw, "
-            f"{rates(busbw(plan.optimal_algbw, plan.collective))} busbw{f' ({able})' if able else ''}; "
-            f"%opt is of the bound of the size"
+            f"{rates(busbw(plan.optimal_algbw, plan.collective))} busbw; %opt is of the bound of the size"
         )
+        if able:
+            output.line(f"            for {able}")
     if shared is not None:
         print_groups(output, plan.topology, plan.collective, shared)
     output.line()

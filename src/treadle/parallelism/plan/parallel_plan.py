@@ -11,6 +11,7 @@ from types import MappingProxyType
 from treadle.brief import brief
 from treadle.errors import ScheduleError
 from treadle.parallelism.plan.part_plan import Boundary, PartPlan
+from treadle.parallelism.plan.plan_setting import PlanSetting
 from treadle.parallelism.state.sharding import Sharding, axis_sizes
 from treadle.schedules.mesh import Mesh
 
@@ -99,7 +100,9 @@ class ParallelPlan:
     layers : mapping from part name to tuple of int
         For parts with several plans: which of them each run of the part takes, in the order of the model.
     pipeline : Pipeline or None
-    claim : Claim or None
+    claim : PlanClaim or None
+    setting : PlanSetting or None
+        What it was made for, for those who time it again; plans are equal without it.
 
     Raises
     ------
@@ -116,6 +119,7 @@ class ParallelPlan:
     layers: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
     pipeline: Pipeline | None = None
     claim: PlanClaim | None = None
+    setting: PlanSetting | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not _DIGEST.fullmatch(self.digest):

@@ -12,6 +12,7 @@ from treadle.errors import FormatError, ScheduleError
 from treadle.parallelism.graph.compute_graph import Phase
 from treadle.parallelism.plan.parallel_plan import MOST_LAYERS, ParallelPlan, Pipeline, PlanClaim
 from treadle.parallelism.plan.part_plan import Boundary, Chunk, Keep, OperatorPlan, PartPlan, TensorPlan
+from treadle.parallelism.plan.plan_setting import read_setting, setting_to_json
 from treadle.parallelism.state.sharding import Sharding
 from treadle.schedules.mesh import Mesh
 from treadle.schedules.plan_files.manifest_values import (
@@ -83,6 +84,8 @@ def plan_to_json(plan: ParallelPlan) -> dict[str, object]:
             "memory_bytes": plan.claim.memory_bytes,
             "overlap": plan.claim.overlap,
         }
+    if plan.setting is not None:
+        found["made_for"] = setting_to_json(plan.setting)
     return found
 
 
@@ -119,7 +122,7 @@ def _plan(data: object) -> ParallelPlan:
         data,
         "plan",
         {"treadle", "version", "model", "digest", "mesh", "boundary", "parts"},
-        {"layers", "pipeline", "claim"},
+        {"layers", "pipeline", "claim", "made_for"},
     )
     return ParallelPlan(
         _name(table["model"], "model"),
@@ -136,6 +139,7 @@ def _plan(data: object) -> ParallelPlan:
         _table(table.get("layers", {}), "layers", _wholes),
         read_optional(table.get("pipeline"), _pipeline, "pipeline"),
         read_optional(table.get("claim"), _claim, "claim"),
+        read_optional(table.get("made_for"), read_setting, "made_for"),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ from treadle.parallelism.exporting.torch_code import torch_code, unsaid
 from treadle.parallelism.exporting.torchtitan import torchtitan_settings
 from treadle.parallelism.graph.compute_graph import TensorRef
 from treadle.parallelism.plan.plan_json import plan_text, read_plan
+from treadle.parallelism.plan.plan_setting import PlanSetting, kept_fabric
 from treadle.parallelism.problem.variables import StateVariable
 from treadle.parallelism.search.local_moves import improved
 from treadle.parallelism.search.minimax import peak_memory, step_time
@@ -78,7 +79,7 @@ class ExplainedTensor:
 
 
 def parallel_plan_text(result: ParallelizeResult) -> str:
-    """The plan of the first fabric as the text of its file.
+    """The plan of the first fabric as the text of its file, with what it was made for.
 
     Examples
     --------
@@ -89,7 +90,9 @@ def parallel_plan_text(result: ParallelizeResult) -> str:
     >>> planning.parallel_plan_text(found).splitlines()[1]
     ' "treadle": "parallel plan",'
     """
-    return plan_text(result.plan)
+    request, search = result.request, result.searches[0]
+    made_for = PlanSetting(kept_fabric(search.topology), request.device, request.tokens, request.sequence)
+    return plan_text(replace(result.plan, setting=made_for))
 
 
 def explain_tensor(result: ParallelizeResult, name: str) -> tuple[ExplainedTensor, ...]:

@@ -97,7 +97,7 @@ class FabricRun:
         trial = MeshTrial(mesh, best.seconds, bound_s, True)
         again = self.plans.retimed(best.plan, costs)
         return FabricSearch(
-            self.topology.name,
+            self.topology,
             mesh,
             best,
             ordered(named),
@@ -169,7 +169,7 @@ class FabricRun:
             best, bound_s, of_mixtures_s = self._mixed(best, posed, labels, bound_s)
             checked_s = max(min(checked_s, of_mixtures_s), 0.0)
         return FabricSearch(
-            self.topology.name,
+            self.topology,
             mesh,
             best,
             ordered(named),

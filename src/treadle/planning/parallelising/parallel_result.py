@@ -14,6 +14,7 @@ from treadle.planning.parallelising.posed_mesh import MeshFound
 from treadle.planning.tabular import Cell, Tabular, plain_row
 from treadle.refusal import Refusal
 from treadle.schedules.mesh import Mesh
+from treadle.topologies.topology import Topology
 from treadle.training.costs import Costs
 
 
@@ -91,7 +92,7 @@ class FabricSearch:
 
     Parameters
     ----------
-    fabric : str
+    topology : Topology
     mesh : Mesh
         Of the best plan.
     best : PricedPlan
@@ -124,7 +125,7 @@ class FabricSearch:
     '0.26 ms, no plan below 0.26 ms'
     """
 
-    fabric: str
+    topology: Topology
     mesh: Mesh
     best: PricedPlan
     named: tuple[PricedPlan, ...]
@@ -135,6 +136,11 @@ class FabricSearch:
     retimed: Retimed | Refusal
     found: MeshFound
     costs_on: Callable[[Mesh], Costs]
+
+    @property
+    def fabric(self) -> str:
+        """The fabric's name."""
+        return self.topology.name
 
     @property
     def gap(self) -> float:

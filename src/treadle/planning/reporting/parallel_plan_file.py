@@ -42,9 +42,9 @@ def is_parallel_plan(path: Path | str) -> bool:
 @checked(fabric=left_alone, model=left_alone)
 def report_parallel_plan(
     path: Path | str,
-    fabric: FabricLike,
+    fabric: FabricLike | None = None,
     *,
-    gpu: Accelerator | Path | str,
+    gpu: Accelerator | Path | str | None = None,
     model: object = None,
     tokens: int | str | None = None,
     sequence: int | str | None = None,
@@ -56,9 +56,10 @@ def report_parallel_plan(
     ----------
     path : Path or str
         JSON, as ``treadle parallelize -o`` writes it.
-    fabric : Topology, str or Path
-        On which it is timed and its memory counted, by the evaluator.
-    gpu : Accelerator, Path or str
+    fabric : Topology, str or Path, optional
+        On which it is timed and its memory counted, by the evaluator. Default of all: what it was made for,
+        as its file says.
+    gpu : Accelerator, Path or str, optional
     model : optional
         What the plan was made for; default the model of its name.
     tokens, sequence : int or str, optional
@@ -68,7 +69,8 @@ def report_parallel_plan(
     Raises
     ------
     FormatError
-        If the file is no such plan, or one of another model or size.
+        If the file is no such plan, or one of another model or size; or it does not say what it was made
+        for, and nobody else does.
     ScheduleError
         If the plan is illegal.
 
@@ -78,17 +80,27 @@ def report_parallel_plan(
     >>> import treadle
     >>> from treadle import planning
     >>> words = planning.ModelGraph("words", (treadle.capture("gpt2", tokens=4096).part("embedding"),))
-    >>> pair = "ring(2, bandwidth='25GB/s')"
-    >>> found = treadle.parallelize(words, pair, gpu="h100", mesh="2")
+    >>> found = treadle.parallelize(words, "ring(2, bandwidth='25GB/s')", gpu="h100", mesh="2")
     >>> _ = Path("plan.json").write_text(planning.parallel_plan_text(found))
-    >>> planning.report_parallel_plan("plan.json", pair, gpu="h100", model=words)[:15]
+    >>> planning.report_parallel_plan("plan.json", model=words)[:15]
     '<!doctype html>'
     """
     plan = read_plan(str(path))
+    setting = plan.setting
+    device = gpu if gpu is not None else setting and setting.gpu
+    place = fabric if fabric is not None else setting and setting.fabric
+    if place is None or device is None:
+        missing = "--gpu" if device is None else "--fabric"
+        raise FormatError(
+            f"shards a model, and {missing} is missing: what its step is timed on", source=str(path)
+        )
+    if setting is not None:
+        tokens = setting.tokens if tokens is None else tokens
+        sequence = setting.sequence if sequence is None else sequence
     options: ParallelizeKeywords = {"sequence": sequence}
     if plan.claim is not None:
         options["overlap"] = plan.claim.overlap
-    request = parallel_request(gpu, tokens, options)
+    request = parallel_request(device, tokens, options)
     notes = list(request.notes)
     micro_batches = 1 if plan.pipeline is None else plan.pipeline.micro_batches
     graph, layers = as_model_graph(
@@ -104,7 +116,7 @@ def report_parallel_plan(
             f"--model, --tokens and --sequence as when it was made",
             source=str(path),
         )
-    topology = resolve_topology(as_fabric(fabric, "fabric"))
+    topology = resolve_topology(as_fabric(place, "fabric"))
     n_ranks = len(topology.compute_nodes)
     if n_ranks != plan.mesh.n_ranks:
         raise FormatError(
