@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from math import isfinite
 from types import MappingProxyType
 from typing import Any
 
@@ -142,6 +141,6 @@ def _gpu(data: Any, place: str) -> Accelerator:
 
 
 def _figure(value: Any, place: str) -> float:
-    if type(value) not in (int, float) or not isfinite(value) or not 0 < value < _MOST_FIGURE:
+    if type(value) not in (int, float) or not 0 < value < _MOST_FIGURE:
         raise FormatError(f"{place}: {str(value)[:40]}: expected a number above 0")
     return float(value)
