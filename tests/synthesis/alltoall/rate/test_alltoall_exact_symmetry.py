@@ -15,6 +15,7 @@ from treadle.errors import TopologyError
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.rate.automorphisms import proposed_automorphisms
+from treadle.synthesis.alltoall.rate.box_rotations import box_rotations
 from treadle.synthesis.alltoall.rate.exact_rate import solve_exactly, suitable_symmetry
 from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance, flow_instance
 from treadle.synthesis.alltoall.rate.flow_symmetry import find_symmetry, known_symmetry, orbits, symmetry_of
@@ -51,6 +52,13 @@ def _instance(topology: t.Topology) -> FlowInstance:
         ("kautz(4, 3)", 5, 15),
         ("de_bruijn(4, 4)", 15, 50),
         ("line_graph(complete_bipartite(4, 4), 3)", 4, 10),
+        ("dgx_h100(3)", 1, 4),
+        ("dgx_a100(2)", 1, 6),
+        ("rail_optimized(3)", 1, 4),
+        ("pods(2, 3)", 1, 6),
+        ("leaf_spine(3, 2)", 1, 4),
+        ("fat_tree(4)", 1, 14),
+        ("mi250(2)", 16, 88),
     ],
 )
 def test_orbits_of_the_catalogue(expression: str, sources: int, link_orbits: int) -> None:
@@ -74,6 +82,22 @@ def test_a_fabric_that_is_not_what_its_name_says_has_no_symmetry() -> None:
     bandwidths[0] = 2
     assert not proposed_automorphisms(replace(graph, bandwidths=bandwidths))
     assert known_symmetry(_instance(replace(graph, bandwidths=bandwidths))).is_trivial
+
+
+def test_boxes_that_differ_do_not_turn() -> None:
+    """A box with a slow link: the others are alike still, but no rotation of boxes says so."""
+    fabric = t.parse("dgx_h100(3)")
+    bandwidths = fabric.bandwidths.copy()
+    bandwidths[0] += 1
+    assert not proposed_automorphisms(replace(fabric, bandwidths=bandwidths))
+    assert [one.tolist() for one in box_rotations(["a0.b0", "a0.b1", "a1.b0", "top"])] == []
+
+
+def test_a_thousand_ranks_in_boxes_have_an_exact_rate() -> None:
+    """What leaves a box crosses its eight NICs of 50 GB/s: 1016 of 1024 parts; nothing else binds."""
+    fabric = t.parse("dgx_h100(128)")
+    found = optimal_rate(fabric, on_all_ranks(fabric, CollectiveKind.ALLTOALL))
+    assert found.exact == Fraction(50 * 10**9, 1016)
 
 
 def test_a_search_finds_what_no_name_tells() -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import TreadleError
+from treadle.synthesis.alltoall.rate.box_rotations import box_rotations
 from treadle.topologies import parse
 from treadle.topologies.catalogue.cayley import cayley_graph_of
 from treadle.topologies.catalogue.kautz import generalized_kautz
@@ -93,6 +94,8 @@ def _proposals(topology: Topology, depth: int) -> Proposals:
         yield from _with_cards(topology, fabrics[0], depth)
     elif fabrics:
         yield from _expanded(name, fabrics, numbers, depth)
+    else:
+        yield from box_rotations(topology.node_names)
 
 
 def _call(text: str) -> tuple[str, list[int], list[str]] | None:

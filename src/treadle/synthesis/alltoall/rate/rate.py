@@ -108,8 +108,10 @@ def _rate_of_links(
     began, clock = time.process_time(), time.monotonic()
     instance = flow_instance(topology, collective)
     symmetry = known_symmetry(instance)
-    # a search takes a third of a second at a thousand nodes; where something is known, it finds little more
-    if symmetry.n_sources > 1 and (symmetry.is_trivial or _is_small(instance, symmetry)):
+    # a search takes a third of a second at a thousand nodes; where something is known, it finds little more,
+    # but for boxes, of which names tell no more than rotations
+    has_boxes = not topology.is_compute.all()
+    if symmetry.n_sources > 1 and (symmetry.is_trivial or has_boxes or _is_small(instance, symmetry)):
         symmetry = suitable_symmetry(instance)
     if _is_small(instance, symmetry):
         # exact arithmetic may take long where it fails; some of the time must be left for the other method
