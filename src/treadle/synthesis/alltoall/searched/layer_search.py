@@ -195,36 +195,50 @@ def layered_search(
             np.zeros(pieces.n_pieces + 1, np.int64), none, none, orders, np.arange(pieces.n_pieces)
         )
     for number in range(_TRIES + 1):
-        filled = _searched(pieces, filled, may_rise, 0, seed + number, watch.unlimited)
+        order, given = filled.order, _in_lanes(pieces, filled, may_rise)
+        del filled  # some bytes a hop, which the search has need of
+        filled = _searched(pieces, order, given, may_rise, 0, seed + number, watch.unlimited)
         if not filled.lost.size or number == _TRIES or watch.is_late:
             break
         filled = _bent(pieces, paths, filled)
     if filled.lost.size or sweeps == 0:
         return filled
-    return _searched(pieces, filled, may_rise, sweeps, seed, watch)
+    order, given = filled.order, _in_lanes(pieces, filled, may_rise)
+    del filled
+    return _searched(pieces, order, given, may_rise, sweeps, seed, watch)
+
+
+def _in_lanes(pieces: DemandPieces, start: LayeredPieces, may_rise: bool) -> LanePaths:
+    """The paths as places in the lanes of their orders: one lane a layer, or one of all if paths may rise."""
+    m = start.order.shape[1]
+    at = looked_up(_places(start.order), start.layer, start.links)
+    lane = np.zeros(pieces.n_pieces, dtype=np.int32)
+    if may_rise:
+        at += start.layer * np.int32(m)
+    else:
+        is_there = start.offset[1:] > start.offset[:-1]
+        lane[is_there] = start.layer[start.offset[:-1][is_there]]
+    return LanePaths(lane, start.offset, at)
 
 
 def _searched(
-    pieces: DemandPieces, start: LayeredPieces, may_rise: bool, sweeps: int | None, seed: int, watch: Watch
+    pieces: DemandPieces,
+    order: Int32Array,
+    given: LanePaths,
+    may_rise: bool,
+    sweeps: int | None,
+    seed: int,
+    watch: Watch,
 ) -> LayeredPieces:
     """The search in the lanes of these orders, from these paths."""
-    n_layers, m = start.order.shape
-    place = _places(start.order)
-    hops = np.diff(start.offset)
-    lane = np.zeros(pieces.n_pieces, dtype=np.int32)
-    at = looked_up(place, start.layer, start.links)
-    if may_rise:
-        at = at + start.layer * np.int32(m)
-    else:
-        lane[hops > 0] = start.layer[start.offset[:-1][hops > 0]]
-    lanes = start.order.reshape(1, -1) if may_rise else start.order
-    given = LanePaths(lane, start.offset, np.ascontiguousarray(at, dtype=np.int32))
+    n_layers, m = order.shape
+    lanes = order.reshape(1, -1) if may_rise else order
     found, _ = search_paths(pieces, lanes=lanes, start=given, sweeps=sweeps, seed=seed, watch=watch)
     hops = np.diff(found.offset)
     of_hop = found.place // np.int32(m) if may_rise else np.repeat(found.lane, hops)
     links = looked_up(lanes, np.repeat(found.lane, hops), found.place)
     assert n_layers > int(of_hop.max(initial=0))
-    return LayeredPieces(found.offset, links, of_hop, start.order, np.flatnonzero(hops == 0))
+    return LayeredPieces(found.offset, links, of_hop, order, np.flatnonzero(hops == 0))
 
 
 def _places(order: Int32Array) -> Int32Array:
