@@ -5,6 +5,7 @@ from __future__ import annotations
 _FILES = (
     "finder/searches/test_abelian_search",
     "finder/searches/test_neighbours",
+    "finder/test_rank_order",
     "planning/building/test_placement",
     "program/test_in_network",
     "simulation/test_simulate_messages",
