@@ -441,7 +441,7 @@ def _levels(layer: Layer) -> int:
 
 def route_shape(schedule: RouteSchedule) -> dict[str, object]:
     """Numbers of routes, hops and chunks."""
-    n_pairs = len(np.unique(schedule.pair))
+    n_pairs = 1 + int(np.count_nonzero(np.diff(schedule.pair)))  # paths are sorted by pair
     return {
         "routes": schedule.n_paths,
         "routes_per_pair": schedule.n_paths / n_pairs,
