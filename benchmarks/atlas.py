@@ -12,6 +12,7 @@ import argparse
 import json
 import re
 import time
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import groupby
 from pathlib import Path
@@ -24,32 +25,43 @@ from treadle.atomic import write_bytes
 from treadle.cli.designing.names import describe_links
 from treadle.cli.solving.report import describe_witness
 from treadle.errors import TreadleError
+from treadle.schedules.collective import CollectiveKind, on_all_ranks
+from treadle.synthesis.alltoall.rate.flow_instance import flow_instance
+from treadle.synthesis.alltoall.rate.flow_symmetry import known_symmetry
 from treadle.viz.matplotlib_figures import figure_bytes, new_figure
 
-PLATFORMS = {
-    "dgx_a100": "dgx_a100({n})",
-    "dgx_a100_flat": "dgx_a100_flat({n})",
-    "dgx_h100": "dgx_h100({n})",
-    "gb200_nvl72": "gb200_nvl72({n})",
-    "mi250": "mi250({n})",
-    "mi300x": "mi300x({n})",
-    "rail_optimized": "rail_optimized({n})",
-    "dgx1_v100": "dgx1_v100()",
+PLATFORMS: dict[str, Callable[[int], str | None]] = {
+    "dgx_a100": lambda n: f"dgx_a100({n})",
+    "dgx_a100_flat": lambda n: f"dgx_a100_flat({n})",
+    "dgx_h100": lambda n: f"dgx_h100({n})",
+    "gb200_nvl72": lambda n: f"gb200_nvl72({n})",
+    "mi250": lambda n: f"mi250({n})",
+    "mi300x": lambda n: f"mi300x({n})",
+    "rail_optimized": lambda n: f"rail_optimized({n})",
+    "pods": lambda n: f"pods({n // 32}, 32)" if n >= 64 else None,
+    "leaf_spine": lambda n: f"leaf_spine({n}, 4)" if n >= 2 else None,
+    "fat_tree": lambda n: f"fat_tree({round((32 * n) ** (1 / 3))})" if n in (2, 16, 128, 1024) else None,
+    "dgx1_v100": lambda n: "dgx1_v100()" if n == 1 else None,
 }
+"""The expression of so many boxes; None where there is no fabric of that size."""
 COLLECTIVES = ("allgather", "reduce-scatter", "allreduce", "broadcast", "reduce", "alltoall")
 MOST_SECONDS = 8
 """Of CPU: rows beyond a smaller one that took longer are left out."""
 SIZES = tuple(2**power for power in range(14))
 MOST_RANKS_OF_ALLTOALL = 512
 """An all-to-all's flows of every source over every link fit up to about there."""
+MOST_ALIKE_RANKS = 4096
+"""Where symmetry leaves one source; its demands grow with the square."""
 
 OPENING = """# Atlas of optima
 
 How fast can each platform be, and what stops it? Generated: `python benchmarks/atlas.py --docs docs`.
 Asymptotic algbw in GB/s, exact fractions rounded here; `treadle bound EXPRESSION COLLECTIVE` prints each with
-its witness. Boxes are the catalogue's, without in-network sums. `≤`: an upper bound that is not known to be
-attained; `~`: certified from both sides, to 0.1%; `-`: left out, an all-to-all of more than {most} ranks, or
-what half as many boxes took more than {seconds} CPU seconds for, or a fabric larger than what is built.
+its witness. Boxes are the catalogue's, without in-network sums; pods hold 32 each, a leaf of `leaf_spine`
+(four spines) is one, eight hosts of a fat tree are one. `≤`: an upper bound that is not known to be attained;
+`~`: certified from both sides, to 0.1%; `-`: left out: an all-to-all of more than {most} ranks that
+differ, or {alike} that are alike, what fewer boxes took more than {seconds} CPU seconds for, or a fabric
+larger than what is built.
 
 ![Optimum against boxes](../images/atlas.svg)
 """
@@ -61,7 +73,7 @@ def solved(expression: str, collective: str) -> dict[str, Any]:
     row: dict[str, Any] = {"fabric": expression, "collective": collective}
     try:
         topology = treadle.parse(expression)
-        if collective == "alltoall" and len(topology.compute_nodes) > MOST_RANKS_OF_ALLTOALL:
+        if collective == "alltoall" and not is_served(topology):
             return row
         found = treadle.bound(topology, collective)
     except TreadleError as error:
@@ -75,6 +87,17 @@ def solved(expression: str, collective: str) -> dict[str, Any]:
         row["known"] = "exact" if proof.is_tight else "bound"
     algbw = found.algbw if row["known"] == "exact" else Fraction(float(found.algbw)).limit_denominator(10**6)
     return {**row, "algbw": str(algbw), "seconds": round(time.process_time() - begin, 2)}
+
+
+def is_served(topology: treadle.Topology) -> bool:
+    """Whether an all-to-all's rate takes seconds: few ranks, or many of which one stands for all."""
+    ranks = len(topology.compute_nodes)
+    if not MOST_RANKS_OF_ALLTOALL < ranks <= MOST_ALIKE_RANKS:
+        return ranks <= MOST_RANKS_OF_ALLTOALL
+    return (
+        known_symmetry(flow_instance(topology, on_all_ranks(topology, CollectiveKind.ALLTOALL))).n_sources
+        == 1
+    )
 
 
 def cell(row: dict[str, Any]) -> str:
@@ -98,17 +121,17 @@ def cuts(rows: list[dict[str, Any]], boxes: list[int]) -> list[str]:
 
 def page(rows: dict[tuple[str, str], dict[str, Any]]) -> str:
     """The whole page."""
-    parts = [OPENING.format(most=MOST_RANKS_OF_ALLTOALL, seconds=MOST_SECONDS)]
-    for name, pattern in PLATFORMS.items():
-        pieces = {n: pattern.format(n=n) for n in SIZES if "{n}" in pattern or n == 1}
+    parts = [OPENING.format(most=MOST_RANKS_OF_ALLTOALL, alike=MOST_ALIKE_RANKS, seconds=MOST_SECONDS)]
+    for name, made in PLATFORMS.items():
+        pieces = {n: one for n in SIZES if (one := made(n)) is not None}
         sizes = [n for n, one in pieces.items() if all((one, each) in rows for each in COLLECTIVES)]
         parts.append(f"## {name}\n\n| boxes | {' | '.join(COLLECTIVES)} |\n|--:|{'--:|' * len(COLLECTIVES)}")
         for n in sizes:
-            cells = (cell(rows[pattern.format(n=n), collective]) for collective in COLLECTIVES)
+            cells = (cell(rows[pieces[n], collective]) for collective in COLLECTIVES)
             parts.append(f"| {n} | {' | '.join(cells)} |")
         parts.append("\n| collective | boxes: what binds, with the figures of the largest |\n|---|---|")
         for collective in COLLECTIVES:
-            lines = cuts([rows[pattern.format(n=n), collective] for n in sizes], sizes)
+            lines = cuts([rows[pieces[n], collective] for n in sizes], sizes)
             if lines:
                 parts.append(f"| {collective} | {'<br>'.join(lines)} |")
         parts.append("")
@@ -120,12 +143,12 @@ def picture(rows: dict[tuple[str, str], dict[str, Any]]) -> bytes:
     matplotlib.rcParams["svg.hashsalt"] = "atlas"
     figure = new_figure(10, 4, "svg")
     panels = figure.subplots(1, 3, sharex=True)
-    markers = "osD^v<>P"
+    markers = "osD^v<>PX*h"
     for panel, collective in zip(panels, ("allgather", "allreduce", "alltoall"), strict=True):
-        for mark, (name, pattern) in zip(markers, PLATFORMS.items(), strict=True):
-            found = [(n, rows.get((pattern.format(n=n), collective), {})) for n in SIZES]
+        for mark, (name, made) in zip(markers, PLATFORMS.items(), strict=True):
+            found = [(n, rows.get((made(n) or "", collective), {})) for n in SIZES]
             points = [(n, float(Fraction(row["algbw"])) / 1e9) for n, row in found if "algbw" in row]
-            if "{n}" in pattern and points:
+            if len(found) > 1 and name != "dgx1_v100" and points:
                 panel.plot(*zip(*points, strict=True), marker=mark, markersize=3, linewidth=1, label=name)
         panel.set(title=collective, xscale="log", yscale="log", xlabel="boxes")
         panel.set_xscale("log", base=2)
@@ -148,15 +171,16 @@ def main() -> None:
     store = asked.docs / "results" / "atlas.json"
     kept = json.loads(store.read_text(encoding="utf-8")) if store.exists() else []
     rows = {(row["fabric"], row["collective"]): row for row in kept}
+    took: dict[tuple[str, str], float] = {}
     for n in (n for n in SIZES if n <= asked.most):
-        for pattern in PLATFORMS.values():
-            for collective in COLLECTIVES:
-                key = pattern.format(n=n), collective
+        for name, made in PLATFORMS.items():
+            for collective in COLLECTIVES if (expression := made(n)) else ():
+                key = str(expression), collective
                 if key not in rows or asked.anew:
-                    half = rows.get((pattern.format(n=n // 2), collective), {"seconds": 0})
-                    is_long = half.get("seconds", MOST_SECONDS + 1) > MOST_SECONDS
+                    is_long = took.get((name, collective), 0) > MOST_SECONDS
                     rows[key] = {"fabric": key[0], "collective": collective} if is_long else solved(*key)
                     print(*key, cell(rows[key]), rows[key].get("seconds", ""), flush=True)
+                took[name, collective] = rows[key].get("seconds", took.get((name, collective), 0))
         text = "[\n" + ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows.values()) + "\n]\n"
         write_bytes(store, text.encode())
     write_bytes(asked.docs / "results" / "atlas.md", page(rows).encode())

@@ -87,8 +87,8 @@ def report_parallel_plan(
     """
     plan = read_plan(str(path))
     setting = plan.setting
-    device = gpu if gpu is not None else setting and setting.gpu
-    place = fabric if fabric is not None else setting and setting.fabric
+    device = setting.gpu if gpu is None and setting is not None else gpu
+    place = setting.fabric if fabric is None and setting is not None else fabric
     if place is None or device is None:
         missing = "--gpu" if device is None else "--fabric"
         raise FormatError(
