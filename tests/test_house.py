@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from harness.syntax import module_name, modules, nodes_of
+from harness.syntax import module_name, modules, nodes_of, statements_of
 from places import ROOT
 from treadle.cli.application import _ROOM
 from treadle.formats.format import own_formats
@@ -71,7 +71,7 @@ def test_each_class_has_a_name_of_its_own() -> None:
     found = Counter(
         node.name
         for path in sorted((ROOT / "src" / "treadle").rglob("*.py"))
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        for node in statements_of(path)
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
     assert len(found) > 200
@@ -100,7 +100,7 @@ def test_functions_ask_for_few_things() -> None:
         f"{path}:{node.lineno} {node.name}": parameters(node)
         for path in sorted((ROOT / "src" / "treadle").rglob("*.py"))
         if "cli" not in path.parts
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes_of(path)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
     assert len(found) > 2000
@@ -146,13 +146,18 @@ def idle_functions(files: Mapping[str, Path], tables: Iterable[tuple[str, str]])
     used = used_names(files) | set(tables)
     idle = []
     for name, path in files.items():
-        body = ast.parse(path.read_text(encoding="utf-8")).body
-        said = [{one.id for one in ast.walk(part) if isinstance(one, ast.Name)} for part in body]
-        for place, function in enumerate(body):
-            if not isinstance(function, ast.FunctionDef) or function.name.startswith("_"):
-                continue
-            elsewhere = any(function.name in names for names in (*said[:place], *said[place + 1 :]))
-            if not (function.decorator_list or elsewhere or (name, function.name) in used):
+        body = statements_of(path)
+        asked = [
+            function
+            for function in body
+            if isinstance(function, ast.FunctionDef)
+            and not function.name.startswith("_")
+            and not function.decorator_list
+            and (name, function.name) not in used
+        ]
+        for function in asked:
+            others = (node for part in body if part is not function for node in ast.walk(part))
+            if not any(isinstance(node, ast.Name) and node.id == function.name for node in others):
                 idle.append(f"{name}:{function.name}")
     return idle
 
