@@ -12,7 +12,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -131,14 +130,3 @@ def first_line(process: subprocess.Popen[str], *, limit_s: float = 60.0) -> str:
         timer.join()
     assert line, f"no line within {limit_s:g} s: {process.args}"
     return line.rstrip("\n")
-
-
-def finished_together(
-    commands: Sequence[Sequence[object]], *, environment: Mapping[str, str], limit_s: float = LIMIT_S
-) -> list[subprocess.CompletedProcess[str]]:
-    """What processes that run side by side printed, all of them within the limit; as `finished`."""
-    with ThreadPoolExecutor(len(commands)) as pool:
-        waiting = [
-            pool.submit(finished, command, environment=environment, limit_s=limit_s) for command in commands
-        ]
-        return [done.result() for done in waiting]

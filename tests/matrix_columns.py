@@ -16,7 +16,8 @@ from math import lcm
 from pathlib import Path
 from typing import Any
 
-from child_processes import finished, finished_together, search_path
+from child_processes import finished, search_path
+from harness.forked_ranks import forked_ranks
 from samples.matrix_cases import Key, modes, plans
 from treadle import planning
 from treadle.errors import TreadleError
@@ -184,8 +185,8 @@ def torch(folder: Path) -> tuple[Outcomes, ...]:
     job.write_text(json.dumps(found))
     environment = {**os.environ, "PYTHONPATH": search_path()}
     environment |= {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-    worker = [sys.executable, TESTS / "matrix_torch_worker.py"]
-    for done in finished_together([[*worker, rank, job] for rank in range(4)], environment=environment):
+    worker = TESTS / "matrix_torch_worker.py"
+    for done in forked_ranks(worker, [[rank, job] for rank in range(4)], environment):
         assert done.returncode == 0, done.stderr[-3000:]
     reports = [json.loads((folder / f"found-{rank}.json").read_text()) for rank in range(4)]
     assert all([entry[:3] for entry in one] == [entry[:3] for entry in reports[0]] for one in reports)

@@ -4,13 +4,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from child_processes import finished_together, search_path
+from child_processes import search_path
+from harness.forked_ranks import forked_ranks
 from treadle.planning import solve
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.plan_files.archive import save_plan
@@ -31,9 +31,8 @@ def run_ranks(worker: str, folder: Path) -> list[subprocess.CompletedProcess[str
         "TMPDIR": str(folder / "temporary"),
     }
     (folder / "temporary").mkdir()
-    command = [sys.executable, WORKERS / worker]
-    words = [[*command, rank, N_RANKS, folder] for rank in range(N_RANKS)]
-    return finished_together(words, environment=environment)
+    words = [[rank, N_RANKS, folder] for rank in range(N_RANKS)]
+    return forked_ranks(WORKERS / worker, words, environment)
 
 
 def with_sizes(plan: Plan, *ranges: tuple[int, int | None]) -> Plan:

@@ -2,13 +2,13 @@
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from child_processes import finished_together, search_path
+from child_processes import search_path
+from harness.forked_ranks import forked_ranks
 from shortcuts.group_plans import solved_alone
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
@@ -37,8 +37,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         "OMP_NUM_THREADS": "1",
         "TMPDIR": str(folder / "temporary"),
     }
-    words = [[sys.executable, WORKER, rank, N_RANKS, folder] for rank in range(N_RANKS)]
-    for process in finished_together(words, environment=environment):
+    words = [[rank, N_RANKS, folder] for rank in range(N_RANKS)]
+    for process in forked_ranks(WORKER, words, environment):
         assert process.returncode == 0, process.stderr[-3000:]
     return [json.loads((folder / f"found-{rank}.json").read_text()) for rank in range(N_RANKS)]
 
