@@ -202,7 +202,7 @@ def test_no_number_is_cut_on_any_terminal(
     assert "left out" not in whole
     # stages are named where they took long enough to tell
     steady = re.sub(r"^CPU s .*$", "", whole, flags=re.MULTILINE)
-    for width in (60, 80, 120):
+    for width in (60, 80):
         text = shown(COMMANDS[name], folder, width, capsys, monkeypatch)
         assert "…" not in text
         # a path may be wider than any terminal, and then stands alone

@@ -94,22 +94,21 @@ def test_mutants_are_accepted_if_they_are_still_true_and_only_then(name: str) ->
     for kind in SPANNING_KINDS:
         for case in SMALL:
             plan = plan_of(kind, case)
-            for _ in range(2):
-                try:
-                    mutant = MUTATIONS[name](plan, random)
-                except ScheduleError:
-                    continue  # no such value
-                ok = all(report.is_ok for report in verify_plan(mutant))
-                assert ok == is_true(mutant), (name, kind, case)
-                schedule = mutant.entries[-1].schedule
-                assert isinstance(schedule, GroupSchedule)
-                found = verify(mutant.topology, mutant.collective, schedule)  # whatever is claimed
-                assert found.algbw == true_algbw(mutant.topology, mutant.collective, schedule)
-                rejected, accepted = rejected + (not ok), accepted + ok
+            try:
+                mutant = MUTATIONS[name](plan, random)
+            except ScheduleError:
+                continue  # no such value
+            ok = all(report.is_ok for report in verify_plan(mutant))
+            assert ok == is_true(mutant), (name, kind, case)
+            schedule = mutant.entries[-1].schedule
+            assert isinstance(schedule, GroupSchedule)
+            found = verify(mutant.topology, mutant.collective, schedule)  # whatever is claimed
+            assert found.algbw == true_algbw(mutant.topology, mutant.collective, schedule)
+            rejected, accepted = rejected + (not ok), accepted + ok
     if name == "a unit split":
-        assert accepted == rejected + accepted > 50
+        assert accepted == rejected + accepted > 25
     else:
-        assert rejected > 5
+        assert rejected > 2
 
 
 def violations(report: Report) -> list[str]:
