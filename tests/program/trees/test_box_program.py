@@ -23,7 +23,7 @@ from treadle.simulation.costs.message_prices import protocol_options
 from treadle.simulation.messages import seconds_below
 from treadle.simulation.simulation_options import SimulationOptions
 from treadle.simulation.tasks import task_graph
-from treadle.topologies import parse
+from treadle.topologies import TopologyBuilder, parse
 from treadle.topologies.rotation import box_rotation
 
 
@@ -105,6 +105,32 @@ def test_fabrics_that_differ_by_box_have_no_rotation() -> None:
     latencies = topology.latencies_ns.copy()
     latencies[-1] += 1
     assert box_rotation(replace(topology, latencies_ns=latencies), ranks, 8) is None
+
+
+def test_boxes_that_share_a_leaf_have_no_part() -> None:
+    """Two turns of four bring boxes back to their leaf, whose links to the spine then rest."""
+    builder = TopologyBuilder("shared-leaves")
+    for box in range(4):
+        for gpu in "ab":
+            builder.compute(f"{gpu}{box}")
+    for switch in ("leaf0", "leaf1", "spine"):
+        builder.switch(switch)
+    for box in range(4):
+        builder.duplex(f"a{box}", f"b{box}", 100)
+        for gpu in "ab":
+            builder.duplex(f"{gpu}{box}", f"leaf{box % 2}", 10)
+    for leaf in ("leaf0", "leaf1"):
+        builder.duplex(leaf, "spine", 40)
+    topology = builder.build()
+    problem = pose(topology, "allgather")
+    rotation = box_rotation(topology, topology.compute_nodes.astype(np.int64), 2)
+    assert rotation is not None
+    assert rotation.moves.any()
+    assert not rotation.moves.all()
+    for algorithm in ("forestcoll", "rail", "three-stage"):
+        schedule = written_out(generate(problem, find_scheduler(algorithm)).schedule)
+        assert isinstance(schedule, ForestSchedule)
+        assert lower_box(topology, problem.collective, schedule) is None
 
 
 def test_sets_of_many_ranks_are_those_of_all_ranks(monkeypatch: pytest.MonkeyPatch) -> None:

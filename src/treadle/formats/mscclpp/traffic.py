@@ -181,8 +181,8 @@ class _Play:
             if one.how == "remote":
                 self._message(worker, one.ranks[0], rank, one, adds=adds)
         if all(place.how == "local" for place in places):
-            self._check(operation, places[0])
-            worker.known[rank] = {self._add(rank, OperationKind.COPY, 0, places[0].size, self._over(worker))}
+            count = min(places[0].size, self.n_chunks)  # scratch may be larger than the buffers
+            worker.known[rank] = {self._add(rank, OperationKind.COPY, 0, count, self._over(worker))}
         for one in operation.targets:
             if one.how == "remote":
                 self._message(worker, rank, one.ranks[0], one, adds=False)
@@ -209,10 +209,6 @@ class _Play:
 
     def _over(self, worker: _Worker) -> tuple[int, ...]:
         return tuple(sorted(worker.known[worker.rank]))
-
-    def _check(self, operation: MscclppOperation, place: BufferChunks) -> None:
-        if place.size > self.n_chunks:
-            raise ScheduleError(f"{self.source}: {operation.where}: {place.size} chunks at a time")
 
     def _add(
         self,

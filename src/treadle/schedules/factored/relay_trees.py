@@ -162,8 +162,7 @@ class RelayTrees(FormulaTrees):
         parent, delivery = self._deliveries(roots, number)
         block = (self._before[roots] + number)[:, None]
         arrival = block - np.where(roots[:, None] > np.arange(n), self._blocks, 0)
-        is_root = parent < 0
-        entries = np.where(is_root, 0, arrival * g + within[:, None])
+        entries = arrival * g + within[:, None]  # of the root any: it has no row
         return self._rows(parent, delivery * g + within[:, None], entries, g - within)
 
     def _deliveries(self, roots: Int64Array, number: Int64Array) -> tuple[Int64Array, Int64Array]:

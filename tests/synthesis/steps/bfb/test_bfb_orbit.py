@@ -20,6 +20,7 @@ EXPRESSIONS = [
     "metacyclic_cayley(16, 2, 7, 28, 2, 20, 5)",
     "metacyclic_cayley(8, 2, 3, 2, 3)",
     "metacyclic_cayley(5, 4, 2, 1, 7)",
+    "metacyclic_cayley(7, 3, 2, 19, 3)",  # here s v and v s lie at other distances
     "dihedral_cayley(7, 1, 2)",
 ]
 
