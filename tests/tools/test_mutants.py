@@ -37,7 +37,7 @@ def f(a: int, b: int = 2) -> int:
     for i in range(a):
         if i in (b,):
             continue
-        note(i)
+        note(i, a)
     return total if a is None else [x for x in (a, b) if x >= 0]
 '''
 
@@ -66,7 +66,6 @@ def test_faults_of_every_kind_are_found_in_their_places() -> None:
         (15, "total = max(a, b) + LIMIT"),
         (15, "total = max(a, b) // LIMIT"),
         (15, "total = min(a, b) * LIMIT"),
-        (15, "total = max(b, a) * LIMIT"),
         (16, "total -= 1"),
         (16, "total = 1"),
         (16, "total += 2"),
@@ -76,6 +75,7 @@ def test_faults_of_every_kind_are_found_in_their_places() -> None:
         (18, "if i not in (b,):"),
         (19, "break"),
         (20, "pass"),
+        (20, "note(a, i)"),
         (21, "return ([x for x in (a, b) if x >= 0] if a is None else total)"),
         (21, "return total if a is not None else [x for x in (a, b) if x >= 0]"),
         (21, "return total if a is None else [x for x in (a, b) if (not (x >= 0))]"),
