@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -42,6 +42,8 @@ def written(hint: Any) -> str:
         return f"tuple[{', '.join(map(written, get_type_hints(hint).values()))}]"
     if get_origin(hint) is tuple:
         return f"tuple[{', '.join(map(written, get_args(hint)))}]"
+    if get_origin(hint) is Sequence:
+        return f"collections.abc.Sequence[{', '.join(map(written, get_args(hint)))}]"
     if getattr(get_origin(hint), "__name__", "") == "NDArray":  # a name of its own from Python 3.12 on
         return np.dtype(get_args(hint)[0]).name
     if get_origin(hint) is np.ndarray:

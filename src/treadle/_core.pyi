@@ -6,6 +6,8 @@ Structs come in as the named tuples of `synthesis.core_values`, `simulation.core
 order that the bindings say.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -179,7 +181,7 @@ def search_abelian_sets(
 def swap_links(problem: SwapProblem, pace: SwapPace, control: Int64) -> tuple[int, Int32, int, int, int]: ...
 def tree_figures(graph: TreeGraph, groups: Int32) -> tuple[int, int, int]: ...
 def order_ranks(
-    graphs: list[TreeGraph], kinds: list[RankGroups], start: Int32, pace: RankPace, control: Int64
+    graphs: Sequence[TreeGraph], kinds: Sequence[RankGroups], start: Int32, pace: RankPace, control: Int64
 ) -> tuple[int, Int32, float]: ...
 
 # Flows and paths

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from typer import BadParameter, TyperException
 from typer.core import TyperArgument, TyperOption
 
-from treadle.atomic import check_parent
 from treadle.cli.fabric_arguments import OPTIONS_OF_FILES, FabricCommand
 from treadle.errors import TreadleError
 
@@ -134,6 +133,8 @@ class Command(FabricCommand):
 
     def _check_places(self, ctx: Any) -> None:
         """FormatError, before there is any work, if a file to be written (`writable`) has no folder."""
+        from treadle.atomic import check_parent  # --version and --help do not need it
+
         for option in self.get_params(ctx):
             if not is_written(option):
                 continue
