@@ -47,7 +47,7 @@ PLATFORMS: dict[str, Callable[[int], str | None]] = {
 COLLECTIVES = ("allgather", "reduce-scatter", "allreduce", "broadcast", "reduce", "alltoall")
 MOST_SECONDS = 8
 """Of CPU: rows beyond a smaller one that took longer are left out."""
-SIZES = tuple(2**power for power in range(14))
+SIZES = tuple(2**power for power in range(13))
 MOST_RANKS_OF_ALLTOALL = 512
 """An all-to-all's flows of every source over every link fit up to about there."""
 MOST_ALIKE_RANKS = 4096
