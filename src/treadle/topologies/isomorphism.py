@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from treadle.arrays import Int32Array, frozen
+from treadle.arrays import Int32Array, Int64Array, frozen
 from treadle.errors import TopologyError
 from treadle.topologies.colour_refinement import (
     Budget,
@@ -35,6 +35,7 @@ __all__ = [
     "is_reverse_symmetric",
     "is_vertex_transitive",
     "link_map",
+    "node_kinds",
     "transpose_isomorphism",
 ]
 
@@ -119,6 +120,42 @@ def find_automorphism(
             )
     budget = Budget(f"{topology.name} and itself", work_limit)
     return _search(topology, topology, [(node, image)], budget)
+
+
+def node_kinds(topology: Topology, *, work_limit: int = DEFAULT_WORK) -> Int64Array:
+    """What neighbourhoods tell of nodes: an automorphism takes each to one of its own kind.
+
+    Parameters
+    ----------
+    topology : Topology
+    work_limit : int
+        As in `find_isomorphism`.
+
+    Returns
+    -------
+    array of int64, shape (n,)
+        The number of each node's kind. Nodes of one kind need not be alike.
+
+    Raises
+    ------
+    UndecidedError
+        If the limit was reached first.
+
+    Examples
+    --------
+    >>> from treadle.topologies.catalogue.graphs import ring
+    >>> from treadle.topologies.transforms.changes import with_failed_links
+    >>> node_kinds(with_failed_links(ring(5), "n0--n1")).tolist()
+    [0, 0, 1, 2, 1]
+    """
+    graph = merge_twins(topology)
+    colours, _ = refine(graph, graph.colours, Budget(f"{topology.name} and itself", work_limit))
+    _, first, kind = np.unique(colours, return_index=True, return_inverse=True)
+    numbered = np.argsort(np.argsort(first))[kind]
+    result = np.empty(topology.n_nodes, dtype=np.int64)
+    for members, number in zip(graph.classes, numbered.tolist(), strict=True):
+        result[members] = number
+    return frozen(result, np.int64)
 
 
 def transpose_isomorphism(topology: Topology, *, work_limit: int = DEFAULT_WORK) -> Int32Array | None:
@@ -245,7 +282,8 @@ def _search(
     """Depth-first search for a map that respects the pinned pairs of nodes."""
     if (topology.n_nodes, topology.n_links) != (other.n_nodes, other.n_links):
         return None
-    one, two = merge_twins(topology), merge_twins(other)
+    one = merge_twins(topology)
+    two = one if other is topology else merge_twins(other)
     if (one.n, len(one.tails)) != (two.n, len(two.tails)):
         return None
     ours, theirs = one.colours, two.colours

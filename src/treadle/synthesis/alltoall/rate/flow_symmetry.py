@@ -16,7 +16,7 @@ from treadle.arrays import Int32Array, Int64Array, frozen
 from treadle.errors import TopologyError
 from treadle.synthesis.alltoall.rate.automorphisms import proposed_automorphisms
 from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance
-from treadle.topologies.isomorphism import UndecidedError, find_automorphism, link_map
+from treadle.topologies.isomorphism import UndecidedError, find_automorphism, link_map, node_kinds
 
 DEFAULT_WORK = 20_000_000
 """Nodes and links that a search for automorphisms may visit: about half a second."""
@@ -186,11 +186,17 @@ def find_symmetry(instance: FlowInstance, *, work_limit: int = DEFAULT_WORK) -> 
     symmetry = known_symmetry(instance)
     maps: list[NDArray[np.integer]] = list(symmetry.node_maps)
     attempts = work_limit // (_ATTEMPT * (instance.topology.n_nodes + instance.topology.n_links))
+    try:
+        kinds = node_kinds(instance.topology, work_limit=work_limit)
+    except UndecidedError:
+        return symmetry
     misses = 0
     while misses < min(_MAX_MISSES, symmetry.n_sources - 1):
         nodes = instance.sources[symmetry.representatives].tolist()
         found = None
         for image in nodes[misses + 1 :]:
+            if kinds[image] != kinds[nodes[misses]]:
+                continue
             attempts -= 1
             if attempts < 0:
                 return symmetry
