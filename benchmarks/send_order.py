@@ -2,7 +2,7 @@
 
 Run ``python benchmarks/send_order.py --json after.json``, the same in a checkout of an earlier version with
 ``--json before.json``, and then ``python benchmarks/send_order.py --before before.json --json after.json
---write docs/how-to/simulation.md``: times that are in the file already are not simulated again. About
+--write docs/results/simulator-figures.md``: times that are in the file already are not simulated again. About
 four minutes of CPU time. The time of S slices exceeds the bound by about an S-th of what one slice does,
 so that few slices show the order best.
 """

@@ -1,4 +1,4 @@
-"""docs/how-to/training.md, second half: steps by model, fabric, scheduler; errors, CPU time.
+"""docs/results/training-figures.md, second half: steps by model, fabric, scheduler; errors, CPU time.
 
     python benchmarks/training.py --docs docs     # replaces what follows the marker; some minutes
     python benchmarks/training.py                 # to the terminal
@@ -302,13 +302,13 @@ def page() -> Iterator[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--docs", type=Path, help="folder with training.md")
+    parser.add_argument("--docs", type=Path, help="folder with results/training-figures.md")
     docs = parser.parse_args().docs
     text = "\n".join(page()).rstrip() + "\n"
     if docs is None:
         print(text)
         return
-    path = docs / "how-to" / "training.md"
+    path = docs / "results" / "training-figures.md"
     before = path.read_text(encoding="utf-8").partition(MARKER)[0] if path.exists() else ""
     write_bytes(path, f"{before}{MARKER}\n\n{text}".encode())
 

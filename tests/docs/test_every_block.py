@@ -85,7 +85,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
         "treadle run ring.plan --runtime mpi-c",
     ): "64 MB over eight processes; the guide's runs",
     ("docs/results/simulated-curves.md", "python benchmarks"): "minutes; tests run the same on one size",
-    ("docs/how-to/simulation.md", "fifo "): "measured, with the seconds of one machine",
+    ("docs/results/simulator-figures.md", "fifo "): "measured, with the seconds of one machine",
     ("docs/results/new.md", "python -m pytest"): "a test",
     ("docs/how-to/testbed.md", "treadle testbed 'hypercube(3)'"): "a minute; the guide's testbed runs",
     ("docs/how-to/testbed.md", "treadle testbed 'circulant"): "minutes; the guide's testbed runs",
@@ -96,14 +96,6 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("docs/how-to/torch.md", "INFO:treadle.torch"): "what a program like the guide's logs",
 }
 """Page and beginning of a block, or of a line of it, that cannot run here; and why."""
-
-QUOTED: dict[tuple[str, str], tuple[str, ...]] = {
-    ("docs/how-to/simulation.md", " size  slices"): (
-        "treadle solve dgx_a100:2 allgather -o two.plan",
-        "treadle simulate two.plan --size 1M..1G --trace two.json",
-    ),
-}
-"""Blocks that are output: the commands that print all of their lines."""
 
 BEFORE = {"docs/how-to/calibration.md": ("treadle solve 'ring(8)' allreduce -o ring.plan",)}
 """What a page takes for granted."""
@@ -152,16 +144,11 @@ def reason(page: str, text: str) -> str:
     )
 
 
-def is_quoted(block: Block) -> bool:
-    return any(block.page == page and block.text.startswith(start) for page, start in QUOTED)
-
-
 def run_here(page: str) -> list[Block]:
     return [
         block
         for block in blocks(page)
         if (page, block.language) not in ELSEWHERE
-        and not is_quoted(block)
         and not (reason(page, block.text) and not _commands(block))
     ]
 
@@ -182,12 +169,17 @@ def run_line(line: str, capsys: pytest.CaptureFixture[str]) -> str:
     return out
 
 
+def plain_lines(text: str) -> list[str]:
+    """The lines that have something in them, each blank once."""
+    return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+
+
 @pytest.mark.parametrize("page", [page for page in pages() if run_here(page)])
 def test_blocks_run(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    found, names, missing = run_here(page), dict[str, object](), missing_engines()
+    found, names, missing, printed = run_here(page), dict[str, object](), missing_engines(), set[str]()
     for line in BEFORE.get(page, ()):
         run_line(line, capsys)
     for block in found:
@@ -207,28 +199,12 @@ def test_blocks_run(
                 engine = next((name for word, name in ENGINES.items() if word in line.split()), "")
                 if line.strip() and not reason(page, line) and engine not in missing:
                     assert line.startswith("treadle "), f"{page}: {line}: neither run nor accounted for"
-                    run_line(line, capsys)
+                    printed |= set(plain_lines(run_line(line, capsys)))
+        elif block.language == "text":
+            lost = [line for line in plain_lines(block.text) if line not in {*printed, "..."}]
+            assert not lost, f"{block}: no command above it prints {lost}"
         else:
             assert block.language == "toml", f"{block}: nothing runs blocks of {block.language!r}"
-
-
-@pytest.mark.parametrize("page_and_start", QUOTED, ids=lambda found: found[0])
-def test_quoted_output_is_printed(
-    page_and_start: tuple[str, str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    page, start = page_and_start
-    (block,) = [one for one in blocks(page) if one.text.startswith(start)]
-    printed = {
-        " ".join(line.split())
-        for command in QUOTED[page_and_start]
-        for line in run_line(command, capsys).splitlines()
-    }
-    quoted = [" ".join(line.split()) for line in block.text.splitlines() if line.strip()]
-    assert not [line for line in quoted if line not in printed]
 
 
 def test_what_does_not_run_is_there() -> None:

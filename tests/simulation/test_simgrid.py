@@ -32,7 +32,7 @@ needs_simgrid = pytest.mark.skipif(
 
 
 def referee() -> ModuleType:
-    """The script that makes the table of docs/how-to/simulation.md."""
+    """The script that makes the table of docs/results/simulator-figures.md."""
     if "simgrid_referee" not in sys.modules:
         path = places.ROOT / "benchmarks" / "simgrid_referee.py"
         spec = importlib.util.spec_from_file_location("simgrid_referee", path)
