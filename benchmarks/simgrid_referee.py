@@ -1,6 +1,7 @@
 """Treadle's simulator against SimGrid's SMPI: the same programs on the same fabrics, two simulators.
 
-Run ``python benchmarks/simgrid_referee.py [--write docs/results/simulator-figures.md]``. Needs SimGrid 3.32 (Debian:
+Run ``python benchmarks/simgrid_referee.py [--write PAGE]``, the page being
+``docs/results/simulator-figures.md``. Needs SimGrid 3.32 (Debian:
 ``apt-get install --no-install-recommends libsimgrid-dev``). SMPI runs the C interpreter's real MPI messages
 with real data; CM02 is its latency + bytes / bandwidth model with max-min fair sharing, so the column to
 compare is Treadle's fair sharing. The last column: links that serve one message at a time.

@@ -14,7 +14,7 @@ from treadle.formats.schedule_source import schedule_sources
 
 SHARES = {
     "torus:4,4": {"tacos": 93.8, "te-ccl": 93.8},
-    "mesh:4,4": {},
+    "mesh:4,4": {"tto": 91.3},
     "torus:3,3": {"te-ccl-alltoall": 100.0},
     "mi250:2": {"blink": 37.9},
 }
@@ -26,15 +26,15 @@ def test_commands_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     page = (repository / "docs" / "how-to" / "compare.md").read_text(encoding="utf-8")
-    files, sums, peers = re.findall(r"^```\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
+    sums, files, peers = re.findall(r"^```\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
+    assert main(shlex.split(sums)[1:]) == 0
+    row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("nvls (in-network)"))
+    assert row.split()[2:6] == ["400", "GB/s", "700", "GB/s"]
     shown = ""
     for line in files.splitlines():
         assert main(shlex.split(line)[1:]) == 0, line
         shown = capsys.readouterr().out
     assert "dgx_a100(2) by ring.xml" in shown
-    assert main(shlex.split(sums)[1:]) == 0
-    row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("nvls (in-network)"))
-    assert row.split()[2:6] == ["400", "GB/s", "700", "GB/s"]
     for line in peers.splitlines():
         assert main([*shlex.split(line)[1:], "--json"]) == 0, line
         rows = json.loads(capsys.readouterr().out)["schedules"]
@@ -45,6 +45,6 @@ def test_commands_run(
 
 
 def test_every_kind_of_file_is_listed(repository: Path) -> None:
-    page = (repository / "docs" / "how-to" / "compare.md").read_text(encoding="utf-8")
+    page = (repository / "docs" / "reference" / "schedules-of-others.md").read_text(encoding="utf-8")
     for record in schedule_sources():
         assert f"| `{record.name}`: " in page

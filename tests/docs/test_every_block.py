@@ -15,14 +15,14 @@ import pytest
 from engines import missing_engines
 from places import ROOT
 from treadle import parse
+from treadle.cli.application import SUMMARIES
 from treadle.cli.main import main
 from treadle.planning import as_cost_model
 
 ELSEWHERE: dict[tuple[str, str], tuple[str, int | None]] = {
     ("README.md", ""): ("tests/docs/test_readme.py", 2),
     ("README.md", "python"): ("tests/docs/test_readme.py", 1),
-    ("docs/how-to/guide.md", ""): ("tests/docs/test_guide.py", None),
-    ("docs/how-to/guide.md", "python"): ("tests/docs/test_guide.py", 1),
+    ("docs/how-to/run.md", "python"): ("tests/docs/test_run_page.py", 1),
     ("docs/reference/formats.md", ""): ("tests/docs/test_formats_page.py", 2),
     ("docs/how-to/capture.md", ""): ("tests/docs/test_capture_page.py", 2),
     ("docs/how-to/capture.md", "python"): ("tests/docs/test_capture_page.py", 3),
@@ -61,6 +61,9 @@ NOT_RUN: dict[tuple[str, str], str] = {
         "docs/results/beyond-the-paper.md",
         "python -m tools.finder",
     ): "hours of search; tests/tools run the same on small sizes",
+    ("docs/how-to/alltoall.md", "python examples/fft3d.py"): "tests/docs/test_examples.py",
+    ("docs/how-to/alltoall.md", "python examples/moe_alltoall.py"): "tests/docs/test_moe_example.py",
+    ("docs/how-to/run.md", "mpirun "): "tests/docs/test_run_page.py",
     ("docs/how-to/calibration.md", "all_reduce_perf"): "nccl-tests, which need GPUs",
     ("docs/how-to/calibration.md", "treadle testbed"): "as on the page of the testbed",
     (
@@ -83,17 +86,17 @@ NOT_RUN: dict[tuple[str, str], str] = {
     (
         "docs/reference/runtimes.md",
         "treadle run ring.plan --runtime mpi-c",
-    ): "64 MB over eight processes; the guide's runs",
+    ): "64 MB over eight processes; run.md has 16 KB over four ranks",
     ("docs/results/simulated-curves.md", "python benchmarks"): "minutes; tests run the same on one size",
     ("docs/results/simulator-figures.md", "fifo "): "measured, with the seconds of one machine",
     ("docs/results/new.md", "python -m pytest"): "a test",
-    ("docs/how-to/testbed.md", "treadle testbed 'hypercube(3)'"): "a minute; the guide's testbed runs",
-    ("docs/how-to/testbed.md", "treadle testbed 'circulant"): "minutes; the guide's testbed runs",
+    ("docs/how-to/testbed.md", "treadle testbed 'hypercube(3)'"): "a minute; that of run.md runs",
+    ("docs/how-to/testbed.md", "treadle testbed 'circulant"): "minutes; that of run.md runs",
     ("docs/how-to/testbed.md", "treadle testbed --plan my.plan"): "a plan of the reader's",
     ("docs/how-to/testbed.md", "treadle calibrate sweep.json"): "of a sweep that is not made here",
-    ("docs/how-to/torch.md", "import torch.distributed"): "in each of several processes: the guide's runs",
+    ("docs/how-to/torch.md", "import torch.distributed"): "in each of several processes: run.md's runs",
     ("docs/how-to/torch.md", "import logging"): "sets up logging of the whole process",
-    ("docs/how-to/torch.md", "INFO:treadle.torch"): "what a program like the guide's logs",
+    ("docs/how-to/torch.md", "INFO:treadle.torch"): "what a program like run.md's logs",
 }
 """Page and beginning of a block, or of a line of it, that cannot run here; and why."""
 
@@ -106,7 +109,7 @@ FILES = {
     ("docs/reference/command-line.md", "toml"): "treadle.toml",
 }
 """Names under which blocks are files for the commands of their page, by language or first line."""
-ENGINES = {"mpi-c": "MPI", "pareto": "CP-SAT"}
+ENGINES = {"mpi-c": "MPI", "--max-steps": "CP-SAT", "exact": "CP-SAT", "--plan": "testbed"}
 """Words of commands that need an engine."""
 
 
@@ -148,8 +151,7 @@ def run_here(page: str) -> list[Block]:
     return [
         block
         for block in blocks(page)
-        if (page, block.language) not in ELSEWHERE
-        and not (reason(page, block.text) and not _commands(block))
+        if (page, block.language) not in ELSEWHERE and not (reason(page, block.text) and not _commands(block))
     ]
 
 
@@ -163,7 +165,8 @@ def run_line(line: str, capsys: pytest.CaptureFixture[str]) -> str:
     command, _, target = line.partition(" > ")
     words = shlex.split(command, comments=True)
     assert main(words[1:]) == 0, line
-    out = capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert err == "", line
     if target:
         Path(target.split()[0]).write_text(out, encoding="utf-8")
     return out
@@ -218,14 +221,13 @@ def test_what_does_not_run_is_there() -> None:
         assert Path(page).name in (ROOT / test).read_text(encoding="utf-8"), test
 
 
-def test_examples_that_the_guide_names_are_tested() -> None:
-    """Lines of the guide that start programs other than treadle."""
-    allowed = {"treadle": "", "mpirun": "test_guide", "torchrun": "test_guide", "python": "test_examples"}
-    for block in blocks("docs/how-to/guide.md"):
-        if not block.language:
-            for line in block.text.splitlines():
-                assert line.split()[0] in allowed, line
-                if line.startswith("python "):
-                    name = Path(line.split()[1]).stem
-                    tests = [path.read_text(encoding="utf-8") for path in (ROOT / "tests/docs").glob("*.py")]
-                    assert any(f"{name}.py" in text for text in tests), name
+def test_the_tour_names_commands_of_its_pages() -> None:
+    """All commands, each as it stands on the page beside it."""
+    rows = re.findall(
+        r"^\| .+ \| `(treadle .+)` \| \[.+\]\((.+)\) \|$",
+        (ROOT / "docs/how-to/tour.md").read_text(encoding="utf-8"),
+        flags=re.MULTILINE,
+    )
+    assert {line.split()[1] for line, _ in rows} == set(SUMMARIES)
+    for line, page in rows:
+        assert line in (ROOT / "docs/how-to" / page).read_text(encoding="utf-8"), line

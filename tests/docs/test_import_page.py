@@ -44,6 +44,6 @@ def test_the_pages_commands_run_and_print_what_it_shows(
 
 
 def test_every_format_is_listed(repository: Path) -> None:
-    text = (repository / "docs" / "how-to" / "import.md").read_text(encoding="utf-8")
+    text = (repository / "docs" / "reference" / "fabric-files.md").read_text(encoding="utf-8")
     for record in topology_formats():
         assert f"| `{record.name}` | {record.title} | {record.says} | {record.asks or '-'} |" in text
