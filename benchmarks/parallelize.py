@@ -224,7 +224,7 @@ def plan_words(search: FabricSearch, model: ModelGraph) -> str:
 _OPENING = """# The best way to shard a model: figures
 
 Generated: `python benchmarks/parallelize.py --docs docs`. Step times are those of [the model of a
-machine](../how-to/parallelize.md#what-the-figures-are), with H100s at half their peak on every fabric,
+machine](../algorithms/parallelize.md#what-the-figures-are), with H100s at half their peak on every fabric,
 so that fabrics alone differ; only CPU seconds and memory are measured, each row in a process of its own,
 imports included.
 

@@ -58,7 +58,8 @@ def test_the_module_is_captured_and_prints_as_shown(
     assert re.search(r"^block +32 +135M", shown[2], flags=re.MULTILINE)
 
 
-def test_the_kinds_are_those_of_the_page(page: str) -> None:
+def test_the_kinds_are_those_of_the_page_of_graphs(repository: Path) -> None:
+    page = (repository / "docs" / "reference" / "graphs.md").read_text(encoding="utf-8")
     rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
     told = set(re.findall(r"`([A-Z]+)`", "".join(rows)))
     assert told == {kind.value for kind in OperatorKind} - {"PLACEHOLDER", "OUTPUT"}

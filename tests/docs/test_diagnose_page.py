@@ -1,4 +1,4 @@
-"""The page on diagnoses: its example gives what it shows, and its table is the catalogue."""
+"""The page on diagnoses gives what it shows, and the table of suspects is the catalogue."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_example_gives_what_the_page_shows(
 
 
 def test_the_table_is_the_catalogue(repository: Path) -> None:
-    page = (repository / "docs" / "how-to" / "diagnose.md").read_text(encoding="utf-8")
+    page = (repository / "docs" / "reference" / "suspects.md").read_text(encoding="utf-8")
     found = re.findall(r"^\| `([\w-]+)`( \*always\*)? \| (.*) \| (.*) \|$", page, flags=re.MULTILINE)
     assert found == [
         (rule.name, " *always*" if rule.is_always else "", rule.looks_for, rule.evidence) for rule in RULES
