@@ -36,10 +36,12 @@ TREADLE := $(VENV)/bin/treadle
 SOURCES := $(shell find src -type f ! -name '*.pyc' ! -name '*.so') CMakeLists.txt pyproject.toml README.md LICENSE $(wildcard licenses/*)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# what is compiled is kept, whatever the caller's shell says: tests and commands start again and again
+export PYTHONDONTWRITEBYTECODE :=
 export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 
-.PHONY: install wheel release demo debian test lint types lowest fuzz sanitize gpu races mutants mutants-map bench docs clean
+.PHONY: install wheel release demo debian test lint types compiled-tests lowest fuzz sanitize gpu races mutants mutants-map bench docs clean
 
 install: $(VENV)/.installed
 
@@ -92,6 +94,10 @@ lint: $(VENV)/.test-tools
 types: $(VENV)/.test-tools
 	$(VENV)/bin/mypy
 
+# Every test module compiled once, while the types are checked, instead of in each of the tests' processes.
+compiled-tests: $(VENV)/.test-tools
+	$(PY) -m pytest --collect-only -qq -p no:xdist >/dev/null
+
 # What only Debian packages: SimGrid, the simulator's outside referee, libfabric, and a browser for pages. Without root their
 # tests are skipped, visibly.
 debian:
@@ -104,7 +110,7 @@ debian:
 	  >/dev/null 2>&1 || echo "$$wanted could not be installed; their tests will be skipped"; \
 	else echo "Not installed: Debian's $$wanted; their tests will be skipped"; fi
 
-test: lint types debian
+test: lint types debian compiled-tests
 	$(PY) -m pytest $(PYTEST_FLAGS)
 
 # The lowest versions that pyproject.toml allows, beside the wheel, and tests of whatever uses them. Old packages
