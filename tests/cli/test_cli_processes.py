@@ -34,8 +34,8 @@ def under_mpirun(processes: int, plan: Path, *options: str) -> subprocess.Comple
 @pytest.mark.skipif("MPI" in missing_engines(), reason=missing_engines().get("MPI", ""))
 def test_run_under_mpirun_prints_once(tmp_path: Path) -> None:
     plan = tmp_path / "ring.plan"
-    assert main(["solve", "ring:3", "allreduce", "-o", str(plan), "-q"]) == 0
-    done = under_mpirun(3, plan, "--size", "1000B,4K", "--iterations", "1", "--json")
+    assert main(["solve", "complete:2", "allreduce", "-o", str(plan), "-q"]) == 0
+    done = under_mpirun(2, plan, "--size", "1000B,4K", "--iterations", "1", "--json")
     assert done.returncode == 0, done.stderr
     values = json.loads(done.stdout)
     assert values["runtime"] == "mpi"
@@ -80,21 +80,3 @@ def test_interrupt_leaves_no_file(tmp_path: Path) -> None:
     assert shown.endswith(b"treadle: interrupted; nothing was written\r\n")
     assert b"Traceback" not in shown
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("module", ["typer", "numpy", "treadle.planning"])
-def test_interrupt_while_libraries_load(module: str) -> None:
-    code = f"""
-import sys
-class Interrupted:
-    def find_spec(self, name, path=None, target=None):
-        if name == {module!r}:
-            raise KeyboardInterrupt
-sys.meta_path.insert(0, Interrupted())
-from treadle.cli.main import entry_point
-sys.argv = ["treadle", "bound", "ring:4", "allgather"]
-entry_point()
-"""
-    done = finished([sys.executable, "-c", code])
-    assert done.returncode == 130
-    assert done.stderr == "treadle: interrupted; nothing was written\n"

@@ -88,7 +88,6 @@ try() {
 }
 try "treadle so"
 try "treadle topology show hyperc"
-try "treadle solve hypercube:3 allg"
 try "treadle solve hypercube:3 allgather --form="
 """
 
@@ -109,7 +108,6 @@ def test_a_real_bash_completes(tmp_path: Path) -> None:
         "complete -o nosort -F _treadle_completion treadle",
         "treadle so => solve",
         "treadle topology show hyperc => hypercube:",
-        "treadle solve hypercube:3 allg => allgather",
         "treadle solve hypercube:3 allgather --form= => auto explicit factored",
     ]
 

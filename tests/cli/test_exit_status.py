@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -56,16 +57,21 @@ def test_sizes_beyond_the_memory_are_out_of_memory(
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("words", "report"),
     [
-        "solve mi250:2 allgather --exact --time-limit 1us",
-        "bound dgx_a100:2 allreduce --time-limit 1ns",
-        "bound jellyfish:64,4 alltoall --gap 1e-8 --time-limit 1ns",
-        "compare torus:3,3 alltoall --algorithms tsmcf --time-limit 1ns",
-        "routes jellyfish:48,4 --time-limit 1ms",
+        ("solve mi250:1 allgather --exact --time-limit 1us", "-q"),
+        *product(
+            (
+                "solve mi250:1 allgather --exact --time-limit 1us",
+                "bound dgx_a100:2 allreduce --time-limit 1ns",
+                "bound jellyfish:24,4 alltoall --gap 1e-8 --time-limit 1ns",
+                "compare torus:3,3 alltoall --algorithms tsmcf --time-limit 1ns",
+                "routes jellyfish:16,4 --time-limit 1us",
+            ),
+            ("", "--json"),
+        ),
     ],
 )
-@pytest.mark.parametrize("report", ["", "--json", "-q"])
 def test_a_time_limit_is_said_on_stderr(words: str, report: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*words.split(), *report.split()]) == 4
     out, err = capsys.readouterr()
@@ -207,15 +213,21 @@ entry_point()
 """
 
 
-@pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize(
-    "module", ["signal", "treadle.cli.status", "treadle.cli.application", "typer", "numpy"]
+    ("module", "times"),
+    [
+        *product(("signal", "treadle.cli.status", "treadle.cli.application", "typer"), (1, 2)),
+        ("numpy", 1),
+        ("treadle.planning", 1),
+    ],
 )
 def test_interrupts_while_modules_load(module: str, times: int) -> None:
     code = INTERRUPTED.format(module=module, times=times)
     done = finished([sys.executable, "-S", "-c", code], environment=ENVIRONMENT)
     assert done.returncode == 130
-    assert done.stderr in ("", "treadle: interrupted; nothing was written\n")
+    libraries = ("typer", "numpy", "treadle.planning")
+    said = "treadle: interrupted; nothing was written\n"
+    assert done.stderr in ([said] if module in libraries and times == 1 else ["", said])
 
 
 def test_nothing_else_is_loaded_before_main() -> None:

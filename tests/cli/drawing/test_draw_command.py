@@ -17,10 +17,10 @@ def test_a_fabric_and_a_plan(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["draw", "dgx_a100:2", "-o", "fabric.svg"]) == 0
+    assert main(["draw", "dgx_a100(2, 2)", "-o", "fabric.svg"]) == 0
     size = (tmp_path / "fabric.svg").stat().st_size
     assert capsys.readouterr().out == f"picture     fabric.svg, {size:,} bytes\n"
-    assert main(["solve", "dgx_a100:2", "allgather", "-o", "two.plan", "-q"]) == 0
+    assert main(["solve", "dgx_a100(2, 2)", "allgather", "-o", "two.plan", "-q"]) == 0
     for show in ("load", "cut", "tree:box1.gpu0"):
         assert main(["draw", "two.plan", "--show", show, "-o", f"{show[:3]}.svg", "--json"]) == 0
         found = json.loads(capsys.readouterr().out)

@@ -163,12 +163,12 @@ def mutant(lines: list[str], choose: random.Random) -> bytes:
     return bytes(data)
 
 
-def test_two_hundred_mutated_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mutated_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Status 0 or 2, at most one line on stderr, never a traceback, and evidence for every suspect."""
     choose = random.Random(14)
     statuses = set()
     path = tmp_path / "nccl.log"
-    for _ in range(200):
+    for _ in range(50):
         path.write_bytes(mutant(whole(), choose))
         status = main(["diagnose", str(path)])
         out, err = capsys.readouterr()

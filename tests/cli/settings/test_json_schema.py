@@ -19,13 +19,12 @@ from treadle.schedules.collective import CollectiveKind
 
 PLANS = {
     "ring": "ring:4 allgather",
-    "two": "dgx_a100:2 allreduce",
+    "two": "'dgx_a100(2, 2)' allreduce",
     "routes": "torus:3x3 alltoall --algorithm routes --max-flows 2",
     "exchange": "torus:3x3 alltoall",
     "large": "dgx_a100:64 allgather",
     "steps": "torus:3x3 allreduce --algorithm bfb",
     "nvls": "'dgx_h100(1, nvls=True)' allreduce",
-    "trees": "ring:4 allgather",
     "circle": "ring:4 allgather --algorithm ring",
     "leaves": "leaf_spine:2,2 allgather",
 }
@@ -34,7 +33,7 @@ TEXTS = (
     "ring --to cpu-xml",
     "circle --to nccl-graph",
     "routes --to routes-json",
-    "trees --to forestcoll-xml",
+    "ring --to forestcoll-xml",
 )
 JOBS = """
 [[job]]
@@ -75,18 +74,18 @@ solve complete:4 --jobs jobs.toml -o new.jobs
 verify jobs.plans
 bound 'with_host_bottleneck(torus(3, 3), bandwidth="1B/s")' alltoall
 verify ring.plan
-verify two.plan --topology dgx_a100:2
+verify two.plan --topology 'dgx_a100(2, 2)'
 verify exchange.plan
 verify routes.plan
 verify large.plan
-verify two.text
-verify ring.text
-verify circle.text
-verify routes.text
-verify trees.text
-verify trees.text --topology ring:4
-simulate trees.text --topology ring:4 --size 1K
-repair two.plan --node box0.nic3 -o new.plan
+verify msccl-xml.text
+verify cpu-xml.text
+verify nccl-graph.text
+verify routes-json.text
+verify forestcoll-xml.text
+verify forestcoll-xml.text --topology ring:4
+simulate forestcoll-xml.text --topology ring:4 --size 1K
+repair two.plan --node box0.nic1 -o new.plan
 repair ring.plan --link n0--n1 --size 1MB
 repair large.plan --link box0.gpu0--box0.nic0
 harden ring.plan
@@ -108,10 +107,10 @@ retune ring.plan --cost-model reference --size 1K,1M -o new.plan
 simulate ring:4 allreduce --size 1K,1M --trace trace.json
 simulate ring:4 allgather --size 8B --alpha 0us --slices 1
 compare ring:4 allgather
-compare dgx_a100:2 allreduce --algorithms forestcoll,ring,bfb
+compare 'dgx_a100(2, 2)' allreduce --algorithms forestcoll,ring,bfb
 compare torus:3x3 alltoall --algorithms pairwise,routes
-compare dgx_h100:1 allreduce
-compare dgx_h100:1 allreduce --size 1M
+compare 'dgx_h100(1, 2)' allreduce
+compare 'dgx_h100(1, 2)' allreduce --size 1M
 compare ring:4 allgather --algorithms ring,bfb --size 1K,1M --picture times.svg
 compare ring:4 allgather --with ring.plan --algorithms ring --size 1K,1M
 algorithms
@@ -153,8 +152,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name, problem in PLANS.items():
             assert main(["solve", *shlex.split(problem), "-q", "-o", f"{name}.plan"]) == 0
         for text in TEXTS:
-            name, *rest = text.split()
-            assert main(["lower", f"{name}.plan", *rest, "-q", "-o", f"{name}.text"]) == 0
+            name, _, target = text.split()
+            assert main(["lower", f"{name}.plan", "--to", target, "-q", "-o", f"{target}.text"]) == 0
         (path / "jobs.toml").write_text(JOBS, encoding="utf-8")
         assert main(["solve", "complete:4", "--jobs", "jobs.toml", "-q", "-o", "jobs.plans"]) == 0
     return path
