@@ -24,18 +24,19 @@ class ElementType(StrEnum):
     --------
     >>> from treadle import planning
     >>> [one.value for one in planning.ElementType]
-    ['float32', 'float16', 'bfloat16', 'int32']
+    ['float32', 'float16', 'bfloat16', 'int32', 'int64']
     """
 
     FLOAT32 = "float32"
     FLOAT16 = "float16"
     BFLOAT16 = "bfloat16"
     INT32 = "int32"
+    INT64 = "int64"
 
     @property
     def n_bytes(self) -> int:
         """Bytes of one element."""
-        return 4 if self in (ElementType.FLOAT32, ElementType.INT32) else 2
+        return _N_BYTES[self]
 
     @property
     def exact_limit(self) -> int:
@@ -43,18 +44,26 @@ class ElementType(StrEnum):
         return _EXACT_LIMIT[self]
 
 
+_N_BYTES = {
+    ElementType.FLOAT32: 4,
+    ElementType.FLOAT16: 2,
+    ElementType.BFLOAT16: 2,
+    ElementType.INT32: 4,
+    ElementType.INT64: 8,
+}
 _EXACT_LIMIT = {
     ElementType.FLOAT32: 2**24,
     ElementType.FLOAT16: 2**11,
     ElementType.BFLOAT16: 2**8,
     ElementType.INT32: 2**31 - 1,
+    ElementType.INT64: 2**63 - 1,
 }
 
 
 class Reduction(StrEnum):
     """How contributions are combined, spelt as on the command line.
 
-    AVG is the sum divided by the number of ranks at the end; of int32, the floor of that quotient.
+    AVG is the sum divided by the number of ranks at the end; of integers, the floor of that quotient.
 
     Examples
     --------
@@ -119,7 +128,7 @@ def reduced(inputs: NDArray[Any], reduction: Reduction) -> NDArray[Any]:
     -------
     array of the same dtype, shape (count,)
     """
-    wide = inputs.astype(np.int64 if inputs.dtype == np.int32 else np.float64)
+    wide = inputs.astype(np.int64 if np.issubdtype(inputs.dtype, np.integer) else np.float64)
     if reduction is Reduction.AVG:
         total = wide.sum(axis=0)
         mean = total // len(inputs) if total.dtype == np.int64 else total / len(inputs)

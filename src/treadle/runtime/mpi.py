@@ -246,7 +246,7 @@ def _reference(run: RankExecution, pattern: Pattern) -> Callable[[], None] | Non
     """MPI's own collective on data of the same shape, called once; None where MPI has none such."""
     program, rank, count = run.prepared.program, run.prepared.rank, run.layout.count
     mpi, world = run.mpi, run.communicator
-    types = {ElementType.FLOAT32: mpi.FLOAT, ElementType.INT32: mpi.INT32_T}
+    types = {ElementType.FLOAT32: mpi.FLOAT, ElementType.INT32: mpi.INT32_T, ElementType.INT64: mpi.INT64_T}
     operations = {Reduction.SUM: mpi.SUM, Reduction.MAX: mpi.MAX, Reduction.MIN: mpi.MIN}
     reduces = program.kind.reduces
     if run.element not in types or (reduces and run.reduction not in operations):

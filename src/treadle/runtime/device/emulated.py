@@ -44,6 +44,7 @@ _ELEMENT_CODES = {
     ElementType.FLOAT16: 1,
     ElementType.BFLOAT16: 2,
     ElementType.INT32: 3,
+    ElementType.INT64: 4,
 }
 _REDUCTION_CODES = {Reduction.SUM: 0, Reduction.AVG: 0, Reduction.MIN: 1, Reduction.MAX: 2}
 _FOUR_LAUNCHES_BYTES = 2**27
