@@ -41,7 +41,26 @@ auto search_lane_paths(const PiecesIn& pieces, Int32Rows lanes, const LanePathsI
                                            to_numpy(std::move(paths.place))));
 }
 
+// Every path once, and links that there are: what the core writes to and reads by.
+void check_wait_paths(const WaitPathsIn& given) {
+    const auto& [n_nodes, tail, head, offset, link, sequence, most_layers, may_rise] = given;
+    const std::size_t count = sequence.shape(0), hops = link.shape(0);
+    if (offset.shape(0) != count + 1 || offset.data()[0] != 0 || offset.data()[count] != static_cast<std::int64_t>(hops))
+        throw std::invalid_argument("first_fit_layers: the sequence has to name every path once");
+    std::vector<bool> named(count, false);
+    for (std::size_t i = 0; i < count; i++) {
+        const std::int64_t path = sequence.data()[i];
+        if (path < 0 || path >= static_cast<std::int64_t>(count) || named[path] || offset.data()[i + 1] < offset.data()[i])
+            throw std::invalid_argument("first_fit_layers: the sequence has to name every path once");
+        named[path] = true;
+    }
+    for (std::size_t i = 0; i < hops; i++)
+        if (link.data()[i] < 0 || link.data()[i] >= static_cast<std::int32_t>(tail.shape(0)))
+            throw std::invalid_argument("first_fit_layers: a path takes a link that is not there");
+}
+
 auto first_fit_layers(const WaitPathsIn& given, ControlIn control) {
+    check_wait_paths(given);
     FilledLayers filled;
     Status status;
     {

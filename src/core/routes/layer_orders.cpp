@@ -16,29 +16,49 @@ public:
 
     Status run(const Control& control) {
         filled_.layer.assign(p_.may_rise ? p_.offset[p_.n_paths] : p_.n_paths, -1);
-        for (std::int64_t i = 0; i < p_.n_paths; i++) {
-            if (i % beat == 0) {
-                control.progress(i, p_.n_paths);
-                if (control.cancelled()) return Status::cancelled;
-            }
-            if (p_.may_rise)
-                rise(p_.sequence[i]);
-            else
-                place(p_.sequence[i]);
-        }
+        const Status status = p_.may_rise ? rise_all(control) : fill_all(control);
+        if (status != Status::ok) return status;
         for (const WaitLayer& layer : layers_) layer.append_order(filled_.order);
         return Status::ok;
     }
 
 private:
-    void place(std::int64_t path) {
-        for (std::size_t k = 0; k < layers_.size(); k++)
-            if (fits(layers_[k], path)) {
-                filled_.layer[path] = static_cast<std::int32_t>(k);
-                return;
+    // Layer by layer, each with the paths that fit none before: as path by path, with one layer's tables in the cache.
+    Status fill_all(const Control& control) {
+        std::vector<std::int64_t> left(p_.sequence, p_.sequence + p_.n_paths);
+        std::int64_t looked_at = 0, placed = 0;
+        while (!left.empty() && open()) {
+            std::size_t kept = 0;
+            for (std::int64_t path : left) {
+                if (looked_at++ % beat == 0) {
+                    control.progress(placed, p_.n_paths);
+                    if (control.cancelled()) return Status::cancelled;
+                }
+                if (fits(layers_.back(), path)) {
+                    filled_.layer[path] = static_cast<std::int32_t>(layers_.size() - 1);
+                    placed++;
+                } else {
+                    left[kept++] = path;
+                }
             }
-        if (!open()) return;
-        if (fits(layers_.back(), path)) filled_.layer[path] = static_cast<std::int32_t>(layers_.size() - 1);
+            if (kept == left.size()) {  // no layer takes any
+                layers_.pop_back();
+                break;
+            }
+            left.resize(kept);
+        }
+        return Status::ok;
+    }
+
+    Status rise_all(const Control& control) {
+        for (std::int64_t i = 0; i < p_.n_paths; i++) {
+            if (i % beat == 0) {
+                control.progress(i, p_.n_paths);
+                if (control.cancelled()) return Status::cancelled;
+            }
+            rise(p_.sequence[i]);
+        }
+        return Status::ok;
     }
 
     bool open() {

@@ -46,9 +46,9 @@ private:
 
     const WaitTable& t_;
     std::vector<State> state_;
-    std::vector<int> place_, mark_, ahead_, behind_, free_;
+    std::vector<int> place_, at_, ahead_, behind_, free_;  // at_: the link at each place
+    std::vector<std::uint64_t> marked_;                    // a bit for each place, none outside of `repair`
     std::vector<std::size_t> fresh_;
-    int stamp_ = 0;
 };
 
 }  // namespace treadle

@@ -9,12 +9,13 @@ import numpy as np
 from treadle.errors import InfeasibleError
 from treadle.planning.problem import Problem
 from treadle.planning.solving.alltoall_candidates import SEARCHED_PAIRS, late_bound
-from treadle.planning.solving.bounds import find_bound
+from treadle.planning.solving.bounds import bound_of_alltoall
 from treadle.planning.solving.candidate import Built, Candidate
 from treadle.schedules.alltoall.route_cost import route_algbw
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.collective import Collective
+from treadle.synthesis.alltoall.rate.beside_routes import rate_beside_routes
 from treadle.synthesis.alltoall.routes.layered_routes import layered_routes
 from treadle.synthesis.alltoall.routes.route_columns import RoutingResult, generate_routes
 from treadle.synthesis.alltoall.routes.route_rounds import timed_routes
@@ -114,7 +115,7 @@ def _searched(topology: Topology, collective: Collective, limits: RouteOptions, 
         seed=limits.seed,
         watch=watch,
     )
-    bound = find_bound(Problem(topology, collective), watch, cards_forward=True)
+    bound = bound_of_alltoall(rate_beside_routes(topology, collective, found.schedule, watch=watch))
     below = [
         float(1 - algbw / bound.algbw)
         for algbw in (found.unlayered_algbw, route_algbw(topology, collective, found.schedule))

@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 
 from treadle import planning
+from treadle.engine import core
 from treadle.errors import InfeasibleError
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.plan_files.archive import load_plan, save_plan
 from treadle.synthesis.alltoall import optimal_rate
+from treadle.synthesis.alltoall.rate.beside_routes import rate_beside_routes
 from treadle.synthesis.alltoall.searched.demand_pieces import cut_demands
 from treadle.synthesis.alltoall.searched.layer_search import (
     LayeredPieces,
@@ -26,6 +28,7 @@ from treadle.synthesis.alltoall.searched.layer_search import (
 )
 from treadle.synthesis.alltoall.searched.path_search import search_paths
 from treadle.synthesis.alltoall.searched.searched_routes import SearchedRoutes, searched_routes
+from treadle.synthesis.core_values.lane_values import WaitPaths
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
 from treadle.verification.routes.route_check import verify_routes
@@ -143,6 +146,53 @@ def test_first_fit_climbs_its_orders_and_loses_only_what_fits_nowhere() -> None:
     assert few.lost.size
     for filled in (whole, few):
         assert climb_their_orders(filled)
+
+
+def test_first_fit_is_the_first_layer_without_a_circle() -> None:
+    """By another program, which looks for circles in the whole layer each time."""
+    fabric = parse("jellyfish(18, 4)")
+    pieces = cut_demands(fabric, everyone(fabric), max_routes=1)
+    free, _ = search_paths(pieces, sweeps=5)
+    filled = first_fit(pieces, free)
+    layers: list[nx.DiGraph] = []
+    for path in np.argsort(-np.diff(free.offset), kind="stable").tolist():
+        waits = list(pairwise(free.place[free.offset[path] : free.offset[path + 1]].tolist()))
+        for number in range(len(layers) + 1):
+            if number == len(layers):
+                layers.append(nx.DiGraph())
+            fresh = [wait for wait in waits if not layers[number].has_edge(*wait)]
+            layers[number].add_edges_from(fresh)
+            if not fresh or nx.is_directed_acyclic_graph(layers[number]):
+                break
+            layers[number].remove_edges_from(fresh)
+        assert filled.layer[filled.offset[path]] == number
+    assert len(filled.order) == len(layers) > 2
+
+
+@pytest.mark.parametrize("sequence", [[0], [0, 0], [0, 2], [-1, 0]])
+def test_a_sequence_without_every_path_is_refused(sequence: list[int]) -> None:
+    ends = [np.array(values, dtype=np.int32) for values in ([0, 1], [1, 0])]
+    offset, links = np.array([0, 1, 2]), np.array([0, 1], dtype=np.int32)
+    given = WaitPaths(2, *ends, offset, links, np.array(sequence), 0, False)
+    with pytest.raises(ValueError, match="has to name every path once"):
+        core.first_fit_layers(given, np.zeros(3, dtype=np.int64))
+
+
+def test_the_bound_beside_routes_is_proved_and_near() -> None:
+    """Lengths judged by another program: hop by hop distances over them."""
+    fabric = parse("jellyfish(80, 4)")
+    routes = searched_routes(fabric, everyone(fabric)).schedule
+    found = rate_beside_routes(fabric, everyone(fabric), routes)
+    assert 0 < found.gap <= 2e-3
+    graph = nx.DiGraph()
+    for tail, head, length in zip(
+        fabric.tails.tolist(), fabric.heads.tolist(), found.witness.lengths.tolist(), strict=True
+    ):
+        graph.add_edge(
+            tail, head, length=min(length, graph.get_edge_data(tail, head, {"length": length})["length"])
+        )
+    far = sum(sum(row.values()) for _, row in nx.all_pairs_dijkstra_path_length(graph, weight="length"))
+    assert found.upper == Fraction(int(found.witness.lengths.sum()), far)
 
 
 def climb_their_orders(filled: LayeredPieces) -> bool:
