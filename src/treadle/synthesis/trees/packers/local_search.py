@@ -87,7 +87,8 @@ def link_units(graph: LogicalGraph, n_links: int) -> Int64Array:
 def default_steps(packing: Packing) -> int:
     """Steps that the search for lower trees takes at most if nothing else is said."""
     trees = min(int(packing.multiplicity.sum()), _SPLIT * len(packing.root))
-    return min(WORK, _WORK_PER_CELL * max(1024, trees * int(packing.parent.shape[1])))
+    cells = trees * int(packing.parent.shape[1])
+    return min(WORK, _WORK_PER_CELL * max(cells, min(4 * cells, 1024)))
 
 
 def lower_trees(
@@ -114,7 +115,8 @@ def lower_trees(
     lowest : int
         A bound of the height: the search ends when it is met.
     max_work : int, optional
-        Steps; default 1500 per unit tree and rank (at most 16 unit trees per tree), at most 10**8.
+        Steps; default 1500 per unit tree and rank (at most 16 unit trees per tree; up to four times as many
+        where these are few), at most 10**8.
     seed : int
         Breaks ties. The same arguments give the same trees.
     watch : Watch
