@@ -23,10 +23,10 @@ from treadle.synthesis.trees.allreduce import (
     allreduce_bound,
     solve_allreduce,
 )
+from treadle.synthesis.trees.allreduce.bound import analyse
 from treadle.synthesis.trees.allreduce.free_roots import solve_free_roots
 from treadle.synthesis.trees.allreduce.pair_network import network_of
 from treadle.synthesis.trees.allreduce.two_family_lp import solve_two_family_lp
-from treadle.synthesis.trees.allreduce.undirected_packing import pack_fabric_trees
 from treadle.topologies import Topology
 from treadle.topologies.catalogue.graphs import hypercube, path, ring, star, torus
 from treadle.topologies.catalogue.platforms import dgx_a100_flat, dgx_h100, gb200_nvl72, mi250
@@ -95,12 +95,11 @@ def test_phases_halves_and_optimum(topology: Topology, phases: str, half: str, o
         (dgx_a100_flat(2), Fraction(520, 3) * GB),
         (dgx_a100_flat(4), Fraction(400, 3) * GB),
         (dgx_a100_flat(8), Fraction(800, 7) * GB),
-        (mi250(2), Fraction(2656, 15) * GB),
         (torus(8, 8), Fraction(128, 63)),
         (hypercube(6), Fraction(64, 21)),
         (ring(8), Fraction(8, 7)),
     ],
-    ids=["A100 x2", "A100 x4", "A100 x8", "MI250 x2", "torus", "6-cube", "ring"],
+    ids=["A100 x2", "A100 x4", "A100 x8", "torus", "6-cube", "ring"],
 )
 def test_phases_are_optimal_on_fabrics_with_alike_ranks(topology: Topology, optimum: Fraction) -> None:
     rs_ag = synthesise(topology, allreduce(topology), budget=TreeBudget(exact=True))
@@ -131,11 +130,8 @@ H100 = [
     (2, {"nvls": True, "sharp": True}, "400"),
     (4, {}, "8000/31"),
     (4, {"nvls": True}, "800/3"),
-    (4, {"sharp": True}, "275"),
     (4, {"nvls": True, "sharp": True}, "400"),
-    (16, {}, "640/3"),
     (16, {"nvls": True}, "640/3"),
-    (16, {"sharp": True}, "275"),
     (16, {"nvls": True, "sharp": True}, "400"),
 ]
 
@@ -228,12 +224,13 @@ def test_relays_are_not_aggregators() -> None:
 def test_the_cut_bound_is_not_tight_on_the_fano_fabric() -> None:
     topology = fano()
     assert solve_two_family_lp(network_of(topology, allreduce(topology))).rate == 4
-    bound = allreduce_bound(topology, allreduce(topology))
+    found = analyse(topology, allreduce(topology))
+    bound = found.bound
     assert bound.algbw == bound.witness.bound(topology, allreduce(topology)) == Fraction(7, 2)
     assert bound.is_attained
-    packing = pack_fabric_trees(network_of(topology, allreduce(topology)))
-    assert packing.is_priced
-    assert packing.rate == Fraction(7, 2)
+    assert found.packing is not None
+    assert found.packing.is_priced
+    assert found.packing.rate == Fraction(7, 2)
     plain = without_capabilities(topology)
     assert allreduce_bound(plain, allreduce(plain)).algbw == Fraction(5, 2)
 

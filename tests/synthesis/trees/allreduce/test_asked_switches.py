@@ -77,7 +77,7 @@ def test_equal_stars(n: int) -> None:
         assert set(solution.schedule.root_multiplicity.tolist()) == {1}
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(st.lists(BANDWIDTHS, min_size=2, max_size=4))
 def test_unequal_stars_are_as_brute_force_says(bandwidths: list[int]) -> None:
     topology = star(bandwidths)
@@ -89,7 +89,7 @@ def test_unequal_stars_are_as_brute_force_says(bandwidths: list[int]) -> None:
     assert solved(topology, with_packer=False).algbw == solution.algbw
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(st.lists(st.tuples(BANDWIDTHS, BANDWIDTHS), min_size=2, max_size=4))
 def test_one_way_unequal_stars_are_as_brute_force_says(bandwidths: list[tuple[int, int]]) -> None:
     up, down = ([pair[side] for pair in bandwidths] for side in (0, 1))
@@ -140,7 +140,7 @@ def two_switches(draw: st.DrawFn, *, one_way: bool = False) -> Topology:
     return builder.build()
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(two_switches())
 def test_two_switches_are_as_brute_force_says(topology: Topology) -> None:
     solution = solved(topology)
@@ -149,7 +149,7 @@ def test_two_switches_are_as_brute_force_says(topology: Topology) -> None:
     assert float(solution.algbw) == pytest.approx(asked_allreduce_rate(topology), rel=1e-9)
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(two_switches(one_way=True))
 def test_two_unequal_switches_stay_within_their_bounds(topology: Topology) -> None:
     """Cuts alone may promise too much here; what is called attained is what brute force finds."""
@@ -234,7 +234,7 @@ def test_arborescences_are_networkx_s() -> None:
             assert sum(cost[u, v] for u, v in tree.edges) == sum(cost[u, v] for u, v in expected.edges)
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(two_switches(), st.data())
 def test_any_lengths_bound_the_optimum(topology: Topology, data: st.DataObject) -> None:
     lengths = data.draw(st.lists(st.integers(0, 6), min_size=topology.n_links, max_size=topology.n_links))

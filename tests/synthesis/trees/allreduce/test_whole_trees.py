@@ -90,7 +90,7 @@ def rate_by_partitions(topology: Topology, trees: int) -> Fraction:
     raise AssertionError("one tree crosses a link of 1 byte/s at most once")
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(symmetric_topologies(compute=(2, 5), switches=(0, 0), max_bandwidth=7), st.integers(1, 12))
 def test_between_hosts_partitions_tell_the_best_rate_of_so_many_trees(topology: Topology, trees: int) -> None:
     best = rate_by_partitions(topology, trees)
@@ -98,7 +98,7 @@ def test_between_hosts_partitions_tell_the_best_rate_of_so_many_trees(topology: 
     assert limited(topology, UnitLimits(trees, is_fixed=True)).algbw == best
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(symmetric_topologies(compute=(2, 4), switches=(0, 0), max_bandwidth=7), st.integers(2, 9))
 def test_a_limit_takes_the_best_of_all_numbers_below(topology: Topology, most: int) -> None:
     rates = [rate_by_partitions(topology, trees) for trees in range(1, most + 1)]
@@ -114,7 +114,7 @@ FABRICS = st.one_of(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(FABRICS, st.integers(1, 12))
 def test_no_lower_scale_holds_so_many_trees(topology: Topology, trees: int) -> None:
     """Not even in fractions, says the flow program of the dissertation on the floors just below."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from treadle.synthesis.trees.baselines.blink import blink
 from treadle.synthesis.trees.baselines.boxes import find_boxes, hamiltonian_order
 from treadle.synthesis.trees.baselines.double_binary_tree import double_tree
 from treadle.synthesis.trees.baselines.ring import ring_orders
-from treadle.synthesis.trees.optimality import optimum
+from treadle.synthesis.trees.optimality import Optimum, optimum
 from treadle.topologies.catalogue import graphs, platforms
 from treadle.topologies.catalogue.clusters import fat_tree
 from treadle.topologies.topology import Topology, TopologyBuilder
@@ -29,15 +30,12 @@ GB = 10**9
 K = CollectiveKind
 
 FABRICS: dict[str, Callable[[], Topology]] = {
-    "a100": lambda: platforms.dgx_a100(2),
     "a100_pcie": lambda: platforms.dgx_a100(2, pcie=True),
-    "a100_three": lambda: platforms.dgx_a100(3, 4),
-    "a100_flat": lambda: platforms.dgx_a100_flat(2),
+    "a100_three": lambda: platforms.dgx_a100(3, 2),
+    "a100_flat": lambda: platforms.dgx_a100_flat(2, 4),
     "a100_unequal": lambda: subset(platforms.dgx_a100_flat(2, 4), *range(7)),
     "a100_failed_nic": lambda: with_failed_links(platforms.dgx_a100_flat(2, 4), "box0.gpu1--ib0"),
-    "mi250": lambda: platforms.mi250(2),
     "mi250_8": lambda: platforms.mi250(2, 8),
-    "mi300x": lambda: platforms.mi300x(2),
     "dgx1": lambda: platforms.dgx1_v100(),
     "fat_tree": lambda: fat_tree(4),
     "torus": lambda: graphs.torus(4, 4),
@@ -64,6 +62,12 @@ def collective_of(topology: Topology, kind: CollectiveKind) -> Collective:
     return on_all_ranks(topology, kind, root=1 if kind.is_rooted else None)
 
 
+@cache
+def best_of(fabric: str, kind: CollectiveKind) -> Optimum:
+    topology = FABRICS[fabric]()
+    return optimum(topology, collective_of(topology, kind))
+
+
 def solve(name: str, topology: Topology, kind: CollectiveKind) -> ForestSchedule:
     return BASELINES[name](topology, collective_of(topology, kind))
 
@@ -85,7 +89,7 @@ def test_schedules_are_valid_and_below_the_optimum(name: str, fabric: str) -> No
                 BASELINES[name](topology, collective)
             continue
         schedule = BASELINES[name](topology, collective)
-        best = optimum(topology, collective)
+        best = best_of(fabric, kind)
         witness = None if kind is K.ALLREDUCE else best.witness
         report = verify(topology, collective, schedule, witness=witness)
         assert report.violations == (), f"{kind} on {fabric}"
@@ -279,7 +283,7 @@ def test_double_trees_span_and_complement(n: int) -> None:
 
 def test_blink_broadcast_attains_the_least_cut() -> None:
     """Edmonds: a packing from one root reaches the least cut that separates it from a rank."""
-    for fabric in ("a100_flat", "mi250", "dgx1", "odd_torus", "a100"):
+    for fabric in ("a100_flat", "dgx1", "odd_torus"):
         topology = FABRICS[fabric]()
         for kind in (K.BROADCAST, K.REDUCE):
             collective = collective_of(topology, kind)
@@ -334,7 +338,7 @@ def test_the_verifier_sees_a_wrong_parent() -> None:
 
 @pytest.mark.parametrize("name", BASELINES)
 def test_results_repeat(name: str) -> None:
-    topology = platforms.mi250(2, 8)
+    topology = platforms.dgx_a100(2, 4)
     assert solve(name, topology, K.ALLREDUCE) == solve(name, topology, K.ALLREDUCE)
 
 

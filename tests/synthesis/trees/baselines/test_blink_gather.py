@@ -16,21 +16,21 @@ from treadle.synthesis.trees.baselines.blink import best_root, blink, pack_from_
 from treadle.topologies import TopologyBuilder, parse
 from treadle.verification.schedules import verify
 
-FABRICS = ("dgx_a100(2)", "mi250(1)", "torus(3, 3)", "hypercube(3)", "ring(5)")
+FABRICS = ("dgx_a100(2)", "dgx1_v100()", "torus(3, 3)", "hypercube(3)", "ring(5)")
 
 
-@pytest.mark.parametrize("kind", ["allgather", "reduce-scatter"])
 @pytest.mark.parametrize("fabric", FABRICS)
-def test_gathers_are_verified_and_no_slower_than_the_allreduce(fabric: str, kind: str) -> None:
+def test_gathers_are_verified_and_no_slower_than_the_allreduce(fabric: str) -> None:
     """Without the sum an edge carries its subtree's shards, at most all of them: what the allreduce sends."""
-    found = planning.solve(fabric, kind, algorithm="blink")
-    assert found.report.is_ok
-    assert found.algbw <= found.optimal_algbw
-    assert found.algbw >= planning.solve(fabric, "allreduce", algorithm="blink").algbw
+    allreduce = planning.solve(fabric, "allreduce", algorithm="blink")
+    for kind in ("allgather", "reduce-scatter"):
+        found = planning.solve(fabric, kind, algorithm="blink")
+        assert found.report.is_ok
+        assert allreduce.algbw <= found.algbw <= found.optimal_algbw
 
 
 def test_every_shard_passes_the_root() -> None:
-    problem = pose("mi250(1)", "allgather")
+    problem = pose("dgx1_v100()", "allgather")
     root = best_root(problem.topology, problem.collective)
     forest = blink(problem.topology, problem.collective).broadcast
     assert forest is not None
@@ -73,7 +73,7 @@ def test_loads_on_a_path_by_hand() -> None:
 
 
 def test_weights_and_units_are_kept() -> None:
-    problem = pose("mi250(1)", "allgather", weights=(1, 0, 2, *[1] * 13))
+    problem = pose("dgx1_v100()", "allgather", weights=(1, 0, 2, *[1] * 5))
     schedule = blink(problem.topology, problem.collective)
     assert verify(problem.topology, problem.collective, schedule).is_ok
     assert schedule.broadcast is not None
@@ -82,7 +82,7 @@ def test_weights_and_units_are_kept() -> None:
         problem.topology,
         replace(problem.collective, kind=CollectiveKind.BROADCAST, root=0, weights=None),
     )
-    assert [unit // units[0] for unit in units] == [1, 0, 2, *[1] * 13]
+    assert [unit // units[0] for unit in units] == [1, 0, 2, *[1] * 5]
     assert units[0] % int(packed.root_multiplicity.sum()) == 0 or units[0] > 0
 
 

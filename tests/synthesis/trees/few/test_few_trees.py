@@ -39,8 +39,9 @@ ODD = [0, 4, 28, 1020, 4 * 997]
     ids=lambda one: getattr(one, "name", str(one)),
 )
 def test_schedules(fabric: Topology, heights: tuple[int, ...]) -> None:
+    asked = ((1, None), (3, None), *product((2,), heights))
     for kind in KINDS:
-        for trees, height in ((1, None), (3, None), *product((2,), heights)):
+        for trees, height in asked if kind is K.ALLREDUCE else asked[-1:]:
             found = solve(fabric, kind, algorithm="few-trees", trees=trees, height=height)
             assert found.report.is_ok
             assert found.algbw <= found.optimal_algbw
@@ -51,7 +52,7 @@ def test_schedules(fabric: Topology, heights: tuple[int, ...]) -> None:
             assert not any(row.wrong for row in run(found.plan, ODD, iterations=1).rows)
 
 
-@pytest.mark.parametrize("n", range(2, 18))
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 6, 9, 12])
 def test_any_number_of_ranks(n: int) -> None:
     fabric = parse(f"complete({n})") if n % 2 else in_boxes(2, n // 2)
     found = solve(fabric, "allreduce", algorithm="few-trees", height=2)

@@ -204,13 +204,15 @@ def test_groups_that_only_look_alike_are_told_apart() -> None:
     check_shares(found)
 
 
-@pytest.mark.parametrize("kind", [KINDS.ALLGATHER, KINDS.ALLREDUCE, KINDS.BROADCAST])
-@pytest.mark.parametrize("rounds", [0, 1, 4])
+@pytest.mark.parametrize(
+    ("kind", "rounds"),
+    [(KINDS.ALLGATHER, 0), (KINDS.ALLGATHER, 4), (KINDS.ALLREDUCE, 1), (KINDS.BROADCAST, 1)],
+)
 def test_a_deadline_leaves_a_bracket(
     kind: CollectiveKind, rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After so many rounds time is up: some trees are known, and lengths that prove what they can."""
-    topology, collective = posed("torus(8,8)", (8, 8), "a", forward=True, without=("n0_0--n1_0",))
+    topology, collective = posed("torus(6,6)", (6, 6), "a", forward=True, without=("n0_0--n1_0",))
     collective = replace(collective, kind=kind, root=3 if kind.is_rooted else None)
     exact = group_optimum(topology, collective)
     grow, done = TreeProgram.grow, []
