@@ -107,6 +107,7 @@ FILES = {
     ("docs/how-to/architect.md", 'source = "quote of March"'): "prices.toml",
     ("docs/how-to/architect.md", "[floor]"): "floor.toml",
     ("docs/how-to/design.md", "toml"): "job.toml",
+    ("docs/reference/workloads.md", "toml"): "job.toml",
     ("docs/reference/command-line.md", "toml"): "treadle.toml",
 }
 """Names under which blocks are files for the commands of their page, by language or first line."""
@@ -209,6 +210,9 @@ def test_blocks_run(
             assert not lost, f"{block}: no command above it prints {lost}"
         else:
             assert block.language == "toml", f"{block}: nothing runs blocks of {block.language!r}"
+    for picture in (ROOT / "docs/images/drawn").glob("*.svg"):  # what the page draws is what is shown
+        if Path(picture.name).exists():
+            assert Path(picture.name).read_bytes() == picture.read_bytes(), f"{page}: {picture.name} is old"
 
 
 def test_what_does_not_run_is_there() -> None:
@@ -220,6 +224,13 @@ def test_what_does_not_run_is_there() -> None:
         several = [block for block in blocks(page) if block.language == language]
         assert len(several) == count or (several and count is None), f"{page}: {test} runs {count} {language}"
         assert Path(page).name in (ROOT / test).read_text(encoding="utf-8"), test
+
+
+def test_every_picture_is_drawn_by_a_page() -> None:
+    texts = [(ROOT / page).read_text(encoding="utf-8") for page in pages()]
+    for picture in (ROOT / "docs/images/drawn").iterdir():
+        assert any(re.search(rf"treadle draw .*-o {re.escape(picture.name)}", text) for text in texts)
+        assert any(f"images/drawn/{picture.name})" in text for text in texts)
 
 
 def test_the_tour_names_commands_of_its_pages() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from places import ROOT
 from treadle.cli.main import main
 
 
@@ -30,6 +31,10 @@ def test_the_commands_give_what_the_page_shows(
                 assert _without_seconds(line) in [_without_seconds(one) for one in out.splitlines()]
                 shown += 1
     assert shown > 10
+    (line,) = re.findall("`(treadle draw .*?)`", page)
+    assert main(shlex.split(line)[1:]) == 0
+    picture = ROOT / "docs/images/drawn/repaired-cut.svg"
+    assert Path(picture.name).read_bytes() == picture.read_bytes()
 
 
 def _without_seconds(line: str) -> str:
