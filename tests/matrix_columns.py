@@ -1,7 +1,7 @@
 """Columns of the table of schedules and runtimes: each moves data by every plan, or says why not.
 
-A runner returns, for each of its columns and each plan, "" where every element came out right, else the
-refusal. Wrong elements raise AssertionError.
+A runner returns, for each of its columns and each plan that it is given, "" where every element came out
+right, else the refusal. Wrong elements raise AssertionError.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from child_processes import finished, search_path
 from harness.forked_ranks import forked_ranks
-from samples.matrix_cases import Key, modes, plans
+from samples.matrix_cases import Key, Plans, modes
 from treadle import planning
 from treadle.errors import TreadleError
 from treadle.planning.measuring.testbed import emulate
@@ -36,7 +36,7 @@ from treadle.testbed.layout import check_paths, make_layout
 from treadle.testbed.network import network, new_prefix
 
 Outcomes = Mapping[Key, str]
-Runner = Callable[[Path], tuple[Outcomes, ...]]
+Runner = Callable[[Path, Plans], tuple[Outcomes, ...]]
 SIZES = (4, 4100)
 TESTS = Path(__file__).resolve().parent
 RATE = 12_500_000
@@ -51,10 +51,10 @@ def attempt(call: Callable[..., object], *arguments: object) -> str:
     return ""
 
 
-def each(call: Callable[[Key, Plan, bool], object]) -> Outcomes:
+def each(call: Callable[[Key, Plan, bool], object], plans: Plans) -> Outcomes:
     """The refusals of a call for every plan, in and out of place; they must not differ."""
     found = {}
-    for key, plan in plans().items():
+    for key, plan in plans.items():
         refusals = [attempt(call, key, plan, mode) for mode in modes(key[1])]
         assert len({bool(refusal) for refusal in refusals}) == 1, (key, refusals)
         found[key] = refusals[0]
@@ -65,19 +65,19 @@ def right(key: Key, wrong: int) -> None:
     assert wrong == 0, f"{key}: {wrong} wrong elements"
 
 
-def in_process(folder: Path) -> tuple[Outcomes, ...]:
+def in_process(folder: Path, plans: Plans) -> tuple[Outcomes, ...]:
     def run(key: Key, plan: Plan, in_place: bool) -> None:
         program = planning.program_of(plan, 0, in_place=in_place)
         right(key, sum(row.wrong for row in measure(program, SIZES, iterations=1, warmup=0)))
 
-    return (each(run),)
+    return (each(run, plans),)
 
 
-def mpi_c(folder: Path) -> tuple[Outcomes, ...]:
+def mpi_c(folder: Path, plans: Plans) -> tuple[Outcomes, ...]:
     build_interpreter(find_mpi())
 
     found = {}
-    for key, plan in plans().items():
+    for key, plan in plans.items():
         # in place where there is such a thing: the harder case
         program = planning.program_of(plan, 0, in_place=modes(key[1])[-1])
         found[key] = attempt(run_mpi_c, key, program)
@@ -89,23 +89,23 @@ def run_mpi_c(key: Key, program: Program) -> None:
     right(key, sum(row.wrong for row in rows))
 
 
-def simulated(folder: Path) -> tuple[Outcomes, ...]:
+def simulated(folder: Path, plans: Plans) -> tuple[Outcomes, ...]:
     def run(key: Key, plan: Plan, in_place: bool) -> None:
         (row,) = planning.simulate(plan, [2**20]).rows
         assert row.time > 0
         bound = plan.optimal_algbw
         assert bound is None or row.time >= Fraction(2**20) / bound
 
-    return (each(run),)
+    return (each(run, plans),)
 
 
-def simgrid(folder: Path) -> tuple[Outcomes, ...]:
+def simgrid(folder: Path, plans: Plans) -> tuple[Outcomes, ...]:
     def run(key: Key, plan: Plan) -> None:
         program = planning.program_of(plan, 0, in_place=modes(key[1])[-1])
         rows = simulate_with_simgrid(plan.topology, program, [4096, 4100])
         right(key, sum(row.wrong for row in rows))
 
-    return ({key: attempt(run, key, plan) for key, plan in plans().items()},)
+    return ({key: attempt(run, key, plan) for key, plan in plans.items()},)
 
 
 def lowering_options(target: str, plan: Plan, *, in_place: bool) -> dict[str, Any]:
@@ -121,22 +121,22 @@ def lowering_options(target: str, plan: Plan, *, in_place: bool) -> dict[str, An
 def interpreted(target: str) -> Runner:
     """A text read back and interpreted by code that shares nothing with its writer."""
 
-    def column(folder: Path) -> tuple[Outcomes, ...]:
+    def column(folder: Path, plans: Plans) -> tuple[Outcomes, ...]:
         def run(key: Key, plan: Plan, in_place: bool) -> None:
             options = lowering_options(target, plan, in_place=in_place)
             found = planning.lower(plan, to=target, **options)
             assert found.faults == (), f"{key}: {found.faults}"
 
-        return (each(run),)
+        return (each(run, plans),)
 
     return column
 
 
-def mpi_and_texts(folder: Path) -> tuple[Outcomes, ...]:
+def mpi_and_texts(folder: Path, plans: Plans) -> tuple[Outcomes, ...]:
     """Open MPI runs the programs with mpi4py and executes both kinds of XML: four processes for all."""
     refused: dict[str, dict[Key, str]] = {"msccl-xml": {}, "cpu-xml": {}}
     programs, texts = [], []
-    for number, (key, plan) in enumerate(plans().items()):
+    for number, (key, plan) in enumerate(plans.items()):
         path = folder / f"{number}.plan"
         save_plan(path, plan)
         programs.append([*key, str(path)])
@@ -157,7 +157,7 @@ def mpi_and_texts(folder: Path) -> tuple[Outcomes, ...]:
     found = {column: {(row, kind): why for row, kind, why in rows} for column, rows in report.items()}
     for target, why in refused.items():
         assert not set(why) & set(found[target])
-    order = list(plans())
+    order = list(plans)
     merged = [found["mpi"], *(found[target] | why for target, why in refused.items())]
     return tuple({key: one[key] for key in order} for one in merged)
 
@@ -173,15 +173,15 @@ def run_mpi_worker(worker: str, arguments: list[str]) -> dict[str, list[list[str
     return json.loads(done.stdout)
 
 
-def torch(folder: Path) -> tuple[Outcomes, ...]:
+def torch(folder: Path, plans: Plans) -> tuple[Outcomes, ...]:
     """Four processes of torch.distributed; a group for each row, with its plans in a directory."""
     rows: dict[str, Path] = {}
-    for number, ((row, kind), plan) in enumerate(plans().items()):
+    for number, ((row, kind), plan) in enumerate(plans.items()):
         home = rows.setdefault(row, folder / f"row{len(rows)}")
         home.mkdir(exist_ok=True)
         save_plan(home / f"{number}-{kind}.plan", plan)
     job = folder / "job.json"
-    found = [[row, kind, plan.topology.name, str(rows[row])] for (row, kind), plan in plans().items()]
+    found = [[row, kind, plan.topology.name, str(rows[row])] for (row, kind), plan in plans.items()]
     job.write_text(json.dumps(found))
     environment = {**os.environ, "PYTHONPATH": search_path()}
     environment |= {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
@@ -197,24 +197,24 @@ def emulated(plan: Plan) -> None:
     emulate(plan.topology, [4096], rate_bytes_per_s=RATE, plans=[plan])
 
 
-def testbed(folder: Path) -> tuple[Outcomes, ...]:
+def testbed(folder: Path, plans: Plans) -> tuple[Outcomes, ...]:
     """Open MPI over the links of an emulated fabric; one network for all plans of a fabric."""
     mpi = find_mpi()
     interpreter = build_interpreter(mpi)
     found: dict[Key, str] = {}
     runnable: dict[str, list[Key]] = {}
-    for key, plan in plans().items():
+    for key, plan in plans.items():
         entry = plan.entries[-1].schedule
         if plan.topology.switches.size or not isinstance(entry, ForestSchedule | StepSchedule):
             found[key] = attempt(emulated, plan)
         else:
             runnable.setdefault(plan.topology.name, []).append(key)
     for keys in runnable.values():
-        topology, prefix = plans()[keys[0]].topology, new_prefix()
+        topology, prefix = plans[keys[0]].topology, new_prefix()
         layout = make_layout(topology, RATE, prefix=prefix)
         with network(layout, prefix) as space:
             for key in keys:
-                program = planning.program_of(plans()[key], 0)
+                program = planning.program_of(plans[key], 0)
                 found[key] = attempt(check_paths, topology, program, layout)
                 if found[key]:
                     continue
@@ -229,26 +229,30 @@ def testbed(folder: Path) -> tuple[Outcomes, ...]:
                     timing=Timing(iterations=1, warmup=0, limit_s=60),
                 )
                 right(key, sum(row.wrong for row in rows))
-    return ({key: found[key] for key in plans()},)
+    return ({key: found[key] for key in plans},)
 
 
 @dataclass(frozen=True)
 class Job:
-    """What fills columns of the table: their titles, the engine that it needs, and the runner."""
+    """What fills columns of the table: their titles, the engine that it needs, and the runner.
+
+    Where each plan starts processes, `is_dear`, tests run one of each row.
+    """
 
     columns: tuple[str, ...]
     engines: tuple[str, ...]
     run: Runner
+    is_dear: bool = False
 
 
 JOBS = (
     Job(("in process",), (), in_process),
-    Job(("mpi", "MSCCL XML by Open MPI", "CPU XML by Open MPI"), ("MPI",), mpi_and_texts),
-    Job(("mpi-c",), ("MPI",), mpi_c),
-    Job(("torch",), ("torch",), torch),
+    Job(("mpi", "MSCCL XML by Open MPI", "CPU XML by Open MPI"), ("MPI",), mpi_and_texts, is_dear=True),
+    Job(("mpi-c",), ("MPI",), mpi_c, is_dear=True),
+    Job(("torch",), ("torch",), torch, is_dear=True),
     Job(("testbed",), ("MPI", "testbed"), testbed),
     Job(("simulate",), (), simulated),
-    Job(("SimGrid",), ("SimGrid",), simgrid),
+    Job(("SimGrid",), ("SimGrid",), simgrid, is_dear=True),
     Job(("MSCCL XML",), (), interpreted("msccl-xml")),
     Job(("MSCCL++ JSON",), (), interpreted("mscclpp-json")),
     Job(("CPU XML",), (), interpreted("cpu-xml")),

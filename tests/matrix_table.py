@@ -10,7 +10,7 @@ from pathlib import Path
 
 import places
 from matrix_columns import JOBS, Outcomes
-from samples.matrix_cases import ROWS, SHORT, Key
+from samples.matrix_cases import ROWS, SHORT, Key, plans
 
 PAGE = places.ROOT / "docs" / "reference" / "matrix.md"
 BEGIN, END = "<!-- table: tests/matrix_table.py -->\n", "<!-- end of table -->\n"
@@ -67,7 +67,7 @@ def main() -> None:
     found: dict[str, Outcomes] = {}
     for job in JOBS:
         with tempfile.TemporaryDirectory() as folder:
-            found |= zip(job.columns, job.run(Path(folder)), strict=True)
+            found |= zip(job.columns, job.run(Path(folder), plans()), strict=True)
         sys.stderr.write(f"{', '.join(job.columns)}\n")
     text = PAGE.read_text(encoding="utf-8")
     before, after = text.split(BEGIN)[0], text.split(END)[1]

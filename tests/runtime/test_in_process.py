@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samples.runtime_programs import exchange, random_program
@@ -47,6 +47,7 @@ def check(program: Program, count: int, *, element: ElementType, reduction: Redu
 
 @pytest.mark.parametrize("kind", SPANNING_KINDS)
 @pytest.mark.parametrize("in_place", [False, True])
+@settings(max_examples=25)
 @given(
     n=st.integers(2, 6),
     seed=st.integers(0, 10**6),

@@ -1,4 +1,4 @@
-"""The compiled interpreter over libfabric: every byte on two to eight ranks, and no process left over."""
+"""The compiled interpreter over libfabric: every byte on three to eight ranks, and no process left over."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ pytestmark = pytest.mark.skipif(
 @pytest.mark.parametrize(
     ("kind", "n_ranks"),
     [
-        (CollectiveKind.ALLREDUCE, 2),
         (CollectiveKind.REDUCE_SCATTER, 3),
         (CollectiveKind.ALLGATHER, 5),
         (CollectiveKind.ALLREDUCE, 8),
@@ -160,10 +159,5 @@ def test_a_text_with_a_message_that_nobody_receives_or_sends(tmp_path: Path) -> 
         assert done.returncode > 1
         assert word in done.stderr, fault
     path.write_text(right, encoding="utf-8")
-    done = execute_texts(4, str(path))
-    assert (done.returncode, done.stderr.count("is for 3 ranks, found 4 processes")) in (
-        (2, 1),
-        (2, 2),
-        (2, 3),
-        (2, 4),
-    )
+    done = execute_texts(2, str(path))
+    assert (done.returncode, done.stderr.count("is for 3 ranks, found 2 processes")) in ((2, 1), (2, 2))

@@ -58,8 +58,8 @@ def run_worker(worker: Path, n: int) -> Any:
 
 def test_steps_move_the_right_data_between_processes() -> None:
     report = run_worker(STEPS_WORKER, 4)
-    assert len(report["wrong"]) == 2 * 5 * 2 + 1 + 4 + 2 + 2 * 4
-    assert {label: found for label, found in report["wrong"].items() if found != [0] * 10} == {}
+    assert len(report["wrong"]) == 2 * 5 + 1 + 4 + 2 + 2 * 4
+    assert {label: found for label, found in report["wrong"].items() if found != [0] * 5} == {}
     assert report["small"] == report["levels"]  # one message for each peer on each level
     assert report["medium"] == report["joined"]
     assert report["large"] == report["sends"]
@@ -67,10 +67,10 @@ def test_steps_move_the_right_data_between_processes() -> None:
         assert small < medium < large
 
 
-@pytest.mark.parametrize("n", [4, 8])
-def test_mpi_processes_move_the_right_data(n: int) -> None:
+def test_mpi_processes_move_the_right_data() -> None:
+    n = 4
     report = run_worker(WORKER, n)
-    assert len(report["wrong"]) == (5 * 2 * 2 + 4 * 4 if n == 4 else 5 * 2 + 4)
+    assert len(report["wrong"]) == 5 * 2 * 2 + 4 * 4
     assert {label: wrong for label, wrong in report["wrong"].items() if wrong != [0] * 5} == {}
     assert report["mutant"] > 0
     assert report["swap"] == 0

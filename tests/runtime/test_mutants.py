@@ -144,10 +144,9 @@ def test_mpi4py_and_texts(tmp_path: Path) -> None:
 
 
 @needs_mpi
-@pytest.mark.parametrize("target", text_mutants.FAULTS)
-def test_a_text_that_waits_for_ever_is_ended(target: str, tmp_path: Path) -> None:
-    path = texts(tmp_path)[f"{target} dropped send"]
-    done = launched(["-m", "treadle.runtime.mpi_text", str(path), "--elements", "240", "--limit", "2"])
+def test_a_text_that_waits_for_ever_is_ended(tmp_path: Path) -> None:
+    path = texts(tmp_path)["msccl-xml dropped send"]
+    done = launched(["-m", "treadle.runtime.mpi_text", str(path), "--elements", "240", "--limit", "1"])
     assert done.returncode != 0
     assert f"{path}: rank " in done.stderr
-    assert "still waits after 2 s" in done.stderr
+    assert "still waits after 1 s" in done.stderr

@@ -24,6 +24,7 @@ PHASES = SPANNING[:3]
 
 Key = tuple[str, str]
 """Row and collective."""
+Plans = Mapping[Key, Plan]
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ ROWS = (
 
 
 @cache
-def plans() -> Mapping[Key, Plan]:
+def plans() -> Plans:
     """The plan of every row and collective; without those whose solver is not installed."""
     has_cp_sat = importlib.util.find_spec("ortools") is not None
     return {
@@ -65,6 +66,18 @@ def plans() -> Mapping[Key, Plan]:
         for kind in row.kinds
         if has_cp_sat or row.options.get("algorithm") != "exact"
     }
+
+
+def one_of_each_row() -> Plans:
+    """Of every row the collective that rows above have least: together they have all."""
+    chosen: dict[Key, Plan] = {}
+    for row in ROWS:
+        kinds = [kind for name, kind in plans() if name == row.name]
+        taken = [kind for _, kind in chosen]
+        if kinds:
+            key = (row.name, min(kinds, key=taken.count))
+            chosen[key] = plans()[key]
+    return chosen
 
 
 def modes(kind: str) -> tuple[bool, ...]:
