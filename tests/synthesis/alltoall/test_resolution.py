@@ -59,7 +59,7 @@ FABRICS = st.one_of(
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=21, deadline=None)
 def test_links_that_count_as_narrower_are_never_full(data: st.DataObject) -> None:
     fabric = data.draw(FABRICS)
     collective = collective_of(fabric, data.draw(sparse_demands(len(fabric.compute_nodes))))
@@ -71,7 +71,7 @@ def test_links_that_count_as_narrower_are_never_full(data: st.DataObject) -> Non
 
 
 @given(st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_steps_are_no_faster_than_links_allow(data: st.DataObject) -> None:
     fabric = data.draw(digraphs(compute=(2, 4), bandwidths=wide_bandwidths(), extra_links=3))
     collective = collective_of(fabric, data.draw(sparse_demands(len(fabric.compute_nodes))))

@@ -24,7 +24,7 @@ ODD = [0, 4, 28, 1020, 4 * 997]
 
 @pytest.mark.parametrize(
     "fabric",
-    [linked_boxes(2, 2), linked_boxes(2, 5), linked_boxes(3, 4), linked_boxes(3, 5, chords=2)],
+    [linked_boxes(2, 2), linked_boxes(2, 5), linked_boxes(3, 5, chords=2)],
     ids=lambda one: one.name,
 )
 def test_boxes_of_rings(fabric: Topology) -> None:
@@ -40,12 +40,11 @@ def test_mi250() -> None:
     """Heights 5 in the box: 5 steps in, one across, 5 out; 9 us below what plain trees take at 4 MB."""
     whole = solve("mi250(2)", "allreduce", algorithm="box-trees", trees=1, chunks=1)
     assert whole.report.n_steps == 11
-    times: dict[tuple[int, int], Fraction] = {}
-    for trees, chunks in ((1, 1), (3, 1), (3, 8)):
-        plan = solve("mi250(2)", "allreduce", algorithm="box-trees", trees=trees, chunks=chunks).plan
-        times[trees, chunks] = simulate(plan, "64M", cost_model="reference").rows[0].time
-    assert times[3, 8] < times[3, 1] < times[1, 1]
-    assert times[3, 8] < Fraction(420, 10**6)
+    several = (solve("mi250(2)", "allreduce", algorithm="box-trees", trees=3, chunks=n) for n in (1, 8))
+    plans = (whole.plan, *(found.plan for found in several))
+    one, three, cut = (simulate(plan, "64M", cost_model="reference").rows[0].time for plan in plans)
+    assert cut < three < one
+    assert cut < Fraction(420, 10**6)
 
 
 def test_damaged_ones_are_refused() -> None:

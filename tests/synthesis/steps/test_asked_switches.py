@@ -69,7 +69,7 @@ def test_a_switch_that_only_copies_copies_sums_too() -> None:
         assert np.array_equal(output, sum(inputs))
 
 
-@pytest.mark.parametrize("n", range(2, 18))
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 6, 8, 9, 12])
 def test_data_of_every_number_of_ranks(n: int) -> None:
     size = max(part for part in range(1, n + 1) if n % part == 0 and (part < n or n < 6))
     fabric = asking_boxes(n // size, size) if size > 1 else asking_boxes(1, n)

@@ -55,19 +55,14 @@ SPECIAL = {
     # it has every link that double_binary_tree(7) has
     "shifted_ring(7)": {"ring-steps", "shifted-bfb-ring", "double-binary-tree-steps"},
     "complete(5)": {"ring-steps", "shifted-bfb-ring", "double-binary-tree-steps"},
-    "complete(6)": {"double-binary-tree-steps"},
     "directed_circulant(7, 1, 3)": {"ring-steps"},
     "torus(3, 4)": {"traditional-torus"},
-    "torus(3, 3, 3)": {"traditional-torus"},
     "torus(4, 2)": {"traditional-torus"},
     "hypercube(3)": {"traditional-torus"},
     "kautz(2, 2)": set(),
     "generalized_kautz(2, 5)": set(),
-    "de_bruijn(2, 3)": set(),
-    "twisted_torus(2, 4)": set(),
     "path(3)": set(),
     "star(5)": set(),
-    "mesh(2, 3)": set(),
     "double_binary_tree(5)": {"double-binary-tree-steps"},
     "double_binary_tree(7)": {"double-binary-tree-steps"},
     "double_binary_tree(8)": {"double-binary-tree-steps"},
@@ -120,7 +115,7 @@ def test_names_are_unique() -> None:
 
 
 @given(st.integers(3, 14), st.integers(1, 13), st.sampled_from(KINDS))
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=9, deadline=None, derandomize=True)
 def test_shifted_rings_of_any_stride(n: int, stride: int, kind: CollectiveKind) -> None:
     """T_L = N - 1 and floor(N / 2), both bandwidth-optimal, for every stride that is coprime to N."""
     stride %= n
@@ -229,7 +224,7 @@ def test_torus_refuses_what_only_looks_like_one(text: str) -> None:
 
 
 @given(st.integers(2, 20))
-@settings(max_examples=19, deadline=None, derandomize=True)
+@settings(max_examples=9, deadline=None, derandomize=True)
 def test_exchanges_between_neighbours(n: int) -> None:
     """On a complete graph every message is a hop: the closed forms of the switched network."""
     topology = parse(f"complete({n})")
@@ -276,7 +271,7 @@ def test_messages_share_parallel_links() -> None:
 
 
 @given(digraphs(compute=(2, 7)), st.sampled_from(sorted(ANYWHERE)), st.sampled_from(KINDS))
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=14, deadline=None, derandomize=True)
 def test_any_digraph(topology: Topology, name: str, kind: CollectiveKind) -> None:
     if name == "reduce-broadcast":
         topology = _with_bandwidths(topology, np.ones(topology.n_links))
@@ -288,7 +283,7 @@ def test_any_digraph(topology: Topology, name: str, kind: CollectiveKind) -> Non
 
 
 @given(st.integers(2, 20), st.integers(1, 6))
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=7, deadline=None, derandomize=True)
 def test_double_binary_trees(n: int, chunks: int) -> None:
     """2 (h + k - 1) steps with a chunk of 1 / (2 k) on every link in use."""
     topology = parse(f'double_binary_tree({n}, bandwidth="2GB/s")')

@@ -8,7 +8,7 @@ from samples.catalogue_samples import SAMPLES
 from treadle.errors import TreadleError
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.trees.forest_cost import height_max
-from treadle.synthesis.trees import TreeBudget, synthesise
+from treadle.synthesis.trees import synthesise
 from treadle.synthesis.trees.tight_cuts.decompose import FactoredSynthesis, decompose
 from treadle.topologies import parse
 from treadle.verification.schedules import verify
@@ -17,7 +17,6 @@ SMALL = {fabric.name for fabrics in SAMPLES.values() for fabric in fabrics if le
 LARGER = {
     "dgx_a100(4)",
     "dgx_h100(4)",
-    "mi250(3)",
     "leaf_spine(4,2)",
     "rail_optimized(4,spines=4,oversubscription=2)",
     "pods(2,4)",
@@ -60,11 +59,3 @@ def test_factored_forests_of_platforms_are_low(name: str, height: int) -> None:
     assert isinstance(found, FactoredSynthesis)
     report = verify(topology, collective, found.schedule)
     assert (report.n_violations, report.height_max, report.height_is_exact) == (0, height, True)
-
-
-def test_two_boxes_of_mi250_at_the_exact_optimum_take_six_hops() -> None:
-    topology = parse("mi250(2)")
-    collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
-    result = synthesise(topology, collective, budget=TreeBudget(exact=True))
-    assert (result.trees_per_root, result.algbw) == (83, result.optimum.algbw)
-    assert height_max(result.schedule) == 6

@@ -42,7 +42,7 @@ from treadle.verification.schedules import verify
 ONE_WAY = tuple(kind for kind in SPANNING_KINDS if kind is not CollectiveKind.ALLREDUCE)
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(st.data())
 def test_random_eulerian_fabrics_reach_the_lp_bound(data: st.DataObject) -> None:
     topology = data.draw(eulerian_topologies(compute=(2, 6), switches=(1, 4)))
@@ -62,14 +62,14 @@ def test_random_eulerian_fabrics_reach_the_lp_bound(data: st.DataObject) -> None
     assert not report.violations
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(eulerian_topologies(compute=(2, 5), switches=(0, 3)))
 def test_optimum_equals_the_networkx_reference(topology: Topology) -> None:
     rate, _ = optimal_rate(topology)
     assert optimum(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER)).rate == rate
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(st.data())
 def test_switch_free_digraphs_need_no_balance(data: st.DataObject) -> None:
     topology = data.draw(digraphs())
@@ -79,7 +79,7 @@ def test_switch_free_digraphs_need_no_balance(data: st.DataObject) -> None:
     assert not report.violations
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(symmetric_topologies(switches=(1, 3)), st.integers(1, 6))
 def test_fixed_trees_are_exact_and_within_theorem_35(topology: Topology, trees: int) -> None:
     collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
@@ -112,7 +112,7 @@ def test_cuts_are_compared_in_128_bits_or_not_at_all() -> None:
             find_violated_cut(problem, problem.bandwidths * 2**61, rate=rate)
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(symmetric_topologies(switches=(0, 3)))
 def test_numbers_of_trees_come_best_first(topology: Topology) -> None:
     """What cuts of other numbers bound is left for later, and each number's optimum stays its own."""
@@ -126,7 +126,7 @@ def test_numbers_of_trees_come_best_first(topology: Topology) -> None:
     assert next(given_too) == max(alone, key=lambda one: (one.algbw, -one.trees))
 
 
-@settings(max_examples=120)
+@settings(max_examples=40)
 @given(st.data())
 def test_only_switches_need_balance(data: st.DataObject) -> None:
     topology = data.draw(relay_balanced_topologies())
@@ -143,7 +143,7 @@ def test_only_switches_need_balance(data: st.DataObject) -> None:
     assert not report.violations
 
 
-@settings(max_examples=80)
+@settings(max_examples=30)
 @given(
     st.one_of(
         eulerian_topologies(compute=(2, 5), switches=(1, 5), extra_cycles=6), relay_balanced_topologies()
@@ -164,7 +164,7 @@ def test_exact_splitting_alone_removes_switches_too(topology: Topology) -> None:
     check_paths(topology, capacities, graph)
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(st.data())
 def test_exact_growth_alone_packs_all_trees(data: st.DataObject) -> None:
     """Greedy trees nearly always pass on small fabrics, so they are switched off here."""
@@ -219,7 +219,7 @@ def subsets(nodes: range) -> Iterator[set[int]]:
             yield set(chosen)
 
 
-@settings(max_examples=80)
+@settings(max_examples=30)
 @given(st.data())
 def test_gamma_of_theorem_28_equals_brute_force_over_cuts(data: st.DataObject) -> None:
     topology = data.draw(eulerian_topologies(compute=(2, 4), switches=(1, 3)))
@@ -276,7 +276,7 @@ def can_pack(capacities: list[int], demands: list[list[tuple[int, ...]]]) -> boo
     return False
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(st.data())
 def test_packing_succeeds_just_where_brute_force_does(data: st.DataObject) -> None:
     n = data.draw(st.integers(2, 4))

@@ -42,10 +42,8 @@ def exchanges(draw: st.DrawFn, most: int = 6) -> tuple[Topology, Collective]:
 @pytest.mark.parametrize(
     ("fabric", "rate"),
     [
-        (torus(8, 8), Fraction(1, 64)),  # 16 links, 32 * 32 pairs
-        (torus(4, 8), Fraction(1, 32)),
+        (torus(4, 8), Fraction(1, 32)),  # 8 links, 16 * 16 pairs
         (hypercube(5), Fraction(1, 16)),  # N / 2
-        (hypercube(6), Fraction(1, 32)),
         (mesh(6, 6), Fraction(1, 54)),  # 6^3 / 4, Scott (1991)
         (mesh(4, 4), Fraction(1, 16)),
         (ring(7), Fraction(2, 12)),
@@ -102,7 +100,7 @@ def _by_trying(fabric: Topology, collective: Collective, is_balanced: bool) -> F
     return best
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=9, deadline=None, derandomize=True)
 @given(exchanges(), st.booleans())
 def test_enumeration_finds_the_least_cut(case: tuple[Topology, Collective], is_balanced: bool) -> None:
     fabric, collective = case
@@ -114,7 +112,7 @@ def test_enumeration_finds_the_least_cut(case: tuple[Topology, Collective], is_b
         assert best_cut(fabric, collective, is_balanced=is_balanced).pair_rate == expected
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=9, deadline=None, derandomize=True)
 @given(exchanges(), st.booleans())
 def test_searched_cuts_are_what_they_seem(case: tuple[Topology, Collective], is_balanced: bool) -> None:
     """The search on fabrics whose cuts could be enumerated: never below the least, and mostly at it."""
@@ -138,7 +136,6 @@ def test_searched_cuts_are_what_they_seem(case: tuple[Topology, Collective], is_
         ("torus(3, 3, 3)", 1 / 9),
         ("complete_bipartite(4, 4)", 0.4),
         ("generalized_kautz(4, 27)", 0.06701708),
-        ("generalized_kautz(4, 64)", 0.02170767),
     ],
 )
 @pytest.mark.parametrize("epsilon", [0.2, 0.05])
@@ -152,7 +149,7 @@ def test_the_scheme_comes_within_epsilon(name: str, rate: float, epsilon: float)
     assert check_flow(fabric, everyone(fabric), result.flow) == pytest.approx(result.rate)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=9, deadline=None, derandomize=True)
 @given(exchanges(5))
 def test_the_scheme_agrees_with_the_linear_program(case: tuple[Topology, Collective]) -> None:
     fabric, collective = case

@@ -177,7 +177,7 @@ def test_wrong_orders_are_refused() -> None:
         dimension_order(torus(3, 3), everyone(torus(3, 3)), order=[0, 0])
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=10, deadline=None, derandomize=True)
 @given(exchanges())
 def test_routes_are_sound_on_random_fabrics(case: tuple[Topology, Collective]) -> None:
     fabric, collective = case
@@ -193,7 +193,7 @@ def test_routes_are_sound_on_random_fabrics(case: tuple[Topology, Collective]) -
         assert report.algbw == route_algbw(fabric, collective, routes)
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=10, deadline=None, derandomize=True)
 @given(exchanges())
 def test_counting_paths_gives_the_loads_of_listing_them(case: tuple[Topology, Collective]) -> None:
     fabric, collective = case
@@ -253,7 +253,7 @@ def test_unreachable_ranks_are_named() -> None:
             generate(fabric, everyone(fabric))
 
 
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(problem=exchanges())
 def test_fractional_routes_keep_their_rates(problem: tuple[Topology, Collective]) -> None:
     """MCF-extP loses what whole chunks lose; path MCF is beyond no optimum, and beyond one path a pair."""

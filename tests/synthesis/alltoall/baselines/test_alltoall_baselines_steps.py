@@ -188,7 +188,7 @@ def test_unreachable_ranks_are_named() -> None:
         pairwise_exchange(fabric, everyone(fabric))
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=10, deadline=None, derandomize=True)
 @given(st.data())
 def test_exchanges_are_sound_on_random_fabrics_and_demands(data: st.DataObject) -> None:
     fabric = data.draw(digraphs())
@@ -204,7 +204,7 @@ def test_exchanges_are_sound_on_random_fabrics_and_demands(data: st.DataObject) 
     checked_time(fabric, collective, bruck_exchange(fabric, collective, radix=radix))
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=9, deadline=None, derandomize=True)
 @given(st.data())
 def test_grid_exchanges_serve_any_demands(data: st.DataObject) -> None:
     sides = data.draw(st.lists(st.integers(2, 5), min_size=1, max_size=3))

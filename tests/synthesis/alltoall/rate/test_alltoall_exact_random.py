@@ -42,7 +42,7 @@ def instances(draw: Any) -> tuple[Topology, Collective]:
     )
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=21, deadline=None, derandomize=True)
 @given(instances())
 def test_all_formulations_agree_and_duality_is_exact(instance: tuple[Topology, Collective]) -> None:
     topology, collective = instance
@@ -57,7 +57,7 @@ def test_all_formulations_agree_and_duality_is_exact(instance: tuple[Topology, C
     assert check_flow(topology, collective, expanded_flow(arrays, exact)) == expected
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=10, deadline=None, derandomize=True)
 @given(instances())
 def test_each_sender_is_served_exactly_within_the_links(instance: tuple[Topology, Collective]) -> None:
     topology, collective = instance

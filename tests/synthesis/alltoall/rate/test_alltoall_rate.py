@@ -66,7 +66,7 @@ def problems(draw: Any) -> tuple[Topology, Collective]:
     return topology, Collective(CollectiveKind.ALLTOALL, tuple(ranks), forwarders=forwarders, demands=demands)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=21, deadline=None, derandomize=True)
 @given(problems())
 def test_pdhg_agrees_with_the_linear_program(problem: tuple[Topology, Collective]) -> None:
     topology, collective = problem
@@ -79,7 +79,7 @@ def test_pdhg_agrees_with_the_linear_program(problem: tuple[Topology, Collective
     check_certificates(found)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=9, deadline=None, derandomize=True)
 @given(problems())
 def test_small_fabrics_are_solved_exactly(problem: tuple[Topology, Collective]) -> None:
     topology, collective = problem

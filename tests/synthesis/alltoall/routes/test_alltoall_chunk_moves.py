@@ -45,7 +45,7 @@ def moved_slowly(paths: PathSet, pair: np.ndarray, units: np.ndarray, topology: 
         units[move[1]] += 1
 
 
-@settings(derandomize=True, max_examples=25, deadline=None)
+@settings(derandomize=True, max_examples=9, deadline=None)
 @given(digraphs(compute=(2, 5), extra_links=8), st.integers(1, 4), st.integers(0, 2**32 - 1))
 def test_the_moves_are_those_of_the_rule(topology: Topology, chunks: int, seed: int) -> None:
     collective = on_all_ranks(topology, CollectiveKind.ALLTOALL)

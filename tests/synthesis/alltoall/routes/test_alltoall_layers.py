@@ -51,7 +51,7 @@ def is_free(paths: PathSet, layer: np.ndarray) -> bool:
     return True
 
 
-@settings(derandomize=True, max_examples=25, deadline=None)
+@settings(derandomize=True, max_examples=9, deadline=None)
 @given(digraphs(compute=(3, 6), extra_links=8), st.sampled_from(list(LashOrder)))
 def test_layers_are_free_of_cycles(topology: Topology, order: LashOrder) -> None:
     paths = disjoint_paths(topology, everyone(topology))
@@ -90,7 +90,7 @@ def test_a_ring_needs_more_layers_than_one() -> None:
         lash_layers(paths, 5, max_layers=1)
 
 
-@settings(derandomize=True, max_examples=25, deadline=None)
+@settings(derandomize=True, max_examples=9, deadline=None)
 @given(digraphs(compute=(3, 5), extra_links=6), st.integers(0, 2**32 - 1))
 def test_climbing_paths_are_the_shortest_that_climb(topology: Topology, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -186,7 +186,6 @@ def test_annealed_orders(topology: Topology, seed: int) -> None:
         ("torus(4, 4)", 2, 0.98),
         ("generalized_kautz(4, 27)", 1, 0.55),
         ("generalized_kautz(4, 27)", 2, 0.99),
-        ("generalized_kautz(4, 27)", 3, 0.999),
     ],
 )
 def test_rate_in_few_layers(name: str, layers: int, part: float) -> None:
@@ -234,7 +233,7 @@ def test_waits_that_all_routings_share(name: str, shared: bool) -> None:
 
 
 def test_the_same_seed_gives_the_same_routes() -> None:
-    graph = parse("generalized_kautz(4, 27)")
+    graph = parse("generalized_kautz(4, 16)")
     collective = everyone(graph)
     one, same, other = (layered_routes(graph, collective, 1, searches=1, seed=seed) for seed in (1, 1, 2))
     assert np.array_equal(one.orders, same.orders)
@@ -243,7 +242,7 @@ def test_the_same_seed_gives_the_same_routes() -> None:
 
 
 def test_a_deadline_keeps_the_best_so_far() -> None:
-    graph = parse("generalized_kautz(4, 27)")
+    graph = parse("generalized_kautz(4, 16)")
     collective = everyone(graph)
     base = generate_routes(graph, collective)
 

@@ -62,7 +62,6 @@ def judged(fabric: Topology, collective: Collective, found: SearchedRoutes, **li
     [
         ("generalized_kautz(4, 128)", 0.004),
         ("jellyfish(96, 4)", 0.008),
-        ("torus(8, 8)", 0.004),
         ("hypercube(6)", 0.004),
         ("fat_tree(4)", 0.001),
     ],
@@ -88,7 +87,6 @@ def test_256_nodes_in_5_layers_with_a_route_a_pair() -> None:
         ("torus(4, 4, 4)", 1, 0.006),
         ("torus(8, 8)", 2, 0.05),
         ("jellyfish(96, 4)", 4, 0.02),
-        ("generalized_kautz(4, 128)", 3, 0.02),
         ("fat_tree(4)", 1, 0.01),
     ],
 )
@@ -98,11 +96,10 @@ def test_layers_keep_most_of_the_rate(expression: str, layers: int, most: float)
     assert judged(fabric, everyone(fabric), found, max_layers=layers) <= most
 
 
-@pytest.mark.parametrize("density", [0.3, 1.0])
-def test_unequal_and_sparse_demands_come_near_the_optimum(density: float) -> None:
+def test_unequal_and_sparse_demands_come_near_the_optimum() -> None:
     fabric = parse("generalized_kautz(4, 100)")
     rng = np.random.default_rng(3)
-    matrix = rng.integers(0, 50, (100, 100)) * (rng.random((100, 100)) < density)
+    matrix = rng.integers(0, 50, (100, 100)) * (rng.random((100, 100)) < 0.3)
     collective = with_demands(fabric, matrix)
     found = searched_routes(fabric, collective)
     assert judged(fabric, collective, found) <= 0.005
@@ -246,7 +243,7 @@ def test_pieces_have_no_way_where_no_order_has_one() -> None:
 
 
 def test_the_same_seed_gives_the_same_routes_and_a_deadline_correct_ones() -> None:
-    fabric = parse("jellyfish(64, 4)")
+    fabric = parse("jellyfish(48, 4)")
     first, second = (searched_routes(fabric, everyone(fabric), max_layers=4, seed=5) for _ in range(2))
     assert first.schedule == second.schedule
     late = searched_routes(fabric, everyone(fabric), max_layers=4, watch=Watch(deadline=0.0))
@@ -257,7 +254,6 @@ def test_the_same_seed_gives_the_same_routes_and_a_deadline_correct_ones() -> No
 @pytest.mark.parametrize(
     ("expression", "layers", "most"),
     [
-        ("generalized_kautz(4, 128)", 2, 0.03),
         ("generalized_kautz(4, 128)", 3, 0.006),
         ("torus(6, 6)", 2, 0.01),
     ],

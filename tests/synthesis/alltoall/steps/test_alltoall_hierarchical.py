@@ -123,7 +123,7 @@ def box_fabrics(draw: st.DrawFn) -> Topology:
     return builder.build()
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=9, deadline=None, derandomize=True)
 @given(fabric=box_fabrics(), data=st.data())
 def test_random_boxes_verify_and_stay_below_the_bound(fabric: Topology, data: st.DataObject) -> None:
     n = len(fabric.compute_nodes)
@@ -146,7 +146,7 @@ def test_random_boxes_verify_and_stay_below_the_bound(fabric: Topology, data: st
     assert direct.fractional_algbw <= found.fractional_algbw * (1 + 1e-6)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=9, deadline=None, derandomize=True)
 @given(fabric=box_fabrics())
 def test_every_way_is_a_set_of_simple_paths_that_carry_all(fabric: Topology) -> None:
     everyone = _alltoall(fabric)

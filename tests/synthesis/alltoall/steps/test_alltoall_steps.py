@@ -211,7 +211,7 @@ def test_rounds_suit_the_size() -> None:
 # --- any fabric --------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, derandomize=True, deadline=None)
+@settings(max_examples=14, derandomize=True, deadline=None)
 @given(st.data())
 def test_any_fabric(data: st.DataObject) -> None:
     topology = data.draw(digraphs())
@@ -233,7 +233,7 @@ def test_any_fabric(data: st.DataObject) -> None:
     )
     direct = hop_synchronous(topology, collective, routes)
     assert float(total(topology, collective, direct)) >= (1 - 1e-6) * time_of(topology, collective)
-    for rounds in (1, 3, 10):
+    for rounds in (1, 4):
         schedule = pipelined(topology, collective, routes, rounds=rounds)
         assert float(total(topology, collective, schedule)) >= (1 - 1e-6) * time_of(topology, collective)
 

@@ -49,7 +49,7 @@ def rounding_bound(value: BfbValue, chunks: int) -> Fraction:
     return Fraction(sum(degree**t for t in range(1, value.diameter + 1)), chunks * value.n_ranks)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=9, deadline=None, derandomize=True)
 @given(topology=digraphs(compute=(2, 5), max_bandwidth=1, extra_links=5), chunks=st.integers(1, 3))
 def test_integer_program_by_brute_force(topology: Topology, chunks: int) -> None:
     steps = with_chunks(topology, chunks)

@@ -54,7 +54,7 @@ def least_time(topology: Topology, usable: dict[int, list[int]], shard_bytes: fl
     return best
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=6, deadline=None, derandomize=True)
 @given(topology=fabrics(), size=st.sampled_from([100, 20_000, 3_000_000]))
 def test_times_equal_the_linear_program(topology: Topology, size: int) -> None:
     value = heterogeneous_value(topology, size)
@@ -64,7 +64,7 @@ def test_times_equal_the_linear_program(topology: Topology, size: int) -> None:
         assert float(time) == pytest.approx(max(expected), rel=1e-6)
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=10, deadline=None, derandomize=True)
 @given(topology=fabrics(), size=st.sampled_from([1, 20_000, 3_000_000]), chunks=st.integers(1, 9))
 def test_schedules_take_their_time(topology: Topology, size: int, chunks: int) -> None:
     value = heterogeneous_value(topology, size)
@@ -109,7 +109,7 @@ def test_a_slow_link_is_not_used() -> None:
     assert large.idle_links == ((),)
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=8, deadline=None, derandomize=True)
 @given(topology=fabrics())
 def test_bandwidth_only_is_the_limit(topology: Topology) -> None:
     """Without latencies every size gives the value of the subset formula, and its schedule."""
@@ -165,7 +165,7 @@ def test_long_links_are_left_idle_where_data_are_small(kind: CollectiveKind) -> 
     assert seconds(fabric, bfb_schedule(fabric, kind), 6000) > phases * Fraction("101e-6")
 
 
-@settings(max_examples=10, deadline=None, derandomize=True)
+@settings(max_examples=5, deadline=None, derandomize=True)
 @given(topology=fabrics(), size=st.sampled_from([100, 20_000, 3_000_000]))
 def test_no_size_is_slower_than_steps_for_large_data(topology: Topology, size: int) -> None:
     for kind in SIZED:

@@ -51,7 +51,7 @@ def is_accepted(topology: Topology, schedule: StepSchedule, root: int | None = N
     return not verify_steps(topology, on_all_ranks(topology, schedule.kind, root=root), schedule).violations
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=14, deadline=None, derandomize=True)
 @given(topology=digraphs(compute=(2, 7), max_bandwidth=4, extra_links=14))
 def test_schedules_are_breadth_first_and_attain_the_value(topology: Topology) -> None:
     steps = bfb_allgather(topology)
@@ -141,7 +141,7 @@ def test_unequal_links_with_a_limit_are_refused() -> None:
         bfb_allgather(replace(topology, bandwidths=bandwidths), max_chunks=5)
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=10, deadline=None, derandomize=True)
 @given(topology=digraphs(compute=(2, 7), max_bandwidth=1, extra_links=14))
 def test_rooted_collectives(topology: Topology) -> None:
     for kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE):

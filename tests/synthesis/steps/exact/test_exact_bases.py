@@ -96,7 +96,8 @@ def test_the_wrong_direction_is_refused() -> None:
 @pytest.mark.skipif(
     importlib.util.find_spec("ortools") is None, reason="ortools is not installed (extra exact)"
 )
-def test_the_command_finds_them_again(tmp_path: Path) -> None:
+def test_the_command_finds_them_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bases, "BASES", (bases.BASES[0], bases.BASES[3]))
     bases.main(["--out", str(tmp_path / "data")])
     names = {base.file_name(direction) for base in bases.BASES for direction in Direction}
     assert {path.name for path in (tmp_path / "data").iterdir()} == names

@@ -39,7 +39,7 @@ def path(*bandwidths: int) -> Topology:
     return builder.build()
 
 
-@pytest.mark.parametrize("widest", [10**10, 10**11, 10**13, 2**50])
+@pytest.mark.parametrize("widest", [10**11, 2**50])
 def test_a_path_is_as_fast_as_its_narrowest_link(widest: int) -> None:
     for bandwidths in ((widest, 7, 3), (3, widest, 7), (7, 3, widest)):
         result = solve(path(*bandwidths), "allreduce")
@@ -58,7 +58,7 @@ def programs(draw: Callable[..., int]) -> tuple[list[int], list[dict[int, int]],
 
 
 @given(programs())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=21, deadline=None)
 def test_programs_are_solved_exactly(program: tuple[list[int], list[dict[int, int]], list[int]]) -> None:
     costs, rows, rhs = program
     lp = GrowingLp()
@@ -76,7 +76,7 @@ def test_programs_are_solved_exactly(program: tuple[list[int], list[dict[int, in
 
 
 @given(FABRICS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=18, deadline=None)
 def test_allreduce_optima_are_exact(topology: Topology) -> None:
     collective = on_all_ranks(topology, CollectiveKind.ALLREDUCE)
     found = bound(topology, collective)
@@ -85,7 +85,7 @@ def test_allreduce_optima_are_exact(topology: Topology) -> None:
 
 
 @given(FABRICS, st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=14, deadline=None)
 def test_optima_of_trees_are_exact(topology: Topology, data: st.DataObject) -> None:
     n = len(topology.compute_nodes)
     assert bound(topology, "allgather").algbw == optimal_algbw(topology)
@@ -98,7 +98,7 @@ def test_optima_of_trees_are_exact(topology: Topology, data: st.DataObject) -> N
 
 
 @given(FABRICS, st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=14, deadline=None)
 def test_alltoall_optima_are_exact(topology: Topology, data: st.DataObject) -> None:
     n = len(topology.compute_nodes)
     amounts = st.one_of(st.just(0), st.integers(0, 9), st.integers(2**20 - 1, 2**20))
@@ -133,7 +133,7 @@ def test_a_slow_leaf_limits_an_alltoall_over_wide_links() -> None:
 
 
 @given(FABRICS, st.sampled_from(CollectiveKind))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=21, deadline=None)
 def test_schedules_are_verified_and_claim_no_more_than_they_reach(
     topology: Topology, kind: CollectiveKind
 ) -> None:

@@ -206,7 +206,7 @@ def tiny_fabrics(draw: st.DrawFn) -> Topology:
     return builder.build()
 
 
-@settings(max_examples=60)
+@settings(max_examples=21)
 @given(topology=tiny_fabrics(), data=st.data())
 def test_agrees_with_exhaustive_search(
     solver: SolverProcess, topology: Topology, data: st.DataObject

@@ -39,7 +39,7 @@ def gathered(topology: Topology) -> tuple[Packing, Packing]:
     return low.packing, packing
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=15, deadline=None, derandomize=True)
 @given(eulerian_topologies(compute=(3, 7), switches=(1, 4)))
 def test_random_fabrics_keep_loads_and_heights_with_no_more_trees(topology: Topology) -> None:
     before, after = gathered(topology)

@@ -33,7 +33,7 @@ def star(ranks: int, bandwidth: int) -> Instance:
     return instance(builder.build())
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=15, deadline=None, derandomize=True)
 @given(eulerian_topologies(compute=(3, 7), switches=(1, 4)))
 def test_random_fabrics_keep_their_optimum(topology: Topology) -> None:
     budget = TreeBudget(max_trees=3)

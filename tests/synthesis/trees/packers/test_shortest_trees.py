@@ -95,7 +95,7 @@ def tight(instance: SmallDigraph, chance: random.Random) -> SmallDigraph:
 def test_random_digraphs() -> None:
     """Found just where every node's flow exists; spanning trees of shortest paths, within the capacities."""
     found, refused, divided = 0, 0, 0
-    for seed in range(1500):
+    for seed in range(400):
         instance = random_digraph(seed)
         graph = digraph(instance)
         trees = pack_shortest_trees(graph)
@@ -113,9 +113,9 @@ def test_random_digraphs() -> None:
                 assert v == r or distance[r][v] == distance[r][above] + 1
         found += any(instance.roots)
         divided += len(root) > np.count_nonzero(instance.roots)
-    assert found > 100
-    assert refused > 100
-    assert divided > 30
+    assert found > 30
+    assert refused > 30
+    assert divided > 10
 
 
 def test_units_are_kept_together() -> None:
@@ -204,7 +204,7 @@ def dense_digraph(seed: int) -> Topology:
 def test_optimum_of_dense_digraphs() -> None:
     """Trees of shortest paths in place of flows change no optimum, whether they exist or not."""
     spared = 0
-    for seed in range(60):
+    for seed in range(25):
         topology = dense_digraph(seed)
         collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
         found = optimum(topology, collective)
@@ -217,7 +217,7 @@ def test_optimum_of_dense_digraphs() -> None:
             np.full(topology.n_nodes, found.rate.numerator, dtype=np.int64),
             topology.tails, topology.heads, topology.bandwidths * found.rate.denominator,
         )  # fmt: skip
-    assert 5 < spared < 60
+    assert 2 < spared < 25
 
 
 @pytest.mark.parametrize(

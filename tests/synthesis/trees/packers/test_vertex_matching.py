@@ -22,7 +22,7 @@ from treadle.synthesis.trees.packers.vertex_matching import (
 from treadle.topologies import parse
 from treadle.watch import TimeLimitError, Watch
 
-SEEDS = range(250)
+SEEDS = range(80)
 
 
 def digraph(instance: SmallDigraph) -> Digraph:
@@ -64,7 +64,7 @@ def test_packings_of_random_tight_digraphs_are_valid(start: Start) -> None:
 
 def test_exact_growth_packs_what_the_cuts_allow() -> None:
     """The judge of last resort agrees with Edmonds's condition, which all instances satisfy."""
-    for seed in list(SEEDS)[:150]:
+    for seed in SEEDS:
         instance = random_eulerian(seed)
         graph = digraph(instance)
         arcs = Arcs(graph.tails, graph.heads, graph.capacities)
@@ -78,7 +78,7 @@ def test_exact_growth_packs_what_the_cuts_allow() -> None:
 
 def test_infeasible_digraphs_never_get_a_packing() -> None:
     refused = 0
-    for seed in list(SEEDS)[:150]:
+    for seed in SEEDS:
         instance = random_eulerian(seed)
         v = random.Random(seed).randrange(instance.n_nodes)
         more = SmallDigraph(
@@ -91,7 +91,7 @@ def test_infeasible_digraphs_never_get_a_packing() -> None:
             found = match_vertices(digraph(more), start=start)
             assert found.failure
             assert len(found.parent) == 0
-    assert refused > 100
+    assert refused > 50
 
 
 def test_heights_of_the_smallest_digraphs_are_not_below_brute_force() -> None:
@@ -241,7 +241,7 @@ def test_unreachable_nodes_are_a_failure() -> None:
 def test_the_checker_sees_every_mutation() -> None:
     """A parent changed to another node breaks spanning, or a capacity, or is a packing by brute force."""
     rejected = 0
-    for seed in list(SEEDS)[:60]:
+    for seed in list(SEEDS)[:30]:
         instance = random_eulerian(seed)
         found = match_vertices(digraph(instance))
         if found.failure:
@@ -258,4 +258,4 @@ def test_the_checker_sees_every_mutation() -> None:
                 rejected += 1
         assert faults(instance, root, [m + 1 for m in multiplicity], found.parent.tolist())
         assert faults(instance, root[1:], multiplicity[1:], found.parent.tolist()[1:])
-    assert rejected > 500
+    assert rejected > 250

@@ -55,8 +55,7 @@ STARS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", STARS)
-@pytest.mark.parametrize("block", [1, 3])
+@pytest.mark.parametrize(("name", "block"), [*((name, 1) for name in STARS), ("lone", 3), ("no tree", 3)])
 def test_classes_on_a_star_span_and_use_every_unit_once(name: str, block: int) -> None:
     topology, collective, trees = star(*STARS[name], block=block)
     assert isinstance(trees, PlaneTrees)
@@ -73,7 +72,7 @@ def test_classes_on_a_star_span_and_use_every_unit_once(name: str, block: int) -
 def test_random_classes() -> None:
     rng = random.Random(5)
     relayed = 0
-    for _ in range(60):
+    for _ in range(25):
         planes, classes = rng.randint(1, 4), rng.randint(1, 4)
         units = [rng.randint(0, 4) for _ in range(classes)]
         units[0] += not any(units)
@@ -89,7 +88,7 @@ def test_random_classes() -> None:
         relayed += trees.depth == 2
         assert not verify(topology, collective, one_piece(topology, trees)).violations
         check_lookups(trees, topology.n_links)
-    assert relayed > 5
+    assert relayed > 1
 
 
 def test_planes_that_cannot_carry_it_are_refused() -> None:
@@ -122,16 +121,15 @@ def check_both_forms(
         assert report.height_max <= height
 
 
-@pytest.mark.parametrize("kind", [CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER])
 @pytest.mark.parametrize(
-    ("fabric", "count", "links"),
+    ("fabric", "count", "links", "kind"),
     [
-        (rail_optimized(24, 4), 2, "nvswitch"),
-        (rail_optimized(24, 4), 4, ""),
-        (rail_optimized(24, 4, spines=2, oversubscription=2), 3, "nvswitch"),
-        (dgx_a100(20), 2, "nvswitch"),
-        (dgx_a100(20), 4, ""),
-        (dgx_a100_flat(20), 2, "nvswitch"),
+        (rail_optimized(16, 4), 2, "nvswitch", CollectiveKind.ALLGATHER),
+        (rail_optimized(16, 4), 4, "", CollectiveKind.REDUCE_SCATTER),
+        (rail_optimized(16, 4, spines=2, oversubscription=2), 3, "nvswitch", CollectiveKind.ALLGATHER),
+        (dgx_a100(14), 2, "nvswitch", CollectiveKind.REDUCE_SCATTER),
+        (dgx_a100(14), 4, "", CollectiveKind.ALLGATHER),
+        (dgx_a100_flat(14), 2, "nvswitch", CollectiveKind.ALLGATHER),
     ],
 )
 def test_lost_links_of_boxes(fabric: Topology, count: int, links: str, kind: CollectiveKind) -> None:
@@ -174,7 +172,7 @@ def test_pods_that_are_cut_off_are_told_at_once() -> None:
 @pytest.mark.parametrize("oversubscription", [1, 2])
 def test_pods_with_lone_ranks_and_lost_links(oversubscription: int) -> None:
     fabric = pods(4, 4, gpus_per_box=4, oversubscription=oversubscription)
-    for seed in range(4):
+    for seed in range(2):
         topology = lost(fabric, 3, seed, ".gpu")
         collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
         found = decompose(topology, collective)

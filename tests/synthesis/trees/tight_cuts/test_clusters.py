@@ -228,10 +228,9 @@ def checked(topology: Topology, budget: TreeBudget, *, thorough: bool = True) ->
     return found
 
 
-@pytest.mark.parametrize("first", range(0, 105, 35))
-def test_optima_of_random_clustered_fabrics_are_the_pipelines(first: int) -> None:
+def test_optima_of_random_clustered_fabrics_are_the_pipelines() -> None:
     made = 0
-    for seed in range(first, first + 35):
+    for seed in range(35):
         topology, _ = clustered(seed)
         try:
             found = checked(topology, TreeBudget(exact=True), thorough=seed % 5 == 0)
@@ -256,7 +255,7 @@ def test_optima_of_tiny_clustered_fabrics_are_those_of_all_cuts() -> None:
 
 @pytest.mark.parametrize("trees", [1, 3])
 def test_fixed_trees_of_clustered_fabrics_are_no_worse_than_growth(trees: int) -> None:
-    for seed in range(200, 212):
+    for seed in range(200, 206):
         topology, _ = clustered(seed)
         budget = TreeBudget(trees=trees)
         found = checked(topology, budget)
@@ -291,7 +290,7 @@ def entering(problem: Instance, capacities: np.ndarray, nodes: list[int]) -> int
     return int(capacities[inside[problem.heads] & ~inside[problem.tails]].sum())
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(15))
 def test_trimming_leaves_ranks_sets_and_guarded_cuts_what_they_need(seed: int) -> None:
     topology, planted = clustered(seed)
     problem = posed(topology)

@@ -63,8 +63,9 @@ def test_a_lone_rank_without_a_card_stays() -> None:
     assert with_hosts(problem, family) is family
 
 
-@pytest.mark.parametrize("kind", [CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER])
-@pytest.mark.parametrize("build", [dgx_a100, dgx_a100_flat])
+@pytest.mark.parametrize(
+    ("build", "kind"), [(dgx_a100, CollectiveKind.ALLGATHER), (dgx_a100_flat, CollectiveKind.REDUCE_SCATTER)]
+)
 @pytest.mark.parametrize("failures", [(FAILED,), (FAILED, "box1.gpu4--box1.nvswitch")])
 def test_a_lone_rank_beside_boxes(
     build: Callable[[int], Topology], failures: tuple[str, ...], kind: CollectiveKind

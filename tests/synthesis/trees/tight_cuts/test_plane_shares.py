@@ -131,13 +131,12 @@ LOST = [
 ]
 
 
-@pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize(("fabric", "kind", "count"), LOST)
-def test_lost_links_cost_no_more_than_they_must(fabric: str, kind: str, count: int, seed: int) -> None:
+def test_lost_links_cost_no_more_than_they_must(fabric: str, kind: str, count: int) -> None:
     whole = parse(fabric)
     ends = zip(whole.tails.tolist(), whole.heads.tolist(), strict=True)
     names = sorted({"--".join(sorted((whole.node_names[a], whole.node_names[b]))) for a, b in ends})
-    chance = random.Random(seed)
+    chance = random.Random(1)
     topology = with_failed_links(whole, *chance.sample([one for one in names if kind in one], count))
     collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
     found = decompose(topology, collective)

@@ -68,10 +68,9 @@ def test_no_shards_are_faster_and_lengths_bound_every_allreduce(expression: str,
     ("expression", "failed", "shards"),
     [
         ("dgx_h100:4", "box0.gpu0--ib0", {9, 40}),
-        ("dgx_h100:16", "box0.gpu0--ib0", {7, 22}),
         ("mi300x:8", "box1.gpu2--ib0", {1, 2}),
         ("rail_optimized:16", "box3.gpu1--rail1", {7, 22}),
-        ("mi250:4", None, {1}),
+        ("mi250:2", None, {1}),
     ],
 )
 def test_the_best_shards_reach_the_optimum_in_turn(

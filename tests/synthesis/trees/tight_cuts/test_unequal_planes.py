@@ -67,7 +67,7 @@ def equally(n: int, trees: int) -> Int64Array:
 def test_two_planes_are_shared_just_when_a_flow_says_so() -> None:
     rng = random.Random(14)
     answers = []
-    for _ in range(150):
+    for _ in range(50):
         n, trees = rng.randint(2, 6), rng.randint(1, 3)
         total = trees * (n - 1)
         one = [rng.randint(0, total) for _ in range(n)]
@@ -80,14 +80,14 @@ def test_two_planes_are_shared_just_when_a_flow_says_so() -> None:
             check_shares(found, out, into, equally(n, trees))
         else:
             assert "no direct forest" in found.reason
-    assert 20 < sum(answers) < 130
+    assert 7 < sum(answers) < 43
 
 
 @pytest.mark.parametrize("planes", [2, 3, 4])
 def test_planes_spread_at_random_are_shared(planes: int) -> None:
     rng = random.Random(planes)
     built = 0
-    for _ in range(25):
+    for _ in range(10):
         n, trees = rng.randint(3, 9), rng.choice([1, 2, 5, 12])
         table = spread_at_random(rng, n, planes, trees)
         out, into = table.sum(axis=2).T, table.sum(axis=1).T
@@ -97,7 +97,7 @@ def test_planes_spread_at_random_are_shared(planes: int) -> None:
         if isinstance(found, PlaneShares):
             check_shares(found, out, into, equally(n, trees))
             built += 1
-    assert built > 15
+    assert built > 6
 
 
 @pytest.mark.parametrize("planes", [1, 2, 3])
@@ -321,7 +321,7 @@ def relayed_planes(
 def test_planes_with_relays_and_unequal_children() -> None:
     rng = random.Random(15)
     relayed = 0
-    for _ in range(40):
+    for _ in range(15):
         topology, collective, trees = relayed_planes(
             rng, rng.randint(2, 6), rng.randint(1, 3), rng.choice([1, 2, 3])
         )
@@ -332,13 +332,13 @@ def test_planes_with_relays_and_unequal_children() -> None:
             assert report.height_max == trees.depth
         check_lookups(trees, topology.n_links)
         relayed += trees.depth == 2
-    assert relayed > 20
+    assert relayed > 7
 
 
 def test_pairs_that_relays_change_are_given_with_what_they_send() -> None:
     rng = random.Random(16)
     seen = 0
-    for _ in range(20):
+    for _ in range(7):
         _, _, trees = relayed_planes(rng, 5, 2, 2)
         for sender in (trees.relay_root, trees.relay_by):
             for end, child in zip(sender.tolist(), trees.relay_child.tolist(), strict=True):
@@ -350,4 +350,4 @@ def test_pairs_that_relays_change_are_given_with_what_they_send() -> None:
                 with pytest.raises(ScheduleError, match="of relays must be"):
                     replace(trees, **pairs)
                 seen += 1
-    assert seen > 20
+    assert seen > 7
