@@ -49,25 +49,24 @@ def random_lengths(random: Random, n_links: int) -> tuple[Fraction, ...]:
 @pytest.mark.parametrize("kind", SPANNING_KINDS)
 def test_bounds_are_those_of_all_arborescences(kind: CollectiveKind) -> None:
     random, compared = Random(7), 0
-    for _ in range(90):
+    for _ in range(35):
         topology, collective = random_fabric(random, kind, most_ranks=8)
         lengths = random_lengths(random, topology.n_links)
         expected = group_length_bound(topology, collective, lengths, lightest_by_trying)
         assert proved(topology, collective, lengths) == expected
         compared += expected is not None
-    assert compared > 30
+    assert compared > 12
 
 
-@pytest.mark.parametrize("kind", [ALLGATHER, ALLREDUCE, BROADCAST])
 @pytest.mark.parametrize(
-    ("fabric", "shape", "axis", "ranks_forward"),
+    ("kind", "fabric", "shape", "axis", "ranks_forward"),
     [
-        ("generalized_kautz:3,16", (2, 8), 1, True),
-        ("torus:4,4", (2, 8), 1, True),
-        ("leaf_spine:3,2,gpus_per_leaf=4", (2, 6), 1, False),
-        ("leaf_spine:3,2,gpus_per_leaf=3", (1, 9), 1, False),
-        ("dgx_h100:2", (2, 8), 1, False),
-        ("torus:3,3", (1, 9), 1, False),
+        (ALLREDUCE, "generalized_kautz:3,16", (2, 8), 1, True),
+        (BROADCAST, "torus:4,4", (2, 8), 1, True),
+        (ALLGATHER, "leaf_spine:3,2,gpus_per_leaf=4", (2, 6), 1, False),
+        (ALLREDUCE, "leaf_spine:3,2,gpus_per_leaf=3", (1, 9), 1, False),
+        (BROADCAST, "dgx_h100:2", (2, 8), 1, False),
+        (ALLGATHER, "torus:3,3", (1, 9), 1, False),
     ],
 )
 def test_bounds_of_larger_groups_are_networkx_s(
@@ -90,7 +89,7 @@ def test_bounds_of_larger_groups_are_networkx_s(
 @pytest.mark.parametrize("kind", SPANNING_KINDS)
 def test_no_lengths_prove_less_than_the_optimum_and_its_prices_prove_it(kind: CollectiveKind) -> None:
     random, compared = Random(3), 0
-    for _ in range(25):
+    for _ in range(10):
         topology, collective = random_fabric(random, kind)
         optimum, prices = group_lp(topology, collective)
         for _ in range(10):
@@ -102,7 +101,7 @@ def test_no_lengths_prove_less_than_the_optimum_and_its_prices_prove_it(kind: Co
             assert found is not None
             assert float(found) == pytest.approx(optimum, rel=1e-6)
             compared += 1
-    assert compared > 10
+    assert compared > 4
 
 
 @pytest.mark.parametrize("kind", SPANNING_KINDS)
@@ -151,7 +150,7 @@ def test_groups_across_leaves_by_hand() -> None:
 def test_ranks_at_no_length_of_each_other_count_as_one(kind: CollectiveKind) -> None:
     """One group as such, whose ranks are merged, against the same as the only one of several."""
     random, compared = Random(11), 0
-    for _ in range(120):
+    for _ in range(45):
         topology, groups = random_fabric(random, kind, most_ranks=8)
         topology = replace(topology, multicast=(), aggregation=(), turns_round=())
         ranks = groups.member(0).ranks
@@ -162,29 +161,29 @@ def test_ranks_at_no_length_of_each_other_count_as_one(kind: CollectiveKind) -> 
         expected = proved(topology, listed, lengths)
         assert proved(topology, alone, lengths) == expected
         compared += expected is not None
-    assert compared > 30
+    assert compared > 11
 
 
 def test_boxes_of_a_large_fabric_are_few_places() -> None:
-    """65,536 ranks in 8,192 boxes that are alike but one: each other byte crosses its box's cards twice."""
-    topology = without_failures(parse("dgx_h100:8192"), ["box0.gpu0--ib0"])
+    """16,384 ranks in 2,048 boxes that are alike but one: each other byte crosses its box's cards twice."""
+    topology = without_failures(parse("dgx_h100:2048"), ["box0.gpu0--ib0"])
     (outside,) = [node for node in topology.switches.tolist() if topology.node_names[node] == "ib0"]
     crosses = (topology.tails == outside) | (topology.heads == outside)
     witness = GroupLengthWitness(tuple(map(Fraction, crosses.astype(int).tolist())))
-    volume = 2 * 50 * 10**9 * 65535
-    assert witness.bound(topology, on_all_ranks(topology, ALLREDUCE)) == Fraction(volume, 4 * 8191)
+    volume = 2 * 50 * 10**9 * 16383
+    assert witness.bound(topology, on_all_ranks(topology, ALLREDUCE)) == Fraction(volume, 4 * 2047)
 
 
 def test_whole_fabrics_of_many_alike_ranks() -> None:
-    """65,536 ranks in 128 kinds of twins: 2 * 65535 / 65536 of all data go over each leaf's 128 links up."""
-    topology = parse("leaf_spine:128,16,gpus_per_leaf=512,oversubscription=4")
+    """16,384 ranks in 128 kinds of twins: 2 * 16383 / 16384 of all data go over each leaf's 128 links up."""
+    topology = parse("leaf_spine:128,16,gpus_per_leaf=128,oversubscription=4")
     collective = on_all_ranks(topology, ALLREDUCE)
     alike = GroupLengthWitness(between_switches(topology))
-    up = 6400 * 10**9
+    up = 1600 * 10**9
     assert alike.bound(topology, collective) == Fraction(up * 2 * 128, 2 * 2 * 127)
     every = GroupLengthWitness((Fraction(1),) * topology.n_links)
     volume = int(topology.bandwidths.sum())
-    tree = 2 * (65536 - 128) + 4 * 127
+    tree = 2 * (16384 - 128) + 4 * 127
     assert every.bound(topology, collective) == Fraction(volume, 2 * tree)
 
 

@@ -59,7 +59,7 @@ def test_children_of_a_group_are_served_equally() -> None:
 
 def test_what_leaves_before_follows_the_circle() -> None:
     rng = random.Random(3)
-    for _ in range(40):
+    for _ in range(14):
         even = shares_at_random(rng)
         n = len(even.group)
         every = np.arange(n)

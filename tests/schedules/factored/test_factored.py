@@ -51,7 +51,7 @@ def test_algbw_by_hand(name: str, algbw: int) -> None:
     assert verify(topology, collective, schedule.explicit()).algbw == Fraction(algbw)
 
 
-@pytest.mark.parametrize("seed", range(0, 90, 9))
+@pytest.mark.parametrize("seed", range(0, 36, 9))
 def test_random_expansions_are_correct(seed: int) -> None:
     found = [sample for sample in map(samples.random_sample, range(seed, seed + 9)) if sample is not None]
     assert found

@@ -196,7 +196,7 @@ def test_flipped_bits(tmp_path: Path) -> None:
     plan = exchange_plan()
     save_plan(path, plan)
     data, refusals = path.read_bytes(), []
-    for position in range(0, len(data), 67):
+    for position in range(0, len(data), 199):
         changed = bytearray(data)
         changed[position] ^= 1 << (position % 8)
         path.write_bytes(changed)
@@ -206,7 +206,7 @@ def test_flipped_bits(tmp_path: Path) -> None:
             refusals.append(str(error))
             continue
         assert found == plan or not all(report.is_ok for report in verify_plan(found))
-    assert len(refusals) > 100
+    assert len(refusals) > 35
     assert not any("\n" in refusal for refusal in refusals)
 
 

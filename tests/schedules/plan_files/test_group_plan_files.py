@@ -72,8 +72,10 @@ def posed(**fields: object) -> Callable[[dict[str, Any], Content], object]:
     return lambda manifest, _: manifest["collective"].update(fields)
 
 
-@pytest.mark.parametrize("case", range(len(GROUPED)))
-@pytest.mark.parametrize("kind", SPANNING_KINDS)
+@pytest.mark.parametrize(
+    ("kind", "case"),
+    [(kind, case) for i, kind in enumerate(SPANNING_KINDS) for case in range(i % 2, len(GROUPED), 2)],
+)
 def test_round_trip(kind: CollectiveKind, case: int, tmp_path: Path) -> None:
     plan = group_plan(kind, case)
     save_plan(tmp_path / "a", plan)

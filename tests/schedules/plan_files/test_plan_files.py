@@ -121,7 +121,7 @@ def test_flipped_bits(saved: Path) -> None:
     data = saved.read_bytes()
     plan = ring_plan()
     refusals = []
-    for position in range(0, len(data), 5):
+    for position in range(0, len(data), 13):
         changed = bytearray(data)
         changed[position] ^= 1 << (position % 8)
         saved.write_bytes(changed)
@@ -131,7 +131,7 @@ def test_flipped_bits(saved: Path) -> None:
             refusals.append(str(error))
             continue
         assert found == plan or not all(report.is_ok for report in verify_plan(found))
-    assert len(refusals) > 100
+    assert len(refusals) > 40
     assert not any("\n" in refusal for refusal in refusals)
 
 

@@ -82,7 +82,7 @@ def test_long_columns_are_refused_unread(form: str, tmp_path: Path) -> None:
     content = members(plan_file(*FORMS[form]))
     names = [name for name in content if name.endswith(".npy")]
     zeros = npy(np.zeros(12 * 10**6))
-    for name in names[:: max(1, len(names) // 6)]:
+    for name in names[:: max(1, len(names) // 3)]:
         path = write(tmp_path / "plan", {**content, name: zeros})
         tracemalloc.start()
         try:
@@ -269,9 +269,9 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 @pytest.mark.parametrize(
     ("make", "n", "granted"),
     [
-        (many_entries, 5 * 10**5, "180MB"),
-        (many_paths, 5 * 10**5, "160MB"),
-        (many_sends, 2 * 10**6, "110MB"),
+        (many_entries, 25 * 10**4, "110MB"),
+        (many_paths, 25 * 10**4, "95MB"),
+        (many_sends, 10**6, "70MB"),
         (many_cuts, 10**5, "400MB"),
     ],
 )
@@ -290,7 +290,7 @@ def test_no_plan_takes_more_than_it_was_granted(
 
 def test_large_plans_are_read_by_default() -> None:
     """65,536 GPUs in factored form."""
-    content = plan_file("dgx_a100(8192)", "allgather")
+    content = plan_file("dgx_h100(8192)", "allgather")
     assert parse_plan(content, source="plan").collective.n_ranks == 65536
 
 

@@ -252,7 +252,7 @@ def test_false_claims_are_found(tmp_path: Path) -> None:
     assert [v.kind for v in verify_plan(load_plan(path))[-1].violations] == [ViolationKind.CLAIM]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(16))
 def test_mutants_are_refused_or_equivalent(seed: int, tmp_path: Path) -> None:
     """One value of one column changed: the reader or the verifier objects, or a slow checker agrees."""
     rng = np.random.default_rng(seed)

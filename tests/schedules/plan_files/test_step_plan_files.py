@@ -126,11 +126,11 @@ def test_columns_are_stored_narrow(saved: Path) -> None:
 def test_truncated_and_flipped(saved: Path) -> None:
     data = saved.read_bytes()
     plan = load_plan(saved)
-    for size in [*range(0, len(data), 29), len(data) - 1]:
+    for size in [*range(0, len(data), 71), len(data) - 1]:
         saved.write_bytes(data[:size])
         refuse(saved)
     refused = 0
-    for position in range(0, len(data), 11):
+    for position in range(0, len(data), 31):
         changed = bytearray(data)
         changed[position] ^= 1 << (position % 8)
         saved.write_bytes(changed)
@@ -140,7 +140,7 @@ def test_truncated_and_flipped(saved: Path) -> None:
             refused += 1
         else:
             assert found.entries == plan.entries
-    assert refused > 100
+    assert refused > 35
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ ITS_OWN = "schedules/trees/"
 
 def _reads(text: str) -> bool:
     """Whether a module reads an array of something that is called a forest."""
+    if not any(array in text for array in ARRAYS) or "forest" not in text:
+        return False
     names = {"turned"} if "turned = forest" in text else set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Attribute) and node.attr in ARRAYS:
