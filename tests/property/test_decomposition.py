@@ -31,7 +31,7 @@ from treadle.topologies.topology import MAX_BANDWIDTH, Topology, TopologyBuilder
 from treadle.verification.schedules import Report, verify
 from treadle.watch import TimeLimitError, Watch
 
-BATCHES = [range(start, start + 20) for start in range(0, 100, 20)]
+BATCHES = [range(start, start + 20) for start in range(0, 40, 20)]
 
 
 def halves(asked: Case, found: FactoredSynthesis) -> list[tuple[Collective, Decomposition]]:
@@ -105,7 +105,7 @@ def test_what_decomposition_returns_is_verified_and_no_worse_than_the_pipeline(s
     assert sum(not isinstance(found, Refusal) for found in results) >= len(seeds) // 3
 
 
-@pytest.mark.parametrize("seed", range(0, 24))
+@pytest.mark.parametrize("seed", range(0, 10))
 def test_random_collectives_on_clustered_fabrics(seed: int) -> None:
     """Equal links: sets are found by how they are joined, not by bandwidths."""
     check(clustered_case(seed), against_pipeline=seed % 4 == 0)
@@ -139,7 +139,7 @@ def test_optima_of_tiny_fabrics_are_those_of_all_cuts() -> None:
 
 
 @pytest.mark.parametrize("trees", [1, 2**30])
-@pytest.mark.parametrize("seed", range(2000, 2030))
+@pytest.mark.parametrize("seed", range(2000, 2012))
 def test_trimmed_sets_are_entered_by_what_they_need(seed: int, trees: int) -> None:
     """Generous capacities: they only fall, relays stay balanced, and sets not given up are exactly tight.
 
@@ -263,14 +263,15 @@ def test_a_scan_of_many_numbers_of_trees_ends_at_the_deadline() -> None:
         )
 
 
-def test_exact_numbers_of_trees_are_found_beyond_thousands() -> None:
-    """One root may have the trees of all ranks; 2018 and 2019 are coprime, so all bytes are trees."""
-    topology = boxes(40, 2, [5000], [1009 * 2, 1009 * 2 + 1])
+def test_exact_numbers_of_trees_are_found_beyond_those_scanned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One root may have the trees of all ranks; 504 and 505 are coprime, so all bytes are trees."""
+    monkeypatch.setattr("treadle.synthesis.trees.tight_cuts.decompose.MOST_SCANNED", 512)
+    topology = boxes(10, 2, [5000], [504, 505])
     collective = on_all_ranks(topology, CollectiveKind.BROADCAST, root=0)
     found = check(Case(topology, collective, TreeBudget()), against_pipeline=False)
     assert isinstance(found, FactoredSynthesis)
-    assert found.trees_per_root == 4037
-    assert found.algbw == 4037
+    assert found.trees_per_root == 1009
+    assert found.algbw == 1009
 
 
 def test_a_rank_out_of_reach_gives_a_reason_where_the_pipeline_refuses() -> None:

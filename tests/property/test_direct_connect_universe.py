@@ -103,7 +103,7 @@ def test_breadth_first_broadcast_is_right_everywhere(topology: Topology) -> None
 @pytest.mark.parametrize("name", STEP_BASELINES)
 def test_a_step_baseline_is_right_or_refuses(name: str) -> None:
     served = 0
-    for topology in UNIVERSE:
+    for topology in (one for one in UNIVERSE if one.n_nodes <= 10):
         for kind in (ALLGATHER, REDUCE_SCATTER, ALLREDUCE):
             collective = on_all_ranks(topology, kind)
             try:

@@ -44,7 +44,7 @@ def solved(
         return None, str(error)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=10, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_from_a_fabric_to_moved_data(data: st.DataObject) -> None:
     topology = data.draw(st.one_of(symmetric_topologies(compute=(2, 5)), digraphs(compute=(2, 5))))
