@@ -23,7 +23,7 @@ from treadle.brief import brief
 from treadle.checking import checked
 from treadle.errors import ScheduleError
 from treadle.formats.judgement import Check, Judgement, RangedText, Terms
-from treadle.formats.text_options import TextOptions, given_options, spelt
+from treadle.formats.text_options import PROTOCOLS, TextOptions, given_options, spelt
 from treadle.plug_ins import find_plug_ins, load_plug_in
 from treadle.refusal import Refusal
 from treadle.spelling import spelt_alike, unknown
@@ -85,6 +85,9 @@ class Format:
     judge_set : callable or str
         From the texts of a folder, files beside them by name, and a dialect to what is wrong with the
         runtime's choices, as tuple of str. Shares no code with `deliver`.
+    protocols : tuple of str
+        Those of ``PROTOCOLS`` that its runtimes have, where it heeds ``protocol``. What a plan's cost model
+        says of NCCL's protocols is followed where they have all.
     files, readers, collectives, sizes : str
         For people: what is written, who reads it, and what it serves.
 
@@ -119,6 +122,7 @@ class Format:
     holds_ranges: bool = False
     deliver: Callable[[TextSet], Delivery] | str = ""
     judge_set: Callable[[Sequence[RangedText], Mapping[str, bytes], str | None], tuple[str, ...]] | str = ""
+    protocols: tuple[str, ...] = PROTOCOLS
     files: str = ""
     readers: str = ""
     collectives: str = ""
@@ -167,8 +171,15 @@ class Format:
         """Whether a text, or its first part, begins as the format's files do."""
         return bool(self.begins) and re.match(self.begins, _without_comments(head)) is not None
 
+    @property
+    def has_all_protocols(self) -> bool:
+        """Whether its messages may go by any of NCCL's protocols."""
+        return "protocol" in self.options and self.protocols == PROTOCOLS
+
     def check_options(self, options: TextOptions) -> None:
         """Refuse options that make no difference here; ScheduleError, which names who heeds them."""
+        if "protocol" in self.options and options.protocol not in (None, *self.protocols):
+            raise ScheduleError(f"--protocol {options.protocol}: {self.name} has {', '.join(self.protocols)}")
         for option in given_options(options):
             if option in self.options:
                 continue

@@ -339,7 +339,7 @@ def test_bad_arguments(options: dict[str, Any], message: str) -> None:
     ("change", "message"),
     [
         (lambda plan: plan.pop("gpus"), "gpus: expected a list"),
-        (lambda plan: plan.update(protocol="LL"), "protocol='LL'"),
+        (lambda plan: plan.update(protocol="LL128"), "protocol='LL128'"),
         (lambda plan: plan.update(collective="gossip"), "collective='gossip'"),
         (lambda plan: plan["gpus"].clear(), "0 gpus"),
         (lambda plan: plan["gpus"].extend([{}] * 4094), "4097 gpus: expected 1 to 4096"),

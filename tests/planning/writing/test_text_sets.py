@@ -178,9 +178,7 @@ def test_protocols_of_the_plan_cut_ranges() -> None:
     assert any("LL128 is right only" in word for one in found.ranges for word in one.made.cautions)
     asked = lower_set(plan, protocol="LL")
     assert [(one.text.min_bytes, one.protocol) for one in asked.ranges] == [(0, "LL"), (10001, "LL")]
-    assert len(lower_set(plan, to="mscclpp-json").ranges) == len(
-        plan.entries
-    )  # it has no protocols to cut by
+    assert len(lower_set(plan, to="mscclpp-json").ranges) == len(plan.entries)  # its protocols are not NCCL's
 
 
 def test_sizes_asked_for_narrow_the_ranges() -> None:
@@ -208,8 +206,8 @@ def test_what_cannot_be_is_refused_in_one_line() -> None:
         ),
         ("--protocol LL64: expected Simple, LL, LL128", lambda: lower_set(plan, protocol="LL64")),
         (
-            "--protocol is for msccl-xml and nccl-tuner",
-            lambda: lower_set(plan, to="mscclpp-json", protocol="LL"),
+            "--protocol is for msccl-xml, mscclpp-json and nccl-tuner",
+            lambda: lower_set(plan, to="cpu-xml", protocol="LL"),
         ),
         ("expected no less than 0, rising", lambda: lower_set(plan, min_size_bytes=2, max_size_bytes=1)),
         ("it serves from 1KB to 4KB", lambda: lower_set(short, min_size_bytes="1MB")),
@@ -229,6 +227,13 @@ def test_ranges_that_cannot_be_written_are_left_out() -> None:
     assert "no size is served" in found.left_out[0][2]
     assert [text.min_bytes for text in found.texts if not text.fills_in] == [64, 4096]
     assert found.faults == ()
+    packets = lower_set(plan, to="mscclpp-json", protocol="LL")
+    assert [(first, why.partition(":")[0]) for first, _, why in packets.left_out] == [
+        (0, "MSCCL++"),
+        (4096, "MSCCL++"),
+    ]
+    assert {text.min_bytes for text in packets.texts} == {64}
+    assert packets.faults == ()
     with pytest.raises(InfeasibleError, match="no size is served"):
         lower_set(plan, to="mscclpp-json", max_size_bytes=63)
 

@@ -90,7 +90,7 @@ def command(
     protocol: Annotated[
         str | None,
         typer.Option(
-            help="MSCCL XML, tuner: how messages carry flags; default as the plan, else Simple.",
+            help="MSCCL XML, MSCCL++, tuner: how messages carry flags; default as the plan, else Simple.",
             metavar="Simple|LL|LL128",
         ),
     ] = None,

@@ -15,7 +15,8 @@ FORMATS = (
         check=Check.EXECUTED,
         # its thread blocks work in parallel whatever the channels of the program
         options=PROGRAM_OPTIONS - {"channels"}
-        | {"pipeline_bytes", "chunks", "accept_any_root", "min_size_bytes", "max_size_bytes"},
+        | {"pipeline_bytes", "chunks", "accept_any_root", "min_size_bytes", "max_size_bytes", "protocol"},
+        protocols=("Simple", "LL"),
         write="treadle.formats.mscclpp.writer:write",
         read="treadle.formats.mscclpp.judge_text:read",
         judge="treadle.formats.mscclpp.judge_text:judge",

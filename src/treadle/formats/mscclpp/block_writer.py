@@ -23,12 +23,12 @@ from treadle.program.program import Buffer, OperationKind
 
 _T = TypeVar("_T")
 _LETTERS = "ios"
-_Json = dict[str, Any]
-_Access = tuple[Hashable, int, int, bool]
+Json = dict[str, Any]
+Access = tuple[Hashable, int, int, bool]
 """Memory, first chunk, one past the last, whether it is written."""
 
 
-class _BlockWriter:
+class BlockWriter:
     """Writes what one rank does in one lane.
 
     The threads of a block run on without each other: a ``nop`` lines them up. One is written between a wait
@@ -50,9 +50,9 @@ class _BlockWriter:
         self._program, self._all = lane.program, lane.all
         self._channels: dict[int, int] = {}
         self._block = MscclppBlock()
-        self._moved: list[_Access] = []
-        self._lent: list[_Access] = []
-        self._puts: list[_Json] = []
+        self._moved: list[Access] = []
+        self._lent: list[Access] = []
+        self._puts: list[Json] = []
         """What the proxy was given, in order."""
         self._has_waited = False
 
@@ -110,7 +110,7 @@ class _BlockWriter:
 
     def _put(self, sends: list[int], kind: str) -> None:
         """The same chunks to several peers; the proxy signals by itself."""
-        operation: _Json = {
+        operation: Json = {
             "name": "put" if kind == "memory" else "pws",
             "src_buff": [self._end(send, "source") for send in sends],
             "dst_buff": [self._remote_target(send, kind) for send in sends],
@@ -171,7 +171,7 @@ class _BlockWriter:
                 else:
                     terms = [self._slot(send) for send in part]
                     accesses += [(("slot", self._messages.staged[send]), 0, 1, False) for send in part]
-                operation: _Json = {
+                operation: Json = {
                     "name": "rre" if is_pulled else "re",
                     "src_buff": [source, *terms],
                     "dst_buff": [target],
@@ -223,12 +223,12 @@ class _BlockWriter:
 
     # --- lines of the plan
 
-    def _move(self, operation: _Json, accesses: list[_Access]) -> None:
+    def _move(self, operation: Json, accesses: list[Access]) -> None:
         """Add an operation that moves data, after a barrier where it meets what was moved before."""
-        if _clash(accesses, self._lent):
+        if clash(accesses, self._lent):
             self._flush()
             self._line_up()
-        if self._has_waited or _clash(accesses, self._moved):
+        if self._has_waited or clash(accesses, self._moved):
             self._line_up()
         self._block.operations.append(operation)
         self._moved.extend(accesses)
@@ -322,19 +322,19 @@ class _BlockWriter:
             self._channels[number] = _index(self._block.channels[self._type(number)], key)
         return self._channels[number]
 
-    def _end(self, number: int, side: str) -> _Json:
+    def _end(self, number: int, side: str) -> Json:
         """The source or target of an operation within its own rank."""
         buffer = (self._all.source if side == "source" else self._all.target)[number]
         return {"type": _LETTERS[buffer], **self._span(number, self._rank, buffer)}
 
-    def _span(self, number: int, rank: int, buffer: int) -> _Json:
+    def _span(self, number: int, rank: int, buffer: int) -> Json:
         index = self._gpus[rank].addresses.offset(buffer, self._all.first[number])
         return {"index": index, "size": self._all.count(number)}
 
-    def _slot(self, send: int) -> _Json:
+    def _slot(self, send: int) -> Json:
         return {"type": "s", "index": self._messages.staged[send], "size": self._all.count(send)}
 
-    def _remote_target(self, send: int, kind: str) -> _Json:
+    def _remote_target(self, send: int, kind: str) -> Json:
         """Where a send's data go in the peer's memory."""
         peer, receive = self._all.peer[send], self._all.receive_of[send]
         if send in self._messages.staged:
@@ -343,23 +343,23 @@ class _BlockWriter:
         buffer = self._all.target[receive]
         return {**self._buffer(peer, _LETTERS[buffer], kind), **self._span(send, peer, buffer)}
 
-    def _remote_source(self, send: int) -> _Json:
+    def _remote_source(self, send: int) -> Json:
         """Where the sender keeps what is read from there."""
         sender, buffer = self._all.owner[send], self._all.source[send]
         return {**self._buffer(sender, _LETTERS[buffer], "memory"), **self._span(send, sender, buffer)}
 
-    def _buffer(self, peer: int, letter: str, kind: str) -> _Json:
+    def _buffer(self, peer: int, letter: str, kind: str) -> Json:
         return {"buffer_id": _index(self._block.buffers[kind], (peer, letter))}
 
-    def _switch(self, letter: str, group: tuple[int, ...], index: int, count: int) -> _Json:
+    def _switch(self, letter: str, group: tuple[int, ...], index: int, count: int) -> Json:
         number = _index(self._block.switches, (letter, group))
         for rank in group:
             self._gpus[rank].join(letter, group)
         return {"switch_channel_id": number, "index": index, "size": count}
 
-    def _touched(self, number: int) -> list[_Access]:
+    def _touched(self, number: int) -> list[Access]:
         """What an operation reads and writes in its own rank's memory."""
-        every, found = self._all, list[_Access]()
+        every, found = self._all, list[Access]()
         first, past, kind = every.first[number], every.past[number], every.kind[number]
         if kind != RECEIVE:
             found.append((every.memory(every.source[number]), first, past, False))
@@ -368,7 +368,7 @@ class _BlockWriter:
         return found
 
 
-def _clash(some: list[_Access], others: list[_Access]) -> bool:
+def clash(some: list[Access], others: list[Access]) -> bool:
     """Whether two operations meet on the same data, one of them writing."""
     return any(
         one[0] == other[0] and one[1] < other[2] and other[1] < one[2] and (one[3] or other[3])
@@ -386,7 +386,7 @@ def form_lane(
     counts = np.unique(lane.program.count[lane.numbers])
     slices = pipeline_bytes if len(counts) == 1 else 0
     for rank, numbers in sorted(lane.by_rank.items()):
-        writer = _BlockWriter(fabric, lane, number, messages, stars, gpus, rank)
+        writer = BlockWriter(fabric, lane, number, messages, stars, gpus, rank)
         gpus[rank].blocks.append(writer.write(numbers, slices, int(counts[0])))
 
 

@@ -104,6 +104,11 @@ class MscclppGpu:
         """Chunks of all its buffers."""
         return self.addresses.input_chunks + self.addresses.output_chunks + self._scratch
 
+    @property
+    def scratch_chunks(self) -> int:
+        """Chunks of its scratch."""
+        return self._scratch
+
     def stage(self, count: int) -> int:
         """Room for `count` chunks in scratch; its place."""
         self._scratch += count
@@ -144,7 +149,7 @@ class MscclppGpu:
             "id": self.rank,
             "input_chunks": self.addresses.input_chunks,
             "output_chunks": self.addresses.output_chunks,
-            "scratch_chunks": self._scratch,
+            "scratch_chunks": self.scratch_chunks,
             "threadblocks": [
                 _block_json(number, block, channels, remote, switches)
                 for number, block in enumerate(self.blocks)

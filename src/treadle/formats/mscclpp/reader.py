@@ -17,8 +17,10 @@ COLLECTIVES = ("allreduce", "allgather", "reducescatter", "broadcast", "reduce",
 EVENTS = {"signal", "wait", "rlxsignal", "rlxwait"}
 MOVES = {"put", "pws", "pwsf", "get", "copy", "re", "res", "rre", "rres", "gstore", "glres"}
 SYNCHRONISING = {"nop", "barrier", "flush", "sem_acquire", "sem_release"}
+PACKETS = {"ppkt", "rppkt", "upkt", "repkt", "respkt"}
+"""Moves of packets between memories of one box."""
 _INTERPRETED = EVENTS | MOVES | SYNCHRONISING
-_PACKETS = {"ppkt", "rppkt", "respkt", "cpkt", "upkt", "repkt", "recpkt", "recspkt", "gstorepkt"}
+_OTHER_PACKETS = {"cpkt", "recpkt", "recspkt", "gstorepkt"}
 _TYPES = ("memory", "port", "switch")
 _MOST = {"operations": 64, "channels": 16, "ids": 8, "places": 10, "semaphores": 16}
 
@@ -55,6 +57,10 @@ class ExecutionPlan:
 
     collective: str
     in_place: bool
+    has_packets: bool = False
+    """Protocol LL: scratch has room for packets, and operations of packets are allowed."""
+    has_double_scratch: bool = False
+    """Launches take its halves in turn."""
     sizes: list[dict[str, int]] = field(default_factory=list)
     peers: list[dict[str, list[int]]] = field(default_factory=list)
     """For each rank and type, the peer of every channel."""
@@ -118,22 +124,23 @@ def parse_mscclpp_json(text: str, source: str) -> ExecutionPlan:
     Raises
     ------
     FormatError
-        If the executor would refuse the text or read past its tables, it is hostile, or it uses packets
-        (protocol LL), which are not interpreted here.
+        If the executor would refuse the text or read past its tables, it is hostile, or it uses packets in a
+        way that is not interpreted here: beside pipelines, through proxies or switches, or copied in scratch.
     """
     if len(text) > MAX_TEXT:
         raise FormatError(f"{len(text)} characters, expected at most {MAX_TEXT}", source=source)
     top, read = parse_json(text, source=source), _Reader(source)
     read.item(top, "name", "plan", str)
-    read.word(top, "protocol", "plan", ("Simple",))
     plan = ExecutionPlan(
         collective=read.word(top, "collective", "plan", COLLECTIVES),
         in_place=read.item(top, "inplace", "plan", bool),
+        has_packets=read.word(top, "protocol", "plan", ("Simple", "LL")) == "LL",
+        has_double_scratch=read.item(top, "use_double_scratch_buffer", "plan", bool, False),
     )
     if read.item(top, "reuse_resources", "plan", bool, False):
         raise read.fail("plan", "reuse_resources: plans that reuse scratch are not interpreted")
     low = read.number(top, "min_message_size", "plan", 0, 2**64 - 1, 0)
-    read.number(top, "max_message_size", "plan", low, 2**64 - 1, 2**64 - 1)
+    most = read.number(top, "max_message_size", "plan", low, 2**64 - 1, 2**64 - 1)
     read.number(top, "buffer_alignment", "plan", 16, 16, 16)
     gpus = read.item(top, "gpus", "plan", list)
     if not 1 <= len(gpus) <= 4096:
@@ -146,9 +153,20 @@ def parse_mscclpp_json(text: str, source: str) -> ExecutionPlan:
         plan.sizes.append(sizes)
     if sum(sum(sizes.values()) for sizes in plan.sizes) > MAX_CHUNKS:
         raise read.fail("plan", f"expected at most {MAX_CHUNKS} chunks in all buffers together")
+    if plan.has_packets:
+        _check_packet_addresses(plan, most)
     for rank, gpu in enumerate(gpus):
         _Gpu(read, plan, rank, gpu, len(gpus)).parse()
     return plan
+
+
+def _check_packet_addresses(plan: ExecutionPlan, most: int) -> None:
+    """Packets take twice the bytes of their data, in one half of scratch or two, and offsets have 32 bits."""
+    for rank, sizes in enumerate(plan.sizes):
+        chunks = max(1, sizes["i"], sizes["o"])
+        packed = 2 * sizes["s"] * (1 + plan.has_double_scratch)
+        if packed * most > 2**32 * chunks:
+            plan.violations.append(f"gpu {rank}: at {most} bytes packets lie beyond offsets of 32 bits")
 
 
 class _Gpu:
@@ -231,8 +249,10 @@ class _Context:
     def operation(self, entry: Any, where: str, *, nested: bool = False) -> MscclppOperation:
         read, plan = self.gpu.read, self.gpu.plan
         name = read.item(entry, "name", where, str)
-        if name in _PACKETS:
-            raise read.fail(where, f"{name}: packets are not interpreted")
+        if name in _OTHER_PACKETS or (name in PACKETS and not plan.has_packets):
+            raise read.fail(where, f"{name}: such packets are not interpreted in a plan of this protocol")
+        if name == "pipeline" and plan.has_packets:
+            raise read.fail(where, "pipeline: not interpreted beside packets")
         if name == "pipeline" and not nested:
             context = read.item(entry, "iter_context", where, dict)
             unit = read.number(context, "unit_size", where, 16, 2**31)
@@ -244,7 +264,7 @@ class _Context:
             )
             chunks = read.number(context, "num_chunks", where, 1, MAX_CHUNKS)
             return MscclppOperation(name, where, numbers=(chunks,), inner=inner)
-        if name not in _INTERPRETED:
+        if name not in _INTERPRETED | PACKETS:
             raise read.fail(where, f"{name[:40]!r} is no operation here")
         kind = read.word(entry, "channel_type", where, _TYPES) if "channel_type" in entry else ""
         own = self.channels[kind] if kind else []
@@ -266,6 +286,12 @@ class _Context:
             numbers = tuple(
                 read.numbers(entry, "semaphore_ids", where, len(plan.semaphores[self.gpu.rank]) - 1)
             )
+        if name in PACKETS and kind not in ("", "memory"):
+            raise read.fail(where, f"{name}: packets through {kind} channels are not interpreted")
+        # the executor counts a peer's scratch from its beginning, its own from the half in use
+        theirs = any(place.how != "local" and place.letter == "s" for place in (*sources, *targets))
+        if theirs and plan.has_double_scratch and name not in PACKETS:
+            raise read.fail(where, f"{name}: a peer's scratch, of which there are two halves")
         if (name in EVENTS or name == "flush") and (not ids or kind not in ("memory", "port")):
             raise read.fail(where, f"{name} needs memory or port channels")
         return MscclppOperation(name, where, tuple((kind, own[i]) for i in ids), sources, targets, numbers)

@@ -2,8 +2,9 @@
 
 Blocks are played until all are through, as signals let them. A put is received where it lands, without the
 other rank's doing; whoever has waited for the signal after it may use it. A read is a send of the rank that
-is read, after what its signal told of. Signals themselves take no time here. Memory is another than a
-program's, so buffers are not told apart, and what the plan does with data is its judge's affair.
+is read, after what its signal told of. Packets go as puts do, and who reads them waits. Signals themselves
+take no time here. Memory is another than a program's, so buffers are not told apart, and what the plan does
+with data is its judge's affair.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from treadle.formats.judgement import Terms, decoded
 from treadle.formats.mscclpp.judge_slices import unrolled
 from treadle.formats.mscclpp.reader import (
     MOVES,
+    PACKETS,
     BufferChunks,
     ExecutionPlan,
     MscclppOperation,
@@ -91,6 +93,8 @@ class _Play:
                 self.semaphores[rank, number].extend({} for _ in range(min(value, 4096)))
         self.meetings: dict[tuple[int, int], list[_Worker]] = defaultdict(list)
         self.ends = self._ends()
+        self.packets: dict[tuple[int, int], int] = {}
+        """Of packets in a rank's scratch: the operation that received them."""
         self.total = 0
 
     def _ends(self) -> dict[tuple[int, str, int], tuple[int, str, int]]:
@@ -123,6 +127,8 @@ class _Play:
         name = operation.name
         if name in MOVES:
             self._move(worker, operation)
+        elif name in PACKETS:
+            return self._packets(worker, operation)
         elif name in ("signal", "rlxsignal"):
             self._signal(worker, operation)
         elif name in ("wait", "rlxwait"):
@@ -189,10 +195,30 @@ class _Play:
         if operation.name in ("pws", "pwsf"):
             self._signal(worker, operation)
 
+    def _packets(self, worker: _Worker, operation: MscclppOperation) -> bool:
+        """Packets are puts that whoever reads them waits for; False if some have not come."""
+        rank, name = worker.rank, operation.name
+        first = {"ppkt": len(operation.sources), "repkt": 1, "respkt": 1}.get(name, 0)
+        read = [(rank, place.index + i) for place in operation.sources[first:] for i in range(place.size)]
+        if not all(packet in self.packets for packet in read):
+            return False
+        worker.known[rank] |= {self.packets[packet] for packet in read}
+        if name not in ("ppkt", "rppkt"):
+            count = min(operation.targets[0].size, self.n_chunks)
+            worker.known[rank] = {self._add(rank, OperationKind.COPY, 0, count, self._over(worker))}
+        for place in operation.targets:
+            if place.how == "remote":
+                came = self._message(worker, rank, place.ranks[0], place, adds=False)
+                self.packets |= {(place.ranks[0], place.index + i): came for i in range(place.size)}
+        return True
+
     def _message(
         self, worker: _Worker, sender: int, receiver: int, place: BufferChunks, *, adds: bool
-    ) -> None:
-        """A send and its receive: both ends wait for what the worker knows to be over there."""
+    ) -> int:
+        """A send and its receive: both ends wait for what the worker knows to be over there.
+
+        Returns the receive's place in its rank's list.
+        """
         count = min(place.size, self.n_chunks)
         first = min(place.index, self.n_chunks - count)
         waits = tuple(sorted(worker.known[sender]))
@@ -206,6 +232,7 @@ class _Play:
         else:
             worker.known[sender] = {left}
             worker.known[receiver].add(came)
+        return came
 
     def _over(self, worker: _Worker) -> tuple[int, ...]:
         return tuple(sorted(worker.known[worker.rank]))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from treadle.errors import FormatError, ScheduleError
 from treadle.formats.mscclpp.block_writer import form_lane
 from treadle.formats.mscclpp.blocks import Fabric, MscclppGpu
-from treadle.formats.mscclpp.lanes import REMEDY, Operations, chunk_groups, list_operations, make_lanes
+from treadle.formats.mscclpp.lanes import REMEDY, Lane, chunk_groups, list_operations, make_lanes
+from treadle.formats.mscclpp.packet_writer import form_packet_lane, most_packet_bytes
 from treadle.formats.mscclpp.recipe import MOST_BYTES
 from treadle.formats.mscclpp.switch_channels import asked_in
 from treadle.formats.request import TextRequest, Written, root_cautions
@@ -22,9 +24,12 @@ from treadle.program.passes import split_copies
 from treadle.program.program import Program
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies.topology import Topology
+from treadle.units import format_size
 
 __all__ = ["MscclppLimits", "emit_mscclpp_json", "write"]
 
+SIMPLE, LL = PROTOCOLS = ("Simple", "LL")
+"""Of the executor's plans: how messages carry their flags."""
 _NAMES = {
     CollectiveKind.ALLGATHER: "allgather",
     CollectiveKind.REDUCE_SCATTER: "reducescatter",
@@ -57,6 +62,7 @@ def emit_mscclpp_json(
     max_bytes: int = 0,
     pipeline_bytes: int = 0,
     switch_channels: bool = True,
+    protocol: str = SIMPLE,
     limits: MscclppLimits | None = None,
 ) -> str:
     """Write a program as an MSCCL++ execution plan.
@@ -82,6 +88,9 @@ def emit_mscclpp_json(
     switch_channels : bool
         Use switch channels for operations of switches that work for ranks that ask: copies, and copies of
         sums where an allreduce's tree is a star. Without, and at other switches, ranks send to each other.
+    protocol : str
+        ``Simple``, or ``LL``: every message as packets of data and flag, so that none needs a signal. Within
+        a box alone, without pipelines or switch channels, and to the last size that `max_bytes` names.
     limits : MscclppLimits, optional
 
     Raises
@@ -106,6 +115,7 @@ def emit_mscclpp_json(
     """
     limits = limits or MscclppLimits()
     _check_arguments(program, name, min_bytes, max_bytes, pipeline_bytes, domains)
+    _check_protocol(protocol, max_bytes, pipeline_bytes)
     least, most = max(min_bytes, ALIGNMENT * program.n_chunks), min(max_bytes or MOST_BYTES, MOST_BYTES)
     if least > most:
         raise ScheduleError(
@@ -116,10 +126,12 @@ def emit_mscclpp_json(
     groups, operations = chunk_groups(program), list_operations(program)
     addresses = [Addresses(program, rank) for rank in range(program.n_ranks)]
     fabric = Fabric(program, topology, tuple(domains or [0] * program.n_ranks), switch_channels)
+    way = form_packet_lane if protocol == LL else partial(form_lane, pipeline_bytes=pipeline_bytes)
     room = limits.operations // 2
     while True:
         gpus = [MscclppGpu(rank, places) for rank, places in enumerate(addresses)]
-        longest = _fill(gpus, fabric, operations, groups, room, limits, pipeline_bytes)
+        lanes = make_lanes(program, operations, room, limits.thread_blocks, groups, alike=pipeline_bytes > 0)
+        longest = _fill(gpus, fabric, lanes, way, limits)
         if longest <= limits.operations:
             break
         if room == 1:
@@ -133,10 +145,16 @@ def emit_mscclpp_json(
         raise ScheduleError(
             "MSCCL++: --pipeline would change nothing: every thread block's operations move unequal amounts"
         )
+    reached = most_packet_bytes(gpus, program.n_chunks)
+    if protocol == LL and reached < most:
+        raise ScheduleError(
+            f"MSCCL++: LL packets of this plan are within 32 bits to {reached} bytes: --max-size "
+            f"{format_size(reached)} or less"
+        )
     plan: dict[str, Any] = {
         "name": name,
         "collective": _NAMES[program.kind],
-        "protocol": "Simple",
+        "protocol": protocol,
         "inplace": program.in_place,
         "reuse_resources": False,
         "num_threads_per_block": 1024,
@@ -175,17 +193,13 @@ def _lines(plan: dict[str, Any]) -> Iterator[str]:
 def _fill(
     gpus: Sequence[MscclppGpu],
     fabric: Fabric,
-    operations: Operations,
-    groups: list[list[int]],
-    room: int,
+    lanes: Iterable[Lane],
+    way: Callable[[Fabric, Lane, int, Sequence[MscclppGpu]], None],
     limits: MscclppLimits,
-    pipeline_bytes: int,
 ) -> int:
-    """Add thread blocks with `room` program operations in each to all ranks; the longest block's length."""
-    most, alike = limits.thread_blocks, pipeline_bytes > 0
-    lanes = make_lanes(fabric.program, operations, room, most, groups, alike=alike)
+    """Add a thread block for each lane to all ranks; the longest block's length."""
     for number, lane in enumerate(lanes):
-        form_lane(fabric, lane, number, gpus, pipeline_bytes)
+        way(fabric, lane, number, gpus)
     for gpu in gpus:
         for block in gpu.blocks:
             for kind, count in block.resources():
@@ -215,6 +229,20 @@ def _check_arguments(
     check_equal_shards("MSCCL++", program)
 
 
+def _check_protocol(protocol: str, max_bytes: int, pipeline_bytes: int) -> None:
+    if protocol not in PROTOCOLS:
+        raise FormatError(f"MSCCL++: protocol {protocol[:40]!r}: expected {' or '.join(PROTOCOLS)}")
+    if protocol != LL:
+        return
+    if not max_bytes:
+        raise ScheduleError(
+            "MSCCL++: LL sends twice the data and stages all of it, so it is for small calls: say "
+            "--max-size, such as 256K"
+        )
+    if pipeline_bytes:
+        raise ScheduleError("MSCCL++: LL packets flow as they are: leave --pipeline out")
+
+
 def write(request: TextRequest) -> Written:
     """What was asked for as one plan for the executor."""
     plan, entry = request.plan, request.entry
@@ -232,7 +260,8 @@ def write(request: TextRequest) -> Written:
             min_bytes=entry.min_bytes,
             max_bytes=request.max_bytes,
             pipeline_bytes=request.options.pipeline_bytes,
-            switch_channels=switch_channels,
+            switch_channels=switch_channels and request.protocol != LL,
+            protocol=request.protocol,
         )
 
     def emit(program: Program) -> str:
@@ -253,6 +282,11 @@ def write(request: TextRequest) -> Written:
     cautions = root_cautions(program)
     if program.kind.reduces:
         cautions += ("the executor sums, whatever a call asks for: max, min and product would give sums",)
+    if request.protocol == LL:
+        cautions += (
+            "packets are told by the number of a process's launches: processes that executed plans "
+            "unequally often, as in groups of their own, would wait for ever",
+        )
     return Written(
         files=(("", text.encode()),),
         program=program,

@@ -255,7 +255,7 @@ class _SetWriter:
         """One text, at its place in the order of files."""
         entry, asked, record = part.entry, self._asked, self._record
         protocol = part.protocol or asked.protocol
-        if "protocol" in record.options:
+        if record.has_all_protocols:
             protocol = protocol or "Simple"
         asked = replace(asked, protocol=protocol, chunks=asked.chunks if filling is None else PLAN_CHUNKS)
         if asked.name is not None:

@@ -140,9 +140,9 @@ def _clipped(plan: Plan, first: int, last: int | None) -> Iterator[PlanEntry]:
 def text_ranges(plan: Plan, record: Format, options: TextOptions) -> tuple[TextRange, ...]:
     """A text's worth each: the plan's ranges, cut where its cost model changes to another protocol.
 
-    They are not cut for a format without protocols, or if one is asked for.
+    They are not cut for a format without all protocols, or if one is asked for.
     """
-    if "protocol" not in record.options or options.protocol is not None:
+    if not record.has_all_protocols or options.protocol is not None:
         return tuple(TextRange(entry) for entry in plan.entries)
     return tuple(part for entry in plan.entries for part in _by_protocol(entry))
 

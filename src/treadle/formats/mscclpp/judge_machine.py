@@ -1,0 +1,342 @@
+"""All ranks of an MSCCL++ plan at work on integer contributions, each move judged against those before."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterator
+
+from treadle.errors import FormatError
+from treadle.formats.mscclpp.judge_blocks import BlockAtWork, Clock, merge
+from treadle.formats.mscclpp.judge_slices import FORMS, is_sum, unrolled
+from treadle.formats.mscclpp.reader import MOVES, BufferChunks, ExecutionPlan, MscclppOperation
+
+_SLICES = 2
+"""Into how many slices pipelines cut: two show whether an order between slices is missing."""
+
+MAX_TURNS = 10**8
+"""Most turns of blocks, waiting or not: about a minute."""
+
+Value = dict[tuple[int, int], int]
+"""How often each (rank, chunk) is contained; shared by places that hold the same, so never changed."""
+Cell = tuple[int, str, int]
+"""Rank, buffer, place."""
+
+
+def _sum(values: list[Value]) -> Value:
+    """What a place holds that all of these are added into."""
+    if len(values) == 1:
+        return values[0]
+    total: Value = {}
+    for value in values:
+        for key, times in value.items():
+            total[key] = total.get(key, 0) + times
+    return total
+
+
+class Machine:
+    """All ranks' memories, channels and blocks."""
+
+    def __init__(self, plan: ExecutionPlan, root: int) -> None:
+        self.plan, self.root, self.found = plan, root, list[str]()
+        self.n = len(plan.sizes)
+        has_pipeline = any(
+            operation.inner for blocks in plan.blocks for block in blocks for operation in block
+        )
+        self.slices = _SLICES if has_pipeline else 1
+        self.memory: dict[Cell, Value] = {}
+        self.written: dict[Cell, tuple[int, int]] = {}
+        self.read: dict[Cell, list[tuple[int, int]]] = defaultdict(list)
+        self.blocks: list[BlockAtWork] = []
+        for rank, blocks in enumerate(plan.blocks):
+            for block in blocks:
+                self.blocks.append(BlockAtWork(len(self.blocks), rank, unrolled(block, self.slices)))
+        self.ends = self._pair_channels()
+        self.signals: dict[tuple[int, str, int], deque[tuple[Clock, set[int]]]] = defaultdict(deque)
+        self.proxies: dict[tuple[int, str, int], list[int]] = {}
+        self.semaphores: dict[tuple[int, int], deque[tuple[Clock, set[int]]]] = {
+            (rank, number): deque([({}, set())] * value)
+            for rank, values in enumerate(plan.semaphores)
+            for number, value in enumerate(values)
+        }
+        self.meetings: dict[tuple[int, int], list[BlockAtWork]] = defaultdict(list)
+        self.visits: list[tuple[int, int, int, str]] = []
+        """Touches of another rank's memory: mover, its count, rank touched, operation."""
+
+    def run(self) -> list[str]:
+        """Let all blocks work till nobody can; what was wrong."""
+        moving, turns = True, 0
+        while moving and len(self.found) < 100:
+            moving = False
+            turns += len(self.blocks)
+            if turns > MAX_TURNS:
+                raise FormatError(f"MSCCL++ plan: more than {MAX_TURNS} turns of blocks: too large to judge")
+            for block in self.blocks:
+                while block.now is not None and self._step(block, block.now):
+                    block.now = next(block.operations, None)
+                    moving = True
+        self.found += [
+            f"{block.now.where}: {block.now.name} waits for ever"
+            for block in self.blocks
+            if block.now is not None
+        ][:20]
+        if not self.found:
+            self._check_ends()
+            self._check_results()
+        return self.found
+
+    # --- memory
+
+    def _cell(self, rank: int, letter: str, index: int) -> Cell:
+        """In place, input and output are one memory: the larger holds the smaller at the rank's own part."""
+        if self.plan.in_place and letter in "io":
+            mine, other = (
+                self.plan.sizes[rank][side] * self.slices for side in (letter, "io"[letter == "i"])
+            )
+            if mine < other:
+                index += rank * mine
+            letter = "i"
+        return rank, letter, index
+
+    def _held(self, cell: Cell) -> Value | None:
+        """What memory holds: what was stored, or the input; None if nothing."""
+        stored = self.memory.get(cell)
+        rank, letter, place = cell
+        if stored is not None or letter != "i":
+            return stored
+        if self.plan.collective == "broadcast" and rank != self.root:
+            return None
+        count = self.plan.sizes[rank]["i"] * self.slices
+        place -= self._cell(rank, "i", 0)[2]
+        base = rank * count if self.plan.collective == "allgather" else 0
+        return {(rank, base + place): 1} if 0 <= place < count else None
+
+    def _expected(self, rank: int, place: int) -> Value | None:
+        """What an output chunk must hold; None if nothing is asked of it."""
+        kind, count = self.plan.collective, self.plan.sizes[rank]["o"] * self.slices
+        share = self.plan.sizes[rank]["i"] * self.slices
+        if kind == "allgather":
+            return {(place // share, place): 1}
+        if kind == "broadcast":
+            return {(self.root, place): 1}
+        if kind == "alltoall":
+            part = count // self.n
+            return {(place // part, rank * part + place % part): 1}
+        if kind == "reduce" and rank != self.root:
+            return None
+        base = rank * count if kind == "reducescatter" else 0
+        return {(other, base + place): 1 for other in range(self.n)}
+
+    def _check_results(self) -> None:
+        for rank, sizes in enumerate(self.plan.sizes):
+            wrong = [
+                place
+                for place in range(sizes["o"] * self.slices)
+                if (wanted := self._expected(rank, place)) is not None
+                and self._held(self._cell(rank, "o", place)) != wanted
+            ]
+            if wrong:
+                self.found.append(
+                    f"gpu {rank}: {len(wrong)} output chunks wrong, first {wrong[0] // self.slices}"
+                )
+
+    # --- channels
+
+    def _pair_channels(self) -> dict[tuple[int, str, int], tuple[int, str, int]]:
+        """The other end of every channel: the i-th of a rank to a peer meets the peer's i-th to the rank."""
+        places: dict[tuple[int, int, str], list[int]] = defaultdict(list)
+        for rank, kinds in enumerate(self.plan.peers):
+            for kind, peers in kinds.items():
+                for number, peer in enumerate(peers):
+                    places[rank, peer, kind].append(number)
+        return {
+            (rank, kind, mine): (peer, kind, theirs)
+            for (rank, peer, kind), numbers in places.items()
+            for mine, theirs in zip(numbers, places[peer, rank, kind], strict=True)
+        }
+
+    def _check_ends(self) -> None:
+        for (rank, kind, number), left in self.signals.items():
+            if left:
+                self.found.append(
+                    f"gpu {rank}: {len(left)} signals on {kind} channel {number} nobody waits for"
+                )
+        last: dict[int, Clock] = defaultdict(dict)
+        for block in self.blocks:
+            merge(last[block.rank], block.heard)
+            merge(last[block.rank], block.known)
+        for mover, count, rank, where in self.visits:
+            if last[rank].get(mover, 0) < count:
+                self.found.append(f"{where}: touches gpu {rank}'s memory, which may have left by then")
+        for (rank, kind, number), (proxy, count) in self.proxies.items():
+            if last[rank].get(proxy, 0) < count:
+                self.found.append(f"gpu {rank}: may end while {kind} channel {number} still reads its memory")
+
+    # --- operations
+
+    def _step(self, block: BlockAtWork, operation: MscclppOperation) -> bool:
+        """Execute an operation; False if it has to wait."""
+        name = operation.name
+        if name == "nop":
+            block.line_up()
+        elif name in MOVES:
+            self._move(block, operation)
+        elif name in ("signal", "rlxsignal"):
+            for kind, number in operation.channels:
+                self._signal(block, (block.rank, kind, number), relaxed=name != "signal")
+        elif name in ("wait", "rlxwait"):
+            queues = [self.signals[block.rank, *channel] for channel in operation.channels]
+            return block.hear_all(queues)
+        elif name == "flush":
+            pass  # the executor waits for as many channels as it has outputs: none
+        elif name == "barrier":
+            return self._meet(block, operation)
+        else:
+            return self._semaphores(block, operation)
+        return True
+
+    def _semaphores(self, block: BlockAtWork, operation: MscclppOperation) -> bool:
+        queues = [self.semaphores[block.rank, number] for number in operation.numbers]
+        if operation.name == "sem_release":
+            for queue in queues:
+                queue.append((dict(block.known), set(block.there)))
+            return True
+        return block.hear_all(queues)
+
+    def _meet(self, block: BlockAtWork, operation: MscclppOperation) -> bool:
+        """Blocks go on when as many as the barrier names have come; they then know what all know."""
+        present = self.meetings[block.rank, operation.numbers[0]]
+        if block not in present:
+            block.line_up()
+            present.append(block)
+        if len(present) < operation.numbers[1]:
+            return False
+        news: tuple[Clock, set[int]] = ({}, set())
+        for other in present:
+            merge(news[0], other.known)
+            news[1].update(other.there)
+        for other in present:
+            other.hear(news)
+            other.line_up()
+            if other is not block:
+                other.now = next(other.operations, None)
+        present.clear()
+        return True
+
+    def _signal(self, block: BlockAtWork, channel: tuple[int, str, int], *, relaxed: bool) -> None:
+        clock = {} if relaxed else dict(block.known)
+        proxy = self.proxies.get(channel)
+        if proxy and not relaxed:
+            merge(clock, {proxy[0]: proxy[1]})
+        self.signals[self.ends[channel]].append((clock, {block.rank}))
+
+    def _move(self, block: BlockAtWork, operation: MscclppOperation) -> None:
+        if any(place.size <= 0 for place in (*operation.sources, *operation.targets)):
+            self.found.append(f"{operation.where}: a slice lies past the end of the chunks")
+            return
+        by_proxy = (
+            operation.name in ("put", "pws", "pwsf")
+            and all(kind == "port" for kind, _ in operation.channels)
+            and bool(operation.channels)
+        )
+        for group in self._transfers(operation):
+            sources, targets, channel = group
+            mover = block.number
+            if by_proxy and channel is not None:
+                key = (block.rank, *channel)
+                proxy = self.proxies.setdefault(key, [-1 - len(self.proxies), 0])
+                proxy[1] += 1
+                mover, count = proxy
+            else:
+                block.moves += 1
+                count = block.moves
+            self._transfer(block, operation, sources, targets, (mover, count))
+            if operation.name in ("pws", "pwsf") and channel is not None:
+                self._signal(block, (block.rank, *channel), relaxed=False)
+        if operation.name == "pwsf":
+            for channel in operation.channels:
+                proxy = self.proxies[block.rank, *channel]
+                merge(block.heard, {proxy[0]: proxy[1]})
+
+    def _transfers(
+        self, operation: MscclppOperation
+    ) -> Iterator[tuple[tuple[BufferChunks, ...], tuple[BufferChunks, ...], tuple[str, int] | None]]:
+        """What an operation sums and where to: puts and gets are several transfers in one operation."""
+        sources, targets, channels = operation.sources, operation.targets, operation.channels
+        if operation.name in FORMS:
+            each = operation.name in ("put", "pws", "pwsf", "get")
+            if (
+                len(sources) == len(targets) > 0
+                and all(
+                    (s.how, t.how) == FORMS[operation.name] for s, t in zip(sources, targets, strict=True)
+                )
+                and all(s.size == t.size for s, t in zip(sources, targets, strict=True))
+                and (each or len(sources) == 1)
+                and (operation.name not in ("pws", "pwsf") or len(channels) == len(targets))
+            ):
+                carried = channels if len(channels) == len(targets) else (None,) * len(targets)
+                yield from zip(((s,) for s in sources), ((t,) for t in targets), carried, strict=True)
+                return
+        elif is_sum(operation):
+            yield sources, targets, None
+            return
+        self.found.append(f"{operation.where}: {operation.name} does not take these sources and targets")
+
+    def _transfer(
+        self,
+        block: BlockAtWork,
+        operation: MscclppOperation,
+        sources: tuple[BufferChunks, ...],
+        targets: tuple[BufferChunks, ...],
+        mover: tuple[int, int],
+    ) -> None:
+        for place in range(sources[0].size):
+            reads = [self._cell(r, s.letter, s.index + place) for s in sources for r in s.ranks]
+            writes = [self._cell(r, t.letter, t.index + place) for t in targets for r in t.ranks]
+            values: list[Value] = []
+            for cell in reads:
+                held = self._held(cell)
+                if held is None:
+                    self.found.append(f"{operation.where}: reads chunk {cell[2]} of gpu {cell[0]} undefined")
+                    return
+                values.append(held)
+            total = _sum(values)
+            for cell in reads:
+                self._look(block, operation, cell, mover, writing=False)
+            for cell in writes:
+                self._look(block, operation, cell, mover, writing=True)
+            for cell in writes:
+                self.memory[cell] = total
+        for rank in {r for place in (*sources, *targets) for r in place.ranks} - {block.rank}:
+            self._visit(block, operation, rank, mover)
+
+    def _visit(
+        self, block: BlockAtWork, operation: MscclppOperation, rank: int, mover: tuple[int, int]
+    ) -> None:
+        """Note that another rank's memory is touched."""
+        if rank not in block.there:
+            self.found.append(f"{operation.where}: touches gpu {rank}'s memory before that gpu is there")
+        self.visits.append((*mover, rank, operation.where))
+
+    def _look(
+        self,
+        block: BlockAtWork,
+        operation: MscclppOperation,
+        cell: Cell,
+        mover: tuple[int, int],
+        *,
+        writing: bool,
+    ) -> None:
+        """Note an access; a race unless what came before on the same chunk is known to be over."""
+        earlier = [self.written[cell]] if cell in self.written else []
+        if writing:
+            earlier += self.read.pop(cell, [])
+            self.written[cell] = mover
+        else:
+            self.read[cell].append(mover)
+        for who, count in earlier:
+            if (who, count) != mover and block.known.get(who, 0) < count:
+                self.found.append(
+                    f"{operation.where}: races on chunk {cell[2] // self.slices} of buffer {cell[1]} "
+                    f"of gpu {cell[0]}"
+                )
+                return
