@@ -16,15 +16,14 @@ from treadle.program.trees.forest_program import lower
 
 
 @pytest.mark.parametrize(
-    ("fabric", "collective", "multicast"),
+    ("fabric", "collective", "multicast", "in_place"),
     [
-        ("dgx_h100(2, nvls=True)", "allreduce", False),
-        ("dgx_h100(1, nvls=True)", "allreduce", False),
-        ("dgx_h100(2, nvls=True, sharp=True)", "allgather", True),
-        ("dgx_h100(2, nvls=True, sharp=True)", "reduce-scatter", True),
+        ("dgx_h100(2, nvls=True)", "allreduce", False, False),
+        ("dgx_h100(1, nvls=True)", "allreduce", False, True),
+        ("dgx_h100(2, 4, nvls=True, sharp=True)", "allgather", True, True),
+        ("dgx_h100(2, 4, nvls=True, sharp=True)", "reduce-scatter", True, False),
     ],
 )
-@pytest.mark.parametrize("in_place", [False, True])
 def test_switch_trees_become_point_to_point_programs(
     fabric: str, collective: str, multicast: bool, in_place: bool
 ) -> None:

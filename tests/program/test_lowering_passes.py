@@ -41,7 +41,7 @@ def exchange(*, merge: bool) -> Program:
 @pytest.mark.parametrize("instances", [1, 2, 3])
 @pytest.mark.parametrize("kind", SPANNING_KINDS)
 def test_instances_do_the_same_side_by_side(kind: CollectiveKind, instances: int) -> None:
-    for seed in range(12):
+    for seed in range(5):
         topology, collective, schedule = random_case(seed, kind)
         program = lower(topology, collective, schedule, in_place=bool(seed % 2), channels=1 + seed % 3)
         wide = replicate(program, instances)
@@ -91,7 +91,7 @@ def legal(program: Program) -> list[str]:
 @pytest.mark.parametrize("kind", SPANNING_KINDS)
 def test_messages_of_a_level_are_joined_across_channels(kind: CollectiveKind) -> None:
     fewer = 0
-    for seed in range(20):
+    for seed in range(8):
         case = random_case(seed, kind)
         program = lower(*case, in_place=bool(seed % 2), channels=3, merge=False)
         joined = merge_levels(program)
@@ -154,7 +154,7 @@ def apart(program: Program) -> int:
 def test_copies_are_cut_like_messages(kind: CollectiveKind) -> None:
     """What ties chunks together afterwards are messages alone."""
     more = 0
-    for seed in range(20):
+    for seed in range(8):
         topology, collective, schedule = random_case(seed, kind)
         program = lower(topology, collective, schedule, in_place=bool(seed % 2), merge=False)
         cut = split_copies(program)
@@ -195,7 +195,7 @@ def test_what_waits_for_a_copy_waits_for_the_part_that_it_touches() -> None:
 @pytest.mark.parametrize("kind", SPANNING_KINDS)
 def test_data_in_other_chunks_take_the_same_ways(kind: CollectiveKind) -> None:
     rng = np.random.default_rng(3)
-    for seed in range(12):
+    for seed in range(6):
         topology, collective, schedule = random_case(seed, kind)
         program = lower(topology, collective, schedule, in_place=bool(seed % 2), channels=1 + seed % 2)
         bounds = np.concatenate([[0], np.cumsum(rng.integers(1, 4, program.n_chunks))])

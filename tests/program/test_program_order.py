@@ -48,15 +48,15 @@ def without_wait(program: Program, wait: int) -> Program:
 def test_a_dropped_wait_is_accepted_just_if_the_others_imply_it(kind: CollectiveKind, in_place: bool) -> None:
     """Every wait of a lowered program keeps two conflicting operations apart."""
     tried = 0
-    for seed in range(6):
+    for seed in range(3):
         program = lower(*random_case(seed, kind), channels=1 + seed % 2, in_place=in_place)
         waiting = np.repeat(np.arange(program.n_operations), np.diff(program.wait_offset)).tolist()
         edges = list(zip(program.waits.tolist(), waiting, strict=True))
-        for place, (one, other) in enumerate(edges[:60]):
+        for place, (one, other) in enumerate(edges[:40]):
             implied = other in later_than(one, edges[:place] + edges[place + 1 :])
             assert bool(check_program(without_wait(program, place))) != implied, f"{one} before {other}"
             tried += 1
-    assert tried > 4
+    assert tried > 2
 
 
 def mutants(program: Program, rng: random.Random) -> Iterator[tuple[str, Program | None]]:
@@ -100,7 +100,7 @@ def test_accepted_mutants_are_right_in_every_order(kind: CollectiveKind, in_plac
     """Accepted by the checker and right in list order: then no interleaving differs."""
     rng = random.Random(7)
     rejected = accepted = 0
-    for seed in range(2):
+    for seed in range(1):
         program = small_program(kind, seed, in_place=in_place)
         assert check_program(program) == ()
         assert not any_order_fails(program)

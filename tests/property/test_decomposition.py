@@ -263,9 +263,8 @@ def test_a_scan_of_many_numbers_of_trees_ends_at_the_deadline() -> None:
         )
 
 
-def test_exact_numbers_of_trees_are_found_beyond_those_scanned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exact_numbers_of_trees_are_found_beyond_a_thousand() -> None:
     """One root may have the trees of all ranks; 504 and 505 are coprime, so all bytes are trees."""
-    monkeypatch.setattr("treadle.synthesis.trees.tight_cuts.decompose.MOST_SCANNED", 512)
     topology = boxes(10, 2, [5000], [504, 505])
     collective = on_all_ranks(topology, CollectiveKind.BROADCAST, root=0)
     found = check(Case(topology, collective, TreeBudget()), against_pipeline=False)

@@ -222,7 +222,7 @@ MARKS = [
 ]
 
 
-@settings(derandomize=True, deadline=None, max_examples=400)
+@settings(derandomize=True, deadline=None, max_examples=140)
 @given(st.lists(st.sampled_from(WORDS + MARKS), max_size=12).map("".join))
 @example("ring(4 if 1else 5)")
 @example("ring('\\d')")

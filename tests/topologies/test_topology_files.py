@@ -61,7 +61,7 @@ def topologies(draw):
     )
 
 
-@settings(derandomize=True, deadline=None, max_examples=80)
+@settings(derandomize=True, deadline=None, max_examples=28)
 @given(topologies())
 def test_text_round_trip(topology):
     text = dump_topology(topology)
@@ -282,7 +282,7 @@ JSON = st.recursive(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=52)
 @given(JSON, st.sampled_from([*json.loads(EXAMPLE), "nodes.0", "nodes.1.kind", "links.0", "links.1.tail"]))
 def test_any_json_in_any_place_is_a_fabric_or_a_one_line_error(value, where):
     document = json.loads(EXAMPLE)

@@ -91,9 +91,14 @@ def runs_without_buffering(program: Program) -> bool:
     return all(places[rank] == program.operations(rank).stop for rank in range(program.n_ranks))
 
 
-@pytest.mark.parametrize("in_place", [False, True])
-@pytest.mark.parametrize("kind", SPANNING_KINDS)
-@pytest.mark.parametrize("name", FABRICS)
+@pytest.mark.parametrize(
+    ("kind", "in_place", "name"),
+    [
+        (kind, bool((i + j) % 2), name)
+        for i, kind in enumerate(SPANNING_KINDS)
+        for j, name in enumerate(FABRICS)
+    ],
+)
 def test_breadth_first_schedules_move_the_right_data(name: str, kind: CollectiveKind, in_place: bool) -> None:
     topology = FABRICS[name]()
     if kind.is_rooted:
@@ -110,7 +115,7 @@ def test_breadth_first_schedules_move_the_right_data(name: str, kind: Collective
     assert seen.n_chunks == program.n_chunks
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=14, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 2**32), kind=st.sampled_from(SPANNING_KINDS), in_place=st.booleans())
 def test_random_schedules_lower_to_correct_programs(seed: int, kind: CollectiveKind, in_place: bool) -> None:
     rng = random.Random(seed)

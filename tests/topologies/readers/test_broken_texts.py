@@ -15,7 +15,7 @@ from treadle.topologies import Topology
 from treadle.topologies.readers.imported import ImportOptions, SourceText
 from treadle.topologies.readers.reader import HEAD_CHARACTERS, read_topology, topology_formats
 
-MUTANTS = 200
+MUTANTS = 80
 _PIECES = (
     "",
     " ",

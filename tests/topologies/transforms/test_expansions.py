@@ -52,7 +52,7 @@ def _networkx(topology: Topology) -> nx.MultiDiGraph:
     return graph
 
 
-@settings(derandomize=True, max_examples=60)
+@settings(derandomize=True, max_examples=21)
 @given(multigraphs())
 def test_line_graph_has_an_arc_for_each_pair_of_adjacent_arcs(base: Topology) -> None:
     """Definition 12, in the documented order."""
@@ -84,7 +84,7 @@ def test_repeated_line_graphs_are_line_graphs_of_line_graphs(base: Topology, n: 
         assert line_graph(base, n) == line_graph(once)
 
 
-@settings(derandomize=True, max_examples=60)
+@settings(derandomize=True, max_examples=21)
 @given(multigraphs(loops=False), st.integers(1, 3))
 def test_degree_expansion_joins_all_copies(base: Topology, n: int) -> None:
     """Definition 13, with arc (i, j, e) at number (i * n + j) * m + e."""
@@ -99,7 +99,7 @@ def test_degree_expansion_joins_all_copies(base: Topology, n: int) -> None:
     assert expanded.node_names == tuple(f"{name}.{i}" for i in range(n) for name in base.node_names)
 
 
-@settings(derandomize=True, max_examples=60)
+@settings(derandomize=True, max_examples=21)
 @given(multigraphs(), multigraphs(), multigraphs())
 def test_product_moves_along_one_factor_at_a_time(one: Topology, two: Topology, three: Topology) -> None:
     """Definition 3, with arcs ordered by factor, then rest, then the factor's arc."""

@@ -199,7 +199,7 @@ def random_digraph(seed, most):
     return builder.build()
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(25))
 def test_trimming_keeps_the_largest_total(seed):
     fabric = random_digraph(seed, 20)
     kept = balanced_capacities(fabric.tails, fabric.heads, fabric.bandwidths, fabric.switches.tolist())

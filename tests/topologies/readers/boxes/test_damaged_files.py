@@ -15,7 +15,7 @@ from treadle import planning
 from treadle.errors import FormatError
 from treadle.topologies.readers.imported import Imported
 
-MUTANTS = 200
+MUTANTS = 80
 EVEN = [[0 if i == j else 18 for j in range(8)] for i in range(8)]
 XGMI = [[0 if i == j else 15 for j in range(8)] for i in range(8)]
 TEXTS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -105,7 +105,7 @@ def flow(graph: nx.Graph, box: Box, gpus: Iterable[int], speeds: dict[int, int])
     return int(nx.maximum_flow_value(joined, "network", "collective"))
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(50))
 def test_near_trees_carry_what_the_paths_do(seed: int) -> None:
     box = random_box(seed)
     near = near_nics(box, range(len(box.nics)))
@@ -123,7 +123,7 @@ def test_near_trees_carry_what_the_paths_do(seed: int) -> None:
         assert flow(kept, box, gpus, speeds) == flow(whole, box, gpus, speeds), gpus
 
 
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("seed", range(18))
 def test_full_trees_carry_what_the_tree_does(seed: int) -> None:
     box = random_box(seed)
     speeds = {nic: one.bandwidth or 0 for nic, one in enumerate(box.nics)}

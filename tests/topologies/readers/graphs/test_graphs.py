@@ -11,7 +11,7 @@ from typing import Any
 import networkx
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 import treadle
 from samples.readers.reader_texts import EDGES, GB, GRAPHML, MATRIX
@@ -47,6 +47,7 @@ def same(one: Topology, other: Topology) -> bool:
     return one == other and one.name.strip() == other.name.strip()
 
 
+@settings(max_examples=40)
 @given(dressed_topologies())
 def test_what_is_written_is_read_back(topology: Topology) -> None:
     assert same(from_networkx(topology.to_networkx()), topology)
