@@ -10,6 +10,8 @@ import numpy as np
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError, TopologyError
 from treadle.planning.designing.fabric_values import DistanceFacts, FabricFacts, FactLimits, SizeBounds
+from treadle.planning.fabrics_and_plans import FabricLike, as_fabric
+from treadle.planning.problem import resolve_topology
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.steps.bfb import BfbValue, bfb_reduce_scatter_value, bfb_value, orbit_value
 from treadle.synthesis.steps.bfb.in_links import MAX_NODES
@@ -34,12 +36,12 @@ from treadle.topologies.isomorphism import (
 )
 
 
-def describe_fabric(topology: Topology, *, limits: FactLimits | None = None) -> FabricFacts:
+def describe_fabric(topology: FabricLike, *, limits: FactLimits | None = None) -> FabricFacts:
     """Distances, bounds, breadth-first schedules and symmetries of a fabric, as far as they apply.
 
     Parameters
     ----------
-    topology : Topology
+    topology : Topology, str, Path, networkx.Graph, plan or result
         Any fabric; most facts are about direct-connect ones.
     limits : FactLimits, optional
         Beyond them a fact is left out and `omissions` says so.
@@ -56,12 +58,13 @@ def describe_fabric(topology: Topology, *, limits: FactLimits | None = None) -> 
     Examples
     --------
     >>> import treadle
-    >>> facts = treadle.planning.describe_fabric(treadle.parse("torus:3,3"))
+    >>> facts = treadle.planning.describe_fabric("torus:3,3")
     >>> facts.degree, facts.diameter, facts.bounds.steps, facts.allgather.t_b
     (4, 2, 2, Fraction(8, 9))
     >>> facts.is_vertex_transitive, str(facts.intersection_array)
     (True, '{4,2;1,2}')
     """
+    topology = resolve_topology(as_fabric(topology, "describe_fabric: topology"))
     limits = limits or FactLimits()
     omissions: list[str] = []
     n = len(topology.compute_nodes)

@@ -21,7 +21,7 @@ from treadle.brief import brief
 from treadle.errors import FormatError, ScheduleError, TreadleError
 from treadle.formats.judgement import Judgement, Terms
 from treadle.formats.schedule_source import ScheduleSource, schedule_sources, told_source
-from treadle.planning.fabrics_and_plans import as_plan
+from treadle.planning.fabrics_and_plans import FabricLike, as_plan
 from treadle.planning.judging.foreign_trees import forest_of_trees
 from treadle.planning.judging.texts import read_text
 from treadle.planning.judging.verification import verify
@@ -351,7 +351,7 @@ def place_text(text: ScheduleText, problem: Problem, *, name: str = "") -> Place
 
 
 def place_file(
-    path: Path, topology: Topology | str, *, root: int = 0, progress: Progress | None = None
+    path: Path, topology: FabricLike, *, root: int = 0, progress: Progress | None = None
 ) -> PlacedSchedule:
     """Put a text on a fabric for what the text itself says it does, on all of the fabric's ranks.
 

@@ -11,6 +11,7 @@ from typing import Unpack
 from treadle.brief import brief
 from treadle.formats.format import find_format
 from treadle.formats.text_options import TextOptions
+from treadle.planning.fabrics_and_plans import FabricLike
 from treadle.planning.judging.verification import UnverifiedPlanError, verify
 from treadle.planning.problem import ProblemOptions, busbw_values
 from treadle.planning.solving.schedulers import ROUTES
@@ -22,7 +23,6 @@ from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes, routes_in
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import Plan
-from treadle.topologies.topology import Topology
 from treadle.verification.violations import Report
 from treadle.watch import Progress
 
@@ -93,7 +93,7 @@ class RoutesResult:
 
 
 def routes(
-    topology: Topology | str,
+    topology: FabricLike,
     *,
     max_layers: int | None = None,
     layer_changes: bool = False,
