@@ -49,7 +49,9 @@ CASES = referee().CASES
 
 @needs_simgrid
 @pytest.mark.parametrize(
-    "number", range(len(CASES)), ids=lambda n: f"{CASES[n].fabric} {CASES[n].collective}"
+    "number",
+    {case.fabric: number for number, case in enumerate(CASES)}.values(),  # the last one on each fabric
+    ids=lambda n: f"{CASES[n].fabric} {CASES[n].collective}",
 )
 def test_both_simulators_agree(number: int) -> None:
     """Within 0.2% (1% is the aim): elements are 4 bytes, and MPI's own few bytes pass the same links."""

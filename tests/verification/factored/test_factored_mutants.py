@@ -40,7 +40,7 @@ from treadle.topologies.transforms.changes import with_failed_links
 from treadle.verification.factored.formulas import formula_faults
 from treadle.verification.schedules import verify
 
-MUTANTS = 90
+MUTANTS = 31
 Path = tuple[str | int, ...]
 
 
@@ -159,8 +159,8 @@ def test_mutants_are_judged_as_their_trees_are(form: str) -> None:
         assert slow.height_max is not None
         assert report.height_max >= slow.height_max, number
         assert report.height_max == slow.height_max or not report.height_is_exact, number
-    assert seen["rejected"] >= 5, seen
-    assert seen["accepted"] >= 5, seen
+    assert seen["rejected"] >= 3, seen
+    assert seen["accepted"] >= 3, seen
 
 
 @cache

@@ -56,7 +56,7 @@ def test_hand_made_forests_are_accepted(name: str) -> None:
     _agrees(topology, collective, schedule)
 
 
-@pytest.mark.parametrize("seed", range(0, 60, 6))
+@pytest.mark.parametrize("seed", range(0, 24, 6))
 def test_random_forests_are_accepted(seed: int) -> None:
     found = [sample for sample in map(samples.random_sample, range(seed, seed + 6)) if sample is not None]
     assert found
@@ -204,15 +204,15 @@ def test_no_mutant_deceives(name: str) -> None:
     touched: set[str] = set()
     for place in _places(schedule):
         tries = (_mutant(schedule, place, draw) for _ in range(30))
-        for mutant in itertools.islice((mutant for mutant in tries if mutant is not None), 3):
+        for mutant in itertools.islice((mutant for mutant in tries if mutant is not None), 1):
             if verify(topology, collective, mutant).is_ok:
                 _agrees(topology, collective, mutant)
                 outcomes["harmless"] += 1
                 continue
             touched.add(place.key)
-            if outcomes["wrong"] < 20:  # that many show that the mutants are worth rejecting
+            if outcomes["wrong"] < 10:  # that many show that the mutants are worth rejecting
                 outcomes["strict" if _is_right(topology, collective, mutant) else "wrong"] += 1
-    assert outcomes["wrong"] == 20, outcomes
+    assert outcomes["wrong"] == 10, outcomes
     if name == "nested_pods":
         assert touched >= {"link", "offset", "child", "inner", "parent", "first", "last", "links", "native"}
 

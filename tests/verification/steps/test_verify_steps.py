@@ -69,7 +69,7 @@ def test_ring_and_complete_graph(n: int) -> None:
         assert report.algbw == degree * Fraction(n, n - 1)  # bandwidth-optimal: T_B = M/B * (N - 1)/N
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(25))
 def test_random_schedule_is_accepted(seed: int) -> None:
     topology, collective, schedule = samples.random_case(random.Random(seed))
     assert samples.is_correct(topology, collective, schedule)
@@ -161,18 +161,18 @@ def count_verdicts(n_cases: int, seed: int, *, is_frugal: bool, n_chunks: int | 
 
 @pytest.mark.parametrize("is_frugal", [True, False])
 def test_verdicts_agree_with_the_slow_checker(is_frugal: bool) -> None:
-    verdicts = count_verdicts(150, 1, is_frugal=is_frugal)
-    assert min(verdicts[True], verdicts[False]) > 100
+    verdicts = count_verdicts(60, 1, is_frugal=is_frugal)
+    assert min(verdicts[True], verdicts[False]) > 40
 
 
 def test_verdicts_agree_in_small_batches_and_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify_steps_flow, "_BATCH", 2)
     monkeypatch.setattr(verify_steps_flow, "_STATE_BYTES", 8)
-    verdicts = count_verdicts(50, 2, is_frugal=False)
-    assert min(verdicts[True], verdicts[False]) > 25
+    verdicts = count_verdicts(25, 2, is_frugal=False)
+    assert min(verdicts[True], verdicts[False]) > 12
 
 
-@pytest.mark.parametrize("n_chunks", [8, 9, 33, 64, 65, 200])
+@pytest.mark.parametrize("n_chunks", [8, 64, 65, 130])
 def test_verdicts_agree_for_many_chunks(n_chunks: int) -> None:
     verdicts = count_verdicts(6, n_chunks, is_frugal=True, n_chunks=n_chunks)
     assert min(verdicts[True], verdicts[False]) > 3

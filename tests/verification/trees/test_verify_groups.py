@@ -49,8 +49,9 @@ def plan_of(kind: CollectiveKind, case: int, seed: int = 1) -> Plan:
 SMALL = [case for case, (_, shape, axis, _) in enumerate(GROUPED) if shape[axis] <= 4]
 
 
-@pytest.mark.parametrize("case", SMALL)
-@pytest.mark.parametrize("kind", SPANNING_KINDS)
+@pytest.mark.parametrize(
+    ("kind", "case"), [(kind, case) for i, kind in enumerate(SPANNING_KINDS) for case in SMALL[i % 2 :: 2]]
+)
 def test_correct_schedules_are_accepted_at_their_true_rate(kind: CollectiveKind, case: int) -> None:
     plan = plan_of(kind, case)
     (report,) = verify_plan(plan)
@@ -89,10 +90,10 @@ def is_true(plan: Plan) -> bool:
 
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_mutants_are_accepted_if_they_are_still_true_and_only_then(name: str) -> None:
-    """Hundreds of them, each judged unit by unit besides."""
+    """Many of them, each judged unit by unit besides."""
     random, rejected, accepted = Random(name), 0, 0
-    for kind in SPANNING_KINDS:
-        for case in SMALL:
+    for number, kind in enumerate(SPANNING_KINDS):
+        for case in SMALL[number % 3 :: 3]:
             plan = plan_of(kind, case)
             try:
                 mutant = MUTATIONS[name](plan, random)
@@ -106,9 +107,9 @@ def test_mutants_are_accepted_if_they_are_still_true_and_only_then(name: str) ->
             assert found.algbw == true_algbw(mutant.topology, mutant.collective, schedule)
             rejected, accepted = rejected + (not ok), accepted + ok
     if name == "a unit split":
-        assert accepted == rejected + accepted > 25
+        assert accepted == rejected + accepted > 8
     else:
-        assert rejected > 2
+        assert rejected > 1
 
 
 def violations(report: Report) -> list[str]:

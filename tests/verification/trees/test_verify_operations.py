@@ -112,7 +112,7 @@ def _turned(sample: samples.Sample) -> samples.Sample:
 def test_random_operations_against_the_slow_checker() -> None:
     """Copies at switches that work for ranks that ask: verdicts, and loads in costs and verifier."""
     verdicts, dearer = [], 0
-    for seed in range(400):
+    for seed in range(140):
         for sample in (_random_pruned(seed, asked=True), _turned(_random_pruned(seed, asked=True))):
             verdicts.append(samples.is_correct(*sample))
             report = verify(*sample)
@@ -123,8 +123,8 @@ def test_random_operations_against_the_slow_checker() -> None:
                 assert report.algbw == samples.slow_algbw(topology, schedule) == algbw(topology, schedule)
                 able = topology.multicast | topology.aggregation
                 dearer += algbw(replace(topology, turns_round=able), schedule) > report.algbw
-    assert 100 < sum(verdicts) < 700
-    assert dearer > 20
+    assert 35 < sum(verdicts) < 245
+    assert dearer > 7
 
 
 def test_a_copy_is_of_an_operation_of_its_parent() -> None:
@@ -173,13 +173,13 @@ def test_an_asker_is_of_the_group_itself() -> None:
 
 def test_random_pruned_trees_against_the_slow_checker() -> None:
     verdicts = []
-    for seed in range(300):
+    for seed in range(120):
         sample = _random_pruned(seed)
         verdicts.append(samples.is_correct(*sample))
         report = verify(*sample)
         assert report.is_ok == verdicts[-1], seed
         assert kinds(report) <= {ViolationKind.SUPPLY}
-    assert 30 < sum(verdicts) < 270
+    assert 12 < sum(verdicts) < 108
 
 
 def test_root_carries_nothing() -> None:
