@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import sys
 from pathlib import Path
 
-import pytest
-
 import treadle
 from child_processes import finished, search_path
 
-EVERY_FORMAT = "tests/formats/test_every_format.py"
+COMMANDS = """
+import contextlib, io, json, sys
+from treadle.cli.main import main
+
+for words in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        status = main(words)
+    print(json.dumps([status, out.getvalue(), err.getvalue()]))
+"""
+"""Commands one after another, and what became of each."""
 
 
 def module_of(repository: Path, heading: str) -> str:
@@ -32,99 +40,104 @@ def install(folder: Path, name: str, text: str, group: str, entry: str) -> None:
     (told / "entry_points.txt").write_text(f"[{group}]\n{entry}\n", encoding="utf-8")
 
 
-def run(folder: Path, repository: Path, *argv: str) -> tuple[int, str, str]:
+def run(folder: Path, repository: Path, *argv: str) -> tuple[int, str]:
     """A fresh interpreter, in the repository, where the package is installed."""
     path = os.pathsep.join([str(folder), search_path()])
     done = finished([sys.executable, *argv], environment={**os.environ, "PYTHONPATH": path}, cwd=repository)
-    return done.returncode, done.stdout, done.stderr
+    assert done.stderr == ""
+    return done.returncode, done.stdout
 
 
-def outcome_of(folder: Path, repository: Path, file: str, chosen: str) -> tuple[int, str]:
-    """The tests of the repository that are chosen, and their last lines."""
+def outcomes(folder: Path, repository: Path, *commands: str) -> list[tuple[int, str, str]]:
+    """Exit status, output and errors of commands, in one interpreter."""
+    told = json.dumps([command.split() for command in commands])
+    status, shown = run(folder, repository, "-c", COMMANDS, told)
+    assert status == 0
+    return [tuple(json.loads(line)) for line in shown.splitlines()]
+
+
+def outcome_of(folder: Path, repository: Path, files: str, chosen: str) -> tuple[int, set[str]]:
+    """How many of the repository's tests that are chosen passed, and which failed."""
     options = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist")
-    status, shown, _ = run(folder, repository, "-m", "pytest", file, "-k", chosen, *options)
-    return status, shown
+    _, shown = run(folder, repository, "-m", "pytest", *files.split(), "-k", chosen, *options)
+    return int(re.findall(r"(\d+) passed", shown)[0]), set(re.findall(r"^FAILED .*::(\S+)", shown, re.M))
+
+
+def changed(text: str, part: str, other: str) -> str:
+    assert part in text
+    return text.replace(part, other)
 
 
 def test_a_format_in_one_module(repository: Path, tmp_path: Path) -> None:
     text = module_of(repository, "A format in one module")
-    entry = "send-list = send_list:FORMAT"
-    install(tmp_path, "send_list", text, "treadle.formats", entry)
-    status, shown = outcome_of(tmp_path, repository, EVERY_FORMAT, "send-list")
-    assert status == 0, shown
-    (passed,) = re.findall(r"(\d+) passed", shown)
-    assert int(passed) >= 6
-    # a judge that has seen nothing is found out by the same tests
-    blind = text.replace("tuple(faults), ((", "(), ((")
-    assert blind != text
-    install(tmp_path, "send_list", blind, "treadle.formats", entry)
-    status, shown = outcome_of(tmp_path, repository, EVERY_FORMAT, "left_out and send-list")
-    assert status == 1, shown
-    assert "1 failed" in shown
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("raise OSError('no such device')", "cannot be loaded (OSError: no such device)"),
-        ("FORMAT = 3", "is no record of that name"),
-    ],
-)
-def test_a_broken_plug_in_is_one_line(text: str, said: str, repository: Path, tmp_path: Path) -> None:
     install(tmp_path, "send_list", text, "treadle.formats", "send-list = send_list:FORMAT")
-    command = "from treadle.cli.main import main; import sys; sys.exit(main(sys.argv[1:]))"
-    golden = repository / "tests" / "golden"
-    status, _, error = run(
-        tmp_path, repository, "-c", command, "lower", str(golden / "ring_version1.plan"), "--to", "send-list"
+    # a judge that has seen nothing is found out by the same tests
+    blind = changed(changed(text, "tuple(faults), ((", "(), (("), '"send-list"', '"blind"')
+    blind = changed(changed(blind, 'begins="sends ', 'begins="blind '), '"sends', '"blind')
+    install(tmp_path, "blind", blind, "treadle.formats", "blind = blind:FORMAT")
+    passed, failed = outcome_of(
+        tmp_path, repository, "tests/formats/test_every_format.py", "send-list or (left_out and blind)"
     )
-    assert status == 2
-    assert said in error
-    assert error.count("\n") == 1
-    # and nobody else's affair
-    status, shown, _ = run(
-        tmp_path, repository, "-c", command, "verify", str(golden / "allreduce_ring3.cpu.xml")
+    assert passed >= 6
+    assert failed == {"test_what_is_left_out_is_seen[blind]"}
+
+
+def test_a_broken_plug_in_is_one_line(repository: Path, tmp_path: Path) -> None:
+    broken = {
+        "send_list": ("raise OSError('no such device')", "cannot be loaded (OSError: no such device)"),
+        "three": ("FORMAT = 3", "is no record of that name"),
+    }
+    for name, (text, _) in broken.items():
+        install(tmp_path, name, text, "treadle.formats", f"{name} = {name}:FORMAT")
+    *lowered, verified = outcomes(
+        tmp_path,
+        repository,
+        *(f"lower tests/golden/ring_version1.plan --to {name}" for name in broken),
+        "verify tests/golden/allreduce_ring3.cpu.xml",  # none of their affair
     )
-    assert status == 0
-    assert "verified    yes" in shown
+    for (status, _, error), (_, said) in zip(lowered, broken.values(), strict=True):
+        assert status == 2
+        assert said in error
+        assert error.count("\n") == 1
+    assert verified[0] == 0
+    assert "verified    yes" in verified[1]
 
 
 def test_a_platform_in_one_function(repository: Path, tmp_path: Path) -> None:
     text = module_of(repository, "A platform in one function")
     install(tmp_path, "quad", text, "treadle.platforms", "quad = quad:quad")
-    files = (
-        "tests/topologies/catalogue/test_every_platform.py",
-        "tests/topologies/catalogue/test_catalogue_names.py",
-    )
-    for file, least in zip(files, (1, 2), strict=True):
-        status, shown = outcome_of(tmp_path, repository, file, "quad")
-        assert status == 0, shown
-        assert int(re.findall(r"(\d+) passed", shown)[0]) >= least
     # one whose switches give out more than they take in is found out
-    lame = text.replace("builder.duplex(switch, top, 4 * link_bandwidth)", "builder.link(switch, top, 4)")
-    assert lame != text
-    install(tmp_path, "quad", lame, "treadle.platforms", "quad = quad:quad")
-    assert outcome_of(tmp_path, repository, files[0], "quad")[0] == 1
+    lame = changed(text, "builder.duplex(switch, top, 4 * link_bandwidth)", "builder.link(switch, top, 4)")
+    install(tmp_path, "lame", changed(lame, "quad(", "lame("), "treadle.platforms", "lame = lame:lame")
+    rooms = "tests/topologies/catalogue"
+    files = f"{rooms}/test_every_platform.py {rooms}/test_catalogue_names.py"
+    passed, failed = outcome_of(tmp_path, repository, files, "quad or (says_its_source and lame)")
+    assert passed >= 3
+    assert failed == {"test_a_platform_says_its_source_and_has_samples[lame]"}
 
 
 def test_a_tree_scheduler_in_one_file(repository: Path, tmp_path: Path) -> None:
     """A copy of the package with one file more: the command line and the universal tests have it."""
     text = module_of(repository, "A new tree scheduler in one file")
     shutil.copytree(Path(treadle.__file__).parent, tmp_path / "treadle")
-    path = tmp_path / "treadle" / "synthesis" / "trees" / "baselines" / "chain.py"
-    path.write_text(text, encoding="utf-8")
-    solving = ("-m", "treadle", "solve", "ring:5", "allreduce", "--algorithm", "chain")
-    status, shown, error = run(tmp_path, repository, *solving)
-    assert (status, error) == (0, "")
-    assert "verified" in shown
-    for words in (("solve", "--help"), ("algorithms",), ("compare", "ring:5", "allgather")):
-        assert "chain" in run(tmp_path, repository, "-m", "treadle", *words)[1]
-    universal = "tests/property/test_schedulers.py"
-    status, shown = outcome_of(tmp_path, repository, universal, "chain")
-    assert status == 0, shown
-    assert int(re.findall(r"(\d+) passed", shown)[0]) == 7  # five collectives, its options, its record
+    baselines = tmp_path / "treadle" / "synthesis" / "trees" / "baselines"
+    (baselines / "chain.py").write_text(text, encoding="utf-8")
     # trees that lose their way are found out by the same tests
-    lost = text.replace("ranks - np.sign", "ranks + np.sign")
-    assert lost != text
-    path.write_text(lost, encoding="utf-8")
-    status, shown = outcome_of(tmp_path, repository, universal, "chain-allgather")
-    assert status == 1, shown
+    lost = changed(changed(text, "ranks - np.sign", "ranks + np.sign"), '"chain"', '"lost"')
+    (baselines / "lost.py").write_text(lost, encoding="utf-8")
+    solved, *others = outcomes(
+        tmp_path,
+        repository,
+        "solve ring:5 allreduce --algorithm chain",
+        "solve --help",
+        "algorithms",
+        "compare ring:5 allgather --algorithms chain,ring",
+    )
+    assert (solved[0], solved[2]) == (0, "")
+    assert "verified" in solved[1]
+    assert all("chain" in shown for _, shown, _ in others)
+    passed, failed = outcome_of(
+        tmp_path, repository, "tests/property/test_schedulers.py", "chain or lost-allgather"
+    )
+    assert passed == 7  # five collectives, its options, its record
+    assert failed == {"test_schedules_are_verified_bounded_and_run[lost-allgather]"}

@@ -87,7 +87,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
     (
         "docs/reference/runtimes.md",
         "treadle run ring.plan --runtime mpi-c",
-    ): "64 MB over eight processes; run.md has 16 KB over four ranks",
+    ): "64 MB; run.md has 16 KB",
     ("docs/results/simulated-curves.md", "python benchmarks"): "minutes; tests run the same on one size",
     ("docs/results/simulator-figures.md", "fifo "): "measured, with the seconds of one machine",
     ("docs/results/new.md", "python -m pytest"): "a test",

@@ -108,7 +108,7 @@ def _under_mpirun(processes: int, *options: str) -> subprocess.CompletedProcess[
 
 @pytest.mark.skipif("MPI" in missing_engines(), reason=missing_engines().get("MPI", ""))
 def test_fft3d_over_mpi() -> None:
-    done = _under_mpirun(4, "--runtime", "mpi", "--grid", "18", "--ranks", "4", "--repeats", "1", "--json")
+    done = _under_mpirun(3, "--runtime", "mpi", "--grid", "10", "--ranks", "3", "--repeats", "1", "--json")
     assert done.returncode == 0, done.stderr
     values = json.loads(done.stdout)
     assert values["is_right"]

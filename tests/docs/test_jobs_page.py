@@ -35,4 +35,4 @@ def test_the_page_shows_what_its_commands_print(
             assert [line for line in shown.splitlines() if " ".join(line.split()) not in lines] == []
     exec(compile(program, "docs/how-to/jobs.md", "exec"), {})
     assert Path("plans", "jobs.json").is_file()
-    assert "('gradients[0]', 31.37" in capsys.readouterr().out
+    assert "('gradients[0]', 47.05" in capsys.readouterr().out

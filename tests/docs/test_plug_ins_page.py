@@ -53,7 +53,10 @@ def test_the_package_is_found(page: str, tmp_path: Path) -> None:
     )
     lines = [f"{name} = {home}" for name, home in entries.items()]
     (info / "entry_points.txt").write_text("\n".join(["[treadle.schedulers]", *lines, ""]))
-    shown = [run(tmp_path, "-m", *shlex.split(line)) for line in commands.splitlines()]
+    lines = [shlex.split(line)[1:] for line in commands.splitlines()]
+    program = f"from treadle.cli.main import main\nfor words in {lines}: print('\\0', main(words))"
+    shown = run(tmp_path, "-c", program).split("\0")
+    assert [text.splitlines()[0] for text in shown[1:]] == [" 0"] * len(lines)
     assert "origin  star-schedules 1.0" in shown[0]
     assert "verified" in shown[2]
     assert re.search(r"^star +\S+ B/s", shown[3], flags=re.MULTILINE)

@@ -1,9 +1,11 @@
-"""The page on running plans: what it starts by mpirun and torchrun runs as it stands."""
+"""The page on running plans: what it starts by mpirun and its program for torchrun run as they stand."""
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import socket
 import sys
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 from child_processes import finished, search_path
 from engines import missing_engines
+from harness.forked_ranks import forked_ranks
 from places import ROOT
 from treadle.planning import solve
 from treadle.runtime.mpi_build import find_mpi
@@ -20,36 +23,36 @@ from treadle.schedules.plan_files.archive import save_plan
 PAGE = (ROOT / "docs/how-to/run.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    ("pattern", "engine", "wanted", "times"),
-    [
-        (r"^(mpirun .+)$", "MPI", "every element is right", 1),
-        (r"`(torchrun .+)`", "torch", "4.0", 4),  # ends of lines of several processes may change places
-    ],
-)
-def test_commands_of_launchers_run(
-    pattern: str, engine: str, wanted: str, times: int, tmp_path: Path
-) -> None:
-    if engine in missing_engines():
-        pytest.skip(missing_engines()[engine])
+@pytest.fixture
+def plans(tmp_path: Path) -> Path:
+    """The folder with the page's plan."""
     save_plan(tmp_path / "ring.plan", solve("ring(4)", "allreduce").plan)
-    [program] = re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S)
-    (tmp_path / "total.py").write_text(program, encoding="utf-8")
-    [command] = [shlex.split(line, comments=True) for line in re.findall(pattern, PAGE, re.M)]
-    words = [sys.executable, "-m", "torch.distributed.run"]
-    if engine == "MPI":
-        words = [str(find_mpi().mpirun)]
-    for word in command[1:]:
-        words += [sys.executable, "-m", "treadle"] if word == "treadle" else [word]
-    done = finished(
-        words,
-        cwd=tmp_path,
-        environment={
-            **launch_environment(),
-            "PYTHONPATH": search_path(),
-            "GLOO_SOCKET_IFNAME": "lo",
-            "OMP_NUM_THREADS": "1",
-        },
-    )
+    return tmp_path
+
+
+@pytest.mark.skipif("MPI" in missing_engines(), reason=missing_engines().get("MPI", ""))
+def test_the_command_of_mpirun_runs(plans: Path) -> None:
+    [command] = re.findall(r"^mpirun (.+)$", PAGE, re.M)
+    before, after = command.split("treadle", 1)
+    words = [find_mpi().mpirun, *shlex.split(before), sys.executable, "-m", "treadle", *shlex.split(after)]
+    done = finished(words, cwd=plans, environment={**launch_environment(), "PYTHONPATH": search_path()})
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.count(wanted) == times, done.stdout
+    assert done.stdout.count("every element is right") == 1, done.stdout
+
+
+@pytest.mark.skipif("torch" in missing_engines(), reason=missing_engines().get("torch", ""))
+def test_the_program_of_torchrun_runs(plans: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In ranks with the variables that torchrun sets."""
+    [n_ranks] = map(int, re.findall(r"`torchrun --nproc-per-node (\d+) total.py`", PAGE))
+    [program] = re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S)
+    rank = "import os, sys\nos.environ['RANK'] = os.environ['LOCAL_RANK'] = sys.argv[1]\n"
+    (plans / "total.py").write_text(rank + program, encoding="utf-8")
+    monkeypatch.chdir(plans)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    told = {"WORLD_SIZE": str(n_ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    here = {"PYTHONPATH": search_path(), "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    done = forked_ranks(
+        plans / "total.py", [[rank] for rank in range(n_ranks)], {**os.environ, **told, **here}
+    )
+    assert [(one.returncode, one.stdout) for one in done] == [(0, "4.0\n")] * n_ranks, done
