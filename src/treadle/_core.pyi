@@ -214,6 +214,9 @@ def assign_hop_steps(
     paths: HopPaths, pace: StepPace, cap: Int64, control: Int64
 ) -> tuple[int, Int64, Int32]: ...
 
+# Freed memory goes back to the system; whether there was any
+def release_memory() -> bool: ...
+
 # Simulations
 def simulate_tasks(
     graph: TaskArrays, n_slices: int, order: int, with_binding: bool, horizon: int, control: Int64

@@ -1,5 +1,6 @@
 // The extension module treadle._core; its functions are typed in src/treadle/_core.pyi.
 #include "bindings/arrays.hpp"
+#include "memory.hpp"
 
 NB_MODULE(_core, m) {
     m.doc() = "Treadle's compiled core: free functions over arrays and tuples of arrays.";
@@ -18,4 +19,5 @@ NB_MODULE(_core, m) {
     treadle::bind_routes(m);
     treadle::bind_simulation(m);
     treadle::bind_messages(m);
+    m.def("release_memory", &treadle::release_memory);
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from treadle.schedules.alltoall.routes import RouteSchedule, routes_from_paths
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.topologies import complete, parse, ring
 from treadle.topologies.topology import Topology, TopologyBuilder
+from treadle.verification.routes import route_check
 from treadle.verification.routes.route_check import verify_routes
 from treadle.verification.violations import ViolationKind
 
@@ -159,6 +161,34 @@ def test_another_collective_or_fabric() -> None:
     assert verify_routes(RING, EVERYONE, around(3)).violations[0].kind is ViolationKind.SHAPE
     bigger: Topology = ring(5)
     assert verify_routes(bigger, EVERYONE, dateline(4)).violations[0].kind is ViolationKind.MEMBERSHIP
+
+
+@pytest.mark.parametrize("block", [1, 5])
+def test_paths_looked_at_part_by_part_say_the_same(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Links, ends, gaps, nodes that come twice, circles; and what the routes cost."""
+    fabric = ring(4)
+    collective = on_all_ranks(fabric, CollectiveKind.ALLTOALL)
+    link = {(int(a), int(b)): e for e, (a, b) in enumerate(zip(fabric.tails, fabric.heads, strict=True))}
+    ways = [(i, (i + k) % 4, [(i + h) % 4 for h in range(k + 1)]) for i in range(4) for k in (1, 2, 3)]
+
+    def made(*walks: tuple[int, list[int]]) -> RouteSchedule:
+        nodes = [dict(walks).get(number, way[2]) for number, way in enumerate(ways)]
+        links = [[link[step] for step in pairwise(walk)] for walk in nodes]
+        rows = [(way[0], way[1], 1, 0, walk) for way, walk in zip(ways, links, strict=True)]
+        return routes_from_paths(4, 1, rows)
+
+    circle = made()
+    risen = replace(circle, hop_layer=np.zeros(len(circle.path_links), dtype=np.int32))
+    cases = [circle, risen, made((1, [0, 1, 0, 1, 2]), (7, [2, 1, 2, 3, 0])), made((3, [1, 0]), (8, [2, 3]))]
+    gaps = circle.path_links.copy()
+    gaps[[3, -1]] = gaps[[-1, 3]]
+    cases += [replace(circle, path_links=gaps), replace(circle, path_links=gaps + 4)]
+    free = verify_routes(RING, EVERYONE, dateline(4))
+    whole = [verify_routes(fabric, collective, case) for case in cases]
+    assert [len(report.violations) for report in whole] == [1, 1, 2, 2, 4, 9]
+    monkeypatch.setattr(route_check, "_BLOCK", block)
+    assert [verify_routes(fabric, collective, case) for case in cases] == whole
+    assert verify_routes(RING, EVERYONE, dateline(4)) == free
 
 
 @settings(derandomize=True, max_examples=60, deadline=None)

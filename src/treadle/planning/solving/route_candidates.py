@@ -6,6 +6,7 @@ from time import monotonic, process_time
 
 import numpy as np
 
+from treadle.engine import core
 from treadle.errors import InfeasibleError
 from treadle.planning.problem import Problem
 from treadle.planning.solving.alltoall_candidates import SEARCHED_PAIRS, late_bound
@@ -115,11 +116,13 @@ def _searched(topology: Topology, collective: Collective, limits: RouteOptions, 
         seed=limits.seed,
         watch=watch,
     )
+    core.release_memory()
     bound = bound_of_alltoall(rate_beside_routes(topology, collective, found.schedule, watch=watch))
     below = [
         float(1 - algbw / bound.algbw)
         for algbw in (found.unlayered_algbw, route_algbw(topology, collective, found.schedule))
     ]
+    core.release_memory()  # the verifier comes next
     layers = _counted(found.schedule.n_layers, "layer")
     notes = (f"below the bound: without layers {below[0]:.2%}, in {layers} {below[1]:.2%}",)
     return Built(found.schedule, bound, notes, found.is_late)

@@ -5,12 +5,13 @@ Shares no code with the generators: everything is recomputed here.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import BoolArray, Int64Array
+from treadle.arrays import BoolArray, Int64Array, distinct
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.schedules.witness import Witness, binds_forwarding_hosts
@@ -20,6 +21,9 @@ from treadle.verification.violations import Findings, Report, ViolationKind
 
 _SAFE = 2.0**62
 """Sums below this fit 64 bits."""
+
+_BLOCK = 1 << 17
+"""Paths that are looked at at once."""
 
 
 def verify_routes(
@@ -175,8 +179,6 @@ def _check_paths(
     """Whether every path is a simple walk between its ranks; complaints name the first fault of a path."""
     before = found.total
     offset, links = schedule.path_offset, schedule.path_links
-    hops = np.diff(offset)
-    owner = np.repeat(np.arange(len(hops)), hops)
 
     def complain(kind: ViolationKind, paths: NDArray[np.integer], what: str) -> None:
         faulty = np.unique(paths)
@@ -189,48 +191,80 @@ def _check_paths(
             ),
         )
 
+    unknown = np.searchsorted(offset, np.flatnonzero(links >= topology.n_links), side="right") - 1
     complain(ViolationKind.ENDS, np.flatnonzero(schedule.source == schedule.target), "joins a rank to itself")
-    complain(ViolationKind.PATH, np.flatnonzero(hops == 0), "has no link")
-    complain(ViolationKind.LINK, owner[links >= topology.n_links], "takes a link that the fabric lacks")
+    complain(ViolationKind.PATH, np.flatnonzero(np.diff(offset) == 0), "has no link")
+    complain(ViolationKind.LINK, unknown, "takes a link that the fabric lacks")
     if found.total > before:
         return False
     ranks = np.array(collective.ranks)
-    first, last = links[offset[:-1]], links[offset[1:] - 1]
-    tails, heads = topology.tails[links], topology.heads[links]
-    complain(ViolationKind.LINK, owner[tails == heads], "takes a self-loop")
-    astray = (topology.tails[first] != ranks[schedule.source]) | (
-        topology.heads[last] != ranks[schedule.target]
-    )
-    complain(ViolationKind.ENDS, np.flatnonzero(astray), "does not begin and end at its ranks")
-    inner = owner[1:] == owner[:-1]
-    complain(ViolationKind.PATH, owner[1:][inner & (tails[1:] != heads[:-1])], "is not contiguous")
+    walks = [_faults_of_walks(topology, ranks, schedule, part) for part in _blocks(schedule.n_paths)]
+    loops, astray, broken, twice = (np.concatenate(paths) for paths in zip(*walks, strict=True))
+    complain(ViolationKind.LINK, loops, "takes a self-loop")
+    complain(ViolationKind.ENDS, astray, "does not begin and end at its ranks")
+    complain(ViolationKind.PATH, broken, "is not contiguous")
     if found.total > before:
         return False
-    visits = np.concatenate([owner * topology.n_nodes + heads, np.arange(len(hops)) * topology.n_nodes])
-    visits[len(owner) :] += ranks[schedule.source]
-    visits.sort()
-    twice = visits[1:][visits[1:] == visits[:-1]]
-    complain(ViolationKind.PATH, twice // topology.n_nodes, "visits a node twice")
+    complain(ViolationKind.PATH, twice, "visits a node twice")
     return found.total == before
+
+
+def _blocks(count: int) -> Iterator[slice]:
+    """Of paths: indices of their hops take 8 bytes each, the hops themselves 4."""
+    for begin in range(0, max(1, count), _BLOCK):
+        yield slice(begin, min(count, begin + _BLOCK))
+
+
+def _faults_of_walks(
+    topology: Topology, ranks: Int64Array, schedule: RouteSchedule, part: slice
+) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+    """Of some paths: those with a self-loop, with wrong ends, with a gap, with a node that comes twice."""
+    ends = schedule.path_offset[part.start : part.stop + 1]
+    links = schedule.path_links[ends[0] : ends[-1]]
+    ends = ends - ends[0]
+    owner = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
+    tails, heads = topology.tails[links], topology.heads[links]
+    source, target = ranks[schedule.source[part]], ranks[schedule.target[part]]
+    astray = (tails[ends[:-1]] != source) | (heads[ends[1:] - 1] != target)
+    gap = (owner[1:] == owner[:-1]) & (tails[1:] != heads[:-1])
+    visits = np.concatenate([owner * topology.n_nodes + heads, np.arange(len(source)) * topology.n_nodes])
+    visits[len(owner) :] += source
+    visits.sort()
+    twice = visits[1:][visits[1:] == visits[:-1]] // topology.n_nodes
+    found = (owner[tails == heads], np.flatnonzero(astray), owner[1:][gap], twice)
+    loops, strays, broken, again = (part.start + paths for paths in found)
+    return loops, strays, broken, again
 
 
 def _check_layers(topology: Topology, schedule: RouteSchedule, found: Findings) -> None:
     """No circle of channels that wait for each other; a channel is a link in a layer."""
     m = topology.n_links
-    hops = np.diff(schedule.path_offset)
-    owner = np.repeat(np.arange(len(hops), dtype=np.int32), hops)
-    inner = owner[1:] == owner[:-1]
-    if not schedule.hop_layer.size:  # no wait leads from one layer to another
-        layer = schedule.layer[owner[1:]][inner]
-        waits = schedule.path_links[:-1][inner].astype(np.int64) * m + schedule.path_links[1:][inner]
-        for number in range(int(layer.max(initial=-1)) + 1):
-            held, wanted = np.divmod(np.unique(waits[layer == number]), m)
-            _complain_of_cycle(topology, f"layer {number}: ", held, wanted, found)
+    held, wanted = _waits(schedule, m)
+    if schedule.hop_layer.size:
+        _complain_of_cycle(topology, "", held, wanted, found)
         return
-    channel = schedule.hop_layer.astype(np.int64) * m + schedule.path_links
-    count = m * (int(schedule.hop_layer.max(initial=0)) + 1)
-    held, wanted = np.divmod(np.unique(channel[:-1][inner] * count + channel[1:][inner]), count)
-    _complain_of_cycle(topology, "", held, wanted, found)
+    layer = held // m  # no wait leads from one to another
+    for number in range(schedule.n_layers):
+        among = layer == number
+        _complain_of_cycle(topology, f"layer {number}: ", held[among] % m, wanted[among], found)
+
+
+def _waits(schedule: RouteSchedule, n_links: int) -> tuple[Int64Array, Int64Array]:
+    """Different waits: a channel, and the channel after it; only its link, where layers never change."""
+    changes = schedule.hop_layer.size > 0
+    count = n_links * schedule.n_layers if changes else n_links
+    waits = []
+    for part in _blocks(schedule.n_paths):
+        ends = schedule.path_offset[part.start : part.stop + 1]
+        hops = slice(ends[0], ends[-1])
+        layer = schedule.hop_layer[hops] if changes else np.repeat(schedule.layer[part], np.diff(ends))
+        link = schedule.path_links[hops]
+        channel = layer.astype(np.int64) * n_links + link
+        wait = channel[:-1] * count + (channel if changes else link)[1:]
+        begins = (ends[1:-1] - ends[0]).astype(np.intp)
+        waits.append(distinct(np.delete(wait, begins - 1)))
+    held, wanted = np.divmod(distinct(np.concatenate(waits)), count)
+    return held, wanted
 
 
 def _complain_of_cycle(
@@ -281,10 +315,12 @@ def _cycle(held: Int64Array, wanted: Int64Array, n_links: int) -> list[int]:
 
 def _time_per_unit(topology: Topology, collective: Collective, schedule: RouteSchedule) -> Fraction:
     """Seconds of the exchange if a unit of demand were a byte."""
-    hops = np.diff(schedule.path_offset)
-    exact = float(schedule.units.astype(np.float64) @ hops) < _SAFE
+    exact = float(schedule.units.astype(np.float64) @ np.diff(schedule.path_offset)) < _SAFE
     load = np.zeros(topology.n_links, dtype=np.int64 if exact else object)
-    np.add.at(load, schedule.path_links, np.repeat(schedule.units.astype(load.dtype), hops))
+    for part in _blocks(schedule.n_paths):
+        ends = schedule.path_offset[part.start : part.stop + 1]
+        units = np.repeat(schedule.units[part].astype(load.dtype), np.diff(ends))
+        np.add.at(load, schedule.path_links[ends[0] : ends[-1]], units)
     slowest = max(
         Fraction(units, bandwidth)
         for units, bandwidth in zip(load.tolist(), topology.bandwidths.tolist(), strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ from treadle.schedules.alltoall.routes import MAX_UNITS
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.path_sets import ShortestPaths, demanded_pairs
 from treadle.synthesis.core_values.lane_values import PieceTable
+from treadle.topologies.distances import distance_matrix
 from treadle.topologies.topology import Topology
 
 _SPARE_HOPS = 3
@@ -89,10 +91,7 @@ def cut_demands(
         raise ScheduleError(f"routes: at most {max_routes} routes a pair, expected at least 1")
     source, target, demand = demanded_pairs(collective)
     ranks = np.array(collective.ranks, dtype=np.int32)
-    away = ShortestPaths(topology, collective).distances(np.ones(topology.n_links))[source, ranks[target]]
-    for lost in np.flatnonzero(np.isinf(away))[:1]:
-        raise InfeasibleError(f"{topology.name}: rank {source[lost]} cannot reach rank {target[lost]}")
-    hops = away.astype(np.int32)
+    hops = _hops(topology, collective, source, target)
     longest = int(hops.max(initial=0))
     most_hops = longest + _SPARE_HOPS if max_hops is None else max_hops
     if longest > most_hops:
@@ -115,6 +114,19 @@ def cut_demands(
         (demand * n_chunks // count)[piece],
     )
     return DemandPieces(n_chunks, source[piece], target[piece], table, hops[piece], most_hops)
+
+
+def _hops(topology: Topology, collective: Collective, source: Int32Array, target: Int32Array) -> Int32Array:
+    """From the sources to the targets, at least."""
+    ranks = np.array(collective.ranks)
+    if np.array_equal(ranks, topology.compute_nodes):
+        with suppress(InfeasibleError):  # of pairs that need no way, perhaps
+            return distance_matrix(topology)[source, target]
+    away = ShortestPaths(topology, collective).distances(np.ones(topology.n_links))[source, ranks[target]]
+    for lost in np.flatnonzero(np.isinf(away))[:1]:
+        raise InfeasibleError(f"{topology.name}: rank {source[lost]} cannot reach rank {target[lost]}")
+    hops: Int32Array = away.astype(np.int32)
+    return hops
 
 
 def _counts(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from treadle.arrays import Int32Array, Int64Array
 from treadle.synthesis.alltoall.searched.demand_pieces import DemandPieces
 
-_BLOCK = 1 << 20
+_BLOCK = 1 << 16
 
 
 def looked_up(table: Int32Array, row: Int32Array, column: Int32Array) -> Int32Array:

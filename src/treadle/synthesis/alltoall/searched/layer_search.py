@@ -99,6 +99,7 @@ def first_fit(
     _, layer, order = run_watched(
         "layers", lambda control: core.first_fit_layers(given, control), watch=watch
     )
+    core.release_memory()
     found = order.reshape(-1, len(table.tail))
     missing = np.tile(np.arange(len(table.tail), dtype=np.int32), (max(0, max_layers - len(found)), 1))
     return _kept(paths, layer if may_rise else np.repeat(layer, hops), np.concatenate([found, missing]))
@@ -136,6 +137,7 @@ def improved_layers(
         ),
         watch=watch,
     )
+    core.release_memory()
     return _kept(paths, np.repeat(layer, np.diff(paths.offset)), order.reshape(orders.shape))
 
 
