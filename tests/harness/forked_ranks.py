@@ -7,6 +7,7 @@ lies in FOLDER.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import runpy
@@ -18,8 +19,18 @@ from pathlib import Path
 
 from child_processes import LIMIT_S, finished
 
-LOADED = ("torch.distributed.fsdp", "torch.distributed.tensor", "torch.nn.parallel", "treadle.torch")
-"""Before there are ranks; none of it starts a thread."""
+LOADED = (
+    "torch.distributed.fsdp",
+    "torch.distributed.tensor",
+    "torch.nn.parallel",
+    "torch._dynamo",
+    "torch._inductor.fx_passes",
+    "torch.distributed._functional_collectives",
+    "treadle.planning.solving.forestcoll",
+    "treadle.torch.creation",
+    "treadle.torch.group_engine",
+)
+"""Before there are ranks, with all that training and collectives load; none of it starts a thread."""
 
 
 def forked_ranks(
@@ -54,6 +65,7 @@ def _become_rank(folder: str, rank: int) -> None:
 def _main(folder: str, worker: str, lists: Sequence[str]) -> None:
     for name in LOADED:
         __import__(name)
+    gc.freeze()  # what is collected is written to, and so copied, in every rank
     processes = []
     for rank, words in enumerate(lists):
         process = os.fork()

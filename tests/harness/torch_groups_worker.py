@@ -1,4 +1,4 @@
-"""One rank of eight on a mesh of 2 x 4: collectives of both groups at once; writes what it found as JSON."""
+"""One rank of six on a mesh of 2 x 3: collectives of both groups at once; writes what it found as JSON."""
 
 import json
 import logging
@@ -70,9 +70,9 @@ def main() -> None:
         rank=RANK,
         world_size=SIZE,
         timeout=timedelta(seconds=120),
-        pg_options=Options(fabric="torus:2,4", plans=FOLDER / "plans"),
+        pg_options=Options(fabric="torus:2,3", plans=FOLDER / "plans"),
     )
-    mesh = init_device_mesh("cpu", (2, 4), mesh_dim_names=("dp", "tp"))
+    mesh = init_device_mesh("cpu", (2, 3), mesh_dim_names=("dp", "tp"))
     rows = mesh.mesh.tolist()
     row = next(row for row in rows if RANK in row)
     column = [other[row.index(RANK)] for other in rows]

@@ -61,7 +61,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 def test_collectives_give_the_bits_of_gloo(found: list[dict[str, Any]]) -> None:
     for rank, results in enumerate(found):
         checks = {key: value for key, value in results.items() if isinstance(value, bool)}
-        assert len(checks) > 60
+        assert len(checks) > 50
         assert [key for key, value in checks.items() if not value] == [], f"rank {rank}"
 
 

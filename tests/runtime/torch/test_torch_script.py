@@ -137,8 +137,10 @@ def wrong_elements(program: Program, count: int, *, slice_bytes: int, spare_byte
 
 
 @pytest.fixture(params=[0, 2**17], ids=["waits for sends", "copies"])
-def eager(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def eager(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Bytes up to which sends go from copies."""
     monkeypatch.setattr(script_module, "EAGER_BYTES", request.param)
+    return int(request.param)
 
 
 PLANS = [
@@ -152,21 +154,19 @@ PLANS = [
 
 @pytest.mark.parametrize("is_late", [False, True])
 @pytest.mark.parametrize(("fabric", "kind", "algorithm"), PLANS)
-@pytest.mark.usefixtures("eager")
 def test_plans_run_without_buffered_sends(
-    fabric: str, kind: str, algorithm: str | None, is_late: bool
+    fabric: str, kind: str, algorithm: str | None, is_late: bool, eager: int
 ) -> None:
-    plan = solve(fabric, kind, algorithm=algorithm).plan
-    for in_place in (False,) if kind == "alltoall" else (False, True):
-        program = program_of(plan, 0, in_place=in_place)
-        for count, slice_bytes, spare_bytes in ((5, 64, 0), (499, 2**20, 2**20), (499, 64, 300)):
-            wrong = wrong_elements(
-                program, count, slice_bytes=slice_bytes, spare_bytes=spare_bytes, is_late=is_late
-            )
-            assert wrong == 0, (count, in_place, slice_bytes)
+    in_place = kind != "alltoall" and is_late == bool(eager)  # every two of the three meet
+    program = program_of(solve(fabric, kind, algorithm=algorithm).plan, 0, in_place=in_place)
+    for count, slice_bytes, spare_bytes in ((5, 64, 0), (203, 2**20, 2**20), (203, 64, 300)):
+        wrong = wrong_elements(
+            program, count, slice_bytes=slice_bytes, spare_bytes=spare_bytes, is_late=is_late
+        )
+        assert wrong == 0, (count, in_place, slice_bytes)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     kind=st.sampled_from(SPANNING_KINDS),
     n=st.integers(2, 6),
@@ -245,7 +245,7 @@ def test_packed_messages_fill_up(most: int, is_late: bool, monkeypatch: pytest.M
     monkeypatch.setattr(script_module, "PIECE_BYTES", 100)
     for fabric, kind in (("hypercube:3", "alltoall"), ("ring:5", "allreduce"), ("torus:2,3", "allgather")):
         program = program_of(solve(fabric, kind).plan, 0)
-        for count in (7, 499):
+        for count in (7, 203):
             wrong = wrong_elements(program, count, slice_bytes=2**20, spare_bytes=300, is_late=is_late)
             assert wrong == 0
 
