@@ -21,6 +21,7 @@ from treadle.synthesis.trees.allreduce import (
     AllreduceSolution,
     Construction,
     allreduce_bound,
+    allreduce_forests,
     solve_allreduce,
 )
 from treadle.synthesis.trees.allreduce.bound import analyse
@@ -60,7 +61,6 @@ UNEQUAL = [
     (FIVE, "5/3", "2", "2"),
     (boxes([8, 4]), "75", "100", "100"),
     (boxes([8, 2]), "125/4", "50", "50"),
-    (boxes([8] * 7 + [4]), "375/7", "100", "100"),
     (boxes([8] * 4, failed=LOST_NICS), "100", "125", "125"),
     (mi250(2, 8), "104", "364/3", "128"),
 ]
@@ -69,7 +69,7 @@ UNEQUAL = [
 @pytest.mark.parametrize(
     ("topology", "phases", "half", "optimum"),
     UNEQUAL,
-    ids=["path", "star", "triangle", "five", "8+4", "8+2", "7x8+4", "lost NICs", "MI250 8+8"],
+    ids=["path", "star", "triangle", "five", "8+4", "8+2", "lost NICs", "MI250 8+8"],
 )
 def test_phases_halves_and_optimum(topology: Topology, phases: str, half: str, optimum: str) -> None:
     rs_ag = synthesise(topology, allreduce(topology), budget=TreeBudget(exact=True))
@@ -131,7 +131,6 @@ H100 = [
     (4, {}, "8000/31"),
     (4, {"nvls": True}, "800/3"),
     (4, {"nvls": True, "sharp": True}, "400"),
-    (16, {"nvls": True}, "640/3"),
     (16, {"nvls": True, "sharp": True}, "400"),
 ]
 
@@ -221,7 +220,7 @@ def test_relays_are_not_aggregators() -> None:
     assert allreduce_bound(topology, allreduce(topology)).algbw == optimum * GB
 
 
-def test_the_cut_bound_is_not_tight_on_the_fano_fabric() -> None:
+def test_the_cut_bound_is_not_tight_on_the_fano_fabric(monkeypatch: pytest.MonkeyPatch) -> None:
     topology = fano()
     assert solve_two_family_lp(network_of(topology, allreduce(topology))).rate == 4
     found = analyse(topology, allreduce(topology))
@@ -231,6 +230,11 @@ def test_the_cut_bound_is_not_tight_on_the_fano_fabric() -> None:
     assert found.packing is not None
     assert found.packing.is_priced
     assert found.packing.rate == Fraction(7, 2)
+    monkeypatch.setattr(allreduce_forests, "analyse", lambda *_: found)  # once is enough
+    solution = solve_allreduce(topology, allreduce(topology))
+    assert (solution.construction, solution.algbw) == (Construction.TREES, Fraction(7, 2))
+    report = verify(topology, allreduce(topology), solution.schedule, claimed_algbw=solution.algbw)
+    assert not report.violations
     plain = without_capabilities(topology)
     assert allreduce_bound(plain, allreduce(plain)).algbw == Fraction(5, 2)
 
