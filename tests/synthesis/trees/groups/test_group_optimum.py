@@ -212,7 +212,7 @@ def test_a_deadline_leaves_a_bracket(
     kind: CollectiveKind, rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After so many rounds time is up: some trees are known, and lengths that prove what they can."""
-    topology, collective = posed("torus(6,6)", (6, 6), "a", forward=True, without=("n0_0--n1_0",))
+    topology, collective = posed("torus(5,5)", (5, 5), "a", forward=True, without=("n0_0--n1_0",))
     collective = replace(collective, kind=kind, root=3 if kind.is_rooted else None)
     exact = group_optimum(topology, collective)
     grow, done = TreeProgram.grow, []
