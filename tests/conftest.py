@@ -18,7 +18,11 @@ from harness.live_report import LiveReport
 from harness.own_folders import WriteGuard
 
 settings.register_profile(
-    "treadle", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "treadle",
+    derandomize=True,
+    deadline=None,
+    max_examples=40,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("treadle")
 

@@ -59,8 +59,14 @@ def nested_or_apart(spans: list[tuple[Decimal, Decimal]]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("sharing", [Sharing.SLICE_ORDER, Sharing.FAIR])
-@pytest.mark.parametrize("fabric", ["dgx_a100(2)", "leaf_spine(2, 4)", 'torus(3, 3, bandwidth="25GB/s")'])
+@pytest.mark.parametrize(
+    ("fabric", "sharing"),
+    [
+        ("dgx_a100(2, 4)", Sharing.SLICE_ORDER),
+        ("leaf_spine(2, 4)", Sharing.FAIR),
+        ('torus(3, 3, bandwidth="25GB/s")', Sharing.FAIR),
+    ],
+)
 def test_events_of_a_lane_never_overlap_without_nesting(fabric: str, sharing: Sharing) -> None:
     plan = planning.solve(fabric, "allreduce").plan
     options = SimulationOptions(slices=2, sharing=sharing, alpha_ns=1300)
