@@ -31,7 +31,7 @@ from treadle.topologies.topology import MAX_BANDWIDTH, Topology, TopologyBuilder
 from treadle.verification.schedules import Report, verify
 from treadle.watch import TimeLimitError, Watch
 
-BATCHES = [range(start, start + 20) for start in range(0, 40, 20)]
+BATCHES = [range(start, start + 12) for start in range(0, 24, 12)]
 
 
 def halves(asked: Case, found: FactoredSynthesis) -> list[tuple[Collective, Decomposition]]:

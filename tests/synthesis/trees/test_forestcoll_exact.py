@@ -42,7 +42,7 @@ from treadle.verification.schedules import verify
 ONE_WAY = tuple(kind for kind in SPANNING_KINDS if kind is not CollectiveKind.ALLREDUCE)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.data())
 def test_random_eulerian_fabrics_reach_the_lp_bound(data: st.DataObject) -> None:
     topology = data.draw(eulerian_topologies(compute=(2, 6), switches=(1, 4)))
@@ -69,7 +69,7 @@ def test_optimum_equals_the_networkx_reference(topology: Topology) -> None:
     assert optimum(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER)).rate == rate
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.data())
 def test_switch_free_digraphs_need_no_balance(data: st.DataObject) -> None:
     topology = data.draw(digraphs())
@@ -126,7 +126,7 @@ def test_numbers_of_trees_come_best_first(topology: Topology) -> None:
     assert next(given_too) == max(alone, key=lambda one: (one.algbw, -one.trees))
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(st.data())
 def test_only_switches_need_balance(data: st.DataObject) -> None:
     topology = data.draw(relay_balanced_topologies())
@@ -164,7 +164,7 @@ def test_exact_splitting_alone_removes_switches_too(topology: Topology) -> None:
     check_paths(topology, capacities, graph)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.data())
 def test_exact_growth_alone_packs_all_trees(data: st.DataObject) -> None:
     """Greedy trees nearly always pass on small fabrics, so they are switched off here."""

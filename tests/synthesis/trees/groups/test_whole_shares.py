@@ -129,7 +129,7 @@ def test_shares_of_fewer_trees_are_kept(monkeypatch: pytest.MonkeyPatch) -> None
 def test_random_fabrics_keep_their_rate() -> None:
     """Any fabric whose vertex has more than two units for each rank of a group; every kind."""
     random, n_fewer, kinds = Random(7), 0, set()
-    for _ in range(90):
+    for _ in range(40):
         try:
             optimum = group_optimum(*grouped_fabric(random))
         except InfeasibleError:
@@ -144,8 +144,8 @@ def test_random_fabrics_keep_their_rate() -> None:
         assert units_and_trees(after)[0] < units_and_trees(before)[0]
         n_fewer += 1
         kinds.add(collective.kind)
-    assert n_fewer >= 6
-    assert len(kinds) >= 3
+    assert n_fewer >= 3
+    assert len(kinds) >= 2
 
 
 def test_few_units_are_left_as_they_are() -> None:

@@ -230,14 +230,14 @@ def checked(topology: Topology, budget: TreeBudget, *, thorough: bool = True) ->
 
 def test_optima_of_random_clustered_fabrics_are_the_pipelines() -> None:
     made = 0
-    for seed in range(35):
+    for seed in range(20):
         topology, _ = clustered(seed)
         try:
             found = checked(topology, TreeBudget(exact=True), thorough=seed % 5 == 0)
             made += not isinstance(found, Refusal)
         except AssertionError as error:
             raise AssertionError(f"seed {seed}") from error
-    assert made >= 32
+    assert made >= 18
 
 
 def test_optima_of_tiny_clustered_fabrics_are_those_of_all_cuts() -> None:
