@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from heapq import heapify, heappop, heappush
 from math import isqrt, lcm
 from typing import Any
 
@@ -227,20 +228,25 @@ def _solve_modulo(matrix: Sequence[Mapping[int, int]], rhs: Sequence[int], prime
     for i, row in enumerate(rows):
         for j in row:
             holders[j].add(i)
-    waiting = set(range(len(rows)))
+    waiting = [(len(row), i) for i, row in enumerate(rows)]
+    heapify(waiting)  # a row that has changed is in it again; what it was before is passed over
     pivots: list[tuple[int, int]] = []
+    done = [False] * len(rows)
     while waiting:
         # the shortest row, and in it the rarest column: that fills in least
-        i = min(waiting, key=lambda i: (len(rows[i]), i))
+        length, i = heappop(waiting)
+        if done[i] or length != len(rows[i]):
+            continue
         if not rows[i]:
             return None
+        done[i] = True
         j = min(rows[i], key=lambda j: (len(holders[j]), j))
-        waiting.discard(i)
         for column in rows[i]:
             holders[column].discard(i)
         _scale_row(rows, values, i, j, prime)
         for other in holders[j]:
             _eliminate(rows, values, holders, (i, j, other), prime)
+            heappush(waiting, (len(rows[other]), other))
         holders[j] = set()
         pivots.append((i, j))
     solution = [0] * len(rows)
