@@ -141,13 +141,10 @@ def package_with(fault: str, folder: Path) -> dict[str, str]:
     return files
 
 
-@pytest.mark.parametrize(
-    ("parent", "verdict"), [("    1 // 0\n", Verdict.OLDER), ("", Verdict.NEW)], ids=["older", "new"]
-)
-def test_a_planted_fault_from_commit_to_verdict(
-    parent: str, verdict: Verdict, history: Callable[..., Path], tmp_path: Path
-) -> None:
-    repository = history(package_with(parent, tmp_path), package_with("    1 // 0\n", tmp_path))
+def test_a_planted_fault_from_commit_to_verdict(history: Callable[..., Path], tmp_path: Path) -> None:
+    """One that the parent commit has too, and in that commit itself, whose parent has none."""
+    fault = "    1 // 0\n"
+    repository = history(package_with("", tmp_path), package_with(fault, tmp_path), {})
     for core in Path(treadle.__file__).parent.glob("_core*.so"):
         shutil.copy2(core, repository / "src/treadle")
     here = partial(repeat, source=repository / "src")
@@ -155,7 +152,8 @@ def test_a_planted_fault_from_commit_to_verdict(
     assert seen.package.startswith(str(repository))
     assert seen.found is not None
     assert seen.found.signature == FINDING.signature
-    (found,) = judge_findings(
-        [FINDING], tmp_path / "state", with_parent=True, here=here, repository=repository
-    )
-    assert found == (FINDING, verdict)
+    for verdict in (Verdict.OLDER, Verdict.NEW):
+        state = tmp_path / verdict.value
+        found = judge_findings([FINDING], state, with_parent=True, here=here, repository=repository)
+        assert list(found) == [(FINDING, verdict)]
+        git(repository, "reset", "--soft", "HEAD~1")
