@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from treadle import planning
+from treadle.cli import output
+from treadle.cli.building.rivals_report import print_rivals
 from treadle.cli.main import main
+from treadle.cli.quantities import Rates
 
 
 def test_resilience_tells_mean_worst_and_cables(capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,3 +90,23 @@ def test_design_grows_and_reconfigures(tmp_path: Path, capsys: pytest.CaptureFix
     assert main([*argv, "--changes", str(path)]) == 2
     assert main([*argv, "--grow", "9", "--reconfigure", "ring:8"]) == 2
     assert "exclude each other" in capsys.readouterr().err
+
+
+def test_rivals_fit_80_columns_with_all_their_figures(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fabric whose expression alone would take them; every figure of its rows is there."""
+    name = "with_nodes_ordered(ring(8), '0,2,4,6,1,3,5,7')"
+    found = planning.rivals(name, box="32,5")
+    assert found.rows[1].name.startswith(f"{found.rows[0].name}, ")
+    monkeypatch.setattr(output, "_terminal_width", lambda: 80)
+    print_rivals(output.Output(False, False, Rates("")), found, "C8")
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
+    assert "left out" not in text
+    assert "with_nodes_ordered" not in text
+    built, attained, *_ = text.strip().split("\n\n")
+    assert [line.split()[0] for line in built.split("\n")][1:3] == ["C8", "C8,"]
+    first = next(line.split() for line in attained.split("\n") if line.startswith("C8 "))
+    row = found.rows[0]
+    assert first[1:4] == [str(row.steps), f"{float(row.t_b):.3f}", f"{row.alltoall:.3f}"]

@@ -209,7 +209,7 @@ def command(
                 seed=seed,
                 progress=progress,
             )
-        print_rivals(output, found)
+        print_rivals(output, found, chosen.option.notation)
         values |= planning.rivalry_summary(found)
     if grow is not None or reconfigure is not None:
         with ProgressLine(quiet=quiet or json) as progress:
