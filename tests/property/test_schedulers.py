@@ -58,6 +58,7 @@ LARGEST_RUN = 6
 PAIRS = [
     pytest.param(one, kind, number % len(FABRICS), id=f"{one.name}-{kind}")
     for number, (one, kind) in enumerate((one, kind) for one in OURS for kind in one.collectives)
+    if one.name != "exact" or kind in (CollectiveKind.ALLREDUCE, CollectiveKind.BROADCAST)  # a process each
 ]
 
 

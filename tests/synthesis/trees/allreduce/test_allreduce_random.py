@@ -86,7 +86,7 @@ def _checked_loads(topology: Topology, collective: Collective, schedule: ForestS
     return loads
 
 
-@settings(max_examples=20)
+@settings(max_examples=9)
 @given(symmetric_topologies(compute=(2, 6), switches=(0, 4)))
 def test_symmetric_fabrics(topology: Topology) -> None:
     collective = allreduce(topology)
@@ -107,7 +107,7 @@ def test_symmetric_fabrics(topology: Topology) -> None:
     assert_schedule(topology, collective, trees)
 
 
-@settings(max_examples=15)
+@settings(max_examples=9)
 @given(eulerian_topologies(compute=(2, 5), switches=(0, 3)))
 def test_asymmetric_fabrics_with_switches(topology: Topology) -> None:
     collective = allreduce(topology)
@@ -117,7 +117,7 @@ def test_asymmetric_fabrics_with_switches(topology: Topology) -> None:
     assert_schedule(topology, collective, solution)
 
 
-@settings(max_examples=15)
+@settings(max_examples=9)
 @given(digraphs(compute=(2, 5)))
 def test_digraphs(topology: Topology) -> None:
     collective = allreduce(topology)
@@ -162,7 +162,7 @@ def _with_capable_switches(
     return replace(topology, multicast=flags, aggregation=flags, turns_round=turns)
 
 
-@settings(max_examples=15)
+@settings(max_examples=9)
 @given(symmetric_topologies(compute=(2, 5), switches=(1, 3)), st.data())
 def test_capable_switches_on_symmetric_fabrics(topology: Topology, data: st.DataObject) -> None:
     n = len(topology.switches)
@@ -185,7 +185,7 @@ def test_capable_switches_on_symmetric_fabrics(topology: Topology, data: st.Data
     assert not verify(topology, collective, schedule, claimed_algbw=solution.algbw).violations
 
 
-@settings(max_examples=12)
+@settings(max_examples=9)
 @given(eulerian_topologies(compute=(2, 4), switches=(1, 2)), st.data())
 def test_capable_switches_on_asymmetric_fabrics(topology: Topology, data: st.DataObject) -> None:
     n = len(topology.switches)
