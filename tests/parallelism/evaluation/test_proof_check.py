@@ -37,7 +37,7 @@ def proof(
 def test_boxes_prove_what_the_search_found(overlap: Overlap) -> None:
     """Below every plan, and as a rule all of the search's bound: roots alone are weaker where it split."""
     n_split, n_full = 0, 0
-    for seed in range(40):
+    for seed in range(16):
         graph = random_graph(seed)
         plans = every_plan(graph)
         if not plans:
@@ -51,13 +51,13 @@ def test_boxes_prove_what_the_search_found(overlap: Overlap) -> None:
         assert bound <= float(min(least, default=np.inf))
         n_split += any(isinstance(step, BoxSplit) for step in steps)
         n_full += bound >= 0.99 * found.bound
-    assert n_split > 5
-    assert n_full > 30
+    assert n_split > 1
+    assert n_full > 10
 
 
 def test_whatever_splits_and_weights_prove_something_true() -> None:
     rng = np.random.default_rng(2)
-    for seed in range(40):
+    for seed in range(16):
         graph = random_graph(seed)
         plans = every_plan(graph)
         aim = step_time(graph)
@@ -116,7 +116,7 @@ def mixture_proof(layering: Layering, found: MixedLayers, memory: float) -> floa
 
 def test_what_is_proven_of_layers_that_differ_holds_for_every_sequence() -> None:
     n_full = 0
-    for seed in range(10):
+    for seed in range(4):
         layering = random_layering(seed)
         mixtures = Mixtures(layering)
         singles = every_single(layering)
@@ -132,7 +132,7 @@ def test_what_is_proven_of_layers_that_differ_holds_for_every_sequence() -> None
             bound = mixture_proof(layering, found, limit)
             assert bound <= float(best)
             n_full += bound >= 0.99 * found.bound
-    assert n_full > 12
+    assert n_full > 4
 
 
 def test_block_and_ends_must_fall_apart() -> None:

@@ -1,4 +1,7 @@
-"""Exported code on ranks, beside the module on one: gradients, and the collectives that were called."""
+"""Exported code on ranks, beside the module on one: gradients, and the collectives that were called.
+
+What the code loads is loaded here, before there are ranks.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,10 @@ from collections import Counter
 from functools import partial
 
 import torch
+import torch._dynamo
 import torch.distributed as dist
+import torch.distributed.fsdp
+import torch.distributed.tensor.parallel
 
 from parallelism.exporting.small_model import BATCH, make
 from treadle.parallelism.execution.counting import counted

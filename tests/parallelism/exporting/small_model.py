@@ -60,5 +60,5 @@ def make() -> tuple[nn.Module, tuple[Tensor, ...]]:
 
 
 def make_wordy() -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """As many words as an 8B Llama has: logits are most of it."""
-    return _made(2**17, 2 * LENGTH)
+    """So many words that logits are most of it."""
+    return _made(2**14, 2 * LENGTH)

@@ -86,7 +86,7 @@ def base(name: str) -> str:
     return name.partition(",")[0]
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(50))
 def test_every_layer_passes_every_micro_batch_in_order(seed: int) -> None:
     case = random_case(Random(seed))
     step = run(case)

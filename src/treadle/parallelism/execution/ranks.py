@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import multiprocessing
 import os
 import signal
@@ -115,6 +116,7 @@ def fork_ranks(
     if backend == "treadle":
         import_module("treadle.torch")  # registers it, as PyTorch does by itself where Treadle is installed
     context = multiprocessing.get_context("fork")
+    gc.freeze()  # what is collected is written to, and so copied, in every rank
     with tempfile.TemporaryDirectory() as folder:
         pipes, processes = [], []
         for rank in range(n_ranks):
