@@ -1,7 +1,7 @@
 """The device runtime's source compiled for threads and, where nvcc is, for GPUs, with what ptxas says.
 
 `make gpu`, or `python -m tools.gpu`. Fails on a warning, a spill or more than 128 registers. Nothing is run:
-that needs a GPU.
+that needs a GPU. With ``--library PATH`` the library of the runtime device-gpu for machines without nvcc.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-SOURCE = (
-    Path(__file__).resolve().parents[1] / "src" / "treadle" / "runtime" / "device" / "kernel" / "lanes.cpp"
-)
+KERNEL = Path(__file__).resolve().parents[1] / "src" / "treadle" / "runtime" / "device" / "kernel"
+SOURCE, HOST = KERNEL / "lanes.cpp", KERNEL / "gpu_host.cpp"
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 MOST_REGISTERS = 128
 _KERNEL = re.compile(r"Compiling entry function '(\w*lanes_kernel\w*)' for '(\w+)'")
@@ -69,8 +68,11 @@ def faults(kernels: Sequence[KernelFigures]) -> list[str]:
     ]
 
 
-def main() -> int:
+def main(arguments: Sequence[str] = ()) -> int:
     """Compile, print, and return 1 where something is wrong."""
+    if arguments:
+        option, path = arguments
+        return _library(Path(path)) if option == "--library" else 2
     with tempfile.TemporaryDirectory(prefix="treadle-gpu-") as folder:
         threads = [
             os.environ.get("CXX") or "c++",
@@ -97,9 +99,34 @@ def main() -> int:
             kernels = figures(text)
             wrong += faults(kernels) or ([] if kernels else [f"{architecture}: no kernel was compiled"])
             print(f"{architecture}: {_summary(kernels)}; never run")
+        host = [
+            nvcc,
+            "-std=c++17",
+            "-Werror",
+            "all-warnings",
+            "-Xcompiler",
+            "-Wall,-Wextra",
+            "-x",
+            "cu",
+            "-c",
+        ]
+        if _run([*host, str(HOST), "-o", f"{folder}/host.o"]) is None:
+            return 1
+        print("the host's part: compiled without a warning; never run")
     for one in wrong:
         print(f"gpu: {one}", file=sys.stderr)
     return 1 if wrong else 0
+
+
+def _library(path: Path) -> int:
+    """Kernels of all architectures and the host's part."""
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        print("gpu: nvcc is not on the PATH", file=sys.stderr)
+        return 1
+    wanted = [f"-gencode=arch={one.replace('sm', 'compute')},code={one}" for one in ARCHITECTURES]
+    words = [nvcc, "-std=c++17", "-O3", *wanted, "-x", "cu", "-shared", "-Xcompiler", "-fPIC"]
+    return 1 if _run([*words, str(SOURCE), str(HOST), "-o", str(path)]) is None else 0
 
 
 def _summary(kernels: Sequence[KernelFigures]) -> str:
@@ -126,4 +153,4 @@ def _run(words: Sequence[str]) -> str | None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

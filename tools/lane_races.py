@@ -16,7 +16,7 @@ from typing import Any
 
 from treadle import planning
 from treadle.planning import program_of
-from treadle.runtime.device import emulated
+from treadle.runtime.device import emulated, judged_lanes
 from treadle.runtime.device.emulated import LaneThreads, measure_emulated
 from treadle.runtime.device.lane_lowering import lower_to_lanes
 from treadle.runtime.device.lane_program import DeviceProtocol, FlagPurpose, LaneProgram
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
 def _run_lanes(*, has_credits: bool) -> int:
     vars(emulated).update(LaneThreads=_WatchedThreads)
     if not has_credits:
-        vars(emulated).update(judge_lanes=lambda *_, **__: (), lower_to_lanes=_without_credits)
+        vars(judged_lanes).update(judge_lanes=lambda *_, **__: (), lower_to_lanes=_without_credits)
     wrong = 0
     for fabric in _FABRICS:
         for kind in CollectiveKind:

@@ -32,9 +32,9 @@ class RunOptions:
         Also time MPI's own collective, where MPI knows element type and reduction; over MPI only.
     device_protocols : tuple of DeviceProtocol
         A row of each; of the device runtime only, as are the next two.
-    lanes : int
-        Most thread blocks of a rank.
-    threads : int
+    lanes : int, optional
+        Most thread blocks of a rank. Default: the runtime's, as for threads.
+    threads : int, optional
         Of a block.
     """
 
@@ -47,8 +47,8 @@ class RunOptions:
     slice_bytes: int | None = None
     with_reference: bool = False
     device_protocols: tuple[DeviceProtocol, ...] = (DeviceProtocol.SIMPLE,)
-    lanes: int = 2
-    threads: int = 1
+    lanes: int | None = None
+    threads: int | None = None
 
     def slices_of(self, default_bytes: int) -> int:
         """Largest message of a runtime that has this default."""

@@ -20,7 +20,7 @@ from treadle.errors import MissingDependencyError, ScheduleError
 from treadle.planning import program_of
 from treadle.program.program import Buffer, Operation, OperationKind, Program, program_from_operations
 from treadle.runtime.data import ElementType, Reduction
-from treadle.runtime.device import emulated
+from treadle.runtime.device import judged_lanes
 from treadle.runtime.device.emulated import LaneThreads, measure_emulated
 from treadle.runtime.device.lane_lowering import lower_to_lanes
 from treadle.runtime.device.lane_program import DeviceProtocol, LaneAction, LaneProgram
@@ -30,14 +30,6 @@ from treadle.schedules.collective import CollectiveKind
 
 PROTOCOLS = tuple(DeviceProtocol)
 SIZES = (20, 4100)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def built(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """One library for all tests, in a folder of their own."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TREADLE_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 def test_every_kind_of_schedule_moves_the_right_data() -> None:
@@ -209,19 +201,19 @@ def test_a_wait_that_nobody_ends_is_given_up(protocol: DeviceProtocol) -> None:
 
 
 def test_lanes_that_are_not_right_are_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    make: Callable[..., LaneProgram] = emulated.lower_to_lanes
+    make: Callable[..., LaneProgram] = judged_lanes.lower_to_lanes
 
     def forgetful(*given: Any, **named: Any) -> LaneProgram:
         made = make(*given, **named)
         return replace(made, lanes=tuple(replace(lane, enters=()) for lane in made.lanes))
 
-    monkeypatch.setattr(emulated, "lower_to_lanes", forgetful)
+    monkeypatch.setattr(judged_lanes, "lower_to_lanes", forgetful)
     with pytest.raises(ScheduleError, match="lanes of protocol Simple are not right"):
         measure_emulated(pair_sum(), [4])
 
 
 def test_wrong_data_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    make: Callable[..., LaneProgram] = emulated.lower_to_lanes
+    make: Callable[..., LaneProgram] = judged_lanes.lower_to_lanes
 
     def taking(*given: Any, **named: Any) -> LaneProgram:
         made = make(*given, **named)
@@ -232,8 +224,8 @@ def test_wrong_data_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
         )
         return replace(made, lanes=(made.lanes[0], replace(last, operations=operations)))
 
-    monkeypatch.setattr(emulated, "lower_to_lanes", taking)
-    monkeypatch.setattr(emulated, "judge_lanes", lambda *_, **__: ())
+    monkeypatch.setattr(judged_lanes, "lower_to_lanes", taking)
+    monkeypatch.setattr(judged_lanes, "judge_lanes", lambda *_, **__: ())
     (row,) = measure_emulated(pair_sum(), [400])
     assert row.wrong == 4 * 100
 
@@ -261,7 +253,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main([*words, "--protocol", "LL128"]) == 2
     assert "expected some of Simple and LL with commas, found 'LL128'" in capsys.readouterr().err
     assert main(["run", plan, "--protocol", "LL", "--size", "1K"]) == 2
-    assert "device_protocols: of runtime device-emulated only, found in-process" in capsys.readouterr().err
+    wanted = "device_protocols: of runtimes device-emulated and device-gpu only, found in-process"
+    assert wanted in capsys.readouterr().err
     assert main([*words, "--lanes", "65"]) == 2
     assert "lanes: expected 1 to 64, found 65" in capsys.readouterr().err
 

@@ -57,7 +57,8 @@ def command(
         RuntimeName,
         typer.Option(
             help="Executor; mpi runs under mpirun, a process for each rank; mpi-c and "
-            "libfabric start them; device-emulated runs a GPU kernel's thread blocks as threads.",
+            "libfabric start them; device-emulated runs a GPU kernel's thread blocks as threads, "
+            "device-gpu those of all ranks on one GPU.",
         ),
     ] = RuntimeName.IN_PROCESS,
     dtype: Annotated[ElementType, typer.Option(help="Type of the elements.")] = ElementType.FLOAT32,
@@ -74,9 +75,11 @@ def command(
         ),
     ] = None,
     lanes: Annotated[
-        int | None, typer.Option(min=1, help="Device only: most thread blocks of a rank (2).")
+        int | None, typer.Option(min=1, help="Device only: most thread blocks of a rank (2; 16 on a GPU).")
     ] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Device only: of a thread block (1).")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Device only: of a thread block (1; 512 on a GPU).")
+    ] = None,
     ranks: RanksOption = None,
     forward: ForwardOption = False,
     root: RootOption = None,
@@ -122,7 +125,7 @@ def command(
     if shared is not None:
         print_groups(output, loaded.topology, loaded.collective, shared)
     if reporter:
-        values = {**_summary(loaded, runtime, result.rows), **shortfall_summary(result.shortfall)}
+        values = {**_summary(loaded, runtime, result), **shortfall_summary(result.shortfall)}
         output.result({**values, **rates_of_groups(shared), **mesh_values(mesh, axes)})
     return FAILED if result.wrong else 0
 
@@ -150,7 +153,7 @@ def _named(plan: Topology | str) -> str:
 
 def _print(output: Output, plan: Plan, runtime: RuntimeName, result: RunResult) -> None:
     rows = result.rows
-    output.line(f"measured on this host ({runtime}); it says nothing about the modelled fabric:")
+    output.line(f"measured on {result.measured_on} ({runtime}); it says nothing about the modelled fabric:")
     output.table(
         _headings(output.rates, rows), [_cells(output.rates, row) for row in rows], left=0, least=_LEAST
     )
@@ -214,7 +217,7 @@ def _cells(rates: Rates, row: SweepRow) -> list[str]:
     return cells if row.reference_time_s is None else [*cells, f"{row.reference_time_s * 1e6:.1f}"]
 
 
-def _summary(plan: Plan, runtime: RuntimeName, rows: tuple[SweepRow, ...]) -> dict[str, object]:
+def _summary(plan: Plan, runtime: RuntimeName, result: RunResult) -> dict[str, object]:
     keys = ("size_bytes", "count", "root", "time_s", "iterations", "algbw_bytes_per_s", "busbw_bytes_per_s")
     return {
         "topology": plan.topology.name,
@@ -223,7 +226,7 @@ def _summary(plan: Plan, runtime: RuntimeName, rows: tuple[SweepRow, ...]) -> di
         **membership_values(plan.collective),
         **({"model": model} if (model := planning.model_of(plan.topology, plan.collective)) else {}),
         "runtime": runtime.value,
-        "measured_on": "this host",
+        "measured_on": result.measured_on,
         "rows": [
             {
                 **{key: getattr(row, key) for key in keys},
@@ -234,8 +237,8 @@ def _summary(plan: Plan, runtime: RuntimeName, rows: tuple[SweepRow, ...]) -> di
                 **({} if row.protocol is None else {"protocol": row.protocol}),
                 **({} if row.reference_time_s is None else {"reference_time_s": row.reference_time_s}),
             }
-            for row in rows
+            for row in result.rows
         ],
-        "wrong": sum(row.wrong for row in rows),
+        "wrong": result.wrong,
         **throughput(plan),
     }

@@ -22,6 +22,7 @@ from treadle.program.program import Program
 from treadle.runtime.data import ElementType, Reduction
 from treadle.runtime.device.emulated import measure_emulated
 from treadle.runtime.device.lane_program import DeviceProtocol
+from treadle.runtime.device.on_gpu import gpu_words, measure_on_gpu
 from treadle.runtime.libfabric import measure_libfabric
 from treadle.runtime.measured_sizes import SweepRow, measure, parse_sizes
 from treadle.runtime.mpi import load_mpi, measure_mpi
@@ -55,7 +56,7 @@ class RuntimeName(StrEnum):
     --------
     >>> from treadle import planning
     >>> [one.value for one in planning.RuntimeName]
-    ['in-process', 'mpi', 'mpi-c', 'libfabric', 'device-emulated']
+    ['in-process', 'mpi', 'mpi-c', 'libfabric', 'device-emulated', 'device-gpu']
     """
 
     IN_PROCESS = "in-process"
@@ -63,6 +64,7 @@ class RuntimeName(StrEnum):
     MPI_C = "mpi-c"
     LIBFABRIC = "libfabric"
     DEVICE_EMULATED = "device-emulated"
+    DEVICE_GPU = "device-gpu"
 
     @property
     def is_started_here(self) -> bool:
@@ -83,6 +85,8 @@ class RunResult(Tabular):
         This process reports: the only one, or the first of MPI's.
     shortfall : Shortfall, optional
         Where the plan leaves copies or sums to the network, which no runtime here does.
+    measured_on : str
+        What moved the data, in words.
 
     Examples
     --------
@@ -95,6 +99,7 @@ class RunResult(Tabular):
     rows: tuple[SweepRow, ...]
     is_reporter: bool
     shortfall: Shortfall | None = None
+    measured_on: str = "this host"
 
     def records(self) -> list[dict[str, Cell]]:
         """A row for each size, as nccl-tests prints them."""
@@ -197,9 +202,10 @@ def _check_memory(plan: Plan, size_bytes: int, available: int | None) -> None:
 def _check_device_options(runtime: RuntimeName, options: RunKeywords) -> None:
     """Raise ScheduleError where another runtime is given what only lanes have."""
     given = sorted(options.keys() & {"device_protocols", "lanes", "threads"})
-    if given and runtime is not RuntimeName.DEVICE_EMULATED:
+    device = (RuntimeName.DEVICE_EMULATED, RuntimeName.DEVICE_GPU)
+    if given and runtime not in device:
         raise ScheduleError(
-            f"run: {', '.join(given)}: of runtime {RuntimeName.DEVICE_EMULATED} only, found {runtime}"
+            f"run: {', '.join(given)}: of runtimes {' and '.join(device)} only, found {runtime}"
         )
 
 
@@ -209,6 +215,7 @@ _MEASURES = {
     RuntimeName.MPI_C: measure_mpi_c,
     RuntimeName.LIBFABRIC: measure_libfabric,
     RuntimeName.DEVICE_EMULATED: measure_emulated,
+    RuntimeName.DEVICE_GPU: measure_on_gpu,
 }
 
 
@@ -232,7 +239,7 @@ def run(
     runtime : RuntimeName or str
         ``mpi`` must be called by every process under mpirun, one process per rank; ``mpi-c`` and
         ``libfabric`` start the processes themselves, on this host; ``device-emulated`` runs the lanes of
-        GPUs' thread blocks as threads.
+        GPUs' thread blocks as threads, ``device-gpu`` those of all ranks on one GPU, in one launch.
     in_place : bool
         Whether input and output are one memory.
     on_row : callable, optional
@@ -252,7 +259,8 @@ def run(
 
     Notes
     -----
-    Times are those of copying memory on this host; they say nothing about the modelled fabric.
+    Times are those of copying memory on this host, or within one GPU; they say nothing about the modelled
+    fabric.
 
     Examples
     --------
@@ -284,6 +292,8 @@ def run(
             lacking = shortfall(plan.topology, plan.collective, programs.programs[0])
         then = None if on_row is None else _after(told, on_row)
         rows += map(told, _MEASURES[RuntimeName(runtime)](programs, served, on_row=then, **options))
+    if RuntimeName(runtime) is RuntimeName.DEVICE_GPU:
+        return RunResult(tuple(rows), reporter, lacking, gpu_words(max(sizes, default=1)))
     return RunResult(tuple(rows), reporter, lacking)
 
 

@@ -1,4 +1,4 @@
-"""Compiles the lanes' source for threads when it is first needed; `make gpu` compiles it with nvcc."""
+"""Compiles the lanes' source for threads or a GPU when it is first needed; `make gpu` looks at all of it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from pathlib import Path
 from treadle.errors import MissingDependencyError
 from treadle.runtime.mpi_build import build_directory, telling_line
 
-SOURCES = ("lanes.cpp", "lane.hpp", "elements.hpp", "machine.hpp", "tables.hpp")
+SOURCES = ("lanes.cpp", "gpu_host.cpp", "lane.hpp", "elements.hpp", "machine.hpp", "tables.hpp", "user.hpp")
+GPU_LIBRARY = "TREADLE_GPU_LIBRARY"
+"""Variable: a library that `build_for_gpu` made elsewhere, for a machine without nvcc."""
 _FLAGS = ("-std=c++17", "-Og", "-shared", "-fPIC", "-pthread")
 """-O2 takes three times as long to compile, and threads run no faster."""
+_GPU_FLAGS = ("-std=c++17", "-O3", "-x", "cu", "-shared", "-Xcompiler", "-fPIC")
 _COMPILE_LIMIT_S = 300
 
 
@@ -51,8 +54,45 @@ def build_threads(*, directory: Path | None = None, flags: Sequence[str] = ()) -
             f"runtime device-emulated needs a C++17 compiler, {compiler} is not on the PATH; install g++, "
             f"or set CXX"
         )
+    return _built(found, [*_FLAGS, *flags], SOURCES[:1], directory)
+
+
+def build_for_gpu(*, directory: Path | None = None, architectures: Sequence[str] = ("native",)) -> Path:
+    """The library that runs lanes on a GPU: that of `GPU_LIBRARY`, else compiled if that was not done before.
+
+    Parameters
+    ----------
+    directory : Path, optional
+        As for `build_threads`.
+    architectures : sequence of str
+        Such as sm_90; native: of this machine's GPUs.
+
+    Raises
+    ------
+    MissingDependencyError
+        If there is no nvcc, it fails, or the directory cannot be written.
+    """
+    given = os.environ.get(GPU_LIBRARY)
+    if given:
+        if not Path(given).is_file():
+            raise MissingDependencyError(f"{GPU_LIBRARY}={given[:200]}: there is no such file")
+        return Path(given).resolve()
+    found = shutil.which("nvcc")
+    if found is None:
+        raise MissingDependencyError(
+            f"runtime device-gpu needs nvcc, which is not on the PATH, or {GPU_LIBRARY}, a library that "
+            "was built elsewhere"
+        )
+    if tuple(architectures) == ("native",):
+        wanted = ["-arch=native"]
+    else:
+        wanted = [f"-gencode=arch={one.replace('sm', 'compute')},code={one}" for one in architectures]
+    return _built(found, [*_GPU_FLAGS, *wanted], SOURCES[:2], directory)
+
+
+def _built(found: str, words: Sequence[str], sources: Sequence[str], directory: Path | None) -> Path:
+    """A library of some sources, compiled unless it is there."""
     folder = build_directory() if directory is None else directory
-    words = [*_FLAGS, *flags]
     target = folder / f"lanes-{_key(found, words)}.so"
     if target.exists():
         return target
@@ -60,7 +100,7 @@ def build_threads(*, directory: Path | None = None, flags: Sequence[str] = ()) -
     try:
         folder.mkdir(parents=True, exist_ok=True)
         done = subprocess.run(
-            [found, *words, "-o", partial, kernel_directory() / SOURCES[0]],
+            [found, *words, "-o", partial, *(kernel_directory() / one for one in sources)],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

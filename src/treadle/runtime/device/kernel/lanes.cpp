@@ -32,14 +32,9 @@ cudaError_t start_protocol(const Job& job, bool is_ll, i64 first_lane, i64 n_lan
 #include <system_error>
 #include <vector>
 
-namespace treadle {
+#include "user.hpp"
 
-// What the user does at a rank between launches, and how the threads of its lanes meet for it.
-struct User {
-  const char* const* inputs;  // of each launch
-  char* const* outputs;
-  i64 input_bytes, output_bytes, scratch_bytes, is_in_place;
-};
+namespace treadle {
 
 inline void fill(const User& user, const Memory& memory, i64 launch) {
   if (!user.is_in_place || user.output_bytes > user.input_bytes)
@@ -52,6 +47,7 @@ inline void keep(const User& user, const Memory& memory, i64 launch) {
   if (user.output_bytes) std::memcpy(user.outputs[launch], memory.buffers[1], std::size_t(user.output_bytes));
 }
 
+// How the threads of a rank's lanes meet for it.
 struct RankThreads {
   Meeting meeting;
   int threads = 0;

@@ -60,6 +60,7 @@ struct Job {
   const Lane* lanes;
   const Memory* memory;
   Failure* failure;
+  i64 n_operations, n_puts, n_waits, n_raises;
   i64 n_lanes, n_ranks, n_slices;
   i64 limit_ns;
   u64 launch;  // from 1 on

@@ -1,0 +1,166 @@
+"""Measures lanes on some machine: proves them right, runs them at every size, checks every element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.errors import ScheduleError
+from treadle.program.group_lists import ProgramGroups, as_groups
+from treadle.program.program import Buffer, Program
+from treadle.runtime.data import ElementType, Pattern, Reduction, make_pattern, numpy_dtype
+from treadle.runtime.device.happens_before import judge_lanes
+from treadle.runtime.device.lane_lowering import lower_to_lanes
+from treadle.runtime.device.lane_machine import LaneMachine
+from treadle.runtime.device.lane_program import DeviceProtocol, LaneProgram
+from treadle.runtime.device.sized_lanes import SLICE_BYTES, at_size
+from treadle.runtime.measured_sizes import SweepRow, make_row, worst_of
+from treadle.runtime.memory import Layout, RankMemory, allocate, count_wrong, fill_input
+from treadle.runtime.run_options import RunOptions
+
+LAUNCHES = 4
+"""In a row at each size, each with data of its own."""
+
+_ELEMENT_CODES = {
+    ElementType.FLOAT32: 0,
+    ElementType.FLOAT16: 1,
+    ElementType.BFLOAT16: 2,
+    ElementType.INT32: 3,
+    ElementType.INT64: 4,
+}
+_FOUR_LAUNCHES_BYTES = 2**27
+
+
+def measure_lanes(
+    program: Program | ProgramGroups,
+    sizes: Iterable[int],
+    machine: Callable[[LaneProgram], LaneMachine],
+    asked: RunOptions,
+    *,
+    lanes: int,
+    on_row: Callable[[SweepRow], None] | None = None,
+) -> list[SweepRow]:
+    """A row for each size and protocol.
+
+    Parameters
+    ----------
+    program : Program or ProgramGroups
+        Of several groups: one runs after the other.
+    sizes : iterable of int
+        Bytes of the larger per-rank buffer, rounded down to whole elements.
+    machine : callable
+        From lanes to what runs them.
+    asked : RunOptions
+        A time is the mean of `LAUNCHES` launches in a row, of two for large data.
+    lanes : int
+        Most blocks of a rank.
+    on_row : callable, optional
+        Called with every row as it is ready.
+
+    Raises
+    ------
+    ScheduleError
+        If the program cannot be executed, lanes are not proved right, or a wait was given up.
+    """
+    programs = as_groups(program).programs
+    groups = [
+        [_Judged(one, protocol, asked, machine, lanes) for one in programs]
+        for protocol in asked.device_protocols
+    ]
+    rows: list[SweepRow] = []
+    for size in sizes:
+        for group in groups:
+            count = size // asked.element.n_bytes
+            done = [one.checked_launches(count, asked, number) for number, one in enumerate(group)]
+            wrong = [found for found, _ in done]
+            row = make_row(
+                programs[0],
+                count,
+                [sum(seconds for _, seconds in done)],
+                sum(wrong),
+                element=asked.element,
+                reduction=asked.reduction,
+                worst_group=worst_of(wrong),
+            )
+            rows.append(replace(row, protocol=group[0].machine.lanes.protocol.value))
+            if on_row is not None:
+                on_row(rows[-1])
+    return rows
+
+
+class _Judged:
+    """A program's lanes of one protocol, with what runs them; for each number of slices proved right once."""
+
+    def __init__(
+        self,
+        program: Program,
+        protocol: DeviceProtocol,
+        asked: RunOptions,
+        machine: Callable[[LaneProgram], LaneMachine],
+        most_lanes: int,
+    ) -> None:
+        averages = asked.reduction is Reduction.AVG
+        lanes = lower_to_lanes(program, protocol, lanes=most_lanes, averages=averages)
+        self.machine = machine(lanes)
+        self._most_slots = max((message.slots for message in lanes.messages), default=0)
+        self._proved: set[int] = set()
+
+    def checked_launches(self, count: int, asked: RunOptions, group: int) -> tuple[int, float]:
+        """Wrong elements of all ranks and launches, and seconds of a launch."""
+        lanes = self.machine.lanes
+        tables = at_size(
+            lanes, count, element_bytes=asked.element.n_bytes, slice_bytes=asked.slices_of(SLICE_BYTES)
+        )
+        self._prove(min(tables.slices, self._most_slots + 2))
+        layout = Layout(lanes.program, count)
+        memories = [
+            allocate(layout, rank, numpy_dtype(asked.element)) for rank in range(lanes.program.n_ranks)
+        ]
+        data = sum(one.nbytes for memory in memories for one in memory.arrays.values())
+        launches = LAUNCHES if data <= _FOUR_LAUNCHES_BYTES else 2
+        patterns = [_pattern(lanes.program, count, asked, group, launch) for launch in range(launches)]
+        inputs = [[_input(rank, memory, one) for one in patterns] for rank, memory in enumerate(memories)]
+        outputs = [[np.empty_like(memory.arrays[Buffer.OUTPUT]) for _ in patterns] for memory in memories]
+        seconds = self.machine.run(
+            tables,
+            memories,
+            inputs,
+            outputs,
+            element=_ELEMENT_CODES[asked.element],
+            reduction=asked.reduction,
+        )
+        wrong = 0
+        for rank, memory in enumerate(memories):
+            for pattern, output in zip(patterns, outputs[rank], strict=True):
+                memory.arrays[Buffer.OUTPUT][...] = output
+                wrong += count_wrong(layout, rank, memory, pattern)
+        return wrong, seconds / launches
+
+    def _prove(self, slices: int) -> None:
+        if slices in self._proved:
+            return
+        lanes = self.machine.lanes
+        found = judge_lanes(lanes, slices=slices)
+        if found:
+            raise ScheduleError(f"lanes of protocol {lanes.protocol} are not right: {found[0]}")
+        self._proved.add(slices)
+
+
+def _pattern(program: Program, count: int, asked: RunOptions, group: int, launch: int) -> Pattern:
+    return make_pattern(
+        program.n_ranks,
+        count,
+        element=asked.element,
+        reduction=asked.reduction,
+        reduces=program.kind.reduces,
+        seed=asked.seed + 1000 * launch + group,
+    )
+
+
+def _input(rank: int, memory: RankMemory, pattern: Pattern) -> NDArray[Any]:
+    fill_input(rank, memory, pattern)
+    return memory.arrays[Buffer.INPUT].copy()

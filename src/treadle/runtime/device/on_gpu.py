@@ -1,0 +1,155 @@
+"""Runs the lanes of all ranks on one GPU, in one cooperative launch: are they right, and how fast.
+
+Never run on a GPU yet: the host's part is run on a runtime of threads in tests, the kernels are compiled.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Unpack
+
+from treadle.errors import MissingDependencyError, ScheduleError
+from treadle.program.group_lists import ProgramGroups
+from treadle.program.program import Program
+from treadle.runtime.device.judged_lanes import measure_lanes
+from treadle.runtime.device.kernel_build import build_for_gpu
+from treadle.runtime.device.lane_machine import LaneMachine, LaunchJob
+from treadle.runtime.device.lane_program import LaneProgram
+from treadle.runtime.device.sized_lanes import STAGING_BYTES
+from treadle.runtime.measured_sizes import SweepRow
+from treadle.runtime.run_options import RunKeywords, RunOptions
+from treadle.units import format_size
+
+_THREADS, _LANES = 512, 16
+"""Of a block, and blocks of a rank: eight ranks fill the 132 processors of an H100."""
+_LIMIT_S = 10.0
+_ROOM = 300
+"""Characters of what went wrong."""
+
+
+class LaneGpu(LaneMachine):
+    """Lanes of all ranks on the first GPU; staging and flags stay there between launches.
+
+    Parameters
+    ----------
+    lanes : LaneProgram
+    threads : int
+        Of a block, at most 512.
+    limit_s : float
+        Longest wait within a launch.
+
+    Raises
+    ------
+    MissingDependencyError
+        Without nvcc and without a library that was built before, or without a GPU.
+    ScheduleError
+        If threads cannot be so many.
+    """
+
+    def __init__(self, lanes: LaneProgram, *, threads: int = _THREADS, limit_s: float = _LIMIT_S) -> None:
+        if not 1 <= threads <= _THREADS:
+            raise ScheduleError(f"{threads} threads of a block on a GPU: expected 1 to {_THREADS}")
+        super().__init__(lanes, threads=threads, limit_s=limit_s)
+        self._library = _loaded()
+        self._words = ctypes.create_string_buffer(_ROOM)
+        n = lanes.program.n_ranks
+        flags = (ctypes.c_void_p * n)(*(one.ctypes.data for one in self.flags))
+        counts = (ctypes.c_int64 * n)(*map(len, self.flags))
+        self._ranks = self._library.treadle_gpu_open(
+            n, STAGING_BYTES[lanes.protocol], counts, flags, self._words, _ROOM
+        )
+        if not self._ranks:
+            raise MissingDependencyError(f"runtime device-gpu: {self._said()}; it needs a GPU and its driver")
+
+    def __del__(self) -> None:
+        if getattr(self, "_ranks", None):
+            self._library.treadle_gpu_close(self._ranks)
+
+    def staging_of(self, rank: int) -> int:  # noqa: ARG002 - the GPU has its own
+        """The GPU keeps it."""
+        return 0
+
+    def launch(self, job: LaunchJob, codes: tuple[int, int, int], users: int, launches: int) -> float:
+        """All launches of a job, one after another in a stream; seconds of the kernels."""
+        milliseconds = self._library.treadle_gpu_run(
+            self._ranks, ctypes.byref(job), *codes, users, launches, self.threads, self._words, _ROOM
+        )
+        if milliseconds < 0:
+            raise ScheduleError(
+                f"{len(self.lanes.lanes)} blocks of {self.threads} threads on the GPU: {self._said()}; all "
+                "must be there at once: take fewer lanes or threads"
+            )
+        return float(milliseconds) / 1e3
+
+    def _said(self) -> str:
+        return self._words.value.decode(errors="replace")
+
+
+def copy_bandwidth(size: int) -> float:
+    """Bytes per second that a copy within the GPU reads, and as many that it writes; the best of five.
+
+    Parameters
+    ----------
+    size : int
+        Bytes.
+
+    Raises
+    ------
+    MissingDependencyError
+        As `LaneGpu`.
+    """
+    words = ctypes.create_string_buffer(_ROOM)
+    seconds = _loaded().treadle_gpu_copy_seconds(size, words, _ROOM)
+    if seconds <= 0:
+        raise MissingDependencyError(f"runtime device-gpu: {words.value.decode(errors='replace')}")
+    return float(size / seconds)
+
+
+def gpu_name() -> str:
+    """What the first GPU calls itself; MissingDependencyError as `LaneGpu`."""
+    words = ctypes.create_string_buffer(_ROOM)
+    failed = _loaded().treadle_gpu_name(words, _ROOM)
+    said = words.value.decode(errors="replace")
+    if failed:
+        raise MissingDependencyError(f"runtime device-gpu: {said}; it needs a GPU and its driver")
+    return said
+
+
+def gpu_words(size: int) -> str:
+    """The first GPU, and how fast it copies so many bytes, in words; MissingDependencyError as `LaneGpu`."""
+    rate = copy_bandwidth(max(1, size)) / 1e9
+    return f"{gpu_name()}, where a copy of {format_size(size)} reads {rate:.4g} GB/s and writes as much"
+
+
+def _loaded() -> ctypes.CDLL:
+    library = ctypes.CDLL(str(build_for_gpu()))
+    whole, address = ctypes.c_int64, ctypes.c_void_p
+    library.treadle_gpu_open.restype = address
+    library.treadle_gpu_open.argtypes = [whole, whole, address, address, address, whole]
+    library.treadle_gpu_close.restype = None
+    library.treadle_gpu_close.argtypes = [address]
+    library.treadle_gpu_run.restype = ctypes.c_double
+    library.treadle_gpu_run.argtypes = [address, address, *[whole] * 3, address, *[whole] * 2, address, whole]
+    library.treadle_gpu_copy_seconds.restype = ctypes.c_double
+    library.treadle_gpu_copy_seconds.argtypes = [whole, address, whole]
+    library.treadle_gpu_name.restype = whole
+    library.treadle_gpu_name.argtypes = [address, whole]
+    return library
+
+
+def measure_on_gpu(
+    program: Program | ProgramGroups,
+    sizes: Iterable[int],
+    *,
+    on_row: Callable[[SweepRow], None] | None = None,
+    **options: Unpack[RunKeywords],
+) -> list[SweepRow]:
+    """Make a program into lanes, prove them right, run those of all ranks on one GPU and check every element.
+
+    See `measure_lanes`; ``options`` are the fields of `RunOptions`. MissingDependencyError as `LaneGpu`.
+    """
+    asked = RunOptions(**options)
+    machine = partial(LaneGpu, threads=asked.threads or _THREADS)
+    return measure_lanes(program, sizes, machine, asked, lanes=asked.lanes or _LANES, on_row=on_row)

@@ -1,0 +1,126 @@
+"""The host's part of lanes on one GPU, on a CUDA runtime that keeps device memory apart and runs threads."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import places
+from samples.matrix_cases import modes, one_of_each_row
+from treadle.cli.main import main
+from treadle.errors import MissingDependencyError, ScheduleError
+from treadle.planning import program_of, run, solve
+from treadle.runtime.data import Reduction
+from treadle.runtime.device.kernel_build import GPU_LIBRARY, build_for_gpu, build_threads, kernel_directory
+from treadle.runtime.device.lane_lowering import lower_to_lanes
+from treadle.runtime.device.lane_program import DeviceProtocol
+from treadle.runtime.device.on_gpu import LaneGpu, measure_on_gpu
+from treadle.runtime.device.sized_lanes import at_size
+from treadle.runtime.memory import Layout, allocate
+
+FAKE = places.TESTS / "fake_cuda"
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The host's part with lanes as threads in place of kernels."""
+    path, threads = tmp_path_factory.mktemp("gpu") / "lanes.so", build_threads()
+    kernel = kernel_directory()
+    sources = [kernel / "gpu_host.cpp", FAKE / "fake_launch.cpp", threads]
+    words = ["c++", "-std=c++17", "-O0", "-shared", "-fPIC", f"-I{FAKE}", f"-I{kernel}"]
+    words += [*map(str, sources), f"-Wl,-rpath,{threads.parent}", "-Wall", "-Wextra", "-Werror"]
+    subprocess.run([*words, "-o", str(path)], check=True)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def on_it(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(GPU_LIBRARY, str(library))
+
+
+def live(library: Path) -> int:
+    gc.collect()
+    return int(ctypes.CDLL(str(library)).fake_cuda_live())
+
+
+def test_every_kind_of_schedule_moves_the_right_data(library: Path) -> None:
+    for turn, ((row, kind), plan) in enumerate(one_of_each_row().items()):
+        in_place = modes(kind)[turn % len(modes(kind))]
+        rows = measure_on_gpu(
+            program_of(plan, 1024, in_place=in_place),
+            [20, 4100],
+            device_protocols=tuple(DeviceProtocol),
+            lanes=2,
+            threads=1 + turn % 2,
+            slice_bytes=512,
+        )
+        assert [one.wrong for one in rows] == [0] * 4, (row, kind, in_place)
+        assert all(one.algbw_bytes_per_s > 0 for one in rows if one.size_bytes)
+    assert live(library) == 0
+
+
+def test_the_command(library: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "run",
+        "ring:4",
+        "allreduce",
+        "--runtime",
+        "device-gpu",
+        "--size",
+        "1K",
+        "--protocol",
+        "LL",
+        "--in-place",
+    ]
+    assert main([*words, "--lanes", "1", "--threads", "1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["runtime"], [row["wrong"] for row in found["rows"]]) == ("device-gpu", [0])
+    assert re.match(r"threads of this host, where a copy of 1KB reads [\d.e+]+ GB/s", found["measured_on"])
+    assert live(library) == 0
+
+
+def test_a_launch_that_does_not_fit_at_once_is_refused(
+    library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_CUDA_BLOCKS", "7")
+    with pytest.raises(ScheduleError, match=r"8 blocks of 1 threads on the GPU.*too many blocks.*fewer"):
+        run(solve("ring:4", "allreduce"), [4096], runtime="device-gpu", lanes=2, threads=1)
+    assert live(library) == 0
+    with pytest.raises(ScheduleError, match="513 threads of a block on a GPU: expected 1 to 512"):
+        run(solve("ring:4", "allreduce"), [4096], runtime="device-gpu", threads=513)
+
+
+def test_a_wait_that_nobody_ends_is_told_with_its_peer() -> None:
+    lanes = lower_to_lanes(program_of(solve("ring:4", "allreduce").plan, 64), DeviceProtocol.LL, lanes=1)
+    less = replace(lanes, lanes=(replace(lanes.lanes[0], operations=()), *lanes.lanes[1:]))
+    layout = Layout(less.program, 64)
+    memories = [allocate(layout, rank, np.dtype(np.float32)) for rank in range(4)]
+    with pytest.raises(
+        ScheduleError, match=r"allreduce, protocol LL: .* waited 0.05 s for rank .* and gave up"
+    ):
+        LaneGpu(less, threads=1, limit_s=0.05).run(
+            at_size(less, 64, element_bytes=4),
+            memories,
+            [[np.zeros(64, np.float32)] for _ in memories],
+            [[np.zeros(64, np.float32)] for _ in memories],
+            element=0,
+            reduction=Reduction.SUM,
+        )
+
+
+def test_without_a_compiler_or_a_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(GPU_LIBRARY, str(tmp_path / "none.so"))
+    with pytest.raises(MissingDependencyError, match="there is no such file"):
+        run(solve("ring:4", "allreduce"), [4096], runtime="device-gpu")
+    monkeypatch.delenv(GPU_LIBRARY)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingDependencyError, match=r"needs nvcc, .* or TREADLE_GPU_LIBRARY"):
+        build_for_gpu()
