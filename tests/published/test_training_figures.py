@@ -10,17 +10,17 @@ from functools import cache
 
 import pytest
 
+from shortcuts.reproduced import reproduced
 from treadle.reproduction import expert_training, sharded_training, testbed_training, training_anchors
 from treadle.reproduction.expansion_tables import TABLE_A1
 from treadle.reproduction.printed import printed_exhibits
-from treadle.reproduction.reproduce import reproduce
 from treadle.training.models.zoo import zoo_model
 
 
 @cache
 def rows(name: str) -> dict[str, float | str]:
     """Ours by label, in the quick form."""
-    return {row.ours.label: row.ours.value for row in reproduce(name).rows}  # type: ignore[misc]
+    return {row.ours.label: row.ours.value for row in reproduced(name).rows}  # type: ignore[misc]
 
 
 def ours(name: str, label: str) -> float:

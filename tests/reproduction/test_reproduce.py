@@ -8,6 +8,7 @@ from fractions import Fraction
 import pytest
 
 import places
+from shortcuts.reproduced import reproduced
 from treadle.errors import FormatError
 from treadle.reproduction.exhibit import Exhibit, FigureBasis, Ours
 from treadle.reproduction.exhibits import EXHIBITS
@@ -39,7 +40,7 @@ ERRATA = {
 @pytest.mark.parametrize("exhibit", RUN, ids=lambda one: one.name)
 def test_quick_forms(exhibit: Exhibit) -> None:
     """Whatever differs is explained; errata differ indeed; labels do not repeat."""
-    found = reproduce(exhibit.name)
+    found = reproduced(exhibit.name)
     labels = [row.ours.label for row in found.rows]
     assert len(labels) == len(set(labels))
     assert found.is_full == (not exhibit.left_out)
