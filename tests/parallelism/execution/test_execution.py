@@ -39,7 +39,7 @@ from treadle.schedules.mesh import Mesh  # noqa: E402
 SQUARE = Mesh((2, 2), ("dp", "tp"))
 TURNED = Mesh((2, 2), ("dp", "tp"), (2, 0, 3, 1))
 CUBE = Mesh((2, 2, 2), ("pod", "dp", "tp"))
-SEARCHED = {"searched": float("inf"), "searched, less memory": 0.85, "searched, least memory": 0.7}
+SEARCHED = {"searched": float("inf"), "searched, less memory": 0.7}
 """Shares of the memory that the fastest plan of all takes."""
 LOSS = (
     "mm",
@@ -234,7 +234,7 @@ def test_searched_plans_have_all_that_plans_may_have(tasks: dict[str, RankTask])
     recomputed = [sum(one.n_recomputed for one in plans[name]) for name in SEARCHED]
     assert recomputed == sorted(recomputed)
     assert recomputed[-1] > 0
-    assert [sum(one.n_chunked for one in plans[name]) for name in SEARCHED] == [0, 0, 0]
+    assert [sum(one.n_chunked for one in plans[name]) for name in SEARCHED] == [0, 0]
     assert sum(one.n_chunked for one in plans["searched, 16K words"]) > 10
 
 

@@ -58,7 +58,7 @@ def test_damaged_files_end_in_a_verdict_or_one_line(name: str, tmp_path: Path) -
     path, passed, refused = tmp_path / "file", 0, []
     path.write_bytes(data)
     assert place_file(path, fabric).report.is_ok
-    for _ in range(200):
+    for _ in range(70):
         path.write_bytes(damaged(data, draw))
         try:
             placed = place_file(path, fabric)
