@@ -18,7 +18,7 @@ _SWEEPS, _FEW_SWEEPS = 60, 30
 """Over all sources, the exponents growing 8% or 17% from one to the next: few where there are many pieces."""
 
 _MANY = 500_000
-"""Pieces. At a thousand nodes, a piece a pair, 24 sweeps end at the same largest load as 60."""
+"""Pieces. On 1000 nodes, a piece a pair, half the sweeps cost jellyfish nothing, Pi(4,1000) 0.08%."""
 
 _FLAT, _STEEP = 15.0, 1500.0
 """Exponent of a link's length in its relative load, first and last: at the end a thousandth is a factor 4."""
