@@ -80,7 +80,7 @@ MISTAKES = """
 2 | solve ring:4 allgather --form foo | --form 'foo'; expected one of auto, explicit, factored
 2 | run ring.plan --dtype float | --dtype 'float'; did you mean float32 or float16? Expected one of float32,
 2 | run ring.plan --redop xor | --redop 'xor'; expected one of sum
-2 | run ring.plan --runtime gpu | expected one of in-process
+2 | run ring.plan --runtime cluster | expected one of in-process
 2 | run ring.plan --iterations 0 | --iterations '0': expected at least 1
 2 | simulate ring.plan --forwarding cutthrough | did you mean cut-through?
 2 | simulate ring.plan --slices many | expected a number or auto

@@ -88,6 +88,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
         "docs/reference/runtimes.md",
         "treadle run ring.plan --runtime mpi-c",
     ): "64 MB; run.md has 16 KB",
+    ("docs/reference/device.md", "treadle run h100.plan --runtime device-gpu"): "a GPU; tests/runtime/device",
     ("docs/results/simulated-curves.md", "python benchmarks"): "minutes; tests run the same on one size",
     ("docs/results/simulator-figures.md", "fifo "): "measured, with the seconds of one machine",
     ("docs/results/new.md", "python -m pytest"): "a test",
