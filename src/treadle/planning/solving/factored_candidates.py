@@ -7,7 +7,7 @@ from time import process_time
 
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning.problem import Problem, model_of
-from treadle.planning.solving.bounds import Bound, large_allreduce
+from treadle.planning.solving.bounds import MAX_RANKS_BY_CUTS, Bound, find_bound, large_allreduce
 from treadle.planning.solving.candidate import Candidate, ForestRequest
 from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
@@ -118,7 +118,8 @@ def _with_bound(
     )
     known = request.bound
     if known is None and algbw < free.bound:
-        known = large_allreduce(problem, request.watch)
+        is_small = problem.collective.n_ranks <= MAX_RANKS_BY_CUTS
+        known = (find_bound if is_small else large_allreduce)(problem, request.watch)
     if known is not None and known.algbw < free.bound:
         bound = known
     note = "built as reduce-scatter + allgather"
