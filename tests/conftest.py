@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import shutil
 import signal
@@ -55,6 +56,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parents[1]
 
+gc.disable()  # until all is collected: nothing that is imported goes away
+
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Report live, in the process that has a terminal: workers of xdist have none."""
@@ -62,6 +65,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     terminal = plugins.get_plugin("terminalreporter")
     if terminal is not None and not hasattr(session.config, "workerinput"):
         plugins.register(LiveReport(terminal), "live report")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """No later collection of garbage walks all tests and modules again."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -56,7 +56,8 @@ class Contention:
             At most one of each stream.
         """
         moving = [place for place, task in enumerate(running) if not task.computes]
-        kappa: Seconds = exact(self.kappa) if 0 < len(moving) < len(running) else 1
+        meets = self.kappa != 1 and 0 < len(moving) < len(running)
+        kappa: Seconds = exact(self.kappa) if meets else 1
         found: list[Seconds] = [kappa] * len(running)
         if len(moving) > 1:
             moved = [(traffic, place) for place in moving if (traffic := running[place].traffic) is not None]
