@@ -15,7 +15,7 @@ using WaitPathsIn = std::tuple<int, Int32In, Int32In, Int64In, Int32In, Int64In,
 
 using OrderPaceIn = std::tuple<int, int, std::uint64_t>;
 using HopPathsIn = std::tuple<Int64In, Int32In, Int64In, FloatIn>;
-using StepPaceIn = std::tuple<int, int, std::int64_t, std::uint64_t>;
+using StepPaceIn = std::tuple<int, int, std::int64_t, std::uint64_t, int>;
 
 PieceTable to_pieces(const PiecesIn& given) {
     const auto& [n_nodes, tail, head, width, node, first, target, amount] = given;
@@ -113,8 +113,8 @@ auto assign_hop_steps(const HopPathsIn& given, const StepPaceIn& pace, Int64In c
         const auto& [offset, link, amount, width] = given;
         const HopPaths paths{static_cast<int>(width.shape(0)), static_cast<std::int64_t>(amount.shape(0)),
                              offset.data(), link.data(), amount.data(), width.data()};
-        const auto& [tries, passes, rise, seed] = pace;
-        status = assign_steps(paths, {tries, passes, rise, seed}, Control{control.data()}, caps, step);
+        const auto& [tries, passes, rise, seed, sweeps] = pace;
+        status = assign_steps(paths, {tries, passes, rise, seed, sweeps}, Control{control.data()}, caps, step);
     }
     return std::make_tuple(static_cast<int>(status), to_numpy(std::move(caps)), to_numpy(std::move(step)));
 }

@@ -1,5 +1,7 @@
 // Every path is put in turn where its hops exceed the caps least, by dynamic programming over (hop, step); ties are
-// broken at random, so that an excess wanders until it meets a gap (docs/algorithms/alltoall-routes.md).
+// broken at random, so that an excess wanders until it meets a gap (docs/algorithms/alltoall-routes.md). Where nearly
+// all links are full there are no gaps to meet: sweeps over all paths, at prices that rise exponentially with a
+// cell's load and more steeply from sweep to sweep, level the loads first.
 #include "routes/hop_steps.hpp"
 
 #include <algorithm>
@@ -13,6 +15,8 @@ namespace treadle {
 namespace {
 
 constexpr double noise = 0.25;  // below any excess
+constexpr double flat = 5, steep = 400, most_steep = 60;  // exponents of prices: first a fifth of a cell matters, at last a four-hundredth
+constexpr double boundless = 0x1p62;  // bandwidths may be far apart
 constexpr std::int64_t beat = 1 << 12;
 
 class StepSearch {
@@ -32,8 +36,9 @@ public:
         std::stable_sort(order.begin(), order.end(), [this](std::int64_t a, std::int64_t b) { return hops(a) > hops(b); });
         for (std::int64_t i = 0; i < p_.n_paths; i++) {  // the first pass is done whatever the clock says
             if (i % beat == 0) control.progress(i, p_.n_paths);
-            place(order[i], true);
+            place(order[i], Rule::emptiest);
         }
+        sweep(order, control);
         std::int64_t least = excess();
         int idle = 0;
         Status status = Status::ok;
@@ -46,7 +51,7 @@ public:
                 const std::int64_t path = order[i];
                 if (!is_over(path)) continue;
                 lift(path);
-                place(path, false);
+                place(path, Rule::least_over);
             }
             const std::int64_t now = excess();
             idle = now < least ? 0 : idle + 1;
@@ -65,12 +70,24 @@ public:
     }
 
 private:
+    void sweep(const std::vector<std::int64_t>& order, const Control& control) {
+        for (int number = 0; number < pace_.sweeps && excess() > 0; number++) {
+            steep_ = flat * std::pow(steep / flat, static_cast<double>(number) / pace_.sweeps);
+            for (std::int64_t i = 0; i < p_.n_paths; i++) {
+                if (i % beat == 0 && control.cancelled()) return;
+                lift(order[i]);
+                place(order[i], Rule::priced);
+            }
+        }
+    }
+
     std::int64_t hops(std::int64_t path) const { return p_.offset[path + 1] - p_.offset[path]; }
     std::size_t cell(int t, int e) const { return static_cast<std::size_t>(t) * p_.n_links + e; }
 
     void set_limits(int t) {
         for (int e = 0; e < p_.n_links; e++)
-            limit_[cell(t, e)] = static_cast<std::int64_t>(std::floor(static_cast<double>(cap_[t]) * p_.width[e] + 1e-6));
+            limit_[cell(t, e)] = static_cast<std::int64_t>(
+                std::floor(std::min(boundless, static_cast<double>(cap_[t]) * p_.width[e]) + 1e-6));
     }
 
     std::int64_t excess() const {
@@ -117,8 +134,20 @@ private:
             load_[cell(step_[j], p_.link[j])] -= p_.amount[path];
     }
 
-    // Where the hops exceed the caps least; at first also where cells are emptiest.
-    void place(std::int64_t path, bool is_first) {
+    enum class Rule { emptiest, priced, least_over };
+
+    double cost(Rule rule, std::size_t c, std::int64_t amount, int n_hops) {
+        const std::int64_t limit = std::max<std::int64_t>(1, limit_[c]), load = load_[c] + amount;
+        const double full = static_cast<double>(load) / static_cast<double>(limit);
+        if (rule == Rule::priced) return std::exp(std::min(most_steep, steep_ * (full - 1)));
+        const std::int64_t over = load - limit_[c];
+        const double part = over <= 0 ? 0 : static_cast<double>(std::min(over, amount)) / static_cast<double>(amount);
+        if (rule == Rule::emptiest) return 4 * part + full * full * full * full;
+        return part + noise * random_.unit() / n_hops;
+    }
+
+    // Where the hops cost least in all.
+    void place(std::int64_t path, Rule rule) {
         const std::int64_t begin = p_.offset[path], amount = p_.amount[path];
         const int h = static_cast<int>(hops(path)), slack = n_steps_ - h;
         const int width = slack + 1;
@@ -134,16 +163,7 @@ private:
                     least = before;
                     at = d;
                 }
-                const std::size_t c = cell(i + d, e);
-                const std::int64_t over = load_[c] + amount - limit_[c];
-                double cost = over <= 0 ? 0 : static_cast<double>(std::min(over, amount)) / static_cast<double>(amount);
-                if (is_first) {
-                    const double full = static_cast<double>(load_[c] + amount) / static_cast<double>(std::max<std::int64_t>(1, limit_[c]));
-                    cost = 4 * cost + full * full * full * full;
-                } else {
-                    cost += noise * random_.unit() / h;
-                }
-                best_[static_cast<std::size_t>(i) * width + d] = least + cost;
+                best_[static_cast<std::size_t>(i) * width + d] = least + cost(rule, cell(i + d, e), amount, h);
                 from_[static_cast<std::size_t>(i) * width + d] = at;
             }
         }
@@ -160,6 +180,7 @@ private:
 
     const HopPaths& p_;
     const StepPace& pace_;
+    double steep_ = 0;
     std::vector<std::int64_t>& cap_;
     std::vector<std::int32_t>& step_;
     RouteRandom random_;

@@ -21,6 +21,7 @@ struct StepPace {
     int passes = 0;  // over the paths that are in excess, at most
     std::int64_t rise = 1;  // by which a cap rises
     std::uint64_t seed = 0;
+    int sweeps = 0;  // at exponential prices, before that
 };
 
 // A rising step for every hop, so that a link of width w carries at most w * cap[t] in step t; caps rise where the

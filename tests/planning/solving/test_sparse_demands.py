@@ -48,15 +48,25 @@ def test_round_off_at_a_rank_that_gets_nothing_is_no_error() -> None:
         assert result.report.is_ok
 
 
-def test_a_tenth_of_the_pairs_with_unequal_demands_lose_little() -> None:
-    """Queues of an optimal flow end 7% below it: tight links wait for what is to cross them."""
-    fabric = parse("generalized_kautz(4, 32)")
+@pytest.mark.parametrize(
+    ("name", "part", "most", "near"),
+    [
+        # queues of an optimal flow end 7% below it: tight links wait for what is to cross them
+        ("generalized_kautz(4, 32)", 0.1, 49, 0.96),
+        ("torus(6, 6)", 0.3, 1, 0.995),
+    ],
+)
+def test_some_of_the_pairs_with_unequal_demands_lose_little(
+    name: str, part: float, most: int, near: float
+) -> None:
+    fabric = parse(name)
     random = np.random.default_rng(1)
-    matrix = random.integers(0, 50, (32, 32)) * (random.random((32, 32)) < 0.1)
+    n = len(fabric.compute_nodes)
+    matrix = random.integers(1, most + 1, (n, n)) * (random.random((n, n)) < part)
     np.fill_diagonal(matrix, 0)
     plan = solve(fabric, collective_of(fabric, matrix)).plan
     assert plan.optimal_algbw is not None
-    assert plan.algbw >= 0.96 * plan.optimal_algbw
+    assert plan.algbw >= near * plan.optimal_algbw
 
 
 @pytest.mark.parametrize("name", ["ring:5", "hypercube:3", "torus:3,3", "leaf_spine(2,2)"])

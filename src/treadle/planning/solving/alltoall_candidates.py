@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from time import process_time
 
@@ -21,6 +22,7 @@ from treadle.schedules.collective import Collective
 from treadle.simulation.simulation_options import default_alpha_ns
 from treadle.synthesis.alltoall.rate.rate import optimal_rate
 from treadle.synthesis.alltoall.routes.extract import extract_paths
+from treadle.synthesis.alltoall.routes.path_sets import WeightedPaths
 from treadle.synthesis.alltoall.routes.shortest_paths import MAX_CHUNKS as SPLIT_CHUNKS
 from treadle.synthesis.alltoall.routes.shortest_paths import split_over_shortest_paths
 from treadle.synthesis.alltoall.routes.whole_units import rounded_routes
@@ -49,11 +51,11 @@ _PATHS_TIME, _STEPS_TIME = 0.4, 0.6
 _LIGHT_PROGRAM = 2**22
 """Chunks of a program that runtimes hold in a moment and some 100 MB."""
 
-_FAR = Fraction(97, 100)
-"""Of the routes' throughput, below which queues of unequal demands are not all that is tried."""
+_NEAR = 0.995
+"""Of the optimum, below which queues of unequal demands are not all that is tried."""
 
-_PLACED_STEPS = 4
-"""Steps for each hop of the longest path then: with 2 those of a tenth of the pairs lose a tenth."""
+_PLACED_STEPS, _TIGHT_STEPS, _PLACED_PARTS = 4, 4, 128
+"""Steps for each hop of the longest path then, searched or a flow's, and parts of a demand, at most."""
 
 _LATE_S = 0.25
 """Seconds beyond a time limit for a bound: a gap of 1% and less up to 500 nodes."""
@@ -118,23 +120,54 @@ def pipelined_flow(
         algbw = collective.pair_demands.buffer_units / busiest
         finest = _finest(problem, chunks)
         schedule = fewest_rounds(topology, collective, routes, algbw, max_chunks=finest, watch=watch)
-        reached = exchange_algbw(topology, collective, schedule)
-        is_far = collective.demands is not None and reached < _FAR * algbw
-        if is_far and not topology.injection_bytes_per_s.any() and not watch.is_late:
-            placed = _placed_hops(topology, collective, finest, watch)
-            schedule = max(schedule, placed, key=lambda one: exchange_algbw(topology, collective, one))
+        if collective.demands is not None and not topology.injection_bytes_per_s.any():
+            least = _NEAR * rate.rate * collective.pair_demands.buffer_units
+            placed = _placed_hops(topology, collective, paths, finest, watch)
+            schedule = _fast_enough(topology, collective, itertools.chain((schedule,), placed), least, watch)
     notes = _losses(float(busiest) * min(paths.rate(topology), rate.rate) - 1, "the fractional flow")
     return Built(schedule, bound_of_alltoall(rate), notes, rate.is_late)
 
 
-def _placed_hops(topology: Topology, collective: Collective, finest: int, watch: Watch) -> ExchangeSchedule:
-    """Searched paths with a step for every hop: where few pairs have much, queues leave tight links idle."""
+def _fast_enough(
+    topology: Topology,
+    collective: Collective,
+    candidates: Iterator[ExchangeSchedule],
+    least: float,
+    watch: Watch,
+) -> ExchangeSchedule:
+    """The first that reaches so much, or the best of all, or of those until time runs out."""
+    best = next(candidates)
+    most = exchange_algbw(topology, collective, best)
+    while most < least and not watch.is_late and (schedule := next(candidates, None)) is not None:
+        algbw = exchange_algbw(topology, collective, schedule)
+        if algbw > most:
+            best, most = schedule, algbw
+    return best
+
+
+def _placed_hops(
+    topology: Topology, collective: Collective, paths: WeightedPaths, finest: int, watch: Watch
+) -> Iterator[ExchangeSchedule]:
+    """A step for each hop of searched paths, and of the flow's: queues leave tight links idle.
+
+    Searched paths leave links some room, a few pairs' hops then fit best; the flow's lose less by themselves.
+    """
     pieces = cut_demands(topology, collective, max_routes=finest)
-    paths, _ = search_paths(pieces, watch=watch)
-    routes = piece_routes(pieces, paths.offset, paths.place, np.zeros(len(paths.place), np.int32))
-    steps = _PLACED_STEPS * int(routes.hops.max())
-    most = min(finest, 2 * MAX_HOP_CHUNKS)
-    return routes_in_steps(topology, collective, routes, max_steps=steps, max_chunks=most, watch=watch)
+    found, _ = search_paths(pieces, watch=watch)
+    searched = piece_routes(pieces, found.offset, found.place, np.zeros(len(found.place), np.int32))
+    parts = 1 << (min(finest, _PLACED_PARTS).bit_length() - 1)
+    optimal = rounded_routes(collective, paths, parts=parts)
+    for routes, is_tight in ((searched, False), (optimal, True)):
+        steps = (_TIGHT_STEPS if is_tight else _PLACED_STEPS) * int(routes.hops.max())
+        yield routes_in_steps(
+            topology,
+            collective,
+            routes,
+            max_steps=steps,
+            max_chunks=parts,
+            is_tight=is_tight,
+            watch=watch,
+        )
 
 
 def _searched_steps(

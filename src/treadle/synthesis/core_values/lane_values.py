@@ -158,9 +158,12 @@ class StepPace(NamedTuple):
     rise : int
         By which a cap rises.
     seed : int
+    sweeps : int
+        Over all paths at prices that rise exponentially with the loads, before that.
     """
 
     tries: int
     passes: int
     rise: int
     seed: int
+    sweeps: int

@@ -14,6 +14,9 @@ from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.alltoall.route_cost import route_algbw
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
+from treadle.synthesis.alltoall.rate.rate import optimal_rate
+from treadle.synthesis.alltoall.routes.extract import extract_paths
+from treadle.synthesis.alltoall.routes.whole_units import rounded_routes
 from treadle.synthesis.alltoall.searched.searched_routes import searched_routes
 from treadle.synthesis.alltoall.steps.hop_steps import routes_in_steps
 from treadle.synthesis.core_values.lane_values import HopPaths, StepPace
@@ -70,6 +73,21 @@ def test_sparse_demands_in_steps_end_near_the_bound() -> None:
     assert 1 - found.algbw / found.bound.algbw <= Fraction(1, 200)
 
 
+def test_hops_that_fill_all_links_are_levelled_by_prices() -> None:
+    """An optimal flow's paths of 248 unequal pairs: no link has room where a hop could wait."""
+    fabric = parse("torus(5, 5)")
+    rng = np.random.default_rng(1)
+    matrix = rng.integers(1, 50, (25, 25)) * (rng.random((25, 25)) < 0.4)
+    np.fill_diagonal(matrix, 0)
+    collective = Collective(CollectiveKind.ALLTOALL, everyone(fabric).ranks, demands=Demands(matrix))
+    flow = optimal_rate(fabric, collective).flow.by_source
+    routes = rounded_routes(collective, extract_paths(fabric, collective, flow), parts=128)
+    steps = 3 * int(routes.hops.max())
+    levelled = share(fabric, collective, routes, max_steps=steps, max_chunks=128, is_tight=True)
+    assert levelled >= 0.97
+    assert levelled >= share(fabric, collective, routes, max_steps=steps, max_chunks=128) + 0.015
+
+
 def test_a_late_search_gives_correct_steps() -> None:
     fabric = parse("torus(4, 4)")
     routes = searched_routes(fabric, everyone(fabric)).schedule
@@ -82,7 +100,7 @@ def test_caps_rise_only_where_hops_cannot_fit() -> None:
     paths = HopPaths(np.array([0, 1, 2]), np.zeros(2, np.int32), np.ones(2, np.int64), np.ones(1))
     for caps, most in (([1, 1], 2), ([1], 2), ([2], 2)):
         status, found, step = core.assign_hop_steps(
-            paths, StepPace(2, 50, 1, 0), np.array(caps, np.int64), np.zeros(3, np.int64)
+            paths, StepPace(2, 50, 1, 0, 0), np.array(caps, np.int64), np.zeros(3, np.int64)
         )
         assert (status, int(found.sum())) == (0, most)
         assert np.all(np.bincount(step, minlength=len(caps)) <= found)

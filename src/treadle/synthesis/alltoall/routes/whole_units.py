@@ -70,7 +70,11 @@ def rounded_units(pair: Int64Array, wanted: Float64Array, total: Int64Array) -> 
 
 
 def rounded_routes(
-    collective: Collective, routing: WeightedPaths, *, chunks: int | None = None
+    collective: Collective,
+    routing: WeightedPaths,
+    *,
+    chunks: int | None = None,
+    parts: int | None = None,
 ) -> RouteSchedule:
     """A fractional routing in whole chunks, in one layer.
 
@@ -81,6 +85,8 @@ def rounded_routes(
     routing : WeightedPaths
     chunks : int, optional
         P per unit of demand; default the least up to 64 that makes every weight whole, or 64.
+    parts : int, optional
+        Every path takes a whole number of so many equal parts of its pair's demand, instead.
 
     Notes
     -----
@@ -88,11 +94,13 @@ def rounded_routes(
     takes long for many pairs, where rounding matters least.
     """
     paths = routing.paths
-    n_chunks = least_whole(routing.weights) if chunks is None else chunks
+    n_chunks = parts or chunks or least_whole(routing.weights)
     key = paths.source.astype(np.int64) * collective.n_ranks + paths.target
     pairs, pair = np.unique(key, return_inverse=True)
-    total = collective.pair_demands.between.reshape(-1)[pairs] * n_chunks
-    units = rounded_units(pair, routing.weights * n_chunks, total)
+    demand = collective.pair_demands.between.reshape(-1)[pairs]
+    grain = np.ones(len(pairs), dtype=np.int64) if parts is None else demand
+    units = rounded_units(pair, routing.weights * n_chunks / grain[pair], demand * n_chunks // grain)
+    units *= grain[pair]
     used = units > 0
     kept = paths.take(used)
     return RouteSchedule(
