@@ -1,4 +1,4 @@
-"""All that some two hundred commands print, word by word; `python -m tools.transcripts` writes it anew."""
+"""All that some two hundred commands print, word by word; `make transcripts` writes it anew."""
 
 from __future__ import annotations
 
