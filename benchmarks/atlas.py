@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+from matplotlib.ticker import FixedLocator
 
 import treadle
 from treadle.atomic import write_bytes
@@ -152,6 +153,7 @@ def picture(rows: dict[tuple[str, str], dict[str, Any]]) -> bytes:
                 panel.plot(*zip(*points, strict=True), marker=mark, markersize=3, linewidth=1, label=name)
         panel.set(title=collective, xscale="log", yscale="log", xlabel="boxes")
         panel.set_xscale("log", base=2)
+        panel.yaxis.set_major_locator(FixedLocator([20, 50, 100, 200, 500, 1000]))
         panel.yaxis.set_major_formatter("{x:.0f}")
         panel.yaxis.set_minor_formatter("")
         panel.grid(alpha=0.3)
