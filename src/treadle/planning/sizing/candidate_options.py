@@ -142,7 +142,7 @@ def factorings(problem: Problem) -> list[tuple[int, ...]]:
         found = [*_splits(n)]
     else:
         size = sizes.pop()
-        inner = _splits(size) if n <= _MOST_DIVIDED else [(size,)]
+        inner: list[tuple[int, ...]] = _splits(size) if n <= _MOST_DIVIDED else [(size,)]
         if n > _MOST_DIVIDED and size > _WIDE and _nearest(size) > 1:
             inner.append((_nearest(size), size // _nearest(size)))
         found = [(n,), _primes(n), *((*one, *other) for one, other in product(inner, _splits(n // size)))]

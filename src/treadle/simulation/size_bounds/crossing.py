@@ -47,7 +47,7 @@ def windows(terms: MessageTerms, collective: Collective, witness: Witness) -> tu
         )
         left -= worth
         if worth:
-            share = Fraction(_rate(terms, link_class, bandwidth, leaves), bandwidth)
+            share = Fraction(terms.rate(link_class, bandwidth, leaves), bandwidth)
             found[pause] = found.get(pause, Fraction(0)) + worth * share
     if left:  # ports of hosts
         most = max(terms.protocol.of(CLASSES[one]).efficiency for one in terms.classes)
@@ -69,13 +69,6 @@ def _worth(
     bandwidths[list(links)] = other
     changed = witness.bound(replace(topology, bandwidths=bandwidths), collective) - whole
     return changed * own / (other - own)
-
-
-def _rate(terms: MessageTerms, link_class: int, bandwidth: int, leaves: bool) -> int:
-    protocol = terms.protocol
-    share = protocol.of(CLASSES[link_class]).efficiency
-    rate = max(1, bandwidth * share.numerator // share.denominator)
-    return min(rate, protocol.ceiling_bytes_per_s or rate) if leaves else rate
 
 
 def idle_ns(terms: MessageTerms, collective: Collective, witness: Witness) -> Int64Array:
