@@ -10,8 +10,10 @@ from itertools import product
 import pytest
 
 from treadle.errors import ScheduleError
+from treadle.planning.measuring.cost_models import as_cost_model
 from treadle.planning.measuring.size_bounds import size_bounds
 from treadle.planning.problem import pose
+from treadle.planning.solving.bounds import find_bound
 from treadle.planning.solving.comparison import compare
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
 from treadle.simulation.size_bounds.size_bound_check import check_size_bounds
@@ -79,9 +81,7 @@ def least_ticks(n: int, gap: int, alpha: int, *, sums: bool) -> int:
     raise AssertionError("nobody ends")
 
 
-@pytest.mark.parametrize(
-    ("kind", "gap", "alpha"), [("allreduce", 1, 1), ("allgather", 1, 1)]
-)
+@pytest.mark.parametrize(("kind", "gap", "alpha"), [("allreduce", 1, 1), ("allgather", 1, 1)])
 def test_no_schedule_of_three_ranks_is_faster(kind: str, gap: int, alpha: int) -> None:
     """Sums may even count a rank twice here: the proof knows of unions only."""
     sums = kind == "allreduce"
@@ -93,6 +93,15 @@ def test_no_schedule_of_three_ranks_is_faster(kind: str, gap: int, alpha: int) -
     assert grown is not None
     least = Fraction(least_ticks(3, gap, alpha, sums=sums) * TICK_NS, 10**9)
     assert least * Fraction(2, 3) <= grown <= least
+
+
+def test_what_leaves_a_box_has_been_summed_and_is_handed_on() -> None:
+    """A message before and one after, in boxes: half of their 2.1 us, since bytes might cross twice instead."""
+    problem, model = pose("dgx_h100(2, nvls=True)", "allreduce"), as_cost_model("reference")
+    (found,) = size_bounds(problem, find_bound(problem).witness, [2**26], cost_model=model)
+    crossing = found.time_by("crossing")
+    assert crossing is not None
+    assert found.time_by("gathered") == crossing + Fraction(1050, 10**9) == found.time
 
 
 def one_way(n: int) -> Topology:

@@ -18,6 +18,7 @@ from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
 from treadle.simulation.size_bounds.size_bound_check import check_size_bounds
 from treadle.simulation.size_bounds.size_witness import (
     CrossingWitness,
+    GatheredWitness,
     GrowthClass,
     GrowthWitness,
     PairWitness,
@@ -109,8 +110,9 @@ def judged(kind: str, protocol: Protocol, *proofs: SizeProof) -> None:
 def test_a_nanosecond_more_is_refused(kind: str) -> None:
     """All proofs are as late as the check allows; growth is counted by steps, and found by coarser ones."""
     found, protocol = bound_of(kind)
-    grows = {"growth"} if kind in ("allgather", "allreduce") else set()
-    assert {proof.witness.kind for proof in found.proofs} == {"crossing", "distance", "reach"} | grows
+    more = {"growth"} if kind in ("allgather", "allreduce") else set()
+    more |= {"gathered"} if kind in ("allgather", "allreduce", "reduce-scatter") else set()
+    assert {proof.witness.kind for proof in found.proofs} == {"crossing", "distance", "reach"} | more
     judged(kind, protocol, *found.proofs)
     for proof in found.proofs:
         late = 4 * proof.witness.step_ns if isinstance(proof.witness, GrowthWitness) else 1
@@ -155,6 +157,11 @@ def test_false_witnesses_are_refused() -> None:
             judged("allreduce", protocol, SizeProof(Fraction(1, 10**9), false))
     with pytest.raises(ScheduleError, match="is not counted"):
         judged("reduce-scatter", protocol, SizeProof(Fraction(1, 10**9), grown))
+    for nodes in ((), tuple(range(pose("dgx_a100:2", "broadcast").topology.n_nodes))):
+        with pytest.raises(ScheduleError, match="nothing leaves"):
+            judged("allreduce", protocol, SizeProof(Fraction(1, 10**9), GatheredWitness(nodes)))
+    with pytest.raises(ScheduleError, match="is not counted"):
+        judged("broadcast", protocol, SizeProof(Fraction(1, 10**9), GatheredWitness((0,))))
     crossing = by_kind["crossing"].witness
     assert isinstance(crossing, CrossingWitness)
     with pytest.raises(ScheduleError):  # a cut is none of an allreduce

@@ -14,6 +14,7 @@ from treadle.simulation.size_bounds.crossing import Window, crossing_time, windo
 from treadle.simulation.size_bounds.cut_candidates import cut_candidates
 from treadle.simulation.size_bounds.direct import DirectPairs, direct_pairs, latest_of
 from treadle.simulation.size_bounds.distance import farthest_pair
+from treadle.simulation.size_bounds.gathered import GatheredCut, gathered_cuts, gathered_time
 from treadle.simulation.size_bounds.growth import growth_time_ns, growth_witness
 from treadle.simulation.size_bounds.message_terms import message_terms
 from treadle.simulation.size_bounds.reach import reach_time_ns, reach_witness
@@ -45,6 +46,7 @@ class _Prepared:
     fixed: tuple[SizeProof, ...]
     growth: GrowthWitness | None
     direct: tuple[DirectPairs, ...]
+    gathered: tuple[GatheredCut, ...]
 
 
 class BoundsBySize:
@@ -93,6 +95,10 @@ class BoundsBySize:
                 proofs.append(SizeProof(launch + times[latest], CrossingWitness(one.crossings[latest][0])))
             if (direct := latest_of(one.direct, size)) is not None:
                 proofs.append(SizeProof(launch + direct[1] / 10**9, direct[0]))
+            if one.gathered:
+                times = [gathered_time(cut, size) for cut in one.gathered]
+                latest = max(range(len(times)), key=times.__getitem__)
+                proofs.append(SizeProof(launch + times[latest], one.gathered[latest][0]))
             if one.growth is not None:
                 known = max((proof.time for proof in proofs), default=launch) - launch
                 grown = growth_time_ns(one.growth, self._collective, size, float(known) * 1e9)
@@ -123,4 +129,5 @@ def _prepare(
         tuple(fixed),
         growth_witness(terms, collective) if tells else None,
         direct_pairs(terms, collective) if tells else (),
+        gathered_cuts(terms, collective),
     )

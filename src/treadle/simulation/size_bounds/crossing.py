@@ -96,13 +96,13 @@ def _ends(topology: Topology, collective: Collective, witness: Witness) -> tuple
     return (there, here) if collective.kind.reduces else (here, there)
 
 
-def crossing_time(found: Sequence[Window], size_bytes: int) -> Fraction:
+def crossing_time(found: Sequence[Window], size_bytes: Fraction | int) -> Fraction:
     """The least seconds in which all bytes cross: sum over windows of rate x (time - pause) = size."""
     rate, moved = Fraction(0), Fraction(0)
     for place, (pause, worth) in enumerate(found):
         rate += worth
         moved += worth * pause
-        time = (size_bytes * 10**9 + moved) / rate
+        time = (Fraction(size_bytes) * 10**9 + moved) / rate
         if place + 1 == len(found) or time <= found[place + 1][0]:
             return time / 10**9
     return Fraction(0)

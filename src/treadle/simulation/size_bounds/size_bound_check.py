@@ -23,6 +23,7 @@ from treadle.simulation.size_bounds.growth_check import check_growth_figures, mo
 from treadle.simulation.size_bounds.size_witness import (
     CrossingWitness,
     DirectWitness,
+    GatheredWitness,
     GrowthWitness,
     PairWitness,
     ReachWitness,
@@ -61,6 +62,8 @@ def check_size_bounds(
                 check.crossing(proof.witness, claimed, bound.size_bytes)
             elif isinstance(proof.witness, GrowthWitness):
                 check.growth(proof.witness, claimed, bound.size_bytes)
+            elif isinstance(proof.witness, GatheredWitness):
+                check.gathered(proof.witness, claimed, bound.size_bytes)
             elif isinstance(proof.witness, DirectWitness):
                 check.direct(proof.witness, claimed, bound.size_bytes)
             elif (bound.protocol, id(proof)) not in seen:  # one object serves all sizes
@@ -79,6 +82,7 @@ class _Check(CheckedFabric):
         self.collective = collective
         self._found: dict[int, list[tuple[int, Fraction]]] = {}
         self._pairs: DirectCheck | None = None
+        self._windows: dict[GatheredWitness, tuple[Fraction, list[tuple[int, int]]]] = {}
         self._growths: set[int] = set()  # witnesses whose figures hold
 
     def pair(self, witness: PairWitness, claimed: Fraction) -> None:
@@ -156,6 +160,45 @@ class _Check(CheckedFabric):
             ]
             self._pairs = DirectCheck(self.topology, self.collective, self.protocol.of(kind), hops)
         self._pairs.check(witness, claimed, size_bytes)
+
+    def gathered(self, witness: GatheredWitness, claimed: Fraction, size_bytes: int) -> None:
+        """By the claimed ns links cannot have carried what leaves the nodes, once gathered or else twice."""
+        if witness not in self._windows:
+            self._windows[witness] = self._gathered_windows(witness)
+        part, windows = self._windows[witness]
+        moved = sum((rate * max(Fraction(0), claimed - pause) for pause, rate in windows), Fraction(0))
+        if moved > 2 * part * size_bytes * 10**9:
+            raise ScheduleError(f"size bound: all that leaves {len(witness.nodes)} nodes may by {claimed} ns")
+
+    def _gathered_windows(self, witness: GatheredWitness) -> tuple[Fraction, list[tuple[int, int]]]:
+        """Part of the buffer that leaves; when a link may carry it, at first and once it is gathered."""
+        collective, kind, topology = self.collective, self.collective.kind, self.topology
+        ranks, inside = set(topology.compute_nodes.tolist()), set(witness.nodes)
+        spans = kind in (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE)
+        if not spans or collective.groups or set(collective.ranks) != ranks or self.mixes:
+            raise ScheduleError(f"size bound: what leaves nodes of this {kind} is not counted")
+        here, there = ranks & inside, ranks - inside
+        if len(set(collective.shard_weights)) > 1 or not here or not there:
+            raise ScheduleError("size bound: nothing leaves the nodes, or shards differ")
+        before, after = self.latencies(here, self.known), self.latencies(there, self.known, backwards=True)
+        nearest = min(
+            min((way for node, way in self.latencies([rank], self.known).items() if node in ranks - {rank}))
+            for rank in ranks
+        )
+        costs = [self.cost(one) for one in self.known]
+        message = nearest + min(one.occupancy_ns + one.alpha_ns for one in costs)
+        extra = message * int(kind.reduces and len(here) > 1)
+        extra += message * int(kind.broadcasts and len(there) > 1)
+        windows = []
+        for number, (tail, head, one, latency) in enumerate(self.links):
+            if tail in inside and head not in inside:
+                if any(topology.multicast[[tail, head]]) or any(topology.aggregation[[tail, head]]):
+                    raise ScheduleError("size bound: switches copy or add what leaves the nodes")
+                pause = before.get(tail, 2**60) + latency + after.get(head, 2**60)
+                pause += self.cost(one).occupancy_ns + self.cost(one).alpha_ns
+                windows += [(pause, self.rate(number)), (pause + extra, self.rate(number))]
+        shares = {CollectiveKind.ALLGATHER: len(here), CollectiveKind.REDUCE_SCATTER: len(there)}
+        return Fraction(shares.get(kind, len(ranks)), len(ranks)), windows
 
     def growth(self, witness: GrowthWitness, claimed: Fraction, size_bytes: int) -> None:
         """Ranks cannot know all before the claimed ns."""

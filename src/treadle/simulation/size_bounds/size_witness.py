@@ -217,7 +217,26 @@ class DirectWitness:
         return {"kind": self.kind, "source": self.source, "least_ns": self.least_ns}
 
 
-SizeWitness = CrossingWitness | PairWitness | ReachWitness | GrowthWitness | DirectWitness
+@brief("nodes")
+@dataclass(frozen=True)
+class GatheredWitness:
+    """Nodes whose data leave them once, after sums or before they are told to all, or more than once.
+
+    Parameters
+    ----------
+    nodes : tuple of int
+    """
+
+    kind: ClassVar[str] = "gathered"
+
+    nodes: tuple[int, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """Kind and nodes."""
+        return {"kind": self.kind, "nodes": list(self.nodes)}
+
+
+SizeWitness = CrossingWitness | PairWitness | ReachWitness | GrowthWitness | DirectWitness | GatheredWitness
 
 
 @brief("witness.kind", "time")
@@ -262,7 +281,7 @@ class SizeBound:
 
     @property
     def reason(self) -> str:
-        """Kind of the witness: crossing, distance, reach, growth or direct."""
+        """Kind of the witness: crossing, distance, reach, growth, direct or gathered."""
         return self.proofs[0].witness.kind
 
     def time_by(self, kind: str) -> Fraction | None:
