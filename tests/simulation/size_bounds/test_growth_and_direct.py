@@ -96,7 +96,7 @@ def test_no_schedule_of_three_ranks_is_faster(kind: str, gap: int, alpha: int) -
 
 
 def test_what_leaves_a_box_has_been_summed_and_is_handed_on() -> None:
-    """A message before and one after, in boxes: half of their 2.1 us, since bytes might cross twice instead."""
+    """A message before and one after, in boxes: half of their 2.1 us, since bytes might cross twice."""
     problem, model = pose("dgx_h100(2, nvls=True)", "allreduce"), as_cost_model("reference")
     (found,) = size_bounds(problem, find_bound(problem).witness, [2**26], cost_model=model)
     crossing = found.time_by("crossing")
