@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from treadle.arrays import BoolArray
+from treadle.arrays import BoolArray, Int64Array
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.simulation.size_bounds.crossing import Window, crossing_time
 from treadle.simulation.size_bounds.cut_candidates import node_sets
@@ -71,7 +71,7 @@ def _cuts(terms: MessageTerms, collective: Collective) -> Iterator[GatheredCut]:
             yield GatheredWitness(nodes), part, tuple(sorted(found.items()))
 
 
-def _idle_ns(terms: MessageTerms, inside: BoolArray) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+def _idle_ns(terms: MessageTerms, inside: BoolArray) -> Int64Array:
     """For how long each link carries nothing from a rank inside to one outside."""
     topology = terms.topology
     begin, end = topology.is_compute & inside, topology.is_compute & ~inside
@@ -81,7 +81,8 @@ def _idle_ns(terms: MessageTerms, inside: BoolArray) -> np.ndarray[tuple[int, ..
     for one in terms.classes:
         figures = terms.least_of("occupancy_ns", (one,)) + terms.least_of("alpha_ns", (one,))
         cost[terms.link_class == one] = figures
-    return np.minimum(before + after + cost, FAR_NS)
+    found: Int64Array = np.minimum(before + after + cost, FAR_NS)
+    return found
 
 
 def gathered_time(cut: GatheredCut, size_bytes: int) -> Fraction:

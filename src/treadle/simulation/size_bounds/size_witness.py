@@ -179,9 +179,9 @@ class GrowthWitness:
 
     @property
     def step_ns(self) -> int:
-        """Grid on which pairs are counted: a 64th of the least delay; 0 if that is too small."""
+        """Grid on which pairs are counted: a 160th of the least delay; 0 if that is too small."""
         delays = [one.delay_ns for one in (self.near, self.far) if one is not None]
-        return min(delays) // 64
+        return min(delays) // 160
 
     def to_json(self) -> dict[str, object]:
         """Kind, and the figures of both kinds of messages."""
