@@ -12,11 +12,11 @@ from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
 from treadle.simulation.simulation_options import Sharing, SimulationOptions
 from treadle.simulation.size_bounds.crossing import Window, crossing_time, windows
 from treadle.simulation.size_bounds.cut_candidates import cut_candidates
-from treadle.simulation.size_bounds.direct import DirectPairs, direct_pairs, latest_of
+from treadle.simulation.size_bounds.direct_messages import DirectPairs, direct_pairs, latest_of
 from treadle.simulation.size_bounds.distance import farthest_pair
 from treadle.simulation.size_bounds.gathered import GatheredCut, gathered_cuts, gathered_time
-from treadle.simulation.size_bounds.growth import growth_time_ns, growth_witness
 from treadle.simulation.size_bounds.message_terms import message_terms
+from treadle.simulation.size_bounds.pair_growth import growth_time_ns, growth_witness
 from treadle.simulation.size_bounds.reach import reach_time_ns, reach_witness
 from treadle.simulation.size_bounds.size_witness import (
     CrossingWitness,
