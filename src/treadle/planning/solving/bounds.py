@@ -18,6 +18,7 @@ from treadle.planning.problem import Problem, ProblemOptions, model_of, pose
 from treadle.planning.solving.alltoall import alltoall_rate, rate_by_method
 from treadle.planning.solving.group_rates import (
     AloneRate,
+    as_no_group,
     bracket_note,
     exact_algbw_of_phases,
     groups_optimum,
@@ -340,6 +341,8 @@ def find_bound(problem: Problem, watch: Watch = UNWATCHED, *, cards_forward: boo
         If a rank cannot be reached.
     """
     if problem.collective.groups is not None:
+        if problem.collective.n_ranks > MAX_RANKS_BY_FLOW and (whole := as_no_group(problem)):
+            return find_bound(whole, watch)
         return bound_of_groups(problem, groups_optimum(problem, watch))
     if problem.collective.kind is CollectiveKind.ALLREDUCE:
         large = large_allreduce(problem, watch)
