@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import accumulate, combinations, pairwise
 from math import inf
 
 import pytest
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.parallelism.evaluation.stage_timeline import StageTimes, one_f_one_b
-from treadle.planning.parallelising.stage_cuts import best_cut, least_pipeline_s
+from treadle.planning.parallelising.stage_cuts import best_cut, least_of_cuts, least_pipeline_s
 
 SECONDS = st.one_of(st.integers(1, 20), st.just(inf))
 
@@ -61,3 +61,25 @@ def test_stages_that_shrink_come_near_the_least() -> None:
     least = least_pipeline_s(sum(one.compute_s for one in stages), 3, batches)
     assert least == pytest.approx(batches)
     assert least <= one_f_one_b(stages, batches, 0.0) <= 1.25 * least
+
+
+@given(
+    times=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=7),
+    n_stages=st.integers(1, 4),
+    batches=st.integers(1, 9),
+)
+def test_no_cut_of_layers_undercuts_the_least_of_cuts(
+    times: list[tuple[int, int]], n_stages: int, batches: int
+) -> None:
+    """It is reached where the last stage is the longest, as backward passes of one layer are."""
+    by_layer = [float(forward + backward) for forward, backward in times]
+    least, found = least_of_cuts(by_layer, n_stages, batches), []
+    for cut in all_cuts(len(times), n_stages):
+        ends = [0, *accumulate(cut)]
+        parts = [times[a:b] for a, b in pairwise(ends)]
+        forward, backward = ([sum(pair[at] for pair in part) for part in parts] for at in (0, 1))
+        stages = [StageTimes(one, two, 0, one + two) for one, two in zip(forward, backward, strict=True)]
+        found.append(one_f_one_b(stages, batches, 0.0))
+    assert least <= min(found, default=inf)
+    if n_stages == 1 or (batches > n_stages and by_layer and max(by_layer[:-1], default=0) == 0):
+        assert least == min(found, default=inf)

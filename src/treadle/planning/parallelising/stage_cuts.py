@@ -85,3 +85,40 @@ def least_pipeline_s(seconds: float, n_stages: int, micro_batches: int) -> float
     32.0
     """
     return seconds / (1 - (1 - 1 / micro_batches) ** n_stages)
+
+
+def least_of_cuts(layers_s: Sequence[float], n_stages: int, micro_batches: int) -> float:
+    """What no cut of these layers undercuts: a layer lies in one stage as a whole.
+
+    Parameters
+    ----------
+    layers_s : sequence of float
+        Seconds of each layer for one micro-batch, at least.
+    n_stages, micro_batches : int
+
+    Notes
+    -----
+    A step takes m t_k + (t_1 + ... + t_(k-1)) or more for every stage k, as in `least_pipeline_s`, and what
+    lies before a stage is the same however it is cut.
+
+    Examples
+    --------
+    >>> least_of_cuts([1.0, 1.0, 3.0], 2, 4)
+    14.0
+    """
+    before = [0.0]
+    for seconds in layers_s:
+        before.append(before[-1] + seconds)
+    least = [inf, *(micro_batches * done for done in before[1:])]
+    for _ in range(n_stages - 1):
+        least = [
+            min(
+                (
+                    max(least[start], micro_batches * (done - before[start]) + before[start])
+                    for start in range(end)
+                ),
+                default=inf,
+            )
+            for end, done in enumerate(before)
+        ]
+    return least[-1]
