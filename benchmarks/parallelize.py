@@ -234,8 +234,8 @@ imports included.
 fits into 80 GB, "FSDP" over the best plan of that name; "compute" is what the plan cannot hide. "gap": what
 the bound leaves open, {gap:.0%} asked for (8B on slow boxes 3%, on the finer mesh 5%, 128 experts on either
 4%); "checked": what is left open by the bound that is proven again, box by box of plans as the search split
-them, by code which shares nothing with it. "naming": CPU seconds of all named plans, at most {naming:g} (three
-axes: 3). "CPU s": of the whole command, at most 60 (three axes: 120, and 1024 MB).
+them, by code which shares nothing with it. "naming": CPU seconds of all named plans, at most {naming:g}
+(three axes: 3). "CPU s": of the whole command, at most 60 (three axes: 120, and 1024 MB).
 
 """
 _FABRICS = """

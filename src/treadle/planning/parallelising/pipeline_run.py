@@ -55,30 +55,18 @@ def staged(
     Raises
     ------
     InfeasibleError
-        If there are more stages than layers, or layers of several kinds.
+        If there are more stages than layers, or layers of a kind differ.
     """
     model, n_stages = plans.model, stages_of(mesh)
-    if sum(part.repeats > 1 for part in model.parts) > 1 or len(plan.layers) > 0:
-        raise InfeasibleError(f"{model.name}: stages of models with several kinds of layers are not cut")
+    if plan.layers:
+        raise InfeasibleError(f"{model.name}: layers that differ (--mixed) are not cut into stages")
     found = evaluate(plan, model, costs, plans.numbers, overlap=plans.request.overlap.value)
     seconds = {}
     for times in found.parts:
         moved = times.forward_moved_s + times.backward_moved_s
         seconds[times.part] = max(times.forward_s + times.backward_s, moved)
     by_layer = [seconds[model.parts[at].name] for at in model.order]
-    block = max(model.parts, key=lambda part: part.repeats)
-    first = next(at for at, number in enumerate(model.order) if model.parts[number] is block)
-    before, after = sum(by_layer[:first]), sum(by_layer[first + block.repeats :])
-    n_after = model.layers - first - block.repeats
-
-    def stage_seconds(stage: int, layers: int) -> float:
-        is_first, is_last = stage == 0, stage == n_stages - 1
-        blocks = layers - first * is_first - n_after * is_last
-        if blocks < 0:
-            return inf
-        return blocks * seconds[block.name] + before * is_first + after * is_last
-
-    cut = best_cut(model.layers, n_stages, micro_batches, stage_seconds)
+    cut = best_cut(by_layer, n_stages)
     if cut is None:
         raise InfeasibleError(f"{model.name}: {n_stages} stages of {model.layers} layers; use fewer stages")
     return replace(plan, mesh=mesh, pipeline=Pipeline(STAGES, cut, micro_batches), claim=None)
