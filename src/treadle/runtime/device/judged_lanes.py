@@ -21,6 +21,7 @@ from treadle.runtime.device.sized_lanes import SLICE_BYTES, at_size
 from treadle.runtime.measured_sizes import SweepRow, make_row, worst_of
 from treadle.runtime.memory import Layout, RankMemory, allocate, count_wrong, fill_input
 from treadle.runtime.run_options import RunOptions
+from treadle.topologies.topology import Topology
 
 LAUNCHES = 4
 """In a row at each size, each with data of its own."""
@@ -43,6 +44,7 @@ def measure_lanes(
     *,
     lanes: int,
     on_row: Callable[[SweepRow], None] | None = None,
+    switches: Topology | None = None,
 ) -> list[SweepRow]:
     """A row for each size and protocol.
 
@@ -60,6 +62,8 @@ def measure_lanes(
         Most blocks of a rank.
     on_row : callable, optional
         Called with every row as it is ready.
+    switches : Topology, optional
+        The fabric of the program's paths, as for `lower_to_lanes`.
 
     Raises
     ------
@@ -68,7 +72,7 @@ def measure_lanes(
     """
     programs = as_groups(program).programs
     groups = [
-        [_Judged(one, protocol, asked, machine, lanes) for one in programs]
+        [_Judged(one, protocol, asked, machine, lanes, switches) for one in programs]
         for protocol in asked.device_protocols
     ]
     rows: list[SweepRow] = []
@@ -92,6 +96,11 @@ def measure_lanes(
     return rows
 
 
+def can_switch_sum(element: ElementType, reduction: Reduction) -> bool:
+    """Whether switches combine such elements: multimem.ld_reduce has no minimum and maximum of float32."""
+    return element is not ElementType.FLOAT32 or reduction in (Reduction.SUM, Reduction.AVG)
+
+
 class _Judged:
     """A program's lanes of one protocol, with what runs them; for each number of slices proved right once."""
 
@@ -102,9 +111,16 @@ class _Judged:
         asked: RunOptions,
         machine: Callable[[LaneProgram], LaneMachine],
         most_lanes: int,
+        switches: Topology | None,
     ) -> None:
-        averages = asked.reduction is Reduction.AVG
-        lanes = lower_to_lanes(program, protocol, lanes=most_lanes, averages=averages)
+        lanes = lower_to_lanes(
+            program,
+            protocol,
+            lanes=most_lanes,
+            averages=asked.reduction is Reduction.AVG,
+            switches=switches,
+            switch_sums=can_switch_sum(asked.element, asked.reduction),
+        )
         self.machine = machine(lanes)
         self._most_slots = max((message.slots for message in lanes.messages), default=0)
         self._proved: set[int] = set()

@@ -13,7 +13,8 @@ from pathlib import Path
 from treadle.errors import MissingDependencyError
 from treadle.runtime.mpi_build import build_directory, telling_line
 
-SOURCES = ("lanes.cpp", "gpu_host.cpp", "lane.hpp", "elements.hpp", "machine.hpp", "tables.hpp", "user.hpp")
+_HEADERS = ("elements.hpp", "machine.hpp", "tables.hpp", "user.hpp")
+SOURCES = ("lanes.cpp", "gpu_host.cpp", "lane.hpp", "group.hpp", *_HEADERS)
 GPU_LIBRARY = "TREADLE_GPU_LIBRARY"
 """Variable: a library that `build_for_gpu` made elsewhere, for a machine without nvcc."""
 _FLAGS = ("-std=c++17", "-Og", "-shared", "-fPIC", "-pthread")

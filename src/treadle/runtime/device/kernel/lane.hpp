@@ -1,13 +1,9 @@
 // What a thread block does in a launch: its operations, wave by wave, each as wait, move, raise.
 #pragma once
 
-#include "elements.hpp"
+#include "group.hpp"
 
 namespace treadle {
-
-struct alignas(16) Vector {
-  u64 low, high;
-};
 
 // Where one slice of an operation is read and written; null where it is not.
 struct Places {
@@ -16,6 +12,11 @@ struct Places {
   char* target;
   char* puts[MOST_PUTS];
   i64 count;  // elements
+};
+
+// The places at all ranks of groups that an operation reads and writes besides.
+struct SwitchPlaces {
+  GroupPlace sums, copied;
 };
 
 // Another wait failed, or this one takes too long: it ends, and the launch with it.
@@ -78,16 +79,6 @@ TREADLE_DEVICE Places places_of(const Job& job, const Memory& own, const Operati
   return places;
 }
 
-template <class Word>
-TREADLE_DEVICE Word loaded(const char* base, i64 index) {
-  return reinterpret_cast<const Word*>(base)[index];
-}
-
-template <class Word>
-TREADLE_DEVICE void stored(char* base, i64 index, Word value) {
-  reinterpret_cast<Word*>(base)[index] = value;
-}
-
 // Words `first` to `past` - 1 of all places; four at a time are under way in a thread.
 template <class Element, class Combine, class Word>
 TREADLE_DEVICE void move_words(const Places& places, const Block& block, i64 first, i64 past) {
@@ -142,6 +133,58 @@ TREADLE_DEVICE void move_simple(const Places& places, const Block& block) {
   const i64 vectors = is_aligned(places) ? places.count / per_vector : 0;
   move_words<Element, Combine, Vector>(places, block, 0, vectors);
   move_words<Element, Combine, Element>(places, block, vectors * per_vector, places.count);
+}
+
+// As move_words, of what a switch adds up or copies.
+template <class Element, class Combine, class Word>
+TREADLE_DEVICE void ask_words(const Job& job, const Places& places, const SwitchPlaces& asked, const Block& block,
+                              i64 first, i64 past) {
+  constexpr int MANY = sizeof(Word) == sizeof(Vector) ? 4 : 1;
+  for (i64 base = first + block.thread; base < past; base += i64(block.threads) * MANY) {
+    Word words[MANY];
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+    for (int i = 0; i < MANY; ++i) {
+      const i64 index = base + i64(i) * block.threads;
+      if (index >= past) continue;
+      words[i] = asked.sums.n_members ? summed<Element, Combine, Word>(job, asked.sums, index)
+                                      : loaded<Word>(places.message ? places.message : places.source, index);
+    }
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+    for (int i = 0; i < MANY; ++i) {
+      const i64 index = base + i64(i) * block.threads;
+      if (index >= past) continue;
+      Word word = words[i];
+      if (places.message && places.source)
+        word = combined_words<Element, Combine, Word>(loaded<Word>(places.source, index), word);
+      if (places.target) stored<Word>(places.target, index, word);
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+      for (int put = 0; put < MOST_PUTS; ++put)
+        if (places.puts[put]) stored<Word>(places.puts[put], index, word);
+      if (asked.copied.n_members) copied<Word>(job, asked.copied, index, word);
+    }
+  }
+}
+
+template <class Element, class Combine>
+TREADLE_DEVICE void ask_switch(const Job& job, const Operation& operation, const Places& places, const Block& block,
+                               i64 slice) {
+  constexpr i64 per_vector = sizeof(Vector) / sizeof(Element);
+  const i64 skipped = slice * operation.slice * i64(sizeof(Element));
+  const SwitchPlaces asked{group_place(job, operation.sums, operation.source, operation.source_at + skipped),
+                           group_place(job, operation.multicast, operation.copied_to, operation.copied_at + skipped)};
+  const bool is_wide = is_aligned(places) && asked.sums.takes_vectors<SwitchSum<Element, Combine>::exists>(job) &&
+                       asked.copied.takes_vectors<true>(job);
+  const i64 vectors = is_wide ? places.count / per_vector : 0;
+  switch_fence();  // what other addresses stored before is seen through those of groups
+  ask_words<Element, Combine, Vector>(job, places, asked, block, 0, vectors);
+  ask_words<Element, Combine, Element>(job, places, asked, block, vectors * per_vector, places.count);
+  switch_fence();
 }
 
 // 8 bytes of elements, or as many of them as there are; what is missing is 0.
@@ -229,6 +272,8 @@ TREADLE_DEVICE void run_event(const Job& job, const Block& block, i64 lane, i64 
     divide<Element>(places, block, job.n_ranks);
   else if (is_ll)
     move_ll<Element, Combine>(job, places, block, lane, number);
+  else if (operation.sums != NONE || operation.multicast != NONE)
+    ask_switch<Element, Combine>(job, operation, places, block, slice);
   else
     move_simple<Element, Combine>(places, block);
   block.sync();
