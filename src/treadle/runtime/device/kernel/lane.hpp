@@ -51,8 +51,14 @@ TREADLE_DEVICE char* slot(char* staging, i64 at, i64 slots, i64 stride, u64 turn
   return staging + at + i64(turn % u64(slots)) * stride;
 }
 
-template <class Element, bool is_ll>
-TREADLE_DEVICE Places places_of(const Job& job, const Memory& own, const Operation& operation, i64 slice) {
+// Where every rank's memory is mapped: nothing goes through a network. Others say so by `sends`.
+struct Mapped {
+  static constexpr bool sends = false;
+};
+
+template <class Element, bool is_ll, class Network>
+TREADLE_DEVICE Places places_of(const Job& job, const Memory& own, const Operation& operation, i64 slice,
+                                const Network& network) {
   Places places;
   const i64 begin = slice * operation.slice, rest = operation.length - begin;
   places.count = rest < 0 ? 0 : rest < operation.slice ? rest : operation.slice;
@@ -73,6 +79,11 @@ TREADLE_DEVICE Places places_of(const Job& job, const Memory& own, const Operati
     if (i >= operation.n_puts) continue;
     const Put& put = job.puts[operation.first_put + i];
     const Memory& peer = job.memory[put.rank];
+    if constexpr (Network::sends)
+      if (!peer.flags) {
+        places.puts[i] = network.outbox(i);
+        continue;
+      }
     places.puts[i] = put.buffer == STAGING ? slot<is_ll>(peer.staging, put.at, put.slots, put.stride, turn)
                                            : peer.buffers[put.buffer] + put.at + skipped;
   }
@@ -261,13 +272,42 @@ TREADLE_DEVICE void divide(const Places& places, const Block& block, i64 n) {
   }
 }
 
-template <class Element, class Combine, bool is_ll>
-TREADLE_DEVICE void run_event(const Job& job, const Block& block, i64 lane, i64 number, i64 slice) {
+// Raises flags of ranks that are mapped; others are told by the network, in one thread after what was put there.
+template <class Network>
+TREADLE_DEVICE void raise_flags(const Job& job, const Block& block, i64 first, i64 count, u64 value, Network& network) {
+  for (i64 i = block.thread; i < count; i += block.threads) {
+    const Raise& raise = job.raises[first + i];
+    if (!Network::sends || job.memory[raise.rank].flags) release(job.memory[raise.rank].flags + raise.flag, value);
+  }
+  if constexpr (Network::sends) {
+    if (block.thread != 0) return;
+    for (i64 i = 0; i < count; ++i) {
+      const Raise& raise = job.raises[first + i];
+      if (!job.memory[raise.rank].flags) network.raise(raise, first + i, value);
+    }
+  }
+}
+
+// Sends what an operation has left in the outbox for ranks that are not mapped.
+template <class Element, class Network>
+TREADLE_DEVICE void send_puts(const Job& job, const Operation& operation, i64 slice, i64 count, Network& network) {
+  for (i64 i = 0; i < operation.n_puts; ++i) {
+    const Put& put = job.puts[operation.first_put + i];
+    if (job.memory[put.rank].flags) continue;
+    const i64 skipped = slice * operation.slice * i64(sizeof(Element));
+    const i64 at = put.buffer == STAGING ? put.at + slice % put.slots * put.stride : put.at + skipped;
+    network.put(put.rank, put.buffer, at, i, count * i64(sizeof(Element)));
+  }
+}
+
+template <class Element, class Combine, bool is_ll, class Network>
+TREADLE_DEVICE void run_event(const Job& job, const Block& block, i64 lane, i64 number, i64 slice, Network& network) {
   const Operation& operation = job.operations[number];
   for (i64 i = block.thread; i < operation.n_waits; i += block.threads)
     wait_for(job, lane, number, operation.first_wait + i, slice);
   block.sync();
-  const Places places = places_of<Element, is_ll>(job, job.memory[job.lanes[lane].rank], operation, slice);
+  const Places places =
+      places_of<Element, is_ll>(job, job.memory[job.lanes[lane].rank], operation, slice, network);
   if (operation.action == FINISH)
     divide<Element>(places, block, job.n_ranks);
   else if (is_ll)
@@ -277,27 +317,27 @@ TREADLE_DEVICE void run_event(const Job& job, const Block& block, i64 lane, i64 
   else
     move_simple<Element, Combine>(places, block);
   block.sync();
-  for (i64 i = block.thread; i < operation.n_raises; i += block.threads) {
-    const Raise& raise = job.raises[operation.first_raise + i];
-    release(job.memory[raise.rank].flags + raise.flag, (job.launch << 20) + u64(slice) + 1);
+  if constexpr (Network::sends)
+    if (block.thread == 0) send_puts<Element>(job, operation, slice, places.count, network);
+  raise_flags(job, block, operation.first_raise, operation.n_raises, (job.launch << 20) + u64(slice) + 1, network);
+  if constexpr (Network::sends) {
+    if (block.thread == 0) network.finish();  // the outbox is used again
+    block.sync();
   }
 }
 
 // Operations stand by rising stage, so that those with a slice in this wave stand together.
-template <class Element, class Combine, bool is_ll>
-TREADLE_DEVICE void run_lane(const Job& job, const Block& block, i64 number) {
+template <class Element, class Combine, bool is_ll, class Network>
+TREADLE_DEVICE void run_lane(const Job& job, const Block& block, i64 number, Network network) {
   const Lane& lane = job.lanes[number];
-  for (i64 i = block.thread; i < lane.n_enters; i += block.threads) {
-    const Raise& raise = job.raises[lane.first_enter + i];
-    release(job.memory[raise.rank].flags + raise.flag, (job.launch << 20) + ALL_SLICES);
-  }
+  raise_flags(job, block, lane.first_enter, lane.n_enters, (job.launch << 20) + ALL_SLICES, network);
   const i64 end = lane.first + lane.count;
   i64 low = lane.first;
   for (i64 wave = 0; low < end; ++wave) {
     for (i64 operation = low; operation < end; ++operation) {
       const i64 slice = wave - job.operations[operation].stage;
       if (slice < 0) break;
-      run_event<Element, Combine, is_ll>(job, block, number, operation, slice);
+      run_event<Element, Combine, is_ll>(job, block, number, operation, slice, network);
       // the first with this as its last slice are done; none stands before them
       if (slice == job.n_slices - 1) low = operation + 1;
     }

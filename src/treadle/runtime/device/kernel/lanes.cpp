@@ -7,7 +7,8 @@ namespace treadle {
 
 template <class Element, class Combine, bool is_ll>
 __global__ void __launch_bounds__(512, 1) lanes_kernel(const Job job, i64 first_lane) {
-  run_lane<Element, Combine, is_ll>(job, Block{int(threadIdx.x), int(blockDim.x)}, first_lane + blockIdx.x);
+  run_lane<Element, Combine, is_ll>(job, Block{int(threadIdx.x), int(blockDim.x)}, first_lane + blockIdx.x,
+                                    Mapped());
 }
 
 // A launch's blocks wait for each other and for other ranks': all must be resident, which a cooperative launch
@@ -60,7 +61,7 @@ void run_thread(Job job, const User& user, RankThreads& together, Block block, i
   for (i64 launch = 0; launch < launches; ++launch, ++job.launch) {
     if (is_first) fill(user, memory, launch);
     meet(together.meeting, together.threads);
-    run_lane<Element, Combine, is_ll>(job, block, lane);
+    run_lane<Element, Combine, is_ll>(job, block, lane, Mapped());
     meet(together.meeting, together.threads);
     if (is_first) keep(user, memory, launch);
   }
