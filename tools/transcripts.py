@@ -39,7 +39,7 @@ def replayed(text: str) -> str:
     with (
         tempfile.TemporaryDirectory(prefix="treadle-transcript-") as folder,
         contextlib.chdir(folder),
-        mock.patch.dict(os.environ, {"COLUMNS": "80", **{name: f"{folder}/own" for name in _OWN_FOLDERS}}),
+        mock.patch.dict(os.environ, {"COLUMNS": "80", **dict.fromkeys(_OWN_FOLDERS, f"{folder}/own")}),
     ):
         said = "".join(_said(command, lines) for command, lines in _commands(text))
     said = said.replace(os.path.realpath(folder), "FOLDER").replace(folder, "FOLDER")
