@@ -135,6 +135,14 @@ def pages() -> list[str]:
     return [path.relative_to(ROOT).as_posix() for path in found]
 
 
+def test_rows_of_tables_stand_below_a_heading() -> None:
+    """After an empty line a row is no table's: it is shown as bars and words."""
+    for page in pages():
+        text = re.sub(r"^```.*?^```$", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.M | re.S)
+        for table in re.findall(r"(?:^\|.*\n)+", text, flags=re.M):
+            assert re.match(r".*\n\|[\s:|-]+\|$", table, flags=re.M), (page, table[:80])
+
+
 def blocks(page: str) -> Iterator[Block]:
     text = "\n" + (ROOT / page).read_text(encoding="utf-8")
     assert text.count("\n```") % 2 == 0, page
