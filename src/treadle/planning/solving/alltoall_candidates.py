@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from time import process_time
 
@@ -15,14 +15,12 @@ from treadle.planning.solving.bounds import Bound, bound_of_alltoall
 from treadle.planning.solving.candidate import Built, Candidate
 from treadle.program.program import MAX_CHUNKS as PROGRAM_CHUNKS
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
-from treadle.schedules.alltoall.exchange_cost import exchange_algbw
 from treadle.schedules.alltoall.route_cost import slowest
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.simulation.simulation_options import default_alpha_ns
 from treadle.synthesis.alltoall.rate.rate import optimal_rate
 from treadle.synthesis.alltoall.routes.extract import extract_paths
-from treadle.synthesis.alltoall.routes.path_sets import WeightedPaths
 from treadle.synthesis.alltoall.routes.shortest_paths import MAX_CHUNKS as SPLIT_CHUNKS
 from treadle.synthesis.alltoall.routes.shortest_paths import split_over_shortest_paths
 from treadle.synthesis.alltoall.routes.whole_units import rounded_routes
@@ -36,6 +34,15 @@ from treadle.synthesis.alltoall.steps.pipelined import hop_synchronous, pipeline
 from treadle.synthesis.alltoall.steps.rounds import fastest_at_size, fewest_rounds
 from treadle.synthesis.alltoall.steps.time_stepped import least_steps, time_stepped_flow
 from treadle.synthesis.alltoall.steps.timed_paths import chunked_exchange
+from treadle.synthesis.alltoall.steps.unequal_steps import (
+    COARSE,
+    FINE,
+    NEAR,
+    chunks_of_program,
+    fast_enough,
+    placed_hops,
+    repeated,
+)
 from treadle.synthesis.scheduler_options import AlltoallOptions, SizeRequest
 from treadle.topologies.topology import Topology
 from treadle.watch import UNWATCHED, Watch
@@ -50,12 +57,6 @@ _PATHS_TIME, _STEPS_TIME = 0.4, 0.6
 
 _LIGHT_PROGRAM = 2**22
 """Chunks of a program that runtimes hold in a moment and some 100 MB."""
-
-_NEAR = 0.995
-"""Of the optimum, below which queues of unequal demands are not all that is tried."""
-
-_PLACED_STEPS, _TIGHT_STEPS, _PLACED_PARTS = 4, 4, 128
-"""Steps for each hop of the longest path then, searched or a flow's, and parts of a demand, at most."""
 
 _LATE_S = 0.25
 """Seconds beyond a time limit for a bound: a gap of 1% and less up to 500 nodes."""
@@ -115,59 +116,25 @@ def pipelined_flow(
     if _busiest(topology, shortest) <= _busiest(topology, routes):
         routes = shortest
     busiest = _busiest(topology, routes)
+    notes = _losses(float(busiest) * min(paths.rate(topology), rate.rate) - 1, "the fractional flow")
     schedule = _in_steps(problem, routes, options, watch)
     if schedule is None:
         algbw = collective.pair_demands.buffer_units / busiest
         finest = _finest(problem, chunks)
         schedule = fewest_rounds(topology, collective, routes, algbw, max_chunks=finest, watch=watch)
-        if collective.demands is not None and not topology.injection_bytes_per_s.any():
-            least = _NEAR * rate.rate * collective.pair_demands.buffer_units
-            placed = _placed_hops(topology, collective, paths, finest, watch)
-            schedule = _fast_enough(topology, collective, itertools.chain((schedule,), placed), least, watch)
-    notes = _losses(float(busiest) * min(paths.rate(topology), rate.rate) - 1, "the fractional flow")
+        if collective.demands is not None:
+            least = NEAR * rate.rate * collective.pair_demands.buffer_units
+            most = (min(finest, COARSE), FINE) if chunks is None else (chunks,)
+            more = (
+                repeated(topology, collective, paths, most[-1], watch)
+                if topology.injection_bytes_per_s.any()
+                else placed_hops(topology, collective, paths, chunks=most, watch=watch)
+            )
+            queued = schedule
+            schedule = fast_enough(topology, collective, itertools.chain((schedule,), more), least, watch)
+            if schedule is not queued:
+                notes = _grain(problem, schedule)
     return Built(schedule, bound_of_alltoall(rate), notes, rate.is_late)
-
-
-def _fast_enough(
-    topology: Topology,
-    collective: Collective,
-    candidates: Iterator[ExchangeSchedule],
-    least: float,
-    watch: Watch,
-) -> ExchangeSchedule:
-    """The first that reaches so much, or the best of all, or of those until time runs out."""
-    best = next(candidates)
-    most = exchange_algbw(topology, collective, best)
-    while most < least and not watch.is_late and (schedule := next(candidates, None)) is not None:
-        algbw = exchange_algbw(topology, collective, schedule)
-        if algbw > most:
-            best, most = schedule, algbw
-    return best
-
-
-def _placed_hops(
-    topology: Topology, collective: Collective, paths: WeightedPaths, finest: int, watch: Watch
-) -> Iterator[ExchangeSchedule]:
-    """A step for each hop of searched paths, and of the flow's: queues leave tight links idle.
-
-    Searched paths leave links some room, a few pairs' hops then fit best; the flow's lose less by themselves.
-    """
-    pieces = cut_demands(topology, collective, max_routes=finest)
-    found, _ = search_paths(pieces, watch=watch)
-    searched = piece_routes(pieces, found.offset, found.place, np.zeros(len(found.place), np.int32))
-    parts = 1 << (min(finest, _PLACED_PARTS).bit_length() - 1)
-    optimal = rounded_routes(collective, paths, parts=parts)
-    for routes, is_tight in ((searched, False), (optimal, True)):
-        steps = (_TIGHT_STEPS if is_tight else _PLACED_STEPS) * int(routes.hops.max())
-        yield routes_in_steps(
-            topology,
-            collective,
-            routes,
-            max_steps=steps,
-            max_chunks=parts,
-            is_tight=is_tight,
-            watch=watch,
-        )
 
 
 def _searched_steps(
@@ -175,18 +142,25 @@ def _searched_steps(
 ) -> Built:
     """One path a piece of demand by local search, in steps that take hardly longer than the fullest link."""
     by_then, at_last = until(watch, _PATHS_TIME), until(watch, _STEPS_TIME)
-    pieces = cut_demands(topology, collective, max_routes=chunks, max_hops=max_steps)
+    most = MAX_HOP_CHUNKS if chunks is None else chunks
+    pieces = cut_demands(topology, collective, max_routes=most, max_hops=max_steps)
     paths, _ = search_paths(pieces, watch=by_then)
     routes = piece_routes(pieces, paths.offset, paths.place, np.zeros(len(paths.place), np.int32))
     del pieces, paths
-    most = MAX_HOP_CHUNKS if chunks is None else chunks
     schedule = routes_in_steps(
         topology, collective, routes, max_steps=max_steps, max_chunks=most, watch=at_last
     )
+    del routes
     is_late = by_then.is_late or at_last.is_late
     left = watch.seconds_left
     rate = optimal_rate(topology, collective, time_limit_s=left, watch=watch.unlimited)
-    return Built(schedule, bound_of_alltoall(rate), is_late=is_late)
+    if collective.demands is not None and not is_late:
+        least = NEAR * rate.rate * collective.pair_demands.buffer_units
+        finest = (FINE,) if chunks is None else (chunks,)
+        more = placed_hops(topology, collective, chunks=finest, max_steps=max_steps, watch=watch)
+        schedule = fast_enough(topology, collective, itertools.chain((schedule,), more), least, watch)
+    notes = () if collective.demands is None else _grain(Problem(topology, collective), schedule)
+    return Built(schedule, bound_of_alltoall(rate), notes, is_late=is_late)
 
 
 def shortest_paths(
@@ -274,6 +248,17 @@ def _losses(loss: float, what: str) -> tuple[str, ...]:
     if loss < 1e-6:
         return ()
     return (f"whole chunks take {loss:.2%} longer than {what}; more of them (--chunks) lose less",)
+
+
+def _grain(problem: Problem, schedule: ExchangeSchedule) -> tuple[str, ...]:
+    """A note where no program can have the chunks."""
+    chunks = chunks_of_program(problem.collective, schedule)
+    if chunks <= PROGRAM_CHUNKS:
+        return ()
+    return (
+        f"the sends' bounds need {chunks} equal chunks of the data, programs have up to {PROGRAM_CHUNKS}: "
+        f"to run it, take fewer (--chunks {_finest(problem, None)}), which may lose more",
+    )
 
 
 def late_bound(problem: Problem, *, cards_forward: bool = False) -> Bound:

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from samples import exchange_samples as samples
 from samples.strategies import digraphs
 from treadle.errors import ScheduleError
+from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.synthesis.alltoall.rate.rate import optimal_rate
 from treadle.synthesis.alltoall.routes.extract import extract_paths
 from treadle.synthesis.alltoall.routes.shortest_paths import split_over_shortest_paths
 from treadle.synthesis.alltoall.routes.whole_units import rounded_routes
 from treadle.synthesis.alltoall.steps.rounds import fewest_rounds
-from treadle.synthesis.alltoall.steps.staggered import staggered
+from treadle.synthesis.alltoall.steps.staggered import rounds_within, staggered
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.watch import TimeLimitError, Watch
@@ -82,6 +83,41 @@ def test_few_chunks_still_arrive() -> None:
     schedule = staggered(topology, collective, routes, rounds=7, max_chunks=routes.n_chunks)
     assert schedule.n_chunks == routes.n_chunks
     assert samples.is_correct(topology, collective, schedule)
+
+
+@pytest.mark.parametrize("name", ["generalized_kautz:2,9", "torus:3,4", "unlike"])
+def test_as_many_rounds_as_a_loss_asks_for_are_the_fewest(name: str) -> None:
+    topology = _unlike() if name == "unlike" else parse(name)
+    collective, routes = samples.alltoall(topology), _optimal_routes(topology)
+    at_most, busiest = Fraction(1, 40), _busiest(topology, routes)
+    rounds = rounds_within(topology, routes, float(at_most))
+    assert rounds > int(routes.hops.max())
+
+    def loss(number: int) -> Fraction:
+        schedule = staggered(topology, collective, routes, rounds=number, max_chunks=number * routes.n_chunks)
+        return 1 - busiest / (
+            samples.seconds_per_byte(topology, collective, schedule) * collective.pair_demands.buffer_units
+        )
+
+    assert loss(rounds) <= at_most + Fraction(1, 10**9)
+    assert loss(rounds - 1) > at_most
+
+
+def test_routes_that_carry_little_move_in_fewer_rounds() -> None:
+    topology = parse("torus:3,3")
+    matrix = np.ones((9, 9), dtype=np.int64)
+    matrix[0] = 10**4
+    np.fill_diagonal(matrix, 0)
+    collective = samples.alltoall(topology, Demands(matrix))
+    routes = split_over_shortest_paths(topology, collective)
+    every, few = (
+        staggered(topology, collective, routes, rounds=64, max_chunks=2**16, max_sends=most)
+        for most in (None, 2000)
+    )
+    assert few.sends.n_sends <= 2000 < every.sends.n_sends / 4
+    assert samples.is_correct(topology, collective, few)
+    times = [samples.seconds_per_byte(topology, collective, schedule) for schedule in (every, few)]
+    assert times[1] <= times[0] * Fraction(1002, 1000)
 
 
 def test_bad_rounds_and_deadlines_are_refused() -> None:

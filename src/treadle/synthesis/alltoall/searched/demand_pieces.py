@@ -22,8 +22,11 @@ _SPARE_HOPS = 3
 _FINE, _FINER = 200, 600
 """Pieces that share the fullest link, at least, where all pairs have equal demands, and where they do not."""
 
-_MOST_PIECES = 16
-"""Of a pair; more than four take sparse or unequal demands only, or fewer pairs than local search is for."""
+_MOST_PIECES, _MOST_UNEQUAL = 16, 1024
+"""Of a pair, where demands are equal and where not; more than four take fewer pairs than local search is for.
+
+A pair that has most of all data fills links by itself.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,12 +141,13 @@ def _counts(
     max_routes: int | None,
 ) -> Int64Array:
     """Pieces of every pair: a power of two."""
-    most = _MOST_PIECES if max_routes is None else min(_MOST_PIECES, max_routes)
     width = float((topology.bandwidths / topology.bandwidths.max()).sum())
     load = float(demand.astype(np.float64) @ hops) / width  # of a link, if all had the same
     n_ranks = collective.n_ranks
     is_even = demand.min() == demand.max() and len(demand) == n_ranks * (n_ranks - 1)
     fine = _FINE if is_even else _FINER
+    limit = _MOST_PIECES if is_even else _MOST_UNEQUAL
+    most = limit if max_routes is None else min(limit, max_routes)
     wanted = np.clip(demand * (fine / max(load, 1e-9)), 1, most)
     least: Int64Array = np.exp2(np.ceil(np.log2(wanted))).astype(np.int64)
     count: Int64Array = np.minimum(least, 1 << (most.bit_length() - 1))

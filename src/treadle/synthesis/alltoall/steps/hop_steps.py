@@ -52,7 +52,13 @@ _PART, _UNEQUAL_PART = 8, 24
 """Runs of chunks in an even step's cap, at least, where all pairs have equal demands, and where not."""
 
 _SAND, _SAND_PART = 0.2, 256
-"""Of unequal demands the smallest, so much of all data, are cut so fine: sand fills what large runs leave."""
+"""Of every path of unequal demands so much is cut so fine: sand fills what large runs leave."""
+
+_GRAIN = 4
+"""Chunks of the smallest run, if as many are allowed: runs of whole chunks are about equal then."""
+
+_MOST_WORK = 2**30
+"""Places (hop, step) that sweeps look at, at most: some ten CPU seconds."""
 
 MAX_CHUNKS = 64
 """Chunks per shard."""
@@ -107,6 +113,7 @@ def routes_in_steps(
     max_steps: int | None = None,
     max_chunks: int = MAX_CHUNKS,
     is_tight: bool = False,
+    max_passes: int = _PASSES,
     seed: int = 0,
     watch: Watch = UNWATCHED,
 ) -> ExchangeSchedule:
@@ -124,7 +131,9 @@ def routes_in_steps(
     max_chunks : int
         Of a shard.
     is_tight : bool
-        The routes are an optimal flow's: nearly all links are full.
+        Nearly all links are full, or all that matter: loads are levelled first, small caps double.
+    max_passes : int
+        Over the hops that exceed caps.
     seed : int
     watch : Watch
         When its deadline passes, the steps so far are returned.
@@ -146,8 +155,8 @@ def routes_in_steps(
     width = topology.bandwidths / topology.bandwidths.min()
     runs = _runs(collective, routes, n_steps, width, max_chunks)
     caps = _caps(_loads(runs, width), n_steps, is_tight)
-    sweeps = _SWEEPS if is_tight else 0
-    pace = StepPace(_TRIES, _PASSES, max(1, int(caps.sum()) // _RISES), seed, sweeps)
+    sweeps = min(_SWEEPS, _MOST_WORK // max(1, len(runs.links) * n_steps)) if is_tight else 0
+    pace = StepPace(_TRIES, max_passes, max(1, int(caps.sum()) // _RISES), seed, sweeps)
     given = HopPaths(runs.offset, runs.links, runs.amount, width)
     _, caps, step = run_until(
         "steps", lambda control: core.assign_hop_steps(given, pace, caps, control), watch=watch
@@ -175,17 +184,20 @@ def _runs(
     whole = demand[shard] * routes.n_chunks
     hops = routes.hops
     load = np.bincount(routes.path_links, weights=np.repeat(routes.units, hops), minlength=len(width)) / width
-    even = float(load.max()) / routes.n_chunks / n_steps  # of demand
-    fine = _fineness(collective.n_ranks, demand)
-    wanted = np.exp2(np.ceil(np.log2(np.maximum(demand * fine / even, 1)))).astype(np.int64)
+    even = float(load.max()) / n_steps  # in 1/P of a unit of demand
     given = np.ones(len(demand), dtype=np.int64)
     np.maximum.at(given, shard, whole // np.gcd(routes.units, whole))
     assert not np.any(given & (given - 1))
-    parts = np.maximum(given, np.minimum(wanted, 1 << (max_chunks.bit_length() - 1)))
-    n_chunks = int(parts.max())
-    count = routes.units * parts[shard] // whole
-    run = np.repeat(np.arange(routes.n_paths), count)
-    size = (n_chunks // parts)[shard][run]
+    most = 1 << (max_chunks.bit_length() - 1)
+    if demand.min() == demand.max() and len(demand) == collective.n_ranks * (collective.n_ranks - 1):
+        wanted = np.exp2(np.ceil(np.log2(np.maximum(demand * routes.n_chunks * _PART / even, 1))))
+        parts = np.maximum(given, np.minimum(wanted.astype(np.int64), most))
+        n_chunks = int(parts.max())
+        count = routes.units * parts[shard] // whole
+        run = np.repeat(np.arange(routes.n_paths), count)
+        size = (n_chunks // parts)[shard][run]
+    else:
+        n_chunks, run, size = _uneven_runs(routes.units, whole, even, int(given.max()), most)
     high = np.cumsum(size)
     first = np.searchsorted(shard[run], np.arange(len(demand)))
     high = high - (high - size)[first][shard[run]]
@@ -203,13 +215,25 @@ def _runs(
     )
 
 
-def _fineness(n_ranks: int, demand: Int64Array) -> Int64Array:
-    """Runs of each demand in an even step's cap, at least, shape of `demand`."""
-    if demand.min() == demand.max():
-        return np.full(len(demand), _PART if len(demand) == n_ranks * (n_ranks - 1) else _UNEQUAL_PART)
-    rising = np.sort(demand)
-    largest = rising[np.searchsorted(np.cumsum(rising), _SAND * demand.sum())]
-    return np.where(demand <= largest, _SAND_PART, _UNEQUAL_PART)
+def _uneven_runs(
+    units: Int64Array, whole: Int64Array, even: float, given: int, most: int
+) -> tuple[int, Int64Array, Int64Array]:
+    """Chunks per shard; the path of every run, in their order, and its chunks: large runs and sand of each.
+
+    Runs of a path need not be equal, so their number does not depend on how fine the chunks are.
+    """
+    large = np.ceil(units * (1 - _SAND) * _UNEQUAL_PART / even)
+    fine = np.ceil(units * _SAND * _SAND_PART / even)
+    grain = float((whole / units * (large + fine)).max()) * _GRAIN
+    n_chunks = max(given, min(most, 1 << int(np.ceil(np.log2(grain)))))
+    chunks = units * n_chunks // whole
+    sand = (chunks * _SAND).astype(np.int64)
+    block = np.stack([chunks - sand, sand], axis=1).reshape(-1)
+    count = np.minimum(np.stack([large, fine], axis=1).reshape(-1).astype(np.int64), block)
+    of_block = np.repeat(np.arange(len(block)), count)
+    turn = np.arange(len(of_block)) - np.repeat(np.cumsum(count) - count, count)
+    total, parts = block[of_block], count[of_block]
+    return n_chunks, of_block // 2, total * (turn + 1) // parts - total * turn // parts
 
 
 def _loads(runs: _Runs, width: NDArray[np.float64]) -> _Loads:
