@@ -124,7 +124,9 @@ def pipelined_flow(
         schedule = fewest_rounds(topology, collective, routes, algbw, max_chunks=finest, watch=watch)
         if collective.demands is not None:
             least = NEAR * rate.rate * collective.pair_demands.buffer_units
-            most = (min(finest, COARSE), FINE) if chunks is None else (chunks,)
+            runnable = PROGRAM_CHUNKS // int(collective.demands.matrix.sum())
+            # what programs can have comes first
+            most = (min(finest, COARSE), min(max(runnable, 1), FINE), FINE) if chunks is None else (chunks,)
             more = (
                 repeated(topology, collective, paths, most[-1], watch)
                 if topology.injection_bytes_per_s.any()

@@ -80,7 +80,7 @@ def placed_hops(
     paths : WeightedPaths, optional
         Of an optimal flow: to be repeated, instead of searched ones.
     chunks : tuple of int
-        Most chunks per shard, rising; with the last hops are also levelled at exponential prices.
+        Most chunks per shard, rising; with all but the first, hops are also levelled at exponential prices.
     max_steps : int, optional
     watch : Watch
 
@@ -95,7 +95,7 @@ def placed_hops(
         found, _ = search_paths(pieces, watch=watch)
         routes = piece_routes(pieces, found.offset, found.place, np.zeros(len(found.place), np.int32))
         steps = _STEPS * int(routes.hops.max()) if max_steps is None else max_steps
-        for is_tight in (False, True) if most == powers[-1] else (False,):
+        for is_tight in (False, True) if most > powers[0] or len(powers) == 1 else (False,):
             yield routes_in_steps(
                 topology,
                 collective,
