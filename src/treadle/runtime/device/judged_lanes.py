@@ -25,7 +25,7 @@ from treadle.runtime.run_options import RunOptions
 LAUNCHES = 4
 """In a row at each size, each with data of its own."""
 
-_ELEMENT_CODES = {
+ELEMENT_CODES = {
     ElementType.FLOAT32: 0,
     ElementType.FLOAT16: 1,
     ElementType.BFLOAT16: 2,
@@ -122,7 +122,7 @@ class _Judged:
         ]
         data = sum(one.nbytes for memory in memories for one in memory.arrays.values())
         launches = LAUNCHES if data <= _FOUR_LAUNCHES_BYTES else 2
-        patterns = [_pattern(lanes.program, count, asked, group, launch) for launch in range(launches)]
+        patterns = [pattern_of(lanes.program, count, asked, group, launch) for launch in range(launches)]
         inputs = [[_input(rank, memory, one) for one in patterns] for rank, memory in enumerate(memories)]
         outputs = [[np.empty_like(memory.arrays[Buffer.OUTPUT]) for _ in patterns] for memory in memories]
         seconds = self.machine.run(
@@ -130,7 +130,7 @@ class _Judged:
             memories,
             inputs,
             outputs,
-            element=_ELEMENT_CODES[asked.element],
+            element=ELEMENT_CODES[asked.element],
             reduction=asked.reduction,
         )
         wrong = 0
@@ -150,7 +150,8 @@ class _Judged:
         self._proved.add(slices)
 
 
-def _pattern(program: Program, count: int, asked: RunOptions, group: int, launch: int) -> Pattern:
+def pattern_of(program: Program, count: int, asked: RunOptions, group: int, launch: int) -> Pattern:
+    """Input data of one launch, and what its output must be."""
     return make_pattern(
         program.n_ranks,
         count,

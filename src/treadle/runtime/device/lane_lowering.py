@@ -69,7 +69,12 @@ class _Rules:
 
 
 def lower_to_lanes(
-    program: Program, protocol: DeviceProtocol, *, lanes: int, averages: bool = False
+    program: Program,
+    protocol: DeviceProtocol,
+    *,
+    lanes: int,
+    averages: bool = False,
+    all_staged: bool = False,
 ) -> LaneProgram:
     """Make the lanes of a program.
 
@@ -81,6 +86,8 @@ def lower_to_lanes(
         Most thread blocks of a rank, 1 to `MOST_LANES`; a rank of fewer parts has fewer.
     averages : bool
         Sums are divided by the number of ranks at the end.
+    all_staged : bool
+        No message is put straight into its target: for buffers that peers do not reach.
 
     Raises
     ------
@@ -92,7 +99,14 @@ def lower_to_lanes(
     operations, bounds = cut_into_parts(program)
     nodes, home = _fused(operations)
     _set_order(nodes, home)
-    messages, number_of = _messages(operations, nodes, home, protocol)
+    into_targets = protocol is DeviceProtocol.SIMPLE and not all_staged
+    messages, number_of = _messages(
+        operations,
+        nodes,
+        home,
+        protocol,
+        puts_into_targets=into_targets,
+    )
     flags, rules = _Flags(), _Rules(protocol, program.in_place)
     lists: list[RankLane] = []
     weights = [past - first for first, past in pairwise(bounds)]
@@ -178,9 +192,11 @@ def _messages(
     nodes: dict[int, _Node],
     home: Sequence[int],
     protocol: DeviceProtocol,
+    *,
+    puts_into_targets: bool,
 ) -> tuple[list[LaneMessage], dict[int, int]]:
     """All messages, and the number of each by its send and its receive."""
-    before = _ancestors(nodes, home) if protocol is DeviceProtocol.SIMPLE else {}
+    before = _ancestors(nodes, home) if puts_into_targets else {}
     messages: list[LaneMessage] = []
     number_of: dict[int, int] = {}
     for number, receive in enumerate(operations):
@@ -190,7 +206,7 @@ def _messages(
         number_of[number] = number_of[send] = len(messages)
         taker, maker = nodes[home[number]], nodes[home[send]]
         is_direct = (
-            protocol is DeviceProtocol.SIMPLE
+            puts_into_targets
             and receive.kind is OperationKind.RECEIVE
             and all(before[maker.number] >> nodes[other].place & 1 for other in taker.waits)
         )
