@@ -107,7 +107,6 @@ class RankLanes:
         self._prepared: list[PreparedLanes] = []
         self._past = n
         """First flag that no program has; before it stands who has entered."""
-        memory.barrier()
 
     def admit(self, lanes: LaneProgram) -> AdmittedLanes:
         """Give a program its flags.
@@ -136,9 +135,9 @@ class RankLanes:
         self._admitted.append(AdmittedLanes(lanes, len(self._admitted), places))
         return self._admitted[-1]
 
-    def room(self, lanes: LaneProgram, element: int, threads: int) -> int:
+    def room(self, protocol: DeviceProtocol, element: int, threads: int) -> int:
         """How many blocks of a launch the GPU has room for at once."""
-        is_ll = lanes.protocol is DeviceProtocol.LL
+        is_ll = protocol is DeviceProtocol.LL
         return self._library.count("treadle_rank_room", self._rank, element, is_ll, threads)
 
     def prepare(
