@@ -41,7 +41,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 
-.PHONY: install wheel release demo debian test lint types compiled-tests lowest fuzz sanitize gpu gpu-check races lanes mutants mutants-map bench docs clean
+.PHONY: install wheel release demo debian test lint types compiled-tests lowest fuzz sanitize gpu gpu-check races lanes transcripts mutants mutants-map bench docs clean
 
 install: $(VENV)/.installed
 
@@ -151,6 +151,10 @@ races: $(VENV)/.test-tools
 # Plans of every scheduler as such lanes, every byte checked; a quarter of an hour.
 lanes: $(VENV)/.test-tools
 	$(PY) -m tools.lane_universe
+
+# What commands print, kept as texts that are read as diffs.
+transcripts: $(VENV)/.test-tools
+	$(PY) -m tools.transcripts tests/golden/transcripts/*.txt
 
 # Which tests run which blocks of code, and faults planted in these one at a time; see docs/contributing.md.
 mutants-map: $(VENV)/.test-tools

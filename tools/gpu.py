@@ -1,7 +1,9 @@
 """The device runtime's source compiled for threads and, where nvcc is, for GPUs, with what ptxas says.
 
 `make gpu`, or `python -m tools.gpu`. Fails on a warning, a spill or more than 128 registers. Nothing is run:
-that needs a GPU. With ``--library PATH`` the library of the runtime device-gpu for machines without nvcc.
+that needs a GPU. The lanes over NCCL's windows are compiled where its headers are: those of pip's
+nvidia-nccl-cu13, or in the folder that ``TREADLE_NCCL_INCLUDE`` names. With ``--library PATH`` the library of
+the runtime device-gpu for machines without nvcc.
 """
 
 from __future__ import annotations
@@ -18,8 +20,13 @@ from pathlib import Path
 
 KERNEL = Path(__file__).resolve().parents[1] / "src" / "treadle" / "runtime" / "device" / "kernel"
 SOURCE, HOSTS = KERNEL / "lanes.cpp", (KERNEL / "gpu_host.cpp", KERNEL / "rank_host.cpp")
+NCCL = KERNEL / "nccl_lanes.cpp"
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
+SWITCH_ARCHITECTURES = ("sm_90", "sm_100")
+"""With multimem instructions."""
 MOST_REGISTERS = 128
+NCCL_REGISTERS = 255
+"""Of lanes over NCCL, in blocks of 256 threads: its device API takes many."""
 _KERNEL = re.compile(r"Compiling entry function '(\w*lanes_kernel\w*)' for '(\w+)'")
 _SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 _REGISTERS = re.compile(r"Used (\d+) registers")
@@ -58,13 +65,13 @@ def figures(text: str) -> list[KernelFigures]:
     return found
 
 
-def faults(kernels: Sequence[KernelFigures]) -> list[str]:
+def faults(kernels: Sequence[KernelFigures], most_registers: int = MOST_REGISTERS) -> list[str]:
     """Kernels that spill or take too many registers, in words."""
     return [
         f"{one.name} for {one.architecture}: {one.registers} registers, {one.spilled_bytes} bytes spilled; "
-        f"expected at most {MOST_REGISTERS} and 0"
+        f"expected at most {most_registers} and 0"
         for one in kernels
-        if one.registers > MOST_REGISTERS or one.spilled_bytes
+        if one.registers > most_registers or one.spilled_bytes
     ]
 
 
@@ -92,13 +99,22 @@ def main(arguments: Sequence[str] = ()) -> int:
             return 0
         wrong = []
         for architecture in ARCHITECTURES:
-            words = [nvcc, "-std=c++17", "-O3", f"-arch={architecture}", "-Xptxas", "-v", "-x", "cu", "-c"]
-            text = _run([*words, str(SOURCE), "-o", f"{folder}/lanes.o"])
-            if text is None:
+            kernels = _compiled(nvcc, architecture, SOURCE, folder)
+            if kernels is None:
                 return 1
-            kernels = figures(text)
             wrong += faults(kernels) or ([] if kernels else [f"{architecture}: no kernel was compiled"])
             print(f"{architecture}: {_summary(kernels)}; never run")
+        include = nccl_include()
+        if include is None:
+            print(
+                "nccl_device.h is not there: SKIPPED the lanes over NCCL's windows (pip's nvidia-nccl-cu13)"
+            )
+        for architecture in SWITCH_ARCHITECTURES if include else ():
+            kernels = _compiled(nvcc, architecture, NCCL, folder, f"-I{include}")
+            if kernels is None:
+                return 1
+            wrong += faults(kernels, NCCL_REGISTERS)
+            print(f"{architecture}, over NCCL's windows: {_summary(kernels)}; never run")
         host = [
             nvcc,
             "-std=c++17",
@@ -117,6 +133,22 @@ def main(arguments: Sequence[str] = ()) -> int:
     for one in wrong:
         print(f"gpu: {one}", file=sys.stderr)
     return 1 if wrong else 0
+
+
+def nccl_include() -> Path | None:
+    """Where NCCL's device API is declared, if it is."""
+    given = os.environ.get("TREADLE_NCCL_INCLUDE")
+    folders = [Path(given)] if given else [Path(one) / "nvidia/nccl/include" for one in sys.path]
+    return next((one for one in folders if (one / "nccl_device.h").is_file()), None)
+
+
+def _compiled(
+    nvcc: str, architecture: str, source: Path, folder: str, *flags: str
+) -> list[KernelFigures] | None:
+    """The kernels of a source, and what they need."""
+    words = [nvcc, "-std=c++17", "-O3", f"-arch={architecture}", "-Xptxas", "-v", *flags, "-x", "cu", "-c"]
+    text = _run([*words, str(source), "-o", f"{folder}/lanes.o"])
+    return None if text is None else figures(text)
 
 
 def _library(path: Path) -> int:

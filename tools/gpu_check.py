@@ -102,7 +102,8 @@ def sweep(report: Report, sizes: Sequence[int], kinds: Sequence[str]) -> None:
             served = [size for size in sizes if protocol is DeviceProtocol.SIMPLE or size <= _LL_BYTES]
             if not served:
                 continue
-            found = run(plan, served, runtime="device-gpu", device_protocols=(protocol,), **FEW)
+            given: RunKeywords = {**FEW, "device_protocols": (protocol,)}
+            found = run(plan, served, runtime="device-gpu", **given)
             for row in found.rows:
                 took = f"{row.time_s * 1e6:.1f}"
                 rows.append((kind, row.protocol, format_size(row.size_bytes), took, row.wrong))

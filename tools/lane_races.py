@@ -23,7 +23,8 @@ from treadle.runtime.device.lane_program import DeviceProtocol, FlagPurpose, Lan
 from treadle.schedules.collective import CollectiveKind
 
 _FLAGS = ("-fsanitize=thread", "-g", "-O1")
-_FABRICS = ("ring:4", "dgx_a100(2, 2)")
+_FABRICS = ("ring:4", "dgx_a100(2, 2)", "dgx_h100(1, 4, nvls=True)", "dgx_h100(2, 4, nvls=True)")
+"""The last two leave copies and sums to switches, where `multicast` asks for them."""
 _RACE_FOUND = 66
 
 
@@ -60,7 +61,8 @@ def _run_lanes(*, has_credits: bool) -> int:
     wrong = 0
     for fabric in _FABRICS:
         for kind in CollectiveKind:
-            plan = planning.solve(fabric, kind.value).plan
+            multicast = "nvls" in fabric and kind is not CollectiveKind.ALLTOALL
+            plan = planning.solve(fabric, kind.value, multicast=multicast).plan
             for in_place in (False, True)[: 1 if kind is CollectiveKind.ALLTOALL else 2]:
                 for threads in (1, 3):
                     rows = measure_emulated(
@@ -69,6 +71,7 @@ def _run_lanes(*, has_credits: bool) -> int:
                         device_protocols=tuple(DeviceProtocol),
                         threads=threads,
                         slice_bytes=512,
+                        switches=plan.topology,
                     )
                     wrong += sum(row.wrong for row in rows)
     print(f"{wrong} wrong elements")

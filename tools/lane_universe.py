@@ -77,7 +77,12 @@ def _run(plan: Plan, found: Counter[str]) -> None:
             return
         for threads in _THREADS:
             rows = measure_emulated(
-                program, _SIZES, device_protocols=tuple(DeviceProtocol), threads=threads, slice_bytes=512
+                program,
+                _SIZES,
+                switches=plan.topology,
+                device_protocols=tuple(DeviceProtocol),
+                threads=threads,
+                slice_bytes=512,
             )
             found["runs"] += len(rows)
             found["elements wrong"] += sum(row.wrong for row in rows)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from treadle import parse
 from treadle.reproduction import curve_settings, simulated_curves
 from treadle.reproduction.printed import printed_exhibits
 
@@ -42,6 +43,14 @@ def speedup(setting: str, panel: str, labels: tuple[str, str], size: int) -> flo
     """Simulated time of the second over that of the first."""
     first, second = (measured(setting, panel, label, (size,)).seconds[size] for label in labels)
     return float(second / first)
+
+
+def test_every_curve_is_of_a_fabric_that_there_is() -> None:
+    for machine in curve_settings.SETTINGS:
+        for panel in machine.panels:
+            assert len({curve.label for curve in panel.curves}) == len(panel.curves)
+            for curve in panel.curves:
+                assert len(parse(curve.fabric).compute_nodes) > 1
 
 
 # --- limits ------------------------------------------------------------------------------------------------

@@ -87,6 +87,22 @@ def test_bounds_of_larger_groups_are_networkx_s(
 
 
 @pytest.mark.parametrize("kind", SPANNING_KINDS)
+def test_switches_of_boxes_are_no_ways_between_boxes(kind: CollectiveKind) -> None:
+    """Members have a dead end each, shorter than any way between them, and are alike all the same."""
+    topology = parse("dgx_h100:5")
+    root = 2 if kind.is_rooted else None
+    ranks = tuple(topology.compute_nodes.tolist())
+    collective = Collective(kind, ranks, root=root, groups=Mesh((5, 8), ("a", "b")).groups("a"))
+    names = topology.node_names
+    lengths = tuple(
+        Fraction(1 if "nvswitch" in names[tail] + names[head] else 7 if topology.is_compute[tail] else 9)
+        for tail, head in zip(topology.tails, topology.heads, strict=True)
+    )
+    expected = group_length_bound(topology, collective, lengths, lightest_by_networkx)
+    assert GroupLengthWitness(lengths).bound(topology, collective) == expected
+
+
+@pytest.mark.parametrize("kind", SPANNING_KINDS)
 def test_no_lengths_prove_less_than_the_optimum_and_its_prices_prove_it(kind: CollectiveKind) -> None:
     random, compared = Random(3), 0
     for _ in range(10):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from tools.gpu import faults, figures, main
+from tools.gpu import NCCL_REGISTERS, faults, figures, main, nccl_include
 
 SAID = """\
 ptxas info    : 0 bytes gmem
@@ -34,6 +36,27 @@ def test_spills_and_too_many_registers_are_faults() -> None:
     (spilled,) = faults(figures(SAID))
     assert "28 bytes spilled" in spilled
     assert len(faults(figures(SAID.replace("Used 87", "Used 129")))) == 2
+
+
+def test_lanes_over_nccl_may_take_more_registers_but_not_spill() -> None:
+    assert len(faults(figures(SAID.replace("Used 87", "Used 255")), NCCL_REGISTERS)) == 1
+
+
+def test_headers_of_nccl_are_found_or_skipped(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TREADLE_NCCL_INCLUDE", str(tmp_path))
+    assert nccl_include() is None
+    monkeypatch.setattr("tools.gpu.shutil.which", lambda name: name)
+    monkeypatch.setattr(
+        "tools.gpu._run", lambda _: SAID.replace("12 bytes spill stores, 16", "0 bytes spill stores, 0")
+    )
+    assert main() == 0
+    assert "nccl_device.h is not there: SKIPPED" in capsys.readouterr().out
+    (tmp_path / "nccl_device.h").touch()
+    assert nccl_include() == tmp_path
+    assert main() == 0
+    assert "sm_90, over NCCL's windows: 2 kernels, 0 bytes spilled" in capsys.readouterr().out
 
 
 def test_without_nvcc_kernels_are_skipped_in_words(

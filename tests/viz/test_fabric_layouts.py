@@ -123,7 +123,23 @@ def check(layout: PictureLayout) -> None:
 def test_lines_and_texts_keep_apart(name: str) -> None:
     layout = fabric_layout(build_topology(name))
     check(layout)
+    assert layout.width <= 1200  # more boxes than that stand in two rows
     assert layout == fabric_layout(build_topology(name))
+
+
+def test_ranks_of_a_mesh_stand_near_those_that_they_are_linked_to() -> None:
+    layout = fabric_layout(build_topology("mi250(2)"))
+    ranks = [mark for mark in layout.marks if mark.shape is Shape.RANK]
+    places = [(mark.x - layout.frames[n // 16].x, mark.y) for n, mark in enumerate(ranks)]
+    assert places[:16] == places[16:]
+    assert len({y for _, y in places}) == 4
+    own = [line for line in layout.lines if max(line.ends) < 16]
+    assert len(own) == 28
+    assert all(len(stroke) == 2 for line in own for stroke in line.strokes)
+    lengths = [np.hypot(b[0] - a[0], b[1] - a[1]) for line in own for a, b in (line.strokes[0],)]
+    assert sum(lengths) < 28 * 75  # on average hardly more than a place apart: 60 beside, 48 below
+    crowded = fabric_layout(build_topology("mi300x(2)"))
+    assert any(len(line.strokes[0]) > 2 for line in crowded.lines if max(line.ends) < 8)
 
 
 @pytest.mark.parametrize("name", FABRICS)

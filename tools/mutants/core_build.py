@@ -26,7 +26,7 @@ class CoreBuilder:
         if cmake is None:
             raise FileNotFoundError("no cmake on the PATH; pip install cmake ninja nanobind")
         self._cmake = cmake
-        for python in (sys.executable, str(Path(cmake).parent / "python")):
+        for python in filter(shutil.which, (sys.executable, str(Path(cmake).parent / "python"))):
             words = [python, "-m", "nanobind", "--cmake_dir"]
             done = subprocess.run(words, capture_output=True, text=True, check=False)
             if done.returncode == 0:

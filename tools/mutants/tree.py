@@ -12,15 +12,12 @@ from pathlib import Path
 import treadle
 
 ROOT = Path(__file__).resolve().parents[2]
-_NEEDED = (
-    *("src", "tests", "tools", "examples", "benchmarks", "docs", ".ci"),
-    *("README.md", "CHANGELOG.md", "ARCHITECTURE.md", "LICENSE"),
-    *("pyproject.toml", "Makefile", "CMakeLists.txt"),
-)
 
 
 class Tree:
-    """A copy of the files that tests need, with the compiled core of the package that is imported here.
+    """A copy of the files that git knows, with the compiled core of the package that is imported here.
+
+    Samples of others that lie beside the checkout lie beside the copy, too.
 
     Parameters
     ----------
@@ -32,13 +29,12 @@ class Tree:
         self.folder = folder
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        ignore = shutil.ignore_patterns("__pycache__", "*.so", ".*_cache", ".hypothesis")
-        for name in _NEEDED:
-            source = ROOT / name
-            if source.is_dir():
-                shutil.copytree(source, folder / name, ignore=ignore)
-            elif source.exists():
-                shutil.copy2(source, folder / name)
+        for name in _files():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+        beside, samples = folder.parent / "shared", ROOT.parent / "shared"
+        if samples.exists() and not beside.exists():
+            beside.symlink_to(samples)
         for core in Path(treadle.__file__).parent.glob("_core*.so"):
             shutil.copy2(core, folder / "src/treadle")
         compiled = [sys.executable, "-m", "compileall", "-q", str(folder / "src"), str(folder / "tests")]
@@ -63,3 +59,10 @@ class Tree:
             "PYTHONDONTWRITEBYTECODE": "1",
             **others,
         }
+
+
+def _files() -> list[str]:
+    """All of the tree that is not ignored, committed or not."""
+    words = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return sorted(name for name in listed.split("\0") if name and (ROOT / name).is_file())

@@ -139,4 +139,5 @@ def _pytest(tree: Tree, tests: Sequence[str], limit_s: float) -> tuple[int | Non
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
     said = [line for line in out.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    said.sort(key=lambda line: line.startswith("ERROR:"))  # what broke a module, before the tests it lacks
     return process.returncode, (said or out.splitlines()[-1:] or [""])[0][:200]

@@ -5,6 +5,9 @@
 // root. It ends with a laminar family of sets S, each raised by y(S) before an arc that enters it was tight; the minimum
 // arborescence from v weighs the sum of y(S) over the sets without v. So one run serves all roots.
 //
+// Dead ends: what passes, and that one member of a group alone is joined to, leads nowhere but back to that member. The group
+// does without, so that its members may be twins though each has such a place of its own.
+//
 // Twins: members with the same ways in and out are one row. An optimal y is alike at all of them: alone each is raised by
 // the least of the distance between twins and the distance from others, and what joins one twin to others joins all.
 #include "trees/arborescences.hpp"
@@ -127,7 +130,11 @@ class Groups {
         within_ = by_tail(n_, std::move(within));
         out_ = by_tail(n_, std::move(out));
         in_ = by_tail(n_, std::move(in));
-        classify();
+        leads_on_.assign(n_passing_, 0);
+        for (int s = 0; s < n_passing_; s++)
+            for (int a = within_.start[s]; a < within_.start[s + 1]; a++) leads_on_[s] = leads_on_[within_.node[a]] = 1;
+        only_.assign(n_passing_, nobody);
+        kind_at_.assign(n_, -1);
         decide_cache();
     }
 
@@ -156,10 +163,13 @@ class Groups {
     int size_, root_, n_ = 0, n_passing_ = 0;
     std::vector<int> component_;  // by node; the passing ones are numbered first
     Adjacent<T> within_, out_, in_;  // passing to passing; from and to nodes that do not pass
-    std::vector<int> twin_;          // by member: those of a number are twins
+    std::vector<char> leads_on_;     // by what passes: something else that passes is next to it
     bool caches_ = false;
     std::vector<std::vector<T>> rows_;
     // of one group
+    static constexpr int nobody = -1, several = -2;
+    std::vector<int> only_, seen_;      // by what passes: the one member that is next to it; where that was written
+    std::vector<int> kind_at_;          // by node that does not pass: its kind, while distances are measured
     std::vector<int> kind_of_, first_;  // by place; by kind, a member
     std::vector<std::int64_t> count_;   // by kind
     std::vector<T> cost_, self_;        // cost_[v * k + u]: from u to v; self_: between twins
@@ -169,32 +179,11 @@ class Groups {
     bool passes(int c) const { return c < n_passing_; }
     int node(int place) const { return component_[members_[place]]; }
 
-    // Twins have the same component, or the same arcs, none of which joins it to a node that does not pass.
-    void classify() {
-        std::map<std::vector<std::pair<int, T>>, int> known;
-        twin_.resize(members_.size());
-        for (std::size_t i = 0; i < members_.size(); i++) {
-            const int v = node(static_cast<int>(i));
-            std::vector<std::pair<int, T>> key{{passes(v) ? v : -1, 0}};
-            bool alone = root_ >= 0 && static_cast<int>(i) % size_ == root_;
-            for (const Adjacent<T>* side : {&out_, &in_}) {
-                if (passes(v)) break;
-                for (int a = side->start[v]; a < side->start[v + 1]; a++) {
-                    alone |= !passes(side->node[a]);
-                    key.push_back({side->node[a], side->length[a]});
-                }
-                key.push_back({-1, 0});
-            }
-            if (alone) key.push_back({-2, static_cast<T>(i)});
-            twin_[i] = known.emplace(std::move(key), static_cast<int>(known.size())).first->second;
-        }
-    }
-
     template <class Visit>
     void each_entrance(int v, Visit visit) const {
         if (passes(v)) return visit(v, T(0));
         for (int a = out_.start[v]; a < out_.start[v + 1]; a++)
-            if (passes(out_.node[a])) visit(out_.node[a], out_.length[a]);
+            if (passes(out_.node[a]) && only_[out_.node[a]] != v) visit(out_.node[a], out_.length[a]);
     }
 
     // Rows are kept where several members enter at the same nodes and there is room for them.
@@ -211,16 +200,46 @@ class Groups {
         if (caches_) rows_.resize(n_passing_);
     }
 
-    // Kinds of twins among the members of a group.
+    // Kinds of twins among the members of a group: of one component, or with the same arcs, none of which joins them to a
+    // node that does not pass.
     void gather(int group) {
+        find_dead_ends(group);
         kind_of_.clear(), first_.clear(), count_.clear();
-        std::map<int, int> known;
+        std::map<std::vector<std::pair<int, T>>, int> known;
         for (int place = 0; place < size_; place++) {
-            const int i = group * size_ + place;
-            const auto [entry, fresh] = known.emplace(twin_[i], static_cast<int>(first_.size()));
-            if (fresh) first_.push_back(node(i)), count_.push_back(0);
+            const int v = node(group * size_ + place);
+            std::vector<std::pair<int, T>> key{{passes(v) ? v : -1, 0}};
+            bool alone = place == root_;
+            for (const Adjacent<T>* side : {&out_, &in_}) {
+                if (passes(v)) break;
+                for (int a = side->start[v]; a < side->start[v + 1]; a++) {
+                    const int next = side->node[a];
+                    alone |= !passes(next);
+                    if (!passes(next) || only_[next] != v) key.push_back({next, side->length[a]});
+                }
+                key.push_back({-1, 0});
+            }
+            if (alone) key.push_back({-2, static_cast<T>(place)});
+            const auto [entry, fresh] = known.emplace(std::move(key), static_cast<int>(first_.size()));
+            if (fresh) first_.push_back(v), count_.push_back(0);
             kind_of_.push_back(entry->second);
             count_[entry->second]++;
+        }
+    }
+
+    void find_dead_ends(int group) {
+        for (int s : seen_) only_[s] = nobody;
+        seen_.clear();
+        const auto meet = [&](int s, int v) {
+            if (only_[s] == nobody) seen_.push_back(s);
+            only_[s] = only_[s] == nobody && !leads_on_[s] && s != v ? v : only_[s] == v ? v : several;
+        };
+        for (int place = 0; place < size_; place++) {
+            const int v = node(group * size_ + place);
+            if (passes(v)) meet(v, v);
+            for (const Adjacent<T>* side : {&out_, &in_})
+                for (int a = side->start[v]; a < side->start[v + 1]; a++)
+                    if (!passes(v) && passes(side->node[a])) meet(side->node[a], v);
         }
     }
 
@@ -247,10 +266,10 @@ class Groups {
         const int k = static_cast<int>(first_.size());
         cost_.assign(static_cast<std::size_t>(k) * k, far<T>);
         self_.assign(k, far<T>);
-        std::vector<int> kind_at(n_, -1), exits;  // of a node that does not pass, its kind: then it is alone
+        std::vector<int> exits;
         std::vector<char> is_exit(n_passing_, 0);
         for (int v = 0; v < k; v++) {
-            if (!passes(first_[v])) kind_at[first_[v]] = v;
+            if (!passes(first_[v])) kind_at_[first_[v]] = v;
             each_exit(first_[v], [&](int t, T) {
                 if (!is_exit[t]) exits.push_back(t);
                 is_exit[t] = 1;
@@ -269,12 +288,13 @@ class Groups {
             }
             if (passes(first_[u])) continue;
             for (int a = out_.start[first_[u]]; a < out_.start[first_[u] + 1]; a++) {
-                const int v = kind_at[out_.node[a]];
+                const int v = kind_at_[out_.node[a]];
                 if (v < 0) continue;
                 T& cost = cost_[static_cast<std::size_t>(v) * k + u];
                 cost = std::min(cost, out_.length[a]);
             }
         }
+        for (int v : first_) kind_at_[v] = -1;
         for (T& cost : cost_) cost = std::min(cost, far<T>);
         // what enters the root costs nothing: then it joins up as soon as the root reaches all, at the same weight
         if (root_ >= 0)
@@ -285,7 +305,7 @@ class Groups {
     void each_exit(int v, Visit visit) const {
         if (passes(v)) return visit(v, T(0));
         for (int a = in_.start[v]; a < in_.start[v + 1]; a++)
-            if (passes(in_.node[a])) visit(in_.node[a], in_.length[a]);
+            if (passes(in_.node[a]) && only_[in_.node[a]] != v) visit(in_.node[a], in_.length[a]);
     }
 
     // Writes the distances from a member to the exits.

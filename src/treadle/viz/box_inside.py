@@ -1,10 +1,11 @@
-"""The inside of a box: cards above its ranks, its own switches below; ranks linked directly on an arc."""
+"""The inside of a box: cards above ranks, its switches below; ranks linked directly on a grid or an arc."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from treadle.viz.box_grid import seats
 from treadle.viz.drawn_network import DrawnNetwork
 from treadle.viz.picture_layout import Mark, Point, Shape
 from treadle.viz.rows import Row, row_of, spread, way
@@ -44,7 +45,9 @@ class Block:
         Items from top to bottom.
     width, height : float
     is_framed : bool
-    is_arc : bool
+    ranks_band : int
+        Its number.
+    is_arc, is_grid : bool
         Of the ranks' band.
     """
 
@@ -55,6 +58,7 @@ class Block:
     is_framed: bool = True
     ranks_band: int = 0
     is_arc: bool = False
+    is_grid: bool = False
 
     def band_of(self, item: int) -> int:
         """Which band an item stands in."""
@@ -70,6 +74,8 @@ class Block:
     def to_door(self, item: int) -> list[Point]:
         """From an item to the upper edge."""
         mark, band = self.marks[item], self.band_of(item)
+        if self.is_grid:
+            return [(mark.x, mark.y - mark.height / 2), (mark.x, 0.0)]
         between = [self.row(number) for number in range(band - 1, -1, -1)]
         return way((mark.x, mark.y - mark.height / 2), (mark.x, 0.0), between)
 
@@ -94,6 +100,8 @@ class Block:
 
     def _beside(self, first: int, second: int) -> list[Point]:
         one, other = self.marks[first], self.marks[second]
+        if self.is_grid:
+            return [(one.x, one.y), (other.x, other.y)]
         if self.is_arc and self.band_of(first) == self.ranks_band:
             place = self.bands[self.ranks_band].index
             if abs(place(first) - place(second)) == 1:
@@ -148,8 +156,26 @@ def inside(
         item: mark_of(network.items[item].label, network.items[item].shape, network.items[item].nodes)
         for item in members
     }
-    _place(block, marks, inner)
+    if not (block.is_arc and len(block.bands) == 1 and _seat(block, marks, inner)):
+        _place(block, marks, inner)
     return block
+
+
+def _seat(block: Block, marks: dict[int, Mark], inner: Mapping[int, Sequence[int]]) -> bool:
+    """Ranks alone on a grid, if one can be had."""
+    place = {item: number for number, item in enumerate(marks)}
+    links = {(min(pair), max(pair)) for one in inner for pair in [(place[one], place[o]) for o in inner[one]]}
+    size = max(mark.width for mark in marks.values())
+    cells = seats(len(marks), tuple(sorted(links)), size)
+    if cells is None:
+        return False
+    side = _SIDE if block.is_framed else 0.0
+    for (item, mark), (x, y) in zip(marks.items(), cells, strict=True):
+        block.marks[item] = replace(mark, x=x + side + size / 2, y=y + side + RANK_SIZE / 2)
+    block.is_arc, block.is_grid = False, True
+    block.width = max(x for x, _ in cells) + size + 2 * side
+    block.height = max(y for _, y in cells) + RANK_SIZE + side + (_LABEL if block.is_framed else 0.0)
+    return True
 
 
 def _reached(seeds: Sequence[int], inner: Mapping[int, Sequence[int]], walls: set[int]) -> set[int]:

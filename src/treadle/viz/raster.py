@@ -55,11 +55,15 @@ def raster(painting: Painting, file_format: str) -> bytes:
 
 
 def _draw(axes: Any, painting: Painting, shift: float, head: float) -> None:
-    from matplotlib.patches import FancyBboxPatch
+    from matplotlib.patches import Ellipse, FancyBboxPatch
 
     def rounded(
         x: float, y: float, width: float, height: float, radius: float, fill: str, edge: str, z: int
     ) -> None:
+        if width == height == 2 * radius:  # corners of a box are no circle's
+            middle = (x + shift + radius, y + head + radius)
+            axes.add_patch(Ellipse(middle, width, height, fc=fill, ec=edge, linewidth=0.8, zorder=z))
+            return
         style = f"round,pad=0,rounding_size={radius}"
         corner = (x + shift, y + head)
         axes.add_patch(

@@ -137,6 +137,20 @@ def test_workload_and_reconfiguration(capsys: pytest.CaptureFixture[str], tmp_pa
     assert slow["workload_s"] == pytest.approx(min(times))
 
 
+@pytest.mark.parametrize(("n", "order"), [(6, "0,2,4,1,3,5"), (10, "0,2,4,6,8,1,3,5,7,9")])
+def test_placed_ranks_are_named_the_first_eight(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, n: int, order: str
+) -> None:
+    job = tmp_path / "pairs.toml"
+    job.write_text('[[collectives]]\nkind = "allgather"\nsize = "64MB"\ngroup_size = 2\n')
+    fabric = f"with_nodes_ordered(ring({n}), '{order}')"
+    assert main(["design", "--topology", fabric, "--workload", str(job)]) == 0
+    line = next(one for one in capsys.readouterr().out.splitlines() if one.startswith("placed"))
+    named = line.partition("nodes ")[2].partition(";")[0].split(", ")
+    assert named[8:] == ["..."] * (n > 8)
+    assert len(set(map(int, named[:8]))) == min(n, 8)
+
+
 @pytest.mark.parametrize("kind", ["allgather", "reduce-scatter"])
 def test_other_collectives_and_rows(capsys: pytest.CaptureFixture[str], tmp_path: Path, kind: str) -> None:
     plan = tmp_path / "x.plan"

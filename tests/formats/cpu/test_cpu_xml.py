@@ -103,6 +103,14 @@ def test_every_mutation_is_caught(kind: CollectiveKind) -> None:
     assert needed > 3
 
 
+def test_violations_name_the_line() -> None:
+    lines = emit_cpu_xml(small(CollectiveKind.ALLREDUCE)).splitlines()
+    place = max(i for i, line in enumerate(lines) if "<send" in line)
+    lines[place] = re.sub(r'chunk="\d+"', 'chunk="999"', lines[place])
+    found = interpret_cpu_xml("\n".join(lines)).violations
+    assert any(f"line {place + 1}: buffer" in one and "lacks chunks 999" in one for one in found), found
+
+
 def broken(lines: list[str]) -> bool:
     try:
         return bool(interpret_cpu_xml("\n".join(lines)).violations)

@@ -16,9 +16,12 @@ from reference.program_check import check_program
 from samples.exchange_samples import alltoall, over_shortest_paths
 from samples.forest_samples import star
 from samples.program_cases import fabric, random_case
+from treadle import planning, solve
 from treadle.errors import FormatError, ScheduleError
+from treadle.formats.judgement import Terms
 from treadle.formats.mscclpp.judge import interpret_mscclpp_json
 from treadle.formats.mscclpp.lanes import chunk_groups
+from treadle.formats.mscclpp.traffic import traffic
 from treadle.formats.mscclpp.writer import MscclppLimits, emit_mscclpp_json
 from treadle.program.passes import split_copies
 from treadle.program.program import Buffer, Operation, OperationKind, Program, program_from_operations
@@ -402,3 +405,16 @@ def test_a_wait_for_more_signals_than_come_never_ends() -> None:
         found = interpret_mscclpp_json(json.dumps(plan)).violations
         assert any("waits for ever" in fault or "twice" in fault for fault in found)
         wait["channel_ids"] = kept
+
+
+@pytest.mark.parametrize("kind", ["allgather", "allreduce"])
+def test_only_what_stays_at_a_rank_is_a_copy(kind: str) -> None:
+    text = planning.lower(solve("complete:3", kind).plan, to="mscclpp-json").text
+    program = traffic(text.encode(), Terms()).program
+    names = [
+        operation["name"]
+        for gpu in json.loads(text)["gpus"]
+        for block in gpu["threadblocks"]
+        for operation in block["ops"]
+    ]
+    assert program.operation_kind.tolist().count(OperationKind.COPY) == names.count("copy")

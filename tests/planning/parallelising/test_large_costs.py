@@ -48,6 +48,15 @@ def test_all_to_alls_of_tens_of_thousands_have_no_price_but_within_blocks() -> N
     assert 0.85 * box < large.time_s(CollectiveKind.ALLTOALL, ("1",), SIZE) <= box
 
 
+def test_groups_of_all_ranks_are_bounded_as_no_groups_are() -> None:
+    """16,384 ranks in one group, and in boxes and across them, in a second or so each."""
+    large = LargeCosts(step_costs("dgx_h100:2048", "2048,8"))
+    gather, whole = CollectiveKind.ALLGATHER, 2.0**40
+    for axes, algbw in ((("0", "1"), 400e9 * 2048 / 2047), (("1",), 4e12 / 7), (("0",), 50e9 * 2048 / 2047)):
+        # beside latencies
+        assert large.time_s(gather, axes, whole) == pytest.approx(whole / algbw, rel=1e-3)
+
+
 def test_pairs_of_links() -> None:
     fabric = parse("dgx_a100:2")
     assert has_equal_pairs(fabric)

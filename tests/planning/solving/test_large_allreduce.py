@@ -30,6 +30,22 @@ def test_65536_ranks() -> None:
     assert found.algbw == Fraction(50 * 10**9 * 65536, 2 * 65535)
 
 
+def test_beyond_a_thousand_ranks_pieces_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take a hundredth of the time of all ranks as one group; what they cannot prove goes there."""
+    found = planning.bound("dgx_a100:130", "allreduce")
+    assert found.bound.is_tight
+    assert found.algbw == found.bound.witness.bound(found.topology, found.collective)
+    assert found.algbw == Fraction(8 * 25 * 10**9 * 130, 2 * 129)  # a box: cards, twice all but its shards
+
+    def reached(*_: object) -> None:
+        raise LookupError
+
+    monkeypatch.setattr("treadle.planning.solving.bounds.groups_optimum", reached)
+    assert planning.bound("dgx_a100:130", "allreduce").algbw == found.algbw
+    with pytest.raises(LookupError):
+        planning.bound("hypercube:11", "allreduce")
+
+
 def test_fabrics_of_few_ranks_or_few_links_alike_keep_the_program_by_cuts() -> None:
     few = planning.bound("dgx_a100:2", "allreduce")
     assert not isinstance(few.bound.witness, GroupLengthWitness)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,20 @@ def test_streams_per_axis_are_no_slower_than_one() -> None:
     one, several = (trained(streams=streams, **asked).rows[0].outcome for streams in ("one", "per-axis"))
     assert float(several.iteration_s) <= float(one.iteration_s) * 1.001
     assert Category.ALLGATHER in one.exposed_s
+
+
+def test_streams_have_one_number_of_tokens_or_each_their_own(tmp_path: Path) -> None:
+    small = {"model_type": "t5", "d_model": 16, "d_ff": 32, "d_kv": 8, "num_heads": 2, "num_layers": 1}
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({**small, "vocab_size": 64}), encoding="utf-8")
+    options: dict[str, Any] = {"model": file, "mesh": "dp=4", "schedules": "bound"}
+    by_stream = [
+        trained(**options, sequence=asked).setup.tokens for asked in (8, "8,8", {"encoder": 8, "decoder": 8})
+    ]
+    assert by_stream == [{"encoder": 8, "decoder": 8}] * 3
+    assert trained(**options, sequence="8,4").setup.tokens == {"encoder": 8, "decoder": 4}
+    with pytest.raises(TreadleError, match="2 streams of tokens, found 3 numbers"):
+        trained(**options, sequence="8,8,8")
 
 
 def test_models_of_files(tmp_path: Path) -> None:

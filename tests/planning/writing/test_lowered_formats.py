@@ -14,6 +14,7 @@ from treadle import planning
 from treadle.cli.main import main
 from treadle.errors import ScheduleError
 from treadle.formats.msccl.judge import interpret_msccl_xml
+from treadle.formats.mscclpp.switch_channels import check_shares
 from treadle.formats.request import Asked
 from treadle.planning import Profile, TargetFormat, find_format
 from treadle.planning.judging.point_to_point import shortfall
@@ -36,23 +37,36 @@ def test_mscclpp_plans_of_platforms(fabric: str, collective: str) -> None:
         assert "switch" not in kinds
 
 
-def test_every_rank_asks_for_its_part() -> None:
+@pytest.mark.parametrize(("instances", "blocks"), [(1, 4), (2, 2)])
+def test_every_rank_asks_for_its_part_in_several_blocks(instances: int, blocks: int) -> None:
     """One box with NVLink SHARP: one operation of one rank would carry all over that rank's link, twice."""
     plan = planning.solve("dgx_h100(1, nvls=True)", "allreduce").plan
-    text = json.loads(planning.lower(plan, to="mscclpp-json").text)
+    result = planning.lower(plan, to="mscclpp-json", instances=instances)
+    assert result.faults == ()
     parts = []
-    for gpu in text["gpus"]:
-        (operation,) = [
-            operation
+    for gpu in json.loads(result.text)["gpus"]:
+        asked = [
+            operation["dst_buff"]
             for block in gpu["threadblocks"]
             for operation in block["ops"]
             if operation["name"] == "glres"
         ]
-        (part,) = operation["dst_buff"]
-        parts.append((part["index"], part["size"]))
+        assert len(asked) == blocks
+        assert all(sum(one["name"] == "glres" for one in block["ops"]) <= 1 for block in gpu["threadblocks"])
+        parts += [(part["index"], part["size"]) for (part,) in asked]
         groups = [group for channel in gpu["channels"] for group in channel.get("rank_groups", ())]
         assert groups == [{"size": 8, "ranks": list(range(8))}] * 2
-    assert sorted(parts) == [(rank, 1) for rank in range(8)]
+    assert sorted(parts) == [(chunk, 1) for chunk in range(8 * blocks)]
+
+
+def test_a_rank_that_asks_for_all_is_refused() -> None:
+    plan = planning.solve("dgx_h100(1, nvls=True)", "allreduce").plan
+    program = lower(plan.topology, plan.collective, plan.entries[-1].schedule)
+    equal = frozenset((chunk, chunk) for chunk in range(8))
+    check_shares(program, Asked(equal, equal))
+    one = frozenset((3, chunk) for chunk in range(8))
+    with pytest.raises(ScheduleError, match=r"rank 3 asks its switch for 100% .* 50% .* 89% pass"):
+        check_shares(program, Asked(one, one))
 
 
 def test_texts_say_what_they_do_not_leave_to_switches() -> None:

@@ -18,6 +18,9 @@ from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
 from treadle.simulation.size_bounds.size_bound_check import check_size_bounds
 from treadle.simulation.size_bounds.size_witness import (
     CrossingWitness,
+    GatheredWitness,
+    GrowthClass,
+    GrowthWitness,
     PairWitness,
     ReachClass,
     ReachWitness,
@@ -105,13 +108,16 @@ def judged(kind: str, protocol: Protocol, *proofs: SizeProof) -> None:
 
 @pytest.mark.parametrize("kind", ["allgather", "allreduce", "alltoall", "reduce-scatter", "broadcast"])
 def test_a_nanosecond_more_is_refused(kind: str) -> None:
-    """All three proofs are exactly as late as the check allows."""
+    """All proofs are as late as the check allows; growth is counted by steps, and found by coarser ones."""
     found, protocol = bound_of(kind)
-    assert {proof.witness.kind for proof in found.proofs} == {"crossing", "distance", "reach"}
+    more = {"growth"} if kind in ("allgather", "allreduce") else set()
+    more |= {"gathered"} if kind in ("allgather", "allreduce", "reduce-scatter") else set()
+    assert {proof.witness.kind for proof in found.proofs} == {"crossing", "distance", "reach"} | more
     judged(kind, protocol, *found.proofs)
     for proof in found.proofs:
+        late = 4 * proof.witness.step_ns if isinstance(proof.witness, GrowthWitness) else 1
         with pytest.raises(ScheduleError, match="size bound: "):
-            judged(kind, protocol, replace(proof, time=proof.time + Fraction(1, 10**9)))
+            judged(kind, protocol, replace(proof, time=proof.time + Fraction(late, 10**9)))
 
 
 def test_false_witnesses_are_refused() -> None:
@@ -134,6 +140,28 @@ def test_false_witnesses_are_refused() -> None:
     for witness in wrong:
         with pytest.raises(ScheduleError, match="size bound: "):
             judged("broadcast", protocol, SizeProof(Fraction(1, 10**9), witness))
+    (grown,) = [proof.witness for proof in bound_of("allreduce")[0].proofs if proof.witness.kind == "growth"]
+    assert isinstance(grown, GrowthWitness)
+    assert isinstance(grown.near, GrowthClass)
+    assert grown.leaving_bytes_per_s == 16 * 25 * 10**9
+    for false in (
+        replace(grown, box_ranks=7),
+        replace(grown, near=None),
+        replace(grown, far=replace(grown.far, gap_ns=201)),
+        replace(grown, far=replace(grown.far, delay_ns=5001)),
+        replace(grown, far=replace(grown.far, rates=(25 * 10**9, 25 * 10**9))),
+        replace(grown, far=replace(grown.far, rates=grown.far.rates[:1])),
+        replace(grown, leaving_bytes_per_s=16 * 25 * 10**9 - 1),
+    ):
+        with pytest.raises(ScheduleError, match="size bound: "):
+            judged("allreduce", protocol, SizeProof(Fraction(1, 10**9), false))
+    with pytest.raises(ScheduleError, match="is not counted"):
+        judged("reduce-scatter", protocol, SizeProof(Fraction(1, 10**9), grown))
+    for nodes in ((), tuple(range(pose("dgx_a100:2", "broadcast").topology.n_nodes))):
+        with pytest.raises(ScheduleError, match="nothing leaves"):
+            judged("allreduce", protocol, SizeProof(Fraction(1, 10**9), GatheredWitness(nodes)))
+    with pytest.raises(ScheduleError, match="is not counted"):
+        judged("broadcast", protocol, SizeProof(Fraction(1, 10**9), GatheredWitness((0,))))
     crossing = by_kind["crossing"].witness
     assert isinstance(crossing, CrossingWitness)
     with pytest.raises(ScheduleError):  # a cut is none of an allreduce

@@ -226,6 +226,17 @@ def test_details_that_change_the_model() -> None:
     assert read_config(json.dumps({**LLAMA, "max_position_embeddings": 8192})).max_tokens == 8192
 
 
+def test_encoders_and_what_decoders_ask_them_are_not_causal() -> None:
+    layers = read_config(json.dumps(PUBLISHED["t5-base"][0])).layers
+    masks = {
+        (layer.stream, work.attended.stream, work.attended.is_causal)
+        for layer in layers
+        for work in layer.works
+        if work.attended is not None
+    }
+    assert masks == {("encoder", "", False), ("decoder", "", True), ("decoder", "encoder", False)}
+
+
 def without(config: dict[str, Any], *names: str) -> dict[str, Any]:
     return {key: value for key, value in config.items() if key not in names}
 

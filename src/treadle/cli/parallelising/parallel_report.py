@@ -82,7 +82,7 @@ def _print_search(output: Output, search: FabricSearch) -> None:
     late = "; the time limit was reached" if search.is_late else ""
     bound = f"plan of this kind takes less than {format_seconds(search.bound_s)}"
     if search.best.plan.pipeline is not None:
-        bound = f"pipeline computes as much in less than {format_seconds(search.bound_s)} on these ranks"
+        bound = f"plan in as many stages takes less than {format_seconds(search.bound_s)}"
     output.line(f"proved      no {bound}: {search.gap:.1%} below at most{late}")
     if search.best.plan.pipeline is None:
         output.line(

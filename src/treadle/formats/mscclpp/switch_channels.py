@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from fractions import Fraction
 
+from treadle.errors import ScheduleError
 from treadle.formats.request import Asked
+from treadle.program.program import Program
+from treadle.schedules.collective import CollectiveKind
+
+_SLOW = Fraction(5, 4)
+"""How much longer than with equal shares the busiest asker's link may be busy."""
 
 
 def asked_in(text: str) -> Asked:
@@ -24,3 +32,24 @@ def asked_in(text: str) -> Asked:
                 if operation["name"] == "glres":
                     sums.update((gpu["id"], chunk) for chunk in chunks)
     return Asked(frozenset(stores), frozenset(sums))
+
+
+def check_shares(program: Program, asked: Asked) -> None:
+    """Refuse allreduces of which one rank asks for much more sums than its share.
+
+    Raises
+    ------
+    ScheduleError
+        With what passes so: the asker's link carries what it asks for besides its own data.
+    """
+    if not asked.sums or program.kind is not CollectiveKind.ALLREDUCE:
+        return
+    chunks = Counter(rank for rank, _ in asked.sums)
+    rank, most = max(chunks.items(), key=lambda item: (item[1], -item[0]))
+    share, fair = Fraction(most, len(asked.sums)), Fraction(1, program.n_ranks)
+    if (1 + share) > _SLOW * (1 + fair):
+        raise ScheduleError(
+            f"MSCCL++: slow: rank {rank} asks its switch for {100 * float(share):.0f}% of the sums, so that "
+            f"{100 / float(1 + share):.0f}% of its link's rate pass; {100 / float(1 + fair):.0f}% pass if "
+            f"all {program.n_ranks} ranks ask for as much: use a plan with a root at every rank"
+        )

@@ -34,6 +34,8 @@ class Assembly:
     names : Quantities
     bytes_per_parameter : int
         Weight, gradient and optimizer state of an element, where it is stored.
+    optimizer_bytes : int
+        Moved by the optimizer's step, per element.
     """
 
     def __init__(
@@ -43,9 +45,10 @@ class Assembly:
         times: RooflineTimes,
         names: Quantities,
         bytes_per_parameter: int,
+        optimizer_bytes: int = ADAM_BYTES_PER_PARAMETER,
     ) -> None:
         self.table, self.prices, self.times, self.names = table, prices, times, names
-        self.bytes_per_parameter = bytes_per_parameter
+        self.bytes_per_parameter, self.optimizer_bytes = bytes_per_parameter, optimizer_bytes
         self.sizes = table.sizes
         self.tables: dict[Scope, dict[int, FloatArray]] = defaultdict(dict)
         self.forbidden: dict[Scope, BoolArray] = {}
@@ -181,7 +184,7 @@ class Assembly:
             )
             repeats = values.part.repeats
             self.add((number,), self.names.persistent, repeats * self.bytes_per_parameter * elements)
-            moved = ADAM_BYTES_PER_PARAMETER * elements
+            moved = self.optimizer_bytes * elements
             seconds = np.array([seconds_of(self.times, 0.0, one) - self.times.kernel_s for one in moved])
             self.add((number,), self.names.compute(variable.part), seconds)
 

@@ -28,7 +28,7 @@ from treadle.parallelism.problem.variable_table import VariableTable
 from treadle.parallelism.search.factor_graph import FactorGraph, Quantities
 from treadle.parallelism.state.sharding import axis_sizes
 from treadle.schedules.mesh import Mesh
-from treadle.training.compute_times import RooflineTimes
+from treadle.training.compute_times import ADAM_BYTES_PER_PARAMETER, RooflineTimes
 from treadle.training.costs import Costs
 
 BYTES_PER_PARAMETER = 16
@@ -99,6 +99,7 @@ def pose(
     times: RooflineTimes,
     *,
     bytes_per_parameter: int = BYTES_PER_PARAMETER,
+    optimizer_bytes: int = ADAM_BYTES_PER_PARAMETER,
 ) -> SearchProblem:
     """The problem of laying out a model.
 
@@ -112,6 +113,8 @@ def pose(
         Of one rank's device.
     bytes_per_parameter : int
         Weight, gradient and optimizer state of an element, where it is stored.
+    optimizer_bytes : int
+        Moved by the optimizer's step, per element; 0 for what every micro-batch takes.
 
     Raises
     ------
@@ -123,7 +126,7 @@ def pose(
     timed = [at for at, part in enumerate(model.parts) if part.enters is not None] or [0]
     moments = {at: without_dominated(list(Lifetimes(table, at).moments())) for at in timed}
     names = Quantities(len(model.parts), sum(map(len, moments.values())))
-    assembly = Assembly(table, StatePrices(sizes, costs), times, names, bytes_per_parameter)
+    assembly = Assembly(table, StatePrices(sizes, costs), times, names, bytes_per_parameter, optimizer_bytes)
     assembly.run(moments)
     first = tuple(table.boundary.values())
     graph = FactorGraph(

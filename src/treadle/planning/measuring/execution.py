@@ -11,6 +11,7 @@ from typing import Unpack
 from treadle.brief import brief
 from treadle.checking import checked, left_alone
 from treadle.errors import MemoryLimitError, ScheduleError
+from treadle.formats.request import NOTHING_ASKED, Asked
 from treadle.planning.fabrics_and_plans import PlanLike, SizesLike, as_plan, as_size, as_sizes
 from treadle.planning.judging.point_to_point import Shortfall, shortfall
 from treadle.planning.judging.verification import require_verified
@@ -22,15 +23,18 @@ from treadle.program.group_lists import ProgramGroups
 from treadle.program.program import Program
 from treadle.runtime.data import ElementType, Reduction
 from treadle.runtime.device.emulated import measure_emulated
+from treadle.runtime.device.judged_lanes import can_switch_sum
+from treadle.runtime.device.lane_lowering import left_to_switches
 from treadle.runtime.device.lane_program import DeviceProtocol
 from treadle.runtime.device.on_gpu import gpu_words, measure_on_gpu
 from treadle.runtime.libfabric import measure_libfabric
 from treadle.runtime.measured_sizes import SweepRow, measure, parse_sizes
 from treadle.runtime.mpi import load_mpi, measure_mpi
 from treadle.runtime.mpi_c import measure_mpi_c
-from treadle.runtime.run_options import RunKeywords
+from treadle.runtime.run_options import RunKeywords, RunOptions
 from treadle.schedules.collective import busbw_factor
 from treadle.schedules.plan import Plan
+from treadle.topologies.topology import Topology
 from treadle.units import format_size
 
 __all__ = [
@@ -210,6 +214,9 @@ def _check_device_options(runtime: RuntimeName, options: RunKeywords) -> None:
 
 
 _DEVICE = (RuntimeName.DEVICE_EMULATED, RuntimeName.DEVICE_GPU)
+_ASKING = {RuntimeName.DEVICE_EMULATED: measure_emulated, RuntimeName.DEVICE_GPU: measure_on_gpu}
+"""Runtimes that ask switches as a plan does."""
+
 _MEASURES = {
     RuntimeName.IN_PROCESS: measure,
     RuntimeName.MPI: measure_mpi,
@@ -291,13 +298,30 @@ def run(
         if not served:
             continue
         programs = programs_of(plan, served[0], in_place=in_place)
+        asks = RuntimeName(runtime) in _ASKING and len(programs.programs) == 1
         if len(programs.programs) == 1:  # groups leave nothing to switches
-            lacking = shortfall(plan.topology, plan.collective, programs.programs[0])
+            asked = _asked(plan.topology, programs.programs[0], options) if asks else NOTHING_ASKED
+            lacking = shortfall(plan.topology, plan.collective, programs.programs[0], asked)
         then = None if on_row is None else _after(told, on_row)
-        rows += map(told, _MEASURES[RuntimeName(runtime)](programs, served, on_row=then, **options))
+        if asks:
+            measured = _ASKING[RuntimeName(runtime)](
+                programs, served, on_row=then, switches=plan.topology, **options
+            )
+        else:
+            measured = _MEASURES[RuntimeName(runtime)](programs, served, on_row=then, **options)
+        rows += map(told, measured)
     if RuntimeName(runtime) is RuntimeName.DEVICE_GPU:
         return RunResult(tuple(rows), reporter, lacking, gpu_words(max(sizes, default=1)))
     return RunResult(tuple(rows), reporter, lacking)
+
+
+def _asked(topology: Topology, program: Program, options: RunKeywords) -> Asked:
+    """What lanes leave to switches, those of protocol Simple where there are some."""
+    asked = RunOptions(**options)
+    if DeviceProtocol.SIMPLE not in asked.device_protocols:
+        return NOTHING_ASKED
+    sums = can_switch_sum(asked.element, asked.reduction)
+    return Asked(*left_to_switches(program, topology, switch_sums=sums))
 
 
 def _after(

@@ -13,12 +13,18 @@ from treadle.simulation.size_bounds.bound_at_size import BoundsBySize, protocols
 from treadle.simulation.size_bounds.size_bound_check import check_size_bounds
 from treadle.simulation.size_bounds.size_witness import (
     CrossingWitness,
+    DirectWitness,
+    GatheredWitness,
+    GrowthWitness,
     PairWitness,
     ReachWitness,
     SizeBound,
 )
 from treadle.spelling import counted
 from treadle.topologies.topology import Topology
+
+PROOF_KINDS = ("crossing", "distance", "reach", "growth", "direct", "gathered")
+"""Kinds of witnesses, in the order in which they are told."""
 
 
 def size_bounds(
@@ -78,20 +84,30 @@ def size_reasons(topology: Topology, collective: Collective, bounds: Sequence[Si
                 told = f"{names[witness.target]} needs data of {names[witness.source]}"
             elif isinstance(witness, ReachWitness):
                 told = f"{witness.count} ranks have to know of {names[witness.source]}'s data"
+            elif isinstance(witness, GrowthWitness):
+                told = "messages add no more than their senders know, and their bytes hold"
+            elif isinstance(witness, DirectWitness):
+                told = f"{names[witness.source]} tells ranks {witness.least_ns / 1000:g} us away one by one"
+            elif isinstance(witness, GatheredWitness):
+                told = f"{_set_words(topology, witness.nodes)} once, gathered or handed on, or twice"
             else:
                 told = _crossing_words(topology, witness.witness)
             lines[witness.kind] = f"{witness.kind:<11} {told}"
-    return tuple(lines[kind] for kind in ("crossing", "distance", "reach") if kind in lines)
+    return tuple(lines[kind] for kind in PROOF_KINDS if kind in lines)
 
 
 def _crossing_words(topology: Topology, witness: Witness) -> str:
     if isinstance(witness, CutWitness):
-        inside = set(witness.nodes)
-        smaller = min(inside, set(range(topology.n_nodes)) - inside, key=len)
-        if len(smaller) == 1:
-            return f"data must leave or enter {topology.node_names[min(smaller)]}"
-        return f"data must leave or enter a set of {counted(len(smaller), 'node')}"
+        return _set_words(topology, witness.nodes)
     return "data must cross links, each at its price"
+
+
+def _set_words(topology: Topology, nodes: Sequence[int]) -> str:
+    inside = set(nodes)
+    smaller = min(inside, set(range(topology.n_nodes)) - inside, key=len)
+    if len(smaller) == 1:
+        return f"data must leave or enter {topology.node_names[min(smaller)]}"
+    return f"data must leave or enter a set of {counted(len(smaller), 'node')}"
 
 
 def size_bounds_summary(bounds: Sequence[SizeBound], model: CostModel | None) -> dict[str, object]:

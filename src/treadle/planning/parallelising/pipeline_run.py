@@ -2,8 +2,9 @@
 
 The graph is that of one micro-batch, the search's mesh has no axis of stages. Stages hold fewer layers than
 the whole model, and several micro-batches of what is saved: what that comes to the evaluator says, and the
-search is repeated with a smaller limit until its plan fits as a pipeline. No bound of the search holds for
-pipelines; what is proved is that stages cannot compute faster, nor all begin and end at once.
+search is repeated with a smaller limit until its plan fits as a pipeline. The bound is over cuts and plans of
+any memory: layers take what the search proves of a micro-batch without the optimizer, and stages do not all
+begin and end at once.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from math import inf
 
 from treadle.errors import FormatError, InfeasibleError
 from treadle.parallelism.evaluation.evaluation import evaluate
-from treadle.parallelism.evaluation.node_work import operations
 from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline
+from treadle.parallelism.problem.search_problem import pose
+from treadle.parallelism.search.branching import SearchEffort, minimise
+from treadle.parallelism.search.minimax import Overlap, step_time
 from treadle.planning.parallelising.parallel_result import PricedPlan
 from treadle.planning.parallelising.plan_search import OURS, PlanSearch
-from treadle.planning.parallelising.posed_mesh import MeshFound
-from treadle.planning.parallelising.stage_cuts import best_cut, least_pipeline_s
+from treadle.planning.parallelising.posed_mesh import MeshFound, PosedMesh
+from treadle.planning.parallelising.stage_cuts import best_cut, least_of_cuts, least_pipeline_s
 from treadle.schedules.mesh import Mesh
 from treadle.training.costs import Costs
 from treadle.watch import Watch
@@ -26,6 +29,8 @@ from treadle.watch import Watch
 STAGES = "pp"
 """Name of the axis along which stages lie."""
 _MOST_SEARCHES = 6
+_MOST_BOUND_PARTS = 20
+"""Of branch and bound, for what layers take at least."""
 
 
 def without_stages(mesh: Mesh) -> Mesh:
@@ -50,30 +55,18 @@ def staged(
     Raises
     ------
     InfeasibleError
-        If there are more stages than layers, or layers of several kinds.
+        If there are more stages than layers, or layers of a kind differ.
     """
     model, n_stages = plans.model, stages_of(mesh)
-    if sum(part.repeats > 1 for part in model.parts) > 1 or len(plan.layers) > 0:
-        raise InfeasibleError(f"{model.name}: stages of models with several kinds of layers are not cut")
+    if plan.layers:
+        raise InfeasibleError(f"{model.name}: layers that differ (--mixed) are not cut into stages")
     found = evaluate(plan, model, costs, plans.numbers, overlap=plans.request.overlap.value)
     seconds = {}
     for times in found.parts:
         moved = times.forward_moved_s + times.backward_moved_s
         seconds[times.part] = max(times.forward_s + times.backward_s, moved)
     by_layer = [seconds[model.parts[at].name] for at in model.order]
-    block = max(model.parts, key=lambda part: part.repeats)
-    first = next(at for at, number in enumerate(model.order) if model.parts[number] is block)
-    before, after = sum(by_layer[:first]), sum(by_layer[first + block.repeats :])
-    n_after = model.layers - first - block.repeats
-
-    def stage_seconds(stage: int, layers: int) -> float:
-        is_first, is_last = stage == 0, stage == n_stages - 1
-        blocks = layers - first * is_first - n_after * is_last
-        if blocks < 0:
-            return inf
-        return blocks * seconds[block.name] + before * is_first + after * is_last
-
-    cut = best_cut(model.layers, n_stages, micro_batches, stage_seconds)
+    cut = best_cut(by_layer, n_stages)
     if cut is None:
         raise InfeasibleError(f"{model.name}: {n_stages} stages of {model.layers} layers; use fewer stages")
     return replace(plan, mesh=mesh, pipeline=Pipeline(STAGES, cut, micro_batches), claim=None)
@@ -122,16 +115,34 @@ def search_staged(
         best[0],
         [row for row, _ in named.values()],
         MeshFound(posed, best[1], is_late=is_late),
-        least_pipeline_s(_compute_bound(plans, inner.n_ranks), stages_of(mesh), micro_batches),
+        min(pipeline_bound(plans, posed, stages_of(mesh), micro_batches), best[0].seconds),
     )
 
 
-def _compute_bound(plans: PlanSearch, n_ranks: int) -> float:
-    """Seconds of a micro-batch's products, shared out evenly over all ranks, none computed twice."""
-    flops = sum(
-        part.repeats * operations(part.graph, node) for part in plans.model.parts for node in part.graph.nodes
-    )
-    return flops / (n_ranks * plans.numbers.flops_per_s)
+def pipeline_bound(plans: PlanSearch, posed: PosedMesh, n_stages: int, micro_batches: int) -> float:
+    """Seconds that no plan in stages goes below, however its layers are cut and whatever memory it takes.
+
+    Where all of a stage overlaps, layers by themselves prove nothing: then it is by the sum of all of them.
+    """
+    request, model = plans.request, plans.model
+    graph = pose(model, posed.problem.mesh, posed.costs, request.times, optimizer_bytes=0).graph
+    effort = SearchEffort(gap=request.gap, n_parts=_MOST_BOUND_PARTS)
+
+    def least_s(repeats: tuple[int, ...]) -> float:
+        """Of a micro-batch in layers so often run each."""
+        own = replace(graph, repeats=repeats)
+        return minimise(
+            own, step_time(own, overlap=request.overlap), within=posed.within, effort=effort
+        ).bound
+
+    found = least_pipeline_s(least_s(graph.repeats), n_stages, micro_batches)
+    if request.overlap is Overlap.MODEL:
+        return found
+    own_s = [
+        least_s(tuple(int(part is other) for other in range(len(model.parts))))
+        for part in range(len(model.parts))
+    ]
+    return max(found, least_of_cuts([own_s[part] for part in model.order], n_stages, micro_batches))
 
 
 def stages_of(mesh: Mesh) -> int:

@@ -1,66 +1,59 @@
 """How a model's layers are cut into pipeline stages.
 
 The stages run micro-batches one after the other (1F1B). With m micro-batches the slowest stage is passed m
-times and each other one once, on the way in and out: (m - 1) * max + sum of the stages' seconds. The cut that
-is best by this is found by a dynamic program over (stage, layers so far) for each value that the maximum may
-have; what is reported is the timeline that `parallelism.evaluation` makes of it.
+times and each other one once, on the way in and out: (m - 1) * max + sum of the stages' seconds. The sum is
+that of all layers, so the best cut by this has the least maximum; of those the evenest is taken. What is
+reported is the timeline that `parallelism.evaluation` makes of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from itertools import accumulate
 from math import inf
 
+_ROUNDING = 1e-9
+"""Of sums of layers, relative."""
 
-def best_cut(
-    n_layers: int, n_stages: int, micro_batches: int, seconds_of: Callable[[int, int], float]
-) -> tuple[int, ...] | None:
-    """Layers of each stage; None where no cut is allowed.
+
+def best_cut(layers_s: Sequence[float], n_stages: int) -> tuple[int, ...] | None:
+    """Layers of each stage; None where there are more stages than layers.
 
     Parameters
     ----------
-    n_layers, n_stages, micro_batches : int
-    seconds_of : callable
-        (stage, layers) -> seconds of a micro-batch there, forward and backward; infinity where the stage does
-        not fit into memory. Of stages in the middle it is asked once: they are alike but for what they hold,
-        so the answer may depend on the stage.
+    layers_s : sequence of float
+        Seconds of each layer for one micro-batch, forward and backward.
+    n_stages : int
 
     Examples
     --------
-    >>> best_cut(8, 2, 4, lambda stage, layers: layers + 2.0 * (stage == 1))
+    >>> best_cut([1.0] * 7 + [3.0], 2)
     (5, 3)
     """
-    most = n_layers - n_stages + 1
-    if most < 1:
+    before = [0.0, *accumulate(layers_s)]
+    least: list[float] = [0.0, *[inf] * len(layers_s)]
+    for _ in range(n_stages):
+        least = [
+            min((max(least[start], done - before[start]) for start in range(end)), default=inf)
+            for end, done in enumerate(before)
+        ]
+    if least[-1] == inf:
         return None
-    table = [[seconds_of(stage, layers) for layers in range(1, most + 1)] for stage in range(n_stages)]
-    best: tuple[float, tuple[int, ...] | None] = (inf, None)
-    for limit in sorted({value for row in table for value in row if value < inf}):
-        if (micro_batches - 1) * limit >= best[0]:
-            break
-        found = _least_sum(table, n_layers, limit)
-        if found is not None:
-            longest = max(table[stage][layers - 1] for stage, layers in enumerate(found[1]))
-            best = min(best, ((micro_batches - 1) * longest + found[0], found[1]))
-    return best[1]
-
-
-def _least_sum(
-    table: Sequence[Sequence[float]], n_layers: int, limit: float
-) -> tuple[float, tuple[int, ...]] | None:
-    """The cut of least sum whose stages all stay within the limit."""
-    reached: dict[int, tuple[float, tuple[int, ...]]] = {0: (0.0, ())}
-    for row in table:
-        after: dict[int, tuple[float, tuple[int, ...]]] = {}
-        for done, (seconds, cut) in reached.items():
-            for layers, own in enumerate(row, start=1):
-                if own > limit or done + layers > n_layers:
-                    continue
-                total = (seconds + own, (*cut, layers))
-                if done + layers not in after or total < after[done + layers]:
-                    after[done + layers] = total
-        reached = after
-    return reached.get(n_layers)
+    limit = least[-1] * (1 + _ROUNDING)
+    evenest: list[tuple[float, tuple[int, ...]]] = [(0.0, ()), *[(inf, ())] * len(layers_s)]
+    for _ in range(n_stages):
+        evenest = [
+            min(
+                (
+                    (evenest[start][0] + (done - before[start]) ** 2, (*evenest[start][1], end - start))
+                    for start in range(end)
+                    if done - before[start] <= limit
+                ),
+                default=(inf, ()),
+            )
+            for end, done in enumerate(before)
+        ]
+    return evenest[-1][1]
 
 
 def least_pipeline_s(seconds: float, n_stages: int, micro_batches: int) -> float:
@@ -85,3 +78,40 @@ def least_pipeline_s(seconds: float, n_stages: int, micro_batches: int) -> float
     32.0
     """
     return seconds / (1 - (1 - 1 / micro_batches) ** n_stages)
+
+
+def least_of_cuts(layers_s: Sequence[float], n_stages: int, micro_batches: int) -> float:
+    """What no cut of these layers undercuts: a layer lies in one stage as a whole.
+
+    Parameters
+    ----------
+    layers_s : sequence of float
+        Seconds of each layer for one micro-batch, at least.
+    n_stages, micro_batches : int
+
+    Notes
+    -----
+    A step takes m t_k + (t_1 + ... + t_(k-1)) or more for every stage k, as in `least_pipeline_s`, and what
+    lies before a stage is the same however it is cut.
+
+    Examples
+    --------
+    >>> least_of_cuts([1.0, 1.0, 3.0], 2, 4)
+    14.0
+    """
+    before = [0.0]
+    for seconds in layers_s:
+        before.append(before[-1] + seconds)
+    least = [inf, *(micro_batches * done for done in before[1:])]
+    for _ in range(n_stages - 1):
+        least = [
+            min(
+                (
+                    max(least[start], micro_batches * (done - before[start]) + before[start])
+                    for start in range(end)
+                ),
+                default=inf,
+            )
+            for end, done in enumerate(before)
+        ]
+    return least[-1]

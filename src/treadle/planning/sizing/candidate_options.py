@@ -28,7 +28,10 @@ _MADE_FOR = (2**14, 2**20, 2**26)
 _MOST_SLOW = 16
 """Ranks up to which schedulers that take their time are tried without being named."""
 _MOST_DIVIDED = 32
-"""Ranks up to which ranks of a box are numbered by several digits too."""
+"""Ranks up to which ranks of a box are numbered by several digits, in every way."""
+_WIDE = 16
+"""Ranks of a box above which two digits are worth a trial whatever the number of boxes: to send to all others
+one by one takes longer there than a second message."""
 _MOST_VARIED = 512
 """Ranks beyond which schedulers are tried with their defaults only, textbooks' and others' not at all."""
 
@@ -139,7 +142,9 @@ def factorings(problem: Problem) -> list[tuple[int, ...]]:
         found = [*_splits(n)]
     else:
         size = sizes.pop()
-        inner = _splits(size) if n <= _MOST_DIVIDED else [(size,)]
+        inner: list[tuple[int, ...]] = _splits(size) if n <= _MOST_DIVIDED else [(size,)]
+        if n > _MOST_DIVIDED and size > _WIDE and _nearest(size) > 1:
+            inner.append((_nearest(size), size // _nearest(size)))
         found = [(n,), _primes(n), *((*one, *other) for one, other in product(inner, _splits(n // size)))]
     if problem.collective.kind is CollectiveKind.ALLTOALL:
         found += [(radix,) * _digits(n, radix) for radix in (2, 4)]

@@ -236,6 +236,18 @@ def groups_optimum(problem: Problem, watch: Watch = UNWATCHED) -> GroupOptimum:
     return group_optimum(problem.topology, problem.collective, watch=watch)
 
 
+def as_no_group(problem: Problem) -> Problem | None:
+    """A problem in one group of all its ranks, where that is the same without groups, and cuts bound it."""
+    topology, collective = problem.topology, problem.collective
+    groups, kind = collective.groups or (), collective.kind
+    is_same = len(groups) == 1 and groups[0] == tuple(range(collective.n_ranks))
+    is_by_cuts = kind in (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)
+    able = topology.multicast.any() or topology.aggregation.any()
+    if not is_same or not is_by_cuts or able:
+        return None
+    return replace(problem, collective=replace(collective, groups=None, ranks_forward=False))
+
+
 _PHASES = (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLGATHER)
 
 

@@ -24,6 +24,7 @@ from treadle.runtime.device.lane_sizes import LaneLimits
 from treadle.runtime.device.sized_lanes import STAGING_BYTES
 from treadle.runtime.measured_sizes import SweepRow
 from treadle.runtime.run_options import RunKeywords, RunOptions
+from treadle.topologies.topology import Topology
 
 _MOST_THREADS = 4096
 
@@ -84,15 +85,15 @@ def measure_emulated(
     sizes: Iterable[int],
     *,
     on_row: Callable[[SweepRow], None] | None = None,
+    switches: Topology | None = None,
     **options: Unpack[RunKeywords],
 ) -> list[SweepRow]:
     """Make a program into lanes, prove them right, run them as threads at every size and check every element.
 
-    See `measure_lanes`; ``options`` are the fields of `RunOptions`. MissingDependencyError without a C++
-    compiler.
+    See `measure_lanes`; what switches do is done by the rank that asks, in all ranks' memory. ``options`` are
+    the fields of `RunOptions`. MissingDependencyError without a C++ compiler.
     """
     asked = RunOptions(**options)
     limits = LaneLimits(lanes=asked.lanes or 2, threads=asked.threads or 1, slice_bytes=asked.slice_bytes)
-    return measure_lanes(
-        program, sizes, partial(LaneThreads, threads=asked.threads or 1), asked, limits=limits, on_row=on_row
-    )
+    machine = partial(LaneThreads, threads=asked.threads or 1)
+    return measure_lanes(program, sizes, machine, asked, limits=limits, on_row=on_row, switches=switches)

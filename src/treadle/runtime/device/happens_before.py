@@ -15,14 +15,23 @@ order must follow from flags.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from treadle.arrays import Int32Array
 from treadle.program.program import Buffer
+from treadle.runtime.device.event_places import (
+    Event,
+    Place,
+    group_faults,
+    part_exists,
+    place_of,
+    places_of,
+    user_places,
+)
 from treadle.runtime.device.lane_program import (
     DeviceProtocol,
     FlagWait,
@@ -38,9 +47,6 @@ LAUNCHES = 3
 _MOST_VIOLATIONS = 5
 _ALL_SLICES = 2**20 - 1
 
-_Place = tuple[int, int, int, int]
-"""Rank, memory, part and slice; of staging: -1, message, 0 and slot."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Held:
@@ -51,21 +57,6 @@ class _Held:
     piece: int
     counts: tuple[int, ...]
     divided: int = 0
-
-
-@dataclass(slots=True)
-class _Event:
-    """A slice of an operation; what a lane does when it enters; or the user between launches."""
-
-    column: int
-    rank: int
-    launch: int
-    piece: int = 0
-    operation: LaneOperation | None = None
-    before: list[int] = field(default_factory=list)
-    """Events that are complete before, and visible."""
-    after_data: list[int] = field(default_factory=list)
-    """Events of which only an LL message is known to be there."""
 
 
 def judge_lanes(lanes: LaneProgram, *, slices: int, launches: int = LAUNCHES) -> tuple[str, ...]:
@@ -102,7 +93,7 @@ def judge_lanes(lanes: LaneProgram, *, slices: int, launches: int = LAUNCHES) ->
     return tuple(races[:_MOST_VIOLATIONS]) or tuple(_values(lanes, events, order)[:_MOST_VIOLATIONS])
 
 
-def _words(event: _Event) -> str:
+def _words(event: Event) -> str:
     if event.operation is None:
         return f"rank {event.rank}, start of launch {event.launch}"
     name, part = event.operation.action.name, event.operation.part
@@ -115,7 +106,8 @@ def _malformed(lanes: LaneProgram) -> list[str]:
     wrong: list[str] = []
     for lane in lanes.lanes:
         for operation in lane.operations:
-            for number in operation.puts:
+            wrong += group_faults(lanes, lane.rank, operation)
+            for number in (*operation.puts, *operation.copies):
                 message = lanes.messages[number]
                 put[number] += 1
                 if (message.sender, message.part) != (lane.rank, operation.part):
@@ -134,22 +126,22 @@ def _malformed(lanes: LaneProgram) -> list[str]:
     return wrong
 
 
-def _events(lanes: LaneProgram, slices: int, launches: int) -> list[_Event]:
+def _events(lanes: LaneProgram, slices: int, launches: int) -> list[Event]:
     """All events with the order within lanes and that of launches; the user's come before all of a launch."""
-    n, events = lanes.program.n_ranks, list[_Event]()
+    n, events = lanes.program.n_ranks, list[Event]()
     last: list[list[int]] = [[] for _ in range(n)]
     for launch in range(1, launches + 2):
         for rank in range(n):
-            events.append(_Event(len(lanes.lanes) + rank, rank, launch, before=last[rank]))
+            events.append(Event(len(lanes.lanes) + rank, rank, launch, before=last[rank]))
             last[rank] = [len(events) - 1]
         if launch > launches:
             break
         ends: list[list[int]] = [[] for _ in range(n)]
         for column, lane in enumerate(lanes.lanes):
             before = last[lane.rank]
-            events.append(_Event(column, lane.rank, launch, before=before))
+            events.append(Event(column, lane.rank, launch, before=before))
             for piece, operation in _in_order(lane.operations, slices):
-                events.append(_Event(column, lane.rank, launch, piece, operation, before=[len(events) - 1]))
+                events.append(Event(column, lane.rank, launch, piece, operation, before=[len(events) - 1]))
             ends[lane.rank].append(len(events) - 1)
         last = [own + before for own, before in zip(ends, last, strict=True)]
     return events
@@ -164,7 +156,7 @@ def _in_order(operations: Sequence[LaneOperation], slices: int) -> list[tuple[in
     return [(piece, operations[place]) for _, place, piece in sorted(keyed)]
 
 
-def _join_flags(lanes: LaneProgram, events: Sequence[_Event]) -> list[str]:
+def _join_flags(lanes: LaneProgram, events: Sequence[Event]) -> list[str]:
     """Add what waits for flags and LL words come after."""
     raised: dict[int, list[tuple[int, int]]] = defaultdict(list)
     entering: set[int] = set()
@@ -173,7 +165,7 @@ def _join_flags(lanes: LaneProgram, events: Sequence[_Event]) -> list[str]:
         if event.operation is not None:
             for flag in event.operation.raises:
                 raised[flag].append((event.launch * 2**20 + event.piece + 1, number))
-            for message in event.operation.puts:
+            for message in (*event.operation.puts, *event.operation.copies):
                 put_at[message, event.launch, event.piece] = number
         elif event.column < len(lanes.lanes):
             entering.update(lanes.lanes[event.column].enters)
@@ -202,7 +194,7 @@ def _join_flags(lanes: LaneProgram, events: Sequence[_Event]) -> list[str]:
     return wrong
 
 
-def _awaited(wait: FlagWait, event: _Event) -> int | None:
+def _awaited(wait: FlagWait, event: Event) -> int | None:
     """The value that a flag must have; None where any will do."""
     piece = event.piece + 1 - wait.slices
     launch = event.launch - wait.launches
@@ -216,7 +208,7 @@ def _first_at_least(places: dict[int, int], value: int, enters: bool) -> int | N
     return places.get(value)
 
 
-def _serial(events: Sequence[_Event]) -> list[int]:
+def _serial(events: Sequence[Event]) -> list[int]:
     """Numbers of events so that what comes before stands before; without those behind a circle."""
     missing = [len(event.before) + len(event.after_data) for event in events]
     after: list[list[int]] = [[] for _ in events]
@@ -232,69 +224,18 @@ def _serial(events: Sequence[_Event]) -> list[int]:
     return order
 
 
-def _places_of(lanes: LaneProgram, event: _Event) -> tuple[list[_Place], list[_Place]]:
-    """What an event of a lane reads and writes."""
-    operation = event.operation
-    assert operation is not None
-    reads: list[_Place] = []
-    writes: list[_Place] = []
-    if operation.source is not None:
-        reads.append(_place(lanes, event.rank, operation.source, operation.part, event.piece))
-    if operation.action in (LaneAction.TAKE, LaneAction.REDUCE):
-        reads.append(_slot(lanes, operation.message, event))
-    if operation.target is not None:
-        own = _place(lanes, event.rank, operation.target, operation.part, event.piece)
-        (reads if operation.action is LaneAction.AWAIT else writes).append(own)
-    for number in operation.puts:
-        message = lanes.messages[number]
-        writes.append(
-            _slot(lanes, number, event)
-            if message.target is None
-            else _place(lanes, message.receiver, message.target, message.part, event.piece)
-        )
-    return reads, writes
-
-
-def _place(lanes: LaneProgram, rank: int, buffer: Buffer, part: int, piece: int) -> _Place:
-    is_shared = lanes.program.in_place and buffer is Buffer.OUTPUT
-    return rank, int(Buffer.INPUT if is_shared else buffer), part, piece
-
-
-def _slot(lanes: LaneProgram, number: int, event: _Event) -> _Place:
-    turn = event.launch if lanes.protocol is DeviceProtocol.LL else event.piece
-    return -1, number, event.piece if lanes.protocol is DeviceProtocol.LL else 0, turn % _slots(lanes, number)
-
-
-def _slots(lanes: LaneProgram, number: int) -> int:
-    return max(1, lanes.messages[number].slots)
-
-
-def _user_places(lanes: LaneProgram, rank: int, slices: int) -> Iterator[tuple[Buffer, _Place]]:
-    """All of a rank's user memory."""
-    for buffer in Buffer:
-        for part in range(len(lanes.bounds) - 1):
-            if _exists(lanes, rank, buffer, part):
-                for piece in range(slices):
-                    yield buffer, _place(lanes, rank, buffer, part, piece)
-
-
-def _exists(lanes: LaneProgram, rank: int, buffer: Buffer, part: int) -> bool:
-    first, past = lanes.bounds[part], lanes.bounds[part + 1]
-    return any(low <= first and past <= high for low, high in lanes.program.ranges(rank, buffer))
-
-
-def _races(lanes: LaneProgram, events: Sequence[_Event], order: Sequence[int]) -> list[str]:
+def _races(lanes: LaneProgram, events: Sequence[Event], order: Sequence[int]) -> list[str]:
     """Pairs of accesses of one place, one of them a write, that no chain of waits orders."""
     clocks = np.zeros((len(events), len(lanes.lanes) + lanes.program.n_ranks), dtype=np.int32)
     slices = 1 + max(event.piece for event in events)
     users = {
-        rank: [place for _, place in _user_places(lanes, rank, slices)]
+        rank: [place for _, place in user_places(lanes, rank, slices)]
         for rank in range(lanes.program.n_ranks)
     }
     seen_by: list[tuple[int, int]] = [(0, 0)] * len(events)
     turn = [0] * clocks.shape[1]
-    writer: dict[_Place, int] = {}
-    readers: dict[_Place, list[int]] = defaultdict(list)
+    writer: dict[Place, int] = {}
+    readers: dict[Place, list[int]] = defaultdict(list)
     wrong: list[str] = []
 
     def is_ordered(first: int, then: int) -> bool:
@@ -304,10 +245,10 @@ def _races(lanes: LaneProgram, events: Sequence[_Event], order: Sequence[int]) -
     for number in order:
         event = events[number]
         _tick(clocks, number, event, turn, seen_by)
-        reads: list[_Place] = []
+        reads: list[Place] = []
         writes = users[event.rank] if event.column >= len(lanes.lanes) else []
         if event.operation is not None:
-            reads, writes = _places_of(lanes, event)
+            reads, writes = places_of(lanes, event)
         for place in reads:
             last = writer.get(place)
             if last is not None and not is_ordered(last, number) and last not in event.after_data:
@@ -328,7 +269,7 @@ def _races(lanes: LaneProgram, events: Sequence[_Event], order: Sequence[int]) -
 
 
 def _tick(
-    clocks: Int32Array, number: int, event: _Event, turn: list[int], seen_by: list[tuple[int, int]]
+    clocks: Int32Array, number: int, event: Event, turn: list[int], seen_by: list[tuple[int, int]]
 ) -> None:
     """The clock of an event: the latest of all before it, and one more of its own lane."""
     own = clocks[number]
@@ -339,10 +280,10 @@ def _tick(
     seen_by[number] = event.column, turn[event.column]
 
 
-def _values(lanes: LaneProgram, events: Sequence[_Event], order: Sequence[int]) -> list[str]:
+def _values(lanes: LaneProgram, events: Sequence[Event], order: Sequence[int]) -> list[str]:
     """Follow what every place holds through one order."""
     slices = 1 + max(event.piece for event in events)
-    held: dict[_Place, _Held] = {}
+    held: dict[Place, _Held] = {}
     wrong: list[str] = []
     for number in order:
         event = events[number]
@@ -357,9 +298,9 @@ def _values(lanes: LaneProgram, events: Sequence[_Event], order: Sequence[int]) 
     return wrong
 
 
-def _fill(lanes: LaneProgram, event: _Event, held: dict[_Place, _Held], slices: int) -> None:
+def _fill(lanes: LaneProgram, event: Event, held: dict[Place, _Held], slices: int) -> None:
     """What the user does: new input, and nothing that means anything elsewhere."""
-    places = list(_user_places(lanes, event.rank, slices))
+    places = list(user_places(lanes, event.rank, slices))
     for _, place in places:
         held.pop(place, None)
     counts = tuple(int(rank == event.rank) for rank in range(lanes.program.n_ranks))
@@ -368,20 +309,22 @@ def _fill(lanes: LaneProgram, event: _Event, held: dict[_Place, _Held], slices: 
             held[place] = _Held(event.launch, place[2], place[3], counts)
 
 
-def _follow(lanes: LaneProgram, event: _Event, held: dict[_Place, _Held]) -> list[str]:
+def _follow(lanes: LaneProgram, event: Event, held: dict[Place, _Held]) -> list[str]:
     operation = event.operation
     assert operation is not None
-    reads, writes = _places_of(lanes, event)
+    reads, writes = places_of(lanes, event)
     found = [held.get(place) for place in reads]
     expected = (event.launch, operation.part, event.piece)
     if any(one is None or (one.launch, one.part, one.piece) != expected for one in found):
         return [f"{_words(event)} reads what is not there, or of another launch or slice"]
     values = [one for one in found if one is not None]
-    if operation.action is LaneAction.REDUCE:
+    if operation.action in (LaneAction.REDUCE, LaneAction.SUM):
         counts = tuple(map(sum, zip(*(one.counts for one in values), strict=True)))
         made = _Held(*expected, counts, max(one.divided for one in values))
     elif operation.action is LaneAction.FINISH:
         made = _Held(*expected, values[0].counts, values[0].divided + 1)
+    elif not values:
+        return []  # it only waits, or raises
     else:
         made = values[0]
     for place in writes:
@@ -389,18 +332,16 @@ def _follow(lanes: LaneProgram, event: _Event, held: dict[_Place, _Held]) -> lis
     return []
 
 
-def _output_violations(
-    lanes: LaneProgram, event: _Event, held: dict[_Place, _Held], slices: int
-) -> list[str]:
+def _output_violations(lanes: LaneProgram, event: Event, held: dict[Place, _Held], slices: int) -> list[str]:
     """Places of OUTPUT that do not hold at the end of a launch what the collective's definition says."""
     program, wrong = lanes.program, []
     for part in range(len(lanes.bounds) - 1):
-        if not _exists(lanes, event.rank, Buffer.OUTPUT, part):
+        if not part_exists(lanes, event.rank, Buffer.OUTPUT, part):
             continue
         counts = _expected(lanes, part)
         for piece in range(slices):
             asked = _Held(event.launch - 1, part, piece, counts, int(lanes.averages))
-            if held.get(_place(lanes, event.rank, Buffer.OUTPUT, part, piece)) != asked:
+            if held.get(place_of(lanes, event.rank, Buffer.OUTPUT, part, piece)) != asked:
                 wrong.append(
                     f"rank {event.rank} ends launch {event.launch - 1} of {program.kind} without part {part}"
                 )

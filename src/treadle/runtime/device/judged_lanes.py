@@ -29,6 +29,7 @@ from treadle.runtime.device.sized_lanes import at_size
 from treadle.runtime.measured_sizes import SweepRow, make_row, worst_of
 from treadle.runtime.memory import Layout, RankMemory, allocate, count_wrong, fill_input
 from treadle.runtime.run_options import RunOptions
+from treadle.topologies.topology import Topology
 
 LAUNCHES = 4
 """In a row at each size, each with data of its own."""
@@ -51,6 +52,7 @@ def measure_lanes(
     *,
     limits: LaneLimits,
     on_row: Callable[[SweepRow], None] | None = None,
+    switches: Topology | None = None,
 ) -> list[SweepRow]:
     """A row for each size and protocol.
 
@@ -68,6 +70,8 @@ def measure_lanes(
         What is not chosen by size; of protocols those of `asked`.
     on_row : callable, optional
         Called with every row as it is ready.
+    switches : Topology, optional
+        The fabric of the program's paths, as for `lower_to_lanes`.
 
     Raises
     ------
@@ -81,7 +85,7 @@ def measure_lanes(
     def judged(choice: LaneChoice) -> list[_Judged]:
         key = choice.protocol, choice.lanes
         if key not in ready:
-            ready[key] = [_Judged(one, asked, machine, *key) for one in programs]
+            ready[key] = [_Judged(one, asked, machine, *key, switches) for one in programs]
         for one in ready[key]:
             one.machine.threads = choice.threads
         return ready[key]
@@ -119,6 +123,11 @@ def _chosen(figures: LaneFigures, size: int, asked: RunOptions, limits: LaneLimi
     return choose_lanes(figures, size, asked.lane_costs, limits=limits)
 
 
+def can_switch_sum(element: ElementType, reduction: Reduction) -> bool:
+    """Whether switches combine such elements: multimem.ld_reduce has no minimum and maximum of float32."""
+    return element is not ElementType.FLOAT32 or reduction in (Reduction.SUM, Reduction.AVG)
+
+
 class _Judged:
     """A program's lanes of one protocol, with what runs them; for each number of slices proved right once."""
 
@@ -129,9 +138,16 @@ class _Judged:
         machine: Callable[[LaneProgram], LaneMachine],
         protocol: DeviceProtocol,
         most_lanes: int,
+        switches: Topology | None,
     ) -> None:
-        averages = asked.reduction is Reduction.AVG
-        lanes = lower_to_lanes(program, protocol, lanes=most_lanes, averages=averages)
+        lanes = lower_to_lanes(
+            program,
+            protocol,
+            lanes=most_lanes,
+            averages=asked.reduction is Reduction.AVG,
+            switches=switches,
+            switch_sums=can_switch_sum(asked.element, asked.reduction),
+        )
         self.machine = machine(lanes)
         self._most_slots = max((message.slots for message in lanes.messages), default=0)
         self._proved: set[int] = set()

@@ -15,7 +15,7 @@ from treadle.runtime.mpi_build import build_directory, telling_line
 
 GPU_SOURCES = ("lanes.cpp", "gpu_host.cpp", "rank_host.cpp")
 """What a library for GPUs is made of; threads need the first alone."""
-_HEADERS = ("elements", "host", "lane", "local", "machine", "rank", "tables", "user")
+_HEADERS = ("elements", "group", "host", "lane", "local", "machine", "rank", "tables", "user")
 SOURCES = (*GPU_SOURCES, *(f"{name}.hpp" for name in _HEADERS))
 GPU_LIBRARY = "TREADLE_GPU_LIBRARY"
 """Variable: a library that `build_for_gpu` made elsewhere, for a machine without nvcc."""

@@ -1,71 +1,32 @@
-"""Programs to lanes: what is fused, where messages land, which lane does what, and who waits for whom.
-
-A send that waits for nothing but the operation that made its data is fused with it: receive, reduce and send
-are one pass over the data. A message is put straight into its target where everything that the receive waits
-for happens before the send; else it is staged, in as many slots as keep lanes from waiting in a circle: with
-stages a at the send and b at the receive, the wave in which slice s is put, a + s, comes after the wave in
-which slice s - (b - a + 1) is taken. All waits then lead from (wave, stage, depth) to a greater one, so that
-lanes, which go in that order, never wait for each other in a circle.
-"""
+"""Programs to lanes: which lane does what, who waits for whom, and what is left to switches."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
 from treadle.errors import ScheduleError
-from treadle.program.program import Buffer, OperationKind, Program
-from treadle.runtime.device.lane_parts import PartOperation, cut_into_parts
+from treadle.program.passes import replicate
+from treadle.program.program import Buffer, Program
+from treadle.runtime.device.lane_nodes import RECEIVES, LaneNode, LaneNodes
+from treadle.runtime.device.lane_parts import PartKind, cut_into_parts
 from treadle.runtime.device.lane_program import (
     DeviceProtocol,
     FlagPurpose,
     FlagWait,
     LaneAction,
     LaneFlag,
-    LaneMessage,
     LaneOperation,
     LaneProgram,
     RankLane,
 )
-
-MOST_PUTS = 4
-"""Of one operation: the kernel holds so many targets in registers."""
+from treadle.runtime.device.switch_parts import SwitchParts
+from treadle.topologies.topology import Topology
 
 MOST_LANES = 64
 """Of a rank."""
-
-
-@dataclass(slots=True)
-class _Node:
-    """An operation with the sends that are fused with it; `number` is that of the operation.
-
-    `place` counts the nodes of its part.
-    """
-
-    number: int
-    operation: PartOperation
-    sends: list[int] = field(default_factory=list)
-    waits: set[int] = field(default_factory=set)
-    stage: int = 0
-    depth: int = 0
-    place: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Rules:
-    """What holds for all operations of a program."""
-
-    protocol: DeviceProtocol
-    in_place: bool
-
-    receives = (OperationKind.RECEIVE, OperationKind.RECEIVE_REDUCE)
-
-    def is_same(self, one: Buffer, other: Buffer) -> bool:
-        """Whether two buffers are one memory."""
-        return one is other or (self.in_place and Buffer.SCRATCH not in (one, other))
 
 
 def lower_to_lanes(
@@ -74,6 +35,8 @@ def lower_to_lanes(
     *,
     lanes: int,
     averages: bool = False,
+    switches: Topology | None = None,
+    switch_sums: bool = True,
     all_staged: bool = False,
 ) -> LaneProgram:
     """Make the lanes of a program.
@@ -86,41 +49,38 @@ def lower_to_lanes(
         Most thread blocks of a rank, 1 to `MOST_LANES`; a rank of fewer parts has fewer.
     averages : bool
         Sums are divided by the number of ranks at the end.
+    switches : Topology, optional
+        The fabric of the program's paths: what the plan leaves to switches that work for ranks that ask is
+        left to them, with protocol Simple. Every rank's share of it is spread over all its lanes.
+    switch_sums : bool
+        Whether these switches can add up, or combine, the elements.
     all_staged : bool
         No message is put straight into its target: for buffers that peers do not reach.
 
     Raises
     ------
     ScheduleError
-        If the program cannot be executed, or the number of lanes is out of range.
+        If the program cannot be executed, the number of lanes is out of range, or switches would be asked so
+        that little passes.
     """
     if not 1 <= lanes <= MOST_LANES:
         raise ScheduleError(f"lanes: expected 1 to {MOST_LANES}, found {lanes}")
-    operations, bounds = cut_into_parts(program)
-    nodes, home = _fused(operations)
-    _set_order(nodes, home)
-    into_targets = protocol is DeviceProtocol.SIMPLE and not all_staged
-    messages, number_of = _messages(
-        operations,
-        nodes,
-        home,
-        protocol,
-        puts_into_targets=into_targets,
-    )
-    flags, rules = _Flags(), _Rules(protocol, program.in_place)
+    program, bounds, graph, groups = _graph(program, protocol, lanes, switches, switch_sums, all_staged)
+    writer = _Writer(graph, protocol)
     lists: list[RankLane] = []
     weights = [past - first for first, past in pairwise(bounds)]
-    for rank in range(program.n_ranks):
-        own = [node for node in nodes.values() if node.operation.rank == rank]
+    own_nodes: list[list[LaneNode]] = [[] for _ in range(program.n_ranks)]
+    for node in graph.nodes.values():
+        own_nodes[node.operation.rank].append(node)
+    for rank, own in enumerate(own_nodes):
         parts = program_parts(program, rank, bounds) if averages and program.kind.reduces else []
         for chosen in _shared_out(own, parts, weights, lanes):
             listed = [node for node in own if node.operation.part in chosen]
             listed.sort(key=lambda node: (node.stage, node.depth, node.number))
-            written = [_written(node, messages, number_of, flags, rules) for node in listed]
-            made = [one for one in written if one is not None]
+            made = [one for one in map(writer.written, listed) if one is not None]
             made += [_finish(part, made) for part in parts if part in chosen]
             lists.append(RankLane(rank, tuple(sorted(made, key=lambda one: one.stage))))
-    entering = flags.entered_of(program.n_ranks)
+    entering = writer.flags.entered_of(program.n_ranks)
     first_of: set[int] = set()
     for place, lane in enumerate(lists):
         if lane.rank not in first_of:
@@ -128,8 +88,94 @@ def lower_to_lanes(
             lists[place] = replace(lane, enters=entering[lane.rank])
     made_of = averages and program.kind.reduces
     return LaneProgram(
-        program, protocol, made_of, tuple(bounds), tuple(lists), tuple(messages), tuple(flags.made)
+        program,
+        protocol,
+        made_of,
+        tuple(bounds),
+        tuple(lists),
+        tuple(graph.messages),
+        tuple(writer.flags.made),
+        tuple(groups),
     )
+
+
+_Graph = tuple[Program, list[int], LaneNodes, list[tuple[int, ...]]]
+"""A program, bounds of parts, nodes, groups."""
+
+
+def _graph(
+    program: Program,
+    protocol: DeviceProtocol,
+    lanes: int,
+    switches: Topology | None,
+    sums: bool,
+    staged: bool,
+) -> _Graph:
+    """The program, perhaps in more chunks, its parts and nodes, and the groups of switches that are asked."""
+    if switches is not None and protocol is DeviceProtocol.SIMPLE and not staged:
+        found = _asking(program, lanes, switches, sums)
+        if found is not None:
+            return found
+    operations, bounds = cut_into_parts(program)
+    nodes = LaneNodes(operations, protocol, in_place=program.in_place, all_staged=staged)
+    return program, bounds, nodes, []
+
+
+def _asking(program: Program, lanes: int, switches: Topology, sums: bool) -> _Graph | None:
+    """As `_graph`, with what switches do for ranks; None where they do nothing."""
+    found = _settled(program, switches, sums)
+    if found is None:
+        return None
+    parts, bounds, _ = found
+    parts.check_lanes(lanes)
+    parts.check_spread(bounds)
+    # every rank's share in parts for all its lanes
+    spread = replicate(program, lanes)
+    found = _settled(spread, switches, sums)
+    assert found is not None
+    parts, bounds, graph = found
+    return spread, bounds, graph, parts.groups
+
+
+def _settled(
+    program: Program, switches: Topology, sums: bool
+) -> tuple[SwitchParts, list[int], LaneNodes] | None:
+    """What is left to switches, such that all stores can go straight into their targets."""
+    parts = SwitchParts(switches, program, sums)
+    if not parts.groups:
+        return None
+    while True:
+        operations, bounds = cut_into_parts(program, parts.rewritten)
+        if not parts.asked:
+            return None
+        try:
+            graph = LaneNodes(operations, DeviceProtocol.SIMPLE, in_place=program.in_place)
+        except ScheduleError:  # loads that wait for all of a group at once
+            return None
+        if not graph.staged_stores:
+            return parts, bounds, graph
+        stores = [operations[number] for number in graph.staged_stores]
+        parts.refused |= {(one.rank, one.part, one.group, True) for one in stores}
+
+
+def left_to_switches(
+    program: Program, switches: Topology, *, switch_sums: bool
+) -> tuple[frozenset[tuple[int, int]], frozenset[tuple[int, int]]]:
+    """Stores and sums that lanes of protocol Simple ask switches for: (rank that asks, chunk)."""
+    found = _settled(program, switches, switch_sums)
+    if found is None:
+        return frozenset(), frozenset()
+    parts, bounds, _ = found
+    stores, sums = (
+        frozenset(
+            (rank, chunk)
+            for rank, part, _, is_store in parts.asked
+            if is_store == wanted
+            for chunk in range(bounds[part], bounds[part + 1])
+        )
+        for wanted in (True, False)
+    )
+    return stores, sums
 
 
 def program_parts(program: Program, rank: int, bounds: Sequence[int]) -> list[int]:
@@ -138,105 +184,6 @@ def program_parts(program: Program, rank: int, bounds: Sequence[int]) -> list[in
     return [
         part for part, first in enumerate(bounds[:-1]) if any(low <= first < past for low, past in inside)
     ]
-
-
-def _fused(operations: Sequence[PartOperation]) -> tuple[dict[int, _Node], list[int]]:
-    """Nodes by the number of their operation, and the node of every operation."""
-    nodes: dict[int, _Node] = {}
-    home = list(range(len(operations)))
-    for number, operation in enumerate(operations):
-        if operation.kind is OperationKind.SEND and len(operation.waits) == 1:
-            maker = nodes.get(operation.waits[0])
-            if (
-                maker is not None
-                and maker.operation.kind in (*_Rules.receives, OperationKind.COPY)
-                and len(maker.sends) < MOST_PUTS
-            ):
-                maker.sends.append(number)
-                home[number] = maker.number
-                continue
-        sends = [number] if operation.kind is OperationKind.SEND else []
-        nodes[number] = _Node(number, operation, sends)
-    places: dict[int, int] = defaultdict(int)
-    for node in nodes.values():
-        node.place = places[node.operation.part]
-        places[node.operation.part] += 1
-        node.waits = {home[before] for before in node.operation.waits} - {node.number}
-    return nodes, home
-
-
-def _set_order(nodes: dict[int, _Node], home: Sequence[int]) -> None:
-    """Stage: most messages on a chain that ends at the node; depth: most nodes on it."""
-    after: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    missing = dict.fromkeys(nodes, 0)
-    for node in nodes.values():
-        for other in _before(node, home):
-            after[other].append((node.number, 0 if other in node.waits else 1))
-            missing[node.number] += 1
-    ready = [number for number, count in missing.items() if count == 0]
-    for number in ready:  # grows on the way
-        node = nodes[number]
-        for follower, messages in after[number]:
-            later = nodes[follower]
-            later.stage = max(later.stage, node.stage + messages)
-            later.depth = max(later.depth, node.depth + 1)
-            missing[follower] -= 1
-            if missing[follower] == 0:
-                ready.append(follower)
-    if len(ready) < len(nodes):
-        raise ScheduleError("program: deadlock: operations wait for one another in a circle")
-
-
-def _messages(
-    operations: Sequence[PartOperation],
-    nodes: dict[int, _Node],
-    home: Sequence[int],
-    protocol: DeviceProtocol,
-    *,
-    puts_into_targets: bool,
-) -> tuple[list[LaneMessage], dict[int, int]]:
-    """All messages, and the number of each by its send and its receive."""
-    before = _ancestors(nodes, home) if puts_into_targets else {}
-    messages: list[LaneMessage] = []
-    number_of: dict[int, int] = {}
-    for number, receive in enumerate(operations):
-        if receive.kind not in _Rules.receives:
-            continue
-        send = receive.partner
-        number_of[number] = number_of[send] = len(messages)
-        taker, maker = nodes[home[number]], nodes[home[send]]
-        is_direct = (
-            puts_into_targets
-            and receive.kind is OperationKind.RECEIVE
-            and all(before[maker.number] >> nodes[other].place & 1 for other in taker.waits)
-        )
-        slots = 2 if protocol is DeviceProtocol.LL else taker.stage - maker.stage + 1
-        messages.append(
-            LaneMessage(
-                operations[send].rank,
-                receive.rank,
-                receive.part,
-                receive.target if is_direct else None,
-                0 if is_direct else slots,
-            )
-        )
-    return messages, number_of
-
-
-def _ancestors(nodes: dict[int, _Node], home: Sequence[int]) -> dict[int, int]:
-    """Of every node, which nodes of its part happen before it: bit `place` of each."""
-    found: dict[int, int] = {}
-    for node in sorted(nodes.values(), key=lambda node: (node.stage, node.depth)):
-        found[node.number] = 0
-        for other in _before(node, home):
-            found[node.number] |= found[other] | 1 << nodes[other].place
-    return found
-
-
-def _before(node: _Node, home: Sequence[int]) -> set[int]:
-    """Nodes that a node waits for, in its rank and elsewhere."""
-    is_receive = node.operation.kind in _Rules.receives
-    return node.waits | {home[node.operation.partner]} if is_receive else node.waits
 
 
 class _Flags:
@@ -263,13 +210,14 @@ class _Flags:
 
 
 def _shared_out(
-    nodes: Sequence[_Node], parts: Sequence[int], weights: Sequence[int], lanes: int
+    nodes: Sequence[LaneNode], parts: Sequence[int], weights: Sequence[int], lanes: int
 ) -> list[set[int]]:
     """Parts of each lane of a rank, the longest first to whom has least; one lane where there is nothing."""
     work: dict[int, int] = dict.fromkeys(parts, 0)
     for node in nodes:
         part = node.operation.part
-        work[part] = work.get(part, 0) + weights[part] * (1 + len(node.sends))
+        asks = (node.operation.kind is PartKind.SUM) + (node.store >= 0)
+        work[part] = work.get(part, 0) + weights[part] * (1 + len(node.sends) + asks)
     chosen: list[set[int]] = [set() for _ in range(max(1, min(lanes, len(work))))]
     loads = [(0, lane) for lane in range(len(chosen))]
     heapify(loads)
@@ -280,48 +228,122 @@ def _shared_out(
     return chosen
 
 
-def _written(
-    node: _Node, messages: Sequence[LaneMessage], number_of: dict[int, int], flags: _Flags, rules: _Rules
-) -> LaneOperation | None:
-    """The operation of a node; None where nothing is left of it."""
-    operation, rank = node.operation, node.operation.rank
-    puts = tuple(number_of[send] for send in node.sends)
-    taken = number_of[node.number] if operation.kind in rules.receives else -1
-    source: Buffer | None = operation.source
-    target: Buffer | None = operation.target
-    if operation.kind is OperationKind.SEND or (
-        operation.kind is OperationKind.COPY and rules.is_same(operation.source, operation.target)
-    ):
-        action, target = LaneAction.PUT, None
-        if not puts:
+class _Writer:
+    """Operations of lanes from nodes."""
+
+    def __init__(self, graph: LaneNodes, protocol: DeviceProtocol) -> None:
+        self._graph, self._is_simple = graph, protocol is DeviceProtocol.SIMPLE
+        self.flags = _Flags()
+
+    def written(self, node: LaneNode) -> LaneOperation | None:
+        """The operation of a node; None where nothing is left of it."""
+        operation = node.operation
+        if operation.kind is PartKind.EXPOSE:
+            return self._exposing(node)
+        if operation.kind is PartKind.RECLAIM:
+            return self._reclaiming(node)
+        graph, rank = self._graph, operation.rank
+        puts = tuple(graph.message_of[send] for send in node.sends)
+        taken = graph.message_of[node.number] if operation.kind in RECEIVES else -1
+        action, source, target = self._moved(node, taken)
+        copied_to = None
+        if node.store >= 0:
+            copied_to = graph.operations[node.store].target
+            if target is not None and graph.is_same(target, copied_to) and action is not LaneAction.AWAIT:
+                target = None  # this rank is of the group as well
+        if action is LaneAction.COPY and target is None:
+            action = LaneAction.PUT
+        if action is LaneAction.PUT and not puts and node.store < 0:
             return None
-    elif operation.kind is OperationKind.COPY:
-        action = LaneAction.COPY
-    elif operation.kind is OperationKind.RECEIVE_REDUCE:
-        action = LaneAction.REDUCE
-    elif messages[taken].is_staged:
-        action, source = LaneAction.TAKE, None
-    else:
-        action, source = LaneAction.AWAIT, operation.target if puts else None
-    waits: list[FlagWait] = []
-    raises: list[int] = []
-    is_simple = rules.protocol is DeviceProtocol.SIMPLE
-    if taken >= 0 and is_simple:
-        waits.append(FlagWait(flags.number(rank, FlagPurpose.ARRIVAL, taken)))
-        if messages[taken].is_staged:
-            raises.append(flags.number(messages[taken].sender, FlagPurpose.CREDIT, taken))
-    for put in puts:
-        message = messages[put]
-        entered = flags.number(rank, FlagPurpose.ENTERED, message.receiver)
-        waits.append(FlagWait(entered, launches=0 if is_simple else 1))
-        if is_simple:
-            if message.is_staged:
-                waits.append(FlagWait(flags.number(rank, FlagPurpose.CREDIT, put), message.slots))
-            raises.append(flags.number(message.receiver, FlagPurpose.ARRIVAL, put))
-    distinct = tuple(dict.fromkeys(waits))
-    return LaneOperation(
-        action, operation.part, node.stage, source, target, taken, puts, distinct, tuple(raises)
-    )
+        copies = tuple(graph.copies[node.store]) if node.store >= 0 else ()
+        waits, raises = self._flags_of(rank, taken, puts)
+        if operation.kind is PartKind.SUM:
+            waits += [self._may_read(rank, number) for number in graph.exposed[node.number]]
+            raises += self._read(node)
+        for copy in copies:
+            receiver = graph.messages[copy].receiver
+            waits.append(FlagWait(self.flags.number(rank, FlagPurpose.ENTERED, receiver)))
+            raises.append(self.flags.number(receiver, FlagPurpose.ARRIVAL, copy))
+        return LaneOperation(
+            action,
+            operation.part,
+            node.stage,
+            source,
+            target,
+            taken,
+            puts,
+            operation.group if operation.kind is PartKind.SUM else -1,
+            graph.operations[node.store].group if node.store >= 0 else -1,
+            copied_to,
+            copies,
+            tuple(dict.fromkeys(waits)),
+            tuple(raises),
+        )
+
+    def _moved(self, node: LaneNode, taken: int) -> tuple[LaneAction, Buffer | None, Buffer | None]:
+        """Action, source and target."""
+        operation, kind = node.operation, node.operation.kind
+        is_at_rest = kind is PartKind.COPY and self._graph.is_same(operation.source, operation.target)
+        if kind in (PartKind.SEND, PartKind.STORE) or is_at_rest:
+            return LaneAction.PUT, operation.source, None
+        if kind is PartKind.COPY:
+            return LaneAction.COPY, operation.source, operation.target
+        if kind is PartKind.SUM:
+            return LaneAction.SUM, operation.source, operation.target
+        if kind is PartKind.RECEIVE_REDUCE:
+            return LaneAction.REDUCE, operation.source, operation.target
+        if self._graph.messages[taken].is_staged:
+            return LaneAction.TAKE, None, operation.target
+        is_read = bool(node.sends) or node.store >= 0
+        return LaneAction.AWAIT, operation.target if is_read else None, operation.target
+
+    def _flags_of(self, rank: int, taken: int, puts: Sequence[int]) -> tuple[list[FlagWait], list[int]]:
+        """What a message that is taken, and those that are put, wait for and raise."""
+        messages, flags = self._graph.messages, self.flags
+        waits: list[FlagWait] = []
+        raises: list[int] = []
+        if taken >= 0 and self._is_simple:
+            waits.append(FlagWait(flags.number(rank, FlagPurpose.ARRIVAL, taken)))
+            if messages[taken].is_staged:
+                raises.append(flags.number(messages[taken].sender, FlagPurpose.CREDIT, taken))
+        for put in puts:
+            message = messages[put]
+            entered = flags.number(rank, FlagPurpose.ENTERED, message.receiver)
+            waits.append(FlagWait(entered, launches=0 if self._is_simple else 1))
+            if self._is_simple:
+                if message.is_staged:
+                    waits.append(FlagWait(flags.number(rank, FlagPurpose.CREDIT, put), message.slots))
+                raises.append(flags.number(message.receiver, FlagPurpose.ARRIVAL, put))
+        return waits, raises
+
+    def _may_read(self, rank: int, number: int) -> FlagWait:
+        """What a SUM waits for at a rank whose part it reads: that it is there from the start, or a flag."""
+        exposing = self._graph.nodes[number]
+        if not exposing.waits:
+            return FlagWait(self.flags.number(rank, FlagPurpose.ENTERED, exposing.operation.rank))
+        return FlagWait(self.flags.number(rank, FlagPurpose.EXPOSED, number))
+
+    def _read(self, node: LaneNode) -> list[int]:
+        """Flags for those who wait until their part has been read; a RECLAIM stands behind its EXPOSE."""
+        graph = self._graph
+        return [
+            self.flags.number(graph.nodes[number].operation.rank, FlagPurpose.READ, number + 1)
+            for number in graph.exposed[node.number]
+            if number + 1 in graph.reclaims
+        ]
+
+    def _exposing(self, node: LaneNode) -> LaneOperation | None:
+        if not node.waits:
+            return None
+        summing = self._graph.operations[node.operation.partner].rank
+        flag = self.flags.number(summing, FlagPurpose.EXPOSED, node.number)
+        return LaneOperation(LaneAction.EXPOSE, node.operation.part, node.stage, raises=(flag,))
+
+    def _reclaiming(self, node: LaneNode) -> LaneOperation | None:
+        if node.number not in self._graph.reclaims:
+            return None
+        flag = self.flags.number(node.operation.rank, FlagPurpose.READ, node.number)
+        return LaneOperation(LaneAction.RECLAIM, node.operation.part, node.stage, waits=(FlagWait(flag),))
 
 
 def _finish(part: int, made: Sequence[LaneOperation]) -> LaneOperation:

@@ -37,9 +37,11 @@ class LaunchJob(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("operations", "puts", "waits", "raises", "lanes")),
+        *((name, ctypes.c_void_p) for name in ("groups", "members", "multicast")),
         ("memory", ctypes.c_void_p),
         ("failure", ctypes.c_void_p),
         *((f"n_{name}", ctypes.c_int64) for name in ("operations", "puts", "waits", "raises")),
+        *((name, ctypes.c_int64) for name in ("n_groups", "n_members")),
         *((name, ctypes.c_int64) for name in ("n_lanes", "n_ranks", "n_slices", "limit_ns")),
         ("launch", ctypes.c_uint64),
     )
@@ -150,9 +152,12 @@ class LaneMachine(ABC):
         job = LaunchJob(
             *(one.ctypes.data for one in listed),
             tables.lanes.ctypes.data,
+            tables.groups.ctypes.data,
+            tables.members.ctypes.data,
+            None,  # memories of one process have no address that reaches all of them
             ctypes.addressof(rows),
             failure.ctypes.data,
-            *map(len, listed),
+            *map(len, (*listed, tables.groups, tables.members)),
             len(self.lanes.lanes),
             len(memories),
             tables.slices,
@@ -182,6 +187,8 @@ def given_up(lanes: LaneProgram, lane: int, number: int, limit_s: float) -> str:
     peers = {lanes.messages[put].receiver for put in operation.puts}
     if operation.message >= 0:
         peers.add(lanes.messages[operation.message].sender)
+    for group in {operation.sums, operation.multicast} - {-1}:
+        peers.update(set(lanes.groups[group]) - {lanes.lanes[lane].rank})
     named = ", ".join(map(str, sorted(peers)))
     return (
         f"{lanes.program.kind}, protocol {lanes.protocol}: rank {lanes.lanes[lane].rank}, lane {lane} waited "

@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
 
 import numpy as np
 
 from treadle.arrays import offsets_of
-from treadle.program.program import Buffer, OperationKind, Program
+from treadle.program.program import Buffer, Program
 from treadle.runtime.order import check_extents, execution_order, match_messages
+
+
+class PartKind(IntEnum):
+    """What an operation does with a part: those of programs, and those that ask a switch."""
+
+    SEND = 0
+    RECEIVE = 1
+    RECEIVE_REDUCE = 2
+    COPY = 3
+    STORE = 4
+    """Stores `source` in `target` at all ranks of a group."""
+    SUM = 5
+    """Stores the sum of `source` at all ranks of a group in `target` here."""
+    EXPOSE = 6
+    """From here on the partner's SUM may read `source`."""
+    RECLAIM = 7
+    """From here on it has done so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,25 +37,38 @@ class PartOperation:
 
     Parameters
     ----------
-    kind : OperationKind
+    kind : PartKind
     rank, part : int
     source, target : Buffer
     partner : int
-        The other end of the message; -1 of a copy.
+        The other end of the message (of several that one STORE is, the STORE); of EXPOSE and RECLAIM the SUM;
+        else -1.
+    path : int
+        Of a send, as in the program; else -1.
+    group : int
+        Of STORE and SUM; else -1.
     waits : tuple of int
         Operations of the same rank and part that come before.
     """
 
-    kind: OperationKind
+    kind: PartKind
     rank: int
     part: int
     source: Buffer
     target: Buffer
     partner: int
-    waits: tuple[int, ...]
+    path: int = -1
+    group: int = -1
+    waits: tuple[int, ...] = ()
 
 
-def cut_into_parts(program: Program) -> tuple[list[PartOperation], list[int]]:
+Rewriting = Callable[[list[PartOperation]], list[PartOperation]]
+"""From operations without waits, rank by rank, to others that do the same."""
+
+
+def cut_into_parts(
+    program: Program, rewritten: Rewriting | None = None
+) -> tuple[list[PartOperation], list[int]]:
     """All operations, cut wherever any operation begins or ends, rank by rank in a legal serial order.
 
     Slices of an operation can then wait for the same slices of others: both are of the same chunks.
@@ -47,6 +78,8 @@ def cut_into_parts(program: Program) -> tuple[list[PartOperation], list[int]]:
     Parameters
     ----------
     program : Program
+    rewritten : callable, optional
+        Leaves some operations to switches.
 
     Returns
     -------
@@ -67,56 +100,63 @@ def cut_into_parts(program: Program) -> tuple[list[PartOperation], list[int]]:
     begins = [bisect_left(bounds, first) for first in program.first.tolist()]
     stops = [bisect_left(bounds, end) for end in past.tolist()]
     numbers = offsets_of(np.array(stops) - np.array(begins)).tolist()
-    kinds, partners = program.operation_kind.tolist(), partner.tolist()
+    kinds, partners, paths = program.operation_kind.tolist(), partner.tolist(), program.path.tolist()
     sources, targets = program.source.tolist(), program.target.tolist()
-    found: list[PartOperation] = []
-    for rank in range(program.n_ranks):
-        base = len(found)
-        own = [(old, part) for old in program.operations(rank) for part in range(begins[old], stops[old])]
-        uses = [(part, *_memories(program, kinds[old], sources[old], targets[old])) for old, part in own]
-        waits = _waits(uses)
-        for (old, part), before in zip(own, waits, strict=True):
-            other = partners[old]
-            found.append(
-                PartOperation(
-                    OperationKind(kinds[old]),
-                    rank,
-                    part,
-                    Buffer(sources[old]),
-                    Buffer(targets[old]),
-                    -1 if other < 0 else numbers[other] + part - begins[old],
-                    tuple(base + place for place in before),
-                )
-            )
-    return found, bounds
+    found = [
+        PartOperation(
+            PartKind(kinds[old]),
+            rank,
+            part,
+            Buffer(sources[old]),
+            Buffer(targets[old]),
+            -1 if partners[old] < 0 else numbers[partners[old]] + part - begins[partners[old]],
+            paths[old],
+        )
+        for rank in range(program.n_ranks)
+        for old in program.operations(rank)
+        for part in range(begins[old], stops[old])
+    ]
+    if rewritten is not None:
+        found = rewritten(found)
+    uses = [(one.rank, one.part, *memories_of(one, in_place=program.in_place)) for one in found]
+    return [
+        replace(one, waits=tuple(before)) for one, before in zip(found, _waits(uses), strict=True)
+    ], bounds
 
 
-def _memories(program: Program, kind: int, source: int, target: int) -> tuple[int, int]:
-    """What an operation reads and writes: memories, -1 for none."""
-    same = {Buffer.OUTPUT: Buffer.INPUT} if program.in_place else {}
-    reads = -1 if kind == OperationKind.RECEIVE else same.get(Buffer(source), source)
-    writes = -1 if kind == OperationKind.SEND else same.get(Buffer(target), target)
-    return int(reads), int(writes)
+_READS_NOTHING = frozenset({PartKind.RECEIVE})
+_WRITES_NOTHING = frozenset({PartKind.SEND, PartKind.EXPOSE, PartKind.RECLAIM})
 
 
-def _waits(uses: Sequence[tuple[int, int, int]]) -> list[list[int]]:
+def memories_of(operation: PartOperation, *, in_place: bool) -> tuple[int, int]:
+    """What an operation reads and writes at its own rank: memories, -1 for none."""
+    source, target = (
+        Buffer.INPUT if in_place and one is Buffer.OUTPUT else one
+        for one in (operation.source, operation.target)
+    )
+    reads = -1 if operation.kind in _READS_NOTHING else int(source)
+    writes = -1 if operation.kind in _WRITES_NOTHING else int(target)
+    return reads, writes
+
+
+def _waits(uses: Sequence[tuple[int, int, int, int]]) -> list[list[int]]:
     """Earlier operations of a rank that each one must wait for, of those that use one part and memory.
 
     A reader waits for the last writer; a writer also for those that have read since. Unlike
     `treadle.program.hazards`, which knows what lowering makes, this takes any reader of any memory.
     """
-    writer: dict[tuple[int, int], int] = {}
-    readers: dict[tuple[int, int], list[int]] = {}
+    writer: dict[tuple[int, int, int], int] = {}
+    readers: dict[tuple[int, int, int], list[int]] = {}
     found: list[list[int]] = []
-    for place, (part, reads, writes) in enumerate(uses):
+    for place, (rank, part, reads, writes) in enumerate(uses):
         before: set[int] = set()
         for memory in {reads, writes} - {-1}:
-            if (part, memory) in writer:
-                before.add(writer[part, memory])
+            if (rank, part, memory) in writer:
+                before.add(writer[rank, part, memory])
         if writes >= 0:
-            before.update(readers.pop((part, writes), ()))
-            writer[part, writes] = place
+            before.update(readers.pop((rank, part, writes), ()))
+            writer[rank, part, writes] = place
         if reads >= 0 and reads != writes:
-            readers.setdefault((part, reads), []).append(place)
+            readers.setdefault((rank, part, reads), []).append(place)
         found.append(sorted(before))
     return found

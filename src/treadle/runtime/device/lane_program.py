@@ -39,6 +39,12 @@ class LaneAction(IntEnum):
     """Waits until a message lies in `target`, where its sender has put it."""
     FINISH = 5
     """Divides `target` by the number of ranks: the end of an average."""
+    SUM = 6
+    """Stores the sum of `source` at all ranks of group `sums` in `target`: a switch adds them up."""
+    EXPOSE = 7
+    """Says that another rank may read this one's part, which it will sum."""
+    RECLAIM = 8
+    """Waits until the other rank has read it."""
 
 
 class FlagPurpose(IntEnum):
@@ -50,6 +56,10 @@ class FlagPurpose(IntEnum):
     """The receiver of message `subject`, when a slice has left its slot; lies at the sender."""
     ENTERED = 2
     """Rank `subject`, when it enters a launch: nothing of its launches before is under way any more."""
+    EXPOSED = 3
+    """The rank of exposure `subject`, when a slice may be read; lies at the rank that sums."""
+    READ = 4
+    """The rank that sums exposure `subject`, when a slice has been read; lies at the exposing rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +72,7 @@ class LaneFlag:
         In whose memory it lies; only this rank waits for it.
     purpose : FlagPurpose
     subject : int
-        A message, or the rank that enters.
+        A message, the rank that enters, or an exposure: they are numbered.
     """
 
     rank: int
@@ -131,6 +141,12 @@ class LaneOperation:
         What TAKE, REDUCE and AWAIT take; else -1.
     puts : tuple of int
         Messages that what was read, or made, is put as in the same pass.
+    sums, multicast : int
+        Groups: whose `source` is read and added up; at all of whose ranks, this one included, what was read
+        or made is stored in `copied_to`, in one store that a switch copies. -1: none.
+    copied_to : Buffer, optional
+    copies : tuple of int
+        Messages that this store is: one for each other rank of the group.
     waits : tuple of FlagWait
         Before anything is read or written.
     raises : tuple of int
@@ -144,6 +160,10 @@ class LaneOperation:
     target: Buffer | None = None
     message: int = -1
     puts: tuple[int, ...] = ()
+    sums: int = -1
+    multicast: int = -1
+    copied_to: Buffer | None = None
+    copies: tuple[int, ...] = ()
     waits: tuple[FlagWait, ...] = ()
     raises: tuple[int, ...] = ()
 
@@ -187,6 +207,8 @@ class LaneProgram:
         Those of a rank stand together, in the order of ranks.
     messages : tuple of LaneMessage
     flags : tuple of LaneFlag
+    groups : tuple of tuple of int
+        Ranks around a switch that copies or adds up for those that ask.
     """
 
     program: Program
@@ -196,3 +218,4 @@ class LaneProgram:
     lanes: tuple[RankLane, ...]
     messages: tuple[LaneMessage, ...]
     flags: tuple[LaneFlag, ...]
+    groups: tuple[tuple[int, ...], ...] = ()

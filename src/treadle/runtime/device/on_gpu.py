@@ -21,6 +21,7 @@ from treadle.runtime.device.lane_sizes import LaneLimits
 from treadle.runtime.device.sized_lanes import STAGING_BYTES
 from treadle.runtime.measured_sizes import SweepRow
 from treadle.runtime.run_options import RunKeywords, RunOptions
+from treadle.topologies.topology import Topology
 from treadle.units import format_size
 
 _THREADS = 512
@@ -145,6 +146,7 @@ def measure_on_gpu(
     sizes: Iterable[int],
     *,
     on_row: Callable[[SweepRow], None] | None = None,
+    switches: Topology | None = None,
     **options: Unpack[RunKeywords],
 ) -> list[SweepRow]:
     """Make a program into lanes, prove them right, run those of all ranks on one GPU and check every element.
@@ -154,4 +156,4 @@ def measure_on_gpu(
     asked = RunOptions(**options)
     machine = partial(LaneGpu, threads=asked.threads or _THREADS)
     limits = LaneLimits(lanes=asked.lanes, threads=asked.threads, slice_bytes=asked.slice_bytes)
-    return measure_lanes(program, sizes, machine, asked, limits=limits, on_row=on_row)
+    return measure_lanes(program, sizes, machine, asked, limits=limits, on_row=on_row, switches=switches)

@@ -169,9 +169,12 @@ class RankLanes:
         listed = (tables.operations, tables.puts, tables.waits, tables.raises)
         job = LaunchJob(
             *(one.ctypes.data for one in (*listed, own)),
+            tables.groups.ctypes.data,
+            tables.members.ctypes.data,
             None,
             None,
-            *map(len, listed),
+            None,
+            *map(len, (*listed, tables.groups, tables.members)),
             len(own),
             lanes.program.n_ranks,
             tables.slices,

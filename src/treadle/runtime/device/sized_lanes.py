@@ -36,7 +36,9 @@ class SizedLanes(FrozenArrays):
 
     Parameters
     ----------
-    operations, puts, waits, raises, lanes : arrays of int64, shape (rows, columns of the struct)
+    operations, puts, waits, raises, lanes, groups : arrays of int64, shape (rows, columns of the struct)
+    members : array of int64
+        Ranks of the groups, one after the other.
     scratch_bytes : array of int64, shape (N,)
         What each rank's SCRATCH must have room for: the kernel's own, so that no user sees its size.
     slices : int
@@ -48,11 +50,15 @@ class SizedLanes(FrozenArrays):
     waits: Int64Array
     raises: Int64Array
     lanes: Int64Array
+    groups: Int64Array
+    members: Int64Array
     scratch_bytes: Int64Array
     slices: int
 
     def __post_init__(self) -> None:
-        self._freeze("lanes", axes=dict.fromkeys(("operations", "puts", "waits", "raises", "lanes"), 2))
+        self._freeze(
+            "lanes", axes=dict.fromkeys(("operations", "puts", "waits", "raises", "lanes", "groups"), 2)
+        )
 
 
 def at_size(
@@ -238,11 +244,13 @@ class _Tables:
             rows.append((lane.rank, len(operations), len(lane.operations), enter, len(lane.enters)))
             operations += [self._row(lane.rank, operation) for operation in lane.operations]
         return SizedLanes(
-            _table(operations, 17),
+            _table(operations, 21),
             _table(self._puts, 5),
             _table(self._waits, 3),
             _table(self._raises, 2),
             _table(rows, 5),
+            _table(_groups(self._lanes.groups), 2),
+            np.array([rank for group in self._lanes.groups for rank in group], dtype=np.int64),
             np.array([self._scratch(rank) for rank in range(self._lanes.program.n_ranks)], dtype=np.int64),
             self._slices,
         )
@@ -278,6 +286,9 @@ class _Tables:
             len(operation.waits),
             first_raise,
             len(operation.raises),
+            operation.sums,
+            operation.multicast,
+            *self._at(rank, operation.copied_to, part),
         )
 
     def _at(self, rank: int, buffer: Buffer | None, part: int) -> tuple[int, int]:
@@ -293,6 +304,12 @@ class _Tables:
 
     def _raise(self, flag: int) -> tuple[int, ...]:
         return self._lanes.flags[flag].rank, self._flags[flag]
+
+
+def _groups(groups: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """Where the members of each group begin, and how many there are."""
+    firsts = accumulate(map(len, groups), initial=0)
+    return [(first, len(group)) for first, group in zip(firsts, groups, strict=False)]
 
 
 def _table(rows: Sequence[tuple[int, ...]], columns: int) -> Int64Array:

@@ -1,4 +1,4 @@
-"""The least time of any schedule at a size: the greatest of what three kinds of witnesses prove."""
+"""The least time of any schedule at a size: the greatest of what the kinds of witnesses prove."""
 
 from __future__ import annotations
 
@@ -12,10 +12,18 @@ from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
 from treadle.simulation.simulation_options import Sharing, SimulationOptions
 from treadle.simulation.size_bounds.crossing import Window, crossing_time, windows
 from treadle.simulation.size_bounds.cut_candidates import cut_candidates
+from treadle.simulation.size_bounds.direct_messages import DirectPairs, direct_pairs, latest_of
 from treadle.simulation.size_bounds.distance import farthest_pair
+from treadle.simulation.size_bounds.gathered import GatheredCut, gathered_cuts, gathered_time
 from treadle.simulation.size_bounds.message_terms import message_terms
+from treadle.simulation.size_bounds.pair_growth import growth_time_ns, growth_witness
 from treadle.simulation.size_bounds.reach import reach_time_ns, reach_witness
-from treadle.simulation.size_bounds.size_witness import CrossingWitness, SizeBound, SizeProof
+from treadle.simulation.size_bounds.size_witness import (
+    CrossingWitness,
+    GrowthWitness,
+    SizeBound,
+    SizeProof,
+)
 from treadle.topologies.topology import Topology
 
 
@@ -36,6 +44,9 @@ class _Prepared:
     protocol: Protocol
     crossings: tuple[tuple[Witness, tuple[Window, ...]], ...]
     fixed: tuple[SizeProof, ...]
+    growth: GrowthWitness | None
+    direct: tuple[DirectPairs, ...]
+    gathered: tuple[GatheredCut, ...]
 
 
 class BoundsBySize:
@@ -62,6 +73,7 @@ class BoundsBySize:
         options: SimulationOptions,
         model: CostModel | None = None,
     ) -> None:
+        self._collective = collective
         self._is_named = model is not None or options.costs is not None
         self._prepared = [
             _prepare(topology, collective, witness, one, tells=options.sharing is not Sharing.FAIR)
@@ -76,11 +88,22 @@ class BoundsBySize:
         found = []
         for one in self._prepared:
             proofs = list(one.fixed)
+            launch = Fraction(one.protocol.launch_ns, 10**9)
             if one.crossings:
-                launch = Fraction(one.protocol.launch_ns, 10**9)
                 times = [crossing_time(found, size) for _, found in one.crossings]
                 latest = max(range(len(times)), key=times.__getitem__)
                 proofs.append(SizeProof(launch + times[latest], CrossingWitness(one.crossings[latest][0])))
+            if (direct := latest_of(one.direct, size)) is not None:
+                proofs.append(SizeProof(launch + direct[1] / 10**9, direct[0]))
+            if one.gathered:
+                times = [gathered_time(cut, size) for cut in one.gathered]
+                latest = max(range(len(times)), key=times.__getitem__)
+                proofs.append(SizeProof(launch + times[latest], one.gathered[latest][0]))
+            if one.growth is not None:
+                known = max((proof.time for proof in proofs), default=launch) - launch
+                grown = growth_time_ns(one.growth, self._collective, size, float(known) * 1e9)
+                if grown:
+                    proofs.append(SizeProof(launch + Fraction(grown, 10**9), one.growth))
             proofs.sort(key=lambda proof: -proof.time)
             found.append(SizeBound(size, one.protocol.name if self._is_named else "", tuple(proofs)))
         return min(found, key=lambda bound: bound.time)
@@ -100,4 +123,11 @@ def _prepare(
     crossings = [] if witness is None else [witness]
     crossings += cut_candidates(terms, collective)
     told = [(one, windows(terms, collective, one)) for one in crossings]
-    return _Prepared(protocol, tuple(one for one in told if one[1]), tuple(fixed))
+    return _Prepared(
+        protocol,
+        tuple(one for one in told if one[1]),
+        tuple(fixed),
+        growth_witness(terms, collective) if tells else None,
+        direct_pairs(terms, collective) if tells else (),
+        gathered_cuts(terms, collective),
+    )

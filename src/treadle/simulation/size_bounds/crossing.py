@@ -47,7 +47,7 @@ def windows(terms: MessageTerms, collective: Collective, witness: Witness) -> tu
         )
         left -= worth
         if worth:
-            share = Fraction(_rate(terms, link_class, bandwidth, leaves), bandwidth)
+            share = Fraction(terms.rate(link_class, bandwidth, leaves), bandwidth)
             found[pause] = found.get(pause, Fraction(0)) + worth * share
     if left:  # ports of hosts
         most = max(terms.protocol.of(CLASSES[one]).efficiency for one in terms.classes)
@@ -69,13 +69,6 @@ def _worth(
     bandwidths[list(links)] = other
     changed = witness.bound(replace(topology, bandwidths=bandwidths), collective) - whole
     return changed * own / (other - own)
-
-
-def _rate(terms: MessageTerms, link_class: int, bandwidth: int, leaves: bool) -> int:
-    protocol = terms.protocol
-    share = protocol.of(CLASSES[link_class]).efficiency
-    rate = max(1, bandwidth * share.numerator // share.denominator)
-    return min(rate, protocol.ceiling_bytes_per_s or rate) if leaves else rate
 
 
 def idle_ns(terms: MessageTerms, collective: Collective, witness: Witness) -> Int64Array:
@@ -103,13 +96,13 @@ def _ends(topology: Topology, collective: Collective, witness: Witness) -> tuple
     return (there, here) if collective.kind.reduces else (here, there)
 
 
-def crossing_time(found: Sequence[Window], size_bytes: int) -> Fraction:
+def crossing_time(found: Sequence[Window], size_bytes: Fraction | int) -> Fraction:
     """The least seconds in which all bytes cross: sum over windows of rate x (time - pause) = size."""
     rate, moved = Fraction(0), Fraction(0)
     for place, (pause, worth) in enumerate(found):
         rate += worth
         moved += worth * pause
-        time = (size_bytes * 10**9 + moved) / rate
+        time = (Fraction(size_bytes) * 10**9 + moved) / rate
         if place + 1 == len(found) or time <= found[place + 1][0]:
             return time / 10**9
     return Fraction(0)

@@ -24,7 +24,7 @@ def cut_candidates(terms: MessageTerms, collective: Collective) -> Iterator[Witn
     if collective.groups is not None:
         return
     topology = terms.topology
-    for inside in _sets(terms):
+    for inside in node_sets(terms):
         for chosen in (inside, ~inside):
             witness = _witness(terms, collective, chosen)
             try:
@@ -35,7 +35,7 @@ def cut_candidates(terms: MessageTerms, collective: Collective) -> Iterator[Witn
                 yield witness
 
 
-def _sets(terms: MessageTerms) -> Iterator[BoolArray]:
+def node_sets(terms: MessageTerms) -> Iterator[BoolArray]:
     """Nodes of a box, or a rank alone; of those with links of equal bandwidth a few."""
     topology = terms.topology
     numbers = [np.arange(topology.n_nodes)]

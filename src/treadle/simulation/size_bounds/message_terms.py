@@ -61,6 +61,24 @@ class MessageTerms:
             return self.least_of(figure, ())
         return max(int(getattr(self.protocol.of(CLASSES[one]), figure)) for one in among)
 
+    def rates(self) -> Int64Array:
+        """Bytes/s that each link leaves to data."""
+        topology = self.topology
+        leaves = topology.is_compute[topology.tails]
+        found = [
+            self.rate(*figures)
+            for figures in zip(
+                self.link_class.tolist(), topology.bandwidths.tolist(), leaves.tolist(), strict=True
+            )
+        ]
+        return np.array(found, dtype=np.int64)
+
+    def rate(self, link_class: int, bandwidth: int, leaves: bool) -> int:
+        """Bytes/s that a link leaves to data; `leaves`: from a rank, whose channels have a ceiling."""
+        share = self.protocol.of(CLASSES[link_class]).efficiency
+        rate = max(1, bandwidth * share.numerator // share.denominator)
+        return min(rate, self.protocol.ceiling_bytes_per_s or rate) if leaves else rate
+
     def subsets(self) -> Iterator[tuple[int, ...]]:
         """All choices of classes that a message may have links of."""
         known = self.classes

@@ -68,7 +68,7 @@ def _class(
     topology = terms.topology
     leaving = np.bincount(topology.tails[first], minlength=topology.n_nodes)
     links = int(leaving[topology.compute_nodes].max())
-    shortest = max(_shortest(terms, first), int(terms.latency_ns[needed].min()))
+    shortest = max(shortest_ns(terms, first), int(terms.latency_ns[needed].min()))
     return ReachClass(
         terms.least_of("occupancy_ns", classes),
         shortest + terms.least_of("alpha_ns", classes),
@@ -77,7 +77,7 @@ def _class(
     )
 
 
-def _shortest(terms: MessageTerms, among: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> int:
+def shortest_ns(terms: MessageTerms, among: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> int:
     """Least latency from a rank to another over these links: one, or the first and the last."""
     topology, latency = terms.topology, terms.latency_ns
     leaves, enters = topology.is_compute[topology.tails] & among, topology.is_compute[topology.heads] & among

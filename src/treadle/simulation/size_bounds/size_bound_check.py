@@ -8,26 +8,28 @@ crossing is tried at the very time that is claimed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.witness import CutWitness
-from treadle.simulation.costs.cost_model import ClassCost, LinkClass, Protocol
-from treadle.simulation.costs.link_classes import CLASSES, link_classes
+from treadle.simulation.costs.cost_model import LinkClass, Protocol
+from treadle.simulation.costs.link_classes import CLASSES
+from treadle.simulation.size_bounds.checked_fabric import CheckedFabric
+from treadle.simulation.size_bounds.direct_check import DirectCheck
+from treadle.simulation.size_bounds.growth_check import check_growth_figures, most_pairs
 from treadle.simulation.size_bounds.size_witness import (
     CrossingWitness,
+    DirectWitness,
+    GatheredWitness,
+    GrowthWitness,
     PairWitness,
-    ReachClass,
     ReachWitness,
     SizeBound,
 )
 from treadle.topologies.topology import Topology
-
-_Link = tuple[int, int, LinkClass, int]
-"""Tail, head, class, and latency in ns."""
 
 
 def check_size_bounds(
@@ -58,6 +60,12 @@ def check_size_bounds(
             claimed = proof.time * 10**9 - check.protocol.launch_ns
             if isinstance(proof.witness, CrossingWitness):
                 check.crossing(proof.witness, claimed, bound.size_bytes)
+            elif isinstance(proof.witness, GrowthWitness):
+                check.growth(proof.witness, claimed, bound.size_bytes)
+            elif isinstance(proof.witness, GatheredWitness):
+                check.gathered(proof.witness, claimed, bound.size_bytes)
+            elif isinstance(proof.witness, DirectWitness):
+                check.direct(proof.witness, claimed, bound.size_bytes)
             elif (bound.protocol, id(proof)) not in seen:  # one object serves all sizes
                 seen.add((bound.protocol, id(proof)))
                 if isinstance(proof.witness, PairWitness):
@@ -66,71 +74,16 @@ def check_size_bounds(
                     check.reach(proof.witness, claimed)
 
 
-class _Check:
-    """Facts of a fabric, found once."""
+class _Check(CheckedFabric):
+    """A fabric, with what has been found out of the witnesses."""
 
     def __init__(self, topology: Topology, collective: Collective, protocol: Protocol) -> None:
-        self.topology, self.collective, self.protocol = topology, collective, protocol
-        classes = [CLASSES[number] for number in link_classes(topology).tolist()]
-        ends = zip(topology.tails.tolist(), topology.heads.tolist(), strict=True)
-        self.links: list[_Link] = [
-            (tail, head, kind, int(own) + protocol.of(kind).hop_ns)
-            for (tail, head), kind, own in zip(ends, classes, topology.latencies_ns.tolist(), strict=True)
-        ]
-        self.known = {kind for tail, head, kind, _ in self.links if tail != head}
-        self.copying: set[LinkClass] = set()
-        self.mixes = self._mixes()
+        super().__init__(topology, protocol)
+        self.collective = collective
         self._found: dict[int, list[tuple[int, Fraction]]] = {}
-
-    def _mixes(self) -> bool:
-        """Whether switches that copy or add up may be passed by data over links of several classes."""
-        topology = self.topology
-        able = [
-            node for node in range(topology.n_nodes) if topology.multicast[node] or topology.aggregation[node]
-        ]
-        mixed = False
-        for start in able:
-            group, todo = {start}, [start]
-            while todo:
-                node = todo.pop()
-                for tail, head, _, _ in self.links:
-                    for one, other in ((tail, head), (head, tail)):
-                        if one == node and other not in group and not topology.is_compute[other]:
-                            group.add(other)
-                            todo.append(other)
-            kinds = {kind for tail, head, kind, _ in self.links if tail != head and {tail, head} & group}
-            mixed |= len(kinds) > 1
-            if any(topology.multicast[node] for node in group):
-                self.copying |= kinds
-        return mixed
-
-    def cost(self, kind: LinkClass) -> ClassCost:
-        """Least figures of a message that has a link of a class."""
-        if not self.mixes:
-            return self.protocol.of(kind)
-        figures = [self.protocol.of(one) for one in self.known]
-        return ClassCost(min(one.alpha_ns for one in figures), min(one.occupancy_ns for one in figures))
-
-    def latencies(
-        self, starts: Collection[int], kinds: Collection[LinkClass], *, backwards: bool = False
-    ) -> dict[int, int]:
-        """Least latency from any of some nodes to every other over links of some classes, or back."""
-        found = dict.fromkeys(starts, 0)
-        leaving: dict[int, list[tuple[int, int]]] = {}
-        for tail, head, kind, latency in self.links:
-            if kind in kinds:
-                one, other = (head, tail) if backwards else (tail, head)
-                leaving.setdefault(one, []).append((other, latency))
-        todo = set(starts)
-        while todo:
-            reached: set[int] = set()
-            for node in todo:
-                for other, latency in leaving.get(node, ()):
-                    if found[node] + latency < found.get(other, 2**62):
-                        found[other] = found[node] + latency
-                        reached.add(other)
-            todo = reached
-        return found
+        self._pairs: DirectCheck | None = None
+        self._windows: dict[GatheredWitness, tuple[Fraction, list[tuple[int, int]]]] = {}
+        self._growths: set[int] = set()  # witnesses whose figures hold
 
     def pair(self, witness: PairWitness, claimed: Fraction) -> None:
         """The target needs the source's data, and nothing brings it there before the claimed ns."""
@@ -184,65 +137,77 @@ class _Check:
                 f"size bound: {len(self._told(witness.source))} ranks need data of rank {witness.source}, "
                 f"not {witness.count - 1}"
             )
-        self._check_boxes(witness.box_ranks)
+        self.check_boxes(witness.box_ranks)
         inside = [link for link in self.links if link[0] != link[1] and link[2] is LinkClass.BOX]
         between = [link for link in self.links if link[0] != link[1] and link[2] is not LinkClass.BOX]
         if witness.box_ranks > 1:
-            self._check_class("near", witness.near, inside, inside)
-        self._check_class("far", witness.far, inside + between, between)
+            self.check_class("near", witness.near, inside, inside)
+        self.check_class("far", witness.far, inside + between, between)
         known = _most_that_know(witness, claimed)
         if known >= witness.count:
             raise ScheduleError(f"size bound: {known} ranks may know before {claimed} ns")
 
-    def _check_boxes(self, box_ranks: int) -> None:
-        """No rank's messages within boxes reach more."""
-        nodes = range(self.topology.n_nodes)
-        seen: set[int] = set()
-        ends = [(tail, head) for tail, head, kind, _ in self.links if kind is LinkClass.BOX]
-        beside: dict[int, list[int]] = {node: [] for node in nodes}
-        for tail, head in ends:
-            beside[tail].append(head)
-            beside[head].append(tail)
-        for node in nodes:
-            if node in seen:
-                continue
-            box, todo = {node}, [node]
-            while todo:
-                for other in beside[todo.pop()]:
-                    if other not in box:
-                        box.add(other)
-                        todo.append(other)
-            seen |= box
-            ranks = sum(bool(self.topology.is_compute[one]) for one in box)
-            if ranks > box_ranks:
-                raise ScheduleError(f"size bound: a box has {ranks} ranks, more than {box_ranks}")
+    def direct(self, witness: DirectWitness, claimed: Fraction, size_bytes: int) -> None:
+        """Not all of the witness's pairs can have a message of their own before the claimed ns."""
+        if len(self.known) != 1:
+            raise ScheduleError("size bound: pairs are counted where all links are of one class")
+        if self._pairs is None:
+            (kind,) = self.known
+            hops = [
+                (tail, head, latency, self.share(number, kind) * int(self.topology.bandwidths[number]))
+                for number, (tail, head, _, latency) in enumerate(self.links)
+                if tail != head
+            ]
+            self._pairs = DirectCheck(self.topology, self.collective, self.protocol.of(kind), hops)
+        self._pairs.check(witness, claimed, size_bytes)
 
-    def _check_class(
-        self, name: str, figures: ReachClass | None, first: list[_Link], needed: list[_Link]
-    ) -> None:
-        """Messages that begin on some links, and need one of others, are no cheaper."""
-        if not needed:
-            return
-        if figures is None:
-            raise ScheduleError(f"size bound: there are {name} messages, the witness has none")
-        is_compute = self.topology.is_compute
-        costs = [self.cost(kind) for _, _, kind, _ in needed]
-        least_way = min(latency for _, _, _, latency in needed)
-        direct = [one[3] for one in first if is_compute[one[0]] and is_compute[one[1]]]
-        out = [one[3] for one in first if is_compute[one[0]] and not is_compute[one[1]]]
-        into = [one[3] for one in first if is_compute[one[1]] and not is_compute[one[0]]]
-        if out and into:
-            direct.append(min(out) + min(into))
-        way = max(least_way, min(direct, default=0))
-        links = max(Counter(tail for tail, _, _, _ in first if is_compute[tail]).values(), default=0)
-        copies = any(kind in self.copying for _, _, kind, _ in needed)
-        if (
-            figures.gap_ns > min(one.occupancy_ns for one in costs)
-            or figures.delay_ns > way + min(one.alpha_ns for one in costs)
-            or figures.links < links
-            or (copies and not figures.copies)
-        ):
-            raise ScheduleError(f"size bound: {name} messages may cost less than {figures}")
+    def gathered(self, witness: GatheredWitness, claimed: Fraction, size_bytes: int) -> None:
+        """By the claimed ns links cannot have carried what leaves the nodes, once gathered or else twice."""
+        if witness not in self._windows:
+            self._windows[witness] = self._gathered_windows(witness)
+        part, windows = self._windows[witness]
+        moved = sum((rate * max(Fraction(0), claimed - pause) for pause, rate in windows), Fraction(0))
+        if moved > 2 * part * size_bytes * 10**9:
+            raise ScheduleError(f"size bound: all that leaves {len(witness.nodes)} nodes may by {claimed} ns")
+
+    def _gathered_windows(self, witness: GatheredWitness) -> tuple[Fraction, list[tuple[int, int]]]:
+        """Part of the buffer that leaves; when a link may carry it, at first and once it is gathered."""
+        collective, kind, topology = self.collective, self.collective.kind, self.topology
+        ranks, inside = set(topology.compute_nodes.tolist()), set(witness.nodes)
+        spans = kind in (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE)
+        if not spans or collective.groups or set(collective.ranks) != ranks or self.mixes:
+            raise ScheduleError(f"size bound: what leaves nodes of this {kind} is not counted")
+        here, there = ranks & inside, ranks - inside
+        if len(set(collective.shard_weights)) > 1 or not here or not there:
+            raise ScheduleError("size bound: nothing leaves the nodes, or shards differ")
+        before, after = self.latencies(here, self.known), self.latencies(there, self.known, backwards=True)
+        nearest = min(
+            min((way for node, way in self.latencies([rank], self.known).items() if node in ranks - {rank}))
+            for rank in ranks
+        )
+        costs = [self.cost(one) for one in self.known]
+        message = nearest + min(one.occupancy_ns + one.alpha_ns for one in costs)
+        extra = message * int(kind.reduces and len(here) > 1)
+        extra += message * int(kind.broadcasts and len(there) > 1)
+        windows = []
+        for number, (tail, head, one, latency) in enumerate(self.links):
+            if tail in inside and head not in inside:
+                if any(topology.multicast[[tail, head]]) or any(topology.aggregation[[tail, head]]):
+                    raise ScheduleError("size bound: switches copy or add what leaves the nodes")
+                pause = before.get(tail, 2**60) + latency + after.get(head, 2**60)
+                pause += self.cost(one).occupancy_ns + self.cost(one).alpha_ns
+                windows += [(pause, self.rate(number)), (pause + extra, self.rate(number))]
+        shares = {CollectiveKind.ALLGATHER: len(here), CollectiveKind.REDUCE_SCATTER: len(there)}
+        return Fraction(shares.get(kind, len(ranks)), len(ranks)), windows
+
+    def growth(self, witness: GrowthWitness, claimed: Fraction, size_bytes: int) -> None:
+        """Ranks cannot know all before the claimed ns."""
+        if id(witness) not in self._growths:
+            check_growth_figures(self, self.collective, witness)
+            self._growths.add(id(witness))
+        n, sums = self.collective.n_ranks, self.collective.kind is CollectiveKind.ALLREDUCE
+        if most_pairs(witness, n, size_bytes, claimed, sums=sums) >= n:
+            raise ScheduleError(f"size bound: all ranks may know everything before {claimed} ns")
 
     def crossing(self, witness: CrossingWitness, claimed: Fraction, size_bytes: int) -> None:
         """By the claimed ns no more than the buffer has crossed."""
@@ -264,7 +229,7 @@ class _Check:
         alike: dict[tuple[int, int, Fraction], list[int]] = {}
         for number, (tail, head, kind, _) in enumerate(self.links):
             if tail != head:
-                key = (idle[number], int(self.topology.bandwidths[number]), self._share(number, kind))
+                key = (idle[number], int(self.topology.bandwidths[number]), self.share(number, kind))
                 alike.setdefault(key, []).append(number)
         found, counted = [], Fraction(0)
         for (pause, own, share), numbers in alike.items():
@@ -279,15 +244,6 @@ class _Check:
             found.append((min(idle.values()), (whole - counted) * most))
         self._found[id(witness.witness)] = found
         return found
-
-    def _share(self, number: int, kind: LinkClass) -> Fraction:
-        """Part of a link's bandwidth that is left to data."""
-        bandwidth = int(self.topology.bandwidths[number])
-        rate = max(1, int(bandwidth * self.protocol.of(kind).efficiency))
-        ceiling = self.protocol.ceiling_bytes_per_s
-        if ceiling and self.topology.is_compute[self.topology.tails[number]]:
-            rate = min(rate, ceiling)
-        return Fraction(rate, bandwidth)
 
     def _idle(self, witness: CrossingWitness) -> Mapping[int, int]:
         """For how long each link carries nothing that crosses."""

@@ -123,7 +123,120 @@ class ReachWitness:
         }
 
 
-SizeWitness = CrossingWitness | PairWitness | ReachWitness
+@brief("gap_ns", "delay_ns", "rates", "copies")
+@dataclass(frozen=True)
+class GrowthClass:
+    """How messages of a kind carry what a rank knows at best.
+
+    Parameters
+    ----------
+    gap_ns, delay_ns : int
+        As of `ReachClass`.
+    rates : tuple of int
+        Bytes/s that data may have on the first links of a rank, the fastest first.
+    copies : bool
+        Switches copy or add: one message may be of all.
+    """
+
+    gap_ns: int
+    delay_ns: int
+    rates: tuple[int, ...]
+    copies: bool = False
+
+    def to_json(self) -> dict[str, object]:
+        """All figures."""
+        return {
+            "gap_ns": self.gap_ns,
+            "delay_ns": self.delay_ns,
+            "rates_bytes_per_s": list(self.rates),
+            "copies": self.copies,
+        }
+
+
+@brief("box_ranks", "leaving_bytes_per_s")
+@dataclass(frozen=True)
+class GrowthWitness:
+    """What all ranks know together grows by messages that hold no more than their senders know, and bytes.
+
+    Parameters
+    ----------
+    box_ranks : int
+        Most that messages within a box reach.
+    near : GrowthClass, optional
+        Messages within a box; None where there are none.
+    far : GrowthClass
+        Others.
+    leaving_bytes_per_s : int, optional
+        Of all links together by which messages leave boxes; None: not counted.
+    """
+
+    kind: ClassVar[str] = "growth"
+
+    box_ranks: int
+    near: GrowthClass | None
+    far: GrowthClass
+    leaving_bytes_per_s: int | None
+
+    @property
+    def step_ns(self) -> int:
+        """Grid on which pairs are counted: a 160th of the least delay; 0 if that is too small."""
+        delays = [one.delay_ns for one in (self.near, self.far) if one is not None]
+        return min(delays) // 160
+
+    def to_json(self) -> dict[str, object]:
+        """Kind, and the figures of both kinds of messages."""
+        return {
+            "kind": self.kind,
+            "box_ranks": self.box_ranks,
+            "near": None if self.near is None else self.near.to_json(),
+            "far": self.far.to_json(),
+            "leaving_bytes_per_s": self.leaving_bytes_per_s,
+        }
+
+
+@brief("source", "least_ns")
+@dataclass(frozen=True)
+class DirectWitness:
+    """Ranks so far from one that data take one message to each, not two.
+
+    Parameters
+    ----------
+    source : int
+        Rank whose messages hold its links one after another.
+    least_ns : int
+        The ranks are those that a single message takes so long to besides its bytes.
+    """
+
+    kind: ClassVar[str] = "direct"
+
+    source: int
+    least_ns: int
+
+    def to_json(self) -> dict[str, object]:
+        """Kind and both values."""
+        return {"kind": self.kind, "source": self.source, "least_ns": self.least_ns}
+
+
+@brief("nodes")
+@dataclass(frozen=True)
+class GatheredWitness:
+    """Nodes whose data leave them once, after sums or before they are told to all, or more than once.
+
+    Parameters
+    ----------
+    nodes : tuple of int
+    """
+
+    kind: ClassVar[str] = "gathered"
+
+    nodes: tuple[int, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """Kind and nodes."""
+        return {"kind": self.kind, "nodes": list(self.nodes)}
+
+
+SizeWitness = CrossingWitness | PairWitness | ReachWitness | GrowthWitness | DirectWitness | GatheredWitness
 
 
 @brief("witness.kind", "time")
@@ -168,7 +281,7 @@ class SizeBound:
 
     @property
     def reason(self) -> str:
-        """Kind of the witness: crossing, distance or reach."""
+        """Kind of the witness: crossing, distance, reach, growth, direct or gathered."""
         return self.proofs[0].witness.kind
 
     def time_by(self, kind: str) -> Fraction | None:

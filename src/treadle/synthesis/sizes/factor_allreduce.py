@@ -32,8 +32,11 @@ from treadle.topologies.topology import Topology
 
 _NAME = "factor-allreduce"
 _KINDS = (CollectiveKind.ALLREDUCE,)
-_PIECES = (4, 8)
-"""Worth a trial: more are seldom quicker, because each message holds its link for a time of its own."""
+_PIECES = (3, 4, 8)
+"""Worth a trial: more are seldom quicker, because each message holds its link for a time of its own; three
+lie between powers of two when they are sliced."""
+_WIDE, _WIDE_PIECES = 16, 4
+"""Ranks of a box above which pieces go through two factors of it, for fewer messages of each."""
 
 
 def _trials(topology: Topology, collective: Collective) -> Sequence[Mapping[str, object]]:
@@ -44,6 +47,10 @@ def _trials(topology: Topology, collective: Collective) -> Sequence[Mapping[str,
     shapes = [plain] if low == 1 else [plain, (*plain[:-1], plain[-1] // low, low)]
     found: list[Mapping[str, object]] = [{"chunks": number} for number in _PIECES]
     found += [{"exchanged": (), "chunks": number} for number in _PIECES]
+    if len(plain) > 1 and plain[0] > _WIDE:
+        parts = [part for part in range(isqrt(plain[0]), 1, -1) if plain[0] % part == 0][:2]
+        divided = [(plain[0] // part, part, *plain[1:]) for part in parts]
+        found += [{"factors": shape, "chunks": _WIDE_PIECES} for shape in divided]
     for shape in shapes:
         every = tuple(range(1, len(shape) + 1))
         usual = tuple(place + 1 for place in sorted(_asked(boxes, shape, None)[1]))

@@ -28,7 +28,7 @@ from treadle.synthesis.steps.baselines.torus import torus_in_row_major_order, to
 from treadle.synthesis.trees.baselines.embedding import check_supported
 from treadle.topologies.topology import Topology
 
-_TORUS = (few_ranks, *WHOLE_FABRIC, torus_in_row_major_order)
+TORUS_NEEDS = (few_ranks, *WHOLE_FABRIC, torus_in_row_major_order)
 
 
 def sides_are_powers_of_two(topology: Topology, _: Collective) -> Refusal | None:
@@ -68,7 +68,7 @@ def routed_direct(topology: Topology, collective: Collective) -> StepSchedule:
     "swing",
     form="steps",
     collectives=KINDS,
-    needs=(*_TORUS, sides_are_powers_of_two),
+    needs=(*TORUS_NEEDS, sides_are_powers_of_two),
     source="De Sensi et al., Swing (NSDI 2024, arXiv 2401.09356)",
     comparing=Comparing.PRACTICE,
 )
@@ -90,7 +90,7 @@ def swing(topology: Topology, collective: Collective) -> StepSchedule:
         "swing",
         topology,
         collective,
-        (*_TORUS, sides_are_powers_of_two),
+        (*TORUS_NEEDS, sides_are_powers_of_two),
         lambda: [rounds for way in (1, -1) for rounds in _on_torus(topology, partial(_swinging, way=way))],
     )
 
@@ -99,7 +99,7 @@ def swing(topology: Topology, collective: Collective) -> StepSchedule:
     "trivance",
     form="steps",
     collectives=KINDS,
-    needs=_TORUS,
+    needs=TORUS_NEEDS,
     source="Trivance (arXiv 2602.17254)",
     comparing=Comparing.PRACTICE,
 )
@@ -118,7 +118,7 @@ def trivance(topology: Topology, collective: Collective) -> StepSchedule:
     On an axis a rank trebles what it has at every distance, so that log3 of the side is enough. Where the
     side is no power of three, a rank gets what both sides would bring from one of them.
     """
-    return _scheduled("trivance", topology, collective, _TORUS, lambda: _on_torus(topology, _trebling))
+    return _scheduled("trivance", topology, collective, TORUS_NEEDS, lambda: _on_torus(topology, _trebling))
 
 
 def _swinging(side: int, *, way: int) -> list[Round]:

@@ -16,19 +16,19 @@ import torch
 from torch import Tensor
 
 from treadle.errors import ScheduleError
-from treadle.program.program import Buffer, OperationKind, Program
-from treadle.runtime.device.lane_parts import PartOperation, cut_into_parts
+from treadle.program.program import Buffer, Program
+from treadle.runtime.device.lane_parts import PartKind, PartOperation, cut_into_parts
 from treadle.runtime.device.sized_lanes import place_in
 from treadle.torch.group_engine import TensorCall
 
-_RECEIVES = (OperationKind.RECEIVE, OperationKind.RECEIVE_REDUCE)
+_RECEIVES = (PartKind.RECEIVE, PartKind.RECEIVE_REDUCE)
 
 
 @dataclass(frozen=True, slots=True)
 class LocalStep:
     """Something a rank does by itself: what it takes, and what part of which buffers."""
 
-    kind: OperationKind
+    kind: PartKind
     part: int
     source: Buffer
     target: Buffer
@@ -71,7 +71,7 @@ def steps_of(program: Program, rank: int) -> RankSteps:
     receives: list[dict[int, list[int]]] = [defaultdict(list) for _ in range(n_steps + 1)]
     piece: dict[int, int] = {}
     for number, one in enumerate(operations):  # in the sender's order at both ends
-        if one.kind is not OperationKind.SEND:
+        if one.kind is not PartKind.SEND:
             continue
         peer = operations[one.partner].rank
         if one.rank == rank:
@@ -81,7 +81,7 @@ def steps_of(program: Program, rank: int) -> RankSteps:
             receives[stage[number]][one.rank].append(one.part)
     local: list[list[LocalStep]] = [[] for _ in range(n_steps + 1)]
     for number, one in enumerate(operations):
-        if one.rank != rank or one.kind is OperationKind.SEND:
+        if one.rank != rank or one.kind is PartKind.SEND:
             continue
         if one.kind in _RECEIVES:
             message = (operations[one.partner].rank, piece[number])
@@ -114,7 +114,7 @@ def _stages(operations: Sequence[PartOperation]) -> list[int]:
         one = operations[number]
         before = {*one.waits, one.partner} if one.kind in _RECEIVES else set(one.waits)
         latest = max((stage[other] for other in before), default=0)
-        stage[number] = latest + (one.kind is OperationKind.SEND)
+        stage[number] = latest + (one.kind is PartKind.SEND)
         for follower in followers[number]:
             missing[follower] -= 1
             if not missing[follower]:
@@ -229,12 +229,12 @@ class _Areas:
     def do(self, step: LocalStep, arrived: dict[tuple[int, int], list[Tensor]]) -> None:
         """Copy, or take what has arrived, or add it."""
         target = self.piece(step.target, step.part)
-        if step.kind is OperationKind.COPY:
+        if step.kind is PartKind.COPY:
             target.copy_(self.piece(step.source, step.part))
             return
         peer, piece = step.message
         data = arrived[step.arrived, peer][piece]
-        if step.kind is OperationKind.RECEIVE:
+        if step.kind is PartKind.RECEIVE:
             target.copy_(data)
         else:
             assert self._call.reduction is not None

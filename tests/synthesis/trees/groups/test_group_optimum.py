@@ -18,6 +18,7 @@ from treadle.schedules.collective import Collective, CollectiveKind, on_all_rank
 from treadle.schedules.mesh import Mesh
 from treadle.synthesis.trees.groups.group_optimum import GroupOptimum, group_optimum
 from treadle.synthesis.trees.groups.tree_program import TreeProgram
+from treadle.synthesis.trees.groups.union import union_of
 from treadle.synthesis.trees.optimality import optimum
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology, TopologyBuilder
@@ -178,6 +179,46 @@ def test_one_group_is_the_optimum_of_a_whole_fabric(kind: CollectiveKind) -> Non
         collective = on_all_ranks(topology, kind, root=2 if kind.is_rooted else None)
         found = group_optimum(topology, collective)
         assert found.lower == found.upper == optimum(topology, collective).algbw
+
+
+def test_groups_with_switches_of_their_own() -> None:
+    """Two groups of three, one with two switches of its own and one with one, and a switch for all."""
+    builder = TopologyBuilder("own switches")
+    for i in range(6):
+        builder.compute(f"gpu{i}")
+    for name, members, bandwidth in (
+        ("a", (0, 1, 2), 3),
+        ("b", (0, 1), 5),
+        ("c", (3, 4, 5), 4),
+        ("all", range(6), 2),
+    ):
+        builder.switch(name)
+        for i in members:
+            builder.duplex(f"gpu{i}", name, bandwidth)
+    topology = builder.build()
+    collective = Collective(KINDS.ALLGATHER, tuple(range(6)), groups=((0, 1, 2), (3, 4, 5)))
+    found = group_optimum(topology, collective)
+    assert found.is_exact
+    assert float(found.lower) == pytest.approx(group_lp(topology, collective)[0], rel=1e-6)
+    check_shares(found)
+
+
+@pytest.mark.parametrize(("axes", "value"), [("a", Fraction(512, 511) * 50), ("b", Fraction(4000, 7))])
+def test_boxes_of_thousands_are_copies_of_one(axes: str, value: Fraction) -> None:
+    """A box has its switch for itself; across boxes it is a dead end of one rank's."""
+    topology, collective = posed("dgx_h100:512", (512, 8), axes)
+    found = group_optimum(topology, collective)
+    assert found.lower == found.upper == value * GB
+    assert (found.n_representatives, found.n_classes) == (1, 4 if axes == "b" else 2)
+    last = found.shares((collective.n_groups or 0) - 1)
+    ends = {
+        topology.node_names[v] for link in last.links for v in (topology.tails[link], topology.heads[link])
+    }
+    in_box = [name for name in ends if "." in name]
+    assert all(name.startswith("box511.") if axes == "b" else ".gpu7" in name for name in in_box)
+    union = union_of(topology, collective)
+    assert union.n_types == 1
+    assert len(union.tails) == (32 if axes == "b" else 1024)
 
 
 def ring_and_triangles() -> tuple[Topology, Collective]:

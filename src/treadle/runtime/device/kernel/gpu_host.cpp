@@ -71,6 +71,8 @@ inline double run(Ranks& ranks, Job job, i64 element, i64 reduction, i64 is_ll, 
   job.waits = memory.copied(job.waits, job.n_waits);
   job.raises = memory.copied(job.raises, job.n_raises);
   job.lanes = memory.copied(job.lanes, job.n_lanes);
+  job.groups = memory.copied(job.groups, job.n_groups);
+  job.members = memory.copied(job.members, job.n_members);
   job.memory = memory.copied(rows.data(), job.n_ranks);
   job.failure = memory.copied(host_failure, 1);
   const Local nobody{NONE, {}, nullptr, nullptr, 0};

@@ -1,13 +1,9 @@
 // What a thread block does in a launch: its operations, wave by wave, each as wait, move, raise.
 #pragma once
 
-#include "elements.hpp"
+#include "group.hpp"
 
 namespace treadle {
-
-struct alignas(16) Vector {
-  u64 low, high;
-};
 
 // Where one slice of an operation is read and written; null where it is not.
 struct Places {
@@ -16,6 +12,11 @@ struct Places {
   char* target;
   char* puts[MOST_PUTS];
   i64 count;  // elements
+};
+
+// The places at all ranks of groups that an operation reads and writes besides.
+struct SwitchPlaces {
+  GroupPlace sums, copied;
 };
 
 // Another wait failed, or this one takes too long: it ends, and the launch with it.
@@ -50,8 +51,14 @@ TREADLE_DEVICE char* slot(char* staging, i64 at, i64 slots, i64 stride, u64 turn
   return staging + at + i64(turn % u64(slots)) * stride;
 }
 
-template <class Element, bool is_ll>
-TREADLE_DEVICE Places places_of(const Job& job, const Memory& own, const Operation& operation, i64 slice) {
+// Where every rank's memory is mapped: nothing goes through a network. Others say so by `sends`.
+struct Mapped {
+  static constexpr bool sends = false;
+};
+
+template <class Element, bool is_ll, class Network>
+TREADLE_DEVICE Places places_of(const Job& job, const Memory& own, const Operation& operation, i64 slice,
+                                const Network& network) {
   Places places;
   const i64 begin = slice * operation.slice, rest = operation.length - begin;
   places.count = rest < 0 ? 0 : rest < operation.slice ? rest : operation.slice;
@@ -72,20 +79,15 @@ TREADLE_DEVICE Places places_of(const Job& job, const Memory& own, const Operati
     if (i >= operation.n_puts) continue;
     const Put& put = job.puts[operation.first_put + i];
     const Memory& peer = job.memory[put.rank];
+    if constexpr (Network::sends)
+      if (!peer.flags) {
+        places.puts[i] = network.outbox(i);
+        continue;
+      }
     places.puts[i] = put.buffer == STAGING ? slot<is_ll>(peer.staging, put.at, put.slots, put.stride, turn)
                                            : peer.buffers[put.buffer] + put.at + skipped;
   }
   return places;
-}
-
-template <class Word>
-TREADLE_DEVICE Word loaded(const char* base, i64 index) {
-  return reinterpret_cast<const Word*>(base)[index];
-}
-
-template <class Word>
-TREADLE_DEVICE void stored(char* base, i64 index, Word value) {
-  reinterpret_cast<Word*>(base)[index] = value;
 }
 
 // Words `first` to `past` - 1 of all places; four at a time are under way in a thread.
@@ -142,6 +144,58 @@ TREADLE_DEVICE void move_simple(const Places& places, const Block& block) {
   const i64 vectors = is_aligned(places) ? places.count / per_vector : 0;
   move_words<Element, Combine, Vector>(places, block, 0, vectors);
   move_words<Element, Combine, Element>(places, block, vectors * per_vector, places.count);
+}
+
+// As move_words, of what a switch adds up or copies.
+template <class Element, class Combine, class Word>
+TREADLE_DEVICE void ask_words(const Job& job, const Places& places, const SwitchPlaces& asked, const Block& block,
+                              i64 first, i64 past) {
+  constexpr int MANY = sizeof(Word) == sizeof(Vector) ? 4 : 1;
+  for (i64 base = first + block.thread; base < past; base += i64(block.threads) * MANY) {
+    Word words[MANY];
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+    for (int i = 0; i < MANY; ++i) {
+      const i64 index = base + i64(i) * block.threads;
+      if (index >= past) continue;
+      words[i] = asked.sums.n_members ? summed<Element, Combine, Word>(job, asked.sums, index)
+                                      : loaded<Word>(places.message ? places.message : places.source, index);
+    }
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+    for (int i = 0; i < MANY; ++i) {
+      const i64 index = base + i64(i) * block.threads;
+      if (index >= past) continue;
+      Word word = words[i];
+      if (places.message && places.source)
+        word = combined_words<Element, Combine, Word>(loaded<Word>(places.source, index), word);
+      if (places.target) stored<Word>(places.target, index, word);
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+      for (int put = 0; put < MOST_PUTS; ++put)
+        if (places.puts[put]) stored<Word>(places.puts[put], index, word);
+      if (asked.copied.n_members) copied<Word>(job, asked.copied, index, word);
+    }
+  }
+}
+
+template <class Element, class Combine>
+TREADLE_DEVICE void ask_switch(const Job& job, const Operation& operation, const Places& places, const Block& block,
+                               i64 slice) {
+  constexpr i64 per_vector = sizeof(Vector) / sizeof(Element);
+  const i64 skipped = slice * operation.slice * i64(sizeof(Element));
+  const SwitchPlaces asked{group_place(job, operation.sums, operation.source, operation.source_at + skipped),
+                           group_place(job, operation.multicast, operation.copied_to, operation.copied_at + skipped)};
+  const bool is_wide = is_aligned(places) && asked.sums.takes_vectors<SwitchSum<Element, Combine>::exists>(job) &&
+                       asked.copied.takes_vectors<true>(job);
+  const i64 vectors = is_wide ? places.count / per_vector : 0;
+  switch_fence();  // what other addresses stored before is seen through those of groups
+  ask_words<Element, Combine, Vector>(job, places, asked, block, 0, vectors);
+  ask_words<Element, Combine, Element>(job, places, asked, block, vectors * per_vector, places.count);
+  switch_fence();
 }
 
 // 8 bytes of elements, or as many of them as there are; what is missing is 0.
@@ -218,41 +272,72 @@ TREADLE_DEVICE void divide(const Places& places, const Block& block, i64 n) {
   }
 }
 
-template <class Element, class Combine, bool is_ll>
-TREADLE_DEVICE void run_event(const Job& job, const Block& block, i64 lane, i64 number, i64 slice) {
+// Raises flags of ranks that are mapped; others are told by the network, in one thread after what was put there.
+template <class Network>
+TREADLE_DEVICE void raise_flags(const Job& job, const Block& block, i64 first, i64 count, u64 value, Network& network) {
+  for (i64 i = block.thread; i < count; i += block.threads) {
+    const Raise& raise = job.raises[first + i];
+    if (!Network::sends || job.memory[raise.rank].flags) release(job.memory[raise.rank].flags + raise.flag, value);
+  }
+  if constexpr (Network::sends) {
+    if (block.thread != 0) return;
+    for (i64 i = 0; i < count; ++i) {
+      const Raise& raise = job.raises[first + i];
+      if (!job.memory[raise.rank].flags) network.raise(raise, first + i, value);
+    }
+  }
+}
+
+// Sends what an operation has left in the outbox for ranks that are not mapped.
+template <class Element, class Network>
+TREADLE_DEVICE void send_puts(const Job& job, const Operation& operation, i64 slice, i64 count, Network& network) {
+  for (i64 i = 0; i < operation.n_puts; ++i) {
+    const Put& put = job.puts[operation.first_put + i];
+    if (job.memory[put.rank].flags) continue;
+    const i64 skipped = slice * operation.slice * i64(sizeof(Element));
+    const i64 at = put.buffer == STAGING ? put.at + slice % put.slots * put.stride : put.at + skipped;
+    network.put(put.rank, put.buffer, at, i, count * i64(sizeof(Element)));
+  }
+}
+
+template <class Element, class Combine, bool is_ll, class Network>
+TREADLE_DEVICE void run_event(const Job& job, const Block& block, i64 lane, i64 number, i64 slice, Network& network) {
   const Operation& operation = job.operations[number];
   for (i64 i = block.thread; i < operation.n_waits; i += block.threads)
     wait_for(job, lane, number, operation.first_wait + i, slice);
   block.sync();
-  const Places places = places_of<Element, is_ll>(job, job.memory[job.lanes[lane].rank], operation, slice);
+  const Places places =
+      places_of<Element, is_ll>(job, job.memory[job.lanes[lane].rank], operation, slice, network);
   if (operation.action == FINISH)
     divide<Element>(places, block, job.n_ranks);
   else if (is_ll)
     move_ll<Element, Combine>(job, places, block, lane, number);
+  else if (operation.sums != NONE || operation.multicast != NONE)
+    ask_switch<Element, Combine>(job, operation, places, block, slice);
   else
     move_simple<Element, Combine>(places, block);
   block.sync();
-  for (i64 i = block.thread; i < operation.n_raises; i += block.threads) {
-    const Raise& raise = job.raises[operation.first_raise + i];
-    release(job.memory[raise.rank].flags + raise.flag, (job.launch << 20) + u64(slice) + 1);
+  if constexpr (Network::sends)
+    if (block.thread == 0) send_puts<Element>(job, operation, slice, places.count, network);
+  raise_flags(job, block, operation.first_raise, operation.n_raises, (job.launch << 20) + u64(slice) + 1, network);
+  if constexpr (Network::sends) {
+    if (block.thread == 0) network.finish();  // the outbox is used again
+    block.sync();
   }
 }
 
 // Operations stand by rising stage, so that those with a slice in this wave stand together.
-template <class Element, class Combine, bool is_ll>
-TREADLE_DEVICE void run_lane(const Job& job, const Block& block, i64 number) {
+template <class Element, class Combine, bool is_ll, class Network>
+TREADLE_DEVICE void run_lane(const Job& job, const Block& block, i64 number, Network network) {
   const Lane& lane = job.lanes[number];
-  for (i64 i = block.thread; i < lane.n_enters; i += block.threads) {
-    const Raise& raise = job.raises[lane.first_enter + i];
-    release(job.memory[raise.rank].flags + raise.flag, (job.launch << 20) + ALL_SLICES);
-  }
+  raise_flags(job, block, lane.first_enter, lane.n_enters, (job.launch << 20) + ALL_SLICES, network);
   const i64 end = lane.first + lane.count;
   i64 low = lane.first;
   for (i64 wave = 0; low < end; ++wave) {
     for (i64 operation = low; operation < end; ++operation) {
       const i64 slice = wave - job.operations[operation].stage;
       if (slice < 0) break;
-      run_event<Element, Combine, is_ll>(job, block, number, operation, slice);
+      run_event<Element, Combine, is_ll>(job, block, number, operation, slice, network);
       // the first with this as its last slice are done; none stands before them
       if (slice == job.n_slices - 1) low = operation + 1;
     }

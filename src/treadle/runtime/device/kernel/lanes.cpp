@@ -84,7 +84,7 @@ void run_thread(Job job, const User& user, RankThreads& together, Block block, i
   for (i64 launch = 0; launch < launches; ++launch, ++job.launch) {
     if (is_first) fill(user, memory, launch);
     meet(together.meeting, together.threads);
-    run_lane<Element, Combine, is_ll>(job, block, lane);
+    run_lane<Element, Combine, is_ll>(job, block, lane, Mapped());
     meet(together.meeting, together.threads);
     if (is_first) keep(user, memory, launch);
   }

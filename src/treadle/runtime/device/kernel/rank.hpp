@@ -21,7 +21,7 @@ TREADLE_DEVICE void run_rank_lane(const Job& job, const Local& local, const Bloc
     own.launch = local.launches[0] + 1;
     block.sync();
   }
-  run_lane<Element, Combine, is_ll>(own, block, lane);
+  run_lane<Element, Combine, is_ll>(own, block, lane, Mapped());
   if (local.rank == NONE) return;
   block.sync();
   if (block.thread || count_one(local.launches + 1) + 1 < u64(job.n_lanes)) return;

@@ -9,7 +9,7 @@ using i64 = std::int64_t;
 using u64 = std::uint64_t;
 using u32 = std::uint32_t;
 
-enum Action : i64 { PUT, TAKE, REDUCE, COPY, AWAIT, FINISH };
+enum Action : i64 { PUT, TAKE, REDUCE, COPY, AWAIT, FINISH, SUM, EXPOSE, RECLAIM };
 
 constexpr i64 NONE = -1;
 constexpr i64 STAGING = 3;  // as a buffer; 0 to 2 are INPUT, OUTPUT and SCRATCH
@@ -22,6 +22,12 @@ struct Operation {
   i64 source, source_at, target, target_at;
   i64 message_at, message_slots, message_stride;
   i64 first_put, n_puts, first_wait, n_waits, first_raise, n_raises;
+  i64 sums, multicast, copied_to, copied_at;  // groups, and where at all ranks of the second is stored
+};
+
+// Ranks around a switch that copies and adds up: `count` of Job::members.
+struct Group {
+  i64 first, count;
 };
 
 struct Put {
@@ -58,9 +64,12 @@ struct Job {
   const Wait* waits;
   const Raise* raises;
   const Lane* lanes;
+  const Group* groups;
+  const i64* members;
+  char* const* multicast;  // of each group three addresses, one for each buffer, that reach all its ranks, or null
   const Memory* memory;
   Failure* failure;
-  i64 n_operations, n_puts, n_waits, n_raises;
+  i64 n_operations, n_puts, n_waits, n_raises, n_groups, n_members;
   i64 n_lanes, n_ranks, n_slices;
   i64 limit_ns;
   u64 launch;  // from 1 on

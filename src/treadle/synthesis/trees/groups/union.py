@@ -2,7 +2,8 @@
 
 A group may use links between its members, switches and forwarders; with ranks that forward, also those of all
 other ranks. Groups whose links to the rest look alike, rank by rank, are copies of each other: one of them
-stands for all (a type), and the union holds every type once.
+stands for all (a type), and the union holds every type once. Relays that only one group's links lead to, like
+the switch of a box that holds the group, are places of that group alone, and correspond in its copies.
 """
 
 from __future__ import annotations
@@ -39,9 +40,11 @@ class GroupUnion:
     copies : array of int64, shape (T,)
         Groups of each type.
     n_local : int
-        Places of each type, its members last unless ranks forward.
+        Places of each type: nodes that all groups see, the group's own relays, and last, unless ranks
+        forward, its members.
     node : array of int64, shape (T * n_local,)
-        Fabric node of each place.
+        Fabric node of each place. Where a group has fewer relays than another, its first member once more for
+        each: no pair ends at that place.
     tails, heads : arrays of int64, shape (P,)
         Places at the ends of each pair; pairs of a type follow each other, types in order.
     links : array of int64, shape (P,)
@@ -134,12 +137,15 @@ def _side_by_side(topology: Topology, collective: Collective, nodes: Int64Array)
     n = topology.n_nodes
     tails, heads = topology.tails.astype(np.int64), topology.heads.astype(np.int64)
     owner, place = np.full(n, -1, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    relays = np.empty((len(nodes), 0), dtype=np.int64)
     if not collective.ranks_forward:
         owner[nodes] = np.arange(len(nodes))[:, None]
+        relays = _own_relays(owner, tails, heads, nodes)
     shared = np.flatnonzero(owner < 0)
     place[shared] = np.arange(len(shared))
+    own_nodes = np.concatenate([relays, nodes], axis=1)
     if not collective.ranks_forward:
-        place[nodes] = len(shared) + np.arange(nodes.shape[1])[None, :]
+        place[own_nodes] = len(shared) + np.arange(own_nodes.shape[1])[None, :]
     pair_owner = np.maximum(owner[tails], owner[heads])
     usable = tails != heads
     for end in (owner[tails], owner[heads]):
@@ -154,13 +160,13 @@ def _side_by_side(topology: Topology, collective: Collective, nodes: Int64Array)
             f"{topology.name}: {len(first)} groups that differ on {len(common)} links that all may use: "
             f"more than {_MOST_PAIRS} pairs; solve fewer groups or a smaller fabric"
         )
-    n_local = len(shared) + (0 if collective.ranks_forward else nodes.shape[1])
+    n_local = len(shared) + (0 if collective.ranks_forward else own_nodes.shape[1])
     parts: list[Int64Array] = []
     node = np.empty((len(first), n_local), dtype=np.int64)
     for kind, group in enumerate(first.tolist()):
         node[kind, : len(shared)] = shared
         if not collective.ranks_forward:
-            node[kind, len(shared) :] = nodes[group]
+            node[kind, len(shared) :] = own_nodes[group]
         parts.append(np.concatenate([common, own[group]]))
     counts = [len(part) for part in parts]
     links = np.concatenate(parts)
@@ -184,6 +190,43 @@ def _side_by_side(topology: Topology, collective: Collective, nodes: Int64Array)
         offsets=offsets_of(counts),
         own_links=own,
     )
+
+
+def _own_relays(owner: Int64Array, tails: Int64Array, heads: Int64Array, nodes: Int64Array) -> Int64Array:
+    """Relays of each group alone, one row a group, made up to equal length by its first member; sets owners.
+
+    Of parts of the fabric between the groups' ranks, those whose links to ranks are all to one group's.
+    """
+    free = (owner[tails] < 0) & (owner[heads] < 0)
+    part = _parts(len(owner), tails[free], heads[free])
+    ends = [np.flatnonzero((owner[a] >= 0) & (owner[b] < 0)) for a, b in ((tails, heads), (heads, tails))]
+    touched = np.concatenate([part[heads[ends[0]]], part[tails[ends[1]]]])
+    by = np.concatenate([owner[tails[ends[0]]], owner[heads[ends[1]]]])
+    least, most = np.full(len(owner), len(nodes), dtype=np.int64), np.full(len(owner), -1, dtype=np.int64)
+    np.minimum.at(least, touched, by)
+    np.maximum.at(most, touched, by)
+    own = np.flatnonzero((owner < 0) & (least[part] == most[part]))
+    group = most[part[own]]
+    order = np.argsort(group, kind="stable")
+    own, group = own[order], group[order]
+    counts = np.bincount(group, minlength=len(nodes))
+    found = np.repeat(nodes[:, :1], counts.max(initial=0), axis=1)
+    found[group, np.arange(len(own)) - offsets_of(counts.tolist())[group]] = own
+    owner[own] = group
+    return found
+
+
+def _parts(n: int, tails: Int64Array, heads: Int64Array) -> Int64Array:
+    """The first node of each node's connected part."""
+    part = np.arange(n)
+    while True:
+        lower = part.copy()
+        np.minimum.at(lower, tails, part[heads])
+        np.minimum.at(lower, heads, part[tails])
+        lower = lower[lower]
+        if np.array_equal(lower, part):
+            return part
+        part = lower
 
 
 def _own_links(
@@ -241,7 +284,7 @@ def _between_members(union: GroupUnion) -> GroupUnion:
         missed = np.argwhere(~seen[union.members])
         if is_needed and len(missed):
             raise _unreachable(union, int(missed[0][0]), int(missed[0][1]), word)
-    kept = forward[union.tails] & backward[union.heads]
+    kept = _without_dead_ends(union, forward[union.tails] & backward[union.heads])
     if kept.all():
         return union
     counts = np.add.reduceat(kept.astype(np.int64), union.offsets[:-1])
@@ -253,6 +296,21 @@ def _between_members(union: GroupUnion) -> GroupUnion:
         is_own=union.is_own[kept],
         offsets=offsets_of(counts),
     )
+
+
+def _without_dead_ends(union: GroupUnion, kept: BoolArray) -> BoolArray:
+    """Which of the kept pairs lead on: a place next to one place alone, and no member, leads back only."""
+    n = len(union.node)
+    while True:
+        tails, heads = union.tails[kept], union.heads[kept]
+        least, most = np.full(n, n, dtype=np.int64), np.full(n, -1, dtype=np.int64)
+        for here, there in ((tails, heads), (heads, tails)):
+            np.minimum.at(least, here, there)
+            np.maximum.at(most, here, there)
+        dead = ~union.is_member & (least == most)
+        if not dead.any():
+            return kept
+        kept = kept & ~dead[union.tails] & ~dead[union.heads]
 
 
 def _reached(tails: Int64Array, heads: Int64Array, start: Int64Array, n_places: int) -> BoolArray:

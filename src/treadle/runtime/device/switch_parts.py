@@ -1,0 +1,316 @@
+"""Leaves copies and sums to switches that make them for a rank which asks (NVLink SHARP's multimem).
+
+A plan says so by paths that begin or end at the switch; the program has a send for each. Where a rank's sends
+of a part reach all others around the switch they become one store, and where all others' sends are added up
+at a rank these become one load that sums. All that is not so complete stays from rank to rank.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import pairwise
+
+from treadle.errors import ScheduleError
+from treadle.program.program import Buffer, Program
+from treadle.runtime.device.lane_parts import PartKind, PartOperation, memories_of
+from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.switch_operations import lanes_of, members_at
+from treadle.topologies.topology import Topology
+from treadle.units import format_bandwidth
+
+_LEAST_RANKS = 3
+_SLOW = Fraction(5, 4)
+"""How much longer than with equal shares the busiest asker's link may be busy."""
+
+IN_FLIGHT_BYTES = 512 * 4 * 16
+"""Of a block: each of 512 threads has four loads of 16 bytes under way."""
+ROUND_TRIP_S = Fraction(1, 10**6)
+"""From a load that sums to its answer: an assumption, never measured here."""
+
+Key = tuple[int, int, int, bool]
+"""A rank that asks, a part, a group, and whether it stores."""
+
+
+@dataclass
+class SwitchParts:
+    """What of a program's operations is left to switches.
+
+    Parameters
+    ----------
+    topology : Topology
+        The fabric of the program's paths.
+    program : Program
+    sums : bool
+        Whether switches can add up these elements.
+    refused : set of Key
+        Left to ranks all the same.
+    """
+
+    topology: Topology
+    program: Program
+    sums: bool
+    refused: set[Key] = field(default_factory=set)
+    groups: list[tuple[int, ...]] = field(default_factory=list)
+    asked: list[Key] = field(default_factory=list)
+    """What `rewritten` found."""
+
+    def __post_init__(self) -> None:
+        nodes = self.program.nodes.tolist()
+        rank_of = {node: rank for rank, node in enumerate(nodes)}
+        links = lanes_of(self.topology)
+        able = (self.topology.multicast | self.topology.aggregation) & ~self.topology.turns_round
+        self._group: dict[int, int] = {}
+        for switch in able.nonzero()[0].tolist():
+            members = members_at(links, switch, nodes)
+            if len(members) >= _LEAST_RANKS:
+                self._group[switch] = len(self.groups)
+                self.groups.append(tuple(sorted(rank_of[node] for node in members)))
+        self._stores, self._sums = _paths_at(self.topology, self.program, self._group)
+
+    def rewritten(self, operations: list[PartOperation]) -> list[PartOperation]:
+        """Operations of which one asks a switch where the plan has it so; a `Rewriting`."""
+        if not self._group:
+            return operations
+        self.asked = []
+        lists = _Lists(operations, self.program.in_place)
+        stores: dict[Key, list[int]] = defaultdict(list)
+        sums: dict[Key, list[int]] = defaultdict(list)
+        for number, one in enumerate(operations):
+            if one.kind is not PartKind.SEND or one.path < 0:
+                continue
+            other = operations[one.partner]
+            if other.kind is PartKind.RECEIVE and one.path in self._stores:
+                stores[one.rank, one.part, self._stores[one.path][0], True].append(number)
+            if other.kind is PartKind.RECEIVE_REDUCE and one.path in self._sums:
+                sums[other.rank, other.part, self._sums[one.path][0], False].append(number)
+        for found, paths, rewrite in ((sums, self._sums, self._sum), (stores, self._stores, self._store)):
+            for key, sends in found.items():
+                if key in self.refused or not any(paths[operations[send].path][1] for send in sends):
+                    continue
+                if rewrite(lists, key, sends):
+                    self.asked.append(key)
+        return lists.finished()
+
+    def _is_complete(self, key: Key, ranks: Sequence[int]) -> bool:
+        return sorted([key[0], *ranks]) == list(self.groups[key[2]])
+
+    def _is_at_one_place(self, group: int, buffer: Buffer) -> bool:
+        ranges = [self.program.ranges(rank, buffer) for rank in self.groups[group]]
+        return bool(ranges[0]) and all(one == ranges[0] for one in ranges)
+
+    def _store(self, lists: _Lists, key: Key, sends: Sequence[int]) -> bool:
+        """One store in the place of sends of a part, which stand with nothing between that matters."""
+        own = [lists.operations[send] for send in sends]
+        receives = [lists.operations[one.partner] for one in own]
+        source, target = own[0].source, receives[0].target
+        if (
+            not self._is_complete(key, [one.rank for one in receives])
+            or target is Buffer.SCRATCH
+            or any(one.source is not source for one in own)
+            or any(one.target is not target for one in receives)
+            or not self._is_at_one_place(key[2], target)
+        ):
+            return False
+        store = PartOperation(PartKind.STORE, key[0], key[1], source, target, -1, group=key[2])
+        reads, writes = memories_of(store, in_place=self.program.in_place)
+        between = lists.between(sends)
+        if any(lists.touches(one, {reads, writes}, only_writes=True) for one in between):
+            return False
+        if reads != writes and not lists.has_copy(key[0], key[1], reads, writes):
+            return False  # it would write at its own rank what nobody else does
+        lists.replace_by(sends[-1], [store])
+        for send in sends[:-1]:
+            lists.replace_by(send, [])
+        for send in sends:
+            lists.partner[lists.operations[send].partner] = sends[-1]
+        return True
+
+    def _sum(self, lists: _Lists, key: Key, sends: Sequence[int]) -> bool:
+        """One load that sums in the place of a chain of receives; what else is in the chain comes after."""
+        if not self.sums:
+            return False
+        own = [lists.operations[send] for send in sends]
+        first, last = min(one.partner for one in own), max(one.partner for one in own)
+        source = own[0].source
+        chain = [one for one in lists.of(key[0], key[1]) if first <= one <= last]
+        receives = [one for one in chain if lists.operations[one].kind is PartKind.RECEIVE_REDUCE]
+        others = [one for one in receives if lists.operations[one].partner not in set(sends)]
+        links = [lists.operations[one] for one in receives]
+        written = {lists.memory(one.target) for one in links} | {lists.memory(source)}
+        if (
+            not self._is_complete(key, [one.rank for one in own])
+            or any(one.source is not source for one in own)
+            or not self._is_at_one_place(key[2], source)
+            or lists.memory(links[0].source) != lists.memory(source)
+            or any(lists.memory(b.source) != lists.memory(a.target) for a, b in pairwise(links))
+            or any(lists.touches(one, written) for one in chain if one not in receives)
+        ):
+            return False
+        made = replace(links[0], kind=PartKind.SUM, source=source, partner=-1, group=key[2])
+        place = first if others else last
+        if not others:
+            made = replace(made, target=links[-1].target)
+        for receive in receives:
+            if receive not in others:
+                lists.replace_by(receive, [made] if receive == place else [])
+        before = made.target
+        for receive in others:
+            after = links[-1].target if receive == others[-1] else before
+            lists.replace_by(receive, [replace(lists.operations[receive], source=before, target=after)])
+            before = after
+        for send in sends:
+            one = replace(lists.operations[send], path=-1, target=source)
+            lists.replace_by(send, [replace(one, kind=kind) for kind in (PartKind.EXPOSE, PartKind.RECLAIM)])
+            lists.partner[send] = place
+        return True
+
+    def check_spread(self, bounds: Sequence[int]) -> None:
+        """Refuse allreduces of which one rank asks for much more than its share.
+
+        Parameters
+        ----------
+        bounds : sequence of int
+            Of parts, in chunks.
+
+        Raises
+        ------
+        ScheduleError
+            With what its link can carry so.
+        """
+        if self.program.kind is not CollectiveKind.ALLREDUCE:
+            return
+        parts: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+        for rank, part, group, stores in self.asked:
+            if not stores:
+                parts[group][rank] += bounds[part + 1] - bounds[part]
+        for group, by_rank in parts.items():
+            members, total = len(self.groups[group]), sum(by_rank.values())
+            busiest = max(by_rank, key=lambda rank: by_rank[rank])
+            share, fair = Fraction(by_rank[busiest], total), Fraction(1, members)
+            if (1 + share) > _SLOW * (1 + fair):
+                link = min(self._rates_of(busiest), default=0)
+                raise ScheduleError(
+                    f"slow: rank {busiest} asks its switch for {100 * float(share):.0f}% of the sums: its "
+                    f"link of {format_bandwidth(link)} carries {float(1 + share):.3g} times the data, and "
+                    f"{format_bandwidth(link / (1 + share))} pass; equal shares of {members} ranks let "
+                    f"{format_bandwidth(link / (1 + fair))} pass: use a plan with a root at every rank"
+                )
+
+    def _rates_of(self, rank: int) -> list[int]:
+        node, topology = int(self.program.nodes[rank]), self.topology
+        return [
+            bandwidth
+            for tail, head, bandwidth in zip(
+                topology.tails.tolist(), topology.heads.tolist(), topology.bandwidths.tolist(), strict=True
+            )
+            if tail == node and head in self._group
+        ]
+
+    def check_lanes(self, lanes: int) -> None:
+        """Refuse one block a rank where switches add up: its loads under way are too few.
+
+        Raises
+        ------
+        ScheduleError
+            With what so few can move, by an assumed round trip.
+        """
+        askers = {key[0] for key in self.asked if not key[3]}
+        if lanes > 1 or not askers:
+            return
+        rate = IN_FLIGHT_BYTES / ROUND_TRIP_S
+        raise ScheduleError(
+            f"slow: one block of a rank has {IN_FLIGHT_BYTES // 1024} KB of loads that sum under way, "
+            f"{format_bandwidth(rate)} at an assumed round trip of 1 us, "
+            f"{format_bandwidth(rate * len(askers))} of all {len(askers)} ranks that ask; "
+            "use --lanes 2 or more"
+        )
+
+
+class _Lists:
+    """Operations as they are replaced."""
+
+    def __init__(self, operations: Sequence[PartOperation], in_place: bool) -> None:
+        self.operations, self._in_place = operations, in_place
+        self.partner: dict[int, int] = {}
+        """Of operations whose partner is another now: by their old numbers."""
+        self._now: dict[int, list[PartOperation]] = {}
+        self._of: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for number, one in enumerate(operations):
+            self._of[one.rank, one.part].append(number)
+
+    def of(self, rank: int, part: int) -> list[int]:
+        """Operations of a rank on a part, in order."""
+        return self._of[rank, part]
+
+    def memory(self, buffer: Buffer) -> int:
+        """The memory that a buffer is."""
+        return int(Buffer.INPUT if self._in_place and buffer is Buffer.OUTPUT else buffer)
+
+    def replace_by(self, number: int, made: list[PartOperation]) -> None:
+        """What stands in an operation's place."""
+        self._now[number] = made
+
+    def between(self, numbers: Sequence[int]) -> list[int]:
+        """Operations of the same rank and part among others, which are not of them."""
+        one, own = self.operations[numbers[0]], set(numbers)
+        return [n for n in self.of(one.rank, one.part) if numbers[0] < n < numbers[-1] and n not in own]
+
+    def touches(self, number: int, memories: set[int], *, only_writes: bool = False) -> bool:
+        """Whether an operation reads or writes some memories."""
+        return any(
+            memories & set(memories_of(one, in_place=self._in_place)[only_writes:])
+            for one in self._now.get(number, [self.operations[number]])
+        )
+
+    def has_copy(self, rank: int, part: int, source: int, target: int) -> bool:
+        """Whether the rank copies the part from one memory to another, and writes neither else."""
+        found = [n for n in self.of(rank, part) if self.touches(n, {source, target}, only_writes=True)]
+        own = [self.operations[n] for n in found]
+        return [(one.kind, self.memory(one.source), self.memory(one.target)) for one in own] == [
+            (PartKind.COPY, source, target)
+        ]
+
+    def finished(self) -> list[PartOperation]:
+        """All operations with their new numbers."""
+        listed: list[tuple[int, PartOperation]] = []
+        number_of: dict[int, int] = {}
+        for old, one in enumerate(self.operations):
+            made = self._now.get(old, [one])
+            number_of[old] = len(listed)
+            listed += [(old, each) for each in made]
+        return [
+            one
+            if one.partner < 0
+            else replace(one, partner=number_of[self.partner.get(old, self.operations[old].partner)])
+            for old, one in listed
+        ]
+
+
+_AtSwitch = Mapping[int, tuple[int, bool]]
+"""Of a path: the group of the switch, and whether it begins (ends) there."""
+
+
+def _paths_at(
+    topology: Topology, program: Program, group_of: Mapping[int, int]
+) -> tuple[_AtSwitch, _AtSwitch]:
+    """Paths that may be of a store, and those that may be of a sum."""
+    stores: dict[int, tuple[int, bool]] = {}
+    sums: dict[int, tuple[int, bool]] = {}
+    tails, heads = topology.tails.tolist(), topology.heads.tolist()
+    for path in range(program.n_paths) if group_of else ():
+        links = program.links(path).tolist()
+        first, last, middle = tails[links[0]], heads[links[-1]], heads[links[0]]
+        if len(links) == 1:
+            if first in group_of and topology.multicast[first]:
+                stores[path] = group_of[first], True
+            if last in group_of and topology.aggregation[last]:
+                sums[path] = group_of[last], True
+        elif len(links) == 2 and middle in group_of:
+            if topology.multicast[middle]:
+                stores[path] = group_of[middle], False
+            if topology.aggregation[middle]:
+                sums[path] = group_of[middle], False
+    return stores, sums

@@ -1,0 +1,145 @@
+"""Data that two messages bring too late take one each, from everybody to everybody who is so far away.
+
+Where ranks are linked to each other without switches, a pair of ranks may be so far apart that two messages
+one after another end later than what is to be proved. Then nothing is joined on the way between them, not
+even sums: the pair has a message of its own, with all of its bytes. Those of one rank hold the links by
+which it sends one after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from treadle.arrays import BoolArray, Int64Array
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.simulation.size_bounds.distance import needs
+from treadle.simulation.size_bounds.message_terms import FAR_NS, MessageTerms
+from treadle.simulation.size_bounds.size_witness import DirectWitness
+
+_KINDS = (
+    CollectiveKind.ALLGATHER,
+    CollectiveKind.REDUCE_SCATTER,
+    CollectiveKind.ALLREDUCE,
+    CollectiveKind.ALLTOALL,
+)
+_MOST_NODES = 128
+_MOST_SOURCES = 16
+
+
+@dataclass(frozen=True)
+class DirectPairs:
+    """Pairs of a witness, and what does not depend on the size.
+
+    Parameters
+    ----------
+    witness : DirectWitness
+    two_ns : int
+        The least that two messages take for any of the pairs.
+    free_ns : tuple of int
+        Of each link that the messages hold: for how long it holds none of them, in the end or the beginning.
+    held_ns : int
+        For how long the messages hold the links in all, besides bytes.
+    held_per_byte : Fraction
+        ns for each byte of the buffer.
+    """
+
+    witness: DirectWitness
+    two_ns: int
+    free_ns: tuple[int, ...]
+    held_ns: int
+    held_per_byte: Fraction
+
+    def time_ns(self, size_bytes: int) -> Fraction:
+        """The least time, ns."""
+        held = self.held_ns + self.held_per_byte * size_bytes
+        ordered = sorted(self.free_ns)
+        for place, free in enumerate(ordered, 1):
+            held += free
+            time = held / place
+            if place == len(ordered) or time <= ordered[place]:
+                return min(Fraction(self.two_ns), time)
+        return Fraction(0)
+
+
+def direct_pairs(terms: MessageTerms, collective: Collective) -> tuple[DirectPairs, ...]:
+    """Pairs worth a look: those of some ranks, at least so far apart."""
+    topology = terms.topology
+    if (
+        collective.kind not in _KINDS
+        or collective.groups is not None
+        or len(terms.classes) != 1
+        or not topology.is_compute.all()
+        or topology.n_nodes > _MOST_NODES
+        or not _is_even(collective)
+    ):
+        return ()
+    return tuple(_all_pairs(terms, collective))
+
+
+def _all_pairs(terms: MessageTerms, collective: Collective) -> Iterator[DirectPairs]:
+    nodes, n = np.array(collective.ranks), collective.n_ranks
+    ways = terms.ways(np.eye(terms.topology.n_nodes, dtype=np.bool_))
+    gap, alpha = (terms.least_of(one, terms.classes) for one in ("occupancy_ns", "alpha_ns"))
+    one = np.minimum(ways + gap + alpha, FAR_NS)
+    lone = one + np.where(np.eye(len(one), dtype=np.bool_), FAR_NS, 0)  # nobody tells itself
+    two = np.array([(lone[node][:, None] + lone).min(axis=0) for node in nodes.tolist()])[:, nodes]
+    wanted = needs(collective, [*range(n)]) & (one[np.ix_(nodes, nodes)] < FAR_NS)
+    between = one[np.ix_(nodes, nodes)]
+    part = _part(collective)
+    for least in np.unique(between[wanted]).tolist():
+        far: BoolArray = wanted & (between >= least)
+        for source in range(0, n, -(-n // _MOST_SOURCES)):
+            if far[source].any():
+                yield _of_one(terms, nodes, source, far[source], (ways, two), part, least)
+
+
+def _of_one(
+    terms: MessageTerms,
+    nodes: Int64Array,
+    source: int,
+    far: BoolArray,
+    known: tuple[Int64Array, Int64Array],
+    part: Fraction,
+    least: int,
+) -> DirectPairs:
+    """Messages of one rank, which hold its links one after another."""
+    ways, two = known
+    topology = terms.topology
+    gap, alpha = (terms.least_of(one, terms.classes) for one in ("occupancy_ns", "alpha_ns"))
+    links = np.flatnonzero(terms.carries & (topology.tails == nodes[source])).tolist()
+    after = ways[:, nodes[far]].min(axis=1)
+    free = [int(after[topology.heads[link]] + terms.latency_ns[link]) + alpha for link in links]
+    fastest = max(int(terms.rates()[link]) for link in links)
+    many = int(far.sum())
+    return DirectPairs(
+        DirectWitness(source, least),
+        int(two[source, far].min()),
+        tuple(free),
+        many * gap,
+        many * part * Fraction(10**9, fastest),
+    )
+
+
+def _is_even(collective: Collective) -> bool:
+    """All shards are equal; of an all-to-all no bytes are counted."""
+    return collective.kind is CollectiveKind.ALLTOALL or len(set(collective.shard_weights)) == 1
+
+
+def _part(collective: Collective) -> Fraction:
+    """Of the buffer what each pair needs; of exchanges nothing is counted."""
+    if collective.kind is CollectiveKind.ALLTOALL:
+        return Fraction(0)
+    return Fraction(1) if collective.kind is CollectiveKind.ALLREDUCE else Fraction(1, collective.n_ranks)
+
+
+def latest_of(pairs: Sequence[DirectPairs], size_bytes: int) -> tuple[DirectWitness, Fraction] | None:
+    """The witness that proves most at a size, and its time in ns."""
+    found = [(one.time_ns(size_bytes), one.witness) for one in pairs]
+    if not found:
+        return None
+    time, witness = max(found, key=lambda pair: pair[0])
+    return witness, time

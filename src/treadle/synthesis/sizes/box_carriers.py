@@ -1,0 +1,138 @@
+"""Allreduces of few bytes over many boxes: each rank takes its box's sum to a few others only.
+
+To exchange sums with every other box, each rank of a box would send as many messages as there are boxes. Here
+half of a box's ranks carry: they get the sum of the box, and each takes it to a few boxes. The other half
+receive: each adds up what comes from a few boxes, with what it and one carrier had at first. Then receivers
+exchange their sums and hand them to the carriers. For the two halves of the data roles are changed round.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.errors import ScheduleError
+from treadle.refusal import Refusal
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.steps.steps import StepSchedule
+from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.scheduler import Comparing, equal_shards, scheduler
+from treadle.synthesis.sizes.boxed import Boxes
+from treadle.synthesis.sizes.exchanges import Messages
+from treadle.synthesis.sizes.shortest_ways import steps_over_ways
+from treadle.synthesis.sizes.spanning_exchanges import not_too_many, several_boxes
+from treadle.synthesis.trees.baselines.boxes import find_boxes
+from treadle.synthesis.trees.baselines.embedding import check_supported
+from treadle.topologies.topology import Topology
+
+_NAME = "box-carriers"
+_KINDS = (CollectiveKind.ALLREDUCE,)
+
+
+def even_boxes(topology: Topology, collective: Collective) -> Refusal | None:
+    """Boxes of one size, an even one."""
+    sizes = {len(box) for box in find_boxes(topology, collective)}
+    if len(sizes) == 1 and not next(iter(sizes)) % 2:
+        return None
+    return Refusal(f"expected boxes of one even size, found {', '.join(map(str, sorted(sizes)))}")
+
+
+_NEEDS = (not_too_many, equal_shards, several_boxes, even_boxes)
+
+
+@scheduler(
+    _NAME,
+    form="steps",
+    collectives=_KINDS,
+    needs=_NEEDS,
+    source="sums of boxes carried by few messages: own",
+    comparing=Comparing.SIZES,
+)
+def box_carriers(topology: Topology, collective: Collective) -> StepSchedule:
+    """Sums of boxes, taken to few others by each of half of the ranks, to the other half there.
+
+    Parameters
+    ----------
+    topology : Topology
+        Of boxes of one even size.
+    collective : Collective
+        An allreduce of equal shards.
+
+    Raises
+    ------
+    ScheduleError
+        If it does not serve the problem.
+    InfeasibleError
+        If a rank does not reach another.
+
+    Notes
+    -----
+    A carrier's own data reach its box's sum by one receiver alone, so that every contribution is in the
+    receivers' sums once: those of other boxes in the sum that came from there.
+    """
+    check_supported(_NAME, topology, collective, _KINDS)
+    for need in _NEEDS:
+        if (refusal := need(topology, collective)) is not None:
+            raise ScheduleError(f"{_NAME}: {refusal}")
+    boxes = find_boxes(topology, collective)
+    halves = [_roles(boxes, turn) for turn in range(2)]
+    reducing = [
+        _joined([(*step(carriers, receivers), half) for half, (carriers, receivers) in enumerate(halves)])
+        for step in (_to_carriers, _across, _among_receivers)
+    ]
+    handing = _joined(
+        [(receivers.ravel(), carriers.ravel(), half) for half, (carriers, receivers) in enumerate(halves)]
+    )
+    homes = [np.array(pair) for pair in zip(*(receivers.ravel() for _, receivers in halves), strict=True)]
+    return StepSchedule(
+        CollectiveKind.ALLREDUCE,
+        reduce=steps_over_ways(topology, collective, Direction.REDUCE, [reducing], homes),
+        broadcast=steps_over_ways(topology, collective, Direction.BROADCAST, [[handing]], homes),
+    )
+
+
+def _roles(boxes: Boxes, turn: int) -> tuple[Int64Array, Int64Array]:
+    """Carriers and receivers of every box, shape (boxes, half a box) each."""
+    ranks = np.array(boxes, dtype=np.int64)
+    half = ranks.shape[1] // 2
+    sides = ranks[:, :half], ranks[:, half:]
+    return sides[turn], sides[1 - turn]
+
+
+def _joined(parts: list[tuple[Int64Array, Int64Array, int]]) -> Messages:
+    """Messages of both halves of the data, which are shards."""
+    senders, targets, halves = zip(*parts, strict=True)
+    shards = [np.full(len(sender), half) for sender, half in zip(senders, halves, strict=True)]
+    return np.concatenate(senders), np.concatenate(targets), np.concatenate(shards)
+
+
+def _to_carriers(carriers: Int64Array, receivers: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Everybody to all carriers of the box, a carrier to one receiver too."""
+    found = [np.stack([carriers, receivers])]
+    many = carriers.shape[1]
+    for shift in range(many):
+        others = np.roll(carriers, -shift, axis=1)
+        found.append(np.stack([receivers, others]))
+        if shift:
+            found.append(np.stack([carriers, others]))
+    sender, target = np.concatenate([pairs.reshape(2, -1) for pairs in found], axis=1)
+    return sender, target
+
+
+def _across(carriers: Int64Array, receivers: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """The box's sum to every other box, dealt out to carriers here and to receivers there."""
+    count, many = carriers.shape
+    pairs = [
+        (carriers[box, (shift - 1) % many], receivers[(box + shift) % count, (shift - 1) % many])
+        for shift in range(1, count)
+        for box in range(count)
+    ]
+    sender, target = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    return sender, target
+
+
+def _among_receivers(_: Int64Array, receivers: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """All receivers of a box to each other."""
+    rolled = [np.roll(receivers, -shift, axis=1).ravel() for shift in range(1, receivers.shape[1])]
+    targets = np.array(rolled, dtype=np.int64).reshape(-1)
+    return np.tile(receivers.ravel(), receivers.shape[1] - 1), targets

@@ -1,0 +1,97 @@
+"""What is proven of plans in stages, against named plans in all cuts and the plan that is found."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from treadle.parallelism.plan.parallel_plan import Pipeline
+from treadle.planning.parallelising.fabric_run import FabricRun
+from treadle.planning.parallelising.graph_argument import as_model_graph
+from treadle.planning.parallelising.parallel_options import parallel_request
+from treadle.planning.parallelising.pipeline_run import STAGES, pipeline_bound, without_stages
+from treadle.planning.parallelising.plan_search import PlanSearch
+from treadle.planning.problem import resolve_topology
+from treadle.schedules.mesh import Mesh
+
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 512,
+    "intermediate_size": 1408,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "vocab_size": 4096,
+    "max_position_embeddings": 512,
+}
+EXPERTS = {
+    "model_type": "deepseek_v3",
+    "hidden_size": 64,
+    "intermediate_size": 512,
+    "num_hidden_layers": 5,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "vocab_size": 256,
+    "max_position_embeddings": 128,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 32,
+    "n_shared_experts": 1,
+    "q_lora_rank": 16,
+    "kv_lora_rank": 16,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 16,
+    "first_k_dense_replace": 2,
+}
+MESH = Mesh((2, 2), (STAGES, "tp"))
+
+
+def posed_run(folder: Path, config: dict[str, Any], options: dict[str, Any]) -> FabricRun:
+    path = folder / "small.json"
+    path.write_text(json.dumps(config))
+    model, layers = as_model_graph(path, tokens=4096, sequence=None, notes=[])
+    plans = PlanSearch(model, parallel_request("a100", 4096, options), layers)
+    return FabricRun(resolve_topology('complete(4, bandwidth="100GB/s")'), plans, {})
+
+
+@pytest.mark.parametrize(("overlap", "gap"), [("layer", 0.15), ("none", 0.15), ("model", 0.25)])
+def test_no_plan_in_stages_is_quicker_than_the_bound(tmp_path: Path, overlap: str, gap: float) -> None:
+    run = posed_run(tmp_path, CONFIG, {"gap": 0.02, "overlap": overlap})
+    plans, costs, model = run.plans, run.costs(MESH), run.plans.model
+    posed = plans.pose(without_stages(MESH), costs)
+    bound = pipeline_bound(plans, posed, 2, 4)
+    cuts = [tuple(b - a for a, b in pairwise((0, end, model.layers))) for end in range(1, model.layers)]
+    seconds = [
+        plans.priced(name, replace(plan, mesh=MESH, pipeline=Pipeline(STAGES, cut, 4)), costs).seconds
+        for name, labels in posed.named.items()
+        for plan in [posed.problem.decode(labels)]
+        for cut in cuts
+    ]
+    found = run.run_staged(MESH, 4)
+    assert bound <= found.best.seconds * (1 + 1e-9)
+    assert bound <= min(seconds) * (1 + 1e-9)
+    assert found.best.seconds <= min(seconds) * 1.01  # stages are cut by a formula that is near the timeline
+    assert found.bound_s == pytest.approx(bound, rel=1e-9)
+    assert found.gap < gap
+
+
+def test_layers_of_several_kinds_are_cut(tmp_path: Path) -> None:
+    """Two blocks without experts, three with them, embedding and head; no other cut is quicker."""
+    run = posed_run(tmp_path, EXPERTS, {"gap": 0.5})
+    plans, model = run.plans, run.plans.model
+    assert sum(part.repeats > 1 for part in model.parts) == 2
+    found = run.run_staged(MESH, 4)
+    pipeline = found.best.plan.pipeline
+    assert pipeline is not None
+    assert sum(pipeline.layers) == model.layers == 7
+    assert found.bound_s <= found.best.seconds
+    for end in range(1, model.layers):
+        cut = replace(pipeline, layers=(end, model.layers - end))
+        other = plans.priced("other", replace(found.best.plan, pipeline=cut), run.costs(MESH))
+        assert found.best.seconds <= other.seconds * 1.01

@@ -1,0 +1,39 @@
+"""Sums of boxes carried by half of the ranks to the other half: verified, moving data, few messages."""
+
+from __future__ import annotations
+
+import pytest
+
+from treadle.errors import ScheduleError
+from treadle.planning import run, simulate, solve
+from treadle.schedules.steps.steps import StepSchedule
+
+ODD = [0, 4, 28, 1020, 4 * 997]
+
+
+@pytest.mark.parametrize(
+    "fabric", ["dgx_a100(2, 2)", "dgx_a100(3, 4)", "dgx_a100(5, 4)", "dgx_h100(2, nvls=True)", "mi250(2)"]
+)
+def test_boxes(fabric: str) -> None:
+    found = solve(fabric, "allreduce", algorithm="box-carriers")
+    assert found.report.is_ok
+    (entry,) = found.plan.entries
+    assert isinstance(entry.schedule, StepSchedule)
+    assert entry.schedule.n_steps == 4 - (fabric == "dgx_a100(2, 2)")
+    assert not any(row.wrong for row in run(found.plan, ODD, iterations=1).rows)
+
+
+def test_few_messages_leave_a_box() -> None:
+    """Each of eight ranks sends four messages to other boxes, not fifteen."""
+    plans = [
+        solve("dgx_a100(16)", "allreduce", algorithm=name).plan
+        for name in ("box-carriers", "factor-allreduce")
+    ]
+    times = [float(simulate(plan, "16K", cost_model="reference").rows[0].time) for plan in plans]
+    assert times[0] < 11e-6 < 12e-6 < times[1]
+
+
+def test_what_it_refuses() -> None:
+    for fabric, why in (("dgx_a100(2, 3)", "one even size, found 3"), ("dgx_a100(1)", "is one box")):
+        with pytest.raises(ScheduleError, match=why):
+            solve(fabric, "allreduce", algorithm="box-carriers")
