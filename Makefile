@@ -41,7 +41,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 
-.PHONY: install wheel release demo debian test lint types compiled-tests lowest fuzz sanitize gpu races lanes transcripts mutants mutants-map bench docs clean
+.PHONY: install wheel release demo debian test lint types compiled-tests lowest fuzz sanitize gpu gpu-check races lanes transcripts mutants mutants-map bench docs clean
 
 install: $(VENV)/.installed
 
@@ -139,6 +139,10 @@ sanitize: $(VENV)/.test-tools
 # The lanes of thread blocks compiled for threads and, where nvcc is, for GPUs: registers and spills of every kernel.
 gpu:
 	$(PYTHON) -m tools.gpu
+
+# What a GPU must show of them: a visible skip where there is none. OUT takes its tables as markdown.
+gpu-check: $(VENV)/.test-tools
+	$(PY) -m tools.gpu_check $(if $(OUT),--out $(OUT))
 
 # The same as threads under ThreadSanitizer; a few minutes.
 races: $(VENV)/.test-tools

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 KERNEL = Path(__file__).resolve().parents[1] / "src" / "treadle" / "runtime" / "device" / "kernel"
-SOURCE, HOST, NCCL = KERNEL / "lanes.cpp", KERNEL / "gpu_host.cpp", KERNEL / "nccl_lanes.cpp"
+SOURCE, HOSTS = KERNEL / "lanes.cpp", (KERNEL / "gpu_host.cpp", KERNEL / "rank_host.cpp")
+NCCL = KERNEL / "nccl_lanes.cpp"
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 SWITCH_ARCHITECTURES = ("sm_90", "sm_100")
 """With multimem instructions."""
@@ -125,9 +126,10 @@ def main(arguments: Sequence[str] = ()) -> int:
             "cu",
             "-c",
         ]
-        if _run([*host, str(HOST), "-o", f"{folder}/host.o"]) is None:
-            return 1
-        print("the host's part: compiled without a warning; never run")
+        for source in HOSTS:
+            if _run([*host, str(source), "-o", f"{folder}/host.o"]) is None:
+                return 1
+        print("the host's parts: compiled without a warning; never run")
     for one in wrong:
         print(f"gpu: {one}", file=sys.stderr)
     return 1 if wrong else 0
@@ -157,7 +159,7 @@ def _library(path: Path) -> int:
         return 1
     wanted = [f"-gencode=arch={one.replace('sm', 'compute')},code={one}" for one in ARCHITECTURES]
     words = [nvcc, "-std=c++17", "-O3", *wanted, "-x", "cu", "-shared", "-Xcompiler", "-fPIC"]
-    return 1 if _run([*words, str(SOURCE), str(HOST), "-o", str(path)]) is None else 0
+    return 1 if _run([*words, str(SOURCE), *map(str, HOSTS), "-o", str(path)]) is None else 0
 
 
 def _summary(kernels: Sequence[KernelFigures]) -> str:

@@ -7,6 +7,7 @@ from typing import TypedDict
 
 from treadle.runtime.data import ElementType, Reduction
 from treadle.runtime.device.lane_program import DeviceProtocol
+from treadle.runtime.device.lane_sizes import LaneCosts
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,14 @@ class RunOptions:
     with_reference : bool
         Also time MPI's own collective, where MPI knows element type and reduction; over MPI only.
     device_protocols : tuple of DeviceProtocol
-        A row of each; of the device runtime only, as are the next two.
+        A row of each; of the device runtime only, as are the next two. None: the one that is estimated to be
+        quicker at each size.
     lanes : int, optional
-        Most thread blocks of a rank. Default: the runtime's, as for threads.
+        Most thread blocks of a rank. Default: two as threads of this process, by size on a GPU.
     threads : int, optional
-        Of a block.
+        Of a block. Default: one, or by size.
+    lane_costs : LaneCosts, optional
+        By which sizes choose what is not said of lanes. None: nothing is chosen, Simple is taken.
     """
 
     element: ElementType = ElementType.FLOAT32
@@ -46,9 +50,10 @@ class RunOptions:
     seed: int = 0
     slice_bytes: int | None = None
     with_reference: bool = False
-    device_protocols: tuple[DeviceProtocol, ...] = (DeviceProtocol.SIMPLE,)
+    device_protocols: tuple[DeviceProtocol, ...] = ()
     lanes: int | None = None
     threads: int | None = None
+    lane_costs: LaneCosts | None = None
 
     def slices_of(self, default_bytes: int) -> int:
         """Largest message of a runtime that has this default."""
@@ -77,3 +82,4 @@ class RunKeywords(TypedDict, total=False):
     device_protocols: tuple[DeviceProtocol, ...]
     lanes: int
     threads: int
+    lane_costs: LaneCosts | None

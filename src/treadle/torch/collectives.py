@@ -4,18 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from treadle.schedules.collective import CollectiveKind
-from treadle.torch.group_engine import Engine, TensorCall
+from treadle.torch.gpu import gpu_streams as streams
+from treadle.torch.group_engine import TensorCall
 from treadle.torch.reductions import TensorReduction
 
 
+class RunsCalls(Protocol):
+    """What runs a collective on flat tensors: `Engine`, or `GpuCalls` for those of GPUs."""
+
+    def run(self, call: TensorCall) -> None:
+        """See `Engine.run`."""
+
+
 def are_plain(*tensors: Tensor) -> bool:
-    """Whether all tensors are dense and in this process's own memory."""
-    return all(tensor.layout is torch.strided and tensor.device.type == "cpu" for tensor in tensors)
+    """Whether all tensors are dense, and all in this process's own memory or all on one GPU."""
+    places = {tensor.device for tensor in tensors}
+    return len(places) <= 1 and all(
+        tensor.layout is torch.strided and (tensor.device.type == "cpu" or streams.is_on_gpu(tensor))
+        for tensor in tensors
+    )
 
 
 def are_alike(*tensors: Tensor) -> bool:
@@ -23,7 +36,7 @@ def are_alike(*tensors: Tensor) -> bool:
     return len({(tensor.numel(), tensor.dtype) for tensor in tensors}) <= 1
 
 
-def allreduce(engine: Engine, tensor: Tensor, how: TensorReduction, timeout: timedelta | None) -> None:
+def allreduce(engine: RunsCalls, tensor: Tensor, how: TensorReduction, timeout: timedelta | None) -> None:
     """Combine the tensors of all ranks, in place."""
     flat = _flat(tensor)
     call = TensorCall(
@@ -33,7 +46,7 @@ def allreduce(engine: Engine, tensor: Tensor, how: TensorReduction, timeout: tim
     _put_back(flat, tensor)
 
 
-def allgather(engine: Engine, output: Tensor, own: Tensor, rank: int, timeout: timedelta | None) -> None:
+def allgather(engine: RunsCalls, output: Tensor, own: Tensor, rank: int, timeout: timedelta | None) -> None:
     """Put the tensors of all ranks into `output`, one after another; `own` may lie in it already."""
     flat = _flat(output)
     shard = flat[rank * own.numel() : (rank + 1) * own.numel()]
@@ -44,16 +57,16 @@ def allgather(engine: Engine, output: Tensor, own: Tensor, rank: int, timeout: t
 
 
 def allgather_list(
-    engine: Engine, outputs: Sequence[Tensor], own: Tensor, rank: int, timeout: timedelta | None
+    engine: RunsCalls, outputs: Sequence[Tensor], own: Tensor, rank: int, timeout: timedelta | None
 ) -> None:
     """Put the tensor of each rank into its tensor of `outputs`."""
-    whole = torch.empty(len(outputs) * own.numel(), dtype=own.dtype)
+    whole = torch.empty(len(outputs) * own.numel(), dtype=own.dtype, device=own.device)
     allgather(engine, whole, own, rank, timeout)
     _spread(whole, outputs)
 
 
 def reduce_scatter(
-    engine: Engine, output: Tensor, whole: Tensor, how: TensorReduction, timeout: timedelta | None
+    engine: RunsCalls, output: Tensor, whole: Tensor, how: TensorReduction, timeout: timedelta | None
 ) -> None:
     """Leave this rank's part of the combined tensors in `output`; `whole` stays as it is."""
     source, target = _flat(whole), _flat(output)
@@ -64,7 +77,7 @@ def reduce_scatter(
     _put_back(target, output)
 
 
-def alltoall(engine: Engine, output: Tensor, whole: Tensor, timeout: timedelta | None) -> None:
+def alltoall(engine: RunsCalls, output: Tensor, whole: Tensor, timeout: timedelta | None) -> None:
     """Exchange equal parts: part v goes to rank v, part u of the result comes from rank u."""
     source, target = _flat(whole), _flat(output)
     engine.run(TensorCall(CollectiveKind.ALLTOALL, source.numel(), source, target, False, timeout=timeout))
@@ -72,15 +85,16 @@ def alltoall(engine: Engine, output: Tensor, whole: Tensor, timeout: timedelta |
 
 
 def alltoall_list(
-    engine: Engine, outputs: Sequence[Tensor], inputs: Sequence[Tensor], timeout: timedelta | None
+    engine: RunsCalls, outputs: Sequence[Tensor], inputs: Sequence[Tensor], timeout: timedelta | None
 ) -> None:
     """Send `inputs` [v] to rank v and receive `outputs` [u] from rank u, all of one size."""
-    target = torch.empty(sum(tensor.numel() for tensor in outputs), dtype=outputs[0].dtype)
+    first = outputs[0]
+    target = torch.empty(sum(tensor.numel() for tensor in outputs), dtype=first.dtype, device=first.device)
     alltoall(engine, target, joined(inputs), timeout)
     _spread(target, outputs)
 
 
-def broadcast(engine: Engine, tensor: Tensor, root: int, timeout: timedelta | None) -> None:
+def broadcast(engine: RunsCalls, tensor: Tensor, root: int, timeout: timedelta | None) -> None:
     """Put the root's tensor into all others."""
     flat = _flat(tensor)
     engine.run(
@@ -90,7 +104,7 @@ def broadcast(engine: Engine, tensor: Tensor, root: int, timeout: timedelta | No
 
 
 def reduce(
-    engine: Engine,
+    engine: RunsCalls,
     tensor: Tensor,
     root: int,
     how: TensorReduction,

@@ -12,6 +12,7 @@ from torch._C._distributed_c10d import Store
 from treadle.errors import FormatError, ScheduleError, TreadleError
 from treadle.planning.solving.plan_directory import PlanIndex, index_plans
 from treadle.program.any_schedule import lower
+from treadle.program.program import Program
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import PlanEntry
 from treadle.schedules.plan_files.archive import dump_plan, parse_plan
@@ -66,6 +67,15 @@ class PlanTable:
     refusal: str = ""
 
 
+@dataclass(frozen=True, eq=False)
+class SizedProgram:
+    """What all ranks do for some sizes of a collective, on which fabric, and whose plan it is in words."""
+
+    program: Program
+    topology: Topology
+    origin: str
+
+
 class PlanSource:
     """Finds this rank's part of the program for a collective and a size; all ranks choose alike.
 
@@ -84,7 +94,8 @@ class PlanSource:
         self._settings = replace(settings, time_limit_s=limit)
         self._index: PlanIndex | None = None
         self._tables: dict[tuple[CollectiveKind, int], PlanTable] = {}
-        self._parts: dict[tuple[CollectiveKind, int, int, bool], RankPart] = {}
+        self._programs: dict[tuple[CollectiveKind, int, int, bool], SizedProgram] = {}
+        self._parts: dict[int, RankPart] = {}
 
     def part(self, kind: CollectiveKind, root: int, size_bytes: int, *, in_place: bool) -> RankPart:
         """This rank's part of the program for a collective.
@@ -105,6 +116,13 @@ class PlanSource:
         RuntimeError
             If rank 0 does not answer within the group's timeout.
         """
+        program = self.program(kind, root, size_bytes, in_place=in_place).program
+        if id(program) not in self._parts:  # which is kept
+            self._parts[id(program)] = RankPart(program, self._group.rank)
+        return self._parts[id(program)]
+
+    def program(self, kind: CollectiveKind, root: int, size_bytes: int, *, in_place: bool) -> SizedProgram:
+        """The program of all ranks for a collective; parameters and errors as of `part`."""
         table = self._tables.get((kind, root))
         if table is None:
             table = self._table_of_rank_0(kind, root)
@@ -116,14 +134,15 @@ class PlanSource:
         if shared is None or entry is None:
             raise ScheduleError(table.refusal)
         key = (kind, root, id(entry), in_place)  # the table keeps the entry alive
-        if key not in self._parts:
-            self._parts[key] = self._prepared(shared, entry, size_bytes, in_place)
-        return self._parts[key]
+        if key not in self._programs:
+            self._programs[key] = self._prepared(shared, entry, size_bytes, in_place)
+        return self._programs[key]
 
-    def _prepared(self, shared: SharedPlan, entry: PlanEntry, size_bytes: int, in_place: bool) -> RankPart:
+    def _prepared(
+        self, shared: SharedPlan, entry: PlanEntry, size_bytes: int, in_place: bool
+    ) -> SizedProgram:
         plan = shared.plan
         program = lower(plan.topology, plan.collective, entry.schedule, in_place=in_place)
-        part = RankPart(program, self._group.rank)
         if self._group.rank == 0:
             root = "" if plan.collective.root is None else f" (root {plan.collective.root})"
             LOGGER.info(
@@ -135,7 +154,7 @@ class PlanSource:
                 format_size(size_bytes),
                 shared.origin,
             )
-        return part
+        return SizedProgram(program, plan.topology, shared.origin)
 
     def _table_of_rank_0(self, kind: CollectiveKind, root: int) -> PlanTable:
         key = f"treadle-plans/{kind}/{root}"

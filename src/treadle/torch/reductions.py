@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.distributed import ReduceOp
 
+from treadle.runtime.data import Reduction
 from treadle.torch.transport import Combine
 
 
@@ -22,10 +23,13 @@ class TensorReduction:
         combine(own, arrived, target); associative and commutative but for rounding.
     is_average : bool
         The sum is divided by the number of ranks at the end.
+    kernel : Reduction, optional
+        As kernels on GPUs know it; None: they do not.
     """
 
     combine: Combine
     is_average: bool = False
+    kernel: Reduction | None = None
 
     def finish(self, result: Tensor, n_ranks: int) -> None:
         """Turn sums into averages: integers towards minus infinity."""
@@ -77,5 +81,17 @@ def reduction_of(operation: ReduceOp, dtype: torch.dtype) -> TensorReduction | N
         }
     for known, function in functions.items():
         if operation == known:
-            return TensorReduction(_into(function), is_average=known == ReduceOp.AVG)
+            return TensorReduction(
+                _into(function), is_average=known == ReduceOp.AVG, kernel=_kernel_of(operation)
+            )
     return None
+
+
+def _kernel_of(operation: ReduceOp) -> Reduction | None:
+    kernels = {
+        ReduceOp.SUM: Reduction.SUM,
+        ReduceOp.AVG: Reduction.AVG,
+        ReduceOp.MAX: Reduction.MAX,
+        ReduceOp.MIN: Reduction.MIN,
+    }
+    return next((kernel for known, kernel in kernels.items() if operation == known), None)

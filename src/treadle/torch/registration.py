@@ -30,7 +30,7 @@ def register() -> None:
     if not distributed.is_available() or not distributed.is_gloo_available():
         raise MissingDependencyError("the backend treadle needs gloo, which this build of PyTorch lacks")
     if NAME.upper() not in distributed.Backend._plugins:
-        distributed.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])
+        distributed.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
 
 
 def autoload() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from treadle.errors import FormatError, TopologyError
@@ -13,6 +13,7 @@ from treadle.runtime.measured_sizes import parse_size
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies import TopologyBuilder, parse
 from treadle.topologies.topology import Topology
+from treadle.torch.gpu.gpu_settings import GpuSettings, checked, gpu_settings
 
 SLICE_BYTES = 2**21
 """Default largest message: below, the cost of a message in Python shows; above, trees pipeline less."""
@@ -41,6 +42,9 @@ class Options:
         Seconds after which the synthesis of one plan takes a quick schedule instead.
     slice_bytes : int, optional
         [TREADLE_SLICE, with a unit] Largest message, more or less.
+    gpu : GpuSettings, optional
+        [TREADLE_GPU, TREADLE_GPU_MEMORY, _COST_MODEL, _PROTOCOL, _LANES, _THREADS, _SLICE] How calls with
+        tensors of GPUs are made; the same at all ranks.
 
     Examples
     --------
@@ -53,6 +57,7 @@ class Options:
     algorithm: str | None = None
     time_limit_s: float = 60.0
     slice_bytes: int | None = None
+    gpu: GpuSettings | None = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,7 @@ class Settings:
         For these kinds and no other algorithm; the rest use `algorithm` or Treadle's default.
     time_limit_s : float
     slice_bytes : int
+    gpu : GpuSettings
     """
 
     fabric: Topology | None
@@ -78,6 +84,7 @@ class Settings:
     algorithms: Mapping[CollectiveKind, str]
     time_limit_s: float
     slice_bytes: int
+    gpu: GpuSettings = field(default_factory=GpuSettings)
 
 
 def settings_of(options: Options, environment: Mapping[str, str] = os.environ) -> Settings:
@@ -107,6 +114,7 @@ def settings_of(options: Options, environment: Mapping[str, str] = os.environ) -
         algorithms=chosen,
         time_limit_s=options.time_limit_s,
         slice_bytes=slice_bytes,
+        gpu=gpu_settings(environment) if options.gpu is None else checked(options.gpu),
     )
 
 

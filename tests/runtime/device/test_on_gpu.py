@@ -2,53 +2,31 @@
 
 from __future__ import annotations
 
-import ctypes
-import gc
 import json
 import re
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import places
+from harness.fake_gpu import live
 from samples.matrix_cases import modes, one_of_each_row
 from treadle.cli.main import main
 from treadle.errors import MissingDependencyError, ScheduleError
 from treadle.planning import program_of, run, solve
 from treadle.runtime.data import Reduction
-from treadle.runtime.device.kernel_build import GPU_LIBRARY, build_for_gpu, build_threads, kernel_directory
+from treadle.runtime.device.kernel_build import GPU_LIBRARY, build_for_gpu
 from treadle.runtime.device.lane_lowering import lower_to_lanes
 from treadle.runtime.device.lane_program import DeviceProtocol
 from treadle.runtime.device.on_gpu import LaneGpu, measure_on_gpu
 from treadle.runtime.device.sized_lanes import at_size
 from treadle.runtime.memory import Layout, allocate
 
-FAKE = places.TESTS / "fake_cuda"
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The host's part with lanes as threads in place of kernels."""
-    path, threads = tmp_path_factory.mktemp("gpu") / "lanes.so", build_threads()
-    kernel = kernel_directory()
-    sources = [kernel / "gpu_host.cpp", FAKE / "fake_launch.cpp", threads]
-    words = ["c++", "-std=c++17", "-O0", "-shared", "-fPIC", f"-I{FAKE}", f"-I{kernel}"]
-    words += [*map(str, sources), f"-Wl,-rpath,{threads.parent}", "-Wall", "-Wextra", "-Werror"]
-    subprocess.run([*words, "-o", str(path)], check=True)
-    return path
-
 
 @pytest.fixture(autouse=True)
 def on_it(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(GPU_LIBRARY, str(library))
-
-
-def live(library: Path) -> int:
-    gc.collect()
-    return int(ctypes.CDLL(str(library)).fake_cuda_live())
 
 
 def test_every_kind_of_schedule_moves_the_right_data(library: Path) -> None:

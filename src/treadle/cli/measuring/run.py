@@ -71,14 +71,16 @@ def command(
     protocol: Annotated[
         str | None,
         typer.Option(
-            help="Device only: Simple, LL, or both after a comma; a row of each.", metavar="PROTOCOLS"
+            help="Device only: auto (by size), Simple, LL, or both after a comma; a row of each.",
+            metavar="PROTOCOLS",
         ),
     ] = None,
     lanes: Annotated[
-        int | None, typer.Option(min=1, help="Device only: most thread blocks of a rank (2; 16 on a GPU).")
+        int | None,
+        typer.Option(min=1, help="Device only: most thread blocks of a rank (2; by size on a GPU)."),
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Device only: of a thread block (1; 512 on a GPU).")
+        int | None, typer.Option(min=1, help="Device only: of a thread block (1; by size on a GPU).")
     ] = None,
     ranks: RanksOption = None,
     forward: ForwardOption = False,
@@ -133,12 +135,14 @@ def command(
 def _device_options(protocol: str | None, lanes: int | None, threads: int | None) -> RunKeywords:
     """What was said of lanes, and nothing of what was not."""
     found: RunKeywords = {}
-    if protocol is not None:
+    if protocol is not None and protocol.strip().lower() != "auto":
         known = {one.value.lower(): one for one in DeviceProtocol}
         names = [name.strip().lower() for name in protocol.split(",")]
         if not set(names) <= set(known):
             expected = " and ".join(known[name].value for name in known)
-            raise FormatError(f"--protocol: expected some of {expected} with commas, found {protocol[:40]!r}")
+            raise FormatError(
+                f"--protocol: expected auto, or some of {expected} with commas, found {protocol[:40]!r}"
+            )
         found["device_protocols"] = tuple(known[name] for name in dict.fromkeys(names))
     if lanes is not None:
         found["lanes"] = lanes

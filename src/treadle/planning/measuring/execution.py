@@ -15,6 +15,7 @@ from treadle.formats.request import NOTHING_ASKED, Asked
 from treadle.planning.fabrics_and_plans import PlanLike, SizesLike, as_plan, as_size, as_sizes
 from treadle.planning.judging.point_to_point import Shortfall, shortfall
 from treadle.planning.judging.verification import require_verified
+from treadle.planning.measuring.lane_costs import lane_costs
 from treadle.planning.tabular import Cell, Tabular, plain_row
 from treadle.program.any_schedule import lower as lower_schedule
 from treadle.program.any_schedule import lower_groups
@@ -205,14 +206,14 @@ def _check_memory(plan: Plan, size_bytes: int, available: int | None) -> None:
 
 def _check_device_options(runtime: RuntimeName, options: RunKeywords) -> None:
     """Raise ScheduleError where another runtime is given what only lanes have."""
-    given = sorted(options.keys() & {"device_protocols", "lanes", "threads"})
-    device = (RuntimeName.DEVICE_EMULATED, RuntimeName.DEVICE_GPU)
-    if given and runtime not in device:
+    given = sorted(options.keys() & {"device_protocols", "lanes", "threads", "lane_costs"})
+    if given and runtime not in _DEVICE:
         raise ScheduleError(
-            f"run: {', '.join(given)}: of runtimes {' and '.join(device)} only, found {runtime}"
+            f"run: {', '.join(given)}: of runtimes {' and '.join(_DEVICE)} only, found {runtime}"
         )
 
 
+_DEVICE = (RuntimeName.DEVICE_EMULATED, RuntimeName.DEVICE_GPU)
 _ASKING = {RuntimeName.DEVICE_EMULATED: measure_emulated, RuntimeName.DEVICE_GPU: measure_on_gpu}
 """Runtimes that ask switches as a plan does."""
 
@@ -278,6 +279,8 @@ def run(
     """
     plan, sizes = as_plan(plan, "run: plan"), as_sizes(sizes, "run: sizes", least=0)
     _check_device_options(RuntimeName(runtime), options)
+    if RuntimeName(runtime) in _DEVICE:
+        options.setdefault("lane_costs", lane_costs())
     reporter = is_reporter(runtime)
     require_verified(plan)
     if RuntimeName(runtime).is_started_here:

@@ -20,6 +20,7 @@ from treadle.runtime.device.judged_lanes import measure_lanes
 from treadle.runtime.device.kernel_build import build_threads
 from treadle.runtime.device.lane_machine import LaneMachine, LaunchJob, aligned
 from treadle.runtime.device.lane_program import LaneProgram
+from treadle.runtime.device.lane_sizes import LaneLimits
 from treadle.runtime.device.sized_lanes import STAGING_BYTES
 from treadle.runtime.measured_sizes import SweepRow
 from treadle.runtime.run_options import RunKeywords, RunOptions
@@ -93,7 +94,6 @@ def measure_emulated(
     the fields of `RunOptions`. MissingDependencyError without a C++ compiler.
     """
     asked = RunOptions(**options)
+    limits = LaneLimits(lanes=asked.lanes or 2, threads=asked.threads or 1, slice_bytes=asked.slice_bytes)
     machine = partial(LaneThreads, threads=asked.threads or 1)
-    return measure_lanes(
-        program, sizes, machine, asked, lanes=asked.lanes or 2, on_row=on_row, switches=switches
-    )
+    return measure_lanes(program, sizes, machine, asked, limits=limits, on_row=on_row, switches=switches)

@@ -17,7 +17,15 @@ from treadle.runtime.device.happens_before import judge_lanes
 from treadle.runtime.device.lane_lowering import lower_to_lanes
 from treadle.runtime.device.lane_machine import LaneMachine
 from treadle.runtime.device.lane_program import DeviceProtocol, LaneProgram
-from treadle.runtime.device.sized_lanes import SLICE_BYTES, at_size
+from treadle.runtime.device.lane_sizes import (
+    LaneChoice,
+    LaneFigures,
+    LaneLimits,
+    choose_lanes,
+    figures_of,
+    unchosen_lanes,
+)
+from treadle.runtime.device.sized_lanes import at_size
 from treadle.runtime.measured_sizes import SweepRow, make_row, worst_of
 from treadle.runtime.memory import Layout, RankMemory, allocate, count_wrong, fill_input
 from treadle.runtime.run_options import RunOptions
@@ -26,7 +34,7 @@ from treadle.topologies.topology import Topology
 LAUNCHES = 4
 """In a row at each size, each with data of its own."""
 
-_ELEMENT_CODES = {
+ELEMENT_CODES = {
     ElementType.FLOAT32: 0,
     ElementType.FLOAT16: 1,
     ElementType.BFLOAT16: 2,
@@ -42,7 +50,7 @@ def measure_lanes(
     machine: Callable[[LaneProgram], LaneMachine],
     asked: RunOptions,
     *,
-    lanes: int,
+    limits: LaneLimits,
     on_row: Callable[[SweepRow], None] | None = None,
     switches: Topology | None = None,
 ) -> list[SweepRow]:
@@ -58,8 +66,8 @@ def measure_lanes(
         From lanes to what runs them.
     asked : RunOptions
         A time is the mean of `LAUNCHES` launches in a row, of two for large data.
-    lanes : int
-        Most blocks of a rank.
+    limits : LaneLimits
+        What is not chosen by size; of protocols those of `asked`.
     on_row : callable, optional
         Called with every row as it is ready.
     switches : Topology, optional
@@ -71,15 +79,28 @@ def measure_lanes(
         If the program cannot be executed, lanes are not proved right, or a wait was given up.
     """
     programs = as_groups(program).programs
-    groups = [
-        [_Judged(one, protocol, asked, machine, lanes, switches) for one in programs]
-        for protocol in asked.device_protocols
-    ]
+    figures = figures_of(programs[0])
+    ready: dict[tuple[DeviceProtocol, int], list[_Judged]] = {}
+
+    def judged(choice: LaneChoice) -> list[_Judged]:
+        key = choice.protocol, choice.lanes
+        if key not in ready:
+            ready[key] = [_Judged(one, asked, machine, *key, switches) for one in programs]
+        for one in ready[key]:
+            one.machine.threads = choice.threads
+        return ready[key]
+
+    asked_for: list[tuple[DeviceProtocol, ...]] = [(one,) for one in asked.device_protocols]
     rows: list[SweepRow] = []
     for size in sizes:
-        for group in groups:
+        for protocols in asked_for or [tuple(DeviceProtocol)]:
+            choice = _chosen(figures, size, asked, replace(limits, protocols=protocols))
+            group = judged(choice)
             count = size // asked.element.n_bytes
-            done = [one.checked_launches(count, asked, number) for number, one in enumerate(group)]
+            done = [
+                one.checked_launches(count, asked, choice.slice_bytes, number)
+                for number, one in enumerate(group)
+            ]
             wrong = [found for found, _ in done]
             row = make_row(
                 programs[0],
@@ -96,6 +117,12 @@ def measure_lanes(
     return rows
 
 
+def _chosen(figures: LaneFigures, size: int, asked: RunOptions, limits: LaneLimits) -> LaneChoice:
+    if asked.lane_costs is None:
+        return unchosen_lanes(limits)
+    return choose_lanes(figures, size, asked.lane_costs, limits=limits)
+
+
 def can_switch_sum(element: ElementType, reduction: Reduction) -> bool:
     """Whether switches combine such elements: multimem.ld_reduce has no minimum and maximum of float32."""
     return element is not ElementType.FLOAT32 or reduction in (Reduction.SUM, Reduction.AVG)
@@ -107,9 +134,9 @@ class _Judged:
     def __init__(
         self,
         program: Program,
-        protocol: DeviceProtocol,
         asked: RunOptions,
         machine: Callable[[LaneProgram], LaneMachine],
+        protocol: DeviceProtocol,
         most_lanes: int,
         switches: Topology | None,
     ) -> None:
@@ -125,12 +152,12 @@ class _Judged:
         self._most_slots = max((message.slots for message in lanes.messages), default=0)
         self._proved: set[int] = set()
 
-    def checked_launches(self, count: int, asked: RunOptions, group: int) -> tuple[int, float]:
+    def checked_launches(
+        self, count: int, asked: RunOptions, slice_bytes: int, group: int
+    ) -> tuple[int, float]:
         """Wrong elements of all ranks and launches, and seconds of a launch."""
         lanes = self.machine.lanes
-        tables = at_size(
-            lanes, count, element_bytes=asked.element.n_bytes, slice_bytes=asked.slices_of(SLICE_BYTES)
-        )
+        tables = at_size(lanes, count, element_bytes=asked.element.n_bytes, slice_bytes=slice_bytes)
         self._prove(min(tables.slices, self._most_slots + 2))
         layout = Layout(lanes.program, count)
         memories = [
@@ -138,7 +165,7 @@ class _Judged:
         ]
         data = sum(one.nbytes for memory in memories for one in memory.arrays.values())
         launches = LAUNCHES if data <= _FOUR_LAUNCHES_BYTES else 2
-        patterns = [_pattern(lanes.program, count, asked, group, launch) for launch in range(launches)]
+        patterns = [pattern_of(lanes.program, count, asked, group, launch) for launch in range(launches)]
         inputs = [[_input(rank, memory, one) for one in patterns] for rank, memory in enumerate(memories)]
         outputs = [[np.empty_like(memory.arrays[Buffer.OUTPUT]) for _ in patterns] for memory in memories]
         seconds = self.machine.run(
@@ -146,7 +173,7 @@ class _Judged:
             memories,
             inputs,
             outputs,
-            element=_ELEMENT_CODES[asked.element],
+            element=ELEMENT_CODES[asked.element],
             reduction=asked.reduction,
         )
         wrong = 0
@@ -166,7 +193,8 @@ class _Judged:
         self._proved.add(slices)
 
 
-def _pattern(program: Program, count: int, asked: RunOptions, group: int, launch: int) -> Pattern:
+def pattern_of(program: Program, count: int, asked: RunOptions, group: int, launch: int) -> Pattern:
+    """Input data of one launch, and what its output must be."""
     return make_pattern(
         program.n_ranks,
         count,

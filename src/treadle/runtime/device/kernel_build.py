@@ -13,8 +13,10 @@ from pathlib import Path
 from treadle.errors import MissingDependencyError
 from treadle.runtime.mpi_build import build_directory, telling_line
 
-_HEADERS = ("elements.hpp", "machine.hpp", "tables.hpp", "user.hpp")
-SOURCES = ("lanes.cpp", "gpu_host.cpp", "lane.hpp", "group.hpp", *_HEADERS)
+GPU_SOURCES = ("lanes.cpp", "gpu_host.cpp", "rank_host.cpp")
+"""What a library for GPUs is made of; threads need the first alone."""
+_HEADERS = ("elements", "group", "host", "lane", "local", "machine", "rank", "tables", "user")
+SOURCES = (*GPU_SOURCES, *(f"{name}.hpp" for name in _HEADERS))
 GPU_LIBRARY = "TREADLE_GPU_LIBRARY"
 """Variable: a library that `build_for_gpu` made elsewhere, for a machine without nvcc."""
 _FLAGS = ("-std=c++17", "-Og", "-shared", "-fPIC", "-pthread")
@@ -55,7 +57,7 @@ def build_threads(*, directory: Path | None = None, flags: Sequence[str] = ()) -
             f"runtime device-emulated needs a C++17 compiler, {compiler} is not on the PATH; install g++, "
             f"or set CXX"
         )
-    return _built(found, [*_FLAGS, *flags], SOURCES[:1], directory)
+    return _built(found, [*_FLAGS, *flags], GPU_SOURCES[:1], directory)
 
 
 def build_for_gpu(*, directory: Path | None = None, architectures: Sequence[str] = ("native",)) -> Path:
@@ -88,7 +90,7 @@ def build_for_gpu(*, directory: Path | None = None, architectures: Sequence[str]
         wanted = ["-arch=native"]
     else:
         wanted = [f"-gencode=arch={one.replace('sm', 'compute')},code={one}" for one in architectures]
-    return _built(found, [*_GPU_FLAGS, *wanted], SOURCES[:2], directory)
+    return _built(found, [*_GPU_FLAGS, *wanted], GPU_SOURCES, directory)
 
 
 def _built(found: str, words: Sequence[str], sources: Sequence[str], directory: Path | None) -> Path:

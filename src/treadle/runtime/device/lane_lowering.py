@@ -37,6 +37,7 @@ def lower_to_lanes(
     averages: bool = False,
     switches: Topology | None = None,
     switch_sums: bool = True,
+    all_staged: bool = False,
 ) -> LaneProgram:
     """Make the lanes of a program.
 
@@ -53,6 +54,8 @@ def lower_to_lanes(
         left to them, with protocol Simple. Every rank's share of it is spread over all its lanes.
     switch_sums : bool
         Whether these switches can add up, or combine, the elements.
+    all_staged : bool
+        No message is put straight into its target: for buffers that peers do not reach.
 
     Raises
     ------
@@ -62,7 +65,7 @@ def lower_to_lanes(
     """
     if not 1 <= lanes <= MOST_LANES:
         raise ScheduleError(f"lanes: expected 1 to {MOST_LANES}, found {lanes}")
-    program, bounds, graph, groups = _graph(program, protocol, lanes, switches, switch_sums)
+    program, bounds, graph, groups = _graph(program, protocol, lanes, switches, switch_sums, all_staged)
     writer = _Writer(graph, protocol)
     lists: list[RankLane] = []
     weights = [past - first for first, past in pairwise(bounds)]
@@ -101,15 +104,21 @@ _Graph = tuple[Program, list[int], LaneNodes, list[tuple[int, ...]]]
 
 
 def _graph(
-    program: Program, protocol: DeviceProtocol, lanes: int, switches: Topology | None, sums: bool
+    program: Program,
+    protocol: DeviceProtocol,
+    lanes: int,
+    switches: Topology | None,
+    sums: bool,
+    staged: bool,
 ) -> _Graph:
     """The program, perhaps in more chunks, its parts and nodes, and the groups of switches that are asked."""
-    if switches is not None and protocol is DeviceProtocol.SIMPLE:
+    if switches is not None and protocol is DeviceProtocol.SIMPLE and not staged:
         found = _asking(program, lanes, switches, sums)
         if found is not None:
             return found
     operations, bounds = cut_into_parts(program)
-    return program, bounds, LaneNodes(operations, protocol, in_place=program.in_place), []
+    nodes = LaneNodes(operations, protocol, in_place=program.in_place, all_staged=staged)
+    return program, bounds, nodes, []
 
 
 def _asking(program: Program, lanes: int, switches: Topology, sums: bool) -> _Graph | None:

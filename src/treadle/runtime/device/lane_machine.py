@@ -18,7 +18,7 @@ from treadle.runtime.device.lane_program import DeviceProtocol, FlagPurpose, Lan
 from treadle.runtime.device.sized_lanes import SizedLanes, flag_places
 from treadle.runtime.memory import RankMemory
 
-_REDUCTION_CODES = {Reduction.SUM: 0, Reduction.AVG: 0, Reduction.MIN: 1, Reduction.MAX: 2}
+REDUCTION_CODES = {Reduction.SUM: 0, Reduction.AVG: 0, Reduction.MIN: 1, Reduction.MAX: 2}
 _ALL_SLICES = 2**20 - 1
 
 
@@ -165,26 +165,35 @@ class LaneMachine(ABC):
             self._next_launch,
         )
         self._next_launch += launches
-        codes = (element, _REDUCTION_CODES[reduction], self.lanes.protocol is DeviceProtocol.LL)
+        codes = (element, REDUCTION_CODES[reduction], self.lanes.protocol is DeviceProtocol.LL)
         seconds = self.launch(job, codes, ctypes.addressof(users), launches)
         if failure[0]:
-            raise ScheduleError(self._given_up(tables, failure.tolist()))
+            _, _, lane, number, _ = failure.tolist()
+            raise ScheduleError(given_up(self.lanes, lane, number - int(tables.lanes[lane, 1]), self.limit_s))
         return seconds
 
-    def _given_up(self, tables: SizedLanes, failure: Sequence[int]) -> str:
-        _, rank, lane, number, _ = failure
-        operation = self.lanes.lanes[lane].operations[number - int(tables.lanes[lane, 1])]
-        peers = {self.lanes.messages[put].receiver for put in operation.puts}
-        if operation.message >= 0:
-            peers.add(self.lanes.messages[operation.message].sender)
-        for group in {operation.sums, operation.multicast} - {-1}:
-            peers.update(set(self.lanes.groups[group]) - {rank})
-        named = ", ".join(map(str, sorted(peers)))
-        return (
-            f"{self.lanes.program.kind}, protocol {self.lanes.protocol}: rank {rank}, lane {lane} waited "
-            f"{self.limit_s:g} s for rank {named} and gave up "
-            f"({operation.action.name} of part {operation.part})"
-        )
+
+def given_up(lanes: LaneProgram, lane: int, number: int, limit_s: float) -> str:
+    """A wait that was given up, in words: collective, protocol, rank and peers.
+
+    Parameters
+    ----------
+    lanes : LaneProgram
+    lane, number : int
+        Which of its lanes, and which operation of that lane.
+    limit_s : float
+    """
+    operation = lanes.lanes[lane].operations[number]
+    peers = {lanes.messages[put].receiver for put in operation.puts}
+    if operation.message >= 0:
+        peers.add(lanes.messages[operation.message].sender)
+    for group in {operation.sums, operation.multicast} - {-1}:
+        peers.update(set(lanes.groups[group]) - {lanes.lanes[lane].rank})
+    named = ", ".join(map(str, sorted(peers)))
+    return (
+        f"{lanes.program.kind}, protocol {lanes.protocol}: rank {lanes.lanes[lane].rank}, lane {lane} waited "
+        f"{limit_s:g} s for rank {named} and gave up ({operation.action.name} of part {operation.part})"
+    )
 
 
 def aligned(size: int) -> NDArray[np.uint8]:

@@ -60,9 +60,14 @@ class LaneNodes:
     """
 
     def __init__(
-        self, operations: Sequence[PartOperation], protocol: DeviceProtocol, *, in_place: bool
+        self,
+        operations: Sequence[PartOperation],
+        protocol: DeviceProtocol,
+        *,
+        in_place: bool,
+        all_staged: bool = False,
     ) -> None:
-        self.operations, self._in_place = operations, in_place
+        self.operations, self._in_place, self._all_staged = operations, in_place, all_staged
         self.home = list(range(len(operations)))
         """The node of every operation."""
         self.nodes: dict[int, LaneNode] = {}
@@ -184,7 +189,10 @@ class LaneNodes:
                 self.message_of[send] = len(self.messages)
             taker, maker = self.nodes[self.home[number]], self.nodes[self.home[send]]
             is_direct = (
-                is_simple and receive.kind is PartKind.RECEIVE and self._comes_after_all(maker, taker.waits)
+                is_simple
+                and not self._all_staged
+                and receive.kind is PartKind.RECEIVE
+                and self._comes_after_all(maker, taker.waits)
             )
             if is_copy and not is_direct:
                 self.staged_stores.add(send)

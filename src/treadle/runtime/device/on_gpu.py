@@ -17,14 +17,15 @@ from treadle.runtime.device.judged_lanes import measure_lanes
 from treadle.runtime.device.kernel_build import build_for_gpu
 from treadle.runtime.device.lane_machine import LaneMachine, LaunchJob
 from treadle.runtime.device.lane_program import LaneProgram
+from treadle.runtime.device.lane_sizes import LaneLimits
 from treadle.runtime.device.sized_lanes import STAGING_BYTES
 from treadle.runtime.measured_sizes import SweepRow
 from treadle.runtime.run_options import RunKeywords, RunOptions
 from treadle.topologies.topology import Topology
 from treadle.units import format_size
 
-_THREADS, _LANES = 512, 16
-"""Of a block, and blocks of a rank: eight ranks fill the 132 processors of an H100."""
+_THREADS = 512
+"""Of a block. At most 16 blocks of a rank are chosen: eight ranks fill the 132 processors of an H100."""
 _LIMIT_S = 10.0
 _ROOM = 300
 """Characters of what went wrong."""
@@ -154,6 +155,5 @@ def measure_on_gpu(
     """
     asked = RunOptions(**options)
     machine = partial(LaneGpu, threads=asked.threads or _THREADS)
-    return measure_lanes(
-        program, sizes, machine, asked, lanes=asked.lanes or _LANES, on_row=on_row, switches=switches
-    )
+    limits = LaneLimits(lanes=asked.lanes, threads=asked.threads, slice_bytes=asked.slice_bytes)
+    return measure_lanes(program, sizes, machine, asked, limits=limits, on_row=on_row, switches=switches)

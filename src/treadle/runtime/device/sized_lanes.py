@@ -62,7 +62,12 @@ class SizedLanes(FrozenArrays):
 
 
 def at_size(
-    lanes: LaneProgram, count: int, *, element_bytes: int, slice_bytes: int = SLICE_BYTES
+    lanes: LaneProgram,
+    count: int,
+    *,
+    element_bytes: int,
+    slice_bytes: int = SLICE_BYTES,
+    places: Sequence[int] | None = None,
 ) -> SizedLanes:
     """Make the tables for a number of elements.
 
@@ -75,6 +80,8 @@ def at_size(
         A power of two up to 8.
     slice_bytes : int
         Largest slice, at least 16; smaller where staging asks for it.
+    places : sequence of int, optional
+        Of every flag among those of its rank. Default: those of `flag_places`.
 
     Raises
     ------
@@ -86,7 +93,8 @@ def at_size(
     units = [-(-length * element_bytes // UNIT_BYTES) for length in lengths]
     slices, room = _slices(lanes, units, slice_bytes)
     staged = _staged(lanes, room, slices)
-    tables = _Tables(lanes, ends, element_bytes, slices, staged)
+    places = flag_places(lanes)[0] if places is None else places
+    tables = _Tables(lanes, ends, element_bytes, slices, staged, places)
     return tables.finished()
 
 
@@ -210,10 +218,11 @@ class _Tables:
         element_bytes: int,
         slices: int,
         staged: Sequence[tuple[int, int, int]],
+        places: Sequence[int],
     ) -> None:
         self._lanes, self._ends, self._bytes = lanes, ends, element_bytes
         self._slices, self._staged = slices, staged
-        self._flags, _ = flag_places(lanes)
+        self._flags = places
         self._element = element = dict(zip(lanes.bounds, ends, strict=True))
         program = lanes.program
         self._places = {

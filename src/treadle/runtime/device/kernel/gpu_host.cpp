@@ -1,53 +1,10 @@
 // All ranks of a launch on one GPU: their memory, and launches one after another in a stream.
-#include <algorithm>
-#include <cstdio>
-#include <cuda_runtime.h>
 #include <memory>
-#include <stdexcept>
-#include <string>
-#include <vector>
 
-#include "tables.hpp"
+#include "host.hpp"
 #include "user.hpp"
 
-extern "C" int treadle_lanes_launch(const treadle::Job* job, treadle::i64 element, treadle::i64 reduction,
-                                    treadle::i64 is_ll, treadle::i64 first_lane, treadle::i64 n_lanes, int threads,
-                                    cudaStream_t stream);
-
 namespace treadle {
-
-inline void check(cudaError_t status, const char* doing) {
-  if (status != cudaSuccess) throw std::runtime_error(std::string(doing) + ": " + cudaGetErrorString(status));
-}
-
-// Memory of the GPU, freed at the end.
-class DeviceMemory {
- public:
-  DeviceMemory() = default;
-  DeviceMemory(const DeviceMemory&) = delete;
-  DeviceMemory& operator=(const DeviceMemory&) = delete;
-  ~DeviceMemory() {
-    for (void* one : owned_) cudaFree(one);
-  }
-
-  char* allocate(i64 bytes) {
-    void* found = nullptr;
-    check(cudaMalloc(&found, std::size_t(std::max<i64>(bytes, 16))), "memory of the GPU");
-    owned_.push_back(found);
-    return static_cast<char*>(found);
-  }
-
-  template <class Value>
-  Value* copied(const Value* from, i64 count) {
-    char* to = allocate(count * i64(sizeof(Value)));
-    if (count)
-      check(cudaMemcpy(to, from, std::size_t(count) * sizeof(Value), cudaMemcpyHostToDevice), "copy to the GPU");
-    return reinterpret_cast<Value*>(to);
-  }
-
- private:
-  std::vector<void*> owned_;
-};
 
 class Stream {
  public:
@@ -118,13 +75,14 @@ inline double run(Ranks& ranks, Job job, i64 element, i64 reduction, i64 is_ll, 
   job.members = memory.copied(job.members, job.n_members);
   job.memory = memory.copied(rows.data(), job.n_ranks);
   job.failure = memory.copied(host_failure, 1);
+  const Local nobody{NONE, {}, nullptr, nullptr, 0};
   Stream stream;
   std::vector<std::unique_ptr<Event>> events;
   for (i64 launch = 0; launch < launches; ++launch, ++job.launch) {
     for (i64 rank = 0; rank < job.n_ranks; ++rank) fill(users[rank], rows[std::size_t(rank)], launch, stream.stream);
     for (int i = 0; i < 2; ++i) events.push_back(std::make_unique<Event>());
     check(cudaEventRecord(events[events.size() - 2]->event, stream.stream), "an event");
-    check(cudaError_t(treadle_lanes_launch(&job, element, reduction, is_ll, 0, job.n_lanes, threads, stream.stream)),
+    check(cudaError_t(treadle_lanes_launch(&job, &nobody, element, reduction, is_ll, threads, stream.stream, nullptr)),
           "a launch of all lanes at once");
     check(cudaEventRecord(events.back()->event, stream.stream), "an event");
     for (i64 rank = 0; rank < job.n_ranks; ++rank) keep(users[rank], rows[std::size_t(rank)], launch, stream.stream);
@@ -157,17 +115,6 @@ inline double copy_seconds(i64 bytes) {
     if (turn == 1 || (turn > 1 && milliseconds < best * 1e3)) best = milliseconds / 1e3;  // the first warms up
   }
   return best;
-}
-
-// What `work` returns, or `otherwise` with the reason in `words`.
-template <class Result, class Work>
-Result told(char* words, i64 room, Result otherwise, Work work) {
-  try {
-    return work();
-  } catch (const std::exception& error) {
-    std::snprintf(words, std::size_t(room), "%s", error.what());
-    return otherwise;
-  }
 }
 
 }  // namespace treadle

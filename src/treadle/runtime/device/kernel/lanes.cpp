@@ -1,29 +1,52 @@
 // Lanes in one launch: a persistent kernel under nvcc, threads under a C++ compiler. Both run run_lane of lane.hpp.
-#include "lane.hpp"
+#include "rank.hpp"
 
 #ifdef __CUDACC__
 
 namespace treadle {
 
 template <class Element, class Combine, bool is_ll>
-__global__ void __launch_bounds__(512, 1) lanes_kernel(const Job job, i64 first_lane) {
-  run_lane<Element, Combine, is_ll>(job, Block{int(threadIdx.x), int(blockDim.x)}, first_lane + blockIdx.x,
-                                    Mapped());
+__global__ void __launch_bounds__(512, 1) lanes_kernel(const Job job, const Local local) {
+  extern __shared__ Memory rows[];
+  run_rank_lane<Element, Combine, is_ll>(job, local, Block{int(threadIdx.x), int(blockDim.x)}, blockIdx.x, rows);
+}
+
+// A launch; or, where `room` is, only how many of its blocks can be on the GPU at once.
+struct Launch {
+  const Job* job;
+  Local local;
+  int threads;
+  cudaStream_t stream;
+  i64* room;
+};
+
+inline cudaError_t count_room(const void* kernel, const Launch& launch, std::size_t shared) {
+  int device = 0, processors = 0, blocks = 0;
+  cudaError_t status = cudaGetDevice(&device);
+  if (status == cudaSuccess) status = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+  if (status == cudaSuccess)
+    status = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, launch.threads, shared);
+  *launch.room = i64(processors) * blocks;
+  return status;
 }
 
 // A launch's blocks wait for each other and for other ranks': all must be resident, which a cooperative launch
 // makes sure of or refuses.
 template <class Element, class Combine, bool is_ll>
-cudaError_t start(Job job, i64 first_lane, i64 n_lanes, int threads, cudaStream_t stream) {
-  void* arguments[] = {&job, &first_lane};
-  return cudaLaunchCooperativeKernel(reinterpret_cast<void*>(&lanes_kernel<Element, Combine, is_ll>),
-                                     dim3(unsigned(n_lanes)), dim3(unsigned(threads)), arguments, 0, stream);
+cudaError_t start(const Launch& launch) {
+  void* kernel = reinterpret_cast<void*>(&lanes_kernel<Element, Combine, is_ll>);
+  const std::size_t shared = launch.local.rank == NONE ? 0 : std::size_t(launch.job->n_ranks) * sizeof(Memory);
+  if (launch.room) return count_room(kernel, launch, shared);
+  Job job = *launch.job;
+  Local local = launch.local;
+  void* arguments[] = {&job, &local};
+  return cudaLaunchCooperativeKernel(kernel, dim3(unsigned(job.n_lanes)), dim3(unsigned(launch.threads)), arguments,
+                                     shared, launch.stream);
 }
 
 template <class Element, class Combine>
-cudaError_t start_protocol(const Job& job, bool is_ll, i64 first_lane, i64 n_lanes, int threads, cudaStream_t stream) {
-  return is_ll ? start<Element, Combine, true>(job, first_lane, n_lanes, threads, stream)
-               : start<Element, Combine, false>(job, first_lane, n_lanes, threads, stream);
+cudaError_t start_protocol(bool is_ll, const Launch& launch) {
+  return is_ll ? start<Element, Combine, true>(launch) : start<Element, Combine, false>(launch);
 }
 
 #else
@@ -106,6 +129,28 @@ i64 start_protocol(const Job& job, bool is_ll, const User* users, i64 launches, 
                : start<Element, Combine, false>(job, users, launches, threads);
 }
 
+// One launch of one rank's lanes.
+template <class Element, class Combine, bool is_ll>
+i64 start_rank(const Job& job, const Local& local, int threads) {
+  std::vector<Meeting> meetings(std::size_t(job.n_lanes));
+  std::vector<std::vector<Memory>> rows(std::size_t(job.n_lanes), std::vector<Memory>(std::size_t(job.n_ranks)));
+  std::vector<std::thread> running;
+  for (i64 lane = 0; lane < job.n_lanes; ++lane)
+    for (int thread = 0; thread < threads; ++thread)
+      running.emplace_back([&, lane, thread] {
+        const Block block{thread, threads, &meetings[std::size_t(lane)]};
+        run_rank_lane<Element, Combine, is_ll>(job, local, block, lane, rows[std::size_t(lane)].data());
+      });
+  for (std::thread& one : running) one.join();
+  return 0;
+}
+
+template <class Element, class Combine>
+i64 start_protocol(const Job& job, bool is_ll, const Local& local, int threads) {
+  return is_ll ? start_rank<Element, Combine, true>(job, local, threads)
+               : start_rank<Element, Combine, false>(job, local, threads);
+}
+
 #endif
 
 // The kernel of an element type and a reduction; what no kernel is for is `refused`.
@@ -134,11 +179,11 @@ Result start_kernel(i64 element, i64 reduction, Result refused, Rest... rest) {
 
 #ifdef __CUDACC__
 
-extern "C" int treadle_lanes_launch(const treadle::Job* job, treadle::i64 element, treadle::i64 reduction,
-                                    treadle::i64 is_ll, treadle::i64 first_lane, treadle::i64 n_lanes, int threads,
-                                    cudaStream_t stream) {
-  return int(treadle::start_kernel<cudaError_t>(element, reduction, cudaErrorInvalidValue, *job, is_ll != 0,
-                                                first_lane, n_lanes, threads, stream));
+extern "C" int treadle_lanes_launch(const treadle::Job* job, const treadle::Local* local, treadle::i64 element,
+                                    treadle::i64 reduction, treadle::i64 is_ll, int threads, cudaStream_t stream,
+                                    treadle::i64* room) {
+  const treadle::Launch launch{job, *local, threads, stream, room};
+  return int(treadle::start_kernel<cudaError_t>(element, reduction, cudaErrorInvalidValue, is_ll != 0, launch));
 }
 
 #else
@@ -147,6 +192,13 @@ extern "C" treadle::i64 treadle_lanes_emulate(const treadle::Job* job, treadle::
                                               treadle::i64 is_ll, const treadle::User* users,
                                               treadle::i64 launches, treadle::i64 threads) {
   return treadle::start_kernel<treadle::i64>(element, reduction, treadle::i64(2), *job, is_ll != 0, users, launches,
+                                             int(threads));
+}
+
+extern "C" treadle::i64 treadle_rank_emulate(const treadle::Job* job, const treadle::Local* local,
+                                             treadle::i64 element, treadle::i64 reduction, treadle::i64 is_ll,
+                                             treadle::i64 threads) {
+  return treadle::start_kernel<treadle::i64>(element, reduction, treadle::i64(2), *job, is_ll != 0, *local,
                                              int(threads));
 }
 

@@ -65,6 +65,20 @@ TREADLE_DEVICE bool claim(i64* word) {
   return atomicCAS_system(reinterpret_cast<unsigned long long*>(word), 0ULL, 1ULL) == 0;
 }
 
+// What the block stored before is seen by who finds this count, and the other way round.
+TREADLE_DEVICE u64 count_one(u64* word) {
+  return cuda::atomic_ref<u64, cuda::thread_scope_device>(*word).fetch_add(1, cuda::memory_order_acq_rel);
+}
+
+// Into memory of the host; `is_set` last.
+TREADLE_DEVICE void tell(const Failure& found, Failure& told) {
+  told.rank = found.rank;
+  told.lane = found.lane;
+  told.operation = found.operation;
+  told.wait = found.wait;
+  cuda::atomic_ref<i64, cuda::thread_scope_system>(told.is_set).store(1, cuda::memory_order_release);
+}
+
 #else
 
 // All threads of a block meet here; the generation tells one meeting from the next.
@@ -131,6 +145,16 @@ inline i64 load_failed(const i64* word) { return __atomic_load_n(word, __ATOMIC_
 inline bool claim(i64* word) {
   i64 expected = 0;
   return __atomic_compare_exchange_n(word, &expected, 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+inline u64 count_one(u64* word) { return __atomic_fetch_add(word, 1, __ATOMIC_ACQ_REL); }
+
+inline void tell(const Failure& found, Failure& told) {
+  told.rank = found.rank;
+  told.lane = found.lane;
+  told.operation = found.operation;
+  told.wait = found.wait;
+  __atomic_store_n(&told.is_set, 1, __ATOMIC_RELEASE);
 }
 
 #endif

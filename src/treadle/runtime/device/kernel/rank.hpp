@@ -1,0 +1,36 @@
+// The lanes of one rank in a launch of their own: its buffers come with the call, the number of the launch lies in
+// its memory, so that a launch that is repeated (of a captured graph) counts on; the last block to end counts it.
+#pragma once
+
+#include "lane.hpp"
+#include "local.hpp"
+
+namespace treadle {
+
+// `rows` is memory that the block shares, of as many rows as there are ranks.
+template <class Element, class Combine, bool is_ll>
+TREADLE_DEVICE void run_rank_lane(const Job& job, const Local& local, const Block& block, i64 lane, Memory* rows) {
+  Job own = job;
+  if (local.rank != NONE) {
+    for (i64 rank = block.thread; rank < job.n_ranks; rank += block.threads) {
+      rows[rank] = job.memory[rank];
+      if (rank == local.rank)
+        for (int buffer = 0; buffer < 3; ++buffer) rows[rank].buffers[buffer] = local.buffers[buffer];
+    }
+    own.memory = rows;
+    own.launch = local.launches[0] + 1;
+    block.sync();
+  }
+  run_lane<Element, Combine, is_ll>(own, block, lane, Mapped());
+  if (local.rank == NONE) return;
+  block.sync();
+  if (block.thread || count_one(local.launches + 1) + 1 < u64(job.n_lanes)) return;
+  // all blocks have read the number by now, and all that they stored is to be seen
+  local.launches[1] = 0;
+  local.launches[0] = own.launch;
+  if (!load_failed(&job.failure->is_set) || load_failed(&local.told->failure.is_set)) return;
+  local.told->program = local.program;
+  tell(*job.failure, local.told->failure);
+}
+
+}  // namespace treadle

@@ -1,0 +1,129 @@
+"""What a user chooses for tensors of GPUs: fields of `treadle.torch.Options`, or environment variables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from treadle.errors import FormatError, ScheduleError
+from treadle.planning.measuring.lane_costs import DEFAULT_LANE_MODEL, lane_costs
+from treadle.runtime.device.lane_program import DeviceProtocol
+from treadle.runtime.measured_sizes import parse_size
+
+
+class GpuWay(StrEnum):
+    """How collectives of a GPU's tensors go, spelt as in TREADLE_GPU.
+
+    Examples
+    --------
+    >>> [one.value for one in GpuWay]
+    ['auto', 'lanes', 'steps', 'nccl']
+    """
+
+    AUTO = "auto"
+    """Lanes on one host, steps between hosts."""
+    LANES = "lanes"
+    """A kernel of Treadle's for each call; refused where that cannot be."""
+    STEPS = "steps"
+    """Sends and receives in groups, by NCCL: a launch and more for each step."""
+    NCCL = "nccl"
+    """NCCL's own collectives."""
+
+
+class GpuMemory(StrEnum):
+    """Who provides memory that peers reach, spelt as in TREADLE_GPU_MEMORY.
+
+    Examples
+    --------
+    >>> [one.value for one in GpuMemory]
+    ['ipc', 'symmetric', 'nccl']
+    """
+
+    IPC = "ipc"
+    """CUDA's handles between processes of one host."""
+    SYMMETRIC = "symmetric"
+    """PyTorch's symmetric memory."""
+    NCCL = "nccl"
+    """Windows of NCCL 2.29 or later."""
+
+
+@dataclass(frozen=True)
+class GpuSettings:
+    """How calls with tensors of GPUs are made.
+
+    Parameters
+    ----------
+    way : GpuWay
+    memory : GpuMemory
+    cost_model : str
+        Chooses what is not said below.
+    protocol : DeviceProtocol, optional
+    lanes, threads, slice_bytes : int, optional
+    """
+
+    way: GpuWay = GpuWay.AUTO
+    memory: GpuMemory = GpuMemory.IPC
+    cost_model: str = DEFAULT_LANE_MODEL
+    protocol: DeviceProtocol | None = None
+    lanes: int | None = None
+    threads: int | None = None
+    slice_bytes: int | None = None
+
+
+def gpu_settings(environment: Mapping[str, str]) -> GpuSettings:
+    """What environment variables say: TREADLE_GPU, and TREADLE_GPU_MEMORY and so on.
+
+    Raises
+    ------
+    FormatError
+        If a value is malformed.
+
+    Examples
+    --------
+    >>> gpu_settings({"TREADLE_GPU_PROTOCOL": "ll", "TREADLE_GPU_LANES": "4"}).lanes
+    4
+    """
+
+    def said(name: str) -> str | None:
+        return environment.get(f"TREADLE_GPU{name}") or None
+
+    def one_of(name: str, values: Mapping[str, object]) -> object:
+        text = said(name)
+        if text is None or text.lower() == "auto" == name:
+            return None
+        if text.lower() not in values:
+            raise FormatError(f"TREADLE_GPU{name}={text[:40]}: expected one of {', '.join(values)}")
+        return values[text.lower()]
+
+    def number(name: str, most: int) -> int | None:
+        text = said(name)
+        if text is None:
+            return None
+        if not text.isdecimal() or not 1 <= int(text) <= most:
+            raise FormatError(f"TREADLE_GPU{name}={text[:40]}: expected a number from 1 to {most}")
+        return int(text)
+
+    protocols = {"auto": None, **{one.value.lower(): one for one in DeviceProtocol}}
+    slice_text = said("_SLICE")
+    found = GpuSettings(
+        way=one_of("", {one.value: one for one in GpuWay}) or GpuWay.AUTO,  # type: ignore[arg-type]
+        memory=one_of("_MEMORY", {one.value: one for one in GpuMemory}) or GpuMemory.IPC,  # type: ignore[arg-type]
+        cost_model=said("_COST_MODEL") or DEFAULT_LANE_MODEL,
+        protocol=one_of("_PROTOCOL", protocols),  # type: ignore[arg-type]
+        lanes=number("_LANES", 64),
+        threads=number("_THREADS", 512),
+        slice_bytes=parse_size(slice_text) if slice_text else None,
+    )
+    return checked(found)
+
+
+def checked(settings: GpuSettings) -> GpuSettings:
+    """The same; FormatError where the cost model has no name of ours, or a slice is too small."""
+    try:
+        lane_costs(settings.cost_model)
+    except ScheduleError as error:
+        raise FormatError(str(error)) from None
+    if settings.slice_bytes is not None and settings.slice_bytes < 1024:
+        raise FormatError(f"slice of {settings.slice_bytes} bytes on a GPU: expected at least 1024")
+    return settings

@@ -1,0 +1,38 @@
+"""Tensors of GPUs and the streams of their callers: all that this backend asks PyTorch's CUDA for."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def is_on_gpu(tensor: Tensor) -> bool:
+    """Whether a tensor is in memory of a GPU of CUDA's."""
+    return bool(tensor.is_cuda)
+
+
+def any_on_gpu(given: object) -> bool:
+    """Whether the first tensor in nested lists is."""
+    while isinstance(given, (list, tuple)) and given:
+        given = given[0]
+    return isinstance(given, Tensor) and is_on_gpu(given)
+
+
+def device_of(tensor: Tensor) -> int:
+    """Number of the tensor's GPU in this process."""
+    return int(tensor.device.index)
+
+
+def stream_of(tensor: Tensor) -> int:
+    """The caller's current stream on the tensor's GPU."""
+    return int(torch.cuda.current_stream(tensor.device).cuda_stream)
+
+
+def is_capturing() -> bool:
+    """Whether the caller's current stream is captured into a graph."""
+    return bool(torch.cuda.is_current_stream_capturing())
+
+
+def devices_of(tensors: list[Tensor]) -> list[torch.device]:
+    """GPUs whose streams a future of these tensors must follow."""
+    return sorted({tensor.device for tensor in tensors if tensor.is_cuda}, key=str)

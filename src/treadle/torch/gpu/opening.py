@@ -1,0 +1,140 @@
+"""A group's memory of GPUs that all its ranks reach, or why there is none; the same at all ranks."""
+
+from __future__ import annotations
+
+import json
+import socket
+from datetime import timedelta
+from pathlib import Path
+
+from torch._C._distributed_c10d import Store
+
+from treadle.errors import TreadleError
+from treadle.runtime.device.lane_program import DeviceProtocol
+from treadle.runtime.device.peer_memory import Exchange, IpcMemory, PeerMemory, gpu_library
+from treadle.runtime.device.rank_lanes import RankLanes
+from treadle.torch.gpu.gpu_settings import GpuMemory, GpuSettings, GpuWay
+
+ROOM_THREADS = 512
+"""Threads of a block for which ranks agree how many blocks there is room for."""
+
+
+class StoreExchange:
+    """Ranks of a group tell each other bytes through its store; see `Exchange`.
+
+    Parameters
+    ----------
+    store : Store
+    rank, n_ranks : int
+    timeout : timedelta
+    """
+
+    def __init__(self, store: Store, rank: int, n_ranks: int, timeout: timedelta) -> None:
+        self._store, self._rank, self._n_ranks, self._timeout = store, rank, n_ranks, timeout
+        self._turn = 0
+
+    def __call__(self, said: bytes) -> list[bytes]:
+        """What all ranks say in this turn."""
+        keys = [f"gpu/{self._turn}/{rank}" for rank in range(self._n_ranks)]
+        self._turn += 1
+        self._store.set(keys[self._rank], said.hex())
+        self._store.wait(keys, self._timeout)
+        return [bytes.fromhex(self._store.get(key).decode()) for key in keys]
+
+
+def host_name() -> str:
+    """This host, told from others of its name by when it was started."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        boot = ""
+    return f"{socket.gethostname()} {boot}"
+
+
+class NoLanesError(Exception):
+    """Why a group's calls do not go by lanes; at all ranks alike.
+
+    Parameters
+    ----------
+    words : str
+    is_between_hosts : bool
+        Whether it is that ranks are on several hosts.
+    """
+
+    def __init__(self, words: str, *, is_between_hosts: bool = False) -> None:
+        super().__init__(words)
+        self.is_between_hosts = is_between_hosts
+
+
+def open_lanes(
+    exchange: Exchange,
+    rank: int,
+    device: int,
+    settings: GpuSettings,
+    *,
+    limit_s: float,
+    store: Store,
+) -> tuple[RankLanes, int]:
+    """Memory that all ranks reach, and how many blocks there is room for at every rank.
+
+    Parameters
+    ----------
+    exchange : callable
+    rank, device : int
+    settings : GpuSettings
+        Must be the same at all ranks.
+    limit_s : float
+        Longest wait within a launch.
+    store : Store
+        Of the group, for PyTorch's symmetric memory.
+
+    Raises
+    ------
+    NoLanesError
+        At all ranks.
+    """
+    lacking = ""
+    try:
+        gpu_library()
+    except TreadleError as error:
+        lacking = str(error)
+    own = json.dumps([host_name(), repr(settings), lacking]).encode()
+    said = [json.loads(one) for one in exchange(own)]
+    hosts = {host for host, _, _ in said}
+    for peer, (_, _, problem) in enumerate(said):
+        if problem:
+            raise NoLanesError(f"rank {peer}: {problem}")
+    if len({words for _, words, _ in said}) > 1:
+        raise NoLanesError("ranks have other options or TREADLE_GPU variables than others")
+    if settings.way is GpuWay.AUTO and len(hosts) > 1:
+        raise NoLanesError(
+            f"its ranks are on {len(hosts)} hosts, and this build has no kernels that cross hosts (GIN)",
+            is_between_hosts=True,
+        )
+    lanes, room, problem = None, 0, ""
+    try:
+        lanes = RankLanes(_memory(exchange, rank, device, settings.memory, store), limit_s=limit_s)
+        room = min(lanes.room(one, 0, ROOM_THREADS) for one in DeviceProtocol)
+    except TreadleError as error:
+        problem = str(error)
+    found = [json.loads(one) for one in exchange(json.dumps([problem, room]).encode())]
+    worst = next((f"rank {peer}: {words}" for peer, (words, _) in enumerate(found) if words), "")
+    least = min(number for _, number in found)
+    if worst or least < 1 or lanes is None:
+        if lanes is not None:
+            lanes.close()
+        raise NoLanesError(worst or "a GPU has room for no block of the kernel")
+    return lanes, least
+
+
+def _memory(exchange: Exchange, rank: int, device: int, kind: GpuMemory, store: Store) -> PeerMemory:
+    # the last two load much, and are seldom asked for
+    if kind is GpuMemory.SYMMETRIC:
+        from treadle.torch.gpu.symmetric_memory import SymmetricMemory
+
+        return SymmetricMemory(rank, exchange, device, store)
+    if kind is GpuMemory.NCCL:
+        from treadle.runtime.device.nccl_windows import NcclWindowMemory
+
+        return NcclWindowMemory(rank, exchange, device)
+    return IpcMemory(rank, exchange, device)

@@ -1,0 +1,240 @@
+"""A rank's own launches on a CUDA runtime of threads: processes that open each other's memory, programs that
+share staging, graphs that are replayed, waits that nobody ends."""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from threading import Barrier
+from time import sleep
+
+import numpy as np
+import pytest
+from tools.rank_check import CheckedRank, FolderExchange
+
+from harness.fake_gpu import live
+from samples.matrix_cases import modes, one_of_each_row
+from treadle.errors import MissingDependencyError, ScheduleError
+from treadle.planning import program_of, solve
+from treadle.runtime.data import ElementType, Reduction
+from treadle.runtime.device.kernel_build import GPU_LIBRARY
+from treadle.runtime.device.lane_lowering import lower_to_lanes
+from treadle.runtime.device.lane_program import DeviceProtocol, LaneProgram
+from treadle.runtime.device.peer_memory import Exchange, IpcMemory, OneProcessMemory, gpu_library
+from treadle.runtime.device.rank_lanes import RankLanes
+from treadle.runtime.run_options import RunOptions
+
+LL, SIMPLE = DeviceProtocol.LL, DeviceProtocol.SIMPLE
+
+
+@pytest.fixture(autouse=True)
+def on_it(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(GPU_LIBRARY, str(library))
+
+
+def lanes_of(fabric: str, kind: str, protocol: DeviceProtocol, *, in_place: bool = False) -> LaneProgram:
+    program = program_of(solve(fabric, kind).plan, 1024, in_place=in_place)
+    return lower_to_lanes(program, protocol, lanes=2, all_staged=True)
+
+
+class ThreadExchange:
+    """Ranks that are threads."""
+
+    def __init__(self, n: int) -> None:
+        self._said, self._met = [b""] * n, Barrier(n, timeout=60)
+
+    def of(self, rank: int) -> Exchange:
+        def exchange(said: bytes) -> list[bytes]:
+            self._said[rank] = said
+            self._met.wait()
+            found = list(self._said)
+            self._met.wait()
+            return found
+
+        return exchange
+
+
+def in_threads(n: int, work: Callable[[RankLanes], object], *, limit_s: float = 30.0) -> list[object]:
+    """What each rank's work returns; ranks are threads of this process."""
+    together = ThreadExchange(n)
+
+    def rank(number: int) -> object:
+        with RankLanes(OneProcessMemory(number, together.of(number)), limit_s=limit_s) as lanes:
+            try:
+                found = work(lanes)
+            except Exception:
+                traceback.print_exc()  # its peers still use its memory, and would die of it
+                sleep(1)
+                raise
+            lanes.memory.barrier()
+            return found
+
+    with ThreadPoolExecutor(n) as pool:
+        return list(pool.map(rank, range(n)))
+
+
+def _process(number: int, n: int, folder: Path, work: Callable[[RankLanes], object], told: object) -> None:
+    memory = IpcMemory(number, FolderExchange(folder, number, n))
+    with RankLanes(memory, limit_s=30.0) as lanes:
+        found = work(lanes)
+        memory.barrier()
+    told.put((number, found, live(Path(gpu_library().c._name))))  # type: ignore[attr-defined]
+
+
+def in_processes(n: int, folder: Path, work: Callable[[RankLanes], object]) -> list[object]:
+    """The same in processes that open each other's memory; none leaves any behind."""
+    context = multiprocessing.get_context("fork")
+    told = context.Queue()
+    running = [context.Process(target=_process, args=(rank, n, folder, work, told)) for rank in range(n)]
+    for one in running:
+        one.start()
+    try:
+        rows = [told.get(timeout=120) for _ in running]
+    finally:
+        for one in running:
+            one.join(5)
+            one.kill()
+    assert [left for _, _, left in rows] == [0] * n
+    return [found for _, found, _ in sorted(rows)]
+
+
+def checked(
+    programs: list[tuple[LaneProgram, int]], asked: RunOptions, *, threads: int = 1, slice_bytes: int = 512
+) -> Callable[[RankLanes], object]:
+    """Launch programs one behind another without a pause, twice; wrong elements at a rank."""
+
+    def work(rank_lanes: RankLanes) -> int:
+        check = CheckedRank(rank_lanes, asked)
+        ready = [
+            (check.prepared(rank_lanes.admit(lanes), count, slice_bytes), count) for lanes, count in programs
+        ]
+        if rank_lanes.memory.rank == 0:
+            assert all(rank_lanes.prove(one) == () for one, _ in ready)
+        return check.wrong([*ready, *ready], threads=threads)
+
+    return work
+
+
+@pytest.mark.parametrize("n", [2, 8])
+def test_processes_that_open_each_others_memory(n: int, tmp_path: Path, library: Path) -> None:
+    fabric = "ring:2" if n == 2 else "dgx_h100:1"
+    programs = [
+        (lanes_of(fabric, kind, protocol, in_place=in_place), count)
+        for count, kind, protocol, in_place in (
+            (5000, "allreduce", SIMPLE, True),
+            (333, "allreduce", LL, False),
+            (4001, "allgather", SIMPLE, True),
+            (96, "reduce-scatter", LL, False),
+        )
+    ]
+    assert in_processes(n, tmp_path, checked(programs, RunOptions())) == [0] * n
+    assert live(library) == 0
+
+
+def test_programs_share_staging(library: Path) -> None:
+    turns = [(SIMPLE, 1800), (LL, 700), (LL, 64), (SIMPLE, 3), (LL, 701), (SIMPLE, 0)]
+    kinds = ("allreduce", "alltoall", "broadcast")
+    programs = [(lanes_of("ring:4", kind, protocol), count) for kind in kinds for protocol, count in turns]
+    asked = RunOptions(element=ElementType.INT64, reduction=Reduction.MAX)
+    assert in_threads(4, checked(programs, asked, threads=2)) == [0] * 4
+    assert live(library) == 0
+
+
+def test_every_kind_of_schedule(library: Path) -> None:
+    for turn, ((row, kind), plan) in enumerate(one_of_each_row().items()):
+        in_place = modes(kind)[turn % len(modes(kind))]
+        program = program_of(plan, 1024, in_place=in_place)
+        lanes = lower_to_lanes(program, tuple(DeviceProtocol)[turn % 2], lanes=1, all_staged=True)
+        found = in_threads(program.n_ranks, checked([(lanes, 900)], RunOptions()))
+        assert found == [0] * program.n_ranks, (row, kind)
+    assert live(library) == 0
+
+
+def test_a_graph_counts_its_launches_itself(library: Path, tmp_path: Path) -> None:
+    def work(rank_lanes: RankLanes) -> list[float]:
+        gpu = gpu_library()
+        fake, rank, n, replays = ctypes.CDLL(str(library)), rank_lanes.memory.rank, 64, 100
+        admitted = rank_lanes.admit(lanes_of("ring:4", "allreduce", LL, in_place=True))
+        other = rank_lanes.admit(lanes_of("ring:4", "allreduce", SIMPLE, in_place=True))
+        kernel = {"element": 0, "element_bytes": 4, "slice_bytes": 64}
+        data = np.full(n, rank + 1.0, np.float32)
+        at = gpu.address("treadle_peer_allocate", data.nbytes)
+        fake.fake_cuda_capture()
+        ready = [rank_lanes.prepare(one, n, **kernel) for one in (admitted, other)]
+        for one in ready:
+            rank_lanes.launch(one, (at, at), Reduction.MAX, threads=1)
+        fake.fake_cuda_end_capture()
+        gpu.said("treadle_peer_write", at, data.ctypes.data, data.nbytes)
+        found = []
+        for turn in range(replays):
+            assert fake.fake_cuda_replay() == 0
+            gpu.said("treadle_peer_read", data.ctypes.data, at, data.nbytes)
+            found.append(float(data[turn % n]))
+            data[:] = rank + turn + 2.0
+            gpu.said("treadle_peer_write", at, data.ctypes.data, data.nbytes)
+        rank_lanes.launch(ready[0], (at, at), Reduction.SUM, threads=1)  # and beside graphs
+        gpu.said("treadle_peer_read", data.ctypes.data, at, data.nbytes)
+        gpu.c.treadle_peer_free(at)
+        assert rank_lanes.failure() == ""
+        return [*found, float(data[0])]
+
+    expected = [4.0 + turn for turn in range(100)] + [4 * 101.0 + 6]
+    assert in_processes(4, tmp_path, work) == [expected] * 4
+
+
+def test_a_wait_that_nobody_ends_is_told_with_its_peer(library: Path) -> None:
+    def work(rank_lanes: RankLanes) -> str:
+        lanes = lanes_of("ring:4", "allreduce", SIMPLE, in_place=True)
+        first = rank_lanes.admit(lanes_of("ring:4", "allgather", LL))
+        if rank_lanes.memory.rank == 2:  # never comes
+            idle = tuple(replace(one, operations=()) if one.rank == 2 else one for one in lanes.lanes)
+            lanes = replace(lanes, lanes=idle)
+        ready = rank_lanes.prepare(rank_lanes.admit(lanes), 64, element=0, element_bytes=4, slice_bytes=64)
+        at = gpu_library().address("treadle_peer_allocate", 256)
+        assert first.number == 0
+        assert rank_lanes.failure() == ""
+        rank_lanes.launch(ready, (at, at), Reduction.SUM, threads=1)
+        gpu_library().c.treadle_peer_free(at)
+        return rank_lanes.failure()
+
+    found = in_threads(4, work, limit_s=0.1)
+    told = [one for one in found if one]
+    assert len(told) == 3
+    for one in told:
+        assert "allreduce, protocol Simple: rank " in str(one)
+        assert "waited 0.1 s for rank " in str(one)
+    assert live(library) == 0
+
+
+def test_refusals(library: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def work(rank_lanes: RankLanes) -> None:
+        lanes = lanes_of("ring:2", "allgather", SIMPLE)
+        with pytest.raises(ScheduleError, match="lanes of 3 ranks in a group of 2"):
+            rank_lanes.admit(lanes_of("ring:3", "allgather", SIMPLE))
+        direct = lower_to_lanes(lanes.program, SIMPLE, lanes=2)
+        with pytest.raises(ScheduleError, match="buffers that peers do not reach"):
+            rank_lanes.admit(direct)
+        ready = rank_lanes.prepare(rank_lanes.admit(lanes), 64, element=0, element_bytes=4, slice_bytes=64)
+        assert rank_lanes.room(SIMPLE, 0, 1) == 1
+        with pytest.raises(ScheduleError, match="a launch of all lanes at once: too many blocks"):
+            rank_lanes.launch(ready, (1, 1), Reduction.SUM, threads=1)
+
+    monkeypatch.setenv("FAKE_CUDA_BLOCKS", "1")
+    in_threads(2, work)
+    assert live(library) == 0
+
+    def alone(said: bytes) -> list[bytes]:
+        return [said, b"no GPU" if said == b"" else said]
+
+    with pytest.raises(MissingDependencyError, match="rank 0: a peer's memory: invalid device context"):
+        IpcMemory(0, alone)
+    with pytest.raises(MissingDependencyError, match="CUDA IPC: rank 0: the GPU: invalid argument"):
+        IpcMemory(0, alone, device=3)
+    with pytest.raises(MissingDependencyError, match=r"rank 1 has said nothing for 0\.05 s"):
+        FolderExchange(tmp_path, 0, 2, limit_s=0.05)(b"")
+    assert live(library) == 0

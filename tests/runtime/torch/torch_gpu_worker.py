@@ -1,0 +1,195 @@
+"""One rank of four whose tensors in host memory stand for a GPU's, on a CUDA runtime of threads."""
+
+import ctypes
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed import ReduceOp
+
+from treadle.torch import Options
+from treadle.torch.gpu import gpu_streams as streams
+from treadle.torch.gpu import opening
+from treadle.torch.gpu.gpu_settings import GpuSettings, GpuWay
+from treadle.torch.gpu.grouped_steps import GroupedSteps
+
+RANK, SIZE, FOLDER = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+FAKE = ctypes.CDLL(os.environ["TREADLE_GPU_LIBRARY"])
+LINES: list[str] = []
+TYPES = (torch.float32, torch.bfloat16, torch.int64, torch.float64)
+
+
+class Messages(logging.Handler):
+    """Keeps what the backend logs."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        LINES.append(f"{record.levelname}: {record.getMessage()}")
+
+
+def stand_in() -> None:
+    """Take every tensor for a GPU's."""
+    capturing = [False]
+    streams.is_on_gpu = lambda _: True
+    streams.device_of = lambda _: 0
+    streams.stream_of = lambda _: 0
+    streams.is_capturing = lambda: capturing[0]
+    globals()["CAPTURING"] = capturing
+
+
+def data(count: int, dtype: torch.dtype) -> Tensor:
+    generator = torch.Generator().manual_seed(1000 * RANK + count)
+    return torch.randint(-9, 10, (count,), generator=generator).to(dtype)
+
+
+def both(ours: Any, gloo: Any, run: Callable[[Any], list[Tensor]]) -> bool:
+    return all(torch.equal(one, other) for one, other in zip(run(ours), run(gloo), strict=True))
+
+
+def collectives(ours: Any, gloo: Any) -> dict[str, bool]:
+    found = {}
+    for dtype in TYPES:
+        for count in (4, 1001, 40_000):
+            name = f"{dtype} {count}"
+
+            def all_reduce(
+                group: Any, op: Any = ReduceOp.SUM, n: int = count, kind: Any = dtype
+            ) -> list[Tensor]:
+                tensor = data(n, kind)
+                dist.all_reduce(tensor, op, group=group)
+                return [tensor]
+
+            def all_gather(group: Any, n: int = count, kind: Any = dtype) -> list[Tensor]:
+                outputs = [torch.empty(n, dtype=kind) for _ in range(SIZE)]
+                dist.all_gather(outputs, data(n, kind), group=group)
+                return outputs
+
+            def scatter(group: Any, n: int = count, kind: Any = dtype) -> list[Tensor]:
+                output = torch.empty(n, dtype=kind)
+                dist.reduce_scatter_tensor(output, data(SIZE * n, kind), ReduceOp.MAX, group=group)
+                return [output]
+
+            def broadcast(group: Any, n: int = count, kind: Any = dtype) -> list[Tensor]:
+                tensor = data(n, kind)
+                dist.broadcast(tensor, 2, group=group, async_op=True).wait()
+                return [tensor]
+
+            def exchange(group: Any, n: int = count, kind: Any = dtype) -> list[Tensor]:
+                output = torch.empty(SIZE * n, dtype=kind)
+                work = dist.all_to_all_single(output, data(SIZE * n, kind), group=group, async_op=True)
+                return list(work.get_future().wait()) if group is ours else [work.wait() and output]
+
+            for run in (all_reduce, all_gather, scatter, broadcast, exchange):
+                found[f"{run.__name__} {name}"] = both(ours, gloo, run)
+    return found
+
+
+def replayed(ours: Any) -> bool:
+    """A captured allreduce, replayed 100 times, with a call of its own between."""
+    tensor, well = torch.zeros(5000), True
+    CAPTURING[0] = True  # noqa: F821
+    FAKE.fake_cuda_capture()
+    dist.all_reduce(tensor, group=ours)
+    dist.all_reduce(tensor[:16], group=ours)
+    FAKE.fake_cuda_end_capture()
+    CAPTURING[0] = False  # noqa: F821
+    for turn in range(100):
+        tensor.fill_(float(RANK + turn))
+        assert FAKE.fake_cuda_replay() == 0
+        expected = 6.0 + 4 * turn
+        well &= bool((tensor[16:] == expected).all()) and bool((tensor[:16] == 4 * expected).all())
+        if turn == 50:
+            dist.all_reduce(tensor, group=ours)
+            well &= bool((tensor[16:] == 4 * expected).all())
+    return well
+
+
+def failure(call: Callable[[], object]) -> str:
+    try:
+        call()
+    except RuntimeError as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def start(name: str, settings: GpuSettings, timeout_s: float = 60) -> tuple[Any, Any]:
+    dist.init_process_group(
+        "treadle",
+        init_method=f"file://{FOLDER / name}",
+        rank=RANK,
+        world_size=SIZE,
+        timeout=timedelta(seconds=timeout_s),
+        pg_options=Options(fabric="ring:4", gpu=settings),
+    )
+    LINES.clear()
+    return dist.group.WORLD, dist.new_group(backend="gloo")
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    logger = logging.getLogger("treadle.torch")
+    logger.addHandler(Messages())
+    logger.setLevel(logging.INFO)
+    stand_in()
+    found: dict[str, Any] = {}
+
+    ours, gloo = start("lanes", GpuSettings(lanes=2, threads=1))
+    CAPTURING[0] = True  # noqa: F821
+    found["first in a graph"] = failure(lambda: dist.all_reduce(torch.ones(4), group=ours))
+    CAPTURING[0] = False  # noqa: F821
+    found["lanes"] = collectives(ours, gloo)
+    found["lanes"]["large"] = both(ours, gloo, lambda group: _sum(group, 2**20 + 3))
+    found["lanes"]["replayed"] = replayed(ours)
+    found["lanes log"] = list(LINES)
+    dist.destroy_process_group()
+    found["live"] = int(FAKE.fake_cuda_live())
+
+    opening.host_name = lambda: f"host {RANK // 2}"
+    ours, gloo = start("steps", GpuSettings())
+    ours._gpu._transport = GroupedSteps(ours._gloo)
+    found["steps"] = collectives(ours, gloo)
+    found["steps log"] = list(LINES)
+    dist.destroy_process_group()
+
+    os.environ["FAKE_CUDA_BLOCKS"] = "0"
+    opening.host_name = lambda: "host"
+    ours, gloo = start("refused", GpuSettings())
+    found["refused"] = {"allreduce": both(ours, gloo, _sum)}
+    found["refused log"] = list(LINES)
+    dist.destroy_process_group()
+    ours, gloo = start("asked", GpuSettings(way=GpuWay.LANES))
+    found["asked"] = failure(lambda: dist.all_reduce(torch.ones(4), group=ours))
+    dist.destroy_process_group()
+    del os.environ["FAKE_CUDA_BLOCKS"]
+
+    ours, gloo = start("unlike", GpuSettings(lanes=1 + RANK % 2))
+    found["unlike"] = {"allreduce": both(ours, gloo, _sum)}
+    found["unlike log"] = list(LINES)
+    dist.destroy_process_group()
+
+    ours, gloo = start("late", GpuSettings(threads=1), 2)
+    dist.all_reduce(torch.ones(4), group=ours)
+    if RANK != 3:
+        work = dist.all_reduce(torch.ones(4), group=ours, async_op=True)
+        found["late"] = failure(work.wait)
+        found["after"] = failure(lambda: dist.all_reduce(torch.ones(4), group=ours))
+    dist.barrier(group=gloo)
+    dist.destroy_process_group()
+    (FOLDER / f"found-{RANK}.json").write_text(json.dumps(found))
+
+
+def _sum(group: Any, count: int = 33) -> list[Tensor]:
+    tensor = data(count, torch.float64).to(torch.float32)
+    dist.all_reduce(tensor, group=group)
+    return [tensor]
+
+
+if __name__ == "__main__":
+    main()

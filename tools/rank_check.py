@@ -1,0 +1,152 @@
+"""Launches of one rank's lanes on data of which every element is checked, alike at all ranks of a group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic, sleep
+
+import numpy as np
+
+from treadle.errors import MissingDependencyError, ScheduleError
+from treadle.program.program import Buffer
+from treadle.runtime.data import Pattern, numpy_dtype
+from treadle.runtime.device.judged_lanes import ELEMENT_CODES, pattern_of
+from treadle.runtime.device.peer_memory import gpu_library
+from treadle.runtime.device.rank_lanes import AdmittedLanes, PreparedLanes, RankLanes
+from treadle.runtime.memory import Layout, RankMemory, allocate, count_wrong, fill_input
+from treadle.runtime.run_options import RunOptions
+
+
+class FolderExchange:
+    """Processes of one host tell each other bytes through files of a folder that they share.
+
+    Parameters
+    ----------
+    folder : Path
+    rank, n_ranks : int
+    limit_s : float
+        Longest wait for a peer.
+    """
+
+    def __init__(self, folder: Path, rank: int, n_ranks: int, limit_s: float = 60.0) -> None:
+        self._folder, self._rank, self._n_ranks, self._limit_s = folder, rank, n_ranks, limit_s
+        self._turn = 0
+
+    def __call__(self, said: bytes) -> list[bytes]:
+        """What all ranks say in this turn.
+
+        Raises
+        ------
+        MissingDependencyError
+            If a rank says nothing for too long.
+        """
+        own = self._folder / f"{self._turn}.{self._rank}"
+        partial = own.with_suffix(f".{self._rank}.partial")
+        partial.write_bytes(said)
+        partial.rename(own)
+        found = [self._read(self._folder / f"{self._turn}.{rank}", rank) for rank in range(self._n_ranks)]
+        self._turn += 1
+        return found
+
+    def _read(self, path: Path, rank: int) -> bytes:
+        end = monotonic() + self._limit_s
+        while not path.exists():
+            if monotonic() > end:
+                raise MissingDependencyError(f"rank {rank} has said nothing for {self._limit_s:g} s")
+            sleep(0.001)
+        return path.read_bytes()
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A launch's input and output: on the GPU, and what they must be."""
+
+    memory: RankMemory
+    pattern: Pattern
+    block: int
+    buffers: tuple[int, int]
+
+
+class CheckedRank:
+    """Launches lanes at one rank, one launch behind another, and counts wrong elements.
+
+    Parameters
+    ----------
+    rank_lanes : RankLanes
+    asked : RunOptions
+        Element type, reduction, seed and slices.
+    """
+
+    def __init__(self, rank_lanes: RankLanes, asked: RunOptions) -> None:
+        self._lanes, self._asked = rank_lanes, asked
+        self._library = gpu_library()
+
+    def prepared(self, admitted: AdmittedLanes, count: int, slice_bytes: int) -> PreparedLanes:
+        """A program at a size, in the element type that was asked for."""
+        element = self._asked.element
+        return self._lanes.prepare(
+            admitted,
+            count,
+            element=ELEMENT_CODES[element],
+            element_bytes=element.n_bytes,
+            slice_bytes=slice_bytes,
+        )
+
+    def wrong(self, programs: Sequence[tuple[PreparedLanes, int]], *, threads: int) -> int:
+        """Launch programs, each with its number of elements, and count what is wrong at this rank.
+
+        Raises
+        ------
+        ScheduleError
+            If a launch is refused, or a wait was given up.
+        """
+        begun = [self._placed(one, count, turn) for turn, (one, count) in enumerate(programs)]
+        try:
+            for (one, _), launched in zip(programs, begun, strict=True):
+                self._lanes.launch(one, launched.buffers, self._asked.reduction, threads=threads)
+            return sum(
+                self._wrong(one.admitted, count, launched)
+                for (one, count), launched in zip(programs, begun, strict=True)
+            )
+        finally:
+            for launched in begun:
+                self._library.c.treadle_peer_free(launched.block)
+
+    def _placed(self, prepared: PreparedLanes, count: int, turn: int) -> Launched:
+        """Buffers on the GPU that lie to each other as on the host, rubbish where no input is."""
+        lanes = prepared.admitted.lanes
+        rank = self._lanes.memory.rank
+        memory = allocate(Layout(lanes.program, count), rank, numpy_dtype(self._asked.element))
+        pattern = pattern_of(lanes.program, count, self._asked, 0, turn)
+        for one in memory.arrays.values():
+            one.view(np.uint8)[...] = 0xFF
+        fill_input(rank, memory, pattern)
+        given = [memory.arrays[buffer] for buffer in (Buffer.INPUT, Buffer.OUTPUT)]
+        starts, at, past = [], 0, 0
+        if lanes.program.in_place and all(one.nbytes for one in given):
+            low = min(one.ctypes.data for one in given)
+            starts = [one.ctypes.data - low for one in given]
+            past = max(start + one.nbytes for start, one in zip(starts, given, strict=True))
+        else:
+            for one in given:
+                starts.append(at)
+                at = past = at + -(-one.nbytes // 256) * 256
+        block = self._library.address("treadle_peer_allocate", past + 16)
+        for start, one in reversed(
+            list(zip(starts, given, strict=True))
+        ):  # the input last, where both are one
+            if one.nbytes:
+                self._library.said("treadle_peer_write", block + start, one.ctypes.data, one.nbytes)
+        return Launched(memory, pattern, block, (block + starts[0], block + starts[1]))
+
+    def _wrong(self, admitted: AdmittedLanes, count: int, launched: Launched) -> int:
+        rank, output = self._lanes.memory.rank, launched.memory.arrays[Buffer.OUTPUT]
+        if output.nbytes:
+            self._library.said("treadle_peer_read", output.ctypes.data, launched.buffers[1], output.nbytes)
+        problem = self._lanes.failure()
+        if problem:
+            raise ScheduleError(problem)
+        layout = Layout(admitted.lanes.program, count)
+        return count_wrong(layout, rank, launched.memory, launched.pattern)
