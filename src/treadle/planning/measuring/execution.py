@@ -318,7 +318,7 @@ def run(
 def _asked(topology: Topology, program: Program, options: RunKeywords) -> Asked:
     """What lanes leave to switches, those of protocol Simple where there are some."""
     asked = RunOptions(**options)
-    if DeviceProtocol.SIMPLE not in asked.device_protocols:
+    if asked.device_protocols and DeviceProtocol.SIMPLE not in asked.device_protocols:
         return NOTHING_ASKED
     sums = can_switch_sum(asked.element, asked.reduction)
     return Asked(*left_to_switches(program, topology, switch_sums=sums))
