@@ -171,3 +171,11 @@ def test_breadth_first_broadcast_is_made_for_a_size(tmp_path: Path) -> None:
         assert f"{words} of any breadth-first broadcast" in note
     with pytest.raises(ScheduleError, match="bfb"):
         solve(path, "allgather", algorithm="ring", size=SizeRequest(6000))
+
+
+def test_steps_on_many_boxes_whose_switches_sum_have_a_bound() -> None:
+    """More switches that branch than the volume bound sums over: the exact optimum is asked."""
+    result = solve("dgx_h100(13, nvls=True)", "allreduce", algorithm="factor-allreduce")
+    assert result.bound is not None
+    assert result.bound.is_tight
+    assert result.algbw < result.bound.algbw

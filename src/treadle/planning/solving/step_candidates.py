@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
+from treadle.errors import ScheduleError
 from treadle.planning.problem import Problem, model_of
 from treadle.planning.solving.bounds import Bound, find_bound
 from treadle.planning.solving.candidate import Built
@@ -111,7 +112,10 @@ def bound_beside(problem: Problem, schedule: StepSchedule, watch: Watch = UNWATC
     reached = algbw(problem.topology, schedule)
     if problem.collective.kind is not CollectiveKind.ALLREDUCE:
         return find_bound(problem, watch)
-    quick = volume_bound(problem)
+    try:
+        quick = volume_bound(problem)
+    except ScheduleError:  # more switches that branch than link lengths are summed over
+        return find_bound(problem, watch)
     if reached != quick.algbw and problem.collective.n_ranks <= _LARGEST_EXACT_ALLREDUCE:
         return find_bound(problem, watch)
     return quick if reached != quick.algbw else Bound(quick.algbw, quick.witness, True, quick.model)
