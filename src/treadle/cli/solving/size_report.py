@@ -32,6 +32,6 @@ def print_size_bounds(output: Output, result: planning.BoundResult) -> None:
         cells = [format_size(one.size_bytes), f"{float(one.time) * 1e6:.2f}", output.rates.number(busbw, 3)]
         cells += [one.reason, *("-" if time is None else f"{float(time) * 1e6:.2f}" for time in times)]
         rows.append(cells + ([one.protocol] if named else []))
-    output.table(headings, rows, left=0, least=[*PROOF_KINDS, "protocol"])
+    output.table(headings, rows, left=0, least=[*headings[4:]])
     for line in size_reasons(result.topology, result.collective, result.at_sizes):
         output.line(line)
