@@ -15,8 +15,9 @@ from samples.table import table_restored
 from treadle import planning, scheduler
 from treadle.cli.main import main
 from treadle.errors import FormatError, ScheduleError
-from treadle.planning import compare, plug_in_faults, run, solve, verify
+from treadle.planning import compare, run, solve, verify
 from treadle.planning.repairing.repair import repair
+from treadle.planning.solving.schedulers import _faults
 from treadle.schedules.collective import Collective
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import ForestSchedule
@@ -51,9 +52,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.syspath_prepend(tmp_path)
     before = set(sys.modules)
     with table_restored():
-        plug_in_faults.cache_clear()
+        _faults.cache_clear()
         yield tmp_path
-    plug_in_faults.cache_clear()
+    _faults.cache_clear()
     for name in set(sys.modules) - before:
         if getattr(sys.modules[name], "__file__", None) and str(tmp_path) in str(sys.modules[name].__file__):
             del sys.modules[name]

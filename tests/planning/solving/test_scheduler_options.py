@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from child_processes import search_path, started
 from samples.table import table_restored
 from treadle import scheduler
 from treadle.errors import FormatError, ScheduleError, TreadleError
@@ -100,3 +103,20 @@ def test_asked_options_come_to_the_function_and_into_the_plan() -> None:
         with pytest.raises(ScheduleError, match="counting: --exact is for --algorithm forestcoll or rs-ag"):
             solve("ring:4", "allgather", algorithm="counting", exact=True)
     assert got == [2, 1]
+
+
+def test_threads_that_come_first_at_once_find_one_table() -> None:
+    """In a process of its own: in this one the table is filled."""
+    code = """
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from treadle.planning import algorithm_names
+together = Barrier(8)
+def names(_):
+    together.wait()
+    return algorithm_names()
+with ThreadPoolExecutor(8) as pool:
+    assert len(set(pool.map(names, range(8)))) == 1
+"""
+    with started([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": search_path()}) as process:
+        assert process.wait(60) == 0

@@ -187,9 +187,12 @@ def test_a_graph_counts_its_launches_itself(library: Path, tmp_path: Path) -> No
     assert in_processes(4, tmp_path, work) == [expected] * 4
 
 
-def test_a_wait_that_nobody_ends_is_told_with_its_peer(library: Path) -> None:
+@pytest.mark.parametrize("protocol", [SIMPLE, LL])
+def test_a_wait_that_nobody_ends_is_told_with_its_peer(library: Path, protocol: DeviceProtocol) -> None:
+    """Of all peers, also one that comes when the others have given up: they told it nothing that is wrong."""
+
     def work(rank_lanes: RankLanes) -> str:
-        lanes = lanes_of("ring:4", "allreduce", SIMPLE, in_place=True)
+        lanes = lanes_of("ring:4", "allreduce", protocol, in_place=True)
         first = rank_lanes.admit(lanes_of("ring:4", "allgather", LL))
         if rank_lanes.memory.rank == 2:  # never comes
             idle = tuple(replace(one, operations=()) if one.rank == 2 else one for one in lanes.lanes)
@@ -198,6 +201,8 @@ def test_a_wait_that_nobody_ends_is_told_with_its_peer(library: Path) -> None:
         at = gpu_library().address("treadle_peer_allocate", 256)
         assert first.number == 0
         assert rank_lanes.failure() == ""
+        if rank_lanes.memory.rank == 0:
+            sleep(0.5)
         rank_lanes.launch(ready, (at, at), Reduction.SUM, threads=1)
         gpu_library().c.treadle_peer_free(at)
         return rank_lanes.failure()
@@ -206,7 +211,7 @@ def test_a_wait_that_nobody_ends_is_told_with_its_peer(library: Path) -> None:
     told = [one for one in found if one]
     assert len(told) == 3
     for one in told:
-        assert "allreduce, protocol Simple: rank " in str(one)
+        assert f"allreduce, protocol {protocol}: rank " in str(one)
         assert "waited 0.1 s for rank " in str(one)
     assert live(library) == 0
 

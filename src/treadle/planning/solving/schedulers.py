@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from treadle.checking import checked
@@ -325,9 +326,18 @@ def schedulers_summary() -> dict[str, list[dict[str, Any]]]:
     }
 
 
-@cache
+_FILLING = RLock()
+"""One thread fills the table; others that come meanwhile wait."""
+
+
 def _read_ours() -> None:
-    """Put Treadle's own schedulers into the table."""
+    """Put Treadle's own schedulers into the table, once."""
+    with _FILLING:
+        _register_ours()
+
+
+@cache
+def _register_ours() -> None:
     for record in _OURS:
         TABLE.register(record)
     for room in _ROOMS:
@@ -335,7 +345,6 @@ def _read_ours() -> None:
             import_module(f"{room}.{module.name}")
 
 
-@cache
 def plug_in_faults() -> tuple[str, ...]:
     """Load the plug-ins; a line for each that cannot be, naming its distribution.
 
@@ -345,7 +354,13 @@ def plug_in_faults() -> tuple[str, ...]:
     >>> planning.plug_in_faults()
     ()
     """
-    _read_ours()
+    with _FILLING:
+        return _faults()
+
+
+@cache
+def _faults() -> tuple[str, ...]:
+    _register_ours()
     entries = [entry for same in find_plug_ins(ENTRY_POINTS).values() for entry in same]
     return tuple(fault for entry in entries if (fault := _loaded(entry)))
 

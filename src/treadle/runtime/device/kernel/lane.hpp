@@ -231,12 +231,16 @@ TREADLE_DEVICE void store_unit(char* to, i64 count, u64 value) {
     if (i < count) stored<Element>(to, i, parts[i]);
 }
 
-TREADLE_DEVICE u64 take_line(const Job& job, const Line* from, u32 flag, i64 lane, i64 operation) {
+// `is_sound` gets false if the line has not come.
+TREADLE_DEVICE u64 take_line(const Job& job, const Line* from, u32 flag, i64 lane, i64 operation, bool& is_sound) {
   Line line = load_line(from);
   i64 begun = 0;
   for (int tries = 0; line.flag_low != flag || line.flag_high != flag; ++tries) {
     if (tries == 0) begun = now_ns();
-    if (tries % 64 == 63 && gives_up(job, begun, lane, operation, NONE)) break;
+    if (tries % 64 == 63 && gives_up(job, begun, lane, operation, NONE)) {
+      is_sound = false;
+      break;
+    }
     rest(tries);
     line = load_line(from);
   }
@@ -247,11 +251,13 @@ template <class Element, class Combine>
 TREADLE_DEVICE void move_ll(const Job& job, const Places& places, const Block& block, i64 lane, i64 operation) {
   constexpr i64 per_unit = sizeof(u64) / sizeof(Element);
   const u32 flag = u32(job.launch);
+  bool is_sound = !load_failed(&job.failure->is_set);  // lines are flags, too: see raise_flags
   for (i64 unit = block.thread; unit * per_unit < places.count; unit += block.threads) {
     const i64 count = places.count - unit * per_unit, at = unit * i64(sizeof(u64));
     u64 value = places.source ? load_unit<Element>(places.source + at, count) : 0;
     if (places.message) {
-      const u64 taken = take_line(job, reinterpret_cast<const Line*>(places.message) + unit, flag, lane, operation);
+      const auto* line = reinterpret_cast<const Line*>(places.message) + unit;
+      const u64 taken = take_line(job, line, flag, lane, operation, is_sound);
       value = places.source ? combined_words<Element, Combine, u64>(value, taken) : taken;
     }
     if (places.target) store_unit<Element>(places.target + at, count, value);
@@ -259,7 +265,7 @@ TREADLE_DEVICE void move_ll(const Job& job, const Places& places, const Block& b
 #pragma unroll
 #endif
     for (int put = 0; put < MOST_PUTS; ++put)
-      if (places.puts[put]) store_line(reinterpret_cast<Line*>(places.puts[put]) + unit, value, flag);
+      if (places.puts[put] && is_sound) store_line(reinterpret_cast<Line*>(places.puts[put]) + unit, value, flag);
   }
 }
 
@@ -273,8 +279,10 @@ TREADLE_DEVICE void divide(const Places& places, const Block& block, i64 n) {
 }
 
 // Raises flags of ranks that are mapped; others are told by the network, in one thread after what was put there.
+// A rank that gave up raises none from then on: what it has may be wrong, and its peers have to give up as well.
 template <class Network>
 TREADLE_DEVICE void raise_flags(const Job& job, const Block& block, i64 first, i64 count, u64 value, Network& network) {
+  if (load_failed(&job.failure->is_set)) return;
   for (i64 i = block.thread; i < count; i += block.threads) {
     const Raise& raise = job.raises[first + i];
     if (!Network::sends || job.memory[raise.rank].flags) release(job.memory[raise.rank].flags + raise.flag, value);
