@@ -112,13 +112,23 @@ class Lifetimes:
     def _terms(self, phase: Phase) -> Iterator[Term]:
         for tensor in self.graph.tensors():
             node = self.graph.nodes[tensor.node]
+            readers = self.readers[tensor, phase]
+            if node.source is Source.TANGENT and self.values.is_free(tensor):
+                yield from self._given(tensor, readers)
+                continue
             if node.kind is OperatorKind.OUTPUT or self.values.is_free(tensor):
                 continue
-            readers = self.readers[tensor, phase]
             if node.phase is Phase.FORWARD and phase is Phase.BACKWARD:
                 yield from self._waiting_late(tensor, readers)
             elif node.phase is phase:
                 yield from self._waiting(tensor, phase, readers)
+
+    def _given(self, tensor: TensorRef, readers: list[int]) -> Iterator[Term]:
+        """A gradient from outside: whole at every rank until its last reader, whatever the plan."""
+        if readers:
+            number, variable = self.operator(0)
+            n_bytes = self.graph.nbytes(tensor)
+            yield Term(0, max(readers), (number,), np.full(variable.size, float(n_bytes)))
 
     def _waiting(self, tensor: TensorRef, phase: Phase, readers: list[int]) -> Iterator[Term]:
         """In the phase in which it is made."""
