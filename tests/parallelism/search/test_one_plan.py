@@ -65,6 +65,20 @@ def test_too_little_memory_is_named_with_the_least_that_fits(seed: int) -> None:
     assert float(peak(graph, plans[found.plan])) == min(peaks)
 
 
+@pytest.mark.parametrize("seed", range(60))
+def test_a_limit_within_the_gap_of_the_least_memory_is_decided(seed: int) -> None:
+    """By the search for memory, which goes on beyond the gap that is asked for, as far as it must."""
+    graph, plans = tiny(seed)
+    least = min((float(peak(graph, a)) for a in plans.values()), default=0.0)
+    for share in (0.6, 0.9, 1.0):
+        found = fastest_plan(graph, memory_bytes=share * least, effort=SearchEffort(gap=0.5))
+        if share == 1.0 or least == 0:
+            assert isinstance(found, Incumbent) or not plans
+            continue
+        assert isinstance(found, MemoryShortage)
+        assert share * least < found.bound_bytes <= least <= found.least_bytes < math.inf
+
+
 def test_a_named_plan_is_never_beaten_by_what_is_found() -> None:
     graph = random_graph(13)
     plans = every_plan(graph)

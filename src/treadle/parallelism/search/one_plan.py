@@ -71,7 +71,8 @@ def fastest_plan(
     named : iterable of plans
         That are known to be allowed; where one of them fits, memory needs no search of its own.
     effort : SearchEffort, optional
-        Of the search for time; memory is searched until a plan fits or the same gap is proven.
+        Of the search for time; memory is searched until a plan fits, or the same gap is proven and that none
+        fits.
     watch : Watch
 
     Returns
@@ -82,16 +83,9 @@ def fastest_plan(
     """
     effort = SearchEffort() if effort is None else effort
     known = [plan for plan in named if graph.is_allowed(plan)]
-    aim, memory = step_time(graph, overlap=overlap, memory_bytes=memory_bytes), peak_memory(graph)
+    aim = step_time(graph, overlap=overlap, memory_bytes=memory_bytes)
     if np.isfinite(memory_bytes) and not any(aim.fits(graph.amounts(plan)) for plan in known):
-        least = minimise(
-            graph,
-            memory,
-            within=within,
-            named=known,
-            effort=replace(effort, enough=memory_bytes),
-            watch=watch,
-        )
+        least = _least_memory(graph, memory_bytes, within, known, effort, watch)
         if least.bound > memory_bytes:
             return MemoryShortage(memory_bytes, least.value, least.bound, least.plan)
         if least.plan is not None:
@@ -100,3 +94,28 @@ def fastest_plan(
     if found.plan is None and found.bound == np.inf:
         return MemoryShortage(memory_bytes, np.inf, np.inf, None)
     return found
+
+
+def _least_memory(
+    graph: FactorGraph,
+    memory_bytes: float,
+    within: Domains | None,
+    known: list[tuple[int, ...]],
+    effort: SearchEffort,
+    watch: Watch,
+) -> Incumbent:
+    """A plan that fits, or the least memory to the gap; to a smaller one where the limit lies within it.
+
+    Left undecided, the search for time would have to find out, whose bounds tell little of memory.
+    """
+    gap = effort.gap
+    while True:
+        own = replace(effort, enough=memory_bytes, gap=gap)
+        least = minimise(graph, peak_memory(graph), within=within, named=known, effort=own, watch=watch)
+        is_open = least.bound <= memory_bytes < least.value
+        if not is_open or least.plan is None or least.bound < least.value * (1 - gap):
+            return least
+        known, smaller = [*known, least.plan], 0.999 * (1 - memory_bytes / least.value)
+        if smaller >= gap:
+            return least
+        gap = smaller
