@@ -71,7 +71,7 @@ def searched(make, mesh: Mesh, shares: Mapping[str, float]) -> dict[str, RankTas
 
 @cache
 def chunked_loss(mesh: Mesh) -> RankTask:
-    """16K words under a limit that no plan with whole logits keeps to."""
+    """128K words under a limit that no plan with whole logits keeps to."""
     model = folded(capture(small_model.make_wordy), name="wordy")
     problem = problem_of(model, mesh)
     least = fastest_plan(problem.graph, memory_bytes=1, within=without_loops(problem), effort=EFFORT)

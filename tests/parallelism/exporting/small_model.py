@@ -61,4 +61,4 @@ def make() -> tuple[nn.Module, tuple[Tensor, ...]]:
 
 def make_wordy() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """So many words that logits are most of it."""
-    return _made(2**14, 2 * LENGTH)
+    return _made(2**17, 2 * LENGTH)
