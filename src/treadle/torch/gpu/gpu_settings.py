@@ -90,7 +90,7 @@ def gpu_settings(environment: Mapping[str, str]) -> GpuSettings:
 
     def one_of(name: str, values: Mapping[str, object]) -> object:
         text = said(name)
-        if text is None or text.lower() == "auto" == name:
+        if text is None:
             return None
         if text.lower() not in values:
             raise FormatError(f"TREADLE_GPU{name}={text[:40]}: expected one of {', '.join(values)}")
