@@ -54,7 +54,7 @@ def reverse(steps: Steps) -> Steps:
     turned = Direction.REDUCE if steps.direction is Direction.BROADCAST else Direction.BROADCAST
     offset = steps.n_sends - steps.step_offset[::-1]
     columns = [column[::-1] for column in _columns(steps)]
-    found = replace(_with_sends(steps, offset, columns), direction=turned)
+    found = replace(with_sends(steps, offset, columns), direction=turned)
     if not steps.has_ways:
         return found
     ways = [steps.way(number)[::-1] for number in range(steps.n_ways)]
@@ -100,7 +100,7 @@ def pipelined(steps: Steps, pieces: int) -> Steps:
     order = np.argsort(step, kind="stable")
     columns = [column[order] for column in (shard, link, low + first, high + first)]
     offset = offsets_of(np.bincount(step, minlength=steps.n_steps + pieces - 1 if steps.n_steps else 0))
-    return _with_sends(steps, offset, columns, n_chunks=n_chunks)
+    return with_sends(steps, offset, columns, n_chunks=n_chunks)
 
 
 def combine(parts: Sequence[Steps], *, shares: Sequence[int] | None = None) -> Steps:
@@ -152,7 +152,7 @@ def combine(parts: Sequence[Steps], *, shares: Sequence[int] | None = None) -> S
         _scaled(part, factor, start) for part, factor, start in zip(parts, factors, starts, strict=False)
     ]
     columns = [np.concatenate(column)[order] for column in zip(*scaled, strict=True)]
-    return _with_sends(parts[0], offset, columns, n_chunks=n_chunks)
+    return with_sends(parts[0], offset, columns, n_chunks=n_chunks)
 
 
 def _scaled(part: Steps, factor: int, start: int) -> Columns:
@@ -188,7 +188,7 @@ def _columns(steps: Steps) -> Columns:
     return steps.shard, steps.link, steps.low, steps.high
 
 
-def _with_sends(
+def with_sends(
     steps: Steps, offset: NDArray[Any], columns: Sequence[NDArray[np.int32]], *, n_chunks: int | None = None
 ) -> Steps:
     """Other sends of the same shards; `columns` are shard, link, low and high."""
