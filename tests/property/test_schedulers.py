@@ -41,6 +41,7 @@ VALUES: OptionKeywords = {
     "factors": (2, 2),
     "exchanged": (1,),
     "chunks": 2,
+    "parts": 3,
     "rounds": (4,),
     "steps": 3,
     "symmetric": True,

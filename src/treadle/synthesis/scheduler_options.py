@@ -160,6 +160,9 @@ class StepOptions(SchedulerOptions):
         Chunks per shard: the most that breadth-first broadcast may use (default as many as it needs), or the
         number that exact synthesis (default 2), pipelined double binary trees (default 16), TACOS (default 4)
         and TE-CCL (default 1) are to use. Of schedules for small sizes: pieces that follow each other.
+    parts : int, optional
+        Of schedules for small sizes in pieces: into how many parts each step is cut, so that over every link
+        what others wait for most goes first; default 1, the step as it is.
     rounds : sequence of int, optional
         Of exact synthesis: chunks a link may carry in each step.
     steps : int, optional
@@ -186,6 +189,7 @@ class StepOptions(SchedulerOptions):
     """
 
     chunks: int | None = None
+    parts: int | None = None
     rounds: Sequence[int] | None = None
     steps: int | None = None
     trees: int | None = None
@@ -316,6 +320,7 @@ class OptionKeywords(TypedDict, total=False):
     factors: Sequence[int] | None
     exchanged: Sequence[int] | None
     chunks: int | None
+    parts: int | None
     rounds: Sequence[int] | None
     steps: int | None
     max_steps: int | None

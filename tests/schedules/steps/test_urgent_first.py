@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from treadle.errors import ScheduleError
+from treadle.planning import solve
 from treadle.schedules.collective import CollectiveKind
-from treadle.schedules.steps.step_transforms import pipelined, reverse
-from treadle.schedules.steps.steps import Steps, steps_from_sends
-from treadle.schedules.steps.urgent_first import urgent_first
+from treadle.schedules.steps.step_transforms import pipelined, reverse, subdivide
+from treadle.schedules.steps.steps import Steps, StepSchedule, steps_from_sends
+from treadle.schedules.steps.urgent_first import MOST_CELLS, urgent_first
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.steps.bfb.breadth_first import bfb_schedule
 from treadle.topologies import parse
@@ -114,3 +115,22 @@ def test_no_parts(parts: int) -> None:
     topology = parse("ring:4")
     with pytest.raises(ScheduleError, match="at least 1"):
         urgent_first(broadcast(topology), topology, parts)
+
+
+def test_too_large() -> None:
+    topology = parse("ring:4")
+    steps = broadcast(topology)
+    fine = subdivide(steps, MOST_CELLS // (16 * steps.n_chunks) + 1)
+    with pytest.raises(ScheduleError, match="use fewer chunks"):
+        urgent_first(fine, topology, 2)
+
+
+def test_sums_that_are_exchanged_stay_whole() -> None:
+    found = solve("mi250(2)", "allreduce", algorithm="box-trees", chunks=2, parts=4).plan.schedule_for(1)
+    plain = solve("mi250(2)", "allreduce", algorithm="box-trees", chunks=2).plan.schedule_for(1)
+    assert isinstance(found, StepSchedule)
+    assert isinstance(plain, StepSchedule)
+    assert found.reduce == plain.reduce
+    assert found.broadcast is not None
+    assert plain.broadcast is not None
+    assert found.broadcast.n_steps == 4 * plain.broadcast.n_steps

@@ -29,8 +29,8 @@ ODD = [0, 4, 28, 1020, 4 * 997]
 )
 def test_boxes_of_rings(fabric: Topology) -> None:
     for kind in KINDS:
-        for trees, chunks in ((None, None), (1, 1), (2, 3)):
-            found = solve(fabric, kind, algorithm="box-trees", trees=trees, chunks=chunks)
+        for trees, chunks, parts in ((None, None, None), (1, 1, None), (2, 3, 4)):
+            found = solve(fabric, kind, algorithm="box-trees", trees=trees, chunks=chunks, parts=parts)
             assert found.report.is_ok
             assert found.algbw <= found.optimal_algbw
             assert not any(row.wrong for row in run(found.plan, ODD, iterations=1).rows)
@@ -47,6 +47,13 @@ def test_mi250() -> None:
         found = solve(linked_boxes(2, 6), "allreduce", algorithm="box-trees", trees=trees, chunks=chunks)
         times.append(simulate(found.plan, "64M", cost_model="reference").rows[0].time)
     assert times[0] < times[1] < times[2]
+
+
+def test_sums_in_parts_of_steps() -> None:
+    plain = solve("mi250(2)", "reduce-scatter", algorithm="box-trees")
+    parted = solve("mi250(2)", "reduce-scatter", algorithm="box-trees", chunks=12, parts=5)
+    times = [simulate(one.plan, "64M", cost_model="reference").rows[0].time for one in (parted, plain)]
+    assert times[0] < Fraction(209, 10**6) < Fraction(211, 10**6) < times[1]
 
 
 def test_damaged_ones_are_refused() -> None:

@@ -126,6 +126,14 @@ def command(
             hidden=True,
         ),
     ] = None,
+    parts: Annotated[
+        int | None,
+        typer.Option(
+            help="bfb-pieces, box-trees: parts of a step, first what others wait for most.",
+            metavar="P",
+            hidden=True,
+        ),
+    ] = None,
     rounds: Annotated[
         str | None,
         typer.Option(
@@ -215,6 +223,7 @@ def command(
                 "--factors": factors,
                 "--exchanged": exchanged,
                 "--chunks": chunks,
+                "--parts": parts,
                 "--rounds": rounds,
                 "--steps": steps,
                 "--symmetric": symmetric,
@@ -258,6 +267,7 @@ def command(
                 factors=None if factors is None else parse_integers(factors, "--factors"),
                 exchanged=None if exchanged is None else parse_integers(exchanged, "--exchanged"),
                 chunks=chunks,
+                parts=parts,
                 rounds=None if rounds is None else parse_integers(rounds, "--rounds"),
                 steps=steps,
                 max_steps=max_steps,

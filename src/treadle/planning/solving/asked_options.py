@@ -47,8 +47,9 @@ def _integers(value: Scalar) -> tuple[int, ...]:
 
 _READERS: Mapping[str, Callable[[Scalar], object]] = MappingProxyType(
     {
-        **dict.fromkeys(("trees", "max_trees", "chunks", "steps", "max_steps", "seed", "height"), _whole),
-        **dict.fromkeys(("max_layers", "max_routes", "max_hops", "max_flows", "size_bytes"), _whole),
+        **dict.fromkeys(("trees", "max_trees", "chunks", "parts", "steps", "max_steps", "seed"), _whole),
+        **dict.fromkeys(("max_layers", "max_routes", "max_hops", "max_flows"), _whole),
+        **dict.fromkeys(("size_bytes", "height"), _whole),
         **dict.fromkeys(("exact", "trim", "multicast", "symmetric", "layer_changes"), _flag),
         **dict.fromkeys(("packer", "form"), _word),
         **dict.fromkeys(("factors", "exchanged", "rounds"), _integers),
@@ -60,7 +61,7 @@ _READERS: Mapping[str, Callable[[Scalar], object]] = MappingProxyType(
 _ORDER = (
     *("trees", "max_trees", "exact", "packer", "form", "trim", "multicast", "factors", "exchanged"),
     *("chunks", "rounds", "steps", "max_steps", "symmetric", "seed", "max_layers", "layer_changes"),
-    *("max_routes", "max_hops", "max_flows", "size", "height"),
+    *("max_routes", "max_hops", "max_flows", "size", "height", "parts"),
 )
 """As plans have always had them, whatever the form."""
 

@@ -10,12 +10,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array, frozen, offsets_of
+from treadle.arrays import Int32Array, Int64Array, frozen, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.steps.step_transforms import reverse, with_sends
 from treadle.schedules.steps.steps import Steps
 from treadle.schedules.trees.forest import Direction
 from treadle.topologies.topology import Topology
+
+MOST_CELLS = 2**27
+"""Chunks of shards at nodes, of each of which 4 bytes are kept."""
 
 
 def urgent_first(steps: Steps, topology: Topology, parts: int) -> Steps:
@@ -24,16 +27,16 @@ def urgent_first(steps: Steps, topology: Topology, parts: int) -> Steps:
     Parameters
     ----------
     steps : Steps
-        For `topology`, over links, every shard from one home.
+        For `topology`. Reductions to several ranks are left as they are: sums that ranks exchange have to
+        leave in one step.
     topology : Topology
-        Compute nodes only.
     parts : int
-        At least 1. Each link carries about the same amount in each part of a step.
+        At least 1. Each link, or way, carries about the same amount in each part of a step.
 
     Raises
     ------
     ScheduleError
-        If `parts` is less than 1.
+        If `parts` is less than 1, or shards, chunks and nodes make more than `MOST_CELLS`.
 
     Notes
     -----
@@ -42,10 +45,16 @@ def urgent_first(steps: Steps, topology: Topology, parts: int) -> Steps:
     """
     if parts < 1:
         raise ScheduleError(f"parts of a step: expected at least 1, found {parts}")
-    if parts == 1:
+    is_reduction = steps.direction is Direction.REDUCE
+    if parts == 1 or (is_reduction and steps.twins.size):
         return steps
-    if steps.direction is Direction.REDUCE:
+    if is_reduction:
         return reverse(urgent_first(reverse(steps), topology, parts))
+    cells = topology.n_nodes * steps.n_shards * steps.n_chunks
+    if cells > MOST_CELLS:
+        raise ScheduleError(
+            f"parts of a step: {cells} chunks at all nodes, more than {MOST_CELLS}; use fewer chunks, or none"
+        )
     step = steps.send_steps() * parts + _part_of(steps, _waiting(steps, topology), parts)
     order = np.argsort(step, kind="stable")
     columns = [column[order] for column in (steps.shard, steps.link, steps.low, steps.high)]
@@ -55,9 +64,9 @@ def urgent_first(steps: Steps, topology: Topology, parts: int) -> Steps:
 def _waiting(steps: Steps, topology: Topology) -> Int64Array:
     """Chunks that ranks receive because of each send of a broadcast, without its own."""
     shape = (topology.n_nodes, steps.n_shards, steps.n_chunks)
-    behind = np.zeros(shape, dtype=np.int64)
+    behind = np.zeros(shape, dtype=np.int32)
     found = np.zeros(steps.n_sends, dtype=np.int64)
-    tails, heads = topology.tails[steps.link], topology.heads[steps.link]
+    tails, heads = (nodes[steps.link] for nodes in _ends(steps, topology))
     for step in reversed(range(steps.n_steps)):
         rows = np.arange(steps.step_offset[step], steps.step_offset[step + 1])
         send, chunk = _chunks_of(steps, rows)
@@ -67,6 +76,14 @@ def _waiting(steps: Steps, topology: Topology) -> Int64Array:
         np.add.at(found, send, more)
         np.add.at(behind, (tails[send], shard, chunk), 1 + more)
     return found
+
+
+def _ends(steps: Steps, topology: Topology) -> tuple[Int32Array, Int32Array]:
+    """Where each link, or way, begins and ends."""
+    if not steps.has_ways:
+        return topology.tails, topology.heads
+    first, last = steps.way_links[steps.way_offset[:-1]], steps.way_links[steps.way_offset[1:] - 1]
+    return topology.tails[first], topology.heads[last]
 
 
 def _chunks_of(steps: Steps, rows: NDArray[np.int64]) -> tuple[Int64Array, Int64Array]:

@@ -17,6 +17,7 @@ from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.step_transforms import pipelined, reverse
 from treadle.schedules.steps.steps import Steps, StepSchedule
+from treadle.schedules.steps.urgent_first import urgent_first
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.scheduler import equal_shards
 from treadle.synthesis.sizes.boxed import Boxes
@@ -50,7 +51,13 @@ BOX_NEEDS = (not_too_many, equal_shards, several_boxes, boxes_of_one_size, boxes
 
 
 def across_and_in_boxes(
-    name: str, topology: Topology, collective: Collective, gather: BoxGather, *, pieces: int = 1
+    name: str,
+    topology: Topology,
+    collective: Collective,
+    gather: BoxGather,
+    *,
+    pieces: int = 1,
+    parts: int = 1,
 ) -> StepSchedule:
     """Shards across boxes directly among ranks of equal place, then through each box; reductions backwards.
 
@@ -64,6 +71,8 @@ def across_and_in_boxes(
     gather : BoxGather
     pieces : int
         Of every shard, that follow each other.
+    parts : int
+        Of each step, what others wait for most first (`urgent_first`); sums that are exchanged keep theirs.
 
     Raises
     ------
@@ -95,11 +104,11 @@ def across_and_in_boxes(
         )
     if kind.broadcasts:
         broadcast = _spread(topology, collective, boxes, gather, across=not exchanges)
-    return StepSchedule(
-        kind,
-        reduce=reduce and pipelined(reduce, pieces),
-        broadcast=broadcast and pipelined(broadcast, pieces),
-    )
+
+    def cut(steps: Steps) -> Steps:
+        return urgent_first(pipelined(steps, pieces), topology, parts)
+
+    return StepSchedule(kind, reduce=reduce and cut(reduce), broadcast=broadcast and cut(broadcast))
 
 
 def _inside(topology: Topology, collective: Collective, box: Sequence[int]) -> _Box:

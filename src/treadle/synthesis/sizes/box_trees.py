@@ -15,12 +15,20 @@ from treadle.synthesis.trees.tree_budget import TreeBudget
 from treadle.topologies.topology import Topology
 
 _NAME = "box-trees"
-_MOST_TREES, _PIECES = 4, 8
+_MOST_TREES, _PIECES, _PARTS = 4, 8, 5
 
 
-def _trials(_topology: Topology, _collective: Collective) -> Sequence[Mapping[str, object]]:
-    """One tree and the best few, in one piece and in several."""
-    return [{"chunks": 1}, {"trees": 1, "chunks": 1}, {"trees": 1}, {"chunks": 2 * _PIECES}]
+def _trials(_: Topology, collective: Collective) -> Sequence[Mapping[str, object]]:
+    """One tree and the best few, in one piece and in several; sums in parts of steps too."""
+    found: list[Mapping[str, object]] = [
+        {"chunks": 1},
+        {"trees": 1, "chunks": 1},
+        {"trees": 1},
+        {"chunks": 2 * _PIECES},
+    ]
+    if collective.kind is CollectiveKind.REDUCE_SCATTER:
+        found += [{"chunks": pieces, "parts": _PARTS} for pieces in (_PIECES, 3 * _PIECES // 2)]
+    return found
 
 
 @scheduler(
@@ -28,13 +36,18 @@ def _trials(_topology: Topology, _collective: Collective) -> Sequence[Mapping[st
     form="steps",
     collectives=KINDS,
     needs=BOX_NEEDS,
-    options=("trees", "chunks"),
+    options=("trees", "chunks", "parts"),
     source="ForestColl's trees (dissertation, chapter 4) in boxes, directly across, in pieces: own",
     comparing=Comparing.SIZES,
 )
 @tried_with(_trials)
 def box_trees(
-    topology: Topology, collective: Collective, *, trees: int | None = None, chunks: int | None = None
+    topology: Topology,
+    collective: Collective,
+    *,
+    trees: int | None = None,
+    chunks: int | None = None,
+    parts: int | None = None,
 ) -> StepSchedule:
     """Across boxes directly among ranks of equal place, then over few low trees in each box.
 
@@ -48,6 +61,8 @@ def box_trees(
     chunks : int, optional
         Pieces of the data that follow each other, default 8. Messages across of a piece and in the boxes of
         others then go at the same time.
+    parts : int, optional
+        Of each step, default 1: of several, what others wait for most goes first (`urgent_first`).
 
     Raises
     ------
@@ -62,5 +77,10 @@ def box_trees(
         return steps_of_trees(found.broadcast)
 
     return across_and_in_boxes(
-        _NAME, topology, collective, gather, pieces=_PIECES if chunks is None else chunks
+        _NAME,
+        topology,
+        collective,
+        gather,
+        pieces=_PIECES if chunks is None else chunks,
+        parts=1 if parts is None else parts,
     )

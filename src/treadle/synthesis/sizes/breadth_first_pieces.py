@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.schedules.steps.step_transforms import pipelined
 from treadle.schedules.steps.steps import Steps, StepSchedule
 from treadle.schedules.steps.urgent_first import urgent_first
-from treadle.synthesis.scheduler import Comparing, equal_shards, no_forwarders, no_switches, scheduler
+from treadle.synthesis.scheduler import (
+    Comparing,
+    equal_shards,
+    no_forwarders,
+    no_switches,
+    scheduler,
+    tried_with,
+)
 from treadle.synthesis.sizes.spanning_exchanges import KINDS, few_ranks
 from treadle.synthesis.steps.bfb.breadth_first import bfb_schedule
 from treadle.synthesis.trees.baselines.embedding import check_supported
 from treadle.topologies.topology import Topology
 
-_NAME, _URGENT = "bfb-pieces", "bfb-urgent"
+_NAME = "bfb-pieces"
 _NEEDS = (no_switches, no_forwarders, few_ranks, equal_shards)
 _PIECES, _MOST_CHUNKS = 2, 16
 """More pieces pay seldom: each message holds its link for a time of its own; chunks of shards beside them."""
 _PARTS = 3
-"""Of a step. Measured on tori: 2 gain half as much, with 4 and more messages are too many."""
+"""Of a step, worth a trial. On tori 2 gain half as much; with 4 and more messages are too many."""
+
+
+def _trials(_topology: Topology, _collective: Collective) -> Sequence[Mapping[str, object]]:
+    return [{"parts": _PARTS}, {"parts": _PARTS, "chunks": 1}]
 
 
 @scheduler(
@@ -26,11 +39,14 @@ _PARTS = 3
     form="steps",
     collectives=KINDS,
     needs=_NEEDS,
-    options=("chunks",),
+    options=("chunks", "parts"),
     source="breadth-first broadcast (dissertation, 3.6), pipelined: own",
     comparing=Comparing.SIZES,
 )
-def bfb_pieces(topology: Topology, collective: Collective, *, chunks: int | None = None) -> StepSchedule:
+@tried_with(_trials)
+def bfb_pieces(
+    topology: Topology, collective: Collective, *, chunks: int | None = None, parts: int | None = None
+) -> StepSchedule:
     """Breadth-first broadcast, each piece of all shards a step behind the one before.
 
     Parameters
@@ -41,6 +57,8 @@ def bfb_pieces(topology: Topology, collective: Collective, *, chunks: int | None
         Allgather, reduce-scatter or allreduce of equal shards.
     chunks : int, optional
         Pieces, default 2.
+    parts : int, optional
+        Of each step, default 1: of several, what others wait for most goes first (`urgent_first`).
 
     Raises
     ------
@@ -50,57 +68,18 @@ def bfb_pieces(topology: Topology, collective: Collective, *, chunks: int | None
     Notes
     -----
     The first and last steps of a breadth-first broadcast carry little, so that links wait there for single
-    messages to arrive; other pieces then use them.
+    messages to arrive; other pieces then use them. In parts, a step's last sends go while those that
+    the next step waits for have arrived.
     """
-    return _in_pieces(_NAME, topology, collective, chunks, parts=1)
-
-
-@scheduler(
-    _URGENT,
-    form="steps",
-    collectives=KINDS,
-    needs=_NEEDS,
-    options=("chunks",),
-    source="breadth-first broadcast (dissertation, 3.6), pipelined, what most waits for first: own",
-    comparing=Comparing.SIZES,
-)
-def bfb_urgent(topology: Topology, collective: Collective, *, chunks: int | None = None) -> StepSchedule:
-    """As `bfb-pieces`, each step in three parts: first what brings most to others later on.
-
-    Parameters
-    ----------
-    topology : Topology
-        Without switches.
-    collective : Collective
-        Allgather, reduce-scatter or allreduce of equal shards.
-    chunks : int, optional
-        Pieces, default 2.
-
-    Raises
-    ------
-    ScheduleError, InfeasibleError
-        As `bfb_schedule`.
-
-    Notes
-    -----
-    The parts make three messages of what a link carries in a step: few enough where each holds the link for a
-    time of its own, and the last hops of a step wait for the first of the next (`urgent_first`).
-    """
-    return _in_pieces(_URGENT, topology, collective, chunks, parts=_PARTS)
-
-
-def _in_pieces(
-    name: str, topology: Topology, collective: Collective, chunks: int | None, *, parts: int
-) -> StepSchedule:
-    check_supported(name, topology, collective, KINDS)
+    check_supported(_NAME, topology, collective, KINDS)
     for need in _NEEDS:
         if (refusal := need(topology, collective)) is not None:
-            raise ScheduleError(f"{name}: {refusal}")
+            raise ScheduleError(f"{_NAME}: {refusal}")
     found = bfb_schedule(topology, collective.kind, max_chunks=_MOST_CHUNKS)
     pieces = _PIECES if chunks is None else chunks
 
     def cut(steps: Steps) -> Steps:
-        return urgent_first(pipelined(steps, pieces), topology, parts)
+        return urgent_first(pipelined(steps, pieces), topology, 1 if parts is None else parts)
 
     return StepSchedule(
         collective.kind,
