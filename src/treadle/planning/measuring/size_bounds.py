@@ -18,12 +18,13 @@ from treadle.simulation.size_bounds.size_witness import (
     GrowthWitness,
     PairWitness,
     ReachWitness,
+    RelayedWitness,
     SizeBound,
 )
 from treadle.spelling import counted
 from treadle.topologies.topology import Topology
 
-PROOF_KINDS = ("crossing", "distance", "reach", "growth", "direct", "gathered")
+PROOF_KINDS = ("crossing", "distance", "reach", "growth", "direct", "gathered", "relayed")
 """Kinds of witnesses, in the order in which they are told."""
 
 
@@ -90,6 +91,8 @@ def size_reasons(topology: Topology, collective: Collective, bounds: Sequence[Si
                 told = f"{names[witness.source]} tells ranks {witness.least_ns / 1000:g} us away one by one"
             elif isinstance(witness, GatheredWitness):
                 told = f"{_set_words(topology, witness.nodes)} once, gathered or handed on, or twice"
+            elif isinstance(witness, RelayedWitness):
+                told = "one message or two bring each contribution, and take their bytes of links"
             else:
                 told = _crossing_words(topology, witness.witness)
             lines[witness.kind] = f"{witness.kind:<11} {told}"

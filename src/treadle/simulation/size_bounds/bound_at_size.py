@@ -18,6 +18,7 @@ from treadle.simulation.size_bounds.gathered import GatheredCut, gathered_cuts, 
 from treadle.simulation.size_bounds.message_terms import message_terms
 from treadle.simulation.size_bounds.pair_growth import growth_time_ns, growth_witness
 from treadle.simulation.size_bounds.reach import reach_time_ns, reach_witness
+from treadle.simulation.size_bounds.relayed_messages import RelayedMessages, relayed_messages
 from treadle.simulation.size_bounds.size_witness import (
     CrossingWitness,
     GrowthWitness,
@@ -47,6 +48,7 @@ class _Prepared:
     growth: GrowthWitness | None
     direct: tuple[DirectPairs, ...]
     gathered: tuple[GatheredCut, ...]
+    relayed: RelayedMessages | None
 
 
 class BoundsBySize:
@@ -95,6 +97,8 @@ class BoundsBySize:
                 proofs.append(SizeProof(launch + times[latest], CrossingWitness(one.crossings[latest][0])))
             if (direct := latest_of(one.direct, size)) is not None:
                 proofs.append(SizeProof(launch + direct[1] / 10**9, direct[0]))
+            if one.relayed is not None and (relayed := one.relayed.proof(size)) is not None:
+                proofs.append(SizeProof(launch + relayed[1] / 10**9, relayed[0]))
             if one.gathered:
                 times = [gathered_time(cut, size) for cut in one.gathered]
                 latest = max(range(len(times)), key=times.__getitem__)
@@ -130,4 +134,5 @@ def _prepare(
         growth_witness(terms, collective) if tells else None,
         direct_pairs(terms, collective) if tells else (),
         gathered_cuts(terms, collective),
+        relayed_messages(terms, collective) if tells else None,
     )

@@ -15,11 +15,12 @@ from fractions import Fraction
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.witness import CutWitness
-from treadle.simulation.costs.cost_model import LinkClass, Protocol
+from treadle.simulation.costs.cost_model import ClassCost, LinkClass, Protocol
 from treadle.simulation.costs.link_classes import CLASSES
 from treadle.simulation.size_bounds.checked_fabric import CheckedFabric
 from treadle.simulation.size_bounds.direct_check import DirectCheck
 from treadle.simulation.size_bounds.growth_check import check_growth_figures, most_pairs
+from treadle.simulation.size_bounds.relayed_check import RelayedCheck
 from treadle.simulation.size_bounds.size_witness import (
     CrossingWitness,
     DirectWitness,
@@ -27,6 +28,7 @@ from treadle.simulation.size_bounds.size_witness import (
     GrowthWitness,
     PairWitness,
     ReachWitness,
+    RelayedWitness,
     SizeBound,
 )
 from treadle.topologies.topology import Topology
@@ -66,6 +68,8 @@ def check_size_bounds(
                 check.gathered(proof.witness, claimed, bound.size_bytes)
             elif isinstance(proof.witness, DirectWitness):
                 check.direct(proof.witness, claimed, bound.size_bytes)
+            elif isinstance(proof.witness, RelayedWitness):
+                check.relayed(proof.witness, claimed, bound.size_bytes)
             elif (bound.protocol, id(proof)) not in seen:  # one object serves all sizes
                 seen.add((bound.protocol, id(proof)))
                 if isinstance(proof.witness, PairWitness):
@@ -82,6 +86,7 @@ class _Check(CheckedFabric):
         self.collective = collective
         self._found: dict[int, list[tuple[int, Fraction]]] = {}
         self._pairs: DirectCheck | None = None
+        self._relays: RelayedCheck | None = None
         self._windows: dict[GatheredWitness, tuple[Fraction, list[tuple[int, int]]]] = {}
         self._growths: set[int] = set()  # witnesses whose figures hold
 
@@ -149,17 +154,28 @@ class _Check(CheckedFabric):
 
     def direct(self, witness: DirectWitness, claimed: Fraction, size_bytes: int) -> None:
         """Not all of the witness's pairs can have a message of their own before the claimed ns."""
+        if self._pairs is None:
+            cost, hops = self._of_one_class()
+            self._pairs = DirectCheck(self.topology, self.collective, cost, hops)
+        self._pairs.check(witness, claimed, size_bytes)
+
+    def relayed(self, witness: RelayedWitness, claimed: Fraction, size_bytes: int) -> None:
+        """Links cannot carry what two messages one after another have to before the claimed ns."""
+        if self._relays is None:
+            cost, hops = self._of_one_class()
+            self._relays = RelayedCheck(self.topology, self.collective, cost, hops)
+        self._relays.check(witness, claimed, size_bytes)
+
+    def _of_one_class(self) -> tuple[ClassCost, list[tuple[int, int, int, Fraction]]]:
+        """Its costs, and all links but self-loops: tail, head, latency, bytes/s."""
         if len(self.known) != 1:
             raise ScheduleError("size bound: pairs are counted where all links are of one class")
-        if self._pairs is None:
-            (kind,) = self.known
-            hops = [
-                (tail, head, latency, self.share(number, kind) * int(self.topology.bandwidths[number]))
-                for number, (tail, head, _, latency) in enumerate(self.links)
-                if tail != head
-            ]
-            self._pairs = DirectCheck(self.topology, self.collective, self.protocol.of(kind), hops)
-        self._pairs.check(witness, claimed, size_bytes)
+        (kind,) = self.known
+        return self.protocol.of(kind), [
+            (tail, head, latency, self.share(number, kind) * int(self.topology.bandwidths[number]))
+            for number, (tail, head, _, latency) in enumerate(self.links)
+            if tail != head
+        ]
 
     def gathered(self, witness: GatheredWitness, claimed: Fraction, size_bytes: int) -> None:
         """By the claimed ns links cannot have carried what leaves the nodes, once gathered or else twice."""

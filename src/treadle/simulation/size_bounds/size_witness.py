@@ -236,7 +236,35 @@ class GatheredWitness:
         return {"kind": self.kind, "nodes": list(self.nodes)}
 
 
-SizeWitness = CrossingWitness | PairWitness | ReachWitness | GrowthWitness | DirectWitness | GatheredWitness
+@brief("worth_ns")
+@dataclass(frozen=True)
+class RelayedWitness:
+    """Contributions to an allreduce that come by one message or two, at what they take of links.
+
+    Parameters
+    ----------
+    worth_ns : Fraction
+        Price of a contribution to a byte: ns of link time.
+    """
+
+    kind: ClassVar[str] = "relayed"
+
+    worth_ns: Fraction
+
+    def to_json(self) -> dict[str, object]:
+        """Kind and price, as a fraction in words."""
+        return {"kind": self.kind, "worth_ns": str(self.worth_ns)}
+
+
+SizeWitness = (
+    CrossingWitness
+    | PairWitness
+    | ReachWitness
+    | GrowthWitness
+    | DirectWitness
+    | GatheredWitness
+    | RelayedWitness
+)
 
 
 @brief("witness.kind", "time")
@@ -281,7 +309,7 @@ class SizeBound:
 
     @property
     def reason(self) -> str:
-        """Kind of the witness: crossing, distance, reach, growth, direct or gathered."""
+        """Kind of the witness: crossing, distance, reach, growth, direct, gathered or relayed."""
         return self.proofs[0].witness.kind
 
     def time_by(self, kind: str) -> Fraction | None:
