@@ -77,7 +77,6 @@ def fewest_hops(name: str, most_hops: int) -> float:
         ("ring(6, bandwidth='1GB/s')", 3),
         ("generalized_kautz(2, 6, bandwidth='1GB/s')", 2),
         ("generalized_kautz(2, 6, bandwidth='1GB/s')", 3),
-        ("hypercube(3, bandwidth='1GB/s')", 3),
     ],
 )
 def test_no_choice_of_messages_takes_less(name: str, most_hops: int) -> None:
