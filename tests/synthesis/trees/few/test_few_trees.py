@@ -155,3 +155,37 @@ def test_plan_files_keep_what_was_asked() -> None:
     plan = solve(in_boxes(2, 2), "allgather", algorithm="few-trees", trees=2, height=2).plan
     assert parse_plan(dump_plan(plan), source="test") == plan
     assert plan.provenance["asked_height"] == 2
+
+
+def test_a_hop_is_turned_round() -> None:
+    """Neither rank of a pair can go below the other one by itself: 0 -> 1 -> 2 becomes 0 -> 2 -> 1."""
+    far = np.inf
+    cost = np.array([[far, 3, 2, far], [far, far, 1, 1], [far, 1, far, far], [far, far, far, far]])
+    start = np.array([[-1, 0, 1, 1]])
+    parent, total = rehung(cost, start, 3)
+    assert parent.tolist() == [[-1, 2, 0, 1]]
+    assert total.tolist() == [4]
+    parent, total = rehung(cost, start, 2)  # rank 3 would be three hops away
+    assert parent.tolist() == start.tolist()
+    assert total.tolist() == [5]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_moves_keep_trees_and_heights(seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    n, height = int(chance.integers(4, 9)), int(chance.integers(2, 5))
+    cost = chance.uniform(1, 9, (n, n)) * np.where(chance.random((n, n)) < 0.2, np.inf, 1)
+    np.fill_diagonal(cost, np.inf)
+    cost[0, 1:] = np.minimum(cost[0, 1:], 9)
+    roots = np.array([0])
+    start, spans = grown_trees(cost, roots, height)
+    assert spans.all()
+    before = cost[start[0, 1:], np.arange(1, n)].sum()
+    (parent,), (total,) = rehung(cost, start, height)
+    assert total <= before * (1 + 1e-12)
+    assert total == pytest.approx(cost[parent[1:], np.arange(1, n)].sum())
+    for rank in range(1, n):
+        hops = 0
+        while rank:
+            rank, hops = int(parent[rank]), hops + 1
+            assert hops <= height

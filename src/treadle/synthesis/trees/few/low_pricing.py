@@ -1,8 +1,10 @@
 """Cheap spanning out-trees within a height, of many roots at once: local search by re-hanging subtrees.
 
 The cheapest one is a hop-constrained minimum spanning arborescence, which is NP-hard from height 2 on (it
-contains facility location). The search moves a rank with its subtree below another rank where that is
-cheaper and stays within the height, the best move of every tree at a time.
+contains facility location). The search moves a rank with its subtree below another rank, or turns a hop round
+so that a rank takes its parent's place, where that is cheaper and stays within the height; the best move of
+every tree at a time. Without turns it stops short where the links between pairs of ranks are scarce: neither
+rank of a pair can go below the other, which is below it.
 """
 
 from __future__ import annotations
@@ -92,13 +94,32 @@ def rehung(cost: Floats, parent: Int64Array, height: int) -> tuple[Int64Array, F
         gain = np.where(fits & ~below.transpose(0, 2, 1), now[:, None, :] - cost[None], -np.inf)
         place = gain.reshape(len(open_), -1).argmax(axis=1)
         best = gain.reshape(len(open_), -1)[np.arange(len(open_)), place]
-        moves = best > least
+        turned = _turned(cost, own, depth, below, height)
+        child = turned.argmax(axis=1)
+        turns = turned[np.arange(len(open_)), child] > np.maximum(best, least)
+        moves = (best > least) & ~turns
         target, rank = np.divmod(place[moves], n)
         parent[open_[moves], rank] = target
-        open_ = open_[moves]
+        tree, low = open_[turns], child[turns]
+        upper = parent[tree, low]
+        parent[tree, low], parent[tree, upper] = parent[tree, upper], low
+        open_ = open_[moves | turns]
     is_root = parent < 0
     total = np.where(is_root, 0.0, cost[np.where(is_root, 0, parent), np.arange(n)]).sum(axis=1)
     return parent, total
+
+
+def _turned(cost: Floats, parent: Int64Array, depth: Int64Array, below: BoolArray, height: int) -> Floats:
+    """What is gained if a rank takes its parent's place and the parent goes below it, shape (R, N)."""
+    upper = np.maximum(parent, 0)
+    top = np.take_along_axis(parent, upper, axis=1)
+    rows = np.arange(parent.shape[1])
+    # the parent goes a hop down with all below it but for the rank's own
+    left = np.take_along_axis(below, upper[:, :, None], axis=1) & ~below
+    deepest = np.where(left, depth[:, None, :], 0).max(axis=2) + 1
+    with np.errstate(invalid="ignore"):  # of ranks without a parent's parent, which are left out
+        gain = cost[top, upper] + cost[upper, rows] - cost[top, rows] - cost[rows, upper]
+    return np.where((parent >= 0) & (top >= 0) & (deepest <= height), gain, -np.inf)
 
 
 def _shape(parent: Int64Array, height: int) -> tuple[Int64Array, BoolArray]:
