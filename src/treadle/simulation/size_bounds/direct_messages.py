@@ -89,12 +89,12 @@ def _all_pairs(terms: MessageTerms, collective: Collective) -> Iterator[DirectPa
     two = np.array([(lone[node][:, None] + lone).min(axis=0) for node in nodes.tolist()])[:, nodes]
     wanted = needs(collective, [*range(n)]) & (one[np.ix_(nodes, nodes)] < FAR_NS)
     between = one[np.ix_(nodes, nodes)]
-    part = _part(collective)
+    part, rates = _part(collective), terms.rates()
     for least in np.unique(between[wanted]).tolist():
         far: BoolArray = wanted & (between >= least)
         for source in range(0, n, -(-n // _MOST_SOURCES)):
             if far[source].any():
-                yield _of_one(terms, nodes, source, far[source], (ways, two), part, least)
+                yield _of_one(terms, nodes, source, far[source], (ways, two, rates), part, least)
 
 
 def _of_one(
@@ -102,18 +102,18 @@ def _of_one(
     nodes: Int64Array,
     source: int,
     far: BoolArray,
-    known: tuple[Int64Array, Int64Array],
+    known: tuple[Int64Array, Int64Array, Int64Array],
     part: Fraction,
     least: int,
 ) -> DirectPairs:
-    """Messages of one rank, which hold its links one after another."""
-    ways, two = known
+    """Messages of one rank, which hold its links one after another; known: ways, two messages, rates."""
+    ways, two, rates = known
     topology = terms.topology
     gap, alpha = (terms.least_of(one, terms.classes) for one in ("occupancy_ns", "alpha_ns"))
     links = np.flatnonzero(terms.carries & (topology.tails == nodes[source])).tolist()
     after = ways[:, nodes[far]].min(axis=1)
     free = [int(after[topology.heads[link]] + terms.latency_ns[link]) + alpha for link in links]
-    fastest = max(int(terms.rates()[link]) for link in links)
+    fastest = int(rates[links].max())
     many = int(far.sum())
     return DirectPairs(
         DirectWitness(source, least),

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from heapq import heappop, heappush
 from itertools import product
+from math import lcm
 
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
@@ -22,10 +23,12 @@ from treadle.topologies.topology import Topology
 _Hop = tuple[int, int, int, Fraction]
 """Tail, head, latency in ns, and bytes/s that are left to data."""
 
-_Others = Counter[tuple[Fraction, Fraction]]
+_Others = Counter[tuple[int, Fraction]]
 """How many ranks are so far, in ns of latency, and in ns of links for each byte."""
 
 _MOST_CLASSES = 12
+_FAR = 2**80
+"""Farther than anything: no way."""
 
 
 class RelayedCheck:
@@ -50,8 +53,10 @@ class RelayedCheck:
         if collective.kind is not CollectiveKind.ALLREDUCE or collective.groups:
             raise ScheduleError(f"size bound: contributions to {collective.kind} are not counted")
         self._cost, self._hops, self._n = cost, hops, topology.n_nodes
-        late = self._all_ways([Fraction(latency) for _, _, latency, _ in hops])
-        dear = self._all_ways([Fraction(10**9) / rate for *_, rate in hops])
+        late = self._all_ways([latency for _, _, latency, _ in hops])
+        scale = lcm(*(rate.numerator for *_, rate in hops))
+        dear = self._all_ways([int(scale / rate) for *_, rate in hops])
+        unit = Fraction(10**9, scale)
         self._around: Counter[tuple[frozenset[tuple[object, int]], ...]] = Counter()
         self._sides: list[tuple[_Others, _Others]] = []
         for node in range(self._n):
@@ -60,25 +65,25 @@ class RelayedCheck:
             told = Counter((late[node][other], dear[node][other]) for other in others)
             key = (frozenset(tellers.items()), frozenset(told.items()))
             if key not in self._around:
-                self._sides.append((tellers, told))
+                self._sides.append((_in_ns(tellers, unit), _in_ns(told, unit)))
             self._around[key] += 1
 
-    def _all_ways(self, prices: Sequence[Fraction]) -> list[list[Fraction]]:
+    def _all_ways(self, prices: Sequence[int]) -> list[list[int]]:
         """Least price from every node to every node."""
-        leaving: list[list[tuple[int, Fraction]]] = [[] for _ in range(self._n)]
+        leaving: list[list[tuple[int, int]]] = [[] for _ in range(self._n)]
         for (tail, head, *_), price in zip(self._hops, prices, strict=True):
             leaving[tail].append((head, price))
         found = []
         for start in range(self._n):
-            row: dict[int, Fraction] = {}
-            queue = [(Fraction(0), start)]
+            row: dict[int, int] = {}
+            queue = [(0, start)]
             while queue:
                 price, node = heappop(queue)
                 if node not in row:
                     row[node] = price
                     for head, more in leaving[node]:
                         heappush(queue, (price + more, head))
-            found.append([row.get(node, Fraction(2**60)) for node in range(self._n)])
+            found.append([row.get(node, _FAR) for node in range(self._n)])
         return found
 
     def check(self, witness: RelayedWitness, claimed: Fraction, size_bytes: int) -> None:
@@ -133,3 +138,7 @@ class RelayedCheck:
                 total += many * max(Fraction(0), worth * helped - price - each)
             best = max(best, total)
         return best
+
+
+def _in_ns(ranks: Counter[tuple[int, int]], unit: Fraction) -> _Others:
+    return Counter({(way, price * unit): many for (way, price), many in ranks.items()})

@@ -22,7 +22,7 @@ from treadle.simulation.size_bounds.message_terms import FAR_NS, MessageTerms
 from treadle.simulation.size_bounds.size_witness import RelayedWitness
 
 _BEYOND_NS = 10**15
-_MOST_NODES, _MOST_CLASSES, _MOST_TYPES = 256, 10, 16
+_MOST_NODES, _MOST_CLASSES, _MOST_TYPES = 128, 10, 16
 
 _Class = tuple[int, Fraction, int]
 """Ranks that are alike for another: latency of the way in ns, link time in ns for each byte, how many."""
@@ -45,8 +45,8 @@ class RelayedMessages:
         g + alpha, and g.
     three_ns : int
         The least that three messages one after another take.
-    pauses_ns : tuple of int
-        Of each link: for how long it carries nothing in the end.
+    pauses_ns : tuple of (int, int)
+        For how long links carry nothing in the end, rising, and how many of them.
     """
 
     around: Counter[_Around]
@@ -54,7 +54,7 @@ class RelayedMessages:
     start_ns: int
     occupancy_ns: int
     three_ns: int
-    pauses_ns: tuple[int, ...]
+    pauses_ns: tuple[tuple[int, int], ...]
 
     def proof(self, size_bytes: int) -> tuple[RelayedWitness, Fraction] | None:
         """The witness that proves most at a size, and its time in ns."""
@@ -126,13 +126,14 @@ class RelayedMessages:
 
     def _moved_by(self, needed_ns: Fraction) -> Fraction:
         """When links can have carried so much, ns."""
-        ordered, free = sorted(self.pauses_ns), Fraction(0)
-        for place, pause in enumerate(ordered, 1):
-            free += pause
-            time = (needed_ns + free) / place
-            if place == len(ordered) or time <= ordered[place]:
-                return time
-        return Fraction(0)
+        idle = links = 0
+        time = Fraction(0)
+        for pause, many in self.pauses_ns:
+            if links and time <= pause:
+                break
+            idle, links = idle + pause * many, links + many
+            time = (needed_ns + idle) / links
+        return time
 
 
 def _hull(points: Sequence[_Point]) -> list[_Point]:
@@ -175,7 +176,7 @@ def relayed_messages(terms: MessageTerms, collective: Collective) -> RelayedMess
         gap + alpha,
         gap,
         3 * (gap + alpha + int(latencies.min())),
-        tuple((latencies + alpha).tolist()),
+        tuple(sorted(Counter((latencies + alpha).tolist()).items())),
     )
 
 
