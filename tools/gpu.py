@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 KERNEL = Path(__file__).resolve().parents[1] / "src" / "treadle" / "runtime" / "device" / "kernel"
-SOURCE, HOSTS = KERNEL / "lanes.cpp", (KERNEL / "gpu_host.cpp", KERNEL / "rank_host.cpp")
+SOURCE, HOSTS = KERNEL / "lanes.cpp", tuple(KERNEL / f"{name}_host.cpp" for name in ("gpu", "rank", "cumem"))
 NCCL = KERNEL / "nccl_lanes.cpp"
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 SWITCH_ARCHITECTURES = ("sm_90", "sm_100")

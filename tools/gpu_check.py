@@ -6,7 +6,8 @@ SKIPPED and ends well. It checks every element of:
 - eight ranks on one GPU in one cooperative launch, 4 B to 256 MB, both protocols;
 - the same with few sizes under compute-sanitizer's memcheck and synccheck, where that tool is;
 - a sweep against the bandwidth of a copy, measured in the same run;
-- two and eight processes that open each other's memory (CUDA IPC): right, not fast, since they take turns;
+- two and eight processes that open each other's memory (CUDA IPC, virtual memory): right, not fast, since
+  they take turns;
 - PyTorch with two processes: an allreduce, and one in a graph that is replayed 100 times.
 
 Passes where nothing is wrong, no sanitizer reports, an allgather of 64 MB among 8 ranks reaches 70% of the
@@ -23,6 +24,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from time import monotonic
 
@@ -33,8 +35,9 @@ from treadle.planning.measuring.lane_costs import lane_costs
 from treadle.runtime.data import Reduction
 from treadle.runtime.device.lane_lowering import lower_to_lanes
 from treadle.runtime.device.lane_program import DeviceProtocol
+from treadle.runtime.device.memory.cumem import CuMemMemory
+from treadle.runtime.device.memory.peer_memory import Exchange, IpcMemory, PeerMemory
 from treadle.runtime.device.on_gpu import copy_bandwidth, gpu_name
-from treadle.runtime.device.peer_memory import IpcMemory
 from treadle.runtime.device.rank_lanes import RankLanes
 from treadle.runtime.run_options import RunKeywords, RunOptions
 from treadle.units import format_size
@@ -136,13 +139,18 @@ def against_copies(report: Report, sizes: Sequence[int]) -> None:
     )
 
 
-def processes(report: Report, counts: Sequence[int], n: int) -> None:
+MEMORIES: dict[str, Callable[[int, Exchange], PeerMemory]] = {"CUDA IPC": IpcMemory, "cuMem": CuMemMemory}
+
+
+def processes(report: Report, counts: Sequence[int], n: int, memory: str) -> None:
     """Processes of this GPU that open each other's memory."""
     with tempfile.TemporaryDirectory(prefix="treadle-gpu-check-") as folder:
         words = [sys.executable, "-m", "tools.gpu_check", "--rank"]
         running = [
             subprocess.Popen(
-                [*words, str(rank), str(n), folder, *map(str, counts)], stdout=subprocess.PIPE, text=True
+                [*words, memory, str(rank), str(n), folder, *map(str, counts)],
+                stdout=subprocess.PIPE,
+                text=True,
             )
             for rank in range(n)
         ]
@@ -153,23 +161,21 @@ def processes(report: Report, counts: Sequence[int], n: int) -> None:
                 one.kill()
     wrong = [int(words[-1]) if words else -1 for words in said]
     report.table(
-        f"{n} processes by CUDA IPC",
+        f"{n} processes by {memory}",
         ("rank", "launches", "wrong"),
         [(rank, 4 * len(counts), one if one >= 0 else "no answer") for rank, one in enumerate(wrong)],
     )
     if any(wrong):
-        report.fault(f"{n} processes by CUDA IPC: wrong elements of ranks {wrong}")
+        report.fault(f"{n} processes by {memory}: wrong elements of ranks {wrong}")
 
 
-def one_rank(rank: int, n: int, folder: Path, counts: Sequence[int]) -> int:
+def one_rank(memory: str, rank: int, n: int, folder: Path, counts: Sequence[int]) -> int:
     """Of `processes`: wrong elements at a rank, over both protocols, twice."""
     fabric = BOX if n == 8 else f"complete:{n}"
     program = program_of(solve(fabric, "allreduce").plan, 1024, in_place=True)
-    with RankLanes(IpcMemory(rank, FolderExchange(folder, rank, n)), limit_s=30.0) as lanes:
+    with RankLanes(MEMORIES[memory](rank, FolderExchange(folder, rank, n)), limit_s=30.0) as lanes:
         check = CheckedRank(lanes, RunOptions(reduction=Reduction.SUM))
-        admitted = [
-            lanes.admit(lower_to_lanes(program, one, lanes=2, all_staged=True)) for one in DeviceProtocol
-        ]
+        admitted = [lanes.admit(lower_to_lanes(program, one, lanes=2, reached=())) for one in DeviceProtocol]
         ready = [(check.prepared(one, count, 2**16), count) for one in admitted for count in counts]
         found = check.wrong([*ready, *ready], threads=FEW.get("threads", 256))
         lanes.memory.barrier()
@@ -228,7 +234,7 @@ def under_torch(report: Report) -> None:
         return
     environment = {**os.environ, "TORCH_SYMM_MEM_ALLOW_OVERLAPPING_DEVICES": "1", "TREADLE_GPU": "lanes"}
     rows = []
-    for memory in ("ipc", "symmetric"):
+    for memory in ("ipc", "symmetric", "cumem"):
         with tempfile.TemporaryDirectory(prefix="treadle-gpu-check-") as folder:
             running = [
                 subprocess.Popen(
@@ -265,8 +271,10 @@ def check(report: Report, *, quick: bool) -> int:
     report.part("one launch", lambda: sweep(report, sizes, KINDS[:2] if quick else KINDS))
     copies = [2**16] if quick else [2**20, 2**24, 2**26]
     report.part("beside copies", lambda: against_copies(report, copies))
-    report.part("two processes", lambda: processes(report, [1001, 40_000], 2))
-    report.part("eight processes", lambda: processes(report, [1001, 40_000], 8))
+    for memory in MEMORIES:
+        two = partial(processes, report, [1001, 40_000], 2, memory)
+        report.part(f"two processes, {memory}", two)
+    report.part("eight processes", lambda: processes(report, [1001, 40_000], 8, "CUDA IPC"))
     report.part("PyTorch", lambda: under_torch(report))
     report.part("sanitizers", lambda: sanitizers(report))
     if not quick:
@@ -284,8 +292,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--rank", nargs="+", help=argparse.SUPPRESS)
     asked = parser.parse_args(arguments)
     if asked.rank:
-        rank, n, folder, *counts = asked.rank
-        return one_rank(int(rank), int(n), Path(folder), list(map(int, counts)))
+        memory, rank, n, folder, *counts = asked.rank
+        return one_rank(memory, int(rank), int(n), Path(folder), list(map(int, counts)))
     report = Report(asked.out)
     if asked.subset:
         sweep(report, [4, 1024, 65536], KINDS[:1])

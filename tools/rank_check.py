@@ -13,8 +13,9 @@ from treadle.errors import MissingDependencyError, ScheduleError
 from treadle.program.program import Buffer
 from treadle.runtime.data import Pattern, numpy_dtype
 from treadle.runtime.device.judged_lanes import ELEMENT_CODES, pattern_of
-from treadle.runtime.device.peer_memory import gpu_library
-from treadle.runtime.device.rank_lanes import AdmittedLanes, PreparedLanes, RankLanes
+from treadle.runtime.device.memory.gpu_library import gpu_library
+from treadle.runtime.device.memory.peer_memory import PeerBlock
+from treadle.runtime.device.rank_lanes import AdmittedLanes, PreparedLanes, RankBuffers, RankLanes
 from treadle.runtime.memory import Layout, RankMemory, allocate, count_wrong, fill_input
 from treadle.runtime.run_options import RunOptions
 
@@ -77,10 +78,22 @@ class CheckedRank:
     rank_lanes : RankLanes
     asked : RunOptions
         Element type, reduction, seed and slices.
+    block : PeerBlock, optional
+        Where buffers lie so that peers reach them.
+    through : bool
+        Whether buffers are copied to and from the two halves of the block, in place of lying in it.
     """
 
-    def __init__(self, rank_lanes: RankLanes, asked: RunOptions) -> None:
+    def __init__(
+        self,
+        rank_lanes: RankLanes,
+        asked: RunOptions,
+        block: PeerBlock | None = None,
+        *,
+        through: bool = False,
+    ) -> None:
         self._lanes, self._asked = rank_lanes, asked
+        self._block, self._through, self._past = block, through, 0
         self._library = gpu_library()
 
     def prepared(self, admitted: AdmittedLanes, count: int, slice_bytes: int) -> PreparedLanes:
@@ -105,14 +118,15 @@ class CheckedRank:
         begun = [self._placed(one, count, turn) for turn, (one, count) in enumerate(programs)]
         try:
             for (one, _), launched in zip(programs, begun, strict=True):
-                self._lanes.launch(one, launched.buffers, self._asked.reduction, threads=threads)
+                self._lanes.launch(one, self._given(launched), self._asked.reduction, threads=threads)
             return sum(
                 self._wrong(one.admitted, count, launched)
                 for (one, count), launched in zip(programs, begun, strict=True)
             )
         finally:
             for launched in begun:
-                self._library.c.treadle_peer_free(launched.block)
+                if launched.block:
+                    self._library.c.treadle_peer_free(launched.block)
 
     def _placed(self, prepared: PreparedLanes, count: int, turn: int) -> Launched:
         """Buffers on the GPU that lie to each other as on the host, rubbish where no input is."""
@@ -133,13 +147,39 @@ class CheckedRank:
             for one in given:
                 starts.append(at)
                 at = past = at + -(-one.nbytes // 256) * 256
-        block = self._library.address("treadle_peer_allocate", past + 16)
+        if self._block is not None and not self._through:
+            block, at = 0, self._room(count, starts, in_place=lanes.program.in_place)
+        else:
+            block = at = self._library.address("treadle_peer_allocate", past + 16)
         for start, one in reversed(
             list(zip(starts, given, strict=True))
         ):  # the input last, where both are one
             if one.nbytes:
-                self._library.said("treadle_peer_write", block + start, one.ctypes.data, one.nbytes)
-        return Launched(memory, pattern, block, (block + starts[0], block + starts[1]))
+                self._library.said("treadle_peer_write", at + start, one.ctypes.data, one.nbytes)
+        return Launched(memory, pattern, block, (at + starts[0], at + starts[1]))
+
+    def _room(self, count: int, starts: list[int], *, in_place: bool) -> int:
+        """The next free place of the block, the same at all ranks; `starts` are of INPUT and OUTPUT in it."""
+        assert self._block is not None
+        room = -(-count * self._asked.element.n_bytes // 256) * 256 + 16
+        room += -room % 256
+        if not in_place:
+            starts[:] = [0, room]
+        at = self._block.addresses[self._lanes.memory.rank] + self._past
+        self._past += room if in_place else 2 * room
+        assert self._past <= self._block.size
+        return at
+
+    def _given(self, launched: Launched) -> RankBuffers:
+        block = self._block
+        if block is None:
+            return RankBuffers(launched.buffers)
+        if not self._through:
+            return RankBuffers(launched.buffers, (block, block))
+        at = block.addresses[self._lanes.memory.rank]
+        sizes = [launched.memory.arrays[buffer].nbytes for buffer in (Buffer.INPUT, Buffer.OUTPUT)]
+        given, wanted = zip(launched.buffers, sizes, strict=True)
+        return RankBuffers((at, at + block.size // 2), (block, block), given, wanted)
 
     def _wrong(self, admitted: AdmittedLanes, count: int, launched: Launched) -> int:
         rank, output = self._lanes.memory.rank, launched.memory.arrays[Buffer.OUTPUT]

@@ -30,6 +30,9 @@ enum {
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
 enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaHostAllocMapped = 2, cudaIpcMemLazyEnablePeerAccess = 1 };
+#define CUDART_VERSION 13000
+enum { cudaEnableDefault = 0 };
+enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess, cudaDriverEntryPointSymbolNotFound };
 enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed };
 enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone, cudaStreamCaptureStatusActive };
 struct cudaDeviceProp {
@@ -46,10 +49,13 @@ struct Range {
   int file;  // -1: another process's, opened here
 };
 
+struct Object;
+
 struct World {
   std::mutex lock;
   std::map<const char*, Range> live, pinned;
   std::vector<std::function<int()>> captured;
+  std::map<const char*, std::pair<std::size_t, Object*>> switches;  // addresses that reach several ranks
   bool is_capturing = false;
 };
 
@@ -145,7 +151,13 @@ inline cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cud
 }
 
 inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
-  return cudaMemcpy(to, from, bytes, kind);
+  if (kind != cudaMemcpyDeviceToDevice) return cudaMemcpy(to, from, bytes, kind);
+  const bool is_any = std::getenv("FAKE_CUDA_ANY_MEMORY");  // tensors of the host stand for a GPU's
+  if (!is_any && !(fake_cuda::is_ours(to, bytes) && fake_cuda::is_ours(from, bytes))) return cudaErrorInvalidValue;
+  const auto copy = [=] { return std::memcpy(to, from, bytes), int(cudaSuccess); };
+  if (!fake_cuda::world().is_capturing) return copy();
+  fake_cuda::world().captured.push_back(copy);
+  return cudaSuccess;
 }
 
 inline cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
@@ -178,7 +190,23 @@ inline cudaError_t cudaFreeHost(void* at) {
   return cudaSuccess;
 }
 
-inline cudaError_t cudaSetDevice(int device) { return device ? cudaErrorInvalidDevice : cudaSuccess; }
+// One device, or as many as FAKE_CUDA_DEVICES says; each thread has a current one.
+namespace fake_cuda {
+inline int& device() {
+  static thread_local int found = 0;
+  return found;
+}
+inline int devices() {
+  const char* said = std::getenv("FAKE_CUDA_DEVICES");
+  return said ? std::atoi(said) : 1;
+}
+}  // namespace fake_cuda
+
+inline cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= fake_cuda::devices()) return cudaErrorInvalidDevice;
+  return fake_cuda::device() = device, cudaSuccess;
+}
+inline cudaError_t cudaGetDevice(int* device) { return *device = fake_cuda::device(), cudaSuccess; }
 inline cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
   return std::swap(*mode, fake_cuda::mode()), cudaSuccess;
 }

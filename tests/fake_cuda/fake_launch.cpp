@@ -1,5 +1,5 @@
 // A launch of the fake GPU: the lanes as threads, where all of a launch's tables and memory lie on it.
-#include "cuda_runtime.h"
+#include "cuda.h"
 #include "local.hpp"
 #include "user.hpp"
 
@@ -12,13 +12,19 @@ extern "C" i64 treadle_lanes_emulate(const treadle::Job* job, i64 element, i64 r
 extern "C" i64 treadle_rank_emulate(const treadle::Job* job, const treadle::Local* local, i64 element, i64 reduction,
                                     i64 is_ll, i64 threads);
 
+// Threads ask the fake GPU what an address of a multicast object means.
+extern "C" void treadle_lanes_switch(i64 (*members)(const char* all, char** members));
+static const bool has_switch = [] { return treadle_lanes_switch(&fake_cuda::members), true; }();
+
 static bool has_tables(const treadle::Job& job) {
   using fake_cuda::is_ours;
-  return is_ours(job.operations, std::size_t(job.n_operations) * sizeof(treadle::Operation)) &&
+  return has_switch && is_ours(job.operations, std::size_t(job.n_operations) * sizeof(treadle::Operation)) &&
          is_ours(job.puts, std::size_t(job.n_puts) * sizeof(treadle::Put)) &&
          is_ours(job.waits, std::size_t(job.n_waits) * sizeof(treadle::Wait)) &&
          is_ours(job.raises, std::size_t(job.n_raises) * sizeof(treadle::Raise)) &&
          is_ours(job.lanes, std::size_t(job.n_lanes) * sizeof(treadle::Lane)) &&
+         is_ours(job.groups, std::size_t(job.n_groups) * sizeof(treadle::Group)) &&
+         is_ours(job.members, std::size_t(job.n_members) * sizeof(i64)) &&
          is_ours(job.memory, std::size_t(job.n_ranks) * sizeof(treadle::Memory)) &&
          is_ours(job.failure, sizeof(treadle::Failure));
 }
@@ -43,6 +49,11 @@ static int launch_rank(const treadle::Job& job, const treadle::Local& local, i64
   bool all = fake_cuda::is_ours(local.launches, 16) && fake_cuda::is_in(fake_cuda::world().pinned, local.told, 1);
   for (i64 rank = 0; all && rank < job.n_ranks; ++rank)
     all = fake_cuda::is_ours(job.memory[rank].staging, 1) && fake_cuda::is_ours(job.memory[rank].flags, 8);
+  for (const treadle::Window& window : local.windows) {
+    if (!window.table) continue;
+    all = all && fake_cuda::is_ours(window.table, std::size_t(job.n_ranks + job.n_groups) * sizeof(char*));
+    for (i64 rank = 0; all && rank < job.n_ranks; ++rank) all = fake_cuda::is_ours(window.table[rank] + window.at, 0);
+  }
   if (!std::getenv("FAKE_CUDA_ANY_MEMORY"))
     for (const char* buffer : local.buffers) all = all && (!buffer || fake_cuda::is_ours(buffer, 1));
   if (!all) return cudaErrorInvalidValue;

@@ -43,8 +43,8 @@ class Options:
     slice_bytes : int, optional
         [TREADLE_SLICE, with a unit] Largest message, more or less.
     gpu : GpuSettings, optional
-        [TREADLE_GPU, TREADLE_GPU_MEMORY, _COST_MODEL, _PROTOCOL, _LANES, _THREADS, _SLICE] How calls with
-        tensors of GPUs are made; the same at all ranks.
+        [TREADLE_GPU, TREADLE_GPU_MEMORY, _COST_MODEL, _PROTOCOL, _LANES, _THREADS, _SLICE, _WINDOW] How calls
+        with tensors of GPUs are made; the same at all ranks.
 
     Examples
     --------

@@ -4,13 +4,9 @@ share staging, graphs that are replayed, waits that nobody ends."""
 from __future__ import annotations
 
 import ctypes
-import multiprocessing
-import traceback
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from threading import Barrier
 from time import sleep
 
 import numpy as np
@@ -18,6 +14,7 @@ import pytest
 from tools.rank_check import CheckedRank, FolderExchange
 
 from harness.fake_gpu import live
+from harness.rank_groups import in_processes, in_threads
 from samples.matrix_cases import modes, one_of_each_row
 from treadle.errors import MissingDependencyError, ScheduleError
 from treadle.planning import program_of, solve
@@ -25,8 +22,9 @@ from treadle.runtime.data import ElementType, Reduction
 from treadle.runtime.device.kernel_build import GPU_LIBRARY
 from treadle.runtime.device.lane_lowering import lower_to_lanes
 from treadle.runtime.device.lane_program import DeviceProtocol, LaneProgram
-from treadle.runtime.device.peer_memory import Exchange, IpcMemory, OneProcessMemory, gpu_library
-from treadle.runtime.device.rank_lanes import RankLanes
+from treadle.runtime.device.memory.gpu_library import gpu_library
+from treadle.runtime.device.memory.peer_memory import IpcMemory
+from treadle.runtime.device.rank_lanes import RankBuffers, RankLanes
 from treadle.runtime.run_options import RunOptions
 
 LL, SIMPLE = DeviceProtocol.LL, DeviceProtocol.SIMPLE
@@ -39,68 +37,7 @@ def on_it(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def lanes_of(fabric: str, kind: str, protocol: DeviceProtocol, *, in_place: bool = False) -> LaneProgram:
     program = program_of(solve(fabric, kind).plan, 1024, in_place=in_place)
-    return lower_to_lanes(program, protocol, lanes=2, all_staged=True)
-
-
-class ThreadExchange:
-    """Ranks that are threads."""
-
-    def __init__(self, n: int) -> None:
-        self._said, self._met = [b""] * n, Barrier(n, timeout=60)
-
-    def of(self, rank: int) -> Exchange:
-        def exchange(said: bytes) -> list[bytes]:
-            self._said[rank] = said
-            self._met.wait()
-            found = list(self._said)
-            self._met.wait()
-            return found
-
-        return exchange
-
-
-def in_threads(n: int, work: Callable[[RankLanes], object], *, limit_s: float = 30.0) -> list[object]:
-    """What each rank's work returns; ranks are threads of this process."""
-    together = ThreadExchange(n)
-
-    def rank(number: int) -> object:
-        with RankLanes(OneProcessMemory(number, together.of(number)), limit_s=limit_s) as lanes:
-            try:
-                found = work(lanes)
-            except Exception:
-                traceback.print_exc()  # its peers still use its memory, and would die of it
-                sleep(1)
-                raise
-            lanes.memory.barrier()
-            return found
-
-    with ThreadPoolExecutor(n) as pool:
-        return list(pool.map(rank, range(n)))
-
-
-def _process(number: int, n: int, folder: Path, work: Callable[[RankLanes], object], told: object) -> None:
-    memory = IpcMemory(number, FolderExchange(folder, number, n))
-    with RankLanes(memory, limit_s=30.0) as lanes:
-        found = work(lanes)
-        memory.barrier()
-    told.put((number, found, live(Path(gpu_library().c._name))))  # type: ignore[attr-defined]
-
-
-def in_processes(n: int, folder: Path, work: Callable[[RankLanes], object]) -> list[object]:
-    """The same in processes that open each other's memory; none leaves any behind."""
-    context = multiprocessing.get_context("fork")
-    told = context.Queue()
-    running = [context.Process(target=_process, args=(rank, n, folder, work, told)) for rank in range(n)]
-    for one in running:
-        one.start()
-    try:
-        rows = [told.get(timeout=120) for _ in running]
-    finally:
-        for one in running:
-            one.join(5)
-            one.kill()
-    assert [left for _, _, left in rows] == [0] * n
-    return [found for _, found, _ in sorted(rows)]
+    return lower_to_lanes(program, protocol, lanes=2, reached=())
 
 
 def checked(
@@ -149,7 +86,7 @@ def test_every_kind_of_schedule(library: Path) -> None:
     for turn, ((row, kind), plan) in enumerate(one_of_each_row().items()):
         in_place = modes(kind)[turn % len(modes(kind))]
         program = program_of(plan, 1024, in_place=in_place)
-        lanes = lower_to_lanes(program, tuple(DeviceProtocol)[turn % 2], lanes=1, all_staged=True)
+        lanes = lower_to_lanes(program, tuple(DeviceProtocol)[turn % 2], lanes=1, reached=())
         found = in_threads(program.n_ranks, checked([(lanes, 900)], RunOptions()))
         assert found == [0] * program.n_ranks, (row, kind)
     assert live(library) == 0
@@ -167,7 +104,7 @@ def test_a_graph_counts_its_launches_itself(library: Path, tmp_path: Path) -> No
         fake.fake_cuda_capture()
         ready = [rank_lanes.prepare(one, n, **kernel) for one in (admitted, other)]
         for one in ready:
-            rank_lanes.launch(one, (at, at), Reduction.MAX, threads=1)
+            rank_lanes.launch(one, RankBuffers((at, at)), Reduction.MAX, threads=1)
         fake.fake_cuda_end_capture()
         gpu.said("treadle_peer_write", at, data.ctypes.data, data.nbytes)
         found = []
@@ -177,7 +114,7 @@ def test_a_graph_counts_its_launches_itself(library: Path, tmp_path: Path) -> No
             found.append(float(data[turn % n]))
             data[:] = rank + turn + 2.0
             gpu.said("treadle_peer_write", at, data.ctypes.data, data.nbytes)
-        rank_lanes.launch(ready[0], (at, at), Reduction.SUM, threads=1)  # and beside graphs
+        rank_lanes.launch(ready[0], RankBuffers((at, at)), Reduction.SUM, threads=1)  # and beside graphs
         gpu.said("treadle_peer_read", data.ctypes.data, at, data.nbytes)
         gpu.c.treadle_peer_free(at)
         assert rank_lanes.failure() == ""
@@ -203,7 +140,7 @@ def test_a_wait_that_nobody_ends_is_told_with_its_peer(library: Path, protocol: 
         assert rank_lanes.failure() == ""
         if rank_lanes.memory.rank == 0:
             sleep(0.5)
-        rank_lanes.launch(ready, (at, at), Reduction.SUM, threads=1)
+        rank_lanes.launch(ready, RankBuffers((at, at)), Reduction.SUM, threads=1)
         gpu_library().c.treadle_peer_free(at)
         return rank_lanes.failure()
 
@@ -221,20 +158,24 @@ def test_refusals(library: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         lanes = lanes_of("ring:2", "allgather", SIMPLE)
         with pytest.raises(ScheduleError, match="lanes of 3 ranks in a group of 2"):
             rank_lanes.admit(lanes_of("ring:3", "allgather", SIMPLE))
-        direct = lower_to_lanes(lanes.program, SIMPLE, lanes=2)
-        with pytest.raises(ScheduleError, match="buffers that peers do not reach"):
-            rank_lanes.admit(direct)
+        direct = rank_lanes.admit(lower_to_lanes(lanes.program, SIMPLE, lanes=2))
+        placed = rank_lanes.prepare(direct, 64, element=0, element_bytes=4, slice_bytes=64)
+        with pytest.raises(ScheduleError, match="lanes use OUTPUT of peers, who do not reach it"):
+            rank_lanes.launch(placed, RankBuffers((1, 1)), Reduction.SUM, threads=1)
+        block = rank_lanes.memory.allocate(4096)
+        with pytest.raises(ScheduleError, match="OUTPUT is not in the block that peers reach"):
+            rank_lanes.launch(placed, RankBuffers((1, 1), (None, block)), Reduction.SUM, threads=1)
         ready = rank_lanes.prepare(rank_lanes.admit(lanes), 64, element=0, element_bytes=4, slice_bytes=64)
         assert rank_lanes.room(SIMPLE, 0, 1) == 1
         with pytest.raises(ScheduleError, match="a launch of all lanes at once: too many blocks"):
-            rank_lanes.launch(ready, (1, 1), Reduction.SUM, threads=1)
+            rank_lanes.launch(ready, RankBuffers((1, 1)), Reduction.SUM, threads=1)
 
     monkeypatch.setenv("FAKE_CUDA_BLOCKS", "1")
     in_threads(2, work)
     assert live(library) == 0
 
     def alone(said: bytes) -> list[bytes]:
-        return [said, b"no GPU" if said == b"" else said]
+        return [said, said]
 
     with pytest.raises(MissingDependencyError, match="rank 0: a peer's memory: invalid device context"):
         IpcMemory(0, alone)

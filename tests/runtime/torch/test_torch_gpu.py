@@ -43,11 +43,11 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return [json.loads((folder / f"found-{rank}.json").read_text()) for rank in range(N_RANKS)]
 
 
-@pytest.mark.parametrize("way", ["lanes", "steps", "refused", "unlike"])
+@pytest.mark.parametrize("way", ["lanes", "switches", "no switches", "steps", "refused", "unlike"])
 def test_every_way_gives_the_bits_of_gloo(found: list[dict[str, Any]], way: str) -> None:
     for rank, results in enumerate(found):
         assert [key for key, well in results[way].items() if not well] == [], f"rank {rank}"
-    assert ("replayed" in found[0][way]) == (way == "lanes")
+    assert ("replayed" in found[0][way]) == (way in ("lanes", "switches", "no switches"))
 
 
 def test_the_log_says_which_way_and_why(found: list[dict[str, Any]]) -> None:
@@ -65,9 +65,26 @@ def test_the_log_says_which_way_and_why(found: list[dict[str, Any]]) -> None:
     assert found[1]["lanes log"] == []
 
 
+def test_switches_are_asked_where_one_address_reaches_all(found: list[dict[str, Any]]) -> None:
+    asked, not_asked = "\n".join(found[0]["switches log"]), "\n".join(found[0]["no switches log"])
+    # greatest of bfloat16 only: switches have none of float32
+    for kind, size in (("allreduce", "16B"), ("allgather", "64B"), ("reduce-scatter", "32B")):
+        way = "on GPUs goes from rank to rank, where its plan asks switches: "
+        assert (
+            f"{kind} of {size} on GPUs by lanes that ask switches: protocol Simple, at most 2 blocks" in asked
+        )
+        assert any(
+            f"{kind} of " in line and way in line and "do not fit" in line for line in asked.splitlines()
+        )
+        assert (f"{kind} of {size} {way}" in not_asked) == (kind != "reduce-scatter")
+    assert "do not fit into a window of 128KB" in asked
+    assert "a GPU more in a multicast object: invalid argument" in not_asked
+    assert "that ask switches" not in not_asked
+
+
 def test_failures_name_collective_rank_and_peer(found: list[dict[str, Any]]) -> None:
     for rank, results in enumerate(found):
-        assert "call a collective of the group before" in results["first in a graph"]
+        assert "call the collective before" in results["first in a graph"]
         assert "cannot go by lanes, which TREADLE_GPU asks for: a GPU has room" in results["asked"]
         assert results["live"] == 0
         if rank != 3:

@@ -15,10 +15,11 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import ReduceOp
 
+from treadle.runtime.device.lane_program import DeviceProtocol
 from treadle.torch import Options
 from treadle.torch.gpu import gpu_streams as streams
 from treadle.torch.gpu import opening
-from treadle.torch.gpu.gpu_settings import GpuSettings, GpuWay
+from treadle.torch.gpu.gpu_settings import GpuMemory, GpuSettings, GpuWay
 from treadle.torch.gpu.grouped_steps import GroupedSteps
 
 RANK, SIZE, FOLDER = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
@@ -53,10 +54,12 @@ def both(ours: Any, gloo: Any, run: Callable[[Any], list[Tensor]]) -> bool:
     return all(torch.equal(one, other) for one, other in zip(run(ours), run(gloo), strict=True))
 
 
-def collectives(ours: Any, gloo: Any) -> dict[str, bool]:
+def collectives(
+    ours: Any, gloo: Any, types: tuple[torch.dtype, ...] = TYPES, counts: tuple[int, ...] = (4, 1001, 40_000)
+) -> dict[str, bool]:
     found = {}
-    for dtype in TYPES:
-        for count in (4, 1001, 40_000):
+    for dtype in types:
+        for count in counts:
             name = f"{dtype} {count}"
 
             def all_reduce(
@@ -91,8 +94,8 @@ def collectives(ours: Any, gloo: Any) -> dict[str, bool]:
     return found
 
 
-def replayed(ours: Any) -> bool:
-    """A captured allreduce, replayed 100 times, with a call of its own between."""
+def replayed(ours: Any, turns: int = 100) -> bool:
+    """A captured allreduce, replayed some times, with a call of its own between."""
     tensor, well = torch.zeros(5000), True
     CAPTURING[0] = True  # noqa: F821
     FAKE.fake_cuda_capture()
@@ -100,12 +103,12 @@ def replayed(ours: Any) -> bool:
     dist.all_reduce(tensor[:16], group=ours)
     FAKE.fake_cuda_end_capture()
     CAPTURING[0] = False  # noqa: F821
-    for turn in range(100):
+    for turn in range(turns):
         tensor.fill_(float(RANK + turn))
         assert FAKE.fake_cuda_replay() == 0
         expected = 6.0 + 4 * turn
         well &= bool((tensor[16:] == expected).all()) and bool((tensor[:16] == 4 * expected).all())
-        if turn == 50:
+        if turn == turns // 2:
             dist.all_reduce(tensor, group=ours)
             well &= bool((tensor[16:] == 4 * expected).all())
     return well
@@ -119,14 +122,20 @@ def failure(call: Callable[[], object]) -> str:
     return ""
 
 
-def start(name: str, settings: GpuSettings, timeout_s: float = 60) -> tuple[Any, Any]:
+def start(
+    name: str,
+    settings: GpuSettings,
+    timeout_s: float = 60,
+    fabric: str = "ring:4",
+    algorithm: str | None = None,
+) -> tuple[Any, Any]:
     dist.init_process_group(
         "treadle",
         init_method=f"file://{FOLDER / name}",
         rank=RANK,
         world_size=SIZE,
         timeout=timedelta(seconds=timeout_s),
-        pg_options=Options(fabric="ring:4", gpu=settings),
+        pg_options=Options(fabric=fabric, algorithm=algorithm, gpu=settings),
     )
     LINES.clear()
     return dist.group.WORLD, dist.new_group(backend="gloo")
@@ -150,6 +159,21 @@ def main() -> None:
     found["lanes log"] = list(LINES)
     dist.destroy_process_group()
     found["live"] = int(FAKE.fake_cuda_live())
+
+    nvls = ",".join(f"{kind}=nvls" for kind in ("allreduce", "allgather", "reduce-scatter"))
+    asks = GpuSettings(memory=GpuMemory.CUMEM, threads=1, protocol=DeviceProtocol.SIMPLE, window_bytes=2**17)
+    few = TYPES[:2], (4, 1001, 40_000)
+    for name, devices in (("switches", "4"), ("no switches", "1")):
+        os.environ["FAKE_CUDA_DEVICES"] = devices
+        streams.device_of = lambda _, devices=devices: RANK % int(devices)
+        ours, gloo = start(name, asks, fabric="dgx_h100(1, 4, nvls=True)", algorithm=nvls)
+        found[name] = collectives(ours, gloo, *few)
+        found[name]["replayed"] = replayed(ours, 10)
+        found[f"{name} log"] = list(LINES)
+        dist.destroy_process_group()
+        found["live"] += int(FAKE.fake_cuda_live())
+        few = TYPES[:1], (4,)
+    streams.device_of = lambda _: 0
 
     opening.host_name = lambda: f"host {RANK // 2}"
     ours, gloo = start("steps", GpuSettings())

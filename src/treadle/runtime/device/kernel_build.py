@@ -13,7 +13,7 @@ from pathlib import Path
 from treadle.errors import MissingDependencyError
 from treadle.runtime.mpi_build import build_directory, telling_line
 
-GPU_SOURCES = ("lanes.cpp", "gpu_host.cpp", "rank_host.cpp")
+GPU_SOURCES = ("lanes.cpp", "gpu_host.cpp", "rank_host.cpp", "cumem_host.cpp")
 """What a library for GPUs is made of; threads need the first alone."""
 _HEADERS = ("elements", "group", "host", "lane", "local", "machine", "rank", "tables", "user")
 SOURCES = (*GPU_SOURCES, *(f"{name}.hpp" for name in _HEADERS))

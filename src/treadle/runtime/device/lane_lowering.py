@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
@@ -37,7 +37,7 @@ def lower_to_lanes(
     averages: bool = False,
     switches: Topology | None = None,
     switch_sums: bool = True,
-    all_staged: bool = False,
+    reached: Collection[Buffer] = tuple(Buffer),
 ) -> LaneProgram:
     """Make the lanes of a program.
 
@@ -54,8 +54,8 @@ def lower_to_lanes(
         left to them, with protocol Simple. Every rank's share of it is spread over all its lanes.
     switch_sums : bool
         Whether these switches can add up, or combine, the elements.
-    all_staged : bool
-        No message is put straight into its target: for buffers that peers do not reach.
+    reached : collection of Buffer
+        What peers reach: no message is put straight into other buffers, and no switch is asked for them.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def lower_to_lanes(
     """
     if not 1 <= lanes <= MOST_LANES:
         raise ScheduleError(f"lanes: expected 1 to {MOST_LANES}, found {lanes}")
-    program, bounds, graph, groups = _graph(program, protocol, lanes, switches, switch_sums, all_staged)
+    program, bounds, graph, groups = _graph(program, protocol, lanes, switches, switch_sums, reached)
     writer = _Writer(graph, protocol)
     lists: list[RankLane] = []
     weights = [past - first for first, past in pairwise(bounds)]
@@ -109,21 +109,23 @@ def _graph(
     lanes: int,
     switches: Topology | None,
     sums: bool,
-    staged: bool,
+    reached: Collection[Buffer],
 ) -> _Graph:
     """The program, perhaps in more chunks, its parts and nodes, and the groups of switches that are asked."""
-    if switches is not None and protocol is DeviceProtocol.SIMPLE and not staged:
-        found = _asking(program, lanes, switches, sums)
+    if switches is not None and protocol is DeviceProtocol.SIMPLE and reached:
+        found = _asking(program, lanes, switches, sums, reached)
         if found is not None:
             return found
     operations, bounds = cut_into_parts(program)
-    nodes = LaneNodes(operations, protocol, in_place=program.in_place, all_staged=staged)
+    nodes = LaneNodes(operations, protocol, in_place=program.in_place, reached=reached)
     return program, bounds, nodes, []
 
 
-def _asking(program: Program, lanes: int, switches: Topology, sums: bool) -> _Graph | None:
+def _asking(
+    program: Program, lanes: int, switches: Topology, sums: bool, reached: Collection[Buffer]
+) -> _Graph | None:
     """As `_graph`, with what switches do for ranks; None where they do nothing."""
-    found = _settled(program, switches, sums)
+    found = _settled(program, switches, sums, reached)
     if found is None:
         return None
     parts, bounds, _ = found
@@ -131,17 +133,17 @@ def _asking(program: Program, lanes: int, switches: Topology, sums: bool) -> _Gr
     parts.check_spread(bounds)
     # every rank's share in parts for all its lanes
     spread = replicate(program, lanes)
-    found = _settled(spread, switches, sums)
+    found = _settled(spread, switches, sums, reached)
     assert found is not None
     parts, bounds, graph = found
     return spread, bounds, graph, parts.groups
 
 
 def _settled(
-    program: Program, switches: Topology, sums: bool
+    program: Program, switches: Topology, sums: bool, reached: Collection[Buffer] = tuple(Buffer)
 ) -> tuple[SwitchParts, list[int], LaneNodes] | None:
     """What is left to switches, such that all stores can go straight into their targets."""
-    parts = SwitchParts(switches, program, sums)
+    parts = SwitchParts(switches, program, sums, reached)
     if not parts.groups:
         return None
     while True:
@@ -149,7 +151,7 @@ def _settled(
         if not parts.asked:
             return None
         try:
-            graph = LaneNodes(operations, DeviceProtocol.SIMPLE, in_place=program.in_place)
+            graph = LaneNodes(operations, DeviceProtocol.SIMPLE, in_place=program.in_place, reached=reached)
         except ScheduleError:  # loads that wait for all of a group at once
             return None
         if not graph.staged_stores:

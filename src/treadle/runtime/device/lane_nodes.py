@@ -11,7 +11,7 @@ stage, depth) to a greater one, so that lanes, which go in that order, never wai
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from treadle.errors import ScheduleError
@@ -52,6 +52,8 @@ class LaneNodes:
     operations : sequence of PartOperation
     protocol : DeviceProtocol
     in_place : bool
+    reached : collection of Buffer
+        What peers reach.
 
     Raises
     ------
@@ -65,9 +67,9 @@ class LaneNodes:
         protocol: DeviceProtocol,
         *,
         in_place: bool,
-        all_staged: bool = False,
+        reached: Collection[Buffer] = tuple(Buffer),
     ) -> None:
-        self.operations, self._in_place, self._all_staged = operations, in_place, all_staged
+        self.operations, self._in_place, self._reached = operations, in_place, frozenset(reached)
         self.home = list(range(len(operations)))
         """The node of every operation."""
         self.nodes: dict[int, LaneNode] = {}
@@ -190,7 +192,7 @@ class LaneNodes:
             taker, maker = self.nodes[self.home[number]], self.nodes[self.home[send]]
             is_direct = (
                 is_simple
-                and not self._all_staged
+                and receive.target in self._reached
                 and receive.kind is PartKind.RECEIVE
                 and self._comes_after_all(maker, taker.waits)
             )

@@ -7,22 +7,63 @@ launch, so that whichever program comes next finds staging free; other flags are
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from treadle.errors import ScheduleError
+from treadle.program.program import Buffer
 from treadle.runtime.data import Reduction
 from treadle.runtime.device.happens_before import judge_lanes
 from treadle.runtime.device.lane_machine import REDUCTION_CODES, LaunchJob, given_up
 from treadle.runtime.device.lane_program import DeviceProtocol, FlagPurpose, LaneFlag, LaneProgram
-from treadle.runtime.device.peer_memory import FLAGS_AT, MOST_FLAGS, STAGING_AT, PeerMemory, gpu_library
+from treadle.runtime.device.memory.gpu_library import gpu_library
+from treadle.runtime.device.memory.peer_memory import (
+    FLAGS_AT,
+    MOST_FLAGS,
+    STAGING_AT,
+    PeerBlock,
+    PeerMemory,
+)
 from treadle.runtime.device.sized_lanes import SizedLanes, at_size, flag_places
 
 MOST_RANKS = 1024
-"""Their rows lie in memory that a block shares."""
+_SHARED_BYTES, _RANK_BYTES, _GROUP_BYTES = 48 * 1024, 40, 24
+"""Rows of ranks, and addresses of groups, lie in memory that a block shares."""
+
+
+class LaunchPlaces(ctypes.Structure):
+    """Where INPUT and OUTPUT of a launch are, as kernel/rank_host.cpp has it."""
+
+    _fields_ = (
+        ("buffers", ctypes.c_void_p * 2),
+        ("windows", (ctypes.c_void_p * 2) * 2),
+        ("given", ctypes.c_void_p),
+        ("given_bytes", ctypes.c_int64),
+        ("wanted", ctypes.c_void_p),
+        ("wanted_bytes", ctypes.c_int64),
+    )
+
+
+@dataclass(frozen=True)
+class RankBuffers:
+    """INPUT and OUTPUT of a launch at one rank.
+
+    Parameters
+    ----------
+    addresses : tuple of int
+        Of INPUT and OUTPUT.
+    blocks : tuple of PeerBlock, optional
+        In which blocks they lie, at the same places at all ranks; None: peers do not reach them.
+    given, wanted : tuple of int, optional
+        Address and bytes of what is copied to INPUT before, and from OUTPUT after, in the stream.
+    """
+
+    addresses: tuple[int, int]
+    blocks: tuple[PeerBlock | None, PeerBlock | None] = (None, None)
+    given: tuple[int, int] = (0, 0)
+    wanted: tuple[int, int] = (0, 0)
 
 
 def entering_all(lanes: LaneProgram) -> LaneProgram:
@@ -47,6 +88,14 @@ def entering_all(lanes: LaneProgram) -> LaneProgram:
     return replace(lanes, lanes=tuple(found), flags=tuple(flags))
 
 
+def used_by_peers(lanes: LaneProgram) -> frozenset[Buffer]:
+    """Buffers that ranks other than their own read or write."""
+    operations = [one for lane in lanes.lanes for one in lane.operations]
+    found = {one.target for one in lanes.messages} | {one.copied_to for one in operations}
+    found |= {one.source for one in operations if one.sums >= 0}
+    return frozenset(one for one in found if one is not None)
+
+
 @dataclass(frozen=True, eq=False)
 class AdmittedLanes:
     """A program that may be launched at a rank.
@@ -58,11 +107,14 @@ class AdmittedLanes:
         Among those of the group.
     places : tuple of int
         Of every flag among those of its rank.
+    used : frozenset of Buffer
+        See `used_by_peers`.
     """
 
     lanes: LaneProgram
     number: int
     places: tuple[int, ...]
+    used: frozenset[Buffer]
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +157,7 @@ class RankLanes:
         )
         self._admitted: list[AdmittedLanes] = []
         self._prepared: list[PreparedLanes] = []
+        self._tables: dict[tuple[PeerBlock, tuple[tuple[int, ...], ...]], int] = {}
         self._past = n
         """First flag that no program has; before it stands who has entered."""
 
@@ -114,15 +167,21 @@ class RankLanes:
         Raises
         ------
         ScheduleError
-            If messages are put into buffers of peers, the program is of another number of ranks, or flags
-            run out.
+            If the program is of another number of ranks, uses SCRATCH of peers, or flags or memory that
+            blocks share run out.
         """
         if lanes.program.n_ranks != len(self.memory.blocks):
             raise ScheduleError(
                 f"lanes of {lanes.program.n_ranks} ranks in a group of {len(self.memory.blocks)}"
             )
-        if any(not message.is_staged for message in lanes.messages):
-            raise ScheduleError("lanes put messages into buffers that peers do not reach; lower all_staged")
+        used = used_by_peers(lanes)
+        if Buffer.SCRATCH in used:
+            raise ScheduleError("lanes use SCRATCH of peers, who do not reach it")
+        shared = _RANK_BYTES * lanes.program.n_ranks + _GROUP_BYTES * len(lanes.groups)
+        if shared > _SHARED_BYTES:
+            raise ScheduleError(
+                f"{len(lanes.groups)} groups around switches: blocks share {_SHARED_BYTES} bytes"
+            )
         lanes = entering_all(lanes)
         own, sizes = flag_places(lanes)
         places = tuple(
@@ -132,7 +191,7 @@ class RankLanes:
         if self._past + max(sizes) > MOST_FLAGS:
             raise ScheduleError(f"the programs of a group have more than {MOST_FLAGS} flags at a rank")
         self._past += max(sizes)
-        self._admitted.append(AdmittedLanes(lanes, len(self._admitted), places))
+        self._admitted.append(AdmittedLanes(lanes, len(self._admitted), places, used))
         return self._admitted[-1]
 
     def room(self, protocol: DeviceProtocol, element: int, threads: int) -> int:
@@ -200,7 +259,7 @@ class RankLanes:
     def launch(
         self,
         prepared: PreparedLanes,
-        buffers: Sequence[int],
+        buffers: RankBuffers,
         reduction: Reduction,
         *,
         threads: int,
@@ -211,8 +270,7 @@ class RankLanes:
         Parameters
         ----------
         prepared : PreparedLanes
-        buffers : sequence of int
-            Addresses of INPUT and OUTPUT.
+        buffers : RankBuffers
         reduction : Reduction
         threads : int
             Of a block.
@@ -222,19 +280,41 @@ class RankLanes:
         Raises
         ------
         ScheduleError
-            If its blocks cannot all be on the GPU at once.
+            If peers do not reach a buffer that they use, or its blocks cannot all be on the GPU at once.
         """
-        given = (ctypes.c_void_p * 2)(*buffers)
+        lanes = prepared.admitted.lanes
+        places = LaunchPlaces((ctypes.c_void_p * 2)(*buffers.addresses))
+        for number, block in enumerate(buffers.blocks):
+            if block is None:
+                if Buffer(number) in prepared.admitted.used:
+                    raise ScheduleError(f"lanes use {Buffer(number).name} of peers, who do not reach it")
+                continue
+            at = buffers.addresses[number] - block.addresses[self.memory.rank]
+            if not 0 <= at <= block.size:
+                raise ScheduleError(f"{Buffer(number).name} is not in the block that peers reach")
+            places.windows[number][:] = [self._table_of(block, lanes.groups), at]
+        places.given, places.given_bytes = buffers.given
+        places.wanted, places.wanted_bytes = buffers.wanted
         self._library.said(
             "treadle_rank_launch",
             self._rank,
             prepared.address,
-            given,
+            ctypes.byref(places),
             prepared.element,
             REDUCTION_CODES[reduction],
             threads,
             stream or None,
         )
+
+    def _table_of(self, block: PeerBlock, groups: tuple[tuple[int, ...], ...]) -> int:
+        """Address on the GPU of a block's addresses at all ranks, then of those that reach groups."""
+        if (block, groups) not in self._tables:
+            listed = (*block.addresses, *(block.multicast.get(group, 0) for group in groups))
+            made = np.array(listed, dtype=np.uint64)
+            self._tables[block, groups] = self._library.address(
+                "treadle_rank_table", self._rank, made.ctypes.data, len(made)
+            )
+        return self._tables[block, groups]
 
     def failure(self) -> str:
         """Which wait was given up, in words; empty where none was so far. Waits for nothing."""

@@ -8,7 +8,7 @@ at a rank these become one load that sums. All that is not so complete stays fro
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -45,6 +45,8 @@ class SwitchParts:
     program : Program
     sums : bool
         Whether switches can add up these elements.
+    reached : collection of Buffer
+        What switches reach.
     refused : set of Key
         Left to ranks all the same.
     """
@@ -52,6 +54,7 @@ class SwitchParts:
     topology: Topology
     program: Program
     sums: bool
+    reached: Collection[Buffer] = tuple(Buffer)
     refused: set[Key] = field(default_factory=set)
     groups: list[tuple[int, ...]] = field(default_factory=list)
     asked: list[Key] = field(default_factory=list)
@@ -59,15 +62,10 @@ class SwitchParts:
 
     def __post_init__(self) -> None:
         nodes = self.program.nodes.tolist()
-        rank_of = {node: rank for rank, node in enumerate(nodes)}
-        links = lanes_of(self.topology)
-        able = (self.topology.multicast | self.topology.aggregation) & ~self.topology.turns_round
         self._group: dict[int, int] = {}
-        for switch in able.nonzero()[0].tolist():
-            members = members_at(links, switch, nodes)
-            if len(members) >= _LEAST_RANKS:
-                self._group[switch] = len(self.groups)
-                self.groups.append(tuple(sorted(rank_of[node] for node in members)))
+        for switch, group in _groups_of(self.topology, nodes).items():
+            self._group[switch] = len(self.groups)
+            self.groups.append(group)
         self._stores, self._sums = _paths_at(self.topology, self.program, self._group)
 
     def rewritten(self, operations: list[PartOperation]) -> list[PartOperation]:
@@ -98,8 +96,9 @@ class SwitchParts:
         return sorted([key[0], *ranks]) == list(self.groups[key[2]])
 
     def _is_at_one_place(self, group: int, buffer: Buffer) -> bool:
+        """Whether the group's switch reaches a buffer, and all its ranks have the same of it."""
         ranges = [self.program.ranges(rank, buffer) for rank in self.groups[group]]
-        return bool(ranges[0]) and all(one == ranges[0] for one in ranges)
+        return buffer in self.reached and bool(ranges[0]) and all(one == ranges[0] for one in ranges)
 
     def _store(self, lists: _Lists, key: Key, sends: Sequence[int]) -> bool:
         """One store in the place of sends of a part, which stand with nothing between that matters."""
@@ -287,6 +286,31 @@ class _Lists:
             else replace(one, partner=number_of[self.partner.get(old, self.operations[old].partner)])
             for old, one in listed
         ]
+
+
+def _groups_of(topology: Topology, nodes: Sequence[int]) -> dict[int, tuple[int, ...]]:
+    """Ranks, each a node, around each switch that copies or adds up for who asks."""
+    rank_of = {node: rank for rank, node in enumerate(nodes)}
+    links = lanes_of(topology)
+    able = (topology.multicast | topology.aggregation) & ~topology.turns_round
+    found = {switch: members_at(links, switch, nodes) for switch in able.nonzero()[0].tolist()}
+    return {
+        switch: tuple(sorted(rank_of[node] for node in members))
+        for switch, members in found.items()
+        if len(members) >= _LEAST_RANKS
+    }
+
+
+def switch_groups(topology: Topology, nodes: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """Groups of ranks that lanes may ask switches for.
+
+    Parameters
+    ----------
+    topology : Topology
+    nodes : sequence of int
+        Of the ranks.
+    """
+    return tuple(dict.fromkeys(_groups_of(topology, nodes).values()))
 
 
 _AtSwitch = Mapping[int, tuple[int, bool]]

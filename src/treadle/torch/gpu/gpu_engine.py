@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import torch
@@ -28,8 +29,9 @@ from treadle.runtime.device.lane_sizes import (
     figures_of,
     leaving_rate,
 )
-from treadle.runtime.device.rank_lanes import AdmittedLanes, PreparedLanes, RankLanes
+from treadle.runtime.device.rank_lanes import AdmittedLanes, PreparedLanes, RankBuffers, RankLanes
 from treadle.torch.gpu import gpu_streams as streams
+from treadle.torch.gpu.asking_switches import LEAST_LANES, SwitchWindow
 from treadle.torch.gpu.gpu_settings import GpuSettings, GpuWay
 from treadle.torch.gpu.opening import NoLanesError, StoreExchange, open_lanes
 from treadle.torch.group_engine import NoPlanError, TensorCall
@@ -70,7 +72,8 @@ class GpuEngine:
         self._refusal = "TREADLE_GPU says so" if gpu.way in (GpuWay.NCCL, GpuWay.STEPS) else ""
         self._room, self._is_between_hosts = 0, False
         self._figures: dict[int, LaneFigures] = {}
-        self._admitted: dict[tuple[int, DeviceProtocol, int, bool], AdmittedLanes] = {}
+        self._window: SwitchWindow | None = None
+        self._admitted: dict[tuple[int, DeviceProtocol, int, bool, int], AdmittedLanes] = {}
         self._prepared: OrderedDict[tuple[int, int, int, int], tuple[PreparedLanes, bool]] = OrderedDict()
         self._told: set[tuple[object, ...]] = set()
 
@@ -99,37 +102,37 @@ class GpuEngine:
             If an earlier launch has failed, or this one is refused.
         """
         self.check()
-        element, element_bytes, count, reduction = _kernel_of(call)
+        kernel = _kernel_of(call)
         lanes = self._open(streams.device_of(call.target))
         try:
             found = self._source.program(call.kind, call.root, call.size_bytes, in_place=call.in_place)
             choice = self._choice(found, call.size_bytes)
-            admitted = self._admit(lanes, found.program, choice, averages=reduction is Reduction.AVG)
+            admitted, buffers, choice = self._asking(lanes, call, kernel, choice) or (
+                self._admit(lanes, found.program, choice, averages=kernel.reduction is Reduction.AVG),
+                RankBuffers((call.source.data_ptr(), call.target.data_ptr())),
+                choice,
+            )
         except TreadleError as error:
             raise NoPlanError(str(error)) from None
         try:
-            ready = self._ready(lanes, admitted, choice, (count, element, element_bytes))
+            ready = self._ready(lanes, admitted, choice, kernel)
             lanes.launch(
                 ready,
-                (call.source.data_ptr(), call.target.data_ptr()),
-                reduction,
+                buffers,
+                kernel.reduction,
                 threads=choice.threads,
                 stream=streams.stream_of(call.target),
             )
         except ScheduleError as error:
             raise DistBackendError(f"treadle: {call.kind} in group {self._group.name}: {error}") from None
-        self._tell(call, choice, found)
+        self._tell(call, choice, found, asks=any(block is not None for block in buffers.blocks))
 
     def _open(self, device: int) -> RankLanes:
         if self._refusal:
             raise NoPlanError(self._refusal)
         if self._lanes is None:
             group = self._group
-            if streams.is_capturing():
-                raise DistBackendError(
-                    f"treadle: group {group.name} makes its memory at the first call, which cannot be in a "
-                    "graph that is captured: call a collective of the group before"
-                )
+            self._refuse_capture()
             exchange = StoreExchange(self._store, group.rank, len(group.places), group.timeout)
             limit_s = group.timeout / timedelta(seconds=1)
             try:
@@ -141,7 +144,53 @@ class GpuEngine:
                 raise NoPlanError(self._refusal) from None
             if group.rank == 0:
                 LOGGER.info("group %s: memory of peers by %s", group.name, self._lanes.memory.words)
+            self._window = SwitchWindow(
+                self._lanes.memory, self._gpu.window_bytes, before=self._refuse_capture
+            )
         return self._lanes
+
+    def _refuse_capture(self) -> None:
+        if streams.is_capturing():
+            raise DistBackendError(
+                f"treadle: group {self._group.name} makes its memory at the first call that needs it, which "
+                "cannot be in a graph that is captured: call the collective before"
+            )
+
+    def _asking(
+        self, lanes: RankLanes, call: TensorCall, kernel: LaneKernel, choice: LaneChoice
+    ) -> tuple[AdmittedLanes, RankBuffers, LaneChoice] | None:
+        """Lanes that ask switches, their buffers and how many there are.
+
+        None where the call goes from rank to rank.
+        """
+        assert self._window is not None
+        averages = kernel.reduction is Reduction.AVG
+        if self._gpu.lanes is None and self._room > 1:
+            choice = replace(choice, lanes=max(LEAST_LANES, choice.lanes))
+        found = self._source.program(call.kind, call.root, call.size_bytes, in_place=False)
+        asked = self._window.asking(
+            found, choice, call.size_bytes, averages=averages, can_sum=kernel.can_switch_sum
+        )
+        if asked.lanes is None:
+            self._tell_refusal(call, asked.refusal)
+            return None
+        key = (id(found.program), choice.protocol, choice.lanes, averages, id(asked.lanes))
+        if key not in self._admitted:
+            self._admitted[key] = lanes.admit(asked.lanes)
+        buffers = self._window.buffers(found.program, call, kernel.count, kernel.element_bytes)
+        return self._admitted[key], buffers, choice
+
+    def _tell_refusal(self, call: TensorCall, refusal: str) -> None:
+        key = (call.kind, refusal)
+        if refusal and key not in self._told and self._group.rank == 0:
+            LOGGER.info(
+                "group %s: %s of %s on GPUs goes from rank to rank, where its plan asks switches: %s",
+                self._group.name,
+                call.kind,
+                format_size(call.size_bytes),
+                refusal,
+            )
+        self._told.add(key)
 
     def _choice(self, found: SizedProgram, size_bytes: int) -> LaneChoice:
         if id(found.program) not in self._figures:
@@ -165,23 +214,24 @@ class GpuEngine:
     def _admit(
         self, lanes: RankLanes, program: Program, choice: LaneChoice, *, averages: bool
     ) -> AdmittedLanes:
-        key = (id(program), choice.protocol, choice.lanes, averages)  # the source keeps the program
+        key = (id(program), choice.protocol, choice.lanes, averages, 0)  # the source keeps the program
         if key not in self._admitted:
-            made = lower_to_lanes(
-                program, choice.protocol, lanes=choice.lanes, averages=averages, all_staged=True
-            )
+            made = lower_to_lanes(program, choice.protocol, lanes=choice.lanes, averages=averages, reached=())
             self._admitted[key] = lanes.admit(made)
         return self._admitted[key]
 
     def _ready(
-        self, lanes: RankLanes, admitted: AdmittedLanes, choice: LaneChoice, what: tuple[int, int, int]
+        self, lanes: RankLanes, admitted: AdmittedLanes, choice: LaneChoice, kernel: LaneKernel
     ) -> PreparedLanes:
-        count, element, element_bytes = what
-        key = (admitted.number, count, element, choice.slice_bytes)
+        key = (admitted.number, kernel.count, kernel.element, choice.slice_bytes)
         ready, is_kept = self._prepared.get(key, (None, False))
         if ready is None:
             ready = lanes.prepare(
-                admitted, count, element=element, element_bytes=element_bytes, slice_bytes=choice.slice_bytes
+                admitted,
+                kernel.count,
+                element=kernel.element,
+                element_bytes=kernel.element_bytes,
+                slice_bytes=choice.slice_bytes,
             )
             wrong = lanes.prove(ready)
             if wrong:
@@ -194,18 +244,19 @@ class GpuEngine:
                 lanes.drop(self._prepared.pop(old)[0])
         return ready
 
-    def _tell(self, call: TensorCall, choice: LaneChoice, found: SizedProgram) -> None:
-        key = (call.kind, id(found), choice.protocol, choice.lanes, choice.threads)
+    def _tell(self, call: TensorCall, choice: LaneChoice, found: SizedProgram, *, asks: bool) -> None:
+        key = (call.kind, id(found), choice.protocol, choice.lanes, choice.threads, asks)
         if key in self._told:
             return
         self._told.add(key)
         if self._group.rank == 0:
             LOGGER.info(
-                "group %s: %s of %s on GPUs by lanes: protocol %s, at most %d blocks of %d threads, slices "
-                "of %s, by cost model %s",
+                "group %s: %s of %s on GPUs by lanes%s: protocol %s, at most %d blocks of %d threads, "
+                "slices of %s, by cost model %s",
                 self._group.name,
                 call.kind,
                 format_size(call.size_bytes),
+                " that ask switches" if asks else "",
                 choice.protocol,
                 choice.lanes,
                 choice.threads,
@@ -217,12 +268,27 @@ class GpuEngine:
         """Give memory of peers back."""
         if self._lanes is not None:
             self._lanes.close()
-            self._lanes = None
+            self._lanes = self._window = None
         self._refusal = "the group is closed"
 
 
-def _kernel_of(call: TensorCall) -> tuple[int, int, int, Reduction]:
-    """Code and bytes of the kernel's element, how many, and how they are combined.
+@dataclass(frozen=True)
+class LaneKernel:
+    """What a call's kernel sees: code and bytes of an element, how many, and how they are combined."""
+
+    element: int
+    element_bytes: int
+    count: int
+    reduction: Reduction
+
+    @property
+    def can_switch_sum(self) -> bool:
+        """Whether switches combine them: there is no instruction for least and greatest of float32."""
+        return self.element != _ELEMENTS[torch.float32] or self.reduction in (Reduction.SUM, Reduction.AVG)
+
+
+def _kernel_of(call: TensorCall) -> LaneKernel:
+    """See `LaneKernel`.
 
     Raises
     ------
@@ -232,8 +298,8 @@ def _kernel_of(call: TensorCall) -> tuple[int, int, int, Reduction]:
     dtype = call.target.dtype
     if call.reduction is None:
         n = int(call.target.element_size())
-        return _BYTES, 1, call.count * n, Reduction.MAX
+        return LaneKernel(_BYTES, 1, call.count * n, Reduction.MAX)
     reduction = call.reduction.kernel
     if dtype not in _ELEMENTS or reduction is None:
         raise NoPlanError(f"no kernel combines {dtype} this way")
-    return _ELEMENTS[dtype], int(call.target.element_size()), call.count, reduction
+    return LaneKernel(_ELEMENTS[dtype], int(call.target.element_size()), call.count, reduction)

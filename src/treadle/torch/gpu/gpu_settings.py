@@ -37,7 +37,7 @@ class GpuMemory(StrEnum):
     Examples
     --------
     >>> [one.value for one in GpuMemory]
-    ['ipc', 'symmetric', 'nccl']
+    ['ipc', 'symmetric', 'nccl', 'cumem']
     """
 
     IPC = "ipc"
@@ -46,6 +46,8 @@ class GpuMemory(StrEnum):
     """PyTorch's symmetric memory."""
     NCCL = "nccl"
     """Windows of NCCL 2.29 or later."""
+    CUMEM = "cumem"
+    """CUDA's virtual memory, shared by descriptors between processes of one host, with multicast."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,9 @@ class GpuSettings:
         Chooses what is not said below.
     protocol : DeviceProtocol, optional
     lanes, threads, slice_bytes : int, optional
+    window_bytes : int
+        Largest INPUT or OUTPUT that is copied to memory which switches reach, where a plan asks them and the
+        tensors lie elsewhere; 0: none.
     """
 
     way: GpuWay = GpuWay.AUTO
@@ -69,6 +74,7 @@ class GpuSettings:
     lanes: int | None = None
     threads: int | None = None
     slice_bytes: int | None = None
+    window_bytes: int = 2**25
 
 
 def gpu_settings(environment: Mapping[str, str]) -> GpuSettings:
@@ -105,7 +111,7 @@ def gpu_settings(environment: Mapping[str, str]) -> GpuSettings:
         return int(text)
 
     protocols = {"auto": None, **{one.value.lower(): one for one in DeviceProtocol}}
-    slice_text = said("_SLICE")
+    slice_text, window_text = said("_SLICE"), said("_WINDOW")
     found = GpuSettings(
         way=one_of("", {one.value: one for one in GpuWay}) or GpuWay.AUTO,  # type: ignore[arg-type]
         memory=one_of("_MEMORY", {one.value: one for one in GpuMemory}) or GpuMemory.IPC,  # type: ignore[arg-type]
@@ -114,6 +120,7 @@ def gpu_settings(environment: Mapping[str, str]) -> GpuSettings:
         lanes=number("_LANES", 64),
         threads=number("_THREADS", 512),
         slice_bytes=parse_size(slice_text) if slice_text else None,
+        window_bytes=parse_size(window_text) if window_text else GpuSettings.window_bytes,
     )
     return checked(found)
 

@@ -11,7 +11,9 @@ from torch._C._distributed_c10d import Store
 
 from treadle.errors import TreadleError
 from treadle.runtime.device.lane_program import DeviceProtocol
-from treadle.runtime.device.peer_memory import Exchange, IpcMemory, PeerMemory, gpu_library
+from treadle.runtime.device.memory.cumem import CuMemMemory
+from treadle.runtime.device.memory.gpu_library import gpu_library
+from treadle.runtime.device.memory.peer_memory import Exchange, IpcMemory, PeerMemory
 from treadle.runtime.device.rank_lanes import RankLanes
 from treadle.torch.gpu.gpu_settings import GpuMemory, GpuSettings, GpuWay
 
@@ -128,13 +130,15 @@ def open_lanes(
 
 
 def _memory(exchange: Exchange, rank: int, device: int, kind: GpuMemory, store: Store) -> PeerMemory:
-    # the last two load much, and are seldom asked for
+    # these two load much, and are seldom asked for
     if kind is GpuMemory.SYMMETRIC:
         from treadle.torch.gpu.symmetric_memory import SymmetricMemory
 
         return SymmetricMemory(rank, exchange, device, store)
     if kind is GpuMemory.NCCL:
-        from treadle.runtime.device.nccl_windows import NcclWindowMemory
+        from treadle.runtime.device.memory.nccl_windows import NcclWindowMemory
 
         return NcclWindowMemory(rank, exchange, device)
+    if kind is GpuMemory.CUMEM:
+        return CuMemMemory(rank, exchange, device)
     return IpcMemory(rank, exchange, device)

@@ -5,6 +5,7 @@ Never run on a GPU: PyTorch's part is tested by PyTorch, ours on a stand-in.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
@@ -12,13 +13,14 @@ import torch
 import torch.distributed._symmetric_memory as symmetric
 from torch._C._distributed_c10d import Store, _SymmetricMemory
 
-from treadle.runtime.device.peer_memory import BLOCK_BYTES, Exchange, PeerMemory, gpu_library
+from treadle.runtime.device.memory.gpu_library import gpu_library
+from treadle.runtime.device.memory.peer_memory import Exchange, PeerBlock, PeerMemory
 
 _NUMBERS = count()
 
 
 class SymmetricMemory(PeerMemory):
-    """A tensor of symmetric memory at each rank.
+    """A tensor of symmetric memory at each rank for each block.
 
     Parameters
     ----------
@@ -36,27 +38,39 @@ class SymmetricMemory(PeerMemory):
 
     def __init__(self, rank: int, exchange: Exchange, device: int, store: Store) -> None:
         super().__init__(rank, exchange, "PyTorch's symmetric memory")
-        n_ranks = len(exchange(b""))
-        self._tensor: Any = None
-        problem = ""
-        try:
-            # groups of a job are made in the same order at all their ranks; the store tells them apart
-            name = f"treadle-lanes-{next(_NUMBERS)}"
-            _SymmetricMemory.set_group_info(name, rank, n_ranks, store)
-            gpu_library().said("treadle_peer_device", device)
-            self._tensor = symmetric.empty(
-                BLOCK_BYTES, dtype=torch.uint8, device=torch.device("cuda", device)
-            )
-            handle: Any = symmetric.rendezvous(self._tensor, name)
-            self._tensor.zero_()
-            torch.cuda.synchronize(device)
-            self.blocks = tuple(map(int, handle.buffer_ptrs))
-            self.multicast = int(handle.multicast_ptr)
-            self._begin(n_ranks)
-        except Exception as error:  # whatever it is, the other ranks must hear of it
-            problem = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        self._agree(problem)
+        # groups of a job are made in the same order at all their ranks; the store tells them apart
+        self._name, self._device = f"treadle-lanes-{next(_NUMBERS)}", device
+        self._kept: list[Any] = []
+        self._open(lambda: self._named(store))
+
+    def _named(self, store: Store) -> None:
+        n_ranks = len(self.exchange(b""))
+
+        def begin() -> None:
+            gpu_library().said("treadle_peer_device", self._device)
+            _SymmetricMemory.set_group_info(self._name, self.rank, n_ranks, store)
+
+        self._together(begin)
+
+    def allocate(self, size: int, groups: Sequence[tuple[int, ...]] = ()) -> PeerBlock:
+        """See `PeerMemory`; a group of all ranks has an address where PyTorch has one."""
+        handle = self._together(lambda: self._met(size))
+        whole, address = tuple(range(self.n_ranks)), int(handle.multicast_ptr)
+        # at some ranks alone it would have them do what others do not
+        has_all = all(one == b"1" for one in self.exchange(b"1" if address else b"0"))
+        if not has_all:
+            self.no_multicast = "PyTorch has no multicast address here: that takes NVSwitch with SHARP"
+        multicast = {whole: address} if has_all and whole in groups else {}
+        return PeerBlock(size, tuple(map(int, handle.buffer_ptrs)), multicast)
+
+    def _met(self, size: int) -> Any:
+        tensor: Any = symmetric.empty(size, dtype=torch.uint8, device=torch.device("cuda", self._device))
+        handle: Any = symmetric.rendezvous(tensor, self._name)
+        tensor.zero_()
+        torch.cuda.synchronize(self._device)
+        self._kept += [tensor, handle]
+        return handle
 
     def close(self) -> None:
-        """Drop the tensor."""
-        self._tensor = None
+        """Drop the tensors."""
+        self._kept = []

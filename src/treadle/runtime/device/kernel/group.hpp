@@ -4,6 +4,8 @@
 
 #include "elements.hpp"
 
+#include <type_traits>
+
 namespace treadle {
 
 struct alignas(16) Vector {
@@ -32,13 +34,16 @@ struct GroupPlace {
   template <bool has_instruction>
   TREADLE_DEVICE bool takes_vectors(const Job& job) const {
 #ifdef __CUDACC__
-    (void)job;
-    return !n_members || (has_instruction && all && reinterpret_cast<std::uintptr_t>(all) % sizeof(Vector) == 0);
+    constexpr bool is_gpu = true;
 #else
+    constexpr bool is_gpu = false;
+#endif
+    if (!n_members) return true;
+    if (is_gpu || all)
+      return has_instruction && all && reinterpret_cast<std::uintptr_t>(all) % sizeof(Vector) == 0;
     std::uintptr_t bits = 0;
     for (i64 member = 0; member < n_members; ++member) bits |= reinterpret_cast<std::uintptr_t>(of(job, member));
     return bits % sizeof(Vector) == 0;
-#endif
   }
 };
 
@@ -60,6 +65,8 @@ TREADLE_DEVICE void switch_fence() {
   __threadfence_system();
 #endif
 }
+
+#ifdef __CUDACC__
 
 // What a switch combines 16 bytes of: `load` where there is an instruction for it. float32 has sums only.
 template <class Element, class Combine>
@@ -140,17 +147,26 @@ TREADLE_DEVICE void switch_store(char* to, const Vector& value) {
                : "memory");
 }
 
-#elif defined(__CUDACC__)
+#else
 
 TREADLE_DEVICE void switch_store(char*, const Vector&) {}  // before sm_90 nothing has an address that reaches all
 
 #endif
 
-// Word `index` of a place, combined over all ranks of its group one after the other; types of 2 bytes are rounded once.
-template <class Element, class Combine, class Word>
-TREADLE_DEVICE Word summed_by_rank(const Job& job, const GroupPlace& place, i64 index) {
+// Words of 16 bytes are only asked for where there is an address: see takes_vectors.
+TREADLE_DEVICE constexpr bool by_switch(const GroupPlace&) { return true; }
+
+#else
+
+inline bool by_switch(const GroupPlace& place) { return place.all; }
+
+#endif
+
+// A word of which `address(member)` are several, combined one after the other; types of 2 bytes are rounded once.
+template <class Element, class Combine, class Word, class Address>
+TREADLE_DEVICE Word combined_over(i64 n_members, Address address) {
   constexpr int count = sizeof(Word) / sizeof(Element);
-  Word word = loaded<Word>(place.of(job, 0), index);
+  Word word = loaded<Word>(address(0), 0);
   Element parts[count];
   memcpy(parts, &word, sizeof(Word));
   decltype(wide(Element())) total[count];
@@ -158,14 +174,20 @@ TREADLE_DEVICE Word summed_by_rank(const Job& job, const GroupPlace& place, i64 
 #ifdef __CUDACC__
 #pragma unroll 1
 #endif
-  for (i64 member = 1; member < place.n_members; ++member) {
-    word = loaded<Word>(place.of(job, member), index);
+  for (i64 member = 1; member < n_members; ++member) {
+    word = loaded<Word>(address(member), 0);
     memcpy(parts, &word, sizeof(Word));
     for (int i = 0; i < count; ++i) total[i] = Combine()(total[i], wide(parts[i]));
   }
   for (int i = 0; i < count; ++i) narrow(total[i], parts[i]);
   memcpy(&word, parts, sizeof(Word));
   return word;
+}
+
+template <class Element, class Combine, class Word>
+TREADLE_DEVICE Word summed_by_rank(const Job& job, const GroupPlace& place, i64 index) {
+  return combined_over<Element, Combine, Word>(
+      place.n_members, [&](i64 member) { return place.of(job, member) + index * i64(sizeof(Word)); });
 }
 
 template <class Word>
@@ -176,28 +198,48 @@ TREADLE_DEVICE void copied_by_rank(const Job& job, const GroupPlace& place, i64 
   for (i64 member = 0; member < place.n_members; ++member) stored<Word>(place.of(job, member), index, word);
 }
 
-#ifdef __CUDACC__
-constexpr bool in_switch = true;  // 16 bytes at once; what is left, element by element
-#else
-constexpr bool in_switch = false;
-TREADLE_DEVICE void switch_store(char*, const Vector&) {}
+#ifndef __CUDACC__
+
+// Threads have no switch. Where memory has addresses that reach several ranks, who made it says which bytes they mean:
+// it fills `members` and returns how many there are.
+constexpr i64 MOST_MEMBERS = 64;
+using SwitchMembers = i64 (*)(const char* all, char** members);
+inline SwitchMembers switch_members = nullptr;
+
+// float32 has sums only, and bytes are but copied, as on a GPU.
+template <class Element, class Combine>
+struct SwitchSum {
+  static constexpr bool exists = std::is_same_v<Element, float> ? std::is_same_v<Combine, Sum>
+                                                                : !std::is_same_v<Element, std::uint8_t>;
+  static Vector load(const char* from) {
+    char* members[MOST_MEMBERS];
+    const i64 count = switch_members(from, members);
+    return combined_over<Element, Combine, Vector>(count, [&](i64 member) { return members[member]; });
+  }
+};
+
+inline void switch_store(char* to, const Vector& value) {
+  char* members[MOST_MEMBERS];
+  const i64 count = switch_members(to, members);
+  for (i64 member = 0; member < count; ++member) stored<Vector>(members[member], 0, value);
+}
+
 #endif
 
+// 16 bytes at once by the address that reaches all; what is left, element by element.
 template <class Element, class Combine, class Word>
 TREADLE_DEVICE Word summed(const Job& job, const GroupPlace& place, i64 index) {
-  if constexpr (in_switch && sizeof(Word) == sizeof(Vector))
-    return SwitchSum<Element, Combine>::load(place.all + index * i64(sizeof(Vector)));
-  else
-    return summed_by_rank<Element, Combine, Word>(job, place, index);
+  if constexpr (sizeof(Word) == sizeof(Vector))
+    if (by_switch(place)) return SwitchSum<Element, Combine>::load(place.all + index * i64(sizeof(Vector)));
+  return summed_by_rank<Element, Combine, Word>(job, place, index);
 }
 
 // Stores a word at all ranks of a group.
 template <class Word>
 TREADLE_DEVICE void copied(const Job& job, const GroupPlace& place, i64 index, const Word& word) {
-  if constexpr (in_switch && sizeof(Word) == sizeof(Vector))
-    switch_store(place.all + index * i64(sizeof(Vector)), word);
-  else
-    copied_by_rank<Word>(job, place, index, word);
+  if constexpr (sizeof(Word) == sizeof(Vector))
+    if (by_switch(place)) return switch_store(place.all + index * i64(sizeof(Vector)), word);
+  copied_by_rank<Word>(job, place, index, word);
 }
 
 }  // namespace treadle

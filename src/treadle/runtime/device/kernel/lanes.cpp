@@ -35,7 +35,7 @@ inline cudaError_t count_room(const void* kernel, const Launch& launch, std::siz
 template <class Element, class Combine, bool is_ll>
 cudaError_t start(const Launch& launch) {
   void* kernel = reinterpret_cast<void*>(&lanes_kernel<Element, Combine, is_ll>);
-  const std::size_t shared = launch.local.rank == NONE ? 0 : std::size_t(launch.job->n_ranks) * sizeof(Memory);
+  const std::size_t shared = launch.local.rank == NONE ? 0 : shared_bytes(*launch.job);
   if (launch.room) return count_room(kernel, launch, shared);
   Job job = *launch.job;
   Local local = launch.local;
@@ -133,7 +133,8 @@ i64 start_protocol(const Job& job, bool is_ll, const User* users, i64 launches, 
 template <class Element, class Combine, bool is_ll>
 i64 start_rank(const Job& job, const Local& local, int threads) {
   std::vector<Meeting> meetings(std::size_t(job.n_lanes));
-  std::vector<std::vector<Memory>> rows(std::size_t(job.n_lanes), std::vector<Memory>(std::size_t(job.n_ranks)));
+  const std::size_t shared = (shared_bytes(job) + sizeof(Memory) - 1) / sizeof(Memory);
+  std::vector<std::vector<Memory>> rows(std::size_t(job.n_lanes), std::vector<Memory>(shared));
   std::vector<std::thread> running;
   for (i64 lane = 0; lane < job.n_lanes; ++lane)
     for (int thread = 0; thread < threads; ++thread)
@@ -194,6 +195,9 @@ extern "C" treadle::i64 treadle_lanes_emulate(const treadle::Job* job, treadle::
   return treadle::start_kernel<treadle::i64>(element, reduction, treadle::i64(2), *job, is_ll != 0, users, launches,
                                              int(threads));
 }
+
+// For memory with addresses that reach several ranks: a function that says which ranks' bytes such an address means.
+extern "C" void treadle_lanes_switch(treadle::SwitchMembers members) { treadle::switch_members = members; }
 
 extern "C" treadle::i64 treadle_rank_emulate(const treadle::Job* job, const treadle::Local* local,
                                              treadle::i64 element, treadle::i64 reduction, treadle::i64 is_ll,

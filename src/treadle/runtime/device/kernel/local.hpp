@@ -11,10 +11,18 @@ struct Told {
   i64 program;
 };
 
+// Where a buffer lies in a block of memory at each rank: addresses of the block at all ranks, then those that reach it
+// at all ranks of each of the job's groups, or null. No table: only the rank itself reaches its buffer.
+struct Window {
+  char* const* table;
+  i64 at;
+};
+
 // What a rank adds to a job whose memory is that of all ranks as this process sees them.
 struct Local {
-  i64 rank;          // NONE: all ranks are in this launch, and nothing here is used
-  char* buffers[3];  // other ones at each call
+  i64 rank;           // NONE: all ranks are in this launch, and nothing here is used
+  char* buffers[3];   // other ones at each call
+  Window windows[2];  // of INPUT and OUTPUT
   u64* launches;     // done so far, and blocks that have ended in this one
   Told* told;
   i64 program;

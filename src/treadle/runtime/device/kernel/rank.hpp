@@ -7,17 +7,33 @@
 
 namespace treadle {
 
-// `rows` is memory that the block shares, of as many rows as there are ranks.
+// Bytes that a block shares in such a launch: a row for each rank, and three addresses for each group.
+inline std::size_t shared_bytes(const Job& job) {
+  return std::size_t(job.n_ranks) * sizeof(Memory) + std::size_t(3 * job.n_groups) * sizeof(char*);
+}
+
+// Entry `number` of a buffer's table, with the buffer's place in the block.
+TREADLE_DEVICE char* reached(const Local& local, int buffer, i64 number) {
+  if (buffer == 2 || !local.windows[buffer].table) return nullptr;
+  char* begin = local.windows[buffer].table[number];
+  return begin ? begin + local.windows[buffer].at : nullptr;
+}
+
+// `rows` is that memory.
 template <class Element, class Combine, bool is_ll>
 TREADLE_DEVICE void run_rank_lane(const Job& job, const Local& local, const Block& block, i64 lane, Memory* rows) {
   Job own = job;
   if (local.rank != NONE) {
     for (i64 rank = block.thread; rank < job.n_ranks; rank += block.threads) {
       rows[rank] = job.memory[rank];
-      if (rank == local.rank)
-        for (int buffer = 0; buffer < 3; ++buffer) rows[rank].buffers[buffer] = local.buffers[buffer];
+      for (int buffer = 0; buffer < 3; ++buffer)
+        rows[rank].buffers[buffer] = rank == local.rank ? local.buffers[buffer] : reached(local, buffer, rank);
     }
+    char** multicast = reinterpret_cast<char**>(rows + job.n_ranks);
+    for (i64 i = block.thread; i < 3 * job.n_groups; i += block.threads)
+      multicast[i] = reached(local, int(i % 3), job.n_ranks + i / 3);
     own.memory = rows;
+    own.multicast = multicast;
     own.launch = local.launches[0] + 1;
     block.sync();
   }

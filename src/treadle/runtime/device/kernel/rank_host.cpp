@@ -92,6 +92,8 @@ inline std::unique_ptr<Tables> prepare(Rank& rank, const Job& given, i64 program
   upload_rows(rank, tables->memory, job.waits, job.n_waits);
   upload_rows(rank, tables->memory, job.raises, job.n_raises);
   upload_rows(rank, tables->memory, job.lanes, job.n_lanes);
+  upload_rows(rank, tables->memory, job.groups, job.n_groups);
+  upload_rows(rank, tables->memory, job.members, job.n_members);
   tables->scratch = tables->memory.allocate(scratch_bytes);
   check(cudaStreamSynchronize(rank.copies), "copy to the GPU");
   tables->program = program;
@@ -110,17 +112,37 @@ inline void follow(Rank& rank, cudaStream_t stream, bool is_captured) {
   check(cudaStreamWaitEvent(stream, rank.ended, 0), "the launch before");
 }
 
-inline void launch(Rank& rank, const Tables& tables, char* const* buffers, i64 element, i64 reduction, int threads,
+// Where a launch's INPUT and OUTPUT are, as Python writes it (rank_lanes.py): in what blocks peers reach them, if they do,
+// and what is copied to INPUT before and from OUTPUT after.
+struct Places {
+  char* buffers[2];
+  Window windows[2];
+  const char* given;
+  i64 given_bytes;
+  char* wanted;
+  i64 wanted_bytes;
+};
+
+inline void copy(char* to, const char* from, i64 bytes, cudaStream_t stream) {
+  if (bytes)
+    check(cudaMemcpyAsync(to, from, std::size_t(bytes), cudaMemcpyDeviceToDevice, stream), "a copy in the stream");
+}
+
+inline void launch(Rank& rank, const Tables& tables, const Places& places, i64 element, i64 reduction, int threads,
                    cudaStream_t stream) {
   cudaStreamCaptureStatus capture{};
   check(cudaStreamIsCapturing(stream, &capture), "the stream");
   const bool is_captured = capture != cudaStreamCaptureStatusNone;
   follow(rank, stream, is_captured);
-  const Local local{rank.rank, {buffers[0], buffers[1], tables.scratch}, rank.launches, rank.told_there,
+  const Local local{rank.rank,     {places.buffers[0], places.buffers[1], tables.scratch},
+                    {places.windows[0], places.windows[1]},
+                    rank.launches, rank.told_there,
                     tables.program};
+  copy(places.buffers[0], places.given, places.given_bytes, stream);
   check(cudaError_t(treadle_lanes_launch(&tables.job, &local, element, reduction, tables.is_ll, threads, stream,
                                          nullptr)),
         "a launch of all lanes at once");
+  copy(places.wanted, places.buffers[1], places.wanted_bytes, stream);
   if (is_captured) return;
   check(cudaEventRecord(rank.ended, stream), "an event");
   rank.last = stream;
@@ -130,7 +152,7 @@ inline void launch(Rank& rank, const Tables& tables, char* const* buffers, i64 e
 inline i64 found_room(const Rank& rank, i64 element, i64 is_ll, int threads) {
   Job job{};
   job.n_ranks = rank.n_ranks;
-  const Local local{rank.rank, {}, nullptr, nullptr, 0};
+  const Local local{rank.rank, {}, {}, nullptr, nullptr, 0};
   i64 room = 0;
   // reductions take as many registers as one another, near enough: a copy of bytes has but one
   check(cudaError_t(treadle_lanes_launch(&job, &local, element, element == 5 ? 2 : 0, is_ll, threads, nullptr, &room)),
@@ -165,6 +187,14 @@ extern "C" i64 treadle_peer_write(char* to, const char* from, i64 bytes, char* w
 extern "C" i64 treadle_peer_read(char* to, const char* from, i64 bytes, char* words, i64 room) {
   return told<i64>(words, room, 1, [&] {
     treadle::check(cudaMemcpy(to, from, std::size_t(bytes), cudaMemcpyDeviceToHost), "copy from the GPU");
+    return i64(0);
+  });
+}
+
+extern "C" i64 treadle_peer_zero(char* at, i64 bytes, char* words, i64 room) {
+  return told<i64>(words, room, 1, [&] {
+    treadle::check(cudaMemset(at, 0, std::size_t(bytes)), "memory of the GPU");
+    treadle::check(cudaStreamSynchronize(nullptr), "memory of the GPU");
     return i64(0);
   });
 }
@@ -208,6 +238,18 @@ extern "C" void* treadle_rank_open(i64 rank, i64 n_ranks, const i64* blocks, i64
 
 extern "C" void treadle_rank_close(void* rank) { delete static_cast<treadle::Rank*>(rank); }
 
+// Addresses on the GPU, as long as the rank is there.
+extern "C" void* treadle_rank_table(void* rank, const i64* addresses, i64 count, char* words, i64 room) {
+  return told<void*>(words, room, nullptr, [&] {
+    const treadle::WhileCaptured allowed;
+    treadle::Rank& own = *static_cast<treadle::Rank*>(rank);
+    const void* found = nullptr;
+    treadle::upload(own, own.memory, addresses, count * i64(sizeof(i64)), &found);
+    treadle::check(cudaStreamSynchronize(own.copies), "copy to the GPU");
+    return const_cast<void*>(found);
+  });
+}
+
 extern "C" void* treadle_rank_prepare(void* rank, const treadle::Job* job, i64 program, i64 is_ll,
                                       i64 scratch_bytes, char* words, i64 room) {
   return told<void*>(words, room, nullptr, [&] {
@@ -224,10 +266,10 @@ extern "C" i64 treadle_rank_room(void* rank, i64 element, i64 is_ll, i64 threads
   });
 }
 
-extern "C" i64 treadle_rank_launch(void* rank, void* tables, char* const* buffers, i64 element, i64 reduction,
-                                   i64 threads, void* stream, char* words, i64 room) {
+extern "C" i64 treadle_rank_launch(void* rank, void* tables, const treadle::Places* places, i64 element,
+                                   i64 reduction, i64 threads, void* stream, char* words, i64 room) {
   return told<i64>(words, room, 1, [&] {
-    treadle::launch(*static_cast<treadle::Rank*>(rank), *static_cast<treadle::Tables*>(tables), buffers, element,
+    treadle::launch(*static_cast<treadle::Rank*>(rank), *static_cast<treadle::Tables*>(tables), *places, element,
                     reduction, int(threads), static_cast<cudaStream_t>(stream));
     return i64(0);
   });

@@ -1,0 +1,94 @@
+"""The host's functions of the device runtime, as the compiled library of a GPU has them."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from pathlib import Path
+
+from treadle.errors import ScheduleError
+from treadle.runtime.device.kernel_build import build_for_gpu
+
+_ROOM = 300
+"""Characters of what went wrong."""
+_WHOLE, _ADDRESS = ctypes.c_int64, ctypes.c_void_p
+_TOLD = (_ADDRESS, _WHOLE)
+_FUNCTIONS: tuple[tuple[str, type | None, tuple[type, ...]], ...] = (
+    # kernel/rank_host.cpp
+    ("treadle_peer_allocate", _ADDRESS, (_WHOLE, *_TOLD)),
+    ("treadle_peer_free", None, (_ADDRESS,)),
+    ("treadle_peer_write", _WHOLE, (_ADDRESS, _ADDRESS, _WHOLE, *_TOLD)),
+    ("treadle_peer_read", _WHOLE, (_ADDRESS, _ADDRESS, _WHOLE, *_TOLD)),
+    ("treadle_peer_zero", _WHOLE, (_ADDRESS, _WHOLE, *_TOLD)),
+    ("treadle_peer_handle_bytes", _WHOLE, ()),
+    ("treadle_peer_export", _WHOLE, (_ADDRESS, _ADDRESS, *_TOLD)),
+    ("treadle_peer_open", _ADDRESS, (_ADDRESS, *_TOLD)),
+    ("treadle_peer_close", None, (_ADDRESS,)),
+    ("treadle_peer_device", _WHOLE, (_WHOLE, *_TOLD)),
+    ("treadle_rank_open", _ADDRESS, (_WHOLE, _WHOLE, _ADDRESS, _WHOLE, _WHOLE, *_TOLD)),
+    ("treadle_rank_close", None, (_ADDRESS,)),
+    ("treadle_rank_table", _ADDRESS, (_ADDRESS, _ADDRESS, _WHOLE, *_TOLD)),
+    ("treadle_rank_prepare", _ADDRESS, (_ADDRESS, _ADDRESS, _WHOLE, _WHOLE, _WHOLE, *_TOLD)),
+    ("treadle_rank_drop", None, (_ADDRESS,)),
+    ("treadle_rank_room", _WHOLE, (_ADDRESS, _WHOLE, _WHOLE, _WHOLE, *_TOLD)),
+    ("treadle_rank_launch", _WHOLE, (_ADDRESS, _ADDRESS, _ADDRESS, *[_WHOLE] * 3, _ADDRESS, *_TOLD)),
+    ("treadle_rank_failed", _WHOLE, (_ADDRESS, _ADDRESS)),
+    # kernel/cumem_host.cpp
+    ("treadle_cumem_has_multicast", _WHOLE, _TOLD),
+    ("treadle_cumem_size", _WHOLE, (_WHOLE, _WHOLE, *_TOLD)),
+    ("treadle_cumem_create", _ADDRESS, (_WHOLE, *_TOLD)),
+    ("treadle_cumem_multicast", _ADDRESS, (_WHOLE, _WHOLE, *_TOLD)),
+    ("treadle_cumem_export", _WHOLE, (_ADDRESS, *_TOLD)),
+    ("treadle_cumem_import", _ADDRESS, (_WHOLE, _WHOLE, *_TOLD)),
+    ("treadle_cumem_map", _ADDRESS, (_ADDRESS, *_TOLD)),
+    ("treadle_cumem_add", _WHOLE, (_ADDRESS, *_TOLD)),
+    ("treadle_cumem_bind", _WHOLE, (_ADDRESS, _ADDRESS, *_TOLD)),
+    ("treadle_cumem_free", None, (_ADDRESS,)),
+)
+
+
+class GpuLibrary:
+    """The functions of kernel/rank_host.cpp and kernel/cumem_host.cpp.
+
+    Parameters
+    ----------
+    path : Path
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.c = ctypes.CDLL(str(path))
+        for name, result, arguments in _FUNCTIONS:
+            function = getattr(self.c, name)
+            function.restype, function.argtypes = result, arguments
+
+    def address(self, name: str, *arguments: object) -> int:
+        """What a function returns, an address; ScheduleError in its words where it has none."""
+        words = ctypes.create_string_buffer(_ROOM)
+        found = getattr(self.c, name)(*arguments, words, _ROOM)
+        if not found:
+            raise ScheduleError(words.value.decode(errors="replace"))
+        return int(found)
+
+    def said(self, name: str, *arguments: object) -> None:
+        """Call a function; ScheduleError in its words where it fails."""
+        words = ctypes.create_string_buffer(_ROOM)
+        if getattr(self.c, name)(*arguments, words, _ROOM):
+            raise ScheduleError(words.value.decode(errors="replace"))
+
+    def count(self, name: str, *arguments: object) -> int:
+        """What a function counts; ScheduleError in its words where it fails."""
+        words = ctypes.create_string_buffer(_ROOM)
+        found = int(getattr(self.c, name)(*arguments, words, _ROOM))
+        if found < 0:
+            raise ScheduleError(words.value.decode(errors="replace"))
+        return found
+
+
+@cache
+def _library_at(path: Path) -> GpuLibrary:
+    return GpuLibrary(path)
+
+
+def gpu_library() -> GpuLibrary:
+    """The library that runs lanes on a GPU; MissingDependencyError where there is none and no nvcc."""
+    return _library_at(build_for_gpu())

@@ -1,0 +1,239 @@
+"""Memory of GPUs that all ranks of a group reach: one small interface, and who provides it.
+
+A block has as many bytes at each rank. Each rank has addresses of all ranks' bytes as they are mapped in its
+process, and perhaps addresses that reach those of several ranks at once (multicast); kernels load and store
+there and nobody is asked. The first block of a group holds each rank's staging and flags.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+
+from treadle.errors import MissingDependencyError, ScheduleError
+from treadle.runtime.device.lane_program import DeviceProtocol
+from treadle.runtime.device.memory.gpu_library import gpu_library
+from treadle.runtime.device.sized_lanes import STAGING_BYTES
+
+Exchange = Callable[[bytes], list[bytes]]
+"""Gives each rank what all ranks have given, in the order of ranks; all call it as often."""
+
+FLAGS_AT = sum(STAGING_BYTES.values())
+"""Where in the first block the flags begin: behind the staging of Simple, then of LL."""
+STAGING_AT = {DeviceProtocol.SIMPLE: 0, DeviceProtocol.LL: STAGING_BYTES[DeviceProtocol.SIMPLE]}
+MOST_FLAGS = 2**19
+"""Of a rank, of all programs of its group."""
+BLOCK_BYTES = FLAGS_AT + 8 * MOST_FLAGS
+_ENTERED_BEFORE = 2**20 - 1
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, eq=False)
+class PeerBlock:
+    """As many bytes at each rank.
+
+    Parameters
+    ----------
+    size : int
+        Bytes.
+    addresses : tuple of int
+        Of each rank's bytes in this process.
+    multicast : mapping of tuple of int to int
+        Of groups of ranks, the same groups at all ranks: where a store reaches the bytes of all of them and a
+        load adds them up; 0 where this rank is none of them.
+    """
+
+    size: int
+    addresses: tuple[int, ...]
+    multicast: Mapping[tuple[int, ...], int] = field(default_factory=dict)
+
+
+class PeerMemory(ABC):
+    """Blocks at all ranks of a group; the first, of `BLOCK_BYTES`, is there from the start.
+
+    Parameters
+    ----------
+    rank : int
+    exchange : callable
+        See `Exchange`; used at set-up only.
+    words : str
+        What it is, for the log.
+
+    Notes
+    -----
+    Flags of ranks that have entered are those of launch 0 when this is made; everything else is 0.
+    """
+
+    def __init__(self, rank: int, exchange: Exchange, words: str) -> None:
+        self.rank, self.exchange, self.words = rank, exchange, words
+        self.n_ranks = 0
+        self.no_multicast = ""
+        """Why blocks have no multicast addresses, the same at all ranks; empty: they may have some."""
+        self.first = PeerBlock(0, ())
+        """Staging and flags."""
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """Address of each rank's staging and flags in this process."""
+        return self.first.addresses
+
+    @abstractmethod
+    def allocate(self, size: int, groups: Sequence[tuple[int, ...]] = ()) -> PeerBlock:
+        """A block of zeros; all ranks ask for the same, one after the other.
+
+        Parameters
+        ----------
+        size : int
+            Bytes.
+        groups : sequence of tuple of int
+            Ranks that one address should reach; the block has those that can be had.
+
+        Raises
+        ------
+        MissingDependencyError
+            At all ranks, if one cannot have it.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give everything back; no lane of any rank may use it any more."""
+
+    def barrier(self) -> None:
+        """Wait until all ranks have called it.
+
+        Raises
+        ------
+        MissingDependencyError
+            If a rank has given up.
+        """
+        self._agree("")
+
+    def _agreed(self, problem: str) -> str:
+        """The words of the first rank that has a problem, the same at all ranks; empty: none has."""
+        for rank, said in enumerate(self.exchange(problem.encode())):
+            if said:
+                return f"{self.words}: rank {rank}: {said.decode(errors='replace')}"
+        return ""
+
+    def _agree(self, problem: str) -> None:
+        """Fail at all ranks alike, with the words of the first that has a problem."""
+        found = self._agreed(problem)
+        if found:
+            raise MissingDependencyError(found)
+
+    def _together(self, work: Callable[[], Found]) -> Found:
+        """What work returns, once all ranks have done it; MissingDependencyError at all if one cannot."""
+        problem, found = "", None
+        try:
+            found = work()
+        except Exception as error:  # whatever it is, the other ranks must hear of it
+            own = isinstance(error, (MissingDependencyError, ScheduleError))
+            problem = str(error) if own else f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        self._agree(problem)
+        return found  # type: ignore[return-value]
+
+    def _open(self, set_up: Callable[[], None]) -> None:
+        """What a provider needs, which fails at all ranks alike, then the first block with its flags."""
+        try:
+            set_up()
+            self.n_ranks = len(self.exchange(b""))
+            self.first = self.allocate(BLOCK_BYTES)
+            self._together(self._write_entered)
+        except BaseException:
+            self.close()
+            raise
+
+    def _write_entered(self) -> None:
+        entered = np.full(self.n_ranks, _ENTERED_BEFORE, dtype=np.uint64)
+        at = self.blocks[self.rank] + FLAGS_AT
+        gpu_library().said("treadle_peer_write", at, entered.ctypes.data, entered.nbytes)
+
+
+class IpcMemory(PeerMemory):
+    """Memory of several processes of one host, by CUDA's handles.
+
+    Parameters
+    ----------
+    rank : int
+    exchange : callable
+    device : int
+        Of this process.
+
+    Raises
+    ------
+    MissingDependencyError
+        At all ranks, if one has no GPU, or cannot open a peer's memory.
+    """
+
+    def __init__(self, rank: int, exchange: Exchange, device: int = 0) -> None:
+        super().__init__(rank, exchange, "CUDA IPC")
+        self.no_multicast = "handles of CUDA IPC carry no multicast; TREADLE_GPU_MEMORY=cumem asks for it"
+        self._library = gpu_library()
+        self._own: list[int] = []
+        self._opened: list[int] = []
+        self._open(lambda: self._together(lambda: self._library.said("treadle_peer_device", device)))
+
+    def allocate(self, size: int, groups: Sequence[tuple[int, ...]] = ()) -> PeerBlock:  # noqa: ARG002
+        """See `PeerMemory`; no group has an address."""
+        own, handle = self._together(lambda: self._made(size))
+        handles = self.exchange(handle)
+        return PeerBlock(
+            size,
+            self._together(
+                lambda: tuple(
+                    own if peer == self.rank else self._reached(one) for peer, one in enumerate(handles)
+                )
+            ),
+        )
+
+    def _made(self, size: int) -> tuple[int, bytes]:
+        self._own.append(self._library.address("treadle_peer_allocate", size))
+        room = ctypes.create_string_buffer(int(self._library.c.treadle_peer_handle_bytes()))
+        self._library.said("treadle_peer_export", self._own[-1], room)
+        return self._own[-1], room.raw
+
+    def _reached(self, handle: bytes) -> int:
+        self._opened.append(self._library.address("treadle_peer_open", handle))
+        return self._opened[-1]
+
+    def close(self) -> None:
+        """Close peers' memory and free one's own."""
+        for one in self._opened:
+            self._library.c.treadle_peer_close(one)
+        for one in self._own:
+            self._library.c.treadle_peer_free(one)
+        self._opened, self._own = [], []
+
+
+class OneProcessMemory(PeerMemory):
+    """Memory of ranks that are threads of one process, on one GPU.
+
+    Parameters
+    ----------
+    rank : int
+    exchange : callable
+    """
+
+    def __init__(self, rank: int, exchange: Exchange) -> None:
+        super().__init__(rank, exchange, "one process")
+        self.no_multicast = "a switch reaches one memory of each GPU, and these ranks share one"
+        self._library = gpu_library()
+        self._own: list[int] = []
+        self._open(lambda: None)
+
+    def allocate(self, size: int, groups: Sequence[tuple[int, ...]] = ()) -> PeerBlock:  # noqa: ARG002
+        """See `PeerMemory`; no group has an address."""
+        self._own.append(self._together(lambda: self._library.address("treadle_peer_allocate", size)))
+        return PeerBlock(size, tuple(int(one) for one in self.exchange(str(self._own[-1]).encode())))
+
+    def close(self) -> None:
+        """Free one's own."""
+        for one in self._own:
+            self._library.c.treadle_peer_free(one)
+        self._own = []
