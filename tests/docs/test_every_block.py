@@ -97,6 +97,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("docs/how-to/testbed.md", "treadle testbed --plan my.plan"): "a plan of the reader's",
     ("docs/how-to/testbed.md", "treadle calibrate sweep.json"): "of a sweep that is not made here",
     ("docs/how-to/torch.md", "import torch.distributed"): "in each of several processes: run.md's runs",
+    ("docs/how-to/torch.md", "import torch\nimport treadle.torch"): "in each of several processes",
     ("docs/how-to/torch.md", "import logging"): "sets up logging of the whole process",
     ("docs/how-to/torch.md", "INFO:treadle.torch"): "what a program like run.md's logs",
 }

@@ -18,10 +18,16 @@ if importlib.util.find_spec("torch") is None:
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from treadle.torch.peer_tensors import empty as empty
     from treadle.torch.registration import register as register
     from treadle.torch.settings import Options as Options
 else:
     __all__, __getattr__, __dir__ = load_lazily(
-        __name__, {"treadle.torch.registration": ("register",), "treadle.torch.settings": ("Options",)}
+        __name__,
+        {
+            "treadle.torch.peer_tensors": ("empty",),
+            "treadle.torch.registration": ("register",),
+            "treadle.torch.settings": ("Options",),
+        },
     )
     __getattr__("register")()

@@ -82,6 +82,25 @@ def test_switches_are_asked_where_one_address_reaches_all(found: list[dict[str, 
     assert "that ask switches" not in not_asked
 
 
+def test_tensors_that_peers_reach_need_no_staging(found: list[dict[str, Any]]) -> None:
+    asked = "\n".join(found[0]["switches, placed, log"])
+    plain = "\n".join(found[0]["no switches, placed, log"])
+    for kind in ("allreduce", "allgather", "reduce-scatter"):
+        assert f"{kind} of " in asked
+        assert "on GPUs by lanes that put into tensors: protocol Simple" in plain
+    assert "on GPUs by lanes that ask switches: protocol Simple" in asked
+    assert "for copies" not in asked
+    for rank, results in enumerate(found):
+        assert (
+            f"DistBackendError: treadle: group 0: allreduce, protocol Simple: rank {rank}"
+            in results["elsewhere"]
+        )
+        # rank 1 has no message for rank 3, which calls with a tensor at another place
+        words = "waited 5 s for" if rank == 1 else "call unlike: another collective, size, type or"
+        assert words in results["elsewhere"]
+        assert results["untouched"], rank
+
+
 def test_failures_name_collective_rank_and_peer(found: list[dict[str, Any]]) -> None:
     for rank, results in enumerate(found):
         assert "call the collective before" in results["first in a graph"]

@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,9 @@ def stand_in() -> None:
     streams.device_of = lambda _: 0
     streams.stream_of = lambda _: 0
     streams.is_capturing = lambda: capturing[0]
+    streams.tensor_at = lambda address, size, _: torch.frombuffer(
+        (ctypes.c_char * size).from_address(address), dtype=torch.uint8
+    )
     globals()["CAPTURING"] = capturing
 
 
@@ -91,6 +94,64 @@ def collectives(
 
             for run in (all_reduce, all_gather, scatter, broadcast, exchange):
                 found[f"{run.__name__} {name}"] = both(ours, gloo, run)
+    return found
+
+
+def on_peers_memory(ours: Any, gloo: Any, types: Sequence[tuple[torch.dtype, int]]) -> dict[str, bool]:
+    """Collectives on tensors that peers reach, and on parts of them; others between."""
+    found: dict[str, bool] = {}
+    for dtype, count in types:
+        found |= placed(ours, gloo, dtype, count)
+    return found
+
+
+def placed(ours: Any, gloo: Any, dtype: torch.dtype, count: int) -> dict[str, bool]:
+    found: dict[str, bool] = {}
+    whole = ours._gpu.empty(2 * SIZE * count * dtype.itemsize, RANK).view(dtype)
+    name = f"{dtype} {count}"
+
+    def all_reduce(group: Any) -> list[Tensor]:
+        tensor = whole[3 : 3 + count] if group is ours else torch.empty(count, dtype=dtype)
+        tensor.copy_(data(count, dtype))
+        dist.all_reduce(tensor, group=group)
+        return [tensor.clone()]
+
+    def all_gather(group: Any) -> list[Tensor]:
+        output = whole[: SIZE * count] if group is ours else torch.empty(SIZE * count, dtype=dtype)
+        dist.all_gather_single(output, data(count, dtype), group=group)
+        return [output.clone()]
+
+    def scatter(group: Any, op: Any = ReduceOp.SUM) -> list[Tensor]:
+        given, output = torch.empty(SIZE * count, dtype=dtype), torch.empty(count, dtype=dtype)
+        if group is ours:
+            given, output = whole[: SIZE * count], whole[SIZE * count : (SIZE + 1) * count]
+        given.copy_(data(SIZE * count, dtype))
+        dist.reduce_scatter_tensor(output, given, op, group=group)
+        return [output.clone(), given.clone()]
+
+    def exchange(group: Any) -> list[Tensor]:
+        given, output = torch.empty(SIZE * count, dtype=dtype), torch.empty(SIZE * count, dtype=dtype)
+        if group is ours:
+            given, output = whole[: SIZE * count], whole[SIZE * count :]
+        given.copy_(data(SIZE * count, dtype))
+        dist.all_to_all_single(output, given, group=group)
+        return [output.clone()]
+
+    def broadcast(group: Any) -> list[Tensor]:
+        tensor = whole[:count] if group is ours else torch.empty(count, dtype=dtype)
+        tensor.copy_(data(count, dtype))
+        dist.broadcast(tensor, 2, group=group)
+        return [tensor.clone()]
+
+    def reduce(group: Any) -> list[Tensor]:
+        tensor = whole[:count] if group is ours else torch.empty(count, dtype=dtype)
+        tensor.copy_(data(count, dtype))
+        dist.reduce(tensor, 1, group=group)
+        return [tensor.clone()] if RANK == 1 else []
+
+    for run in (all_reduce, all_gather, scatter, exchange, broadcast, reduce):
+        found[f"{run.__name__} {name}"] = both(ours, gloo, run)
+        found[f"{run.__name__} again {name}"] = both(ours, gloo, run)
     return found
 
 
@@ -162,7 +223,7 @@ def main() -> None:
 
     nvls = ",".join(f"{kind}=nvls" for kind in ("allreduce", "allgather", "reduce-scatter"))
     asks = GpuSettings(memory=GpuMemory.CUMEM, threads=1, protocol=DeviceProtocol.SIMPLE, window_bytes=2**17)
-    few = TYPES[:2], (4, 1001, 40_000)
+    few, placing = (TYPES[:2], (4, 40_000)), [(torch.float32, 1003), (torch.bfloat16, 40_000)]
     for name, devices in (("switches", "4"), ("no switches", "1")):
         os.environ["FAKE_CUDA_DEVICES"] = devices
         streams.device_of = lambda _, devices=devices: RANK % int(devices)
@@ -170,9 +231,12 @@ def main() -> None:
         found[name] = collectives(ours, gloo, *few)
         found[name]["replayed"] = replayed(ours, 10)
         found[f"{name} log"] = list(LINES)
+        LINES.clear()
+        found[name] |= on_peers_memory(ours, gloo, placing)
+        found[f"{name}, placed, log"] = list(LINES)
         dist.destroy_process_group()
         found["live"] += int(FAKE.fake_cuda_live())
-        few = TYPES[:1], (4,)
+        few, placing = (TYPES[:1], (4,)), placing[:1]
     streams.device_of = lambda _: 0
 
     opening.host_name = lambda: f"host {RANK // 2}"
@@ -196,6 +260,17 @@ def main() -> None:
     ours, gloo = start("unlike", GpuSettings(lanes=1 + RANK % 2))
     found["unlike"] = {"allreduce": both(ours, gloo, _sum)}
     found["unlike log"] = list(LINES)
+    dist.destroy_process_group()
+
+    ours, gloo = start("elsewhere", GpuSettings(threads=1, protocol=DeviceProtocol.SIMPLE), 5)
+    tensor = ours._gpu.empty(4096, 0).view(torch.float32)
+    tensor.fill_(7)
+    dist.barrier(group=gloo)
+    found["elsewhere"] = failure(lambda: dist.all_reduce(tensor[RANK // 3 * 4 :][:512], group=ours))
+    dist.barrier(group=gloo)
+    found["untouched"] = bool((tensor[516:] == 7).all()) and bool(
+        (tensor[:4] if RANK == 3 else tensor[512:516]).eq(7).all()  # where peers would have put it
+    )
     dist.destroy_process_group()
 
     ours, gloo = start("late", GpuSettings(threads=1), 2)

@@ -260,7 +260,8 @@ class _Writer:
         copies = tuple(graph.copies[node.store]) if node.store >= 0 else ()
         waits, raises = self._flags_of(rank, taken, puts)
         if operation.kind is PartKind.SUM:
-            waits += [self._may_read(rank, number) for number in graph.exposed[node.number]]
+            for number in graph.exposed[node.number]:
+                waits += self._may_read(rank, number)
             raises += self._read(node)
         for copy in copies:
             receiver = graph.messages[copy].receiver
@@ -318,12 +319,16 @@ class _Writer:
                 raises.append(flags.number(message.receiver, FlagPurpose.ARRIVAL, put))
         return waits, raises
 
-    def _may_read(self, rank: int, number: int) -> FlagWait:
-        """What a SUM waits for at a rank whose part it reads: that it is there from the start, or a flag."""
+    def _may_read(self, rank: int, number: int) -> list[FlagWait]:
+        """What a SUM waits for at a rank whose part it reads: that it is there from the start, or a flag.
+
+        That the rank has entered is asked in any case: with it comes whether it calls the same.
+        """
         exposing = self._graph.nodes[number]
-        if not exposing.waits:
-            return FlagWait(self.flags.number(rank, FlagPurpose.ENTERED, exposing.operation.rank))
-        return FlagWait(self.flags.number(rank, FlagPurpose.EXPOSED, number))
+        found = [FlagWait(self.flags.number(rank, FlagPurpose.ENTERED, exposing.operation.rank))]
+        if exposing.waits:
+            found.append(FlagWait(self.flags.number(rank, FlagPurpose.EXPOSED, number)))
+        return found
 
     def _read(self, node: LaneNode) -> list[int]:
         """Flags for those who wait until their part has been read; a RECLAIM stands behind its EXPOSE."""

@@ -44,6 +44,7 @@ class LaunchJob(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("n_groups", "n_members")),
         *((name, ctypes.c_int64) for name in ("n_lanes", "n_ranks", "n_slices", "limit_ns")),
         ("launch", ctypes.c_uint64),
+        ("signature", ctypes.c_uint64),
     )
 
 
@@ -163,6 +164,7 @@ class LaneMachine(ABC):
             tables.slices,
             math.ceil(self.limit_s * 1e9),
             self._next_launch,
+            0,
         )
         self._next_launch += launches
         codes = (element, REDUCTION_CODES[reduction], self.lanes.protocol is DeviceProtocol.LL)

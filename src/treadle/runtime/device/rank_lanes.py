@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ from treadle.runtime.device.memory.peer_memory import (
 )
 from treadle.runtime.device.sized_lanes import SizedLanes, at_size, flag_places
 
+_UNLIKE = -2
+"""As kernel/tables.hpp has it."""
 MOST_RANKS = 1024
 _SHARED_BYTES, _RANK_BYTES, _GROUP_BYTES = 48 * 1024, 40, 24
 """Rows of ranks, and addresses of groups, lie in memory that a block shares."""
@@ -43,6 +46,7 @@ class LaunchPlaces(ctypes.Structure):
         ("given_bytes", ctypes.c_int64),
         ("wanted", ctypes.c_void_p),
         ("wanted_bytes", ctypes.c_int64),
+        ("signature", ctypes.c_uint64),
     )
 
 
@@ -125,6 +129,8 @@ class PreparedLanes:
     tables: SizedLanes
     element: int
     address: int
+    signed: tuple[int, int, int, int]
+    """What of it all ranks must have alike."""
 
 
 class RankLanes:
@@ -157,9 +163,10 @@ class RankLanes:
         )
         self._admitted: list[AdmittedLanes] = []
         self._prepared: list[PreparedLanes] = []
+        self._signatures: dict[tuple[object, ...], int] = {}
         self._tables: dict[tuple[PeerBlock, tuple[tuple[int, ...], ...]], int] = {}
-        self._past = n
-        """First flag that no program has; before it stands who has entered."""
+        self._past = 2 * n
+        """First flag that no program has; before it stands who has entered, and with what signature."""
 
     def admit(self, lanes: LaneProgram) -> AdmittedLanes:
         """Give a program its flags.
@@ -239,6 +246,7 @@ class RankLanes:
             tables.slices,
             int(self._limit_s * 1e9),
             0,
+            0,
         )
         address = self._library.address(
             "treadle_rank_prepare",
@@ -248,7 +256,8 @@ class RankLanes:
             lanes.protocol is DeviceProtocol.LL,
             int(tables.scratch_bytes[rank]),
         )
-        self._prepared.append(PreparedLanes(admitted, tables, element, address))
+        signed = (admitted.number, count, element, tables.slices)
+        self._prepared.append(PreparedLanes(admitted, tables, element, address, signed))
         return self._prepared[-1]
 
     def drop(self, prepared: PreparedLanes) -> None:
@@ -295,6 +304,7 @@ class RankLanes:
             places.windows[number][:] = [self._table_of(block, lanes.groups), at]
         places.given, places.given_bytes = buffers.given
         places.wanted, places.wanted_bytes = buffers.wanted
+        places.signature = self._signature(prepared, buffers, reduction)
         self._library.said(
             "treadle_rank_launch",
             self._rank,
@@ -305,6 +315,20 @@ class RankLanes:
             threads,
             stream or None,
         )
+
+    def _signature(self, prepared: PreparedLanes, buffers: RankBuffers, reduction: Reduction) -> int:
+        """What all ranks must launch alike, in 64 bits: who does not is told before anything is put there."""
+        places = tuple(
+            (block.number, address - block.addresses[self.memory.rank])
+            for number, (block, address) in enumerate(zip(buffers.blocks, buffers.addresses, strict=True))
+            if block is not None and Buffer(number) in prepared.admitted.used
+        )
+        key = (prepared.signed, reduction, places)
+        if key not in self._signatures:
+            self._signatures[key] = 1 + int.from_bytes(
+                blake2b(repr(key).encode(), digest_size=7).digest(), "little"
+            )
+        return self._signatures[key]
 
     def _table_of(self, block: PeerBlock, groups: tuple[tuple[int, ...], ...]) -> int:
         """Address on the GPU of a block's addresses at all ranks, then of those that reach groups."""
@@ -317,13 +341,19 @@ class RankLanes:
         return self._tables[block, groups]
 
     def failure(self) -> str:
-        """Which wait was given up, in words; empty where none was so far. Waits for nothing."""
-        where = (ctypes.c_int64 * 4)()
+        """Which wait was given up, and why, in words; empty where none was so far. Waits for nothing."""
+        where = (ctypes.c_int64 * 5)()
         if not self._rank or not self._library.c.treadle_rank_failed(self._rank, where):
             return ""
-        program, rank, lane, number = where
+        program, rank, lane, number, flag = where
         lanes = self._admitted[program].lanes
         first = next(place for place, one in enumerate(lanes.lanes) if one.rank == rank)
+        if flag <= _UNLIKE:
+            return (
+                f"{lanes.program.kind}, protocol {lanes.protocol}: rank {rank} and rank {_UNLIKE - flag} "
+                "call unlike: another collective, size, type or operation, or tensors at other places "
+                "of what peers reach"
+            )
         begun = sum(len(one.operations) for one in lanes.lanes[: first + lane])
         return given_up(lanes, first + lane, number - begun, self._limit_s)
 

@@ -91,6 +91,10 @@ class GpuCalls:
         self._tell(call, reason)
         self._transport.run(self._steps[id(found.program)], call)
 
+    def empty(self, size: int, device: int) -> Tensor:
+        """See `GpuEngine.empty`."""
+        return self._lanes.empty(size, device)
+
     def _goes_by_steps(self) -> bool:
         return self._gpu.way is GpuWay.STEPS or (
             self._gpu.way is GpuWay.AUTO and self._lanes.is_between_hosts

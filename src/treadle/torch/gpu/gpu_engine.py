@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 
 import torch
@@ -17,10 +17,8 @@ from torch.distributed import DistBackendError
 
 from treadle.errors import ScheduleError, TreadleError
 from treadle.planning.measuring.lane_costs import lane_costs
-from treadle.program.program import Program
 from treadle.runtime.data import Reduction
-from treadle.runtime.device.lane_lowering import lower_to_lanes
-from treadle.runtime.device.lane_program import DeviceProtocol
+from treadle.runtime.device.lane_program import DeviceProtocol, LaneProgram
 from treadle.runtime.device.lane_sizes import (
     LaneChoice,
     LaneFigures,
@@ -29,11 +27,12 @@ from treadle.runtime.device.lane_sizes import (
     figures_of,
     leaving_rate,
 )
-from treadle.runtime.device.rank_lanes import AdmittedLanes, PreparedLanes, RankBuffers, RankLanes
+from treadle.runtime.device.rank_lanes import AdmittedLanes, PreparedLanes, RankLanes
+from treadle.runtime.device.switch_parts import switch_groups
 from treadle.torch.gpu import gpu_streams as streams
-from treadle.torch.gpu.asking_switches import LEAST_LANES, SwitchWindow
 from treadle.torch.gpu.gpu_settings import GpuSettings, GpuWay
 from treadle.torch.gpu.opening import NoLanesError, StoreExchange, open_lanes
+from treadle.torch.gpu.peer_buffers import LEAST_LANES, CallWay, LaneKernel, PeerBuffers
 from treadle.torch.group_engine import NoPlanError, TensorCall
 from treadle.torch.plans import Membership, PlanSource, SizedProgram
 from treadle.torch.settings import Settings
@@ -72,8 +71,8 @@ class GpuEngine:
         self._refusal = "TREADLE_GPU says so" if gpu.way in (GpuWay.NCCL, GpuWay.STEPS) else ""
         self._room, self._is_between_hosts = 0, False
         self._figures: dict[int, LaneFigures] = {}
-        self._window: SwitchWindow | None = None
-        self._admitted: dict[tuple[int, DeviceProtocol, int, bool, int], AdmittedLanes] = {}
+        self._buffers: PeerBuffers | None = None
+        self._admitted: dict[int, AdmittedLanes] = {}
         self._prepared: OrderedDict[tuple[int, int, int, int], tuple[PreparedLanes, bool]] = OrderedDict()
         self._told: set[tuple[object, ...]] = set()
 
@@ -107,25 +106,22 @@ class GpuEngine:
         try:
             found = self._source.program(call.kind, call.root, call.size_bytes, in_place=call.in_place)
             choice = self._choice(found, call.size_bytes)
-            admitted, buffers, choice = self._asking(lanes, call, kernel, choice) or (
-                self._admit(lanes, found.program, choice, averages=kernel.reduction is Reduction.AVG),
-                RankBuffers((call.source.data_ptr(), call.target.data_ptr())),
-                choice,
-            )
+            way = self._way(call, kernel, choice, found)
+            admitted = self._admit(lanes, way.lanes)
         except TreadleError as error:
             raise NoPlanError(str(error)) from None
         try:
             ready = self._ready(lanes, admitted, choice, kernel)
             lanes.launch(
                 ready,
-                buffers,
+                way.buffers,
                 kernel.reduction,
                 threads=choice.threads,
                 stream=streams.stream_of(call.target),
             )
         except ScheduleError as error:
             raise DistBackendError(f"treadle: {call.kind} in group {self._group.name}: {error}") from None
-        self._tell(call, choice, found, asks=any(block is not None for block in buffers.blocks))
+        self._tell(call, choice, found, way)
 
     def _open(self, device: int) -> RankLanes:
         if self._refusal:
@@ -144,8 +140,12 @@ class GpuEngine:
                 raise NoPlanError(self._refusal) from None
             if group.rank == 0:
                 LOGGER.info("group %s: memory of peers by %s", group.name, self._lanes.memory.words)
-            self._window = SwitchWindow(
-                self._lanes.memory, self._gpu.window_bytes, before=self._refuse_capture
+            nodes = [int(group.fabric.compute_nodes[place]) for place in group.places]
+            self._buffers = PeerBuffers(
+                self._lanes.memory,
+                switch_groups(group.fabric, nodes),
+                self._gpu.window_bytes,
+                before=self._refuse_capture,
             )
         return self._lanes
 
@@ -156,33 +156,39 @@ class GpuEngine:
                 "cannot be in a graph that is captured: call the collective before"
             )
 
-    def _asking(
-        self, lanes: RankLanes, call: TensorCall, kernel: LaneKernel, choice: LaneChoice
-    ) -> tuple[AdmittedLanes, RankBuffers, LaneChoice] | None:
-        """Lanes that ask switches, their buffers and how many there are.
+    def _way(self, call: TensorCall, kernel: LaneKernel, choice: LaneChoice, found: SizedProgram) -> CallWay:
+        assert self._buffers is not None
 
-        None where the call goes from rank to rank.
+        def apart() -> SizedProgram:
+            return self._source.program(call.kind, call.root, call.size_bytes, in_place=False)
+
+        way = self._buffers.way(call, kernel, choice, found, apart)
+        if way.refusal:
+            self._tell_refusal(call, way.refusal)
+        return way
+
+    def empty(self, size: int, device: int) -> torch.Tensor:
+        """Bytes that peers reach, as a tensor; all ranks ask for the same, one after the other.
+
+        Parameters
+        ----------
+        size : int
+        device : int
+
+        Raises
+        ------
+        NoPlanError
+            If the group's calls do not go by lanes, at all ranks alike.
+        MissingDependencyError
+            At all ranks, if one has no more memory.
         """
-        assert self._window is not None
-        averages = kernel.reduction is Reduction.AVG
-        if self._gpu.lanes is None and self._room > 1:
-            choice = replace(choice, lanes=max(LEAST_LANES, choice.lanes))
-        found = self._source.program(call.kind, call.root, call.size_bytes, in_place=False)
-        asked = self._window.asking(
-            found, choice, call.size_bytes, averages=averages, can_sum=kernel.can_switch_sum
-        )
-        if asked.lanes is None:
-            self._tell_refusal(call, asked.refusal)
-            return None
-        key = (id(found.program), choice.protocol, choice.lanes, averages, id(asked.lanes))
-        if key not in self._admitted:
-            self._admitted[key] = lanes.admit(asked.lanes)
-        buffers = self._window.buffers(found.program, call, kernel.count, kernel.element_bytes)
-        return self._admitted[key], buffers, choice
+        self._open(device)
+        assert self._buffers is not None
+        return streams.tensor_at(self._buffers.allocate(max(1, size)), size, device)
 
     def _tell_refusal(self, call: TensorCall, refusal: str) -> None:
         key = (call.kind, refusal)
-        if refusal and key not in self._told and self._group.rank == 0:
+        if key not in self._told and self._group.rank == 0:
             LOGGER.info(
                 "group %s: %s of %s on GPUs goes from rank to rank, where its plan asks switches: %s",
                 self._group.name,
@@ -203,22 +209,22 @@ class GpuEngine:
             gpu.slice_bytes,
             self._room,
         )
-        return choose_lanes(
+        choice = choose_lanes(
             self._figures[id(found.program)],
             size_bytes,
             lane_costs(gpu.cost_model),
             rate_bytes_per_s=leaving_rate(found.topology),
             limits=limits,
         )
+        assert self._buffers is not None
+        if self._buffers.has_switches and gpu.lanes is None and self._room > 1:
+            choice = replace(choice, lanes=max(LEAST_LANES, choice.lanes))
+        return choice
 
-    def _admit(
-        self, lanes: RankLanes, program: Program, choice: LaneChoice, *, averages: bool
-    ) -> AdmittedLanes:
-        key = (id(program), choice.protocol, choice.lanes, averages, 0)  # the source keeps the program
-        if key not in self._admitted:
-            made = lower_to_lanes(program, choice.protocol, lanes=choice.lanes, averages=averages, reached=())
-            self._admitted[key] = lanes.admit(made)
-        return self._admitted[key]
+    def _admit(self, lanes: RankLanes, made: LaneProgram) -> AdmittedLanes:
+        if id(made) not in self._admitted:  # which the buffers keep
+            self._admitted[id(made)] = lanes.admit(made)
+        return self._admitted[id(made)]
 
     def _ready(
         self, lanes: RankLanes, admitted: AdmittedLanes, choice: LaneChoice, kernel: LaneKernel
@@ -244,8 +250,8 @@ class GpuEngine:
                 lanes.drop(self._prepared.pop(old)[0])
         return ready
 
-    def _tell(self, call: TensorCall, choice: LaneChoice, found: SizedProgram, *, asks: bool) -> None:
-        key = (call.kind, id(found), choice.protocol, choice.lanes, choice.threads, asks)
+    def _tell(self, call: TensorCall, choice: LaneChoice, found: SizedProgram, way: CallWay) -> None:
+        key = (call.kind, id(found), choice.protocol, choice.lanes, choice.threads, way.words)
         if key in self._told:
             return
         self._told.add(key)
@@ -256,7 +262,7 @@ class GpuEngine:
                 self._group.name,
                 call.kind,
                 format_size(call.size_bytes),
-                " that ask switches" if asks else "",
+                way.words,
                 choice.protocol,
                 choice.lanes,
                 choice.threads,
@@ -268,23 +274,8 @@ class GpuEngine:
         """Give memory of peers back."""
         if self._lanes is not None:
             self._lanes.close()
-            self._lanes = self._window = None
+            self._lanes = self._buffers = None
         self._refusal = "the group is closed"
-
-
-@dataclass(frozen=True)
-class LaneKernel:
-    """What a call's kernel sees: code and bytes of an element, how many, and how they are combined."""
-
-    element: int
-    element_bytes: int
-    count: int
-    reduction: Reduction
-
-    @property
-    def can_switch_sum(self) -> bool:
-        """Whether switches combine them: there is no instruction for least and greatest of float32."""
-        return self.element != _ELEMENTS[torch.float32] or self.reduction in (Reduction.SUM, Reduction.AVG)
 
 
 def _kernel_of(call: TensorCall) -> LaneKernel:
@@ -298,8 +289,9 @@ def _kernel_of(call: TensorCall) -> LaneKernel:
     dtype = call.target.dtype
     if call.reduction is None:
         n = int(call.target.element_size())
-        return LaneKernel(_BYTES, 1, call.count * n, Reduction.MAX)
+        return LaneKernel(_BYTES, 1, call.count * n, Reduction.MAX, can_switch_sum=False)
     reduction = call.reduction.kernel
     if dtype not in _ELEMENTS or reduction is None:
         raise NoPlanError(f"no kernel combines {dtype} this way")
-    return LaneKernel(_ELEMENTS[dtype], int(call.target.element_size()), call.count, reduction)
+    can_sum = dtype is not torch.float32 or reduction in (Reduction.SUM, Reduction.AVG)
+    return LaneKernel(_ELEMENTS[dtype], int(call.target.element_size()), call.count, reduction, can_sum)

@@ -33,6 +33,24 @@ def is_capturing() -> bool:
     return bool(torch.cuda.is_current_stream_capturing())
 
 
+class _Bytes:
+    """Memory of a GPU as other libraries of Python's offer it."""
+
+    def __init__(self, address: int, size: int) -> None:
+        self.__cuda_array_interface__ = {
+            "data": (address, False),
+            "shape": (size,),
+            "strides": None,
+            "typestr": "|u1",
+            "version": 3,
+        }
+
+
+def tensor_at(address: int, size: int, device: int) -> Tensor:
+    """Bytes of a GPU's memory that somebody else owns, as a tensor."""
+    return torch.as_tensor(_Bytes(address, size), device=torch.device("cuda", device))
+
+
 def devices_of(tensors: list[Tensor]) -> list[torch.device]:
     """GPUs whose streams a future of these tensors must follow."""
     return sorted({tensor.device for tensor in tensors if tensor.is_cuda}, key=str)

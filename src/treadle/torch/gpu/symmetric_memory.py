@@ -52,7 +52,7 @@ class SymmetricMemory(PeerMemory):
 
         self._together(begin)
 
-    def allocate(self, size: int, groups: Sequence[tuple[int, ...]] = ()) -> PeerBlock:
+    def _allocate(self, size: int, groups: Sequence[tuple[int, ...]]) -> PeerBlock:
         """See `PeerMemory`; a group of all ranks has an address where PyTorch has one."""
         handle = self._together(lambda: self._met(size))
         whole, address = tuple(range(self.n_ranks)), int(handle.multicast_ptr)

@@ -19,31 +19,45 @@ struct SwitchPlaces {
   GroupPlace sums, copied;
 };
 
+TREADLE_DEVICE void note_failure(const Job& job, i64 lane, i64 operation, i64 wait) {
+  if (!claim(&job.failure->is_set)) return;
+  job.failure->rank = job.lanes[lane].rank;
+  job.failure->lane = lane;
+  job.failure->operation = operation;
+  job.failure->wait = wait;
+}
+
 // Another wait failed, or this one takes too long: it ends, and the launch with it.
 TREADLE_DEVICE bool gives_up(const Job& job, i64 begun, i64 lane, i64 operation, i64 wait) {
   if (load_failed(&job.failure->is_set)) return true;
   if (now_ns() - begun < job.limit_ns) return false;
-  if (claim(&job.failure->is_set)) {
-    job.failure->rank = job.lanes[lane].rank;
-    job.failure->lane = lane;
-    job.failure->operation = operation;
-    job.failure->wait = wait;
-  }
+  note_failure(job, lane, operation, wait);
   return true;
 }
 
-TREADLE_DEVICE void wait_for(const Job& job, i64 lane, i64 operation, i64 number, i64 slice) {
+// Whether a peer that has entered this launch calls something else. Its signature stands for this launch: it cannot
+// end it before it has what it is waited for here. First flags of a rank say who has entered; signatures are next.
+TREADLE_DEVICE bool is_unlike(const Job& job, const Wait& wait, const u64* flag, i64 lane, i64 operation) {
+  if (!job.signature || wait.flag >= job.n_ranks || wait.launches) return false;
+  if (load_signature(flag + job.n_ranks) == job.signature) return false;
+  note_failure(job, lane, operation, UNLIKE - wait.flag);
+  return true;
+}
+
+// False: what it should wait for has not come, and nothing may be moved.
+TREADLE_DEVICE bool wait_for(const Job& job, i64 lane, i64 operation, i64 number, i64 slice) {
   const Wait& wait = job.waits[number];
   const i64 done = slice + 1 - wait.slices;
-  if (done <= 0) return;
+  if (done <= 0) return true;
   const u64 value = ((job.launch - u64(wait.launches)) << 20) + u64(done);
   u64* flag = job.memory[job.lanes[lane].rank].flags + wait.flag;
   i64 begun = 0;
   for (int tries = 0; acquire(flag) < value; ++tries) {
     if (tries == 0) begun = now_ns();
-    if (tries % 64 == 63 && gives_up(job, begun, lane, operation, wait.flag)) return;
+    if (tries % 64 == 63 && gives_up(job, begun, lane, operation, wait.flag)) return false;
     rest(tries);
   }
+  return !is_unlike(job, wait, flag, lane, operation);
 }
 
 template <bool is_ll>
@@ -311,9 +325,10 @@ TREADLE_DEVICE void send_puts(const Job& job, const Operation& operation, i64 sl
 template <class Element, class Combine, bool is_ll, class Network>
 TREADLE_DEVICE void run_event(const Job& job, const Block& block, i64 lane, i64 number, i64 slice, Network& network) {
   const Operation& operation = job.operations[number];
+  bool has_failed = false;
   for (i64 i = block.thread; i < operation.n_waits; i += block.threads)
-    wait_for(job, lane, number, operation.first_wait + i, slice);
-  block.sync();
+    has_failed |= !wait_for(job, lane, number, operation.first_wait + i, slice);
+  if (block.any(has_failed)) return;  // it would read what is not there, or write where peers do not expect it
   const Places places =
       places_of<Element, is_ll>(job, job.memory[job.lanes[lane].rank], operation, slice, network);
   if (operation.action == FINISH)
@@ -338,6 +353,9 @@ TREADLE_DEVICE void run_event(const Job& job, const Block& block, i64 lane, i64 
 template <class Element, class Combine, bool is_ll, class Network>
 TREADLE_DEVICE void run_lane(const Job& job, const Block& block, i64 number, Network network) {
   const Lane& lane = job.lanes[number];
+  if (job.signature)
+    for (i64 i = block.thread; i < lane.n_enters; i += block.threads)
+      store_signature(job.memory[job.raises[lane.first_enter + i].rank].flags + job.n_ranks + lane.rank, job.signature);
   raise_flags(job, block, lane.first_enter, lane.n_enters, (job.launch << 20) + ALL_SLICES, network);
   const i64 end = lane.first + lane.count;
   i64 low = lane.first;

@@ -23,6 +23,7 @@ struct Local {
   i64 rank;           // NONE: all ranks are in this launch, and nothing here is used
   char* buffers[3];   // other ones at each call
   Window windows[2];  // of INPUT and OUTPUT
+  u64 signature;      // as Job's
   u64* launches;     // done so far, and blocks that have ended in this one
   Told* told;
   i64 program;

@@ -25,6 +25,7 @@ struct alignas(16) Line {
 struct Block {
   int thread, threads;
   TREADLE_DEVICE void sync() const { __syncthreads(); }
+  TREADLE_DEVICE bool any(bool own) const { return __syncthreads_or(own); }
 };
 
 TREADLE_DEVICE u64 acquire(u64* flag) {
@@ -61,6 +62,10 @@ TREADLE_DEVICE void rest(int) {}
 
 TREADLE_DEVICE i64 load_failed(const i64* word) { return *reinterpret_cast<const volatile i64*>(word); }
 
+// Ordered by the flags beside it.
+TREADLE_DEVICE u64 load_signature(const u64* word) { return *reinterpret_cast<const volatile u64*>(word); }
+TREADLE_DEVICE void store_signature(u64* word, u64 value) { *reinterpret_cast<volatile u64*>(word) = value; }
+
 TREADLE_DEVICE bool claim(i64* word) {
   return atomicCAS_system(reinterpret_cast<unsigned long long*>(word), 0ULL, 1ULL) == 0;
 }
@@ -85,6 +90,7 @@ TREADLE_DEVICE void tell(const Failure& found, Failure& told) {
 struct Meeting {
   std::atomic<int> arrived{0};
   std::atomic<unsigned> generation{0};
+  std::atomic<int> votes[2]{};  // of this meeting and, set back by its last thread, of the next
 };
 
 inline void rest(int tries) {
@@ -94,21 +100,27 @@ inline void rest(int tries) {
     std::this_thread::sleep_for(std::chrono::microseconds(tries < 256 ? 20 : 100));
 }
 
-inline void meet(Meeting& meeting, int threads) {
-  if (threads == 1) return;
+// Whether one of the threads says yes.
+inline bool meet(Meeting& meeting, int threads, bool own = false) {
+  if (threads == 1) return own;
   const unsigned generation = meeting.generation.load(std::memory_order_acquire);
+  std::atomic<int>& votes = meeting.votes[generation % 2];
+  if (own) votes.store(1, std::memory_order_relaxed);
   if (meeting.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == threads) {
     meeting.arrived.store(0, std::memory_order_relaxed);
+    meeting.votes[(generation + 1) % 2].store(0, std::memory_order_relaxed);
     meeting.generation.store(generation + 1, std::memory_order_release);
-    return;
+  } else {
+    for (int tries = 0; meeting.generation.load(std::memory_order_acquire) == generation; ++tries) rest(tries);
   }
-  for (int tries = 0; meeting.generation.load(std::memory_order_acquire) == generation; ++tries) rest(tries);
+  return votes.load(std::memory_order_relaxed);
 }
 
 struct Block {
   int thread, threads;
   Meeting* meeting;
   void sync() const { meet(*meeting, threads); }
+  bool any(bool own) const { return meet(*meeting, threads, own); }
 };
 
 inline u64 acquire(u64* flag) { return __atomic_load_n(flag, __ATOMIC_ACQUIRE); }
@@ -141,6 +153,9 @@ inline i64 now_ns() {
 }
 
 inline i64 load_failed(const i64* word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
+
+inline u64 load_signature(const u64* word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
+inline void store_signature(u64* word, u64 value) { __atomic_store_n(word, value, __ATOMIC_RELAXED); }
 
 inline bool claim(i64* word) {
   i64 expected = 0;

@@ -35,6 +35,7 @@ TREADLE_DEVICE void run_rank_lane(const Job& job, const Local& local, const Bloc
     own.memory = rows;
     own.multicast = multicast;
     own.launch = local.launches[0] + 1;
+    own.signature = local.signature;
     block.sync();
   }
   run_lane<Element, Combine, is_ll>(own, block, lane, Mapped());

@@ -121,6 +121,7 @@ struct Places {
   i64 given_bytes;
   char* wanted;
   i64 wanted_bytes;
+  u64 signature;
 };
 
 inline void copy(char* to, const char* from, i64 bytes, cudaStream_t stream) {
@@ -136,6 +137,7 @@ inline void launch(Rank& rank, const Tables& tables, const Places& places, i64 e
   follow(rank, stream, is_captured);
   const Local local{rank.rank,     {places.buffers[0], places.buffers[1], tables.scratch},
                     {places.windows[0], places.windows[1]},
+                    places.signature,
                     rank.launches, rank.told_there,
                     tables.program};
   copy(places.buffers[0], places.given, places.given_bytes, stream);
@@ -152,7 +154,7 @@ inline void launch(Rank& rank, const Tables& tables, const Places& places, i64 e
 inline i64 found_room(const Rank& rank, i64 element, i64 is_ll, int threads) {
   Job job{};
   job.n_ranks = rank.n_ranks;
-  const Local local{rank.rank, {}, {}, nullptr, nullptr, 0};
+  const Local local{rank.rank, {}, {}, 0, nullptr, nullptr, 0};
   i64 room = 0;
   // reductions take as many registers as one another, near enough: a copy of bytes has but one
   check(cudaError_t(treadle_lanes_launch(&job, &local, element, element == 5 ? 2 : 0, is_ll, threads, nullptr, &room)),
@@ -275,11 +277,11 @@ extern "C" i64 treadle_rank_launch(void* rank, void* tables, const treadle::Plac
   });
 }
 
-// Program, rank, lane and operation of a wait that was given up; 0 where there is none so far.
+// Program, rank, lane, operation and flag of a wait that was given up; 0 where there is none so far.
 extern "C" i64 treadle_rank_failed(void* rank, i64* where) {
   const treadle::Told* told = static_cast<treadle::Rank*>(rank)->told;
   if (!__atomic_load_n(&told->failure.is_set, __ATOMIC_ACQUIRE)) return 0;
-  const i64 found[] = {told->program, told->failure.rank, told->failure.lane, told->failure.operation};
+  const i64 found[] = {told->program, told->failure.rank, told->failure.lane, told->failure.operation, told->failure.wait};
   std::memcpy(where, found, sizeof(found));
   return 1;
 }

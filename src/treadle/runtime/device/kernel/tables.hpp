@@ -72,7 +72,11 @@ struct Job {
   i64 n_operations, n_puts, n_waits, n_raises, n_groups, n_members;
   i64 n_lanes, n_ranks, n_slices;
   i64 limit_ns;
-  u64 launch;  // from 1 on
+  u64 launch;     // from 1 on
+  u64 signature;  // of a launch of one rank: what all ranks must call alike; 0: nobody asks
 };
+
+// In place of the flag of a failed wait: the peer of that number is in a launch of another signature.
+constexpr i64 UNLIKE = -2;
 
 }  // namespace treadle

@@ -53,7 +53,7 @@ class CuMemMemory(PeerMemory):
             problem = str(error)
         self.no_multicast = self._agreed(problem)
 
-    def allocate(self, size: int, groups: Sequence[tuple[int, ...]] = ()) -> PeerBlock:
+    def _allocate(self, size: int, groups: Sequence[tuple[int, ...]]) -> PeerBlock:
         """See `PeerMemory`; why a group has no address says `no_multicast`."""
         asked = [] if self.no_multicast else [group for group in groups if len(group) >= _LEAST_RANKS]
         most = max(map(len, asked), default=0)

@@ -62,7 +62,7 @@ class NcclWindowMemory(PeerMemory):
         comm = ctypes.byref(self._comm)
         self._together(lambda: self._call("ncclCommInitRank", comm, len(ids), first, self.rank))
 
-    def allocate(self, size: int, groups: Sequence[tuple[int, ...]] = ()) -> PeerBlock:
+    def _allocate(self, size: int, groups: Sequence[tuple[int, ...]]) -> PeerBlock:
         """See `PeerMemory`; a group of all ranks has an address where NCCL has one."""
         window = self._together(lambda: self._registered(size))
         far, found = self._together(lambda: self._reached(window))

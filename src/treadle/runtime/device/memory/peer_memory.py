@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
@@ -47,11 +47,14 @@ class PeerBlock:
     multicast : mapping of tuple of int to int
         Of groups of ranks, the same groups at all ranks: where a store reaches the bytes of all of them and a
         load adds them up; 0 where this rank is none of them.
+    number : int
+        Of the group's blocks, in the order in which they were made.
     """
 
     size: int
     addresses: tuple[int, ...]
     multicast: Mapping[tuple[int, ...], int] = field(default_factory=dict)
+    number: int = 0
 
 
 class PeerMemory(ABC):
@@ -72,7 +75,7 @@ class PeerMemory(ABC):
 
     def __init__(self, rank: int, exchange: Exchange, words: str) -> None:
         self.rank, self.exchange, self.words = rank, exchange, words
-        self.n_ranks = 0
+        self.n_ranks, self._n_blocks = 0, 0
         self.no_multicast = ""
         """Why blocks have no multicast addresses, the same at all ranks; empty: they may have some."""
         self.first = PeerBlock(0, ())
@@ -83,7 +86,6 @@ class PeerMemory(ABC):
         """Address of each rank's staging and flags in this process."""
         return self.first.addresses
 
-    @abstractmethod
     def allocate(self, size: int, groups: Sequence[tuple[int, ...]] = ()) -> PeerBlock:
         """A block of zeros; all ranks ask for the same, one after the other.
 
@@ -99,6 +101,13 @@ class PeerMemory(ABC):
         MissingDependencyError
             At all ranks, if one cannot have it.
         """
+        made = replace(self._allocate(size, groups), number=self._n_blocks)
+        self._n_blocks += 1
+        return made
+
+    @abstractmethod
+    def _allocate(self, size: int, groups: Sequence[tuple[int, ...]]) -> PeerBlock:
+        """What `allocate` does."""
 
     @abstractmethod
     def close(self) -> None:
@@ -179,7 +188,7 @@ class IpcMemory(PeerMemory):
         self._opened: list[int] = []
         self._open(lambda: self._together(lambda: self._library.said("treadle_peer_device", device)))
 
-    def allocate(self, size: int, groups: Sequence[tuple[int, ...]] = ()) -> PeerBlock:  # noqa: ARG002
+    def _allocate(self, size: int, groups: Sequence[tuple[int, ...]]) -> PeerBlock:  # noqa: ARG002
         """See `PeerMemory`; no group has an address."""
         own, handle = self._together(lambda: self._made(size))
         handles = self.exchange(handle)
@@ -227,7 +236,7 @@ class OneProcessMemory(PeerMemory):
         self._own: list[int] = []
         self._open(lambda: None)
 
-    def allocate(self, size: int, groups: Sequence[tuple[int, ...]] = ()) -> PeerBlock:  # noqa: ARG002
+    def _allocate(self, size: int, groups: Sequence[tuple[int, ...]]) -> PeerBlock:  # noqa: ARG002
         """See `PeerMemory`; no group has an address."""
         self._own.append(self._together(lambda: self._library.address("treadle_peer_allocate", size)))
         return PeerBlock(size, tuple(int(one) for one in self.exchange(str(self._own[-1]).encode())))

@@ -1,0 +1,288 @@
+"""What of a group's buffers peers and switches reach: tensors made for it, and a window for copies of others.
+
+A message can be put straight into a tensor that lies in a block of the group's memory, and a switch be asked
+for it. Other tensors are copied to a window in the stream before a launch and back after it where the plan
+asks switches, and go through staging where it does not. All ranks must call alike: with tensors at the same
+place of the same block, or with none in a block; launches check that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from treadle.errors import ScheduleError
+from treadle.program.program import Buffer, Program
+from treadle.runtime.data import Reduction
+from treadle.runtime.device.lane_lowering import lower_to_lanes
+from treadle.runtime.device.lane_program import DeviceProtocol, LaneProgram
+from treadle.runtime.device.lane_sizes import LaneChoice
+from treadle.runtime.device.memory.peer_memory import PeerBlock, PeerMemory
+from treadle.runtime.device.rank_lanes import RankBuffers
+from treadle.runtime.device.switch_parts import switch_groups
+from treadle.schedules.collective import CollectiveKind
+from treadle.torch.group_engine import TensorCall
+from treadle.torch.plans import SizedProgram
+from treadle.units import format_size
+
+LEAST_LANES = 2
+"""Where lanes are not said: a block alone has too few loads under way, see `SwitchParts.check_lanes`."""
+
+_WHOLE = {
+    CollectiveKind.ALLREDUCE: (Buffer.INPUT, Buffer.OUTPUT),
+    CollectiveKind.ALLGATHER: (Buffer.OUTPUT,),
+    CollectiveKind.REDUCE_SCATTER: (Buffer.INPUT, Buffer.OUTPUT),
+    CollectiveKind.ALLTOALL: (Buffer.INPUT, Buffer.OUTPUT),
+    CollectiveKind.BROADCAST: (Buffer.INPUT, Buffer.OUTPUT),
+    CollectiveKind.REDUCE: (Buffer.INPUT,),
+}
+"""Buffers that lie at the same place of a block at all ranks, as torch's calls have them. The INPUT of an
+allgather lies in its OUTPUT, elsewhere at each rank; the result of a reduce is there at the root alone."""
+
+
+@dataclass(frozen=True)
+class LaneKernel:
+    """What a call's kernel sees: code and bytes of an element, how many, and how they are combined.
+
+    `can_switch_sum` says whether switches combine them: there is no instruction for minimum and maximum of
+    float32.
+    """
+
+    element: int
+    element_bytes: int
+    count: int
+    reduction: Reduction
+    can_switch_sum: bool
+
+
+@dataclass(frozen=True)
+class CallWay:
+    """Lanes of a call, and where its buffers are.
+
+    Parameters
+    ----------
+    lanes : LaneProgram
+    buffers : RankBuffers
+    words : str
+        For the log: what the lanes do beside staging.
+    refusal : str
+        Why switches, which the plan asks, are not asked; empty where they are or it asks none.
+    """
+
+    lanes: LaneProgram
+    buffers: RankBuffers
+    words: str = ""
+    refusal: str = ""
+
+
+@dataclass(frozen=True)
+class _Lowered:
+    """Lanes, or why there are none that ask switches."""
+
+    lanes: LaneProgram | None
+    refusal: str = ""
+
+    @property
+    def asks(self) -> bool:
+        """Whether switches are asked."""
+        return self.lanes is not None and any(
+            one.sums >= 0 or one.multicast >= 0 for lane in self.lanes.lanes for one in lane.operations
+        )
+
+
+class PeerBuffers:
+    """One rank's side of a group's buffers.
+
+    Parameters
+    ----------
+    memory : PeerMemory
+    groups : tuple of tuple of int
+        Ranks around the switches of the group's fabric, for which blocks have addresses where they can.
+    window_bytes : int
+        Largest INPUT or OUTPUT that is copied to the window.
+    before : callable
+        Called before a block is made: what must not be while a graph is captured.
+    """
+
+    def __init__(
+        self,
+        memory: PeerMemory,
+        groups: tuple[tuple[int, ...], ...],
+        window_bytes: int,
+        before: Callable[[], None],
+    ) -> None:
+        self._memory, self._groups, self._half, self._before = memory, groups, window_bytes, before
+        self._window: PeerBlock | None = None
+        self._blocks: list[PeerBlock] = []
+        self._lowered: dict[tuple[object, ...], _Lowered] = {}
+
+    @property
+    def has_switches(self) -> bool:
+        """Whether the fabric has switches that could be asked."""
+        return bool(self._groups)
+
+    def allocate(self, size: int) -> int:
+        """Address of memory for a tensor that peers reach; all ranks ask for the same, one after the other.
+
+        Raises
+        ------
+        MissingDependencyError
+            At all ranks, if one has no more.
+        """
+        self._blocks.append(self._made(size))
+        return self._blocks[-1].addresses[self._memory.rank]
+
+    def _made(self, size: int) -> PeerBlock:
+        self._before()
+        return self._memory.allocate(size, self._groups)
+
+    def way(
+        self,
+        call: TensorCall,
+        kernel: LaneKernel,
+        choice: LaneChoice,
+        found: SizedProgram,
+        found_apart: Callable[[], SizedProgram],
+    ) -> CallWay:
+        """How a call goes, the same at all ranks.
+
+        Parameters
+        ----------
+        call : TensorCall
+        kernel : LaneKernel
+        choice : LaneChoice
+        found : SizedProgram
+            Of the call.
+        found_apart : callable
+            The same out of place.
+
+        Raises
+        ------
+        MissingDependencyError
+            If memory for the window cannot be had.
+        ScheduleError
+            If the program cannot be executed.
+        """
+        own = (call.source.data_ptr(), call.target.data_ptr())
+        is_simple = choice.protocol is DeviceProtocol.SIMPLE
+        blocks = self._blocks_of(call) if is_simple else (None, None)
+        placed: _Lowered | None = None
+        if any(blocks):
+            reached = tuple(buffer for buffer in _WHOLE[call.kind] if blocks[buffer] is not None)
+            placed = self._lower(found, kernel, choice, reached, asks=self._reach_all(blocks))
+            if placed.asks and placed.lanes is not None:
+                return CallWay(placed.lanes, RankBuffers(own, blocks), " that ask switches")
+            if placed.lanes is None:
+                placed = self._lower(found, kernel, choice, reached, asks=False)
+        apart = self._through(call, kernel, choice, found_apart) if is_simple else _Lowered(None)
+        if apart.lanes is not None:
+            buffers = self._copied(apart.lanes.program, call, kernel)
+            return CallWay(apart.lanes, buffers, " that ask switches for copies")
+        if placed is not None and placed.lanes is not None:
+            puts = any(not one.is_staged for one in placed.lanes.messages)
+            words = " that put into tensors" if puts else ""
+            return CallWay(placed.lanes, RankBuffers(own, blocks), words, apart.refusal)
+        staged = self._lower(found, kernel, choice, (), asks=False)
+        assert staged.lanes is not None
+        return CallWay(staged.lanes, RankBuffers(own), "", apart.refusal)
+
+    def _blocks_of(self, call: TensorCall) -> tuple[PeerBlock | None, PeerBlock | None]:
+        """Blocks in which INPUT and OUTPUT lie, of those that lie there at the same place at all ranks."""
+        found = []
+        for buffer, tensor in ((Buffer.INPUT, call.source), (Buffer.OUTPUT, call.target)):
+            at, past = tensor.data_ptr(), tensor.data_ptr() + tensor.numel() * tensor.element_size()
+            inside = (
+                block
+                for block in self._blocks
+                if block.addresses[self._memory.rank] <= at
+                and past <= block.addresses[self._memory.rank] + block.size
+            )
+            found.append(next(inside, None) if buffer in _WHOLE[call.kind] else None)
+        return found[0], found[1]
+
+    def _reach_all(self, blocks: tuple[PeerBlock | None, PeerBlock | None]) -> bool:
+        """Whether blocks have addresses that reach all groups."""
+        return all(set(self._groups) <= set(block.multicast) for block in blocks if block is not None)
+
+    def _lower(
+        self,
+        found: SizedProgram,
+        kernel: LaneKernel,
+        choice: LaneChoice,
+        reached: tuple[Buffer, ...],
+        *,
+        asks: bool,
+    ) -> _Lowered:
+        averages = kernel.reduction is Reduction.AVG
+        key = (
+            id(found.program),
+            choice.protocol,
+            choice.lanes,
+            averages,
+            kernel.can_switch_sum,
+            reached,
+            asks,
+        )
+        if key not in self._lowered:  # the source keeps the program
+            try:
+                lanes = lower_to_lanes(
+                    found.program,
+                    choice.protocol,
+                    lanes=choice.lanes,
+                    averages=averages,
+                    switches=found.topology if asks else None,
+                    switch_sums=kernel.can_switch_sum,
+                    reached=reached,
+                )
+                self._lowered[key] = _Lowered(lanes)
+            except ScheduleError as error:
+                if not asks:
+                    raise
+                self._lowered[key] = _Lowered(None, str(error))
+        return self._lowered[key]
+
+    def _through(
+        self,
+        call: TensorCall,
+        kernel: LaneKernel,
+        choice: LaneChoice,
+        found_apart: Callable[[], SizedProgram],
+    ) -> _Lowered:
+        """Lanes that ask switches for the window; none, and perhaps a reason, where they do not."""
+        if not self._groups:
+            return _Lowered(None)
+        found = found_apart()
+        if not switch_groups(found.topology, found.program.nodes.tolist()):
+            return _Lowered(None)
+        asking = self._lower(found, kernel, choice, (Buffer.INPUT, Buffer.OUTPUT), asks=True)
+        if not asking.asks:
+            return replace(asking, lanes=None)
+        if call.size_bytes > self._half:
+            return _Lowered(
+                None, f"{format_size(call.size_bytes)} do not fit into a window of {format_size(self._half)}"
+            )
+        if self._window is None and not self._memory.no_multicast:
+            self._window = self._made(2 * self._half)
+        if self._window is None or not self._reach_all((self._window, None)):
+            return _Lowered(None, self._memory.no_multicast)
+        return asking
+
+    def _copied(self, program: Program, call: TensorCall, kernel: LaneKernel) -> RankBuffers:
+        """The window's halves, and what of the call's tensors is copied to and from them."""
+        window = self._window
+        assert window is not None
+        at = window.addresses[self._memory.rank]
+        given, wanted = (
+            sum(
+                program.element(past, kernel.count) - program.element(first, kernel.count)
+                for first, past in program.ranges(self._memory.rank, buffer)
+            )
+            * kernel.element_bytes
+            for buffer in (Buffer.INPUT, Buffer.OUTPUT)
+        )
+        return RankBuffers(
+            (at, at + self._half),
+            (window, window),
+            (call.source.data_ptr(), given),
+            (call.target.data_ptr(), wanted),
+        )
