@@ -137,8 +137,8 @@ sanitize: $(VENV)/.test-tools
 	$(PY) -m tools.sanitize
 
 # The lanes of thread blocks compiled for threads and, where nvcc is, for GPUs: registers and spills of every kernel.
-gpu:
-	$(PYTHON) -m tools.gpu
+gpu: $(VENV)/.test-tools
+	$(PY) -m tools.gpu
 
 # What a GPU must show of them: a visible skip where there is none. OUT takes its tables as markdown.
 gpu-check: $(VENV)/.test-tools

@@ -2,6 +2,9 @@
 #include "cuda.h"
 #include "local.hpp"
 #include "user.hpp"
+#ifdef FAKE_NETWORK
+#include "fake_network.hpp"
+#endif
 
 #include <vector>
 
@@ -57,6 +60,12 @@ static int launch_rank(const treadle::Job& job, const treadle::Local& local, i64
   if (!std::getenv("FAKE_CUDA_ANY_MEMORY"))
     for (const char* buffer : local.buffers) all = all && (!buffer || fake_cuda::is_ours(buffer, 1));
   if (!all) return cudaErrorInvalidValue;
+#ifdef FAKE_NETWORK
+  if (const char* box = std::getenv("FAKE_CUDA_BOX")) {
+    if (element || reduction || is_ll) return cudaErrorInvalidValue;
+    return fake_network::launch(job, local, threads, std::atol(box));
+  }
+#endif
   return treadle_rank_emulate(&job, &local, element, reduction, is_ll, threads) ? cudaErrorInvalidValue : cudaSuccess;
 }
 

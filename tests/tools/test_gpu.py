@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tools.gpu import NCCL_REGISTERS, faults, figures, main, nccl_include
+from tools.gpu import NCCL_REGISTERS, faults, figures, main
+
+from treadle.runtime.device.kernel_build import nccl_include
 
 SAID = """\
 ptxas info    : 0 bytes gmem

@@ -58,7 +58,7 @@ def test_the_log_says_which_way_and_why(found: list[dict[str, Any]]) -> None:
     assert "WARNING: group 0: allreduce is left to gloo" in lanes
     assert "no kernel combines torch.float64 this way" in lanes
     assert "allreduce on GPUs by sends and receives in groups" in steps
-    assert "its ranks are on 2 hosts, and this build has no kernels that cross hosts (GIN)" in steps
+    assert "its ranks are on 2 hosts; TREADLE_GPU_MEMORY=nccl asks for kernels that cross them" in steps
     assert "left to" not in steps
     assert "a GPU has room for no block of the kernel" in found[0]["refused log"][-1]
     assert "ranks have other options or TREADLE_GPU variables than others" in found[0]["unlike log"][-1]

@@ -7,6 +7,7 @@ import os
 import secrets
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,8 +16,15 @@ from treadle.runtime.mpi_build import build_directory, telling_line
 
 GPU_SOURCES = ("lanes.cpp", "gpu_host.cpp", "rank_host.cpp", "cumem_host.cpp")
 """What a library for GPUs is made of; threads need the first alone."""
-_HEADERS = ("elements", "group", "host", "lane", "local", "machine", "rank", "tables", "user")
-SOURCES = (*GPU_SOURCES, *(f"{name}.hpp" for name in _HEADERS))
+NCCL_SOURCES = ("nccl_lanes.cpp", "nccl_host.cpp", "rank_host.cpp", "lanes.cpp")
+"""What a library for lanes over NCCL's windows is made of."""
+_HEADERS = (
+    *("elements", "group", "host", "lane", "local", "machine", "network", "rank", "rank_host"),
+    *("signals", "tables", "user"),
+)
+SOURCES = (*GPU_SOURCES, *NCCL_SOURCES[:2], *(f"{name}.hpp" for name in _HEADERS))
+NCCL_INCLUDE = "TREADLE_NCCL_INCLUDE"
+"""Variable: where nccl_device.h is, if not in pip's nvidia-nccl-cu13; the library is in ../lib from there."""
 GPU_LIBRARY = "TREADLE_GPU_LIBRARY"
 """Variable: a library that `build_for_gpu` made elsewhere, for a machine without nvcc."""
 _FLAGS = ("-std=c++17", "-Og", "-shared", "-fPIC", "-pthread")
@@ -86,11 +94,49 @@ def build_for_gpu(*, directory: Path | None = None, architectures: Sequence[str]
             f"runtime device-gpu needs nvcc, which is not on the PATH, or {GPU_LIBRARY}, a library that "
             "was built elsewhere"
         )
+    return _built(found, [*_GPU_FLAGS, *_targets(architectures)], GPU_SOURCES, directory)
+
+
+def nccl_include() -> Path | None:
+    """Where NCCL's device API is declared, if it is."""
+    given = os.environ.get(NCCL_INCLUDE)
+    folders = [Path(given)] if given else [Path(one) / "nvidia/nccl/include" for one in sys.path]
+    return next((one for one in folders if (one / "nccl_device.h").is_file()), None)
+
+
+def build_for_nccl(*, directory: Path | None = None, architectures: Sequence[str] = ("native",)) -> Path:
+    """The library that runs lanes over NCCL's windows, compiled if that was not done before.
+
+    Parameters
+    ----------
+    directory : Path, optional
+        As for `build_threads`.
+    architectures : sequence of str
+        sm_90 or later; native: of this machine's GPUs.
+
+    Raises
+    ------
+    MissingDependencyError
+        If there is no nvcc or NCCL with its headers, it fails, or the directory cannot be written.
+    """
+    found, include = shutil.which("nvcc"), nccl_include()
+    if found is None:
+        raise MissingDependencyError("lanes between hosts need nvcc, which is not on the PATH")
+    if include is None:
+        raise MissingDependencyError(
+            "lanes between hosts need NCCL 2.29 or later with nccl_device.h: pip's nvidia-nccl-cu13, or what "
+            f"{NCCL_INCLUDE} names"
+        )
+    library = include.parent / "lib"
+    linked = ["-isystem", str(include), f"-L{library}", "-l:libnccl.so.2", "-Xlinker", f"-rpath={library}"]
+    return _built(found, [*_GPU_FLAGS, *_targets(architectures), *linked], NCCL_SOURCES, directory)
+
+
+def _targets(architectures: Sequence[str]) -> list[str]:
+    """What nvcc calls them."""
     if tuple(architectures) == ("native",):
-        wanted = ["-arch=native"]
-    else:
-        wanted = [f"-gencode=arch={one.replace('sm', 'compute')},code={one}" for one in architectures]
-    return _built(found, [*_GPU_FLAGS, *wanted], GPU_SOURCES, directory)
+        return ["-arch=native"]
+    return [f"-gencode=arch={one.replace('sm', 'compute')},code={one}" for one in architectures]
 
 
 def _built(found: str, words: Sequence[str], sources: Sequence[str], directory: Path | None) -> Path:

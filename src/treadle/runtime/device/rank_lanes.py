@@ -156,7 +156,7 @@ class RankLanes:
         n = len(memory.blocks)
         if n > MOST_RANKS:
             raise ScheduleError(f"{n} ranks in a launch: expected at most {MOST_RANKS}")
-        self._library = gpu_library()
+        self._library = gpu_library() if memory.network is None else memory.network.library
         blocks = (ctypes.c_int64 * n)(*memory.blocks)
         self._rank = self._library.address(
             "treadle_rank_open", memory.rank, n, blocks, STAGING_AT[DeviceProtocol.LL], FLAGS_AT
@@ -181,6 +181,8 @@ class RankLanes:
             raise ScheduleError(
                 f"lanes of {lanes.program.n_ranks} ranks in a group of {len(self.memory.blocks)}"
             )
+        if self.memory.network is not None:
+            self.memory.network.check(lanes)
         used = used_by_peers(lanes)
         if Buffer.SCRATCH in used:
             raise ScheduleError("lanes use SCRATCH of peers, who do not reach it")
@@ -203,6 +205,8 @@ class RankLanes:
 
     def room(self, protocol: DeviceProtocol, element: int, threads: int) -> int:
         """How many blocks of a launch the GPU has room for at once."""
+        if self.memory.network is not None:
+            return self.memory.network.room(element, threads)
         is_ll = protocol is DeviceProtocol.LL
         return self._library.count("treadle_rank_room", self._rank, element, is_ll, threads)
 
@@ -230,6 +234,8 @@ class RankLanes:
         tables = at_size(
             lanes, count, element_bytes=element_bytes, slice_bytes=slice_bytes, places=admitted.places
         )
+        if self.memory.network is not None:
+            self.memory.network.check_size(tables, element_bytes)
         rank = self.memory.rank
         own = np.ascontiguousarray(tables.lanes[tables.lanes[:, 0] == rank])
         listed = (tables.operations, tables.puts, tables.waits, tables.raises)
@@ -305,16 +311,16 @@ class RankLanes:
         places.given, places.given_bytes = buffers.given
         places.wanted, places.wanted_bytes = buffers.wanted
         places.signature = self._signature(prepared, buffers, reduction)
-        self._library.said(
-            "treadle_rank_launch",
-            self._rank,
-            prepared.address,
-            ctypes.byref(places),
-            prepared.element,
-            REDUCTION_CODES[reduction],
-            threads,
-            stream or None,
-        )
+        codes = (prepared.element, REDUCTION_CODES[reduction], threads, stream or None)
+        given = ctypes.byref(places)
+        if self.memory.network is None:
+            self._library.said("treadle_rank_launch", self._rank, prepared.address, given, *codes)
+            return
+        windows = [
+            (-1, 0) if block is None else (block.number, address - block.addresses[self.memory.rank])
+            for block, address in zip(buffers.blocks, buffers.addresses, strict=True)
+        ]
+        self.memory.network.launch(self._rank, prepared.address, given, windows, *codes)
 
     def _signature(self, prepared: PreparedLanes, buffers: RankBuffers, reduction: Reduction) -> int:
         """What all ranks must launch alike, in 64 bits: who does not is told before anything is put there."""

@@ -31,7 +31,7 @@ from treadle.runtime.device.rank_lanes import AdmittedLanes, PreparedLanes, Rank
 from treadle.runtime.device.switch_parts import switch_groups
 from treadle.torch.gpu import gpu_streams as streams
 from treadle.torch.gpu.gpu_settings import GpuSettings, GpuWay
-from treadle.torch.gpu.opening import NoLanesError, StoreExchange, open_lanes
+from treadle.torch.gpu.opening import NETWORK_THREADS, NoLanesError, StoreExchange, open_lanes
 from treadle.torch.gpu.peer_buffers import LEAST_LANES, CallWay, LaneKernel, PeerBuffers
 from treadle.torch.group_engine import NoPlanError, TensorCall
 from treadle.torch.plans import Membership, PlanSource, SizedProgram
@@ -202,8 +202,11 @@ class GpuEngine:
         if id(found.program) not in self._figures:
             self._figures[id(found.program)] = figures_of(found.program)
         gpu = self._gpu
+        assert self._lanes is not None
+        crosses = self._lanes.memory.network is not None
+        known = (DeviceProtocol.SIMPLE,) if crosses else tuple(DeviceProtocol)
         limits = LaneLimits(
-            tuple(DeviceProtocol) if gpu.protocol is None else (gpu.protocol,),
+            known if gpu.protocol is None else (gpu.protocol,),
             gpu.lanes,
             gpu.threads,
             gpu.slice_bytes,
@@ -219,6 +222,8 @@ class GpuEngine:
         assert self._buffers is not None
         if self._buffers.has_switches and gpu.lanes is None and self._room > 1:
             choice = replace(choice, lanes=max(LEAST_LANES, choice.lanes))
+        if crosses:
+            choice = replace(choice, threads=min(NETWORK_THREADS, choice.threads))
         return choice
 
     def _admit(self, lanes: RankLanes, made: LaneProgram) -> AdmittedLanes:

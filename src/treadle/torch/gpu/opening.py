@@ -17,6 +17,8 @@ from treadle.runtime.device.memory.peer_memory import Exchange, IpcMemory, PeerM
 from treadle.runtime.device.rank_lanes import RankLanes
 from treadle.torch.gpu.gpu_settings import GpuMemory, GpuSettings, GpuWay
 
+NETWORK_THREADS = 256
+"""Most of a block of the kernels that cross hosts."""
 ROOM_THREADS = 512
 """Threads of a block for which ranks agree how many blocks there is room for."""
 
@@ -97,7 +99,7 @@ def open_lanes(
     """
     lacking = ""
     try:
-        gpu_library()
+        gpu_library()  # also where NCCL's is used: it writes the first flags
     except TreadleError as error:
         lacking = str(error)
     own = json.dumps([host_name(), repr(settings), lacking]).encode()
@@ -108,15 +110,17 @@ def open_lanes(
             raise NoLanesError(f"rank {peer}: {problem}")
     if len({words for _, words, _ in said}) > 1:
         raise NoLanesError("ranks have other options or TREADLE_GPU variables than others")
-    if settings.way is GpuWay.AUTO and len(hosts) > 1:
+    if settings.way is GpuWay.AUTO and len(hosts) > 1 and settings.memory is not GpuMemory.NCCL:
         raise NoLanesError(
-            f"its ranks are on {len(hosts)} hosts, and this build has no kernels that cross hosts (GIN)",
+            f"its ranks are on {len(hosts)} hosts; TREADLE_GPU_MEMORY=nccl asks for kernels that cross them",
             is_between_hosts=True,
         )
     lanes, room, problem = None, 0, ""
     try:
-        lanes = RankLanes(_memory(exchange, rank, device, settings.memory, store), limit_s=limit_s)
-        room = min(lanes.room(one, 0, ROOM_THREADS) for one in DeviceProtocol)
+        memory = _memory(exchange, rank, device, settings.memory, store, has_far=len(hosts) > 1)
+        lanes = RankLanes(memory, limit_s=limit_s)
+        threads = ROOM_THREADS if memory.network is None else NETWORK_THREADS
+        room = min(lanes.room(one, 0, threads) for one in DeviceProtocol)
     except TreadleError as error:
         problem = str(error)
     found = [json.loads(one) for one in exchange(json.dumps([problem, room]).encode())]
@@ -129,12 +133,18 @@ def open_lanes(
     return lanes, least
 
 
-def _memory(exchange: Exchange, rank: int, device: int, kind: GpuMemory, store: Store) -> PeerMemory:
-    # these two load much, and are seldom asked for
+def _memory(
+    exchange: Exchange, rank: int, device: int, kind: GpuMemory, store: Store, *, has_far: bool
+) -> PeerMemory:
+    # these load much, and are seldom asked for
     if kind is GpuMemory.SYMMETRIC:
         from treadle.torch.gpu.symmetric_memory import SymmetricMemory
 
         return SymmetricMemory(rank, exchange, device, store)
+    if kind is GpuMemory.NCCL and has_far:
+        from treadle.runtime.device.memory.nccl_network import NcclNetworkMemory
+
+        return NcclNetworkMemory(rank, exchange, device)
     if kind is GpuMemory.NCCL:
         from treadle.runtime.device.memory.nccl_windows import NcclWindowMemory
 

@@ -349,13 +349,27 @@ TREADLE_DEVICE void run_event(const Job& job, const Block& block, i64 lane, i64 
   }
 }
 
+// Tells all ranks what this one calls, before they hear that it has entered.
+template <class Network>
+TREADLE_DEVICE void sign_all(const Job& job, const Block& block, const Lane& lane, Network& network) {
+  if (!job.signature) return;
+  const i64 at = job.n_ranks + lane.rank;
+  for (i64 i = block.thread; i < lane.n_enters; i += block.threads) {
+    u64* flags = job.memory[job.raises[lane.first_enter + i].rank].flags;
+    if (!Network::sends || flags) store_signature(flags + at, job.signature);
+  }
+  if constexpr (Network::sends)
+    for (i64 i = 0; block.thread == 0 && i < lane.n_enters; ++i) {
+      const i64 rank = job.raises[lane.first_enter + i].rank;
+      if (!job.memory[rank].flags) network.sign(rank, at, job.signature);
+    }
+}
+
 // Operations stand by rising stage, so that those with a slice in this wave stand together.
 template <class Element, class Combine, bool is_ll, class Network>
 TREADLE_DEVICE void run_lane(const Job& job, const Block& block, i64 number, Network network) {
   const Lane& lane = job.lanes[number];
-  if (job.signature)
-    for (i64 i = block.thread; i < lane.n_enters; i += block.threads)
-      store_signature(job.memory[job.raises[lane.first_enter + i].rank].flags + job.n_ranks + lane.rank, job.signature);
+  sign_all(job, block, lane, network);
   raise_flags(job, block, lane.first_enter, lane.n_enters, (job.launch << 20) + ALL_SLICES, network);
   const i64 end = lane.first + lane.count;
   i64 low = lane.first;

@@ -8,7 +8,8 @@ namespace treadle {
 template <class Element, class Combine, bool is_ll>
 __global__ void __launch_bounds__(512, 1) lanes_kernel(const Job job, const Local local) {
   extern __shared__ Memory rows[];
-  run_rank_lane<Element, Combine, is_ll>(job, local, Block{int(threadIdx.x), int(blockDim.x)}, blockIdx.x, rows);
+  run_rank_lane<Element, Combine, is_ll>(job, local, Block{int(threadIdx.x), int(blockDim.x)}, blockIdx.x, rows,
+                                        Mapped());
 }
 
 // A launch; or, where `room` is, only how many of its blocks can be on the GPU at once.
@@ -20,23 +21,13 @@ struct Launch {
   i64* room;
 };
 
-inline cudaError_t count_room(const void* kernel, const Launch& launch, std::size_t shared) {
-  int device = 0, processors = 0, blocks = 0;
-  cudaError_t status = cudaGetDevice(&device);
-  if (status == cudaSuccess) status = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-  if (status == cudaSuccess)
-    status = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, launch.threads, shared);
-  *launch.room = i64(processors) * blocks;
-  return status;
-}
-
 // A launch's blocks wait for each other and for other ranks': all must be resident, which a cooperative launch
 // makes sure of or refuses.
 template <class Element, class Combine, bool is_ll>
 cudaError_t start(const Launch& launch) {
   void* kernel = reinterpret_cast<void*>(&lanes_kernel<Element, Combine, is_ll>);
   const std::size_t shared = launch.local.rank == NONE ? 0 : shared_bytes(*launch.job);
-  if (launch.room) return count_room(kernel, launch, shared);
+  if (launch.room) return count_room(kernel, launch.threads, shared, *launch.room);
   Job job = *launch.job;
   Local local = launch.local;
   void* arguments[] = {&job, &local};
@@ -140,7 +131,8 @@ i64 start_rank(const Job& job, const Local& local, int threads) {
     for (int thread = 0; thread < threads; ++thread)
       running.emplace_back([&, lane, thread] {
         const Block block{thread, threads, &meetings[std::size_t(lane)]};
-        run_rank_lane<Element, Combine, is_ll>(job, local, block, lane, rows[std::size_t(lane)].data());
+        run_rank_lane<Element, Combine, is_ll>(job, local, block, lane, rows[std::size_t(lane)].data(),
+                                               Mapped());
       });
   for (std::thread& one : running) one.join();
   return 0;

@@ -12,6 +12,18 @@ inline std::size_t shared_bytes(const Job& job) {
   return std::size_t(job.n_ranks) * sizeof(Memory) + std::size_t(3 * job.n_groups) * sizeof(char*);
 }
 
+#ifdef __CUDACC__
+// How many blocks of a kernel the GPU has room for at once.
+inline cudaError_t count_room(const void* kernel, int threads, std::size_t shared, i64& room) {
+  int device = 0, processors = 0, blocks = 0;
+  cudaError_t status = cudaGetDevice(&device);
+  if (status == cudaSuccess) status = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+  if (status == cudaSuccess) status = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, shared);
+  room = i64(processors) * blocks;
+  return status;
+}
+#endif
+
 // Entry `number` of a buffer's table, with the buffer's place in the block.
 TREADLE_DEVICE char* reached(const Local& local, int buffer, i64 number) {
   if (buffer == 2 || !local.windows[buffer].table) return nullptr;
@@ -20,8 +32,9 @@ TREADLE_DEVICE char* reached(const Local& local, int buffer, i64 number) {
 }
 
 // `rows` is that memory.
-template <class Element, class Combine, bool is_ll>
-TREADLE_DEVICE void run_rank_lane(const Job& job, const Local& local, const Block& block, i64 lane, Memory* rows) {
+template <class Element, class Combine, bool is_ll, class Network>
+TREADLE_DEVICE void run_rank_lane(const Job& job, const Local& local, const Block& block, i64 lane, Memory* rows,
+                                  Network network) {
   Job own = job;
   if (local.rank != NONE) {
     for (i64 rank = block.thread; rank < job.n_ranks; rank += block.threads) {
@@ -38,7 +51,7 @@ TREADLE_DEVICE void run_rank_lane(const Job& job, const Local& local, const Bloc
     own.signature = local.signature;
     block.sync();
   }
-  run_lane<Element, Combine, is_ll>(own, block, lane, Mapped());
+  run_lane<Element, Combine, is_ll>(own, block, lane, network);
   if (local.rank == NONE) return;
   block.sync();
   if (block.thread || count_one(local.launches + 1) + 1 < u64(job.n_lanes)) return;

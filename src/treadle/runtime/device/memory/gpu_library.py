@@ -45,6 +45,18 @@ _FUNCTIONS: tuple[tuple[str, type | None, tuple[type, ...]], ...] = (
     ("treadle_cumem_bind", _WHOLE, (_ADDRESS, _ADDRESS, *_TOLD)),
     ("treadle_cumem_free", None, (_ADDRESS,)),
 )
+_OF_NETWORKS: tuple[tuple[str, type | None, tuple[type, ...]], ...] = (
+    # kernel/nccl_host.cpp
+    ("treadle_nccl_id_bytes", _WHOLE, ()),
+    ("treadle_nccl_id", _WHOLE, (_ADDRESS, *_TOLD)),
+    ("treadle_nccl_open", _ADDRESS, (_ADDRESS, _WHOLE, _WHOLE, *_TOLD)),
+    ("treadle_nccl_close", None, (_ADDRESS,)),
+    ("treadle_nccl_window", _ADDRESS, (_ADDRESS, _WHOLE, *_TOLD)),
+    ("treadle_nccl_addresses", _WHOLE, (_ADDRESS, _ADDRESS, _ADDRESS, *_TOLD)),
+    ("treadle_nccl_connect", _WHOLE, (_ADDRESS, _WHOLE, _WHOLE, *_TOLD)),
+    ("treadle_nccl_room", _WHOLE, (_WHOLE, _WHOLE, _WHOLE, *_TOLD)),
+    ("treadle_nccl_launch", _WHOLE, (*[_ADDRESS] * 5, *[_WHOLE] * 3, _ADDRESS, *_TOLD)),
+)
 
 
 class GpuLibrary:
@@ -53,11 +65,14 @@ class GpuLibrary:
     Parameters
     ----------
     path : Path
+    with_network : bool
+        Those of kernel/nccl_host.cpp in place of the latter.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, with_network: bool = False) -> None:
         self.c = ctypes.CDLL(str(path))
-        for name, result, arguments in _FUNCTIONS:
+        rank = [one for one in _FUNCTIONS if not one[0].startswith("treadle_cumem")]
+        for name, result, arguments in (*rank, *_OF_NETWORKS) if with_network else _FUNCTIONS:
             function = getattr(self.c, name)
             function.restype, function.argtypes = result, arguments
 
@@ -85,10 +100,11 @@ class GpuLibrary:
 
 
 @cache
-def _library_at(path: Path) -> GpuLibrary:
-    return GpuLibrary(path)
+def library_at(path: Path, *, with_network: bool = False) -> GpuLibrary:
+    """The functions of a library, which is loaded once."""
+    return GpuLibrary(path, with_network=with_network)
 
 
 def gpu_library() -> GpuLibrary:
     """The library that runs lanes on a GPU; MissingDependencyError where there is none and no nvcc."""
-    return _library_at(build_for_gpu())
+    return library_at(build_for_gpu())

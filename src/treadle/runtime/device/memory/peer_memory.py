@@ -11,14 +11,14 @@ import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from treadle.errors import MissingDependencyError, ScheduleError
-from treadle.runtime.device.lane_program import DeviceProtocol
-from treadle.runtime.device.memory.gpu_library import gpu_library
-from treadle.runtime.device.sized_lanes import STAGING_BYTES
+from treadle.runtime.device.lane_program import DeviceProtocol, LaneProgram
+from treadle.runtime.device.memory.gpu_library import GpuLibrary, gpu_library
+from treadle.runtime.device.sized_lanes import STAGING_BYTES, SizedLanes
 
 Exchange = Callable[[bytes], list[bytes]]
 """Gives each rank what all ranks have given, in the order of ranks; all call it as often."""
@@ -43,7 +43,7 @@ class PeerBlock:
     size : int
         Bytes.
     addresses : tuple of int
-        Of each rank's bytes in this process.
+        Of each rank's bytes in this process; 0: only a network reaches them.
     multicast : mapping of tuple of int to int
         Of groups of ranks, the same groups at all ranks: where a store reaches the bytes of all of them and a
         load adds them up; 0 where this rank is none of them.
@@ -57,6 +57,39 @@ class PeerBlock:
     number: int = 0
 
 
+class PeerNetwork(Protocol):
+    """Launches lanes that reach some ranks by a network; see `nccl_network.NcclNetworkMemory`."""
+
+    @property
+    def library(self) -> GpuLibrary:
+        """Whose kernels do it."""
+
+    def check(self, lanes: LaneProgram) -> None:
+        """Refuse lanes that it cannot carry; ScheduleError."""
+
+    def check_size(self, tables: SizedLanes, element_bytes: int) -> None:
+        """Refuse slices that it has no room for; ScheduleError."""
+
+    def launch(
+        self, rank: int, tables: int, places: Any, windows: Sequence[tuple[int, int]], *codes: object
+    ) -> None:
+        """Put a launch on a stream.
+
+        Parameters
+        ----------
+        rank, tables : int
+            Addresses.
+        places : pointer to LaunchPlaces
+        windows : sequence of (int, int)
+            Of INPUT and OUTPUT: number of the block, or -1, and the place in it.
+        *codes : int
+            Of element and reduction, threads, stream.
+        """
+
+    def room(self, element: int, threads: int) -> int:
+        """How many blocks of a launch the GPU has room for at once."""
+
+
 class PeerMemory(ABC):
     """Blocks at all ranks of a group; the first, of `BLOCK_BYTES`, is there from the start.
 
@@ -68,6 +101,16 @@ class PeerMemory(ABC):
     words : str
         What it is, for the log.
 
+    Attributes
+    ----------
+    n_ranks : int
+    no_multicast : str
+        Why blocks have no multicast addresses, the same at all ranks; empty: they may have some.
+    first : PeerBlock
+        Staging and flags.
+    network : PeerNetwork, optional
+        What reaches ranks whose bytes have no address here.
+
     Notes
     -----
     Flags of ranks that have entered are those of launch 0 when this is made; everything else is 0.
@@ -77,9 +120,8 @@ class PeerMemory(ABC):
         self.rank, self.exchange, self.words = rank, exchange, words
         self.n_ranks, self._n_blocks = 0, 0
         self.no_multicast = ""
-        """Why blocks have no multicast addresses, the same at all ranks; empty: they may have some."""
         self.first = PeerBlock(0, ())
-        """Staging and flags."""
+        self.network: PeerNetwork | None = None
 
     @property
     def blocks(self) -> tuple[int, ...]:

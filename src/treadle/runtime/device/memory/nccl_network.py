@@ -1,0 +1,159 @@
+"""Lanes between hosts over NCCL's windows: a box by its addresses, other hosts by GIN's puts and signals.
+
+A library of its own, compiled against NCCL's headers, has the communicator, the windows and the kernels
+(kernel/nccl_host.cpp). NCCL 2.29 or later. Compiled only: never run on a GPU, nor on a stand-in of NCCL.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+from treadle.errors import ScheduleError
+from treadle.runtime.device.kernel_build import build_for_nccl
+from treadle.runtime.device.lane_program import DeviceProtocol, FlagPurpose, LaneProgram
+from treadle.runtime.device.memory.gpu_library import GpuLibrary, library_at
+from treadle.runtime.device.memory.peer_memory import FLAGS_AT, Exchange, PeerBlock, PeerMemory
+from treadle.runtime.device.sized_lanes import SizedLanes
+
+OUTBOX_BYTES = 2**25
+"""Of a rank: slices on their way to other hosts."""
+MOST_PUTS = 4
+MOST_THREADS = 256
+"""Of a block: NCCL's device API takes many registers."""
+
+
+class WindowNumbers(ctypes.Structure):
+    """Where INPUT and OUTPUT of a launch lie, as kernel/nccl_host.cpp has it."""
+
+    _fields_ = (
+        ("windows", ctypes.c_int64 * 2),
+        ("at", ctypes.c_int64 * 2),
+        ("outbox_bytes", ctypes.c_int64),
+    )
+
+
+class NcclNetworkMemory(PeerMemory):
+    """A window of NCCL's at each rank for each block; what loads and stores do not reach, GIN does.
+
+    Parameters
+    ----------
+    rank : int
+    exchange : callable
+    device : int
+
+    Raises
+    ------
+    MissingDependencyError
+        At all ranks, if one has no NCCL and its headers, or NCCL has no device API or no network for it.
+    """
+
+    def __init__(self, rank: int, exchange: Exchange, device: int) -> None:
+        super().__init__(rank, exchange, "windows of NCCL and GIN")
+        self._comm = 0
+        self._library: Any = None
+        self._open(lambda: self._joined(device))
+        try:
+            self.allocate(OUTBOX_BYTES)  # the second window
+            self._together(self._connect)
+        except BaseException:
+            self.close()
+            raise
+        self.network = self
+
+    def _joined(self, device: int) -> None:
+        made = ctypes.create_string_buffer(1)
+
+        def begin() -> None:
+            nonlocal made
+            self._library = nccl_library()
+            self._library.said("treadle_peer_device", device)
+            made = ctypes.create_string_buffer(int(self._library.c.treadle_nccl_id_bytes()))
+            if self.rank == 0:
+                self._library.said("treadle_nccl_id", made)
+
+        self._together(begin)
+        ids = self.exchange(made.raw)
+        self._together(lambda: self._join(ids))
+
+    def _join(self, ids: list[bytes]) -> None:
+        self._comm = self._library.address("treadle_nccl_open", ids[0], self.rank, len(ids))
+
+    def _connect(self) -> None:
+        self._library.said("treadle_nccl_connect", self._comm, self.n_ranks, FLAGS_AT)
+
+    def _allocate(self, size: int, groups: Sequence[tuple[int, ...]]) -> PeerBlock:
+        """See `PeerMemory`; addresses of ranks of other hosts are 0.
+
+        A group has an address where it is all ranks of this rank's box and NCCL has one at every rank.
+        """
+        self._together(lambda: self._library.address("treadle_nccl_window", self._comm, size))
+        addresses, all_of_box = (ctypes.c_int64 * self.n_ranks)(), ctypes.c_int64()
+        self._together(
+            lambda: self._library.said(
+                "treadle_nccl_addresses", self._comm, addresses, ctypes.byref(all_of_box)
+            )
+        )
+        found = tuple(addresses)
+        box = tuple(rank for rank, address in enumerate(found) if address)
+        boxes = {
+            tuple(map(int, one.decode().split(",")))
+            for one in self.exchange(",".join(map(str, box)).encode())
+        }
+        has_all = all(one == b"1" for one in self.exchange(b"1" if all_of_box.value else b"0"))
+        if groups and not has_all:
+            self.no_multicast = "NCCL has no multimem address of its windows here"
+        asked = [group for group in groups if has_all and group in boxes]
+        return PeerBlock(size, found, {one: all_of_box.value if one == box else 0 for one in asked})
+
+    @property
+    def library(self) -> GpuLibrary:
+        """The library whose kernels reach this memory."""
+        return self._library  # type: ignore[no-any-return]
+
+    def check(self, lanes: LaneProgram) -> None:
+        """Refuse lanes that the network cannot carry; ScheduleError."""
+        if lanes.protocol is not DeviceProtocol.SIMPLE:
+            raise ScheduleError(f"protocol {lanes.protocol} between hosts: lines go by loads and stores only")
+        raised: set[int] = set()
+        for lane in lanes.lanes:
+            for operation in lane.operations:
+                again = [flag for flag in operation.raises if flag in raised]
+                if again or any(lanes.flags[one].purpose is FlagPurpose.ENTERED for one in operation.raises):
+                    raise ScheduleError("two operations raise a flag: a signal adds to what one has told")
+                raised.update(operation.raises)
+
+    def check_size(self, tables: SizedLanes, element_bytes: int) -> None:
+        """Refuse slices that the outbox has no room for; ScheduleError."""
+        lanes = int((tables.lanes[:, 0] == self.rank).sum())
+        slot = OUTBOX_BYTES // (max(1, lanes) * MOST_PUTS) // 256 * 256
+        largest = int(tables.operations[:, 3].max(initial=0)) * element_bytes
+        if largest > slot:
+            raise ScheduleError(
+                f"slices of {largest} bytes in {lanes} lanes: the outbox has {slot} bytes for each"
+            )
+
+    def launch(
+        self, rank: int, tables: int, places: Any, windows: Sequence[tuple[int, int]], *codes: object
+    ) -> None:
+        """Put a launch on a stream; see `peer_memory.PeerNetwork`."""
+        numbers, at = zip(*windows, strict=True)
+        pairs = ctypes.c_int64 * 2
+        given = ctypes.byref(WindowNumbers(pairs(*numbers), pairs(*at), OUTBOX_BYTES))
+        self._library.said("treadle_nccl_launch", self._comm, rank, tables, places, given, *codes)
+
+    def room(self, element: int, threads: int) -> int:
+        """How many blocks of a launch the GPU has room for at once."""
+        return int(self._library.count("treadle_nccl_room", self.n_ranks, element, threads))
+
+    def close(self) -> None:
+        """Give device communicator, windows, memory and communicator back."""
+        if self._comm:
+            self._library.c.treadle_nccl_close(self._comm)
+        self._comm = 0
+
+
+def nccl_library() -> GpuLibrary:
+    """The library of lanes over NCCL; MissingDependencyError without nvcc, or NCCL and its headers."""
+    return library_at(build_for_nccl(), with_network=True)
