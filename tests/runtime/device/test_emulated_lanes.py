@@ -230,6 +230,16 @@ def test_wrong_data_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert row.wrong == 4 * 100
 
 
+def model_of(ll_ns: int) -> dict[str, object]:
+    """A cost model with the given latency of LL."""
+    costs = {"occupancy_ns": 50, "efficiency": "9/10"}
+    protocols = [
+        {"name": name, "launch_ns": 1000, "box": {"alpha_ns": alpha, **costs}}
+        for name, alpha in (("simple", 1000), ("ll", ll_ns))
+    ]
+    return {"treadle": "cost-model", "version": 1, "name": "made", "source": "a test", "protocols": protocols}
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = str(tmp_path / "ring.plan")
     assert main(["solve", "ring:3", "allreduce", "-o", plan, "-q"]) == 0
@@ -255,6 +265,18 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["run", plan, "--protocol", "LL", "--size", "1K"]) == 2
     wanted = "device_protocols: of runtimes device-emulated and device-gpu only, found in-process"
     assert wanted in capsys.readouterr().err
+    assert main(["run", plan, "--protocol", "auto", "--size", "1K"]) == 2  # which would mean nothing
+    assert wanted in capsys.readouterr().err
+    assert main(["run", plan, "--cost-model", "reference", "--size", "1K"]) == 2
+    assert "lane_costs: of runtimes device-emulated" in capsys.readouterr().err
+    model = tmp_path / "slow.json"  # LL is free of what Simple costs: it is taken at every size
+    choose = ["run", plan, "--runtime", "device-emulated", "--size", "8K", "--protocol", "auto", "--json"]
+    chosen = {}
+    for name, ll_ns in (("dear", 10**6), ("cheap", 1)):
+        model.write_text(json.dumps(model_of(ll_ns)))
+        assert main([*choose, "--cost-model", str(model)]) == 0
+        chosen[name] = json.loads(capsys.readouterr().out)["rows"][0]["protocol"]
+    assert chosen == {"dear": "Simple", "cheap": "LL"}
     assert main([*words, "--lanes", "65"]) == 2
     assert "lanes: expected 1 to 64, found 65" in capsys.readouterr().err
 

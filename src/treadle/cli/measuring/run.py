@@ -40,6 +40,7 @@ from treadle.planning import (
     parse_sizes,
 )
 from treadle.planning.group_summary import membership_values, rates_of_groups
+from treadle.planning.measuring.lane_costs import lane_costs
 from treadle.planning.summary import shortfall_summary, throughput
 from treadle.schedules.plan import Plan
 from treadle.topologies.topology import Topology
@@ -82,6 +83,13 @@ def command(
     threads: Annotated[
         int | None, typer.Option(min=1, help="Device only: of a thread block (1; by size on a GPU).")
     ] = None,
+    cost_model: Annotated[
+        str | None,
+        typer.Option(
+            help="Device only: by which sizes choose protocol, lanes, threads and slices (nccl-hopper).",
+            metavar="FILE|NAME",
+        ),
+    ] = None,
     ranks: RanksOption = None,
     forward: ForwardOption = False,
     root: RootOption = None,
@@ -98,7 +106,7 @@ def command(
     asked = Solving(collective, algorithm, seed, options)
     reporter = planning.is_reporter(runtime)
     sizes = parse_sizes(size)
-    moved = _device_options(protocol, lanes, threads)
+    moved = _device_options(protocol, lanes, threads, cost_model)
     moved["element"], moved["reduction"], moved["iterations"] = dtype, redop, iterations
     moved["seed"], moved["with_reference"] = seed, reference
     with ProgressLine(quiet=quiet or json or not reporter) as progress:
@@ -132,10 +140,14 @@ def command(
     return FAILED if result.wrong else 0
 
 
-def _device_options(protocol: str | None, lanes: int | None, threads: int | None) -> RunKeywords:
-    """What was said of lanes, and nothing of what was not."""
+def _device_options(
+    protocol: str | None, lanes: int | None, threads: int | None, cost_model: str | None
+) -> RunKeywords:
+    """What was said of lanes, and nothing of what was not: other runtimes refuse each."""
     found: RunKeywords = {}
-    if protocol is not None and protocol.strip().lower() != "auto":
+    if protocol is not None and protocol.strip().lower() == "auto":
+        found["device_protocols"] = ()
+    elif protocol is not None:
         known = {one.value.lower(): one for one in DeviceProtocol}
         names = [name.strip().lower() for name in protocol.split(",")]
         if not set(names) <= set(known):
@@ -148,6 +160,8 @@ def _device_options(protocol: str | None, lanes: int | None, threads: int | None
         found["lanes"] = lanes
     if threads is not None:
         found["threads"] = threads
+    if cost_model is not None:
+        found["lane_costs"] = lane_costs(planning.as_cost_model(cost_model))
     return found
 
 

@@ -5,34 +5,34 @@ from __future__ import annotations
 from treadle.errors import ScheduleError
 from treadle.runtime.device.lane_program import DeviceProtocol
 from treadle.runtime.device.lane_sizes import LaneCosts, ProtocolCosts
-from treadle.simulation.costs.cost_model import LinkClass, Protocol
+from treadle.simulation.costs.cost_model import CostModel, LinkClass, Protocol
 from treadle.simulation.costs.cost_presets import cost_presets
 
 DEFAULT_LANE_MODEL = "nccl-hopper"
 """Has both protocols, with NCCL's figures for one box."""
 
 
-def lane_costs(name: str = DEFAULT_LANE_MODEL) -> LaneCosts:
+def lane_costs(given: str | CostModel = DEFAULT_LANE_MODEL) -> LaneCosts:
     """Costs within a box: of LL the model's protocol ``ll``; of Simple its ``simple``, or its first.
 
     Parameters
     ----------
-    name : str
-        Of a cost model that comes with Treadle.
+    given : CostModel or str
+        Or the name of one that comes with Treadle.
 
     Raises
     ------
     ScheduleError
         If there is none of that name.
     """
-    model = cost_presets().get(name)
+    model = given if isinstance(given, CostModel) else cost_presets().get(given)
     if model is None:
-        raise ScheduleError(f"cost model {name[:40]!r}: expected one of {', '.join(cost_presets())}")
+        raise ScheduleError(f"cost model {str(given)[:40]!r}: expected one of {', '.join(cost_presets())}")
     by_name = {one.name.lower(): one for one in model.protocols}
     found = {DeviceProtocol.SIMPLE: _costs(by_name.get("simple", model.protocols[0]))}
     if "ll" in by_name:
         found[DeviceProtocol.LL] = _costs(by_name["ll"])
-    return LaneCosts(name, found)
+    return LaneCosts(model.name, found)
 
 
 def _costs(protocol: Protocol) -> ProtocolCosts:
