@@ -90,6 +90,9 @@ class InterpreterOptions:
         Largest message, more or less; longest that is packed with others; longest packed of several.
     with_rounds : bool
         Also time the same bytes between the same ranks in bare rounds.
+    start_s : float
+        All ranks are on one host: each run starts at one time for all, so long after they have met; 0: when
+        each leaves a barrier.
     """
 
     element: ElementType = ElementType.FLOAT32
@@ -101,6 +104,7 @@ class InterpreterOptions:
     bundle_bytes: int = BUNDLE_BYTES
     with_reference: bool = False
     with_rounds: bool = False
+    start_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -133,6 +137,7 @@ class InterpreterKeywords(TypedDict, total=False):
     bundle_bytes: int
     with_reference: bool
     with_rounds: bool
+    start_s: float
 
 
 def launch_environment() -> dict[str, str]:
@@ -264,6 +269,7 @@ def interpreter_arguments(
         *("--iterations", str(asked.iterations)),
         *("--warmup", str(asked.warmup)),
         *("--budget", repr(asked.budget_s)),
+        *("--start", repr(asked.start_s)),
         *("--slice", str(asked.slice_bytes)),
         *("--window", str(WINDOW)),
         *("--piece", str(asked.piece_bytes)),
