@@ -93,7 +93,7 @@ def build_interpreter(mpi: MpiInstallation, *, directory: Path | None = None) ->
     MissingDependencyError
         If there is no C compiler, it fails, or the directory cannot be written.
     """
-    return _compiled(mpi.mpicc, SOURCES[0], (), directory)
+    return _interpreter(mpi.mpicc, SOURCES[0], (), directory)
 
 
 def build_libfabric_interpreter(*, directory: Path | None = None) -> Path:
@@ -119,7 +119,7 @@ def _compiled_with_libfabric(source: str, flags: Sequence[str], directory: Path 
             "the libfabric runtime needs a C compiler, found none on the PATH; install one, or set CC"
         )
     try:
-        return _compiled(Path(compiler), source, (*flags, "-lfabric"), directory)
+        return _interpreter(Path(compiler), source, (*flags, "-lfabric"), directory)
     except MissingDependencyError as error:
         if "rdma/" in str(error) or "lfabric" in str(error):
             raise MissingDependencyError(
@@ -128,16 +128,46 @@ def _compiled_with_libfabric(source: str, flags: Sequence[str], directory: Path 
         raise
 
 
-def _compiled(compiler: Path, source: str, more_flags: Sequence[str], directory: Path | None) -> Path:
+def _interpreter(compiler: Path, source: str, more_flags: Sequence[str], directory: Path | None) -> Path:
+    files = [source_directory() / name for name in (source, *SOURCES)]
+    return compiled("interpreter", compiler, files, more_flags, directory=directory)
+
+
+def compiled(
+    name: str,
+    compiler: Path,
+    sources: Sequence[Path],
+    more_flags: Sequence[str] = (),
+    *,
+    directory: Path | None = None,
+) -> Path:
+    """A program of the first of some C files; compiles it if that was not done before.
+
+    Parameters
+    ----------
+    name : str
+        Begins the file's name.
+    compiler : Path
+    sources : sequence of Path
+        The file to compile, then all that it includes.
+    more_flags : sequence of str
+    directory : Path, optional
+        Default `build_directory()`.
+
+    Raises
+    ------
+    MissingDependencyError
+        If the compiler fails, or the directory cannot be written.
+    """
     folder = build_directory() if directory is None else directory
-    target = folder / f"interpreter-{_key(compiler, (source, *more_flags))}"
+    target = folder / f"{name}-{_key(compiler, more_flags, sources)}"
     if os.access(target, os.X_OK):
         return target
     partial = folder / f".{target.name}.{secrets.token_hex(8)}.partial"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         done = subprocess.run(
-            [compiler, *_FLAGS, "-o", partial, source_directory() / source, *more_flags],
+            [compiler, *_FLAGS, "-o", partial, sources[0], *more_flags],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -151,20 +181,20 @@ def _compiled(compiler: Path, source: str, more_flags: Sequence[str], directory:
             )
         os.replace(partial, target)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise MissingDependencyError(f"the C interpreter cannot be built in {folder}: {error}") from None
+        raise MissingDependencyError(f"the C {name} cannot be built in {folder}: {error}") from None
     finally:
         partial.unlink(missing_ok=True)
     return target
 
 
-def _key(compiler: Path, more_flags: Sequence[str]) -> str:
+def _key(compiler: Path, more_flags: Sequence[str], sources: Sequence[Path]) -> str:
     """Sources, flags and the compiler: a compiled file under this name is never out of date."""
-    words = (_FLAGS, *more_flags, str(compiler), os.uname().machine)
+    words = (_FLAGS, *more_flags, str(compiler), os.uname().machine, sources[0].name)
     digest = hashlib.sha256(repr(words).encode())
     status = compiler.resolve().stat()
     digest.update(f"{status.st_size} {status.st_mtime_ns}".encode())
-    for name in SOURCES:
-        digest.update((source_directory() / name).read_bytes())
+    for source in sources:
+        digest.update(source.read_bytes())
     return digest.hexdigest()[:24]
 
 
