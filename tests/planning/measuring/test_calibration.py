@@ -253,3 +253,15 @@ def test_steps_of_a_row_count_if_they_are_a_number_of_steps(
     row = {"size_bytes": 2**20, "time_s": 1e-3, "bytes_factor": 1.5, "steps": told}
     path.write_text(json.dumps({"collective": "allreduce", "ranks": 8, "rows": [row]}))
     assert [found.steps for found in read_measurements(path)] == [kept]
+
+
+def test_what_is_known_of_times_is_no_matter_of_the_fit() -> None:
+    """A known part that no column is like: the rest is fitted as if alone, errors are of all."""
+    columns = {"steps": [1.0, 2, 3, 4], "bytes": [1.0, 4, 9, 25]}
+    known = [5.0, 0, 7, 1]
+    exact = [given + 2 * step + 3 * size for given, step, size in zip(known, *columns.values(), strict=True)]
+    fit = fit_times(columns, exact, known_s=known)
+    assert (fit.value("steps"), fit.value("bytes")) == pytest.approx((2, 3))
+    assert fit.predicted_s == pytest.approx(exact)
+    assert fit.max_error == pytest.approx(0, abs=1e-9)
+    assert fit_times(columns, exact).max_error > 0.05

@@ -53,8 +53,13 @@ class LinearFit:
         return self.estimates[name].value if name in self.estimates else 0.0
 
 
-def fit_times(columns: Mapping[str, Sequence[float]], times_s: Sequence[float]) -> LinearFit:
-    """Fit times = sum of coefficient x column, each observation by its relative error.
+def fit_times(
+    columns: Mapping[str, Sequence[float]],
+    times_s: Sequence[float],
+    *,
+    known_s: Sequence[float] | None = None,
+) -> LinearFit:
+    """Fit times = known + sum of coefficient x column, each observation by its relative error.
 
     Parameters
     ----------
@@ -63,6 +68,8 @@ def fit_times(columns: Mapping[str, Sequence[float]], times_s: Sequence[float]) 
         whose coefficient comes out negative (the last such first).
     times_s : sequence of float
         Seconds, positive.
+    known_s : sequence of float, optional
+        Of each time, what is no matter of the coefficients; default nothing.
 
     Raises
     ------
@@ -78,6 +85,7 @@ def fit_times(columns: Mapping[str, Sequence[float]], times_s: Sequence[float]) 
     times = np.asarray(times_s, dtype=np.float64)
     if not times.size or not (np.isfinite(times).all() and times.min() > 0):
         raise ScheduleError("a fit needs at least one time, all of them positive")
+    known = np.zeros(len(times)) if known_s is None else np.asarray(known_s, dtype=np.float64) / times
     names: list[str] = []
     for name in columns:
         trial = _design(columns, [*names, name], times)
@@ -85,10 +93,10 @@ def fit_times(columns: Mapping[str, Sequence[float]], times_s: Sequence[float]) 
             names.append(name)
     while names:
         design = _design(columns, names, times)
-        values, weights = _robust(design)
+        values, weights = _robust(design, 1 - known)
         negative = [name for name, value in zip(names, values, strict=True) if value < 0]
         if not negative:
-            return _summary(names, times, design, values, weights)
+            return _summary(names, times, design, known, (values, weights))
         names.remove(negative[-1])
     raise ScheduleError("the times do not grow with latency or size: nothing can be fitted")
 
@@ -97,17 +105,17 @@ def _design(columns: Mapping[str, Sequence[float]], names: Sequence[str], times:
     return np.stack([np.asarray(columns[name], dtype=np.float64) / times for name in names], axis=1)
 
 
-def _robust(design: Floats) -> tuple[Floats, Floats]:
-    """Coefficients that bring the rows' sums near 1, and the weight of each row."""
+def _robust(design: Floats, targets: Floats) -> tuple[Floats, Floats]:
+    """Coefficients that bring the rows' sums near the targets, and the weight of each row."""
     weights = np.ones(len(design))
-    values = _weighted(design, weights)
+    values = _weighted(design, targets, weights)
     for _ in range(_ROUNDS):
-        residuals = np.abs(design @ values - 1)
+        residuals = np.abs(design @ values - targets)
         scale = _MAD_TO_SIGMA * float(np.median(residuals))
         if scale < 1e-12:
             break
         weights = np.minimum(1.0, _HUBER * scale / np.maximum(residuals, 1e-300))
-        following = _weighted(design, weights)
+        following = _weighted(design, targets, weights)
         done = np.allclose(following, values, rtol=1e-10, atol=0)
         values = following
         if done:
@@ -115,10 +123,10 @@ def _robust(design: Floats) -> tuple[Floats, Floats]:
     return values, weights
 
 
-def _weighted(design: Floats, weights: Floats) -> Floats:
+def _weighted(design: Floats, targets: Floats, weights: Floats) -> Floats:
     root = np.sqrt(weights)
     scale = np.maximum(np.abs(design).max(axis=0), 1e-300)
-    solution: Floats = np.linalg.lstsq(design / scale * root[:, None], root, rcond=None)[0]
+    solution: Floats = np.linalg.lstsq(design / scale * root[:, None], root * targets, rcond=None)[0]
     return np.asarray(solution / scale)
 
 
@@ -126,10 +134,11 @@ def _summary(
     names: Sequence[str],
     times: Floats,
     design: Floats,
-    values: Floats,
-    weights: Floats,
+    known: Floats,
+    found: tuple[Floats, Floats],
 ) -> LinearFit:
-    ratios = design @ values
+    values, weights = found
+    ratios = known + design @ values
     spare = len(times) - len(names)
     scale = np.abs(design).max(axis=0)
     inverse = np.linalg.pinv((design / scale).T @ (weights[:, None] * design / scale))
