@@ -21,7 +21,7 @@ from harness.forked_ranks import forked_ranks
 from samples.matrix_cases import Key, Plans, modes
 from treadle import planning
 from treadle.errors import TreadleError
-from treadle.planning.measuring.testbed import emulate
+from treadle.planning.measuring.emulation.testbed import emulate
 from treadle.program.program import Program
 from treadle.runtime.measured_sizes import measure
 from treadle.runtime.mpi_build import build_interpreter, find_mpi

@@ -7,8 +7,8 @@ from fractions import Fraction
 import pytest
 
 from treadle.cli.main import main
-from treadle.planning.measuring import testbed
 from treadle.planning.measuring.calibration import calibrate_rows
+from treadle.planning.measuring.emulation import testbed
 from treadle.planning.measuring.measurements import Measurement
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies.topology import Topology

@@ -13,7 +13,8 @@ from treadle.cli.plan_file import MaxMemoryOption, read_plan
 from treadle.cli.quantities import Rates
 from treadle.cli.status import FAILED
 from treadle.errors import FormatError
-from treadle.planning.measuring import testbed
+from treadle.planning.measuring.emulation import testbed
+from treadle.planning.measuring.emulation.testbed_summary import emulation_summary, model_line
 from treadle.planning.measuring.execution import parse_sizes
 from treadle.planning.problem import pose, resolve_kind
 from treadle.schedules.collective import CollectiveKind
@@ -87,7 +88,7 @@ def command(
             on_case=lambda name: Watch(progress).announce(name),
         )
     _print(output, result)
-    output.result(testbed.emulation_summary(result))
+    output.result(emulation_summary(result))
     return FAILED if result.wrong else 0
 
 
@@ -119,7 +120,7 @@ def _print(output: Output, result: testbed.EmulationResult) -> None:
     ]
     output.table(headings, rows, left=2, least=("T_B (M/B)", "steps", "", "predicted"))
     output.line()
-    output.line(testbed.model_line(result, show=output.rates))
+    output.line(model_line(result, show=output.rates))
     output.line(f"error: mean {result.mean_error:.1%}, max {result.max_error:.1%}")
     wrong = result.wrong
     output.line(f"{wrong} elements WRONG" if wrong else "every element is right")

@@ -33,7 +33,6 @@ from treadle.testbed.launch import Timing, run_program
 from treadle.testbed.layout import EmulatedLayout, burst_bytes, check_paths, make_layout, set_up_commands
 from treadle.testbed.network import missing_requirement, network, new_prefix, remove_leftovers, require
 from treadle.topologies.topology import Topology
-from treadle.units import format_bandwidth
 
 __all__ = [
     "ALGORITHMS",
@@ -44,9 +43,7 @@ __all__ = [
     "clean_leftovers",
     "dry_run",
     "emulate",
-    "emulation_summary",
     "missing_requirement",
-    "model_line",
 ]
 
 ALGORITHMS = ("bfb", "ring-steps", "tsmcf")
@@ -362,47 +359,3 @@ def _fitted(rows: Sequence[EmulationRow]) -> tuple[tuple[EmulationRow, ...], Cal
         for row in rows
     )
     return result, calibration
-
-
-def emulation_summary(result: EmulationResult) -> dict[str, object]:
-    """What ``testbed --json`` says; ``calibrate`` reads it."""
-    keys = ("size_bytes", "steps", "t_b", "bytes_factor", "time_s", "median_s", "runs", "wrong", "is_fitted")
-    fit = result.calibration.fit
-    return {
-        "topology": result.topology.name,
-        "ranks": len(result.topology.compute_nodes),
-        "measured_on": "an emulated network on this host",
-        "rate_bytes_per_s": result.rate_bytes_per_s,
-        "node_bandwidth_bytes_per_s": float(result.node_bandwidth_bytes_per_s),
-        "rows": [
-            {
-                "collective": row.collective.value,
-                "algorithm": row.algorithm,
-                **{key: getattr(row, key) for key in keys},
-                "predicted_s": row.predicted_s,
-                "error": row.error,
-            }
-            for row in result.rows
-        ],
-        "alpha_s": fit.value(ALPHA),
-        "epsilon_s": fit.value(EPSILON),
-        "inverse_bandwidth_s_per_byte": fit.value(INVERSE_BANDWIDTH),
-        "mean_error": result.mean_error,
-        "max_error": result.max_error,
-        "wrong": result.wrong,
-        "skipped": [
-            {"collective": skip.collective.value, "algorithm": skip.algorithm, "reason": skip.reason}
-            for skip in result.skipped
-        ],
-    }
-
-
-def model_line(result: EmulationResult, *, show: Callable[[int | Fraction], str] = format_bandwidth) -> str:
-    """The fitted model in one line; `show` writes a bandwidth in bytes/s."""
-    fit, nominal = result.calibration.fit, result.node_bandwidth_bytes_per_s
-    bandwidth = result.calibration.bandwidth_bytes_per_s
-    shown = "not to be seen" if bandwidth is None else show(bandwidth)
-    return (
-        f"alpha {fit.value(ALPHA) * 1e6:.1f} us a step, epsilon {fit.value(EPSILON) * 1e6:.1f} us, "
-        f"B {shown} (nominal {show(nominal)})"
-    )

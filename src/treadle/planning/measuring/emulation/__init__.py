@@ -1,0 +1,1 @@
+"""Plans on emulated networks: measured, and what models say of them."""
