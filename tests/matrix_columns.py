@@ -222,7 +222,7 @@ def testbed(folder: Path, plans: Plans) -> tuple[Outcomes, ...]:
                     program,
                     [4096],
                     layout=layout,
-                    folder=space,
+                    folder=space.folder,
                     mpi=mpi,
                     interpreter=interpreter,
                     slice_bytes=2**17,

@@ -94,6 +94,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("docs/results/new.md", "python -m pytest"): "a test",
     ("docs/how-to/testbed.md", "treadle testbed 'hypercube(3)'"): "a minute; that of run.md runs",
     ("docs/how-to/testbed.md", "treadle testbed 'circulant"): "minutes; that of run.md runs",
+    ("docs/how-to/testbed.md", "treadle testbed 'ring(8)' --delay"): "minutes; tests/testbed runs one",
     ("docs/how-to/testbed.md", "treadle testbed --plan my.plan"): "a plan of the reader's",
     ("docs/how-to/testbed.md", "treadle calibrate sweep.json"): "of a sweep that is not made here",
     ("docs/how-to/torch.md", "import torch.distributed"): "in each of several processes: run.md's runs",

@@ -5,7 +5,15 @@ import pytest
 from treadle.errors import ScheduleError, TopologyError
 from treadle.planning import solve
 from treadle.program.any_schedule import lower
-from treadle.testbed.layout import burst_bytes, check_paths, link_rates, make_layout, set_up_commands
+from treadle.testbed.launch import meeting_s
+from treadle.testbed.layout import (
+    DELAY_LINE,
+    burst_bytes,
+    check_paths,
+    link_rates,
+    make_layout,
+    set_up_commands,
+)
 from treadle.topologies import parse
 from treadle.topologies.topology import TopologyBuilder
 
@@ -38,6 +46,42 @@ def test_commands_of_a_ring_of_three() -> None:
         "qdisc add dev l1 root tbf rate 100000000bit burst 32000 limit 8388608",
     )
     assert len(rest) == 6
+
+
+def test_links_with_a_delay_are_a_process_that_nothing_else_shapes() -> None:
+    layout = make_layout(parse("ring(3, bidirectional=False)"), RATE, prefix="t", delay_ns=2_000_000)
+    spaces, line, settings, addresses, *rest = set_up_commands(layout)
+    assert spaces.lines == ("netns add t-0", "netns add t-1", "netns add t-2")
+    assert line.words == (DELAY_LINE,)
+    assert line.lines == (
+        "l0 /run/netns/t-0 12500000 2000000 /run/netns/t-1 0 2000000",
+        "l1 /run/netns/t-1 12500000 2000000 /run/netns/t-2 0 2000000",
+        "l2 /run/netns/t-2 12500000 2000000 /run/netns/t-0 0 2000000",
+    )
+    assert "echo 0 > ipv4/tcp_slow_start_after_idle" in settings.lines
+    assert addresses.lines[4:] == (
+        "link set l0 mtu 9000 txqueuelen 10000",
+        "link set l2 mtu 9000 txqueuelen 10000",
+        "link set l0 up",
+        "link set l2 up",
+        "route add 10.87.0.2/32 via 10.87.0.2 dev l0 onlink src 10.87.0.1 initcwnd 1000 initrwnd 1000",
+        "route add 10.87.0.3/32 via 10.87.0.2 dev l0 onlink src 10.87.0.1 initcwnd 1000 initrwnd 1000",
+    )
+    assert len(rest) == 4
+    assert not any("tbf" in text for command in rest for text in command.lines)
+
+
+@pytest.mark.parametrize(
+    ("fabric", "delay_ns", "seconds"),
+    [
+        ("ring(8)", 5_000_000, 4 * 4 * 5e-3 + 5e-3),
+        ("complete(5)", 10**6, 4 * 1e-3 + 5e-3),
+        ("ring(8)", None, 0),
+    ],
+)
+def test_ranks_meet_before_they_start(fabric: str, delay_ns: int | None, seconds: float) -> None:
+    layout = make_layout(parse(fabric), 1000, prefix="t", delay_ns=delay_ns)
+    assert meeting_s(layout) == pytest.approx(seconds)
 
 
 def test_a_one_way_link_is_shaped_one_way_and_nothing_is_routed_against_it() -> None:

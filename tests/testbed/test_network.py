@@ -76,6 +76,30 @@ def test_a_ring_of_four_moves_data_at_its_rate(capsys: pytest.CaptureFixture[str
     assert (fit["measurements"], fit["alpha_is"]) == (2, "a step")
 
 
+def test_links_with_a_delay_keep_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    reason = missing_requirement(with_delay=True)
+    if reason is not None:
+        pytest.skip(f"testbed: {reason}")
+    try:
+        build_interpreter(find_mpi())
+    except MissingDependencyError as error:
+        pytest.skip(f"MPI: {error}")
+    algorithms = ["bfb", "mixed-radix", "one-diameter"]
+    words = ["testbed", "complete(4)", "--collectives", "allreduce", "--algorithms", ",".join(algorithms)]
+    words += ["--size", "4K,512K", "--iterations", "2", "--json"]
+    status = main([*words, "--rate", "20Mbit/s", "--delay", "20ms"])
+    captured = capsys.readouterr()
+    assert status == 0, captured.err
+    result = json.loads(captured.out)
+    assert (result["wrong"], result["delay_ns"], result["frames_dropped"]) == (0, 20_000_000, 0)
+    assert {row["runs"] for row in result["rows"]} == {2}
+    for row in result["rows"]:  # no emulation is faster than the delays and the bytes of a link
+        link_bytes = row["t_b"] * row["size_bytes"] / 3
+        assert row["time_s"] > 0.02 * (1 if row["algorithm"] == "one-diameter" else 2) + link_bytes / 2.5e6
+
+
 @contextlib.contextmanager
 def held() -> "Iterator[tuple[subprocess.Popen[str], str]]":
     """A process that holds a network of four, and the network's prefix."""

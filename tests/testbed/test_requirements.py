@@ -1,5 +1,7 @@
 """Without root or the tools the testbed says so, with the status of a missing dependency."""
 
+from pathlib import Path
+
 import pytest
 
 from treadle.cli.main import main
@@ -28,6 +30,16 @@ def test_other_systems_and_absent_tools(monkeypatch: pytest.MonkeyPatch) -> None
     assert reason == "network namespaces need Linux, this is darwin"
 
 
+def test_links_with_a_delay_need_the_device_that_makes_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(network.sys, "platform", "linux")
+    monkeypatch.setattr(network.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(network.shutil, "which", lambda name: name)
+    monkeypatch.setattr(network, "TUN_DEVICE", tmp_path / "tun")
+    assert network.missing_requirement(with_delay=True) == f"links with a delay need {tmp_path / 'tun'}"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -36,6 +48,7 @@ def test_other_systems_and_absent_tools(monkeypatch: pytest.MonkeyPatch) -> None
         (["ring(4)", "--dry-run", "--rate", "0Mbit/s"], "more than nothing"),
         (["dgx_h100(1)", "--dry-run"], "is a switch"),
         (["ring(4)", "--collectives", "gossip"], "gossip"),
+        (["ring(4)", "--delay", "5"], "has no unit"),
     ],
 )
 def test_bad_arguments(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

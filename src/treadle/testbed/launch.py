@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil, log2
 from pathlib import Path
 
 from treadle.program.program import Program
@@ -88,6 +89,7 @@ def run_program(
         iterations=timing.iterations,
         warmup=timing.warmup,
         budget_s=timing.budget_s,
+        start_s=meeting_s(layout),
         slice_bytes=slice_bytes,
         piece_bytes=0,  # the model that this is compared with has a message for every one of the program
     )
@@ -95,6 +97,18 @@ def run_program(
     quoted = [*command[:2], shlex.join([*command[2:], str(interpreter), *arguments])]
     environment = {**launch_environment(), "TMPDIR": str(folder)}
     return run_interpreter(quoted, environment=environment, n_sizes=len(sizes), limit_s=timing.limit_s)
+
+
+def meeting_s(layout: EmulatedLayout) -> float:
+    """How long after the last rank is ready all know it, with some to spare; 0 without delays, of barriers.
+
+    In a round of an allreduce, of which there are as many as the binary digits of the ranks' number, a
+    message may have to cross the network.
+    """
+    if layout.delay_ns is None:
+        return 0.0
+    rounds = ceil(log2(len(layout.namespaces))) + 1
+    return (rounds * layout.diameter * layout.delay_ns) / 1e9 + 5e-3
 
 
 def agent_script(layout: EmulatedLayout, folder: Path) -> str:

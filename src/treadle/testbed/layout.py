@@ -23,11 +23,18 @@ NODE_INTERFACE = "node"
 _BURST_S = Fraction(1, 2000)
 _MIN_BURST = 32_000
 _QUEUE_BYTES = 8 * 2**20
+NAMESPACES = "/run/netns"
+"""Where iproute2 keeps the files of namespaces."""
+
+DELAY_LINE = "treadle-delay-line"
+_WINDOW_PACKETS = 1000
+_WINDOW_BYTES = 16_000_000
+_TAP_FRAMES = 10_000
 
 
 @dataclass(frozen=True)
 class VethPair:
-    """A veth pair between two nodes, with the rate of each direction in bytes/s; 0: not shaped.
+    """A veth pair, or delay line, between two nodes, with each direction's rate in bytes/s; 0: not shaped.
 
     The unshaped direction of a one-way link carries nothing: no route leads over it.
     """
@@ -49,11 +56,14 @@ class EmulatedLayout:
     cables : tuple of VethPair
     next_hop : tuple of tuple of int
         next_hop[u][v]: the neighbour to which u forwards packets for v; u itself for u = v.
+    delay_ns : int, optional
+        Of every link, which a delay line then is; None: veth pairs shaped by tbf.
     """
 
     namespaces: tuple[str, ...]
     cables: tuple[VethPair, ...]
     next_hop: tuple[tuple[int, ...], ...]
+    delay_ns: int | None = None
 
     def address(self, node: int) -> str:
         """IPv4 address of a node."""
@@ -62,6 +72,12 @@ class EmulatedLayout:
     def host_name(self, node: int) -> str:
         """What the node calls itself."""
         return f"node{node}"
+
+    @property
+    def diameter(self) -> int:
+        """Links of the longest route."""
+        nodes = range(len(self.namespaces))
+        return max(len(routed(self, tail, head)) for tail in nodes for head in nodes)
 
     @property
     def total_bytes_per_s(self) -> int:
@@ -104,7 +120,9 @@ def link_rates(topology: Topology, rate_bytes_per_s: int) -> dict[tuple[int, int
     return rates
 
 
-def make_layout(topology: Topology, rate_bytes_per_s: int, *, prefix: str) -> EmulatedLayout:
+def make_layout(
+    topology: Topology, rate_bytes_per_s: int, *, prefix: str, delay_ns: int | None = None
+) -> EmulatedLayout:
     """Plan the emulation of a direct-connect fabric.
 
     Parameters
@@ -115,6 +133,8 @@ def make_layout(topology: Topology, rate_bytes_per_s: int, *, prefix: str) -> Em
         Of the slowest link.
     prefix : str
         Begins the names of all namespaces.
+    delay_ns : int, optional
+        Of every link.
 
     Raises
     ------
@@ -131,6 +151,7 @@ def make_layout(topology: Topology, rate_bytes_per_s: int, *, prefix: str) -> Em
         namespaces=tuple(f"{prefix}-{node}" for node in range(topology.n_nodes)),
         cables=tuple(cables),
         next_hop=_next_hops(topology, set(rates)),
+        delay_ns=delay_ns,
     )
 
 
@@ -169,7 +190,7 @@ def check_paths(topology: Topology, program: Program, layout: EmulatedLayout) ->
         done.add((*ends, path))
         links = program.links(path).tolist() if path >= 0 else []
         named = [int(topology.heads[link]) for link in links]
-        if named != _routed(layout, *ends):
+        if named != routed(layout, *ends):
             tail, head = (topology.node_names[node] for node in ends)
             raise ScheduleError(
                 f"a message from {tail} to {head} takes {len(named)} links that the testbed's routes, which "
@@ -177,7 +198,8 @@ def check_paths(topology: Topology, program: Program, layout: EmulatedLayout) ->
             )
 
 
-def _routed(layout: EmulatedLayout, tail: int, head: int) -> list[int]:
+def routed(layout: EmulatedLayout, tail: int, head: int) -> list[int]:
+    """Nodes that a packet comes to on its way."""
     nodes = []
     while tail != head:
         tail = layout.next_hop[tail][head]
@@ -187,7 +209,7 @@ def _routed(layout: EmulatedLayout, tail: int, head: int) -> list[int]:
 
 @dataclass(frozen=True)
 class SystemCommand:
-    """A process to run: its words, and what it reads."""
+    """A process to run: its words, and what it reads; `DELAY_LINE` alone stays for as long as the network."""
 
     words: tuple[str, ...]
     lines: tuple[str, ...] = ()
@@ -200,25 +222,36 @@ def set_up_commands(layout: EmulatedLayout) -> list[SystemCommand]:
     -----
     A node's address is on a bridge without ports, so that it belongs to no link. tbf's burst is half a
     millisecond of the rate: less runs below the rate, because the timer is late. The congestion control is
-    reno: it does not pace, so that only tbf shapes.
+    reno: it does not pace, so that only tbf, or the delay line, shapes.
     """
     names = layout.namespaces
     commands = [SystemCommand(("ip", "-batch", "-"), tuple(f"netns add {name}" for name in names))]
-    commands.append(
-        SystemCommand(
-            ("ip", "-batch", "-"),
-            tuple(
-                f"link add l{number} mtu {MTU} netns {names[cable.one]} type veth "
-                f"peer name l{number} mtu {MTU} netns {names[cable.other]}"
-                for number, cable in enumerate(layout.cables)
-            ),
-        )
-    )
+    commands.append(_joining(layout))
+    settings = _SETTINGS if layout.delay_ns is None else (*_SETTINGS, *_DELAYED_SETTINGS)
     for node, name in enumerate(names):
-        commands.append(SystemCommand(("ip", "netns", "exec", name, "sh"), _SETTINGS))
+        commands.append(SystemCommand(("ip", "netns", "exec", name, "sh"), settings))
         commands.append(SystemCommand(("ip", "-n", name, "-batch", "-"), tuple(_addressing(layout, node))))
-        commands.append(SystemCommand(("tc", "-n", name, "-batch", "-"), tuple(_shaping(layout, node))))
+        if layout.delay_ns is None:
+            commands.append(SystemCommand(("tc", "-n", name, "-batch", "-"), tuple(_shaping(layout, node))))
     return commands
+
+
+def _joining(layout: EmulatedLayout) -> SystemCommand:
+    """What joins the namespaces by links, which are down at first."""
+    names = layout.namespaces
+    if layout.delay_ns is None:
+        lines = (
+            f"link add l{number} mtu {MTU} netns {names[cable.one]} type veth "
+            f"peer name l{number} mtu {MTU} netns {names[cable.other]}"
+            for number, cable in enumerate(layout.cables)
+        )
+        return SystemCommand(("ip", "-batch", "-"), tuple(lines))
+    lines = (
+        f"l{number} {NAMESPACES}/{names[cable.one]} {cable.forward_bytes_per_s} {layout.delay_ns} "
+        f"{NAMESPACES}/{names[cable.other]} {cable.backward_bytes_per_s} {layout.delay_ns}"
+        for number, cable in enumerate(layout.cables)
+    )
+    return SystemCommand((DELAY_LINE,), tuple(lines))
 
 
 _SETTINGS = (
@@ -230,6 +263,12 @@ _SETTINGS = (
     "echo reno > ipv4/tcp_congestion_control",
     "for f in ipv4/conf/*/rp_filter; do echo 0 > $f; done",
 )
+_DELAYED_SETTINGS = (
+    # a message waits for links, not for the word of its receiver: windows are wide open from the start
+    "echo 0 > ipv4/tcp_slow_start_after_idle",
+    f"echo 4096 {_WINDOW_BYTES} {2 * _WINDOW_BYTES} > ipv4/tcp_rmem",
+    f"echo 4096 {_WINDOW_BYTES} {2 * _WINDOW_BYTES} > ipv4/tcp_wmem",
+)
 
 
 def _addressing(layout: EmulatedLayout, node: int) -> list[str]:
@@ -240,12 +279,16 @@ def _addressing(layout: EmulatedLayout, node: int) -> list[str]:
         f"link add {NODE_INTERFACE} type bridge",
         f"addr add {own}/24 dev {NODE_INTERFACE}",
         f"link set {NODE_INTERFACE} up",
-        *(f"link set l{number} up" for number, _, _ in links),
     ]
+    windows = ""
+    if layout.delay_ns is not None:
+        lines += [f"link set l{number} mtu {MTU} txqueuelen {_TAP_FRAMES}" for number, _, _ in links]
+        windows = f" initcwnd {_WINDOW_PACKETS} initrwnd {_WINDOW_PACKETS}"
+    lines += [f"link set l{number} up" for number, _, _ in links]
     by_neighbour = {neighbour: number for number, neighbour, rate in links if rate}
     for target, hop in enumerate(layout.next_hop[node]):
         if target != node:
-            through = f"via {layout.address(hop)} dev l{by_neighbour[hop]} onlink src {own}"
+            through = f"via {layout.address(hop)} dev l{by_neighbour[hop]} onlink src {own}{windows}"
             lines.append(f"route add {layout.address(target)}/32 {through}")
     return lines
 

@@ -13,11 +13,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from treadle.errors import MissingDependencyError, ScheduleError
 from treadle.runtime.signals import signals_interrupt, signals_wait
-from treadle.testbed.layout import EmulatedLayout, SystemCommand, set_up_commands
+from treadle.testbed.delay_line import TUN_DEVICE, DelayLine, delay_line
+from treadle.testbed.layout import DELAY_LINE, EmulatedLayout, SystemCommand, set_up_commands
 
 _NAME = re.compile(r"treadle-(\d+)-(\d+)-[0-9a-f]{6}(-\d+)?")
 _TOOLS = ("ip", "tc", "unshare", "sh")
@@ -32,10 +34,27 @@ def new_prefix() -> str:
     return f"treadle-{own}-{_start_of(own)}-{secrets.token_hex(3)}"
 
 
-def missing_requirement() -> str | None:
+@dataclass(frozen=True)
+class EmulatedNetwork:
+    """A network that is up.
+
+    Parameters
+    ----------
+    folder : Path
+        For temporary files, which goes with the network.
+    line : DelayLine, optional
+        The links, where they have a delay.
+    """
+
+    folder: Path
+    line: DelayLine | None = None
+
+
+def missing_requirement(*, with_delay: bool = False) -> str | None:
     """Why this host cannot emulate networks, in one line; None if it can.
 
-    Tries a namespace and a tbf for real, and removes them.
+    Tries a namespace and a tbf for real, and removes them; of links `with_delay`, which need no tbf, a
+    namespace.
     """
     if sys.platform != "linux":
         return f"network namespaces need Linux, this is {sys.platform}"
@@ -44,10 +63,13 @@ def missing_requirement() -> str | None:
     absent = [tool for tool in _TOOLS if shutil.which(tool) is None]
     if absent:
         return f"{absent[0]} is not installed (Debian: iproute2, util-linux)"
+    if with_delay and not os.access(TUN_DEVICE, os.R_OK | os.W_OK):
+        return f"links with a delay need {TUN_DEVICE}"
     name = new_prefix()
     try:
         _run(SystemCommand(("ip", "netns", "add", name)))
-        _run(SystemCommand(("tc", "-n", name, "-batch", "-"), (_TRIAL,)))
+        if not with_delay:
+            _run(SystemCommand(("tc", "-n", name, "-batch", "-"), (_TRIAL,)))
     except ScheduleError as error:
         return f"the kernel lacks network namespaces or the tbf queueing discipline ({error})"
     finally:
@@ -55,26 +77,23 @@ def missing_requirement() -> str | None:
     return None
 
 
-def require() -> None:
+def require(*, with_delay: bool = False) -> None:
     """Raise MissingDependencyError if this host cannot emulate networks."""
-    reason = missing_requirement()
+    reason = missing_requirement(with_delay=with_delay)
     if reason is not None:
         raise MissingDependencyError(f"the testbed cannot run here: {reason}")
 
 
 @contextlib.contextmanager
-def network(layout: EmulatedLayout, prefix: str) -> Iterator[Path]:
+def network(layout: EmulatedLayout, prefix: str) -> Iterator[EmulatedNetwork]:
     """The network of a layout, for as long as the context lasts.
-
-    Yields
-    ------
-    Path
-        A folder for temporary files, which goes with the network.
 
     Raises
     ------
     ScheduleError
         If a command fails; nothing is left then.
+    MissingDependencyError
+        If links with a delay cannot be built.
 
     Notes
     -----
@@ -82,12 +101,16 @@ def network(layout: EmulatedLayout, prefix: str) -> Iterator[Path]:
     SIGKILL or a crash of the interpreter leaves something behind: `remove_leftovers` removes that.
     """
     folder = Path(tempfile.gettempdir()) / prefix
-    with signals_interrupt():
+    with signals_interrupt(), contextlib.ExitStack() as stack:
         try:
             folder.mkdir(mode=0o700)
+            line = None
             for command in set_up_commands(layout):
-                _run(command)
-            yield folder
+                if command.words == (DELAY_LINE,):
+                    line = stack.enter_context(delay_line(command.lines))
+                else:
+                    _run(command)
+            yield EmulatedNetwork(folder, line)
         finally:
             with signals_wait():
                 _delete_namespaces(list(layout.namespaces))

@@ -19,7 +19,7 @@ from treadle.planning.measuring.execution import parse_sizes
 from treadle.planning.problem import pose, resolve_kind
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies.topology import Topology
-from treadle.units import format_size, parse_bandwidth
+from treadle.units import format_seconds, format_size, parse_bandwidth, parse_time_ns
 from treadle.watch import Watch
 
 
@@ -45,6 +45,9 @@ def command(
         str, typer.Option(help="Per-rank buffer, as for run.", metavar="SIZES")
     ] = "1K,256K,1M,4M,8M",
     rate: Annotated[str, typer.Option(help="Of the slowest link; others in proportion.")] = "100Mbit/s",
+    delay: Annotated[
+        str | None, typer.Option(help="Of every link; without it what the host takes.", metavar="TIME")
+    ] = None,
     iterations: Annotated[int, typer.Option(min=1, help="Most timed runs of a size; the best counts.")] = 200,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only print the commands that would make the network.")
@@ -70,8 +73,9 @@ def command(
     rate_bytes_per_s = parse_bandwidth(rate)
     if not rate_bytes_per_s:
         raise FormatError(f"rate {rate!r}: expected more than nothing")
+    delay_ns = None if delay is None else parse_time_ns(delay)
     if dry_run:
-        lines = testbed.dry_run(fabric, rate_bytes_per_s)
+        lines = testbed.dry_run(fabric, rate_bytes_per_s, delay_ns=delay_ns)
         for line in lines:
             output.line(line)
         output.result({"commands": lines})
@@ -81,6 +85,7 @@ def command(
             fabric,
             parse_sizes(size),
             rate_bytes_per_s=rate_bytes_per_s,
+            delay_ns=delay_ns,
             collectives=[resolve_kind(name.strip()) for name in collectives.split(",")],
             algorithms=algorithms.split(","),
             plans=plans,
@@ -122,9 +127,20 @@ def _print(output: Output, result: testbed.EmulationResult) -> None:
     output.line()
     output.line(model_line(result, show=output.rates))
     output.line(f"error: mean {result.mean_error:.1%}, max {result.max_error:.1%}")
+    _print_delayed(output, result)
     wrong = result.wrong
     output.line(f"{wrong} elements WRONG" if wrong else "every element is right")
     for skip in result.skipped:
         output.line(f"skipped {skip.collective} by {skip.algorithm}: {skip.reason}")
     if wrong:
         warn(f"{wrong} elements are wrong")
+
+
+def _print_delayed(output: Output, result: testbed.EmulationResult) -> None:
+    line = result.line
+    if line is None or result.delay_ns is None:
+        return
+    output.line(
+        f"links of {format_seconds(result.delay_ns / 1e9)}: {line.frames} frames, {line.dropped} dropped, "
+        f"at most {format_seconds(line.latest_s)} late"
+    )

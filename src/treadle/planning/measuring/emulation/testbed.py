@@ -29,6 +29,7 @@ from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import Plan
 from treadle.schedules.schedule import Schedule
+from treadle.testbed.delay_line import LineStatistics
 from treadle.testbed.launch import Timing, run_program
 from treadle.testbed.layout import EmulatedLayout, burst_bytes, check_paths, make_layout, set_up_commands
 from treadle.testbed.network import missing_requirement, network, new_prefix, remove_leftovers, require
@@ -38,6 +39,7 @@ __all__ = [
     "ALGORITHMS",
     "EmulationResult",
     "EmulationRow",
+    "LineStatistics",
     "Skipped",
     "Timing",
     "clean_leftovers",
@@ -119,6 +121,10 @@ class EmulationResult:
     rows : tuple of EmulationRow
     calibration : Calibration
     skipped : tuple of Skipped
+    delay_ns : int, optional
+        Of every link.
+    line : LineStatistics, optional
+        How well links with a delay kept it.
     """
 
     topology: Topology
@@ -127,6 +133,8 @@ class EmulationResult:
     rows: tuple[EmulationRow, ...]
     calibration: Calibration
     skipped: tuple[Skipped, ...]
+    delay_ns: int | None = None
+    line: LineStatistics | None = None
 
     @property
     def wrong(self) -> int:
@@ -161,7 +169,7 @@ class _Case:
         return int(self.program.step.max(initial=0)) + 1
 
 
-def dry_run(topology: Topology, rate_bytes_per_s: int) -> list[str]:
+def dry_run(topology: Topology, rate_bytes_per_s: int, *, delay_ns: int | None = None) -> list[str]:
     """The commands that would bring the network up, with their input, as lines of text.
 
     Raises
@@ -170,7 +178,8 @@ def dry_run(topology: Topology, rate_bytes_per_s: int) -> list[str]:
         If the fabric cannot be emulated.
     """
     lines = []
-    for command in set_up_commands(make_layout(topology, rate_bytes_per_s, prefix="treadle-PID-START-ID")):
+    layout = make_layout(topology, rate_bytes_per_s, prefix="treadle-PID-START-ID", delay_ns=delay_ns)
+    for command in set_up_commands(layout):
         lines.append(" ".join(command.words))
         lines += [f"    {line}" for line in command.lines]
     return lines
@@ -193,6 +202,7 @@ def emulate(
     sizes: Sequence[int],
     *,
     rate_bytes_per_s: int,
+    delay_ns: int | None = None,
     collectives: Sequence[CollectiveKind] = (CollectiveKind.ALLGATHER, CollectiveKind.ALLREDUCE),
     algorithms: Sequence[str] = ALGORITHMS,
     plans: Sequence[Plan] = (),
@@ -209,6 +219,8 @@ def emulate(
         Bytes of the larger per-rank buffer.
     rate_bytes_per_s : int
         Of the slowest link; the others in proportion.
+    delay_ns : int, optional
+        Of every link; None: as little as the host's software takes.
     collectives, algorithms : sequences
         Every pair is solved and run; those that do not fit are skipped with a reason.
     plans : sequence of Plan
@@ -233,15 +245,15 @@ def emulate(
     and the largest size; those between are predictions. The time is the best of the runs: what disturbs a
     shared host only adds.
     """
-    require()
+    require(with_delay=delay_ns is not None)
     mpi = find_mpi()
     interpreter = build_interpreter(mpi)
     remove_leftovers()
     prefix = new_prefix()
-    layout = make_layout(topology, rate_bytes_per_s, prefix=prefix)
+    layout = make_layout(topology, rate_bytes_per_s, prefix=prefix, delay_ns=delay_ns)
     cases, skipped = _cases(topology, layout, max(sizes), rate_bytes_per_s, collectives, algorithms, plans)
     rows: list[EmulationRow] = []
-    with network(layout, prefix) as folder:
+    with network(layout, prefix) as built:
         for case in cases:
             if on_case is not None:
                 on_case(f"{case.plan.collective.kind} by {case.plan.algorithm}")
@@ -249,16 +261,25 @@ def emulate(
                 case.program,
                 sizes,
                 layout=layout,
-                folder=folder,
+                folder=built.folder,
                 mpi=mpi,
                 interpreter=interpreter,
                 slice_bytes=SLICE_BYTES,
                 timing=timing or Timing(),
             )
             rows += [_row(case, times) for times in found if times.size_bytes]
+        line = None if built.line is None else built.line.statistics()
     fitted, calibration = _fitted(rows)
-    bandwidth = _node_bandwidth(topology, rate_bytes_per_s)
-    return EmulationResult(topology, rate_bytes_per_s, bandwidth, fitted, calibration, tuple(skipped))
+    return EmulationResult(
+        topology,
+        rate_bytes_per_s,
+        _node_bandwidth(topology, rate_bytes_per_s),
+        fitted,
+        calibration,
+        tuple(skipped),
+        delay_ns,
+        line,
+    )
 
 
 def _cases(
@@ -300,7 +321,8 @@ def _case(plan: Plan, layout: EmulatedLayout, size: int, rate_bytes_per_s: int) 
     node = _node_bandwidth(topology, None)
     t_b = float(node * _busiest(topology, program))
     slowest = int(topology.bandwidths.min())
-    free = float(node / slowest * burst_bytes(rate_bytes_per_s))
+    burst = burst_bytes(rate_bytes_per_s) if layout.delay_ns is None else 0
+    free = float(node / slowest * burst)
     return _Case(plan, program, t_b, free)
 
 

@@ -36,10 +36,23 @@ def emulation_summary(result: EmulationResult) -> dict[str, object]:
         "mean_error": result.mean_error,
         "max_error": result.max_error,
         "wrong": result.wrong,
+        **_delayed_summary(result),
         "skipped": [
             {"collective": skip.collective.value, "algorithm": skip.algorithm, "reason": skip.reason}
             for skip in result.skipped
         ],
+    }
+
+
+def _delayed_summary(result: EmulationResult) -> dict[str, object]:
+    """What there is to say of links with a delay."""
+    if result.line is None:
+        return {}
+    return {
+        "delay_ns": result.delay_ns,
+        "frames": result.line.frames,
+        "frames_dropped": result.line.dropped,
+        "frames_latest_s": result.line.latest_s,
     }
 
 
