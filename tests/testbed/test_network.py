@@ -88,13 +88,13 @@ def test_links_with_a_delay_keep_it(
         pytest.skip(f"MPI: {error}")
     algorithms = ["bfb", "mixed-radix", "one-diameter"]
     words = ["testbed", "complete(4)", "--collectives", "allreduce", "--algorithms", ",".join(algorithms)]
-    words += ["--size", "4K,512K", "--iterations", "2", "--json"]
+    words += ["--size", "4K,512K", "--iterations", "2", "--rounds", "2", "--json"]
     status = main([*words, "--rate", "20Mbit/s", "--delay", "20ms"])
     captured = capsys.readouterr()
     assert status == 0, captured.err
     result = json.loads(captured.out)
     assert (result["wrong"], result["delay_ns"], result["frames_dropped"]) == (0, 20_000_000, 0)
-    assert {row["runs"] for row in result["rows"]} == {2}
+    assert {row["runs"] for row in result["rows"]} == {4}
     for row in result["rows"]:  # no emulation is faster than the delays and the bytes of a link
         link_bytes = row["t_b"] * row["size_bytes"] / 3
         assert row["time_s"] > 0.02 * (1 if row["algorithm"] == "one-diameter" else 2) + link_bytes / 2.5e6

@@ -37,12 +37,15 @@ class Timing:
         Runs of one size stop being added after so many seconds.
     limit_s : float
         Wall-clock seconds for one program at all sizes; then it is stopped.
+    rounds : int
+        How often all programs are gone through: what loads the host for a while then meets all of them.
     """
 
     iterations: int = 200
     warmup: int = 2
     budget_s: float = 2.0
     limit_s: float = 300.0
+    rounds: int = 1
 
 
 def run_program(

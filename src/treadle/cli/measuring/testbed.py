@@ -49,6 +49,9 @@ def command(
         str | None, typer.Option(help="Of every link; without it what the host takes.", metavar="TIME")
     ] = None,
     iterations: Annotated[int, typer.Option(min=1, help="Most timed runs of a size; the best counts.")] = 200,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="Go through all schedules so often; the best of all counts.")
+    ] = 1,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only print the commands that would make the network.")
     ] = False,
@@ -89,7 +92,7 @@ def command(
             collectives=[resolve_kind(name.strip()) for name in collectives.split(",")],
             algorithms=algorithms.split(","),
             plans=plans,
-            timing=testbed.Timing(iterations=iterations),
+            timing=testbed.Timing(iterations=iterations, rounds=rounds),
             on_case=lambda name: Watch(progress).announce(name),
         )
     _print(output, result)

@@ -252,12 +252,14 @@ def emulate(
     prefix = new_prefix()
     layout = make_layout(topology, rate_bytes_per_s, prefix=prefix, delay_ns=delay_ns)
     cases, skipped = _cases(topology, layout, max(sizes), rate_bytes_per_s, collectives, algorithms, plans)
-    rows: list[EmulationRow] = []
+    timing = timing or Timing()
+    runs: list[list[list[InterpreterTimes]]] = [[] for _ in cases]
     with network(layout, prefix) as built:
-        for case in cases:
+        for place in (place for _ in range(timing.rounds) for place in range(len(cases))):
+            case = cases[place]
             if on_case is not None:
                 on_case(f"{case.plan.collective.kind} by {case.plan.algorithm}")
-            found = run_program(
+            times = run_program(
                 case.program,
                 sizes,
                 layout=layout,
@@ -265,11 +267,15 @@ def emulate(
                 mpi=mpi,
                 interpreter=interpreter,
                 slice_bytes=SLICE_BYTES,
-                timing=timing or Timing(),
+                timing=timing,
             )
-            rows += [_row(case, times) for times in found if times.size_bytes]
+            runs[place].append(times)
         line = None if built.line is None else built.line.statistics()
-    fitted, calibration = _fitted(rows)
+    found = [
+        [_row(case, *sized) for sized in zip(*rounds, strict=True) if sized[0].size_bytes]
+        for case, rounds in zip(cases, runs, strict=True)
+    ]
+    fitted, calibration = _fitted([row for rows in found for row in rows])
     return EmulationResult(
         topology,
         rate_bytes_per_s,
@@ -347,18 +353,21 @@ def _node_bandwidth(topology: Topology, rate_bytes_per_s: int | None) -> Fractio
     return total * rate_bytes_per_s / int(topology.bandwidths.min())
 
 
-def _row(case: _Case, times: InterpreterTimes) -> EmulationRow:
+def _row(case: _Case, *rounds: InterpreterTimes) -> EmulationRow:
+    """A case at a size, of which all rounds have times."""
+    size = rounds[0].size_bytes
+    times_s = [time for one in rounds for time in one.times_s]
     return EmulationRow(
         collective=case.plan.collective.kind,
         algorithm=case.plan.algorithm,
-        size_bytes=times.size_bytes,
+        size_bytes=size,
         steps=case.steps,
         t_b=case.t_b,
-        bytes_factor=max(0.0, case.t_b - case.free_bytes / times.size_bytes),
-        time_s=min(times.times_s),
-        median_s=median(times.times_s),
-        runs=len(times.times_s),
-        wrong=times.wrong,
+        bytes_factor=max(0.0, case.t_b - case.free_bytes / size),
+        time_s=min(times_s),
+        median_s=median(times_s),
+        runs=len(times_s),
+        wrong=sum(one.wrong for one in rounds),
     )
 
 
