@@ -76,7 +76,7 @@ def test_a_ring_of_four_moves_data_at_its_rate(capsys: pytest.CaptureFixture[str
     assert (fit["measurements"], fit["alpha_is"]) == (2, "a step")
 
 
-def test_links_with_a_delay_keep_it(
+def test_links_with_a_delay_and_where_schedules_overtake_each_other(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     reason = missing_requirement(with_delay=True)
@@ -88,7 +88,7 @@ def test_links_with_a_delay_keep_it(
         pytest.skip(f"MPI: {error}")
     algorithms = ["bfb", "mixed-radix", "one-diameter"]
     words = ["testbed", "complete(4)", "--collectives", "allreduce", "--algorithms", ",".join(algorithms)]
-    words += ["--size", "4K,512K", "--iterations", "2", "--rounds", "2", "--json"]
+    words += ["--size", "4K,512K", "--iterations", "2", "--rounds", "2", "--crossovers", "--json"]
     status = main([*words, "--rate", "20Mbit/s", "--delay", "20ms"])
     captured = capsys.readouterr()
     assert status == 0, captured.err
@@ -98,6 +98,10 @@ def test_links_with_a_delay_keep_it(
     for row in result["rows"]:  # no emulation is faster than the delays and the bytes of a link
         link_bytes = row["t_b"] * row["size_bytes"] / 3
         assert row["time_s"] > 0.02 * (1 if row["algorithm"] == "one-diameter" else 2) + link_bytes / 2.5e6
+    for one in result["crossovers"]:
+        assert {one["small"], one["large"], *one["fitted_to"]} == set(algorithms)
+        if one["ratio"] is not None:
+            assert one["ratio"] == pytest.approx(one["predicted_bytes"] / one["measured_bytes"])
 
 
 @contextlib.contextmanager

@@ -49,6 +49,7 @@ def test_links_with_a_delay_need_the_device_that_makes_them(
         (["dgx_h100(1)", "--dry-run"], "is a switch"),
         (["ring(4)", "--collectives", "gossip"], "gossip"),
         (["ring(4)", "--delay", "5"], "has no unit"),
+        (["ring(4)", "--crossovers"], "give links a --delay"),
     ],
 )
 def test_bad_arguments(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,8 @@ from treadle.cli.main import main
 from treadle.cli.settings.json_schema import json_schema
 from treadle.planning.measuring.calibration import calibrate_rows
 from treadle.planning.measuring.emulation import testbed
+from treadle.planning.measuring.emulation.crossovers import Crossover
+from treadle.planning.measuring.emulation.network_fit import NetworkModel
 from treadle.planning.measuring.measurements import Measurement
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies.topology import Topology
@@ -35,23 +37,48 @@ def emulated(
 
 
 def delayed(fabric: Topology, sizes: list[int], **options: object) -> object:
-    """The same with what there is to say of a delay."""
-    assert options["delay_ns"] == 5_000_000
+    """The same with what there is to say of a delay and of crossovers."""
+    assert (options["delay_ns"], options["with_crossovers"]) == (5_000_000, True)
+    model = NetworkModel(1e-3, 2e-3, 0.97)
+    found = (
+        Crossover(CollectiveKind.ALLREDUCE, "trivance", "ring-steps", 2**18, 2**17, ("bfb", "swing"), model),
+        Crossover(CollectiveKind.ALLREDUCE, "swing", "bfb", None, 3 * 2**10, ("trivance",), model),
+    )
     line = testbed.LineStatistics(1234, 5, 3e-4)
     plain = emulated(fabric, sizes, rate_bytes_per_s=2_500_000)
-    return replace(plain, delay_ns=5_000_000, line=line)
+    return replace(plain, delay_ns=5_000_000, line=line, crossovers=found)
 
 
-def test_how_well_links_kept_their_delay_is_told(
+def test_crossovers_are_told_with_what_they_were_predicted_from(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(testbed, "emulate", delayed)
-    words = ["testbed", "ring:4", "--delay", "5ms"]
+    words = ["testbed", "ring:4", "--delay", "5ms", "--crossovers"]
     assert main(words) == 0
-    assert "links of 5.00 ms: 1234 frames, 5 dropped, at most 300 us late" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "links of 5.00 ms: 1234 frames, 5 dropped, at most 300 us late" in out
+    rows = [line.split() for line in out.splitlines() if line.startswith("allreduce")]
+    assert rows == [
+        ["allreduce", "trivance", "ring-steps", "256KB", "128KB", "2.00", "bfb,", "swing"],
+        ["allreduce", "swing", "bfb", "none", "3KB", "trivance"],
+    ]
     assert main([*words, "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert (result["frames"], result["frames_dropped"], result["frames_latest_s"]) == (1234, 5, 3e-4)
+    first, second = result["crossovers"]
+    assert first == {
+        "collective": "allreduce",
+        "small": "trivance",
+        "large": "ring-steps",
+        "predicted_bytes": 2**18,
+        "measured_bytes": 2**17,
+        "ratio": 2.0,
+        "fitted_to": ["bfb", "swing"],
+        "alpha_s": 1e-3,
+        "epsilon_s": 2e-3,
+        "share_of_rate": 0.97,
+    }
+    assert (second["predicted_bytes"], second["ratio"]) == (None, None)
     schema = json_schema("testbed")
     assert faults(result, schema, schema) == []
 

@@ -52,6 +52,13 @@ def command(
     rounds: Annotated[
         int, typer.Option(min=1, help="Go through all schedules so often; the best of all counts.")
     ] = 1,
+    crossovers: Annotated[
+        bool,
+        typer.Option(
+            "--crossovers",
+            help="Say at which sizes schedules overtake each other, beside predictions.",
+        ),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only print the commands that would make the network.")
     ] = False,
@@ -93,6 +100,7 @@ def command(
             algorithms=algorithms.split(","),
             plans=plans,
             timing=testbed.Timing(iterations=iterations, rounds=rounds),
+            with_crossovers=crossovers,
             on_case=lambda name: Watch(progress).announce(name),
         )
     _print(output, result)
@@ -147,3 +155,26 @@ def _print_delayed(output: Output, result: testbed.EmulationResult) -> None:
         f"links of {format_seconds(result.delay_ns / 1e9)}: {line.frames} frames, {line.dropped} dropped, "
         f"at most {format_seconds(line.latest_s)} late"
     )
+    if not result.crossovers:
+        return
+    output.line()
+    output.line("from which size on the second is faster, each pair predicted from the others' smallest and")
+    output.line("largest sizes:")
+    headings = ["collective", "small sizes", "large sizes", "predicted", "measured", "ratio", "fitted to"]
+    rows = [
+        [
+            one.collective.value,
+            one.small,
+            one.large,
+            _size(one.predicted_bytes),
+            _size(one.measured_bytes),
+            "" if one.ratio is None else f"{one.ratio:.2f}",
+            ", ".join(one.fitted_to),
+        ]
+        for one in result.crossovers
+    ]
+    output.table(headings, rows, left=3, least=("fitted to",))
+
+
+def _size(size: float | None) -> str:
+    return "none" if size is None else format_size(round(size))

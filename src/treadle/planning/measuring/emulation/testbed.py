@@ -18,6 +18,12 @@ from treadle.planning.measuring.calibration import (
     Calibration,
     calibrate_rows,
 )
+from treadle.planning.measuring.emulation.crossovers import (
+    Crossover,
+    MeasuredCurve,
+    crossovers,
+    require_enough,
+)
 from treadle.planning.measuring.measurements import Measurement
 from treadle.planning.solving.solve import solve
 from treadle.program.any_schedule import lower
@@ -29,6 +35,7 @@ from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import Plan
 from treadle.schedules.schedule import Schedule
+from treadle.simulation.tasks import task_graph
 from treadle.testbed.delay_line import LineStatistics
 from treadle.testbed.launch import Timing, run_program
 from treadle.testbed.layout import EmulatedLayout, burst_bytes, check_paths, make_layout, set_up_commands
@@ -125,6 +132,8 @@ class EmulationResult:
         Of every link.
     line : LineStatistics, optional
         How well links with a delay kept it.
+    crossovers : tuple of Crossover
+        Where they were asked for.
     """
 
     topology: Topology
@@ -135,6 +144,7 @@ class EmulationResult:
     skipped: tuple[Skipped, ...]
     delay_ns: int | None = None
     line: LineStatistics | None = None
+    crossovers: tuple[Crossover, ...] = ()
 
     @property
     def wrong(self) -> int:
@@ -207,6 +217,7 @@ def emulate(
     algorithms: Sequence[str] = ALGORITHMS,
     plans: Sequence[Plan] = (),
     timing: Timing | None = None,
+    with_crossovers: bool = False,
     on_case: Callable[[str], None] | None = None,
 ) -> EmulationResult:
     """Emulate a fabric, run plans on it and fit the model of section A.1.2 to their times.
@@ -226,6 +237,8 @@ def emulate(
     plans : sequence of Plan
         Run instead of `collectives` and `algorithms`; made for this fabric.
     timing : Timing, optional
+    with_crossovers : bool
+        Also compare where schedules overtake each other with what is predicted; only with a delay.
     on_case : callable, optional
         Called with the name of what is run next.
 
@@ -245,6 +258,11 @@ def emulate(
     and the largest size; those between are predictions. The time is the best of the runs: what disturbs a
     shared host only adds.
     """
+    if with_crossovers and delay_ns is None:
+        raise ScheduleError(
+            "crossovers: without a delay small sizes are within the burst of a link, and cost what the host "
+            "takes; give links a --delay"
+        )
     require(with_delay=delay_ns is not None)
     mpi = find_mpi()
     interpreter = build_interpreter(mpi)
@@ -252,6 +270,8 @@ def emulate(
     prefix = new_prefix()
     layout = make_layout(topology, rate_bytes_per_s, prefix=prefix, delay_ns=delay_ns)
     cases, skipped = _cases(topology, layout, max(sizes), rate_bytes_per_s, collectives, algorithms, plans)
+    if with_crossovers:
+        require_enough([case.plan.algorithm for case in cases])
     timing = timing or Timing()
     runs: list[list[list[InterpreterTimes]]] = [[] for _ in cases]
     with network(layout, prefix) as built:
@@ -276,6 +296,7 @@ def emulate(
         for case, rounds in zip(cases, runs, strict=True)
     ]
     fitted, calibration = _fitted([row for rows in found for row in rows])
+    curves = [_curve(case, rows, rate_bytes_per_s, delay_ns) for case, rows in zip(cases, found, strict=True)]
     return EmulationResult(
         topology,
         rate_bytes_per_s,
@@ -285,6 +306,29 @@ def emulate(
         tuple(skipped),
         delay_ns,
         line,
+        crossovers(curves) if with_crossovers else (),
+    )
+
+
+def _curve(
+    case: _Case, rows: Sequence[EmulationRow], rate_bytes_per_s: int, delay_ns: int | None
+) -> MeasuredCurve:
+    topology = case.plan.topology
+    ordered = sorted(rows, key=lambda row: row.size_bytes)
+    graph = task_graph(topology, case.program)
+    slowest = int(topology.bandwidths.min())
+    emulated = replace(
+        graph,
+        resource_bytes_per_s=topology.bandwidths * rate_bytes_per_s // slowest,
+        resource_latency_ns=np.full(topology.n_links, delay_ns or 0, dtype=np.int64),
+    )
+    return MeasuredCurve(
+        case.plan.collective.kind,
+        case.plan.algorithm,
+        emulated,
+        tuple(row.size_bytes for row in ordered),
+        tuple(row.time_s for row in ordered),
+        SLICE_BYTES,
     )
 
 

@@ -53,6 +53,21 @@ def _delayed_summary(result: EmulationResult) -> dict[str, object]:
         "frames": result.line.frames,
         "frames_dropped": result.line.dropped,
         "frames_latest_s": result.line.latest_s,
+        "crossovers": [
+            {
+                "collective": one.collective.value,
+                "small": one.small,
+                "large": one.large,
+                "predicted_bytes": one.predicted_bytes,
+                "measured_bytes": one.measured_bytes,
+                "ratio": one.ratio,
+                "fitted_to": list(one.fitted_to),
+                "alpha_s": one.model.alpha_s,
+                "epsilon_s": one.model.epsilon_s,
+                "share_of_rate": one.model.share,
+            }
+            for one in result.crossovers
+        ],
     }
 
 
