@@ -10,7 +10,9 @@ import pytest
 
 import treadle
 from treadle.errors import FormatError
+from treadle.planning.building import observed_cables
 from treadle.planning.building.cabling_check import PlugAction, check_cabling
+from treadle.planning.building.observed_cables import read_cables
 
 HEAD = "from_node,from_port,to_node,to_port"
 Pair = tuple[str, str]
@@ -186,3 +188,39 @@ def test_bytes_that_are_no_text_and_files_that_are_not_there(tmp_path: Path) -> 
         check_cabling(tmp_path / "planned.csv", tmp_path / "seen")
     with pytest.raises(FormatError, match="no such file"):
         check_cabling(tmp_path / "planned.csv", tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(
+    ("first", "row", "message"),
+    [
+        (HEAD, "a,{0},b,{0}", "more than 3 cables"),
+        (
+            "lldp.via=LLDP",
+            "lldp.eth{0}.chassis.name=b\nlldp.eth{0}.port.ifname=eth{0}",
+            "more than 3 interfaces",
+        ),
+        ('Ca 9 "H" # "a"', '[{0}] "H"[{0}]\n[{0}] "H"[{0}]', "more than 3 cables"),  # seen from both ends
+    ],
+)
+def test_more_cables_than_are_read(
+    first: str, row: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observed_cables, "MAX_CABLES", 3)
+    rows = [row.format(number) for number in range(1, 5)]
+    path = tmp_path / "seen"
+    path.write_text("\n".join([first, *rows[:3]]))
+    assert {cable.tail[0] for cable in read_cables(path, host="a")[0]} == {"a"}
+    path.write_text("\n".join([first, *rows]))
+    with pytest.raises(FormatError, match=message) as caught:
+        read_cables(path, host="a")
+    assert caught.value.line == 1 + "\n".join(rows[:3]).count("\n") + 2  # where the first of too many stands
+
+
+def test_larger_files_than_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "seen"
+    path.write_text(listed([("a.0", "b.0")]))
+    monkeypatch.setattr(observed_cables, "MAX_FILE_BYTES", path.stat().st_size)
+    assert len(read_cables(path)[0]) == 1
+    monkeypatch.setattr(observed_cables, "MAX_FILE_BYTES", path.stat().st_size - 1)
+    with pytest.raises(FormatError, match="larger than"):
+        read_cables(path)
