@@ -47,6 +47,18 @@ def test_sums_are_exact_in_every_order(element: ElementType, n: int, reduction: 
         assert np.array_equal(total, pattern.result)
 
 
+@pytest.mark.parametrize("element", list(ElementType))
+def test_all_integers_up_to_the_limit_are_exact_and_the_next_is_not(element: ElementType) -> None:
+    dtype = numpy_dtype(element_or_skip(element))
+    assert element.n_bytes == dtype.itemsize
+    if np.issubdtype(dtype, np.integer):
+        assert element.exact_limit == np.iinfo(dtype).max
+        return
+    limit = element.exact_limit
+    assert [int(np.array(value).astype(dtype)) for value in (limit - 1, limit)] == [limit - 1, limit]
+    assert int(np.array(limit + 1).astype(dtype)) != limit + 1
+
+
 def test_values_show_a_missing_contribution() -> None:
     # 300 ranks exceed bfloat16's 256: some values must be 0, but no rank may be silent
     element = element_or_skip(ElementType.BFLOAT16)

@@ -88,3 +88,10 @@ def test_devices_that_cannot_be(text: str, message: str) -> None:
         read_accelerator(text)
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 300
+
+
+def test_texts_longer_than_a_device_needs() -> None:
+    longest = OWN + "#" * (100_000 - len(OWN))
+    assert read_accelerator(longest) == read_accelerator(OWN)
+    with pytest.raises(FormatError, match="expected at most 100000 characters, found 100001"):
+        read_accelerator(longest + "#")

@@ -280,8 +280,22 @@ def test_bad_arguments(arguments: list[str], capsys: pytest.CaptureFixture[str])
 def test_sizes_must_fit() -> None:
     with pytest.raises(TopologyError, match="multiple of 16"):
         search_line_graphs(40, 4, trials=1, power=2)
-    with pytest.raises(TopologyError):
+    with pytest.raises(TopologyError, match="5000 nodes; line graphs of at most 4096 are valued"):
         line_graph_value(cayley_graph('abelian_cayley("5000", 1, 7)'))
+
+
+@pytest.mark.parametrize(
+    ("graph", "n", "argument"),
+    [
+        ('abelian_cayley("5", 1, 2)', 0, "n"),
+        ('abelian_cayley("5", 1, 2)', 4, "n"),
+        ('abelian_cayley("5", 1)', 1, "degree"),
+        ('abelian_cayley("11", 1, 2, 3, 4, 5, 6, 7, 8, 9)', 1, "degree"),
+    ],
+)
+def test_only_what_the_formulas_cover_is_valued(graph: str, n: int, argument: str) -> None:
+    with pytest.raises(TopologyError, match=f"line graph value: {argument}"):
+        line_graph_value(cayley_graph(graph), n)
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,17 @@ def test_only_graphs_of_the_size_are_taken(tmp_path: Path, graphs: object) -> No
     texts = {expression(one.construction) for one in found}
     assert texts <= {"torus(9, 10)", 'torus(9, 10, bandwidth="2B/s")'}
     assert all(one.steps == 9 for one in found)
-    for damaged in (b"", b"[]", b"\xff", b'{"nodes": 90}', b"[" * 2000, b" " * 2**17):
+    for damaged in (b"", b"[]", b"\xff", b'{"nodes": 90}', b"[" * 2000):
         path.write_bytes(damaged)
         assert kept_graphs(90, 4, tmp_path, bidirectional=False) == ()
+
+
+def test_files_larger_than_any_that_is_kept_are_not_read(tmp_path: Path) -> None:
+    torus = named_option("torus(9, 10)", 90, 4).candidate
+    keep_graphs(90, 4, [torus], tmp_path, bidirectional=False)
+    (path,) = tmp_path.glob("*.graphs")
+    text = path.read_bytes()
+    path.write_bytes(text + b" " * (2**16 - len(text)))
+    assert len(kept_graphs(90, 4, tmp_path, bidirectional=False)) == 1
+    path.write_bytes(text + b" " * (2**16 + 1 - len(text)))
+    assert kept_graphs(90, 4, tmp_path, bidirectional=False) == ()
