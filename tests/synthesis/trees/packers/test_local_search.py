@@ -83,6 +83,21 @@ def test_a_passed_deadline_leaves_a_forest() -> None:
     searched(parse("mi250(1)"), deadline=time.monotonic() - 1)
 
 
+def test_more_cells_or_pools_than_fit_leave_the_forest(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, topology = "treadle.synthesis.trees.packers.local_search", parse("pods(2,2)")
+    with monkeypatch.context() as patch:
+        patch.setattr(f"{module}.MAX_CELLS", 0)
+        found = searched(topology)
+    trees, n = found.packing.parent.shape
+    assert found.after == found.before
+    assert found.failure == f"{trees} trees of {n} ranks are too many"
+    for name, least in (("MAX_CELLS", trees * n), ("MAX_POOLS", n * topology.n_nodes)):
+        for most in (least - 1, least):
+            with monkeypatch.context() as patch:
+                patch.setattr(f"{module}.{name}", most)
+                assert (searched(topology).failure == found.failure) == (most < least)
+
+
 def test_the_same_arguments_give_the_same_trees() -> None:
     one, other = searched(parse("mi250(1)")), searched(parse("mi250(1)"))
     assert np.array_equal(one.packing.parent, other.packing.parent)

@@ -133,7 +133,7 @@ def lower_trees(
     before = packing_height(packing)
     if before <= lowest:
         return LocalOptimum(graph, packing, before, before)
-    if len(packing.root) * n > MAX_CELLS or n * n_nodes > MAX_POOLS or n >= 2**16 - 1:
+    if len(packing.root) * n > MAX_CELLS or n * n_nodes > MAX_POOLS:  # the latter keeps ranks within 16 bits
         return LocalOptimum(
             graph, packing, before, before, failure=f"{len(packing.root)} trees of {n} ranks are too many"
         )
