@@ -22,10 +22,8 @@ def touched(row: Row, *, in_place: bool) -> tuple[set[tuple[int, int]], set[tupl
     return reads, writes
 
 
-@pytest.mark.parametrize("in_place", [False, True])
-@pytest.mark.parametrize("seed", range(20))
-def test_every_pair_that_meets_is_ordered(seed: int, in_place: bool) -> None:
-    """Whoever writes what an earlier one touches, or reads what it writes, comes after it by some waits."""
+def drawn(seed: int) -> list[Row]:
+    """Fourteen operations on three chunks."""
     draw = Random(seed)
     rows: list[Row] = []
     for step in range(14):
@@ -33,6 +31,14 @@ def test_every_pair_that_meets_is_ordered(seed: int, in_place: bool) -> None:
         first = draw.randrange(3)
         source, target = draw.choice(tuple(Buffer)), draw.choice(tuple(Buffer))
         rows.append((kind, first, draw.randint(1, 3 - first), 1, source, target, 0, step, 0))
+    return rows
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("seed", range(20))
+def test_every_pair_that_meets_is_ordered(seed: int, in_place: bool) -> None:
+    """Whoever writes what an earlier one touches, or reads what it writes, comes after it by some waits."""
+    rows = drawn(seed)
     waits = find_waits(rows, in_place=in_place, reduces=True)
     before: list[set[int]] = []
     for found in waits:
@@ -43,3 +49,16 @@ def test_every_pair_that_meets_is_ordered(seed: int, in_place: bool) -> None:
         )
         if writes & (reads_before | writes_before) or reads & writes_before:
             assert earlier in before[later], (rows[earlier], rows[later])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_how_many_chunks_there_are_does_not_matter(seed: int) -> None:
+    """Each of the three chunks becomes many, beginning at numbers that no table has in their order."""
+    begin, rows = (6, 9, 16, 10**6), drawn(seed)
+    wide = [
+        (kind, begin[first], begin[first + count] - begin[first], *rest) for kind, first, count, *rest in rows
+    ]
+    for in_place in (False, True):
+        assert find_waits(wide, in_place=in_place, reduces=True) == find_waits(
+            rows, in_place=in_place, reduces=True
+        )

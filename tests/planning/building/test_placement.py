@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 from itertools import permutations
 from pathlib import Path
@@ -86,6 +87,25 @@ def test_racks_are_the_best_of_all_for_six_nodes(seed: int) -> None:
     few = cable_totals(topology, place_nodes(topology, FLOOR, 2, objective=Objective.BUNDLES))
     assert float(short.metres) <= float(least[Objective.METRES]) * 1.01
     assert few.bundles == least[Objective.BUNDLES]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_swap_within_a_rack_saves_cable(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    builder = treadle.TopologyBuilder("random")
+    names = [builder.compute(f"n{node}") for node in range(16)]
+    for place, name in enumerate(names):
+        for other in names[:place]:
+            if random.random() < 0.15:
+                builder.duplex(name, other, 1)
+    topology = builder.build()
+    found = place_nodes(topology, FLOOR, 8, objective=Objective.METRES)
+    metres = cable_totals(topology, found).metres
+    for one, other in permutations(range(16), 2):
+        if found.rack[one] == found.rack[other]:
+            unit = found.unit.copy()
+            unit[[one, other]] = unit[[other, one]]
+            assert cable_totals(topology, replace(found, unit=unit)).metres >= metres
 
 
 def test_a_thousand_nodes_have_forty_percent_fewer_metres() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning import bound, step_costs
-from treadle.planning.training import shared_links
+from treadle.planning.training import fabric_costs, shared_links
 from treadle.planning.training.collective_prices import CollectivePrice, TimeModel
 from treadle.planning.training.direct_prices import torus_sides
 from treadle.planning.training.fabric_costs import SCHEDULERS
@@ -216,3 +216,17 @@ def test_prices() -> None:
         CollectivePrice(Fraction(0), 0, TimeModel.BOUND)
     with pytest.raises(ScheduleError, match="0 points"):
         CollectivePrice(Fraction(1), 0, TimeModel.SIMULATED)
+
+
+def test_beyond_a_matrix_of_demands_sends_are_broadcasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    costs = step_costs(DGX, MESH)
+    monkeypatch.setattr(fabric_costs, "MOST_EXCHANGED", 16)
+    for kind in (None, A2A):
+        assert costs.problem((kind, ("tp",))).collective.kind is A2A
+    monkeypatch.setattr(fabric_costs, "MOST_EXCHANGED", 15)
+    sends = costs.problem((None, ("tp",))).collective
+    assert sends.kind is CollectiveKind.BROADCAST
+    assert sends.groups == costs.mesh.groups(("tp",))
+    assert costs.problem((AG, ("tp",))).collective.kind is AG
+    with pytest.raises(ScheduleError, match="an all-to-all in groups of 16 ranks; expected at most 15"):
+        costs.problem((A2A, ("tp",)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -71,6 +72,27 @@ def test_trees_of_a_root_are_those_of_the_explicit_form(name: str) -> None:
                 assert np.array_equal(one.entry_units, other.entry_units)
                 for number, path in zip(one.entry_path, other.entry_path, strict=True):
                     assert np.array_equal(forest.path(int(number)), explicit.path(int(path)))
+
+
+@pytest.mark.parametrize("name", ["nested_pods", "superposed", "reducing_pods"])
+def test_a_number_is_a_path_or_refused(name: str) -> None:
+    topology, _, schedule = samples.SAMPLES[name]()
+    for forest in schedule.forests:
+        with pytest.raises(ScheduleError, match=r"path -1 of \d+") as caught:
+            forest.path(-1)
+        past = int(str(caught.value).rpartition(" ")[2])
+        with pytest.raises(ScheduleError, match=f"path {past} of {past}"):
+            forest.path(past)
+        taken = np.unique(np.concatenate([tree.entry_path for tree in forest.trees(0)])).tolist()
+        assert 0 <= taken[0] <= taken[-1] < past
+        found = {}
+        for number in {*range(min(past, 200)), *taken}:
+            with suppress(ScheduleError):  # no tree takes a path of this number
+                found[number] = forest.path(number)
+        assert found.keys() >= set(taken)
+        for links in found.values():
+            assert len(links) > 0
+            assert np.array_equal(topology.heads[links[:-1]], topology.tails[links[1:]])
 
 
 def test_expand_some_roots() -> None:
