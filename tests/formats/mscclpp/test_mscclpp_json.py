@@ -418,3 +418,24 @@ def test_only_what_stays_at_a_rank_is_a_copy(kind: str) -> None:
         for operation in block["ops"]
     ]
     assert program.operation_kind.tolist().count(OperationKind.COPY) == names.count("copy")
+
+
+def test_what_blocks_heard_all_know_after_a_barrier() -> None:
+    """Of rank 0 two blocks hear of what came; the third copies after it has met them, or at once."""
+    plan = json.loads(planning.lower(solve("complete:3", "allgather").plan, to="mscclpp-json").text)
+    for count in (0, 3):
+        if count:
+            barrier = {"name": "barrier", "barrier_id": 0, "num_threadblocks": count}
+            sender, *hearers = (block["ops"] for block in plan["gpus"][0]["threadblocks"])
+            sender.insert([operation["name"] for operation in sender].index("copy"), barrier)
+            for operations in hearers:
+                operations.append(barrier)
+        program = traffic(json.dumps(plan).encode(), Terms()).program
+        copied = next(
+            one for one in program.operations(0) if program.operation_kind[one] == OperationKind.COPY
+        )
+        waits = program.waits[program.wait_offset[copied] : program.wait_offset[copied + 1]]
+        assert program.operation_kind[waits].tolist() == [OperationKind.RECEIVE] * (2 if count else 0)
+    sender.append(barrier)
+    with pytest.raises(ScheduleError, match="barrier waits for ever"):
+        traffic(json.dumps(plan).encode(), Terms())
