@@ -30,6 +30,13 @@ def test_gathers_run_beside_the_turn_before() -> None:
     assert step.timeline.device_time(0).exposed_s == {Category.ALLGATHER: 1, Category.REDUCE_SCATTER: 2}
 
 
+def test_what_is_gathered_and_scattered_are_bytes() -> None:
+    """Eight elements of 3 bytes are gathered in 3 s, their gradients of 2 bytes scattered in 4 s."""
+    step = small_step(plain_layers(1), MESH, COSTS, element_bytes=3, gradient_bytes=2)
+    assert step.times("weights of l0", "allgather") == [(0, 3)]
+    assert step.times("gradients of l0", "reduce-scatter") == [(6, 10)]
+
+
 def test_without_prefetch_every_gather_is_exposed() -> None:
     """l0 gathered 0-1, runs 1-2; l1 2-3, 3-4; backward 4-6, scatter 6-8, before the gather of l0, 8-9."""
     step = small_step(plain_layers(2), MESH, COSTS, prefetch=0)
