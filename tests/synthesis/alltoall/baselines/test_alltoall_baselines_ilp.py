@@ -24,7 +24,7 @@ from treadle.synthesis.alltoall.baselines import (
 )
 from treadle.synthesis.alltoall.routes.disjoint_paths import bounded_paths, disjoint_paths
 from treadle.synthesis.alltoall.routes.path_sets import PathSet
-from treadle.topologies import parse
+from treadle.topologies import TopologyBuilder, parse
 from treadle.topologies.topology import Topology
 from treadle.verification.routes.route_check import verify_routes
 
@@ -111,3 +111,24 @@ def test_the_program_finds_the_best_choice(data: st.DataObject) -> None:
     report = verify_routes(fabric, collective, with_layers(fabric, result.schedule))
     assert not report.violations
     assert report.algbw == route_algbw(fabric, collective, result.schedule)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_units_of_bandwidth_do_not_matter(seed: int) -> None:
+    """Links of 1 to 7 B/s, and of so many GB/s, whose times are small beside the solver's tolerances."""
+    random, n = np.random.default_rng(seed), 6
+    matrix, widths = random.integers(0, 6, size=(n, n)), random.integers(1, 8, size=(n, 3)).tolist()
+    matrix[0, 1] += 1
+    times = []
+    for unit in (1, 10**9):
+        builder = TopologyBuilder("circulant")
+        names = [builder.compute(f"n{node}") for node in range(n)]
+        for node, row in enumerate(widths):
+            for step, width in enumerate(row, start=1):
+                builder.link(names[node], names[(node + step) % n], width * unit)
+        fabric = builder.build()
+        collective = Collective(CollectiveKind.ALLTOALL, tuple(range(n)), demands=Demands(matrix))
+        result = best_single_paths(fabric, collective, disjoint_paths(fabric, collective))
+        assert result.bound == pytest.approx(float(result.time), rel=1e-5)
+        times.append(result.time * unit)
+    assert times[0] == times[1]

@@ -237,8 +237,9 @@ class _PathChoice:
         n, m, count = len(demand), topology.n_links, paths.n_paths
         self._pair, self._first = pair, np.searchsorted(pair, np.arange(n))
         self._is_even = len(set(topology.bandwidths.tolist())) == 1
-        # equal links: T counts units of demand, so it is an integer
-        self._unit = float(topology.bandwidths[0]) if self._is_even else 1.0
+        # T counts units of demand over the widest link: an integer where links are equal, and never so small
+        # that the solver's absolute tolerances end the search
+        self._unit = float(topology.bandwidths.max())
         make_solver: Any = highspy.Highs  # its constructor has no type annotations
         self._solver = make_solver()
         for option, value in (("output_flag", False), ("threads", 1), ("mip_rel_gap", 0.0)):
