@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from treadle.errors import MissingDependencyError
-from treadle.runtime.device import nccl_windows, peer_memory
-from treadle.runtime.device.nccl_windows import NcclWindowMemory
-from treadle.runtime.device.peer_memory import BLOCK_BYTES, FLAGS_AT
+from treadle.runtime.device.memory import nccl_windows, peer_memory
+from treadle.runtime.device.memory.nccl_windows import NcclWindowMemory
+from treadle.runtime.device.memory.peer_memory import BLOCK_BYTES, FLAGS_AT, PeerBlock
 
 BLOCK, MULTICAST = 0x1000, 0x9000
 
@@ -25,8 +25,10 @@ BLOCK, MULTICAST = 0x1000, 0x9000
 class StandIn:
     """NCCL of one rank: block of rank r at r + 1 times BLOCK, 0 where loads and stores do not reach."""
 
-    def __init__(self, rank: int, far: tuple[int, ...] = (), failing: str = "") -> None:
-        self.rank, self.far, self.failing = rank, far, failing
+    def __init__(
+        self, rank: int, far: tuple[int, ...] = (), failing: str = "", *, nowhere: bool = False
+    ) -> None:
+        self.rank, self.far, self.failing, self.nowhere = rank, far, failing, nowhere
         self.held: list[str] = []
         self.told: dict[str, Any] = {}
 
@@ -65,7 +67,7 @@ class StandIn:
         return self._status("ncclGetPeerDevicePointer")
 
     def ncclGetLsaMultimemDevicePointer(self, window: Any, offset: Any, out: Any) -> int:
-        out._obj.value = MULTICAST
+        out._obj.value = 0 if self.nowhere else MULTICAST
         return self._status("ncclGetLsaMultimemDevicePointer")
 
     def ncclCommWindowDeregister(self, comm: Any, window: Any) -> None:
@@ -88,12 +90,15 @@ class Writes:
         self.asked: list[tuple[object, ...]] = []
 
     def said(self, name: str, *arguments: Any) -> int:
-        self.asked.append((name, arguments[0], *arguments[2:]))
+        first = getattr(arguments[0], "value", arguments[0])
+        self.asked.append((name, first, *arguments[1:][-1:]))
         return 0
 
 
 def opened(
-    monkeypatch: pytest.MonkeyPatch, libraries: list[StandIn | None]
+    monkeypatch: pytest.MonkeyPatch,
+    libraries: list[StandIn | None],
+    then: Callable[[NcclWindowMemory], object] = lambda _: None,
 ) -> tuple[list[NcclWindowMemory | str], Writes]:
     """What each rank has, or the words with which it gave up; ranks are threads."""
     writes, barrier = Writes(), Barrier(len(libraries), timeout=60)
@@ -124,13 +129,15 @@ def opened(
         ranks[get_ident()] = libraries[rank]
         barrier.wait()
         try:
-            return NcclWindowMemory(rank, exchange_of(rank), 10 + rank)
+            memory = NcclWindowMemory(rank, exchange_of(rank), 10 + rank)
+            then(memory)
+            return memory
         except MissingDependencyError as error:
             return str(error)
 
     for module in (nccl_windows, peer_memory):
         monkeypatch.setattr(module, "gpu_library", lambda: writes)
-    monkeypatch.setattr(nccl_windows, "_loaded", loaded)
+    monkeypatch.setattr(nccl_windows, "loaded_nccl", loaded)
     with ThreadPoolExecutor(len(libraries)) as pool:
         return list(pool.map(open_rank, range(len(libraries)))), writes
 
@@ -140,19 +147,37 @@ def test_every_rank_has_the_blocks_of_all_and_its_first_flags(monkeypatch: pytes
     found, writes = opened(monkeypatch, list(libraries))
     for rank, (memory, library) in enumerate(zip(found, libraries, strict=True)):
         assert isinstance(memory, NcclWindowMemory)
-        assert (memory.blocks, memory.multicast) == ((BLOCK, 2 * BLOCK, 3 * BLOCK), MULTICAST)
+        assert memory.blocks == (BLOCK, 2 * BLOCK, 3 * BLOCK)
         own = BLOCK * (rank + 1)
         assert library.told["group"] == (3, b"id of rank 0", rank)
         assert (library.told["bytes"], library.told["window"]) == (BLOCK_BYTES, (1, own, BLOCK_BYTES, 1))
         asked = [one for one in writes.asked if one[1] in (10 + rank, own, own + FLAGS_AT)]
         assert asked == [
             ("treadle_peer_device", 10 + rank),
-            ("treadle_peer_write", own, BLOCK_BYTES),
+            ("treadle_peer_zero", own, BLOCK_BYTES),
             ("treadle_peer_write", own + FLAGS_AT, 3 * 8),
         ]
         for _ in range(2):  # the second time there is nothing left to give back
             memory.close()
             assert library.held == []
+
+
+@pytest.mark.parametrize("refused", [(), (1,)])
+def test_an_address_of_all_is_there_where_every_rank_has_it(
+    refused: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    libraries = [StandIn(rank, nowhere=rank in refused) for rank in range(3)]
+    blocks: dict[int, PeerBlock] = {}
+
+    def then(memory: NcclWindowMemory) -> None:
+        blocks[memory.rank] = memory.allocate(64, [(0, 1, 2)])
+
+    found, _ = opened(monkeypatch, list(libraries), then)
+    for rank, memory in enumerate(found):
+        assert isinstance(memory, NcclWindowMemory)
+        assert (blocks[rank].size, blocks[rank].number) == (64, 1)
+        assert blocks[rank].multicast == ({} if refused else {(0, 1, 2): MULTICAST})
+        assert ("no multimem address" in memory.no_multicast) == bool(refused)
 
 
 @pytest.mark.parametrize(
@@ -197,6 +222,6 @@ def test_the_library_has_to_be_new_enough(
     monkeypatch.setattr(ctypes, "CDLL", Library)
     if said:
         with pytest.raises(MissingDependencyError, match=said):
-            nccl_windows._loaded()
+            nccl_windows.loaded_nccl()
     else:
-        assert nccl_windows._loaded().name in versions
+        assert nccl_windows.loaded_nccl().name in versions
