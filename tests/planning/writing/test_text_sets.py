@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 
@@ -10,9 +10,10 @@ import pytest
 
 from reference.runtime_selection import Call, serves_msccl, taken_of_folder
 from samples.plan_sets import plan_set, with_protocols
-from treadle.errors import InfeasibleError, ScheduleError
+from treadle.errors import FormatError, InfeasibleError, ScheduleError
 from treadle.formats.format import find_format
 from treadle.formats.judgement import RangedText
+from treadle.formats.msccl.judge_choice import judge_choice
 from treadle.planning import LoweredSet, lower, lower_set
 from treadle.schedules.plan import Plan
 
@@ -244,3 +245,19 @@ def test_a_call_of_the_reference_is_what_it_says() -> None:
     call = next(calls(plan_set(*CASES[1]), text, 9992, "azure"))
     assert serves_msccl(text.data.decode(), call, "azure")
     assert not serves_msccl(text.data.decode(), replace(call, count=call.count + 8), "azure")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda data: b"<?xml version='1.0'?>" + data, "expected the tag algo"),
+        (lambda data: b" " * 4096 + data, "expected the tag algo"),
+        (lambda data: data.replace(b"ngpus", b"gpus", 1), "the tag algo: 'ngpus'"),
+        (lambda data: data.replace(b'minBytes="', b'minBytes="x', 1), "the tag algo: invalid literal"),
+    ],
+)
+def test_a_text_without_a_heading_is_refused(change: Callable[[bytes], bytes], said: str) -> None:
+    first, *rest = made(0, "azure").texts
+    with pytest.raises(FormatError, match=said) as error:
+        judge_choice([replace(first, data=change(first.data)), *rest], {}, "azure")
+    assert first.file in str(error.value)
