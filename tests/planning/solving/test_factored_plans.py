@@ -130,8 +130,10 @@ def test_parts_of_all_ranks_are_one_text(collective: str, in_place: bool, instan
     assert traces[7].files[0][0] == ".7.et"
 
 
-def test_a_damaged_part_is_noticed() -> None:
-    lines = lower(solved().plan, to="cpu-xml", rank=1).text.splitlines()
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_damaged_part_is_noticed(*, in_place: bool) -> None:
+    """In place too a rank has its own shard alone before it receives."""
+    lines = lower(solved().plan, to="cpu-xml", rank=1, in_place=in_place).text.splitlines()
     for kind, said in (("<recv", "never stored"), ("<sync", "ends without waiting")):
         place = max(i for i, line in enumerate(lines) if kind in line)
         damaged = "\n".join([*lines[:place], *lines[place + 1 :]])
