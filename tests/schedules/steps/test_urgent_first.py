@@ -78,15 +78,46 @@ def test_the_most_awaited_goes_first(name: str, parts: int) -> None:
             assert abs(Fraction(here) - Fraction(whole, parts)) <= most
 
 
+def gathered(steps: Steps, topology: Topology) -> dict[tuple[int, int, int, int, int], Fraction]:
+    """Messages that came before, for each send of a reduction and chunk that it carries: one by one."""
+    before = defaultdict(list)
+    for step, shard, link, low, high in sends(steps):
+        for chunk in range(low, high):
+            before[int(topology.heads[link]), shard, chunk].append((step, int(topology.tails[link])))
+
+    def behind(node: int, shard: int, chunk: int, step: int) -> int:
+        came = [one for one in before[node, shard, chunk] if one[0] < step]
+        return sum(1 + behind(tail, shard, chunk, earlier) for earlier, tail in came)
+
+    return {
+        (step, shard, link, low, high): Fraction(
+            sum(behind(int(topology.tails[link]), shard, chunk, step) for chunk in range(low, high)),
+            high - low,
+        )
+        for step, shard, link, low, high in sends(steps)
+    }
+
+
 @pytest.mark.parametrize("name", FABRICS)
-def test_a_reduction_is_the_reverse(name: str) -> None:
-    topology = parse(name)
-    turned = reverse(broadcast(topology))
+def test_of_a_reduction_what_gathers_most_goes_last(name: str) -> None:
+    topology, parts = parse(name), 3
+    steps = reverse(broadcast(topology.transpose()))
+    assert steps.direction is Direction.REDUCE
+    cut, worth = urgent_first(steps, topology, parts), gathered(steps, topology)
+    by_link = defaultdict(list)
+    for step, shard, link, low, high in sends(cut):
+        value = worth[step // parts, shard, link, low, high]
+        by_link[step // parts, link].append((step % parts, value))
+    seen = 0
+    for rows in by_link.values():
+        filled = [
+            one for number in range(parts) if (one := {value for part, value in rows if part == number})
+        ]
+        seen += len({value for _, value in rows}) > 1
+        assert all(max(one) <= min(other) for one, other in pairwise(filled))
+    assert seen  # of some link some gather more than others
     backwards = topology.transpose()
-    cut = urgent_first(turned, backwards, 3)
-    assert cut.direction is Direction.REDUCE
-    again = urgent_first(reverse(turned), backwards, 3)
-    assert cut == reverse(again)
+    assert cut == reverse(urgent_first(reverse(steps), backwards, parts))
 
 
 def test_a_chain_before_a_dead_end() -> None:

@@ -49,7 +49,7 @@ def urgent_first(steps: Steps, topology: Topology, parts: int) -> Steps:
     if parts == 1 or (is_reduction and steps.twins.size):
         return steps
     if is_reduction:
-        return reverse(urgent_first(reverse(steps), topology, parts))
+        return reverse(urgent_first(reverse(steps), topology.transpose(), parts))
     cells = topology.n_nodes * steps.n_shards * steps.n_chunks
     if cells > MOST_CELLS:
         raise ScheduleError(
