@@ -263,12 +263,12 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main([*words, "--protocol", "LL128"]) == 2
     assert "expected auto, or some of Simple and LL with commas, found 'LL128'" in capsys.readouterr().err
     assert main(["run", plan, "--protocol", "LL", "--size", "1K"]) == 2
-    wanted = "device_protocols: of runtimes device-emulated and device-gpu only, found in-process"
+    wanted = "--protocol: for --runtime device-emulated and device-gpu only, found in-process"
     assert wanted in capsys.readouterr().err
     assert main(["run", plan, "--protocol", "auto", "--size", "1K"]) == 2  # which would mean nothing
     assert wanted in capsys.readouterr().err
     assert main(["run", plan, "--cost-model", "reference", "--size", "1K"]) == 2
-    assert "lane_costs: of runtimes device-emulated" in capsys.readouterr().err
+    assert "--cost-model: for --runtime device-emulated" in capsys.readouterr().err
     model = tmp_path / "slow.json"  # LL is free of what Simple costs: it is taken at every size
     choose = ["run", plan, "--runtime", "device-emulated", "--size", "8K", "--protocol", "auto", "--json"]
     chosen = {}

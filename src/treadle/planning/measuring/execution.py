@@ -206,13 +206,20 @@ def _check_memory(plan: Plan, size_bytes: int, available: int | None) -> None:
 
 def _check_device_options(runtime: RuntimeName, options: RunKeywords) -> None:
     """Raise ScheduleError where another runtime is given what only lanes have."""
-    given = sorted(options.keys() & {"device_protocols", "lanes", "threads", "lane_costs"})
+    given = [flag for name, flag in _LANE_OPTIONS.items() if name in options]
     if given and runtime not in _DEVICE:
         raise ScheduleError(
-            f"run: {', '.join(given)}: of runtimes {' and '.join(_DEVICE)} only, found {runtime}"
+            f"run: {', '.join(given)}: for --runtime {' and '.join(_DEVICE)} only, found {runtime}"
         )
 
 
+_LANE_OPTIONS = {
+    "device_protocols": "--protocol",
+    "lanes": "--lanes",
+    "threads": "--threads",
+    "lane_costs": "--cost-model",
+}
+"""As the command line spells what only lanes have."""
 _DEVICE = (RuntimeName.DEVICE_EMULATED, RuntimeName.DEVICE_GPU)
 _ASKING = {RuntimeName.DEVICE_EMULATED: measure_emulated, RuntimeName.DEVICE_GPU: measure_on_gpu}
 """Runtimes that ask switches as a plan does."""
