@@ -158,8 +158,7 @@ def _print_delayed(output: Output, result: testbed.EmulationResult) -> None:
     if not result.crossovers:
         return
     output.line()
-    output.line("from which size on the second is faster, each pair predicted from the others' smallest and")
-    output.line("largest sizes:")
+    output.line("where the second becomes faster, each pair predicted from other schedules:")
     headings = ["collective", "small sizes", "large sizes", "predicted", "measured", "ratio", "fitted to"]
     rows = [
         [
