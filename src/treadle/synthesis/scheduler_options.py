@@ -164,7 +164,7 @@ class StepOptions(SchedulerOptions):
         Of schedules for small sizes in pieces: into how many parts each step is cut, so that over every link
         what others wait for most goes first; default 1, the step as it is.
     rounds : sequence of int, optional
-        Of exact synthesis: chunks a link may carry in each step.
+        Of exact synthesis: chunks a link may carry in each step. Of two-round: links of the walks of either.
     steps : int, optional
         Of exact synthesis without `rounds`.
     trees : int, optional

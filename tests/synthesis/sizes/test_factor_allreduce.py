@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
-from itertools import combinations, pairwise
+from itertools import combinations
 
 import numpy as np
 import pytest
 
 from shortcuts.executed import execute
+from shortcuts.step_sums import all_right, mutants
 from shortcuts.switched_ranks import factorings, on_a_switch
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning import run, solve
@@ -35,44 +35,6 @@ def made(fabric: Topology, factors: tuple[int, ...], exchanged: tuple[int, ...])
     return factor_allreduce(fabric, on_all_ranks(fabric, K.ALLREDUCE), factors=factors, exchanged=exchanged)
 
 
-def all_right(fabric: Topology, schedule: StepSchedule) -> bool:
-    """Counts what each rank's sum of each shard is made of, one send after the other."""
-    collective = on_all_ranks(fabric, K.ALLREDUCE)
-    rank_of = {node: rank for rank, node in enumerate(collective.ranks)}
-    n = collective.n_ranks
-    assert schedule.reduce is not None
-    assert schedule.broadcast is not None
-
-    def walk(steps: Steps, send: int) -> tuple[int, int]:
-        links = steps.way(int(steps.link[send])).tolist()
-        for one, following in pairwise(links):
-            assert fabric.heads[one] == fabric.tails[following]
-        return rank_of[int(fabric.tails[links[0]])], rank_of[int(fabric.heads[links[-1]])]
-
-    sums = np.repeat(np.eye(n, dtype=np.int64)[:, None], schedule.reduce.n_shards, axis=1)
-    for step in range(schedule.reduce.n_steps):
-        before = sums.copy()
-        for send in range(*schedule.reduce.span(step).indices(schedule.reduce.n_sends)):
-            tail, head = walk(schedule.reduce, send)
-            shard = schedule.reduce.shard[send]
-            sums[head, shard] += before[tail, shard]
-    held = np.zeros((n, schedule.reduce.n_shards), dtype=np.bool_)
-    for homes in schedule.broadcast.all_homes:
-        for shard, home in enumerate(homes.tolist()):
-            if not np.all(sums[home, shard] == 1):
-                return False
-            held[home, shard] = True
-    for step in range(schedule.broadcast.n_steps):
-        before_held = held.copy()
-        for send in range(*schedule.broadcast.span(step).indices(schedule.broadcast.n_sends)):
-            tail, head = walk(schedule.broadcast, send)
-            shard = schedule.broadcast.shard[send]
-            if not before_held[tail, shard]:
-                return False
-            held[head, shard] = True
-    return bool(held.all())
-
-
 @pytest.mark.parametrize("n", [2, 3, 5, 6, 8, 12])
 def test_every_factoring_and_every_choice(n: int) -> None:
     fabric = on_a_switch(n)
@@ -86,30 +48,6 @@ def test_every_factoring_and_every_choice(n: int) -> None:
                 assert schedule.n_steps == 2 * len(factors) - len(exchanged)
                 for output in execute(lower(fabric, collective, schedule), inputs):
                     assert np.array_equal(output, sum(inputs)), f"{factors} {exchanged}"
-
-
-def mutants(schedule: StepSchedule, count: int) -> Iterator[StepSchedule]:
-    """A send left out, sent twice, of another shard, over another way, or a step too early."""
-    chance = np.random.default_rng(1)
-    for _ in range(count):
-        role = "reduce" if schedule.broadcast is None or chance.random() < 0.6 else "broadcast"
-        steps: Steps = getattr(schedule, role)
-        if not steps.n_sends:
-            continue
-        send, fault = int(chance.integers(steps.n_sends)), int(chance.integers(4))
-        columns = {key: getattr(steps, key).copy() for key in ("shard", "link", "low", "high")}
-        offset = steps.step_offset.copy()
-        if fault == 0:
-            columns = {key: np.delete(column, send) for key, column in columns.items()}
-            offset[offset > send] -= 1
-        elif fault == 1:
-            columns = {key: np.insert(column, send, column[send]) for key, column in columns.items()}
-            offset[offset > send] += 1
-        elif fault == 2:
-            columns["shard"][send] = chance.integers(steps.n_shards)
-        else:
-            columns["link"][send] = chance.integers(steps.n_ways)
-        yield replace(schedule, **{role: replace(steps, step_offset=offset, **columns)})
 
 
 @pytest.mark.parametrize(("factors", "exchanged"), [((3, 2), (2,)), ((2, 3), (1, 2)), ((2, 2, 2), (2,))])

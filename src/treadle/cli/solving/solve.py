@@ -137,7 +137,9 @@ def command(
     rounds: Annotated[
         str | None,
         typer.Option(
-            help="Exact synthesis: chunks a link may carry in each step.", metavar="R,R,...", hidden=True
+            help="Exact synthesis: chunks a link may carry in each step; two-round: links of its walks.",
+            metavar="R,R,...",
+            hidden=True,
         ),
     ] = None,
     steps: Annotated[

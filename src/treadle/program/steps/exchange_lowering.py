@@ -200,6 +200,7 @@ def _moves(
         path=link,
         send=send,
         piece=pieces.first[send] + within,
+        fresh=np.zeros(len(send), dtype=np.bool_),
     )
 
 

@@ -11,6 +11,7 @@ from treadle.arrays import Int64Array
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.program.program import MAX_CHUNKS, Program
 from treadle.program.steps.lowered_operations import in_operations
+from treadle.program.steps.relay_turns import relay_turns
 from treadle.program.steps.step_pieces import Holdings, Moves, check_ends, ends_of, parallel_places, useful
 from treadle.program.steps.step_program import Frame, assemble
 from treadle.schedules.collective import Collective, CollectiveKind, check_membership
@@ -61,14 +62,15 @@ def lower_steps(
     -----
     Steps become dataflow: a send waits for the receives that brought its chunks (reducing: for the last sum),
     a sum for the sum before it, a broadcast receive for the reducing send out of the memory that it
-    overwrites. Nothing waits for a step to end. Sends that have no effect (of chunks that the head has
-    already, or of sums that never get home) are left out; a step schedule may have them.
+    overwrites. Where a sum begins anew, the first message of the step is stored, the others are added to it.
+    Nothing waits for a step to end. Sends that have no effect (of chunks that the head has already, or of
+    sums that never get home) are left out; a step schedule may have them.
 
-    What is left has one order of all messages, by step and by turn (target - sender mod N), that every rank's
-    list follows: in a reduction a rank sends a chunk once, after all sums of it; in a broadcast it receives
-    it once, before it sends it. So the program runs even where a send waits for its receive. Parallel links
-    have streams of their own, in the links' order: channel = (place among the parallel links) * channels +
-    stream.
+    What is left has one order of all messages, by step and by turn (at the rank that it passes first, then
+    target - sender mod N), that every rank's list follows: in a reduction a rank sends a chunk once, after
+    all sums of it; in a broadcast it receives it once, before it sends it. So the program runs even where a
+    send waits for its receive. Parallel links have streams of their own, in the links' order: channel =
+    (place among the parallel links) * channels + stream.
 
     Of an operation of a switch one send takes the whole way, the others only the link that they do not share:
     for a program they are sends all the same (`treadle.program.in_network`).
@@ -104,7 +106,8 @@ def lower_steps(
         bounds=layout.bounds(),
         in_place=in_place,
     )
-    return assemble(frame, phases, merge=merge, longer_paths=paths)
+    turns = relay_turns(topology, paths)
+    return assemble(frame, phases, merge=merge, longer_paths=paths, turns=turns)
 
 
 def _check_fit(topology: Topology, collective: Collective, schedule: StepSchedule) -> None:
@@ -232,6 +235,7 @@ def _moves(topology: Topology, collective: Collective, steps: Steps, layout: _La
         path=link,
         send=send,
         piece=place * (len(layout.cuts) - 1) + low[send] + within,
+        fresh=steps.fresh[send] if steps.begins_anew else np.zeros(len(send), dtype=np.bool_),
     )
 
 

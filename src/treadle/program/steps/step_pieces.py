@@ -32,6 +32,8 @@ class Moves:
     send: Int64Array
     """Number of the send among those of its phase."""
     piece: Int64Array
+    fresh: BoolArray
+    """Whether the receiver's sum begins anew with what the step brings."""
 
     def __len__(self) -> int:
         return len(self.step)
@@ -81,7 +83,8 @@ def useful(direction: Direction, moves: Moves, holdings: Holdings) -> BoolArray:
 
     A broadcast is followed forwards: a rank takes a piece the first time that it comes. A reduction is
     followed backwards from the homes: a rank's sum counts if what it is added to counts, and every rank must
-    have its sum counted once; where pieces have several homes, for each of them.
+    have its sum counted once; where pieces have several homes, for each of them. What is dropped where a sum
+    begins anew does not count.
 
     Raises
     ------
@@ -109,6 +112,7 @@ def useful(direction: Direction, moves: Moves, holdings: Holdings) -> BoolArray:
             rows = rows[np.unique(to[rows], return_index=True)[1]]
         else:
             rows = rows[can]
+            has[from_[rows[moves.fresh[rows]]]] = False  # what it held before the step is dropped
             _refuse_any(rows[has[to[rows]]], moves, "sends a sum twice")
             first = np.unique(to[rows], return_index=True)[1]
             _refuse_any(np.delete(rows, first), moves, "sends a sum twice")

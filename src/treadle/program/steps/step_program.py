@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from treadle.arrays import Int64Array, offsets_of
+from treadle.arrays import BoolArray, Int64Array, offsets_of
 from treadle.errors import InfeasibleError
 from treadle.program.hazards import Row, find_waits
 from treadle.program.program import Buffer, OperationKind, Program
@@ -81,6 +81,8 @@ class _Flow:
         Cell (piece at a rank) that each move reads and the one that it fills.
     buffers : array of int64, shape (3, rows)
         What is read at the sender, added to at the receiver, and written there.
+    stores : array of bool, shape (rows,)
+        Whether what comes is stored, and not added.
     starts : array of int64
         Rows with which the messages begin.
     """
@@ -90,6 +92,7 @@ class _Flow:
     departure: Int64Array
     arrival: Int64Array
     buffers: Int64Array
+    stores: BoolArray
     starts: Int64Array
 
     @property
@@ -100,7 +103,12 @@ class _Flow:
 
 
 def assemble(
-    frame: Frame, phases: list[Moves], *, merge: bool, longer_paths: Sequence[tuple[int, ...]] = ()
+    frame: Frame,
+    phases: list[Moves],
+    *,
+    merge: bool,
+    longer_paths: Sequence[tuple[int, ...]] = (),
+    turns: Int64Array | None = None,
 ) -> Program:
     """The program of moves that all have an effect.
 
@@ -113,10 +121,13 @@ def assemble(
         Whether moves of different sends may be one message.
     longer_paths : sequence of tuples of int
         Links of the paths that have several.
+    turns : array of int64, optional
+        Order among such paths of equal length out of one rank; default none.
     """
     lengths = np.array([len(path) for path in longer_paths], dtype=np.int64)
+    ranking = np.stack([np.zeros_like(lengths) if turns is None else turns, -lengths])
     flows = [
-        _flow(frame, moves, lengths, reduces=frame.kind.reduces and number == 0, merge=merge)
+        _flow(frame, moves, ranking, reduces=frame.kind.reduces and number == 0, merge=merge)
         for number, moves in enumerate(phases)
     ]
     used = np.unique(np.concatenate([moves.path for moves in phases]))
@@ -125,7 +136,7 @@ def assemble(
     # both ends of a message are at its place in every rank's list, after the rank's own copies
     order = np.lexsort((operations[_PLACE], operations[_RANK]))
     columns = operations[:, order]
-    if frame.holdings.twins:
+    if _swaps(frame, phases[0]):
         wait_offset, waits = _hazards(frame, columns)
     else:
         number = np.empty_like(order)
@@ -155,18 +166,20 @@ def assemble(
     )
 
 
-def _flow(frame: Frame, moves: Moves, lengths: Int64Array, *, reduces: bool, merge: bool) -> _Flow:
+def _flow(frame: Frame, moves: Moves, ranking: Int64Array, *, reduces: bool, merge: bool) -> _Flow:
     # in a step the longest ways come first, and everybody begins with the rank after its own: in target order
     # all would begin with one rank
     turn = (moves.receiver - moves.sender) % frame.collective.n_ranks
-    length = np.ones(len(moves), dtype=np.int64)
-    length[moves.path < 0] = lengths[-1 - moves.path[moves.path < 0]]
+    before = np.tile([[0], [-1]], len(moves))
+    before[:, moves.path < 0] = ranking[:, -1 - moves.path[moves.path < 0]]
     message = (moves.path, moves.channel, moves.receiver, moves.sender)
-    moves = moves.part(np.lexsort((moves.piece, *message, turn, -length, moves.step)))
+    moves = moves.part(np.lexsort((moves.piece, *message, turn, *before, moves.step)))
     departure = frame.holdings.cells(moves.sender, moves.piece)
     arrival = frame.holdings.cells(moves.receiver, moves.piece)
-    if reduces and frame.holdings.twins:
-        read, added, target = _swapping(frame, moves, departure, arrival)
+    stores = np.full(len(moves), not reduces)
+    if reduces and _swaps(frame, moves):
+        stores = _firsts(moves, arrival)
+        read, added, target = _swapping(frame, moves, departure, arrival, stores)
     elif reduces:
         target = frame.sums(moves.receiver, moves.piece)
         is_first = np.zeros(len(moves), dtype=np.bool_)
@@ -181,13 +194,27 @@ def _flow(frame: Frame, moves: Moves, lengths: Int64Array, *, reduces: bool, mer
     buffers = np.stack([read, added, target]).astype(np.int64)
     if frame.in_place and frame.kind.broadcasts:  # one name for one memory lets more moves share a message
         buffers[buffers == Buffer.INPUT] = Buffer.OUTPUT
-    return _Flow(
-        moves, reduces, departure, arrival, buffers, _message_starts(frame, moves, buffers, merge=merge)
-    )
+    starts = _message_starts(frame, moves, np.vstack([buffers, stores]), merge=merge)
+    return _Flow(moves, reduces, departure, arrival, buffers, stores, starts)
+
+
+def _swaps(frame: Frame, moves: Moves) -> bool:
+    """Whether ranks may send a sum in the step in which others take its place."""
+    return bool(frame.holdings.twins) or bool(moves.fresh.any())
+
+
+def _firsts(moves: Moves, arrival: Int64Array) -> BoolArray:
+    """Of each piece that begins anew in a step: the first of what comes, which is stored."""
+    n_steps = int(moves.step.max(initial=0)) + 1
+    come = arrival * n_steps + moves.step
+    first = np.unique(come, return_index=True)[1]
+    found = np.zeros(len(moves), dtype=np.bool_)
+    found[first] = np.isin(come[first], come[moves.fresh])
+    return found
 
 
 def _swapping(
-    frame: Frame, moves: Moves, departure: Int64Array, arrival: Int64Array
+    frame: Frame, moves: Moves, departure: Int64Array, arrival: Int64Array, stores: BoolArray
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
     """What is read, added to and written where ranks send sums and take others to them in one step.
 
@@ -217,7 +244,7 @@ def _swapping(
     first = np.unique(come, return_index=True)[1]
     has_sum = np.searchsorted(came, come[first]) > np.searchsorted(came, arrival[first] * n_steps)
     before = memory(arrival[first], moves.step[first])
-    added[first] = np.where(has_sum, before, Buffer.INPUT)
+    added[first] = np.where(stores[first], target[first], np.where(has_sum, before, Buffer.INPUT))
     if frame.in_place and np.isin(gone[read == Buffer.INPUT], come[target == Buffer.OUTPUT]).any():
         raise InfeasibleError(
             "this allreduce sends every rank's input while sums come to its place, so that it cannot run in "
@@ -253,14 +280,15 @@ def _operations(
     for flow in flows:
         ends = np.append(flow.starts[1:], len(flow.moves)) - 1
         moves, (read, added, target) = flow.moves.part(flow.starts), flow.buffers[:, flow.starts]
+        stores = flow.stores[flow.starts]
         n = len(moves)
         place = np.arange(n_messages, n_messages + n)
         n_messages += n
         first = frame.bounds[0, moves.piece]
         count = frame.bounds[1, flow.moves.piece[ends]] - first
-        kind = OperationKind.RECEIVE_REDUCE if flow.reduces else OperationKind.RECEIVE
+        kind = np.where(stores, OperationKind.RECEIVE, OperationKind.RECEIVE_REDUCE)
         at_sender = (moves.sender, place, np.full(n, OperationKind.SEND), moves.receiver)
-        at_receiver = (moves.receiver, place, np.full(n, kind), moves.sender)
+        at_receiver = (moves.receiver, place, kind, moves.sender)
         along = (moves.channel, moves.step)
         path = np.searchsorted(used, moves.path)
         sent.append(np.stack([*at_sender, *along, read, read, path, first, count]))

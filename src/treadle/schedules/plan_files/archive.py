@@ -22,8 +22,8 @@ protocol (`plan_files.entry_values`).
 All-to-all, its routes, factored forests, groups, the ways of steps (`plan_files.step_ways`) and what entries
 say of their making came to version 2 without a new number: a program that does not know them refuses the
 manifest's key, the collective's kind, the entry's type or its key by its name, and all other plans are as
-they were to the byte (the keys ``routes``, ``rising``, ``rounds``, ``factored``, ``groups``, ``ways`` and
-``operations`` are there only where an entry has them).
+they were to the byte (the keys ``routes``, ``rising``, ``rounds``, ``factored``, ``groups``, ``ways``,
+``operations`` and ``fresh`` are there only where an entry has them).
 
 Version 1, which is read as well, has no ``steps`` and no ``type``: all entries name forests.
 """
@@ -69,7 +69,7 @@ from treadle.schedules.plan_files.plan_reader import (
     targets_member,
 )
 from treadle.schedules.plan_files.rising_routes import rising_member, rising_numbers
-from treadle.schedules.plan_files.step_ways import has_ways, write_ways
+from treadle.schedules.plan_files.step_ways import has_ways, write_fresh, write_ways
 from treadle.schedules.steps.steps import Steps
 from treadle.schedules.trees.forest import Forest, ForestSchedule
 from treadle.schedules.trees.group_schedule import GroupSchedule
@@ -165,6 +165,8 @@ def dump_plan(plan: Plan, *, source: str = "plan") -> bytes:
             write_group_forests(archive, number, forests)
         for number in _with_ways(parts):
             write_ways(archive, number, parts.steps[number])
+        for number in _with_fresh(parts):
+            write_fresh(archive, number, parts.steps[number])
         for number, ranks in parts.targets.items():
             write_member(archive, targets_member(number), to_npy(ranks))
         if plan.collective.demands is not None:
@@ -322,11 +324,16 @@ def _manifest(plan: Plan, digest: str, entries: list[dict[str, object]], parts: 
         **({"groups": len(parts.grouped)} if parts.grouped else {}),
         **({"ways": ways} if (ways := _with_ways(parts)) else {}),
         **({"operations": asked} if (asked := _with_operations(parts)) else {}),
+        **({"fresh": fresh} if (fresh := _with_fresh(parts)) else {}),
     }
 
 
 def _with_ways(parts: _Parts) -> list[int]:
     return [number for number, steps in enumerate(parts.steps) if has_ways(steps)]
+
+
+def _with_fresh(parts: _Parts) -> list[int]:
+    return [number for number, steps in enumerate(parts.steps) if steps.begins_anew]
 
 
 def _with_operations(parts: _Parts) -> list[int]:

@@ -51,7 +51,7 @@ _BYTES = {
     # of groups: forests of a few ranks each may be many
     "groups": {"tree_count": 4000, "path_count": _COUNT},
     "steps": {"homes": 60, "shard": 8, "link": 12, "low": 6, "high": 6, "step_count": 400, "targets": 60}
-    | {"way_links": 90, "way_length": 150, "way_kinds": 60, "twins": 60},
+    | {"way_links": 90, "way_length": 150, "way_kinds": 60, "twins": 60, "fresh": 12},
     "routes": {"source": 24, "target": 24, "units": 50, "layer": 24, "path_links": 60, "path_length": 50}
     | {"hop_layer": 60},
     "rounds": {"path": 60, "round_count": 500},

@@ -142,7 +142,7 @@ def _manifest(value: Any) -> Mapping[str, Any]:
     if version not in (VERSION - 1, VERSION):
         raise FormatError(f"manifest: version {version}, this program reads {VERSION - 1} and {VERSION}")
     absent = {"steps": [], "routes": [], "rising": [], "rounds": 0, "factored": [], "groups": 0}
-    absent |= {"ways": [], "operations": []}
+    absent |= {"ways": [], "operations": [], "fresh": []}
     if version == 1:
         return {**absent, **read_object(value, "manifest", _KEYS)}
     return {**absent, **read_object(value, "manifest", _KEYS | {"steps"}, set(absent) - {"steps"})}

@@ -1,7 +1,8 @@
 """Ways and further homes of steps in plan files: members beside those that all steps have.
 
 The manifest's ``ways`` lists the numbers of the steps that have them, ``operations`` those of steps on whose
-ways switches copy or add up, which have the kind of each way besides.
+ways switches copy or add up, which have the kind of each way besides, and ``fresh`` those of steps in which
+sums begin anew, which have for each send whether they do.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from treadle.schedules.steps.steps import Steps
 _COLUMNS = ("way_links", "twins")
 _LENGTHS = "way_length"
 _KINDS = "way_kinds"
+_FRESH = "fresh"
 
 
 def way_members(number: int) -> set[str]:
@@ -32,6 +34,11 @@ def way_members(number: int) -> set[str]:
 def kinds_member(number: int) -> str:
     """Name of the member of the kinds of some steps' ways."""
     return f"steps/{number}/{_KINDS}.npy"
+
+
+def fresh_member(number: int) -> str:
+    """Name of the member that says of some steps' sends where sums begin anew."""
+    return f"steps/{number}/{_FRESH}.npy"
 
 
 def has_ways(steps: Steps) -> bool:
@@ -48,13 +55,18 @@ def write_ways(archive: zipfile.ZipFile, number: int, steps: Steps) -> None:
         write_member(archive, kinds_member(number), to_npy(steps.way_kinds))
 
 
+def write_fresh(archive: zipfile.ZipFile, number: int, steps: Steps) -> None:
+    """Write the member of some steps in which sums begin anew."""
+    write_member(archive, fresh_member(number), to_npy(steps.fresh.astype(np.int32)))
+
+
 class WayNumbers:
-    """Which steps have ways, and on whose ways switches copy or add up.
+    """Which steps have ways, on whose ways switches copy or add up, and in which sums begin anew.
 
     Parameters
     ----------
     manifest : mapping
-        With ``ways`` and ``operations``.
+        With ``ways``, ``operations`` and ``fresh``.
     n_steps : int
 
     Raises
@@ -64,19 +76,22 @@ class WayNumbers:
     """
 
     def __init__(self, manifest: Mapping[str, Any], n_steps: int) -> None:
-        self._ways, self._operations = (_numbers(manifest, key, n_steps) for key in ("ways", "operations"))
+        keys = ("ways", "operations", "fresh")
+        self._ways, self._operations, self._fresh = (_numbers(manifest, key, n_steps) for key in keys)
 
     def members(self) -> set[str]:
         """Names of their members."""
-        return {name for number in self._ways for name in way_members(number)} | {
-            kinds_member(number) for number in self._operations
-        }
+        names = {name for number in self._ways for name in way_members(number)}
+        names |= {kinds_member(number) for number in self._operations}
+        return names | {fresh_member(number) for number in self._fresh}
 
     def columns(self, members: MemberReader, number: int) -> dict[str, NDArray[Any]]:
         """The fields of `Steps` that members beside those of all steps are."""
         columns = _read_ways(members, number) if number in self._ways else {}
         if number in self._operations:
             columns[_KINDS] = members.array(kinds_member(number), np.int32)
+        if number in self._fresh:
+            columns[_FRESH] = _read_flags(members, fresh_member(number))
         return columns
 
 
@@ -85,6 +100,13 @@ def _numbers(manifest: Mapping[str, Any], key: str, n_steps: int) -> frozenset[i
     if len(set(numbers)) < len(numbers) or not all(0 <= number < n_steps for number in numbers):
         raise FormatError(f"{key}: expected numbers from 0 to {n_steps - 1}, each once")
     return frozenset(numbers)
+
+
+def _read_flags(members: MemberReader, name: str) -> NDArray[Any]:
+    flags = members.array(name, np.int32)
+    if flags.size and (flags.min() < 0 or flags.max() > 1):
+        raise FormatError(f"{name}: expected 0 and 1 only")
+    return flags.astype(np.bool_)
 
 
 def _read_ways(members: MemberReader, number: int) -> dict[str, NDArray[Any]]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int32Array, frozen, offsets_of
+from treadle.arrays import BoolArray, Int32Array, frozen, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.steps.steps import MAX_CHUNKS, Steps, WayKind
 from treadle.schedules.trees.forest import Direction
@@ -51,6 +51,8 @@ def reverse(steps: Steps) -> Steps:
     >>> reverse(chain), reverse(chain).link.tolist()
     (<Steps reduce: 3 ranks, 1 shards of 1 chunks, 2 steps, 2 sends>, [1, 0])
     """
+    if steps.begins_anew:
+        raise ScheduleError("steps: sums that begin anew cannot be turned round")
     turned = Direction.REDUCE if steps.direction is Direction.BROADCAST else Direction.BROADCAST
     offset = steps.n_sends - steps.step_offset[::-1]
     columns = [column[::-1] for column in _columns(steps)]
@@ -100,7 +102,8 @@ def pipelined(steps: Steps, pieces: int) -> Steps:
     order = np.argsort(step, kind="stable")
     columns = [column[order] for column in (shard, link, low + first, high + first)]
     offset = offsets_of(np.bincount(step, minlength=steps.n_steps + pieces - 1 if steps.n_steps else 0))
-    return with_sends(steps, offset, columns, n_chunks=n_chunks)
+    fresh = np.tile(steps.fresh, pieces)[order] if steps.begins_anew else steps.fresh
+    return with_sends(steps, offset, columns, n_chunks=n_chunks, fresh=fresh)
 
 
 def combine(parts: Sequence[Steps], *, shares: Sequence[int] | None = None) -> Steps:
@@ -152,7 +155,12 @@ def combine(parts: Sequence[Steps], *, shares: Sequence[int] | None = None) -> S
         _scaled(part, factor, start) for part, factor, start in zip(parts, factors, starts, strict=False)
     ]
     columns = [np.concatenate(column)[order] for column in zip(*scaled, strict=True)]
-    return with_sends(parts[0], offset, columns, n_chunks=n_chunks)
+    fresh = np.concatenate([_fresh(part) for part in parts])[order]
+    return with_sends(parts[0], offset, columns, n_chunks=n_chunks, fresh=fresh)
+
+
+def _fresh(part: Steps) -> BoolArray:
+    return part.fresh if part.begins_anew else np.zeros(part.n_sends, dtype=np.bool_)
 
 
 def _scaled(part: Steps, factor: int, start: int) -> Columns:
@@ -189,9 +197,14 @@ def _columns(steps: Steps) -> Columns:
 
 
 def with_sends(
-    steps: Steps, offset: NDArray[Any], columns: Sequence[NDArray[np.int32]], *, n_chunks: int | None = None
+    steps: Steps,
+    offset: NDArray[Any],
+    columns: Sequence[NDArray[np.int32]],
+    *,
+    n_chunks: int | None = None,
+    fresh: BoolArray | None = None,
 ) -> Steps:
-    """Other sends of the same shards; `columns` are shard, link, low and high."""
+    """Other sends of the same shards; `columns` are shard, link, low and high. Sums go on unless `fresh`."""
     shard, link, low, high = (_own(column, np.int32) for column in columns)
     return replace(
         steps,
@@ -201,6 +214,7 @@ def with_sends(
         link=link,
         low=low,
         high=high,
+        fresh=np.zeros(0, dtype=np.bool_) if fresh is None or not fresh.any() else fresh,
     )
 
 

@@ -9,7 +9,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import FrozenArrays, Int32Array, Int64Array, frozen, offsets_of
+from treadle.arrays import BoolArray, FrozenArrays, Int32Array, Int64Array, frozen, offsets_of
 from treadle.errors import ScheduleError
 from treadle.notebook import own_words, shown
 from treadle.schedules.collective import CollectiveKind
@@ -71,6 +71,10 @@ class Steps(FrozenArrays):
     twins : array of int32, shape (K * S,), optional
         Each shard is at home at K ranks besides: those of shard v are twins[v], twins[S + v], ... It starts
         at all of them (BROADCAST), or its sum, of one and the same data, has to be at all of them (REDUCE).
+    fresh : array of bool, shape (n,), optional
+        Of an allreduce's REDUCE: whether the head's sum begins anew with what the step brings it of these
+        chunks. What it had of them, its own contribution at first, is dropped once the step has read it.
+        Without, nowhere.
 
     Raises
     ------
@@ -95,6 +99,7 @@ class Steps(FrozenArrays):
     way_links: Int32Array = field(default_factory=lambda: frozen([], np.int32))
     way_kinds: Int32Array = field(default_factory=lambda: frozen([], np.int32))
     twins: Int32Array = field(default_factory=lambda: frozen([], np.int32))
+    fresh: BoolArray = field(default_factory=lambda: frozen([], np.bool_))
 
     def __post_init__(self) -> None:
         self._freeze("steps")
@@ -117,6 +122,10 @@ class Steps(FrozenArrays):
         self._check_range("twins", self.twins, 0, self.n_ranks)
         if self.twins.size and (not self.n_shards or self.twins.size % self.n_shards):
             raise ScheduleError(f"steps: {self.twins.size} twins, expected as many for each shard")
+        if self.fresh.size not in (0, total):
+            raise ScheduleError(f"steps: fresh has {self.fresh.size} values, expected {total}")
+        if self.begins_anew and self.direction is not Direction.REDUCE:
+            raise ScheduleError("steps: only sums begin anew; what is broadcast does not")
 
     def _check_ways(self) -> None:
         offset, total = self.way_offset, len(self.way_links)
@@ -157,6 +166,11 @@ class Steps(FrozenArrays):
     def has_operations(self) -> bool:
         """Whether switches copy or add up."""
         return bool(self.way_kinds.any())
+
+    @property
+    def begins_anew(self) -> bool:
+        """Whether some sum begins anew."""
+        return bool(self.fresh.any())
 
     def way(self, number: int) -> Int32Array:
         """Links of a way, in order."""
@@ -249,6 +263,8 @@ class StepSchedule:
             )
         ):
             raise ScheduleError(f"{kind}: the phases differ in ranks or in the homes of the shards")
+        if reducing is not None and reducing.begins_anew and (broadcasting is None):
+            raise ScheduleError(f"{kind}: sums begin anew in allreduces of two phases only")
 
     @property
     def phases(self) -> tuple[Steps, ...]:

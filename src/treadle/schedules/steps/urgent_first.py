@@ -27,8 +27,8 @@ def urgent_first(steps: Steps, topology: Topology, parts: int) -> Steps:
     Parameters
     ----------
     steps : Steps
-        For `topology`. Reductions to several ranks are left as they are: sums that ranks exchange have to
-        leave in one step.
+        For `topology`. Reductions to several ranks are left as they are, and those whose sums begin anew:
+        sums that ranks exchange have to leave in one step.
     topology : Topology
     parts : int
         At least 1. Each link, or way, carries about the same amount in each part of a step.
@@ -46,7 +46,7 @@ def urgent_first(steps: Steps, topology: Topology, parts: int) -> Steps:
     if parts < 1:
         raise ScheduleError(f"parts of a step: expected at least 1, found {parts}")
     is_reduction = steps.direction is Direction.REDUCE
-    if parts == 1 or (is_reduction and steps.twins.size):
+    if parts == 1 or (is_reduction and (steps.twins.size or steps.begins_anew)):
         return steps
     if is_reduction:
         return reverse(urgent_first(reverse(steps), topology.transpose(), parts))

@@ -74,7 +74,8 @@ def verify_steps(
     end, and back over step t it grows by w(head) for each send out of u. The weights never shrink on the way
     back, so that a weight of 2 is a violation wherever it appears: at a rank by itself, at a forwarder
     because what it sends twice came from some rank. Hence sets (bit masks) of weights 1 and a check that no
-    two of them overlap count exactly. A send with w(head) = 0 is allowed; it only costs time.
+    two of them overlap count exactly. A send with w(head) = 0 is allowed; it only costs time. Where a sum
+    begins anew, what the head held before does not count: back over that step its weight is what it sends.
 
     Several homes. Where a sum is due at more ranks than one, each of these is followed by itself, with the
     same sends: what is read is the one partial sum that a rank has, and it has to be right for all of them.

@@ -272,6 +272,7 @@ class FlowCheck:
         added = block.n_shards * (len(block.cuts) - 1)
         for span in reversed(block.spans(self._steps)):
             passed = [batch.masks & state[batch.head] for batch in self._batches(block, span)]
+            added -= self._drop(block, state, span)
             for batch, masks in zip(self._batches(block, span), passed, strict=True):
                 np.bitwise_or.at(state, batch.tail, masks)
                 added += int(np.bitwise_count(masks).sum(dtype=np.int64))
@@ -280,11 +281,24 @@ class FlowCheck:
             self._find_doubles(block, homes)
         self._check_complete(block, state, homes)
 
+    def _drop(self, block: _ShardBlock, state: Masks, span: slice) -> int:
+        """Before the step: what heads drop there does not count; how many bits that clears."""
+        cleared = 0
+        for batch in self._batches(block, span) if self._steps.begins_anew else ():
+            fresh = self._steps.fresh[batch.numbers]
+            head, masks = batch.head[fresh], batch.masks[fresh]
+            at = np.unique(head)
+            cleared += int(np.bitwise_count(state[at]).sum(dtype=np.int64))
+            np.bitwise_and.at(state, head, ~masks)
+            cleared -= int(np.bitwise_count(state[at]).sum(dtype=np.int64))
+        return cleared
+
     def _find_doubles(self, block: _ShardBlock, homes: Int64Array) -> None:
         """Name the sends that carry away, towards home, what another send carries as well."""
         state = self._start(block, homes)
         for span in reversed(block.spans(self._steps)):
             passed = [batch.masks & state[batch.head] for batch in self._batches(block, span)]
+            self._drop(block, state, span)
             for batch, masks in zip(self._batches(block, span), passed, strict=True):
                 self._add_singly(block, state, batch, masks)
 
