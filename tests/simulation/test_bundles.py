@@ -19,7 +19,7 @@ from treadle.simulation.costs.cost_presets import cost_presets
 from treadle.simulation.costs.message_prices import protocol_options
 from treadle.simulation.simulate import simulate_graph
 from treadle.simulation.simulated_sizes import best_slices
-from treadle.simulation.simulation_options import LatencyModel, SimulationOptions
+from treadle.simulation.simulation_options import LatencyModel, Sharing, SimulationOptions
 from treadle.simulation.tasks import Follows, TaskGraph, task_graph
 
 
@@ -81,6 +81,16 @@ def test_costs_of_messages_count_bundles_once() -> None:
     apart, together = (simulate_graph(one, 0, options).time for one in (graph, graph.bundled))
     assert together < apart
     assert best_slices(graph, 0, options).simulation.time == together
+
+
+@pytest.mark.parametrize("sharing", list(Sharing))
+def test_all_bytes_of_a_bundle_cross_however_links_are_shared(sharing: Sharing) -> None:
+    """Two ranks away on a ring of four: 48 bytes on every link, in one message of many parts or in several."""
+    plan = solve("hypercube:2", "allreduce", algorithm="bfb").plan
+    graph = task_graph(plan.topology, program_of(plan, 64))
+    assert graph.bundled is not graph
+    for form in (graph, graph.bundled):
+        assert float(simulate_graph(form, 64, SimulationOptions(sharing=sharing)).time) == pytest.approx(48)
 
 
 @pytest.mark.parametrize("kind", SPANNING_KINDS)

@@ -129,9 +129,12 @@ def _numbered(graph: TaskGraph) -> tuple[Int64Array, Int64Array]:
     """The flow of each task, and the chunks of each flow; what is crossed aside has a flow for each link."""
     n = graph.program.n_operations
     of_task = graph.operation.copy()
+    own = graph.program.count.copy()
+    main = ~graph.is_aside
+    own[of_task[main]] = graph.chunks[main]  # of messages that are joined more than the operation's
     aside = np.flatnonzero(graph.is_aside)
     if not aside.size:
-        return of_task, graph.program.count
+        return of_task, own
     # a link and its hosts' ports follow each other without storing anything
     joined = graph.is_aside[graph.edge_source] & graph.is_aside[graph.edge_target]
     before = np.full(graph.n_tasks, -1, dtype=np.int64)
@@ -141,7 +144,7 @@ def _numbered(graph: TaskGraph) -> tuple[Int64Array, Int64Array]:
     for _ in range(2):
         later = aside[before[aside] >= 0]
         of_task[later] = of_task[before[later]]
-    chunks = np.concatenate([graph.program.count, graph.chunks[heads]]).astype(np.int64)
+    chunks = np.concatenate([own, graph.chunks[heads]]).astype(np.int64)
     return of_task, chunks
 
 
