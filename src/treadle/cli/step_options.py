@@ -18,9 +18,7 @@ EfficiencyOption = Annotated[
 ]
 AlphaOption = Annotated[
     str | None,
-    typer.Option(
-        "--alpha", help="Latency of a message; default 10us, or 0us where links have some.", metavar="TIME"
-    ),
+    typer.Option("--alpha", help="Latency of every message, in place of a cost model.", metavar="TIME"),
 ]
 ForwardOption = Annotated[bool, typer.Option("--forward", help="Ranks of other groups pass data on.")]
 

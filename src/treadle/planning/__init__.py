@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from treadle.planning.measuring.cost_models import Protocol as Protocol
     from treadle.planning.measuring.cost_models import as_cost_model as as_cost_model
     from treadle.planning.measuring.cost_models import cost_presets as cost_presets
+    from treadle.planning.measuring.cost_models import default_cost_model as default_cost_model
     from treadle.planning.measuring.cost_models import load_cost_model as load_cost_model
     from treadle.planning.measuring.cost_models import save_cost_model as save_cost_model
     from treadle.planning.measuring.diagnose import diagnose as diagnose
@@ -112,7 +113,6 @@ if TYPE_CHECKING:
     from treadle.planning.measuring.simulation import SimulationRun as SimulationRun
     from treadle.planning.measuring.simulation import SliceLimit as SliceLimit
     from treadle.planning.measuring.simulation import critical_path_lines as critical_path_lines
-    from treadle.planning.measuring.simulation import default_alpha_ns as default_alpha_ns
     from treadle.planning.measuring.simulation import simulate as simulate
     from treadle.planning.measuring.simulation import simulation_trace as simulation_trace
     from treadle.planning.measuring.simulation import utilisation_picture as utilisation_picture
@@ -405,6 +405,7 @@ else:
                 "Protocol",
                 "as_cost_model",
                 "cost_presets",
+                "default_cost_model",
                 "load_cost_model",
                 "save_cost_model",
             ),
@@ -418,7 +419,6 @@ else:
                 "SimulationRun",
                 "SliceLimit",
                 "critical_path_lines",
-                "default_alpha_ns",
                 "simulate",
                 "simulation_trace",
                 "utilisation_picture",

@@ -49,7 +49,7 @@ class Simulation:
     >>> plan = treadle.solve("ring(4, bandwidth='25GB/s')", "allgather")
     >>> simulation = treadle.simulate(plan, "1M").last
     >>> f"{float(simulation.finish * simulation.tick_s) * 1e6:.1f} us", simulation.is_exact
-    ('30.6 us', True)
+    ('17.4 us', True)
     """
 
     graph: TaskGraph

@@ -9,32 +9,11 @@ from treadle.brief import brief
 from treadle.errors import ScheduleError
 from treadle.schedules.plan import MAX_SLICES
 from treadle.simulation.costs.cost_model import Protocol
-from treadle.topologies.topology import Topology
 
 _MAX_ALPHA_NS = 10**12
 
-SOFTWARE_ALPHA_NS = 10_000
-"""Latency of a message where nothing else is known: the one the dissertation's analysis uses (3.3.2)."""
-
 LEAST_SLICE_BYTES = 4096
 """A message of InfiniBand's largest MTU is one packet, so thinner slices would follow nothing."""
-
-
-def default_alpha_ns(topology: Topology) -> int:
-    """Software latency of a message on a fabric of which nothing else is said, nanoseconds.
-
-    A hop costs the latency of its links and the software's. Where a fabric states the latencies of its links
-    (fabrics of `design` and of `calibrate` do, those of the catalogue with `latency=`), they are meant to be
-    all: 0. Where no link has one, `SOFTWARE_ALPHA_NS`.
-
-    Examples
-    --------
-    >>> import treadle
-    >>> from treadle import planning
-    >>> planning.default_alpha_ns(treadle.parse("dgx_a100:2"))
-    10000
-    """
-    return 0 if topology.latencies_ns.any() else SOFTWARE_ALPHA_NS
 
 
 class LatencyModel(StrEnum):

@@ -53,8 +53,8 @@ class SizeRequest:
     size_bytes : int
         The larger per-rank buffer.
     alpha_s : float, optional
-        Seconds that a step takes besides its bytes and the latencies of its links; default as simulations
-        have it: 10 us, or none on a fabric whose links have latencies.
+        Seconds that a step takes besides its bytes and the latencies of its links; default what
+        the dearest message of the fabric costs by its `default_cost_model`.
 
     Examples
     --------

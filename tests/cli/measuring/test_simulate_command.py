@@ -68,8 +68,9 @@ def test_a_cost_model_is_named(plan: Path, tmp_path: Path, capsys: pytest.Captur
     (row,) = found["rows"]
     assert (found["cost_model"], found["cost_model_source"], row["protocol"]) == ("mine", "a bench", "ll")
     assert "alpha_s" not in found
-    assert "alpha_beta_s" not in row
-    assert Fraction(row["time_exact"]) * 10**9 == 5000 + 3 * (30 + 1024 + 100 + 700)
+    seconds = Fraction(5000 + 3 * (30 + 1024 + 100 + 700), 10**9)
+    assert Fraction(row["time_exact"]) == seconds
+    assert row["alpha_beta_s"] == pytest.approx(float(seconds), rel=1e-12)
 
 
 @pytest.mark.parametrize("sharing", ["fifo", "slice-order", "fair"])
@@ -103,19 +104,25 @@ def test_design_and_simulate_count_alpha_once(tmp_path: Path, capsys: pytest.Cap
         assert main(["simulate", path, "--size", "1MB", *alpha, "--json"]) == 0
         values = json.loads(capsys.readouterr().out)
         rows[tuple(alpha)] = values["rows"][0]["alpha_beta_s"]
-        assert (values["alpha_s"], values["link_latency_s"]) == (10e-6 if "10us" in alpha else 0, 10e-6)
+        assert values["link_latency_s"] == 10e-6
+        assert values.get("alpha_s") == ((10e-6 if "10us" in alpha else 0) if alpha else None)
+        assert values.get("cost_model") == (None if alpha else "link-latencies")
     assert rows[()] == rows["--alpha", "0us"] == pytest.approx(seconds, rel=1e-9)
     assert rows["--alpha", "10us"] == pytest.approx(seconds + best["steps"] * 2 * 10e-6, rel=1e-9)
     assert main(["simulate", path, "--size", "1MB"]) == 0
+    assert "costs link-latencies, pipelined" in capsys.readouterr().out
+    assert main(["simulate", path, "--size", "1MB", "--alpha", "0us"]) == 0
     assert "alpha 0us a message and up to 10us a link, pipelined" in capsys.readouterr().out
 
 
-def test_a_fabric_without_latencies_has_those_of_the_software(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fabric_without_latencies_has_those_of_the_reference_model(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     words = ["simulate", 'path(4, bandwidth="1GB/s")', "allgather", "--size", "4K", "--json"]
-    for least, slices in ((4096, 1), (64, 16)):
+    for least, slices in ((4096, 1), (64, 8)):
         assert main([*words, *(["--least-slice", f"{least}B"] if slices > 1 else [])]) == 0
         values = json.loads(capsys.readouterr().out)
-        assert (values["alpha_s"], values["link_latency_s"]) == (10e-6, 0)
+        assert (values["cost_model"], values["link_latency_s"]) == ("reference", 0)
         assert values["least_slice_bytes"] == least
         (row,) = values["rows"]
         assert (row["slices"], row["slices_limited_by"]) == (slices, "least slice")
@@ -216,7 +223,7 @@ def test_data_that_do_not_fit_are_refused_at_once(plan: Path, capsys: pytest.Cap
 def test_wrong_elements_fail(
     plan: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    row = referee.RefereedRow(64, 1e-6, 1e-6, 1)
+    row = referee.RefereedRow(64, 1e-6, 1e-6, 1, 1550)
     monkeypatch.setattr(referee, "ask_referee", lambda *_, **__: (row,))
     assert main(["simulate", str(plan), "--size", "64B", "--referee", "simgrid"]) == 1
     assert capsys.readouterr().out.splitlines()[-1].split()[-1] == "1"

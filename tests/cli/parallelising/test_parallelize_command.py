@@ -29,7 +29,20 @@ CONFIG = {
     "vocab_size": 256,
     "max_position_embeddings": 128,
 }
-ASKED = ["--fabric", FABRIC, "--gpu", "a100", "--mesh", "4", "--tokens", "1K", "--gap", "0.2"]
+ASKED = [
+    "--fabric",
+    FABRIC,
+    "--gpu",
+    "a100",
+    "--alpha",
+    "10us",
+    "--mesh",
+    "4",
+    "--tokens",
+    "1K",
+    "--gap",
+    "0.2",
+]
 
 
 @pytest.fixture(autouse=True)

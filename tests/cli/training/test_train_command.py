@@ -171,8 +171,10 @@ def test_times_say_whose_they_are_where_schedules_differ(capsys: pytest.CaptureF
     assert main([*words, "--schedule", "treadle,bound"]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("times")]
     assert lines == [
-        "times       treadle: longest way through the verified schedule x alpha + bytes / its rate",
-        "times       bound: no schedule is quicker: max(alpha to the farthest rank, bytes / optimal rate)",
+        "times       treadle: longest way through the verified schedule x alpha + bytes / its rate; "
+        "messages as in reference",
+        "times       bound: no schedule is quicker: max(alpha to the farthest rank, bytes / optimal rate); "
+        "messages as in reference",
     ]
     assert main([*words, "--schedule", "treadle"]) == 0
     assert "\ntimes       longest way" in capsys.readouterr().out

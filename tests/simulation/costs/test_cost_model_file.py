@@ -141,6 +141,6 @@ def test_values_have_ranges(values: dict[str, object]) -> None:
 
 
 def test_python_and_the_command_line_have_one_default() -> None:
-    """Without options a hop of a fabric that states no latencies is 10 us, as simulate prints it."""
+    """Without options a hop of a fabric that states no latencies is of `reference`, as simulate prints it."""
     plan = solve('ring(4, bandwidth="1GB/s", bidirectional=False)', "allgather", algorithm="ring").plan
-    assert simulate(plan, [4], auto_slices=False).rows[0].time == 3 * Fraction(10_001, 10**9)
+    assert simulate(plan, [4], auto_slices=False).rows[0].time == 3 * Fraction(50 + 1 + 500 + 1000, 10**9)

@@ -186,7 +186,7 @@ def test_reference_times_by_hand() -> None:
     run = planning.simulate(plan, [4 * 50_000], cost_model="reference", auto_slices=False)
     assert run.rows[0].time == 3 * (50 + 1000 + 500 + 1000) * NS
     assert run.rows[0].protocol == "simple"
-    assert run.rows[0].alpha_beta is None
+    assert run.rows[0].alpha_beta == run.rows[0].time
 
 
 def test_classes_of_a_star_without_names_are_the_network() -> None:

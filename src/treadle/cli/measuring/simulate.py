@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -90,8 +90,7 @@ def command(
     alpha: Annotated[
         str | None,
         typer.Option(
-            help="Latency of every message on top of the links'; default: 10us, or 0us on a fabric whose "
-            "links have latencies.",
+            help="Latency of every message on top of the links', in place of a cost model.",
             metavar="TIME",
         ),
     ] = None,
@@ -169,10 +168,10 @@ def command(
                 asked.refuse(f"{plan} is a schedule of others")
                 loaded = _placed(plan, topology, progress)
             if alpha is None and model is None:
-                options = replace(options, alpha_ns=planning.default_alpha_ns(loaded.topology))
+                model = planning.default_cost_model(loaded.topology)
             if referee is not None and not isinstance(loaded, Plan):
                 raise FormatError(f"--referee: judges plans, and {plan} is a schedule of others")
-            if referee is not None and model is not None:
+            if referee is not None and cost_model is not None:
                 raise FormatError("--referee: knows one alpha for all messages, and --cost-model has several")
             if referee is not None:
                 planning.require_referee(referee, loaded.collective.n_ranks, sizes)
@@ -189,7 +188,11 @@ def command(
                 ()
                 if referee is None or not isinstance(loaded, Plan)
                 else planning.ask_referee(
-                    loaded, sizes, referee=referee, alpha_ns=options.alpha_ns, progress=progress
+                    loaded,
+                    sizes,
+                    referee=referee,
+                    alpha_ns=None if alpha is None else options.alpha_ns,
+                    progress=progress,
                 )
             )
             shared = None if found is None else found.shared(progress)
@@ -274,10 +277,10 @@ def _print(
         print_groups(output, plan.topology, plan.collective, shared)
     output.line()
     in_unit = [f"{name} ({rates.column})" for name in ("algbw", "busbw")]
-    formula = "alpha-beta (us)" if model is None else "protocol"
-    headings = ("size", "slices", "time (us)", *in_unit, "%opt", formula, "busiest link")
-    rows = [_cells(rates, row) for row in result.rows]
-    output.table(headings, rows, left=0, least=(formula, "slices", "busiest link"))
+    several = ("protocol",) if model is not None and len(model.protocols) > 1 else ()
+    headings = ("size", "slices", "time (us)", *in_unit, "%opt", *several, "alpha-beta (us)", "busiest link")
+    rows = [_cells(rates, row, several) for row in result.rows]
+    output.table(headings, rows, left=0, least=("alpha-beta (us)", *several, "slices", "busiest link"))
     for line in _limits(result.rows):
         output.line(line)
     lines = planning.critical_path_lines(result.last) if not (output.as_json or output.quiet) else ()
@@ -290,7 +293,8 @@ def _print(
 
 def _print_referee(output: Output, referee: Referee, rows: tuple[RefereedRow, ...]) -> None:
     output.line()
-    output.line(f"referee     {referee}: whole messages, links shared fair, elements moved and checked")
+    alpha = f"alpha {rows[0].alpha_ns / 1000:g}us a message" if rows else "no sizes"
+    output.line(f"referee     {referee}: {alpha}, whole, links shared fair; elements moved and checked")
     output.table(
         ("size", f"{referee} (us)", "ours (us)", "difference", "wrong elements"),
         [
@@ -313,6 +317,7 @@ def _refereed(row: RefereedRow) -> dict[str, object]:
         "referee_s": row.referee_s,
         "own_s": row.own_s,
         "wrong": row.wrong,
+        "alpha_s": row.alpha_ns / 1e9,
     }
 
 
@@ -335,7 +340,7 @@ def _limits(rows: tuple[SimulatedRow, ...]) -> list[str]:
     ]
 
 
-def _cells(rates: Rates, row: SimulatedRow) -> tuple[str, ...]:
+def _cells(rates: Rates, row: SimulatedRow, several: Sequence[str]) -> tuple[str, ...]:
     return (
         format_size(row.size_bytes),
         str(row.slices),
@@ -343,7 +348,8 @@ def _cells(rates: Rates, row: SimulatedRow) -> tuple[str, ...]:
         rates.number(row.algbw_bytes_per_s, 3),
         rates.number(row.busbw_bytes_per_s, 3),
         "-" if row.efficiency is None else f"{row.efficiency:.1%}",
-        row.protocol or ("-" if row.alpha_beta is None else f"{float(row.alpha_beta) * 1e6:.2f}"),
+        *(row.protocol for _ in several),
+        "-" if row.alpha_beta is None else f"{float(row.alpha_beta) * 1e6:.2f}",
         f"{row.utilisation:.0%} {row.busiest}",
     )
 

@@ -156,7 +156,7 @@ def command(
             reason = row.refusal.removeprefix(f"{row.algorithm}: ")
             output.line(f"{row.algorithm}: {reason}")
     print_measures(output, result)
-    told = told_cost_model(model)
+    told = told_cost_model(result.cost_model if size is not None else None)
     if picture is not None:
         title = f"{result.topology.name}, {result.collective.kind}"
         kind = picture.suffix[1:].lower()

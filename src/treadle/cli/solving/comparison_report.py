@@ -75,10 +75,8 @@ def _link_cells(name: str, row: ComparisonRow) -> tuple[str, ...]:
 
 def _print_sizes(output: Output, result: Comparison, rows: list[tuple[str, ComparisonRow]]) -> None:
     """Simulated times: a row per scheduler, columns per size."""
-    alpha_us = planning.default_alpha_ns(result.topology) / 1000
-    model = f"alpha {alpha_us:g}us a message" if alpha_us else "latencies of the fabric's links"
-    if result.cost_model is not None:
-        model = f"costs {result.cost_model.name}"
+    assert result.cost_model is not None
+    model = f"costs {result.cost_model.name}"
     factor = busbw_factor(result.collective.kind, result.collective.group_size)
     output.line()
     output.line(

@@ -13,12 +13,9 @@ def print_size_bounds(output: Output, result: planning.BoundResult) -> None:
     """The least time of each size by its proofs, and who or what those are of."""
     if not result.at_sizes:
         return
-    alpha_us = planning.default_alpha_ns(result.topology) / 1000
-    model = f"alpha {alpha_us:g}us a message" if alpha_us else "latencies of the fabric's links"
-    if result.cost_model is not None:
-        model = f"costs {result.cost_model.name}"
+    assert result.cost_model is not None
     output.line()
-    output.line(f"least times {model}; the latest of the proofs, each checked anew")
+    output.line(f"least times costs {result.cost_model.name}; the latest of the proofs, each checked anew")
     factor = float(busbw_factor(result.collective.kind, result.collective.group_size))
     named = any(one.protocol for one in result.at_sizes)
     headings = ["size", "least (us)", f"busbw ({output.rates.column})", "by"]

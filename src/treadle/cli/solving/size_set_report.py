@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from treadle import planning
+from treadle.cli.cost_model_option import told_cost_model
 from treadle.cli.output import Output, ProgressLine, late, warn
 from treadle.cli.quantities import counted, parse_seconds
 from treadle.cli.solving.report import print_bound, print_problem, print_seconds
@@ -79,13 +80,10 @@ def report_size_set(output: Output, result: planning.SizeSet, plan: Path | None,
     print_problem(output, made.topology, made.collective)
     if result.bound is not None:
         print_bound(output, made.topology, made.collective, result.bound)
-    if result.cost_model is not None:
-        told = f"costs {result.cost_model.name}"
-    else:
-        alpha_us = planning.default_alpha_ns(made.topology) / 1000
-        told = f"alpha {alpha_us:g}us a message" if alpha_us else "latencies of the fabric's links"
     tried = counted(result.n_candidates, "schedule")
-    output.line(f"simulated   {told}; {tried}, all verified, {result.n_timed} of them timed")
+    output.line(
+        f"simulated   costs {result.cost_model.name}; {tried}, all verified, {result.n_timed} of them timed"
+    )
     if result.left_out:
         output.line(f"left out    {', '.join(result.left_out)}")
     output.line()
@@ -102,7 +100,7 @@ def report_size_set(output: Output, result: planning.SizeSet, plan: Path | None,
     if plan is not None:
         output.line(f"plan        {plan}")
         written = {"plan": str(plan)}
-    model = {} if result.cost_model is None else {"cost_model": result.cost_model.name}
+    model = told_cost_model(result.cost_model)
     output.result({**size_set_summary(result), **model, **written}, variant=variant)
     return late("sizes that were not reached are left to their neighbours") if result.is_late else 0
 
@@ -152,7 +150,7 @@ def _standing(rows: Sequence[planning.SizedChoice]) -> str:
 
 
 def _print_doubts(output: Output, result: planning.SizeSet) -> None:
-    if result.cost_model is None or not result.cost_model.bands:
+    if not result.cost_model.bands:
         output.line("certainty   the costs have no bands, so nothing is known of how sure these choices are")
         return
     if not result.doubts:

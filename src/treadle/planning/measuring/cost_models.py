@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from treadle.errors import FormatError
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, LinkClass, Protocol
 from treadle.simulation.costs.cost_model_file import load_cost_model, save_cost_model
-from treadle.simulation.costs.cost_presets import cost_presets
+from treadle.simulation.costs.cost_presets import cost_presets, default_cost_model
+from treadle.simulation.costs.link_classes import CLASSES, link_classes
+from treadle.topologies.topology import Topology
 
 __all__ = [
     "ClassCost",
@@ -16,12 +20,32 @@ __all__ = [
     "LinkClass",
     "Protocol",
     "as_cost_model",
+    "cost_model_of",
     "cost_presets",
+    "default_cost_model",
     "load_cost_model",
     "save_cost_model",
+    "step_alpha_ns",
 ]
 
 CostModelLike = CostModel | str | Path
+
+
+def cost_model_of(topology: Topology, given: CostModelLike | None) -> CostModel:
+    """The cost model that was given, or the default of the fabric; see `as_cost_model`."""
+    return default_cost_model(topology) if given is None else as_cost_model(given)
+
+
+def step_alpha_ns(topology: Topology) -> int:
+    """What a step costs besides bytes and the latencies that links state, by the default of the fabric, ns.
+
+    That of a message over the dearest class of its links: where all ranks step together, it is what they
+    wait for.
+    """
+    (protocol,) = default_cost_model(topology).protocols
+    present = [CLASSES[number] for number in np.unique(link_classes(topology)).tolist()]
+    costs = [protocol.of(one) for one in present]
+    return max((one.alpha_ns + one.occupancy_ns + one.hop_ns for one in costs), default=0)
 
 
 def as_cost_model(given: CostModelLike) -> CostModel:

@@ -9,11 +9,12 @@ from enum import StrEnum
 from treadle.brief import brief
 from treadle.errors import MemoryLimitError
 from treadle.planning.judging.verification import require_verified
+from treadle.planning.measuring.cost_models import step_alpha_ns
 from treadle.planning.measuring.execution import programs_of
 from treadle.schedules.plan import Plan
 from treadle.simulation.simgrid import find_simgrid, simulate_with_simgrid
 from treadle.simulation.simulate import simulate_graph
-from treadle.simulation.simulation_options import Sharing, SimulationOptions, default_alpha_ns
+from treadle.simulation.simulation_options import Sharing, SimulationOptions
 from treadle.simulation.tasks import task_graph
 from treadle.units import format_size
 from treadle.watch import Progress, Watch
@@ -48,11 +49,13 @@ class RefereedRow:
         Seconds of the slowest rank, by the referee and by ours.
     wrong : int
         Elements that are wrong after the referee has moved them.
+    alpha_ns : int
+        Latency of every message that both count, on top of the links'.
 
     Examples
     --------
     >>> from treadle import planning
-    >>> row = planning.RefereedRow(2**20, referee_s=1.00e-4, own_s=1.02e-4, wrong=0)
+    >>> row = planning.RefereedRow(2**20, referee_s=1.00e-4, own_s=1.02e-4, wrong=0, alpha_ns=10_000)
     >>> f"{row.difference:+.1%}"
     '+2.0%'
     """
@@ -61,6 +64,7 @@ class RefereedRow:
     referee_s: float
     own_s: float
     wrong: int
+    alpha_ns: int
 
     @property
     def difference(self) -> float:
@@ -114,7 +118,8 @@ def ask_referee(
         Bytes of the larger per-rank buffer.
     referee : Referee
     alpha_ns : int, optional
-        Latency of every message on top of the links'; default as for `simulate`.
+        Latency of every message on top of the links'; default what the dearest class of the fabric's links
+        costs by its `default_cost_model`.
     progress : callable, optional
 
     Raises
@@ -133,11 +138,11 @@ def ask_referee(
     >>> import treadle
     >>> plan = treadle.solve("ring(4, bandwidth='25GB/s')", "allgather").plan
     >>> treadle.planning.ask_referee(plan, [2**20])
-    (<RefereedRow 1MB size, 3.57e-05 s referee, 3.57e-05 s own, wrong 0>,)
+    (<RefereedRow 1MB size, 1.88e-05 s referee, 1.88e-05 s own, wrong 0>,)
     """
     require_referee(referee, plan.collective.n_ranks, sizes)
     require_verified(plan)
-    alpha = default_alpha_ns(plan.topology) if alpha_ns is None else alpha_ns
+    alpha = step_alpha_ns(plan.topology) if alpha_ns is None else alpha_ns
     options = SimulationOptions(alpha_ns=alpha, sharing=Sharing.FAIR)
     rows: dict[int, RefereedRow] = {}
     for entry in plan.entries:
@@ -152,5 +157,5 @@ def ask_referee(
         graph = task_graph(plan.topology, programs.lists)
         for place, row in zip(served, found, strict=True):
             own = simulate_graph(graph, row.size_bytes, options)
-            rows[place] = RefereedRow(row.size_bytes, row.time_s, own.time_s, row.wrong)
+            rows[place] = RefereedRow(row.size_bytes, row.time_s, own.time_s, row.wrong, alpha)
     return tuple(rows[place] for place in sorted(rows))

@@ -16,7 +16,7 @@ from treadle.planning.fabrics_and_plans import FabricLike, PlanLike, SizesLike, 
 from treadle.planning.judging.placed_schedules import PlacedSchedule, place_file
 from treadle.planning.judging.texts import told_name
 from treadle.planning.judging.verification import require_verified
-from treadle.planning.measuring.cost_models import CostModelLike, as_cost_model
+from treadle.planning.measuring.cost_models import CostModelLike, cost_model_of
 from treadle.planning.measuring.size_bounds import size_bounds
 from treadle.planning.problem import Problem, resolve_topology
 from treadle.planning.tabular import Cell, Tabular, plain_row
@@ -26,6 +26,8 @@ from treadle.schedules.schedule import Schedule
 from treadle.schedules.witness import Witness
 from treadle.simulation.alpha_beta import alpha_beta_curve
 from treadle.simulation.costs.cost_model import CostModel
+from treadle.simulation.costs.message_prices import protocol_options
+from treadle.simulation.costs.priced_fabric import priced_fabric
 from treadle.simulation.critical_path import critical_path, describe_path
 from treadle.simulation.picture import utilisation_picture
 from treadle.simulation.result import Simulation
@@ -37,13 +39,11 @@ from treadle.simulation.simulation_options import (
     LatencyModel,
     Sharing,
     SimulationOptions,
-    default_alpha_ns,
 )
 from treadle.simulation.size_bounds.size_witness import SizeBound
 from treadle.simulation.slice_limits import SliceLimit
 from treadle.simulation.tasks import TaskGraph, task_graph
 from treadle.simulation.trace import simulation_trace
-from treadle.topologies.topology import Topology
 from treadle.watch import Progress, Watch
 
 __all__ = [
@@ -57,7 +57,6 @@ __all__ = [
     "SimulationRun",
     "SliceLimit",
     "critical_path_lines",
-    "default_alpha_ns",
     "simulate",
     "simulated",
     "simulation_trace",
@@ -83,8 +82,7 @@ class SimulatedRow:
     efficiency : float, optional
         The bound of this size over the time; None where no bound is known.
     alpha_beta : Fraction, optional
-        Seconds by the alpha-beta formula of the schedule; None for messages that are of no schedule of ours,
-        and under a cost model.
+        Seconds by the alpha-beta formula of the schedule; None for messages that are of no schedule of ours.
     busiest : str
         The link that is busy for longest.
     utilisation : float
@@ -104,7 +102,7 @@ class SimulatedRow:
     >>> plan = treadle.solve("ring(4, bandwidth='25GB/s')", "allgather")
     >>> row = treadle.simulate(plan, "1M").rows[0]
     >>> float(row.time), row.busiest, f"{row.efficiency:.0%}"
-    (3.06496e-05, 'n0->n1', '84%')
+    (1.742864e-05, 'n0->n1', '99%')
     """
 
     size_bytes: int
@@ -188,7 +186,8 @@ def simulate(
     topology : Topology, str, Path, networkx.Graph, plan or result, optional
         The fabric of a schedule of others, whose file names none; a plan has its own.
     options : SimulationOptions, optional
-        The model of the network. Default: latencies as on the command line, `default_alpha_ns`.
+        The model of the network, with one alpha for all messages unless a cost model is given too. Default:
+        as on the command line, with the fabric's `default_cost_model`.
     auto_slices : bool
         For each size the best of 1, 2, 4, ... slices; else the options' number.
     cost_model : CostModel, str or Path, optional
@@ -219,8 +218,8 @@ def simulate(
     """
     plan = _subject_of(plan, topology, progress)
     sizes = as_sizes(sizes, "simulate: sizes")
-    model = None if cost_model is None else as_cost_model(cost_model)
-    options = options or _default_options(plan.topology, model)
+    model = None if options and cost_model is None else cost_model_of(plan.topology, cost_model)
+    options = options or SimulationOptions()
     if isinstance(plan, PlacedSchedule):
         subject = SimulatedSubject(
             plan.problem, task_graph(plan.topology, plan.program), plan.schedule, plan.witness
@@ -258,11 +257,6 @@ def simulate(
     if last is None:
         raise FormatError("simulate: sizes: expected at least one, found none")
     return SimulationRun(tuple(rows[place] for place in sorted(rows)), last)
-
-
-def _default_options(topology: Topology, model: CostModel | None) -> SimulationOptions:
-    """As on the command line without options."""
-    return SimulationOptions(alpha_ns=0 if model is not None else default_alpha_ns(topology))
 
 
 def _subject_of(
@@ -340,14 +334,22 @@ def simulated(
         cost_model=cost_model,
         watch=Watch(progress),
     )
-    curve = None
-    if subject.schedule is not None and cost_model is None and options.costs is None:
-        problem = subject.problem
-        curve = alpha_beta_curve(
-            problem.topology, problem.collective, subject.schedule, alpha_ns=options.alpha_ns
-        )
+    curves = {one.costs: _formula(subject, one) for one in protocol_options(options, cost_model)}
     for place, sized in enumerate(found):
+        curve = curves[sized.simulation.options.costs]
         yield _row(subject, sized, bounds[place] if bounds else None, curve), sized.simulation
+
+
+def _formula(subject: SimulatedSubject, options: SimulationOptions) -> Callable[[int], Fraction] | None:
+    """Seconds by size by the alpha-beta formula, messages priced by their links; None without a schedule."""
+    if subject.schedule is None:
+        return None
+    topology, collective, costs = subject.problem.topology, subject.problem.collective, options.costs
+    if costs is None:
+        return alpha_beta_curve(topology, collective, subject.schedule, alpha_ns=options.alpha_ns)
+    curve = alpha_beta_curve(priced_fabric(topology, costs), collective, subject.schedule)
+    launch = Fraction(costs.launch_ns, 10**9)
+    return lambda size: launch + curve(size)
 
 
 def _row(
@@ -387,10 +389,9 @@ def critical_path_lines(simulation: Simulation) -> tuple[str, ...]:
     >>> plan = treadle.solve("ring(4, bandwidth='25GB/s')", "allgather")
     >>> lines = treadle.planning.critical_path_lines(treadle.simulate(plan, "1M").last)
     >>> print("\\n".join(lines))
-    33 messages over 2 links one after another
-     34.2%  n3->n0
-      0.5%  n0->n1
-     65.3%  latency
+    4 messages over 1 link one after another
+     91.4%  n0->n1
+      8.6%  latency
     """
     if simulation.options.sharing is Sharing.FAIR:
         return ()

@@ -8,7 +8,8 @@ from treadle.planning.problem import Problem
 from treadle.schedules.collective import Collective
 from treadle.schedules.witness import CutWitness, Witness
 from treadle.simulation.costs.cost_model import CostModel
-from treadle.simulation.simulation_options import SimulationOptions, default_alpha_ns
+from treadle.simulation.costs.cost_presets import default_cost_model
+from treadle.simulation.simulation_options import SimulationOptions
 from treadle.simulation.size_bounds.bound_at_size import BoundsBySize, protocols_of
 from treadle.simulation.size_bounds.size_bound_check import check_size_bounds
 from treadle.simulation.size_bounds.size_witness import (
@@ -46,9 +47,9 @@ def size_bounds(
     sizes : sequence of int
         Bytes of the larger per-rank buffer, 1 or more.
     options : SimulationOptions, optional
-        Of the simulation; default those of `simulate`.
+        Of the simulation, with one alpha for all messages unless there is a cost model.
     cost_model : CostModel, optional
-        In place of the options' alpha.
+        In place of the options' alpha; without options by default the fabric's.
 
     Returns
     -------
@@ -61,8 +62,7 @@ def size_bounds(
         If a bound does not pass the check.
     """
     if options is None:
-        alpha_ns = 0 if cost_model is not None else default_alpha_ns(problem.topology)
-        options = SimulationOptions(alpha_ns=alpha_ns)
+        options, cost_model = SimulationOptions(), cost_model or default_cost_model(problem.topology)
     topology, collective = problem.topology, problem.collective
     found = BoundsBySize(topology, collective, witness, options, cost_model).at(sizes)
     check_size_bounds(topology, collective, protocols_of(options, cost_model), found)

@@ -200,7 +200,7 @@ def plan_changes(result: ParallelizeResult, path: Path | str) -> PlanChanges:
     >>> import treadle
     >>> from treadle import planning
     >>> words = planning.ModelGraph("words", (treadle.capture("gpt2", tokens=4096).part("embedding"),))
-    >>> quick, slow = (f"ring(2, bandwidth='{speed}GB/s')" for speed in (100, 25))
+    >>> quick, slow = (f"ring(2, bandwidth='{speed}GB/s')" for speed in (100, 5))
     >>> other = planning.parallel_plan_text(treadle.parallelize(words, quick, gpu="h100", mesh="2"))
     >>> _ = Path("plan.json").write_text(other)
     >>> found = planning.plan_changes(treadle.parallelize(words, slow, gpu="h100", mesh="2"), "plan.json")

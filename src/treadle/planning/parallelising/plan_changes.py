@@ -54,12 +54,12 @@ class PlanChanges:
     >>> import treadle
     >>> from treadle import planning
     >>> words = planning.ModelGraph("words", (treadle.capture("gpt2", tokens=4096).part("embedding"),))
-    >>> quick, slow = (f"ring(2, bandwidth='{speed}GB/s')" for speed in (100, 25))
+    >>> quick, slow = (f"ring(2, bandwidth='{speed}GB/s')" for speed in (100, 5))
     >>> other = planning.parallel_plan_text(treadle.parallelize(words, quick, gpu="h100", mesh="2"))
     >>> _ = Path("plan.json").write_text(other)
     >>> found = planning.plan_changes(treadle.parallelize(words, slow, gpu="h100", mesh="2"), "plan.json")
     >>> found.changes[0], f"{found.theirs.seconds / found.ours.seconds - 1:+.0%}"
-    (Change(part='embedding', what='stored positions.weight', ours='h:0', theirs='p:0'), '+11%')
+    (Change(part='', what='activations between layers', ours='h:0', theirs='whole'), '+362%')
     """
 
     ours: PricedPlan

@@ -13,7 +13,6 @@ from treadle.planning.solving.candidate import Candidate
 from treadle.planning.solving.solve import SolveResult, judged, solve
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.plan import Plan
-from treadle.simulation.simulation_options import SimulationOptions, default_alpha_ns
 from treadle.synthesis.scheduler_options import OptionKeywords
 from treadle.topologies.topology import Topology
 from treadle.watch import Progress
@@ -76,8 +75,7 @@ class Contest:
 
 def simulated_s(plan: Plan, size_bytes: int) -> float:
     """Seconds at a size by the simulator's defaults, in as many slices as are best."""
-    options = SimulationOptions(alpha_ns=default_alpha_ns(plan.topology))
-    [row] = simulate(plan, [size_bytes], options=options).rows
+    [row] = simulate(plan, [size_bytes]).rows
     return float(row.time)
 
 

@@ -69,7 +69,7 @@ def doubts_of(
     Corners: latencies in the box, latencies elsewhere, launches and rates, each at its lower and its upper
     ends while the rest stays, then all of them. Those between which is chosen are the set's own schedules.
     """
-    if rules.cost_model is None or not rules.cost_model.bands:
+    if not rules.cost_model.bands:
         return ()
     by_title = {racer.title: racer for racer in racers}
     own = [by_title[title] for title in dict.fromkeys(row.title for row in rows)]

@@ -18,7 +18,7 @@ from treadle.simulation.costs.cost_model import CostModel, LinkClass
 from treadle.simulation.costs.link_classes import CLASSES, link_classes
 from treadle.simulation.costs.message_prices import protocol_options
 from treadle.simulation.schedule_tasks import schedule_graph
-from treadle.simulation.simulation_options import SimulationOptions, default_alpha_ns
+from treadle.simulation.simulation_options import SimulationOptions
 from treadle.simulation.slice_search import SliceSearch
 from treadle.simulation.tasks import TaskGraph
 from treadle.verification.violations import Report
@@ -55,21 +55,19 @@ class RaceRules:
     Parameters
     ----------
     problem : Problem
-    cost_model : CostModel, optional
-        Default: one alpha, as `simulate` has it.
+    cost_model : CostModel
     most_tasks : int
         Of one trial of a number of slices.
     """
 
     problem: Problem
-    cost_model: CostModel | None = None
+    cost_model: CostModel
     most_tasks: int = MOST_TASKS
 
     @cached_property
     def variants(self) -> tuple[SimulationOptions, ...]:
         """The simulation's options under each protocol."""
-        alpha_ns = 0 if self.cost_model is not None else default_alpha_ns(self.problem.topology)
-        return protocol_options(SimulationOptions(alpha_ns=alpha_ns), self.cost_model)
+        return protocol_options(SimulationOptions(), self.cost_model)
 
     @cached_property
     def known(self) -> dict[bytes, Racer]:

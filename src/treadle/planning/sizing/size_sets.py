@@ -12,7 +12,7 @@ from treadle.brief import brief
 from treadle.checking import checked, left_alone
 from treadle.errors import FormatError, ScheduleError, TreadleError
 from treadle.planning.fabrics_and_plans import FabricLike, SizesLike, as_sizes
-from treadle.planning.measuring.cost_models import CostModelLike, as_cost_model
+from treadle.planning.measuring.cost_models import CostModelLike, cost_model_of
 from treadle.planning.measuring.size_bounds import size_bounds
 from treadle.planning.problem import ProblemOptions, pose
 from treadle.planning.sizing.candidate_options import Entrant, entrants, left_out, options_in_words
@@ -102,8 +102,8 @@ class SizeSet(Tabular):
         By rising size.
     bound : Bound, optional
         On algbw, whatever the size.
-    cost_model : CostModel, optional
-        None: one alpha, as `simulate` has it.
+    cost_model : CostModel
+        What messages cost.
     doubts : tuple of Doubt
         Choices that would fall otherwise somewhere in the model's bands.
     n_candidates, n_timed : int
@@ -126,7 +126,7 @@ class SizeSet(Tabular):
     reports: tuple[Report, ...]
     rows: tuple[SizedChoice, ...]
     bound: Bound | None
-    cost_model: CostModel | None
+    cost_model: CostModel
     doubts: tuple[Doubt, ...] = ()
     n_candidates: int = 0
     n_timed: int = 0
@@ -199,7 +199,7 @@ def solve_sizes(
     halves : bool
         Try the half octave between sizes that double.
     cost_model : CostModel, str or Path, optional
-        What messages cost; see `simulate`.
+        What messages cost; default that of the fabric, `default_cost_model`.
     time_limit_s : float, optional
         Seconds after which the sizes that were timed have to do.
     progress : callable, optional
@@ -223,7 +223,6 @@ def solve_sizes(
     """
     given = problem_options.get("cost_model")
     posed = cast(ProblemOptions, {name: one for name, one in problem_options.items() if name != "cost_model"})
-    model = None if given is None else as_cost_model(given)
     at = sorted(set(as_sizes(sizes, "solve: sizes")))
     at = half_octaves(at) if halves else at
     if max_schedules is not None and max_schedules < 1:
@@ -236,6 +235,7 @@ def solve_sizes(
     chosen = [find_scheduler(name) for name in algorithms or ()]
     with clock.stage("bound"):
         bound = find_bound(problem, Watch(progress), cards_forward=True)
+    model = cost_model_of(problem.topology, given)
     rules = RaceRules(problem, model)
     with clock.stage("candidates"):
         racers, is_late = verified_racers(rules, entrants(problem, rules.least_alpha_s, chosen), bound, watch)
@@ -429,9 +429,7 @@ def _plan(
         first = 0 if last is None else last + 1
     final = able[ranges[-1].schedule]
     assert final.report.algbw is not None
-    provenance: dict[str, Scalar] = {"version": __version__}
-    if rules.cost_model is not None:
-        provenance["cost_model"] = rules.cost_model.name
+    provenance: dict[str, Scalar] = {"version": __version__, "cost_model": rules.cost_model.name}
     return Plan(
         rules.problem.topology,
         rules.problem.collective,

@@ -10,6 +10,7 @@ from time import process_time
 import numpy as np
 
 from treadle.errors import ScheduleError
+from treadle.planning.measuring.cost_models import step_alpha_ns
 from treadle.planning.problem import Problem
 from treadle.planning.solving.bounds import Bound, bound_of_alltoall
 from treadle.planning.solving.candidate import Built, Candidate
@@ -18,7 +19,6 @@ from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.route_cost import slowest
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
-from treadle.simulation.simulation_options import default_alpha_ns
 from treadle.synthesis.alltoall.rate.rate import optimal_rate
 from treadle.synthesis.alltoall.routes.extract import extract_paths
 from treadle.synthesis.alltoall.routes.shortest_paths import MAX_CHUNKS as SPLIT_CHUNKS
@@ -197,7 +197,7 @@ def _in_steps(
             collective,
             routes,
             size.size_bytes,
-            alpha_s=default_alpha_ns(topology) / 10**9 if size.alpha_s is None else size.alpha_s,
+            alpha_s=step_alpha_ns(topology) / 10**9 if size.alpha_s is None else size.alpha_s,
             max_chunks=finest,
             watch=watch,
         )

@@ -12,7 +12,7 @@ from treadle.brief import brief
 from treadle.checking import checked, unexpected
 from treadle.errors import FormatError, ScheduleError
 from treadle.planning.fabrics_and_plans import FabricLike, SizesLike, as_sizes
-from treadle.planning.measuring.cost_models import CostModel, CostModelLike, as_cost_model
+from treadle.planning.measuring.cost_models import CostModel, CostModelLike, cost_model_of
 from treadle.planning.measuring.size_bounds import size_bounds
 from treadle.planning.problem import Problem, ProblemOptions, model_of, pose
 from treadle.planning.solving.alltoall import alltoall_rate, rate_by_method
@@ -101,7 +101,7 @@ class BoundResult:
     at_sizes : tuple of SizeBound
         Least times of the sizes that were asked for.
     cost_model : CostModel, optional
-        Under which; None: one alpha, as `simulate` has it.
+        Under which.
 
     Examples
     --------
@@ -198,14 +198,14 @@ def bound(
     asked = options.get("sizes", ())
     at = () if asked == () else as_sizes(asked, "bound: sizes")
     given = options.get("cost_model")
-    model = None if given is None else as_cost_model(given)
     names = ("sizes", "cost_model")
     posed = cast(ProblemOptions, {name: one for name, one in options.items() if name not in names})
     limit = Watch(progress, seconds_left(time_limit_s))
     result = _bound(topology, collective, method, gap, seed, limit, watch, posed)
     if not at:
-        return replace(result, cost_model=model)
+        return result
     problem = Problem(result.topology, result.collective)
+    model = cost_model_of(problem.topology, given)
     with watch.stage("sizes"):
         least = size_bounds(problem, result.bound.witness, at, cost_model=model)
     return replace(result, at_sizes=least, cost_model=model, seconds=watch.seconds())

@@ -14,7 +14,7 @@ from treadle.errors import TreadleError
 from treadle.planning.fabrics_and_plans import FabricLike, SizesLike, as_sizes
 from treadle.planning.judging.placed_schedules import ForeignSchedule, PlacedSchedule, place_schedules
 from treadle.planning.measuring.congestion import Congestion, congestion
-from treadle.planning.measuring.cost_models import CostModelLike, as_cost_model
+from treadle.planning.measuring.cost_models import CostModelLike, cost_model_of
 from treadle.planning.measuring.simulation import SimulatedRow, SimulatedSubject, simulated
 from treadle.planning.measuring.size_bounds import size_bounds
 from treadle.planning.problem import Problem, ProblemOptions, pose
@@ -36,7 +36,7 @@ from treadle.program.group_lists import ProgramGroups
 from treadle.schedules.collective import Collective, CollectiveKind, busbw_factor
 from treadle.schedules.schedule import Schedule, unit_trees
 from treadle.simulation.costs.cost_model import CostModel
-from treadle.simulation.simulation_options import SimulationOptions, default_alpha_ns
+from treadle.simulation.simulation_options import SimulationOptions
 from treadle.simulation.size_bounds.size_witness import SizeBound
 from treadle.simulation.tasks import task_graph
 from treadle.synthesis.parallel import map_blocks, runs_apart
@@ -278,9 +278,9 @@ def compare(
     at = tuple(as_sizes(sizes, "compare: sizes"))
     cost_model = problem_options.get("cost_model")
     posed = cast(ProblemOptions, {name: one for name, one in problem_options.items() if name != "cost_model"})
-    model = None if cost_model is None else as_cost_model(cost_model)
     named = [find_scheduler(name) for name in algorithms or ()]
     problem = pose(topology, collective, **posed)
+    model = cost_model_of(problem.topology, cost_model)
     several = beside if isinstance(beside, list | tuple) else [beside]
     brought = place_schedules(several, problem)
     watch = Watch(progress, seconds_left(time_limit_s))
@@ -330,12 +330,12 @@ class _Asked:
     bound: Bound
     sizes: tuple[int, ...]
     measures: bool
-    cost_model: CostModel | None
+    cost_model: CostModel
     least: tuple[SizeBound, ...]
 
 
 def _asked(
-    problem: Problem, bound: Bound, sizes: tuple[int, ...], model: CostModel | None, *, measures: bool
+    problem: Problem, bound: Bound, sizes: tuple[int, ...], model: CostModel, *, measures: bool
 ) -> _Asked:
     """With the least time of each size, found once for all schedules."""
     least = size_bounds(problem, bound.witness, sizes, cost_model=model) if sizes else ()
@@ -361,14 +361,13 @@ def _measured(
 ) -> RowMeasures:
     """Where messages congest, and how long they take."""
     found = congestion(problem.topology, programs.programs, asked.bound.algbw)
-    alpha_ns = default_alpha_ns(problem.topology) if asked.cost_model is None else 0
     subject = SimulatedSubject(
         problem, task_graph(problem.topology, programs.lists), schedule, asked.bound.witness
     )
     rows = simulated(
         subject,
         asked.sizes,
-        SimulationOptions(alpha_ns=alpha_ns),
+        SimulationOptions(),
         most_tasks=_MOST_TASKS,
         cost_model=asked.cost_model,
         bounds=asked.least,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from treadle.errors import ScheduleError
+from treadle.planning.measuring.cost_models import step_alpha_ns
 from treadle.planning.problem import Problem, model_of
 from treadle.planning.solving.bounds import Bound, find_bound
 from treadle.planning.solving.candidate import Built
@@ -15,7 +16,6 @@ from treadle.schedules.steps.step_cost import algbw
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.allreduce_witness import LengthWitness
 from treadle.simulation.alpha_beta import alpha_beta_time
-from treadle.simulation.simulation_options import default_alpha_ns
 from treadle.synthesis.peers.teccl_gather import GAP, teccl_gather
 from treadle.synthesis.scheduler_options import SizeRequest
 from treadle.synthesis.steps.bfb import bfb_schedule, heterogeneous_value, schedule_for_size
@@ -59,7 +59,7 @@ def _beside_least_time(
 ) -> str:
     """What the steps take at the size, beside the least of any breadth-first broadcast: program (A.12)."""
     kind = collective.kind
-    alpha = default_alpha_ns(topology) if size.alpha_s is None else round(size.alpha_s * 10**9)
+    alpha = step_alpha_ns(topology) if size.alpha_s is None else round(size.alpha_s * 10**9)
     taken = alpha_beta_time(topology, collective, schedule, size.size_bytes, alpha_ns=alpha)
     fabrics = [
         fabric

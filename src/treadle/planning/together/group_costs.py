@@ -12,15 +12,16 @@ from treadle.checking import checked
 from treadle.errors import ScheduleError
 from treadle.notebook import own_words, shown
 from treadle.planning.fabrics_and_plans import FabricLike
+from treadle.planning.measuring.cost_models import CostModelLike
 from treadle.planning.measuring.simulation import SimulationOptions, simulate
 from treadle.planning.meshes import AxesLike, as_axes, as_mesh
 from treadle.planning.problem import resolve_kind, resolve_topology
 from treadle.planning.solving.bounds import bound
 from treadle.planning.solving.solve import solve
 from treadle.planning.tabular import Cell, plain_row
+from treadle.planning.training.message_costs import MessageCosts, message_costs
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
-from treadle.simulation.simulation_options import default_alpha_ns
 from treadle.topologies.files import topology_hash
 from treadle.topologies.topology import Topology
 
@@ -82,13 +83,13 @@ class GroupCosts:
     mesh : Mesh
     forward : bool
         Ranks of other groups pass data on.
-    alpha_ns : int
-        Of a message, for the times.
+    messages : MessageCosts
+        For the times.
 
     Notes
     -----
     Rates are exact. Times are of the plan that `solve` makes, all groups at once, in the simulator with these
-    alphas: a model, not a measurement. Rates are kept by the fabric's hash as long as the process lives.
+    costs: a model, not a measurement. Rates are kept by the fabric's hash as long as the process lives.
 
     Examples
     --------
@@ -98,13 +99,13 @@ class GroupCosts:
     [50.0, 285.7142857142857]
     """
 
-    def __init__(self, topology: Topology, mesh: Mesh, *, forward: bool, alpha_ns: int) -> None:
+    def __init__(self, topology: Topology, mesh: Mesh, *, forward: bool, messages: MessageCosts) -> None:
         n = len(topology.compute_nodes)
         if mesh.n_ranks != n:
             raise ScheduleError(
                 f"mesh {mesh.text}: it lays out {mesh.n_ranks} ranks, and {topology.name} has {n}"
             )
-        self.topology, self.mesh, self.forward, self.alpha_ns = topology, mesh, forward, alpha_ns
+        self.topology, self.mesh, self.forward, self.messages = topology, mesh, forward, messages
         self._curves: dict[tuple[CollectiveKind, tuple[str, ...]], tuple[float, ...]] = {}
 
     def __repr__(self) -> str:
@@ -162,8 +163,9 @@ class GroupCosts:
         meant, over = resolve_kind(kind), as_axes(axes)
         if (meant, over) not in self._curves:
             found = solve(self.topology, meant, mesh=self.mesh, axes=over, forward=self.forward)
-            options = SimulationOptions(alpha_ns=self.alpha_ns)
-            rows = simulate(found, CURVE_BYTES, options=options).rows
+            options = SimulationOptions(alpha_ns=self.messages.alpha_ns)
+            model = self.messages.model
+            rows = simulate(found, CURVE_BYTES, options=options, cost_model=model).rows
             self._curves[meant, over] = tuple(float(row.time) for row in rows)
         return tuple(zip(CURVE_BYTES, self._curves[meant, over], strict=True))
 
@@ -193,6 +195,7 @@ def group_costs(
     *,
     forward: bool = False,
     alpha_s: float | None = None,
+    cost_model: CostModelLike | None = None,
     file_format: str | None = None,
 ) -> GroupCosts:
     """Exact rates, and simulated times by size, of collectives in all groups of a mesh at once.
@@ -205,7 +208,9 @@ def group_costs(
     forward : bool
         Ranks of other groups pass data on.
     alpha_s : float, optional
-        Latency of a message, for the times; default: 0 where the fabric's links have latencies, else 10 us.
+        Latency of every message, for the times, in place of a cost model.
+    cost_model : CostModel, str or Path, optional
+        What messages cost; default that of the fabric, `default_cost_model`.
     file_format : str, optional
         Of the file that `topology` names.
 
@@ -217,5 +222,5 @@ def group_costs(
     571.4285714285714
     """
     fabric = resolve_topology(topology, file_format=file_format)
-    alpha_ns = default_alpha_ns(fabric) if alpha_s is None else round(alpha_s * 1e9)
-    return GroupCosts(fabric, as_mesh(mesh), forward=forward, alpha_ns=alpha_ns)
+    messages = message_costs(fabric, alpha_s=alpha_s, cost_model=cost_model)
+    return GroupCosts(fabric, as_mesh(mesh), forward=forward, messages=messages)

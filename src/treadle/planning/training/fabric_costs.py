@@ -159,7 +159,7 @@ class FabricCosts:
     >>> import treadle
     >>> costs = treadle.planning.step_costs("dgx_h100:2", "fsdp=2,tp=8")
     >>> f"{costs.time_s(treadle.CollectiveKind.ALLREDUCE, ('tp',), 2**30) * 1e3:.2f} ms"
-    '3.79 ms'
+    '3.86 ms'
     """
 
     def __init__(
@@ -411,7 +411,7 @@ def step_costs(
         ``shifted-ring``, ``double-binary-tree``, ``torus``, and ``any-fabric``, which no fabric of as many
         nodes and links beats.
     alpha_s : float, optional
-        Latency of a message; default: 0 where the fabric's links have latencies, else 10 us.
+        Latency of every message, in place of a cost model.
     cost_model : CostModel, str or Path, optional
         What messages cost by class of link and protocol, in place of alpha: a value, a name or a file.
     forward : bool
@@ -435,7 +435,7 @@ def step_costs(
     >>> import treadle
     >>> costs = treadle.planning.step_costs("dgx_h100:2", "fsdp=2,tp=8")
     >>> f"{costs.time_s(treadle.CollectiveKind.ALLGATHER, ('fsdp',), 2**30) * 1e3:.2f} ms"
-    '10.75 ms'
+    '10.74 ms'
     """
     topology = resolve_topology(fabric, file_format=file_format)
     return FabricCosts(

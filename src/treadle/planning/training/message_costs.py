@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 
 from treadle.brief import brief
 from treadle.errors import FormatError
-from treadle.planning.measuring.cost_models import CostModelLike, as_cost_model
+from treadle.planning.measuring.cost_models import CostModelLike, cost_model_of
 from treadle.planning.problem import Problem
 from treadle.planning.training.collective_prices import Price, QuickestPrice
 from treadle.simulation.costs.cost_model import CostModel
 from treadle.simulation.costs.priced_fabric import priced_fabric
-from treadle.simulation.simulation_options import default_alpha_ns
 from treadle.topologies.topology import Topology
 
 
@@ -57,18 +56,18 @@ class MessageCosts:
 def message_costs(
     topology: Topology, *, alpha_s: float | None = None, cost_model: CostModelLike | None = None
 ) -> MessageCosts:
-    """What was asked for: a model, an alpha, or else the default alpha of the fabric.
+    """What was asked for: a model, an alpha, or else the default model of the fabric.
 
     Raises
     ------
     FormatError
         If both are given, or there is no such model.
     """
-    if cost_model is None:
-        return MessageCosts(default_alpha_ns(topology) if alpha_s is None else round(alpha_s * 1e9))
-    if alpha_s is not None:
+    if alpha_s is None:
+        return MessageCosts(model=cost_model_of(topology, cost_model))
+    if cost_model is not None:
         raise FormatError(
             "cost_model (--cost-model) and alpha_s (--alpha): a cost model has latencies; expected one of "
             "the two"
         )
-    return MessageCosts(model=as_cost_model(cost_model))
+    return MessageCosts(round(alpha_s * 1e9))

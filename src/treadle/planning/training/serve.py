@@ -62,7 +62,7 @@ class ServeRow:
     >>> box = {"mesh": "tp=8", "gpu": "h100", "schedules": "bound"}
     >>> found = planning.serve("gpt2", "dgx_h100:1", phase="decode", **box)
     >>> found.rows[0].schedule, found.rows[0].sequences, found.rows[0].outcome
-    ('bound', 1, <ServingOutcome 0.000263 s, 3.8e+03 s tokens per>)
+    ('bound', 1, <ServingOutcome 3.97e-05 s, 2.52e+04 s tokens per>)
     """
 
     fabric: str
@@ -95,7 +95,7 @@ class ServeResult(Tabular):
     >>> box = {"mesh": "tp=8", "gpu": "h100", "schedules": "bound"}
     >>> found = planning.serve("gpt2", "dgx_h100:1", phase="decode", **box)
     >>> [(row.sequences, f"{row.outcome.seconds * 1e3:.3f} ms") for row in found.rows]
-    [(1, '0.263 ms'), (8, '0.277 ms'), (64, '0.382 ms')]
+    [(1, '0.040 ms'), (8, '0.053 ms'), (64, '0.158 ms')]
     """
 
     model: TrainingModel
@@ -160,7 +160,7 @@ def serve(
     >>> box = {"mesh": "tp=8", "gpu": "h100", "schedules": "bound"}
     >>> found = planning.serve("gpt2", "dgx_h100:1", phase="decode", **box)
     >>> found.rows[0].outcome
-    <ServingOutcome 0.000263 s, 3.8e+03 s tokens per>
+    <ServingOutcome 3.97e-05 s, 2.52e+04 s tokens per>
     """
     start = process_time()
     meant = spelt_alike(phase, list(ServingPhase))

@@ -45,7 +45,7 @@ class TrainKeywords(TypedDict, total=False):
     >>> options: treadle.planning.TrainKeywords = {"sequence": 1024, "precision": "bf16"}
     >>> found = treadle.train("gpt2", "dgx_h100:1", mesh="dp=8", gpu="h100", schedules="bound", **options)
     >>> found.rows[0].outcome
-    <StepOutcome 0.00426 s iteration, mfu 0.194>
+    <StepOutcome 0.00424 s iteration, mfu 0.1947>
     """
 
     batch: int | None

@@ -93,6 +93,7 @@ class LengthWitness:
         return cls(tuple(read_rational(length) for length in lengths))
 
 
+@brief("broadcast_cuts", "reduce_cuts", "prices")
 @dataclass(frozen=True)
 class CutCombinationWitness:
     """Cuts with multipliers and node potentials: a dual solution of the allreduce linear program (B.5).

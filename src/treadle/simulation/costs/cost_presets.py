@@ -8,6 +8,7 @@ from functools import cache
 from types import MappingProxyType
 
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
+from treadle.topologies.topology import Topology
 
 _BOX = ClassCost(alpha_ns=1000, occupancy_ns=50)
 _NETWORK = ClassCost(alpha_ns=5000, occupancy_ns=200)
@@ -28,6 +29,7 @@ def cost_presets() -> Mapping[str, CostModel]:
     models = (
         _reference(),
         _reference_hosts(),
+        _link_latencies(),
         _dissertation(),
         _testbed(),
         _preprint(),
@@ -36,13 +38,31 @@ def cost_presets() -> Mapping[str, CostModel]:
     return MappingProxyType({model.name: model for model in models})
 
 
+def default_cost_model(topology: Topology) -> CostModel:
+    """What messages cost on a fabric of which nothing else is said.
+
+    Where a fabric states the latencies of its links (those of `design` and of `calibrate` do, those of the
+    catalogue with `latency=`), they are meant to be all: `link-latencies`. Where no link has one:
+    `reference`.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> for fabric in ("dgx_a100:2", "ring(4, latency='10us')"):
+    ...     print(planning.default_cost_model(treadle.parse(fabric)).name)
+    reference
+    link-latencies
+    """
+    return cost_presets()["link-latencies" if topology.latencies_ns.any() else "reference"]
+
+
 def _reference() -> CostModel:
     """Round figures for today's fabrics, the ones that this project compares schedules by."""
     hop = ClassCost(alpha_ns=1000, occupancy_ns=50, hop_ns=500)
     return CostModel(
         "reference",
-        "round figures: 1 us and 0.05 us a message in a box, 5 us and 0.2 us across, cut-through switches; "
-        "direct links of an accelerator (TPU-like tori) 1 us a message and 0.5 us a hop",
+        "round figures: 1 us a message (network 5 us), 0.5 us a direct hop",
         (Protocol("simple", _BOX, _NETWORK, hop),),
     )
 
@@ -51,9 +71,14 @@ def _reference_hosts() -> CostModel:
     """As `reference`, where direct links join network cards of hosts."""
     return CostModel(
         "reference-hosts",
-        "round figures as in reference, but direct links join network cards of hosts: 5 us a message and "
-        "1 us a hop",
+        "round figures: 1 us a message (network and direct 5 us), 1 us a hop",
         (Protocol("simple", _BOX, _NETWORK, ClassCost(alpha_ns=5000, occupancy_ns=200, hop_ns=1000)),),
+    )
+
+
+def _link_latencies() -> CostModel:
+    return CostModel(
+        "link-latencies", "the latencies that the fabric's links state, no more", (Protocol("simple"),)
     )
 
 

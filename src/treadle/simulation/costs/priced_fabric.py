@@ -1,8 +1,9 @@
 """A fabric whose links have the latencies and bandwidths that a protocol leaves them: for formulas.
 
 The simulator prices each message by all of its links. Formulas of rates and of farthest ranks know links
-only: here a message's alpha and occupancy are latency of the link that enters a rank. That is no more than
-the simulator's, which takes the dearest class of a message's links.
+only: here a message's alpha and occupancy are latency of the link that enters a rank. One that comes over the
+network to a card of the rank's box ends on a link of the box, which has the box's price; the link that enters
+the card has what the network's is above that.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from treadle.simulation.costs.cost_model import Protocol
+from treadle.arrays import BoolArray, Int64Array
+from treadle.simulation.costs.cost_model import LinkClass, Protocol
 from treadle.simulation.costs.link_classes import CLASSES, link_classes
 from treadle.topologies.topology import Topology
 
@@ -29,6 +31,7 @@ def priced_fabric(topology: Topology, protocol: Protocol) -> Topology:
     bandwidths, latencies = topology.bandwidths.copy(), topology.latencies_ns.copy()
     enters = topology.is_compute[topology.heads]
     classes = link_classes(topology)
+    latencies[_enters_card(topology, classes)] += _above_box(protocol)
     for number, name in enumerate(CLASSES):
         cost, of_class = protocol.of(name), classes == number
         latencies[of_class] += cost.hop_ns
@@ -41,3 +44,18 @@ def priced_fabric(topology: Topology, protocol: Protocol) -> Topology:
         leaves = topology.is_compute[topology.tails]
         bandwidths[leaves] = np.minimum(bandwidths[leaves], protocol.ceiling_bytes_per_s)
     return replace(topology, bandwidths=bandwidths, latencies_ns=latencies)
+
+
+def _enters_card(topology: Topology, classes: Int64Array) -> BoolArray:
+    """Of each link whether it leads from the network to a node that leads on within its box."""
+    leads_in = np.zeros(topology.n_nodes, dtype=np.bool_)
+    leads_in[topology.tails[classes == CLASSES.index(LinkClass.BOX)]] = True
+    of_network = classes == CLASSES.index(LinkClass.NETWORK)
+    found: BoolArray = of_network & leads_in[topology.heads] & ~topology.is_compute[topology.heads]
+    return found
+
+
+def _above_box(protocol: Protocol) -> int:
+    """Nanoseconds that a message over the network costs more than one within a box, links aside."""
+    box, network = protocol.box, protocol.network
+    return max(0, network.alpha_ns + network.occupancy_ns - box.alpha_ns - box.occupancy_ns)
