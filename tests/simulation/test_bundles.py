@@ -85,7 +85,7 @@ def test_costs_of_messages_count_bundles_once() -> None:
 
 @pytest.mark.parametrize("sharing", list(Sharing))
 def test_all_bytes_of_a_bundle_cross_however_links_are_shared(sharing: Sharing) -> None:
-    """Two ranks away on a ring of four: 48 bytes on every link, in one message of many parts or in several."""
+    """48 bytes on every link of a ring of four, in one message of many parts or in several."""
     plan = solve("hypercube:2", "allreduce", algorithm="bfb").plan
     graph = task_graph(plan.topology, program_of(plan, 64))
     assert graph.bundled is not graph

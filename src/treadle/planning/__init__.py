@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from treadle.planning.measuring.cost_models import cost_presets as cost_presets
     from treadle.planning.measuring.cost_models import default_cost_model as default_cost_model
     from treadle.planning.measuring.cost_models import load_cost_model as load_cost_model
+    from treadle.planning.measuring.cost_models import reference_hop_ns as reference_hop_ns
     from treadle.planning.measuring.cost_models import save_cost_model as save_cost_model
     from treadle.planning.measuring.diagnose import diagnose as diagnose
     from treadle.planning.measuring.diagnosed import Diagnosis as Diagnosis
@@ -407,6 +408,7 @@ else:
                 "cost_presets",
                 "default_cost_model",
                 "load_cost_model",
+                "reference_hop_ns",
                 "save_cost_model",
             ),
             "treadle.planning.measuring.simulation": (

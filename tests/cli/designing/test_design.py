@@ -55,7 +55,7 @@ def test_rates_have_the_unit_that_is_asked(capsys: pytest.CaptureFixture[str]) -
 
 def test_frontier_of_table_3_4(capsys: pytest.CaptureFixture[str]) -> None:
     """N = 1024, d = 4: at least as good as the published frontier, beside the bounds."""
-    values = answer(capsys, "--nodes", "1024", "--degree", "4")
+    values = answer(capsys, "--nodes", "1024", "--degree", "4", "--alpha", "10us")
     rows = [(row["steps"], Fraction(row["t_b_exact"])) for row in values["frontier"]]
     for steps, t_b in ((5, "1.332"), (6, "1.020"), (8, "1.004"), (11, "1.000"), (20, "0.999")):
         assert any(s <= steps and b <= Fraction(t_b) + Fraction(1, 2000) for s, b in rows)
@@ -77,7 +77,7 @@ def test_plan_and_cabling(capsys: pytest.CaptureFixture[str], tmp_path: Path, ow
     assert result.is_ok
     assert result.topology.n_links == 48
     assert set(result.topology.bandwidths.tolist()) == {12_500_000_000 // 4}
-    assert set(result.topology.latencies_ns.tolist()) == {10_000}
+    assert set(result.topology.latencies_ns.tolist()) == {1550}
     with open(cabling, newline="") as file:
         rows = list(csv.DictReader(file))
     assert sum(2 if row["duplex"] == "yes" else 1 for row in rows) == 48

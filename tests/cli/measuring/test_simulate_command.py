@@ -104,7 +104,7 @@ def test_design_and_simulate_count_alpha_once(tmp_path: Path, capsys: pytest.Cap
         assert main(["simulate", path, "--size", "1MB", *alpha, "--json"]) == 0
         values = json.loads(capsys.readouterr().out)
         rows[tuple(alpha)] = values["rows"][0]["alpha_beta_s"]
-        assert values["link_latency_s"] == 10e-6
+        assert values["link_latency_s"] == 1.55e-6
         assert values.get("alpha_s") == ((10e-6 if "10us" in alpha else 0) if alpha else None)
         assert values.get("cost_model") == (None if alpha else "link-latencies")
     assert rows[()] == rows["--alpha", "0us"] == pytest.approx(seconds, rel=1e-9)
@@ -112,7 +112,23 @@ def test_design_and_simulate_count_alpha_once(tmp_path: Path, capsys: pytest.Cap
     assert main(["simulate", path, "--size", "1MB"]) == 0
     assert "costs link-latencies, pipelined" in capsys.readouterr().out
     assert main(["simulate", path, "--size", "1MB", "--alpha", "0us"]) == 0
-    assert "alpha 0us a message and up to 10us a link, pipelined" in capsys.readouterr().out
+    assert "alpha 0us a message and up to 1.55us a link, pipelined" in capsys.readouterr().out
+
+
+def test_a_graph_costs_the_same_designed_and_by_its_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A hop costs the same by default for `design`, on the fabric that it writes, and on the catalogue's."""
+    path = str(tmp_path / "designed.plan")
+    words = ["design", "--topology", "torus:3,3", "--no-cache", "-o", path, "--json"]
+    assert main(words) == 0
+    designed = json.loads(capsys.readouterr().out)
+    seconds = []
+    for subject in ([path], ['torus(3, 3, bandwidth="25Gbit/s")', "allreduce", "--algorithm", "bfb"]):
+        assert main(["simulate", *subject, "--size", "1MB", "--json"]) == 0
+        seconds.append(json.loads(capsys.readouterr().out)["rows"][0]["alpha_beta_s"])
+    (row,) = designed["frontier"]
+    assert seconds == [pytest.approx(row["allreduce_s"], rel=1e-9)] * 2
 
 
 def test_a_fabric_without_latencies_has_those_of_the_reference_model(

@@ -58,7 +58,9 @@ def command(
             metavar="EXPR",
         ),
     ] = None,
-    alpha: Annotated[str | None, typer.Option(help="Latency of a hop; default 10us.", metavar="TIME")] = None,
+    alpha: Annotated[
+        str | None, typer.Option(help="Latency of a hop; default 1.55us.", metavar="TIME")
+    ] = None,
     bandwidth: Annotated[
         str | None,
         typer.Option(help="Of a node, all its links together, one way; default 100Gbit/s.", metavar="RATE"),
@@ -246,14 +248,14 @@ def _size_of_fabric(nodes: int | None, degree: int | None, topology: str | None)
 def _problem(
     alpha: str | None, bandwidth: str | None, size: str | None, path: Path | None
 ) -> tuple[Workload, Network]:
-    """The workload, and the network by the options, else the file, else the dissertation's."""
+    """The workload, and the network by the options, else the file, else `reference` and 100 Gbit/s a node."""
     if path is not None and size is not None:
         raise FormatError("--size and --workload exclude each other; the file has the sizes")
     job = allreduce_of(_size("1MB" if size is None else size)) if path is None else load_workload(path)
     alpha_s = job.alpha_s if alpha is None else parse_time_ns(alpha) / 10**9
     rate = job.bandwidth_bytes_per_s if bandwidth is None else parse_bandwidth(bandwidth)
     return job, Network(
-        alpha_s=10e-6 if alpha_s is None else alpha_s,
+        alpha_s=planning.reference_hop_ns() / 10**9 if alpha_s is None else alpha_s,
         bandwidth_bytes_per_s=parse_bandwidth("100Gbit/s") if rate is None else rate,
     )
 
@@ -305,7 +307,7 @@ def _print_frontier(output: Output, result: planning.DesignResult, chosen: plann
     direction = "bidirectional" if result.is_bidirectional else "one-way or bidirectional links"
     output.line(f"fabrics     {result.nodes} nodes, degree {result.degree}, {direction}")
     output.line(
-        f"network     {_microseconds(network.alpha_s)} us a hop, "
+        f"network     {network.alpha_s * 1e6:g} us a hop, "
         f"{output.rates(network.bandwidth_bytes_per_s)} out of and into a node"
     )
     output.line(f"workload    {result.workload.name}")

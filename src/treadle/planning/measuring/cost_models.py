@@ -9,7 +9,7 @@ import numpy as np
 from treadle.errors import FormatError
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, LinkClass, Protocol
 from treadle.simulation.costs.cost_model_file import load_cost_model, save_cost_model
-from treadle.simulation.costs.cost_presets import cost_presets, default_cost_model
+from treadle.simulation.costs.cost_presets import cost_presets, default_cost_model, reference_hop_ns
 from treadle.simulation.costs.link_classes import CLASSES, link_classes
 from treadle.topologies.topology import Topology
 
@@ -24,6 +24,7 @@ __all__ = [
     "cost_presets",
     "default_cost_model",
     "load_cost_model",
+    "reference_hop_ns",
     "save_cost_model",
     "step_alpha_ns",
 ]

@@ -57,6 +57,19 @@ def default_cost_model(topology: Topology) -> CostModel:
     return cost_presets()["link-latencies" if topology.latencies_ns.any() else "reference"]
 
 
+def reference_hop_ns() -> int:
+    """What a hop of a direct-connect fabric costs by `reference`, bytes aside, nanoseconds.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> planning.reference_hop_ns()
+    1550
+    """
+    hop = cost_presets()["reference"].protocols[0].hop
+    return hop.alpha_ns + hop.occupancy_ns + hop.hop_ns
+
+
 def _reference() -> CostModel:
     """Round figures for today's fabrics, the ones that this project compares schedules by."""
     hop = ClassCost(alpha_ns=1000, occupancy_ns=50, hop_ns=500)
