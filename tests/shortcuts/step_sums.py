@@ -16,7 +16,7 @@ COLUMNS = ("shard", "link", "low", "high")
 
 
 def all_right(fabric: Topology, schedule: StepSchedule) -> bool:
-    """Whether all ranks end with every contribution once, of an allreduce of two phases over ways."""
+    """Whether all ranks end with every contribution once, of an allreduce of two phases."""
     ranks = on_all_ranks(fabric, CollectiveKind.ALLREDUCE).ranks
     rank_of = {node: rank for rank, node in enumerate(ranks)}
     reduce, broadcast = schedule.reduce, schedule.broadcast
@@ -28,7 +28,7 @@ def all_right(fabric: Topology, schedule: StepSchedule) -> bool:
 
     def sends(steps: Steps, step: int) -> Iterator[tuple[int, int, int, slice, bool]]:
         for send in range(*steps.span(step).indices(steps.n_sends)):
-            links = steps.way(int(steps.link[send])).tolist()
+            links = steps.links_of(send).tolist()
             for one, following in pairwise(links):
                 assert fabric.heads[one] == fabric.tails[following]
             ends = rank_of[int(fabric.tails[links[0]])], rank_of[int(fabric.heads[links[-1]])]
@@ -84,5 +84,5 @@ def mutants(schedule: StepSchedule, count: int) -> Iterator[StepSchedule]:
         elif fault == 4:
             columns["fresh"][send] ^= True
         else:
-            columns["link"][send] = chance.integers(steps.n_ways)
+            columns["link"][send] = chance.integers(steps.n_ways or steps.link.max() + 1)
         yield replace(schedule, **{role: replace(steps, step_offset=offset, **columns)})

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from reference.program_check import check_program
 from shortcuts.executed import execute
 from shortcuts.step_sums import all_right, mutants
 from treadle.errors import FormatError, ScheduleError
@@ -59,7 +60,9 @@ def test_every_rank_gets_every_contribution_once(words: str, rounds: list[tuple[
         assert schedule.n_steps == 2
         assert verify(fabric, collective, schedule).violations == ()
         assert all_right(fabric, schedule)
-        for output in execute(lower(fabric, collective, schedule), inputs):
+        program = lower(fabric, collective, schedule)
+        assert not check_program(program)
+        for output in execute(program, inputs):
             assert np.array_equal(output, sum(inputs)), pair
 
 
