@@ -77,7 +77,18 @@ def test_swapped_cables_are_told_and_fail(tmp_path: Path, capsys: pytest.Capture
 
 def test_design_grows_and_reconfigures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "moves.csv"
-    argv = ["design", "--nodes", "12", "--degree", "3", "--alltoall", "bound", "--no-cache"]
+    argv = [
+        "design",
+        "--nodes",
+        "12",
+        "--degree",
+        "3",
+        "--alpha",
+        "10us",
+        "--alltoall",
+        "bound",
+        "--no-cache",
+    ]
     assert main([*argv, "--grow", "13", "--changes", str(path)]) == 0
     text = capsys.readouterr().out
     assert "growth      to 13 nodes" in text
