@@ -347,7 +347,8 @@ def _formula(subject: SimulatedSubject, options: SimulationOptions) -> Callable[
     topology, collective, costs = subject.problem.topology, subject.problem.collective, options.costs
     if costs is None:
         return alpha_beta_curve(topology, collective, subject.schedule, alpha_ns=options.alpha_ns)
-    curve = alpha_beta_curve(priced_fabric(topology, costs), collective, subject.schedule)
+    priced, alpha_ns = priced_fabric(topology, costs)
+    curve = alpha_beta_curve(priced, collective, subject.schedule, alpha_ns=alpha_ns)
     launch = Fraction(costs.launch_ns, 10**9)
     return lambda size: launch + curve(size)
 

@@ -42,15 +42,11 @@ class MessageCosts:
         """
         if self.model is None:
             return price(problem, self.alpha_ns)
-        return QuickestPrice(
-            tuple(
-                (
-                    protocol.launch_ns / 1e9,
-                    price(replace(problem, topology=priced_fabric(problem.topology, protocol)), 0),
-                )
-                for protocol in self.model.protocols
-            )
-        )
+        found = []
+        for protocol in self.model.protocols:
+            topology, alpha_ns = priced_fabric(problem.topology, protocol)
+            found.append((protocol.launch_ns / 1e9, price(replace(problem, topology=topology), alpha_ns)))
+        return QuickestPrice(tuple(found))
 
 
 def message_costs(

@@ -1,7 +1,8 @@
 """A fabric whose links have the latencies and bandwidths that a protocol leaves them: for formulas.
 
 The simulator prices each message by all of its links. Formulas of rates and of farthest ranks know links
-only: here a message's alpha and occupancy are latency of the link that enters a rank. One that comes over the
+and one alpha: here that is what every message pays of alpha and occupancy, and what one pays above it is
+latency of the link that enters a rank. One that comes over the
 network to a card of the rank's box ends on a link of the box, which has the box's price; the link that enters
 the card has what the network's is above that.
 """
@@ -18,8 +19,8 @@ from treadle.simulation.costs.link_classes import CLASSES, link_classes
 from treadle.topologies.topology import Topology
 
 
-def priced_fabric(topology: Topology, protocol: Protocol) -> Topology:
-    """The fabric as messages of a protocol find it.
+def priced_fabric(topology: Topology, protocol: Protocol) -> tuple[Topology, int]:
+    """The fabric as messages of a protocol find it, and the alpha of all of them, nanoseconds.
 
     Parameters
     ----------
@@ -31,11 +32,13 @@ def priced_fabric(topology: Topology, protocol: Protocol) -> Topology:
     bandwidths, latencies = topology.bandwidths.copy(), topology.latencies_ns.copy()
     enters = topology.is_compute[topology.heads]
     classes = link_classes(topology)
+    present = [protocol.of(CLASSES[number]) for number in np.unique(classes[enters]).tolist()]
+    common = min((one.alpha_ns + one.occupancy_ns for one in present), default=0)
     latencies[_enters_card(topology, classes)] += _above_box(protocol)
     for number, name in enumerate(CLASSES):
         cost, of_class = protocol.of(name), classes == number
         latencies[of_class] += cost.hop_ns
-        latencies[of_class & enters] += cost.alpha_ns + cost.occupancy_ns
+        latencies[of_class & enters] += cost.alpha_ns + cost.occupancy_ns - common
         for bandwidth in np.unique(bandwidths[of_class]).tolist():
             share = cost.efficiency
             rate = max(1, bandwidth * share.numerator // share.denominator)
@@ -43,7 +46,7 @@ def priced_fabric(topology: Topology, protocol: Protocol) -> Topology:
     if protocol.ceiling_bytes_per_s:
         leaves = topology.is_compute[topology.tails]
         bandwidths[leaves] = np.minimum(bandwidths[leaves], protocol.ceiling_bytes_per_s)
-    return replace(topology, bandwidths=bandwidths, latencies_ns=latencies)
+    return replace(topology, bandwidths=bandwidths, latencies_ns=latencies), common
 
 
 def _enters_card(topology: Topology, classes: Int64Array) -> BoolArray:
