@@ -2,8 +2,8 @@
 
 A transcript is read as its commands, lines that begin with `$ `, and replayed in a folder of its own, with
 nothing kept from before and on a terminal of 80 columns. Besides `treadle` it knows `write FILE`, with the
-file's lines behind `> `, and `cat FILE`. What depends on the machine is left out: measured seconds and the
-folder.
+file's lines behind `> `, and `cat FILE`. Of texts and pages that a command writes a hash is kept. What
+depends on the machine is left out: measured seconds, the folder, and pictures within pages.
 """
 
 from __future__ import annotations
@@ -26,11 +26,15 @@ _OWN_FOLDERS = ("TREADLE_CACHE_DIR", "XDG_CONFIG_HOME")
 _SHOWN_LINES, _SHOWN_CHARACTERS = 24, 160
 """Of a file, and of a line of it; of the rest a hash tells whether it changed."""
 
+_HASHED = {".csv", ".html", ".json", ".py", ".toml", ".txt", ".xml"}
+_PICTURES = re.compile(rb"<svg.*?</svg>|data:[a-z]+/[^\"']*", re.DOTALL)
+
 _MEASURED = (
     (re.compile(r"^CPU s .*\n", re.MULTILINE), ""),
     # CPU s of comparisons, and of plans for failures
     (re.compile(r"[0-9]+\.[0-9]{2}(?= +(?:yes$|[0-9]{4}-))", re.MULTILINE), "...."),
     (re.compile(r'"seconds": \{[^{}]*\}'), '"seconds": {}'),
+    (re.compile(r'"seconds": [0-9.e-]+'), '"seconds": 0'),
 )
 
 
@@ -71,10 +75,28 @@ def _said(command: str, lines: list[str]) -> str:
         return f"$ {command}\n{_shown(Path(words[0]))}\n"
     assert name == "treadle", f"{command}: expected treadle, write or cat"
     out, err = io.StringIO(), io.StringIO()
+    before = _hashes()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         status = treadle(words)
     said = [text and text.removesuffix("\n") + "\n" for text in (out.getvalue(), err.getvalue())]
-    return "".join([f"$ {command}\n", *said, f"[{status}]\n\n"])
+    wrote = [f"wrote {file} {value}\n" for file, value in _hashes().items() if before.get(file) != value]
+    return "".join([f"$ {command}\n", *said, *wrote, f"[{status}]\n\n"])
+
+
+def _hashes() -> dict[str, str]:
+    """Of all texts below the folder."""
+    files = sorted(path for path in Path().rglob("*") if path.suffix in _HASHED and path.is_file())
+    return {
+        path.as_posix(): hashlib.sha256(_PICTURES.sub(b"", _without_seconds(path.read_bytes()))).hexdigest()[
+            :16
+        ]
+        for path in files
+        if path.parts[0] != "own"
+    }
+
+
+def _without_seconds(data: bytes) -> bytes:
+    return re.sub(rb'[0-9]+\.[0-9]+(?=( CPU)? s\b)|(?<="seconds": )[0-9.e-]+', b"", data)
 
 
 def _shown(path: Path) -> str:

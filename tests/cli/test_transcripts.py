@@ -1,4 +1,4 @@
-"""All that some two hundred commands print, word by word; `make transcripts` writes it anew."""
+"""All that some three hundred commands print and write, word by word; `make transcripts` writes it anew."""
 
 from __future__ import annotations
 
