@@ -46,11 +46,10 @@ class TestMap:
             CPU seconds of all of them.
         """
         number = block_of(self.blocks, path, line)
-        if number is None:  # run by every import: those that run anything of the file
+        direct = set(self.tests.get(number, ())) if number is not None else set()
+        if not direct:  # run by every import, or in another process: those that run anything of the file
             places = [place for place, block in enumerate(self.blocks) if block.path == path]
-        else:
-            places = [number]
-        direct = {test for place in places for test in self.tests.get(place, ())}
+            direct = {test for place in places for test in self.tests.get(place, ())}
         files = {test.partition("::")[0] for test in direct}
         kin = {test for test in self.seconds if test.partition("::")[0] in files} - direct
         folder = mirrored(path)

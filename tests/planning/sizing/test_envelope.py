@@ -47,6 +47,11 @@ def test_without_a_limit_every_size_has_its_fastest_in_as_few_ranges_as_that_tak
     assert ranges[1].schedule == 2
 
 
+def test_one_schedule_has_one_range() -> None:
+    (only,) = choose_ranges([[1.0, 3.0, 2.0]], 1)
+    assert (only.schedule, only.first, only.last) == (0, 0, 2)
+
+
 def test_ranges_meet_where_the_times_do() -> None:
     # 4 us against 1 us + size / 1 GB/s: equal at 3000 bytes; straight between logarithms it is near that
     assert crossing(2048, 4096, (3.048, 5.096), (4.0, 4.0)) == pytest.approx(3000, rel=0.05)
