@@ -1,13 +1,18 @@
 """Bounds of allreduces on many ranks: as that of one group, equal to what the program by cuts says."""
 
+from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
+import treadle
 from treadle import planning
+from treadle.planning.solving.bounds import large_allreduce
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.group_witness import GroupLengthWitness
 from treadle.synthesis.trees.allreduce import allreduce_bound
+from treadle.watch import UNWATCHED
 
 
 @pytest.mark.parametrize("fabric", ["dgx_a100:32", "leaf_spine:4,2,gpus_per_leaf=36"])
@@ -53,6 +58,15 @@ def test_fabrics_of_few_ranks_or_few_links_alike_keep_the_program_by_cuts() -> N
     many = planning.bound("torus:12,12", "allreduce", without="n0_0--n0_1")
     assert not isinstance(many.bound.witness, GroupLengthWitness)
     assert many.algbw == Fraction(287, 143)
+
+
+def test_a_single_capped_host_keeps_the_program_by_cuts() -> None:
+    ring = treadle.parse("ring:130")
+    caps = np.zeros(130, dtype=np.int64)
+    caps[7] = 1
+    problem = planning.pose(replace(ring, injection_bytes_per_s=caps), "allreduce")
+    assert large_allreduce(problem, UNWATCHED) is None
+    assert large_allreduce(planning.pose(ring, "allreduce"), UNWATCHED) is not None
 
 
 @pytest.mark.parametrize(
