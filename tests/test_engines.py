@@ -79,4 +79,4 @@ def test_writes_outside_temporary_folders_are_refused(tmp_path: Path) -> None:
             write()
     assert not outside.exists()
     (tmp_path / "inside").write_bytes(b"")
-    assert Path.home().is_relative_to(Path(os.environ["TREADLE_CACHE_DIR"]).parent)
+    assert Path.home().is_relative_to(Path(os.environ["XDG_DATA_HOME"]).parent)

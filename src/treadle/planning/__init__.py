@@ -394,11 +394,7 @@ else:
                 "ask_referee",
                 "require_referee",
             ),
-            "treadle.planning.measuring.cost_fit": (
-                "CostFit",
-                "Sweep",
-                "fit_cost_model",
-            ),
+            "treadle.planning.measuring.cost_fit": ("CostFit", "Sweep", "fit_cost_model"),
             "treadle.planning.measuring.cost_models": (
                 "ClassCost",
                 "CostModel",
