@@ -197,6 +197,15 @@ def test_what_does_not_fit_is_one_violation(tmp_path: Path) -> None:
             _ = placed.program
 
 
+def test_a_program_of_another_collective_keeps_its_name(tmp_path: Path) -> None:
+    program = planning.program_of(planning.solve("ring(4)", "allgather", algorithm="ring").plan, 2**20)
+    placed = place_schedule(program, pose("ring(4)", "allreduce"), name="theirs")
+    assert (placed.name, placed.form) == ("theirs", "Program")
+    assert [str(one) for one in placed.report.violations] == [
+        "shape: it is for allgather, asked for is allreduce"
+    ]
+
+
 def test_a_send_that_cannot_be_placed_is_one_violation(tmp_path: Path) -> None:
     """The file's ring goes 0, 1, 2, 3; on the path 0-1-2-3 nothing leads from 3 to 0 but other ranks."""
     builder = TopologyBuilder("path")

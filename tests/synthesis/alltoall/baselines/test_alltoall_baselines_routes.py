@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from fractions import Fraction
 
@@ -169,6 +170,19 @@ def test_grids_are_recognised_by_their_links(
 )
 def test_other_fabrics_are_no_grids(fabric: Topology) -> None:
     with pytest.raises(ScheduleError, match="no mesh, torus"):
+        dimension_order(fabric, everyone(fabric))
+
+
+def test_routes_of_too_many_links_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """9 ranks, each 12 links from all others together: 108."""
+    fabric = torus(3, 3)
+    module = sys.modules[
+        "treadle.synthesis.alltoall.baselines.dimension_order"
+    ]  # the package has the function
+    monkeypatch.setattr(module, "_MAX_HOPS", 108)
+    assert dimension_order(fabric, everyone(fabric)).n_ranks == 9
+    monkeypatch.setattr(module, "_MAX_HOPS", 107)
+    with pytest.raises(ScheduleError, match="have over 107 links in all; use fewer ranks"):
         dimension_order(fabric, everyone(fabric))
 
 
