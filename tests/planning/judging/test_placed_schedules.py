@@ -202,7 +202,7 @@ def test_a_program_of_another_collective_keeps_its_name(tmp_path: Path) -> None:
     placed = place_schedule(program, pose("ring(4)", "allreduce"), name="theirs")
     assert (placed.name, placed.form) == ("theirs", "Program")
     assert [str(one) for one in placed.report.violations] == [
-        "shape: it is for allgather, asked for is allreduce"
+        "text: it is for allgather, asked for is allreduce"
     ]
 
 
