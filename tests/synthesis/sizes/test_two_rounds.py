@@ -13,6 +13,7 @@ from shortcuts.step_sums import all_right, mutants
 from treadle.errors import FormatError, ScheduleError
 from treadle.planning import lower as lower_plan
 from treadle.planning import run, simulate, solve
+from treadle.planning.solving.schedulers import find_scheduler
 from treadle.program.any_schedule import lower
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.plan_files.archive import dump_plan, parse_plan
@@ -209,6 +210,25 @@ def test_two_rounds_are_quicker_than_scatter_and_gather_while_data_are_small() -
 
     assert microseconds("1K", "two-round") < 14.5 < 15.5 < microseconds("1K", "factor-allreduce")
     assert microseconds("16K", "two-round", rounds=(2, 2)) < 20.3 < 24 < microseconds("16K", "routed-direct")
+
+
+@pytest.mark.parametrize(
+    ("words", "tried"),
+    [
+        ("generalized_kautz(4, 64)", [(1, 2), (2, 2), (2, 3)]),
+        ("generalized_kautz(2, 128)", [(3, 4), (4, 4), (4, 5)]),
+        ("generalized_kautz(4, 256)", [(2, 2), (2, 3), (3, 3)]),
+        ("de_bruijn(3, 2)", [(1, 1), (1, 2)]),
+    ],
+)
+def test_few_even_pairs_are_tried_and_the_first_is_the_default(
+    words: str, tried: list[tuple[int, int]]
+) -> None:
+    fabric = parse(words)
+    collective = on_all_ranks(fabric, K.ALLREDUCE)
+    trials = find_scheduler("two-round").trials(fabric, collective)
+    assert trials == ({}, *({"rounds": pair} for pair in tried[1:]))
+    assert two_round(fabric, collective) == made(fabric, tried[0])
 
 
 def test_what_it_refuses() -> None:

@@ -37,6 +37,8 @@ from treadle.topologies.topology import Topology
 _NAME = "two-round"
 _KINDS = (CollectiveKind.ALLREDUCE,)
 _MOST_LINKS = 8
+_TRIED = 3
+"""Sums of the lengths that are worth a trial, from the least: longer walks come near scatter and gather."""
 
 
 def in_classes(topology: Topology, _: Collective) -> Refusal | None:
@@ -50,8 +52,11 @@ def in_classes(topology: Topology, _: Collective) -> Refusal | None:
 
 
 def _trials(topology: Topology, _: Collective) -> Sequence[Mapping[str, object]]:
-    """All lengths of the two rounds."""
-    return [{"rounds": (one.first, one.second)} for one in _shapes(topology)]
+    """Of each sum of lengths the most even pair, which sends the fewest bytes; the first is the default."""
+    even: dict[int, tuple[int, int]] = {}
+    for one in _shapes(topology):
+        even.setdefault(one.first + one.second, (one.first, one.second))
+    return [{"rounds": pair} for pair in list(even.values())[1:_TRIED]]
 
 
 @scheduler(
@@ -76,7 +81,7 @@ def two_round(
     collective : Collective
         An allreduce on all nodes in order.
     rounds : sequence of int, optional
-        Links of the walks of either round; default the fewest in all, the second round being the longer.
+        Links of the walks of either round; default the fewest in all, of these the most even pair.
 
     Raises
     ------
@@ -116,10 +121,10 @@ class _Shape:
 
 
 def _shapes(topology: Topology) -> list[_Shape]:
-    """All pairs of rounds that work, those of the fewest links first; none with twice the diameter."""
+    """All pairs of rounds that work, the fewest links first, then the most even; none twice the diameter."""
     n, walks = topology.n_nodes, list(_walks(topology))
     lengths = [place for place, reached in enumerate(walks, 1) if _blocks(reached) is not None]
-    pairs = sorted(product(lengths, repeat=2), key=lambda pair: (sum(pair), pair))
+    pairs = sorted(product(lengths, repeat=2), key=lambda pair: (sum(pair), abs(pair[0] - pair[1]), pair))
     found = []
     for first, second in pairs:
         reached = walks[first - 1], walks[second - 1]
