@@ -7,6 +7,7 @@ import importlib.util
 import json
 import sys
 import types
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from tools.mutants.mutant import Mutant
 from tools.mutants.operators import python_mutants
 from tools.mutants.sample import all_mutants, drawn, shares, source_files
 from tools.mutants.tree import ROOT, Tree
-from tools.mutants.trial import Fate, StaleMapError, run_tests
+from tools.mutants.trial import Fate, StaleMapError, TestServer, run_tests
 
 SOURCE = '''"""A docstring with 3 + 4."""
 
@@ -247,7 +248,9 @@ class SmallTree(Tree):
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        (folder / "src").mkdir(parents=True)
+        (folder / "src").mkdir()
+
+    def begin_anew(self) -> None:
         self.write("src/small.py", "import time\n\n\ndef f(n):\n    time.sleep(0 * 300)\n    return n + 1\n")
         self.write("test_small.py", "from small import f\n\n\ndef test_f():\n    assert f(2) == 3\n")
         self.write("test_other.py", "def test_other():\n    pass\n")
@@ -259,39 +262,72 @@ def fault(tree: Tree, old: str, new: str) -> Mutant:
     return Mutant("src/small.py", source.count("\n", 0, start) + 1, start, start + len(old), new, "by hand")
 
 
-def test_fates(tmp_path: Path) -> None:
-    tree = SmallTree(tmp_path / "tree")
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestServer]:
+    with TestServer(SmallTree(tmp_path_factory.mktemp("tree"))) as server:
+        yield server
+
+
+@pytest.fixture
+def server(started: TestServer) -> TestServer:
+    assert isinstance(started.tree, SmallTree)
+    started.tree.begin_anew()
+    return started
+
+
+def test_fates(server: TestServer) -> None:
+    tree = server.tree
     sound = tree.read("src/small.py")
     wrong, slow = fault(tree, "n + 1", "n - 1"), fault(tree, "0 * 300", "300")
     tests = ["test_other.py::test_other", "test_small.py::test_f"]
-    killed = run_tests(tree, tests, 60.0, mutant=wrong)
+    killed = run_tests(server, tests, 60.0, mutant=wrong)
     assert killed.fate is Fate.KILLED
     assert "test_small.py::test_f" in killed.word
-    assert run_tests(tree, tests[:1], 60.0, mutant=wrong).fate is Fate.SURVIVED
-    assert run_tests(tree, tests, 5.0, mutant=slow).fate is Fate.TIMEOUT
-    assert run_tests(tree, [], 60.0, mutant=wrong).fate is Fate.UNTESTED
+    assert run_tests(server, tests[:1], 60.0, mutant=wrong).fate is Fate.SURVIVED
+    assert run_tests(server, tests, 5.0, mutant=slow).fate is Fate.TIMEOUT
+    assert run_tests(server, [], 60.0, mutant=wrong).fate is Fate.UNTESTED
     crash = fault(tree, "return n + 1", "import os; os.abort()")
-    assert run_tests(tree, tests, 60.0, mutant=crash).fate is Fate.KILLED
+    assert run_tests(server, tests, 60.0, mutant=crash).fate is Fate.KILLED
     for ending in ("os.kill(os.getpid(), 9)", "os._exit(3)"):
         ended = fault(tree, "return n + 1", f"import os; {ending}")
-        assert run_tests(tree, tests, 60.0, mutant=ended).fate is Fate.ENDED
+        assert run_tests(server, tests, 60.0, mutant=ended).fate is Fate.ENDED
     built: list[str] = []
 
     def build(_: Tree) -> str:
         built.append(tree.read("src/small.py"))
         return "" if len(built) == 2 else "expected ;"
 
-    assert run_tests(tree, tests, 60.0, mutant=wrong, build=build).fate is Fate.INVALID
+    assert run_tests(server, tests, 60.0, mutant=wrong, build=build).fate is Fate.INVALID
     assert built == [wrong.applied(sound), sound]
     assert tree.read("src/small.py") == sound
     assert wrong.difference(sound) == "@@ -6 +6 @@\n-    return n + 1\n+    return n - 1"
 
 
-def test_a_module_that_cannot_be_read_any_more_has_noticed(tmp_path: Path) -> None:
-    tree = SmallTree(tmp_path / "tree")
+def test_a_module_that_cannot_be_read_any_more_has_noticed(server: TestServer) -> None:
+    tree = server.tree
     tests, wrong = ["test_small.py::test_f"], fault(tree, "n + 1", "n - 1")
     tree.write("test_small.py", "from small import f\n\nassert f(2) == 3\n\n\ndef test_f():\n    pass\n")
-    outcome = run_tests(tree, tests, 60.0, mutant=wrong)
-    assert (outcome.fate, outcome.word) == (Fate.KILLED, "ERROR test_small.py - assert 1 == 3")
-    with pytest.raises(StaleMapError):
-        run_tests(tree, ["test_other.py::test_gone"], 60.0, mutant=wrong)
+    outcome = run_tests(server, tests, 60.0, mutant=wrong)
+    assert (outcome.fate, outcome.word) == (Fate.KILLED, "ERROR test_small.py - AssertionError")
+    for gone in (["test_other.py::test_gone"], ["test_other.py", "test_other.py::test_gone"], ["gone.py"]):
+        with pytest.raises(StaleMapError):
+            run_tests(server, gone, 60.0, mutant=wrong)
+
+
+def test_tests_are_run_in_the_order_in_which_they_are_asked_for(server: TestServer) -> None:
+    tree = server.tree
+    tree.write(
+        "test_other.py",
+        "import pytest\n\n\n@pytest.mark.parametrize('n', [1, 2])\ndef test_n(n):\n    assert n == 3\n\n\n"
+        "def test_zero():\n    assert 0\n",
+    )
+    other = "test_other.py::test_n"
+    for asked, first in (
+        (["test_other.py"], f"{other}[1]"),
+        ([f"{other}[2]", "test_other.py"], f"{other}[2]"),
+        (["test_other.py::test_zero", other], "test_other.py::test_zero"),
+        (["test_small.py", other], f"{other}[1]"),
+    ):
+        status, word = server.run(asked, 60.0)
+        assert status == 1
+        assert word.startswith(f"FAILED {first}")

@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import asdict
 from queue import SimpleQueue
 
@@ -20,7 +21,7 @@ from .core_build import CoreBuilder
 from .mutant import Mutant
 from .sample import CORE, all_mutants, drawn, source_files
 from .tree import ROOT, Tree
-from .trial import Fate, Outcome, run_tests
+from .trial import Fate, Outcome, TestServer, run_tests
 
 STATE = ROOT / "build" / "mutants"
 _FLOOR_S, _FACTOR = 120.0, 8.0
@@ -100,33 +101,33 @@ def _wanted(asked: argparse.Namespace) -> Iterable[Mutant]:
 
 def _tried(mutants: list[Mutant], asked: argparse.Namespace) -> Iterator[Outcome]:
     """Outcomes, in the order of the mutants; each job has a copy of its own."""
-    tests, trees = read_map(STATE), SimpleQueue[Tree]()
-    for job in range(min(asked.jobs, len(mutants))):
-        trees.put(Tree(STATE / f"tree-{job}"))
+    tests, servers = read_map(STATE), SimpleQueue[TestServer]()
     try:
         builder = CoreBuilder() if any(mutant.path.startswith(CORE) for mutant in mutants) else None
     except FileNotFoundError as error:
         sys.exit(f"mutants: {error}, or leave the compiled core out (--without-core)")
 
     def trial(mutant: Mutant) -> Outcome:
-        tree = trees.get()
+        server = servers.get()
         try:
-            return _trial(tree, mutant, tests, asked.budget, builder)
+            return _trial(server, mutant, tests, asked.budget, builder)
         finally:
-            trees.put(tree)
+            servers.put(server)
 
-    with ThreadPoolExecutor(asked.jobs) as pool:
+    with ExitStack() as stack, ThreadPoolExecutor(asked.jobs) as pool:
+        for job in range(min(asked.jobs, len(mutants))):
+            servers.put(stack.enter_context(TestServer(Tree(STATE / f"tree-{job}"))))
         yield from pool.map(trial, mutants)
 
 
 def _trial(
-    tree: Tree, mutant: Mutant, tests: TestMap, budget_s: float, builder: CoreBuilder | None
+    server: TestServer, mutant: Mutant, tests: TestMap, budget_s: float, builder: CoreBuilder | None
 ) -> Outcome:
     if mutant.path.startswith(CORE):
-        return run_tests(tree, CORE_TESTS, _CORE_LIMIT_S, build=builder, mutant=mutant)
+        return run_tests(server, CORE_TESTS, _CORE_LIMIT_S, build=builder, mutant=mutant)
     chosen = tests.chosen(mutant.path, mutant.line, budget_s)
     limit_s = _FLOOR_S + _FACTOR * sum(tests.seconds[test] for test in chosen)
-    return run_tests(tree, chosen, limit_s, mutant=mutant)
+    return run_tests(server, chosen, limit_s, mutant=mutant)
 
 
 def _print(outcome: Outcome) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
+import json
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
+from typing import Self
 
+from .fork_server import GONE, READY
 from .mutant import Mutant
 from .tree import Tree
 
@@ -20,9 +22,6 @@ CRASHES = tuple(
     -number for number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGBUS, signal.SIGILL)
 )
 """A fault in the compiled core may end the process; SIGKILL and SIGTERM come from outside and say nothing."""
-
-_TESTS_A_RUN = 1500
-"""Fewer than the words that a command line may have."""
 
 
 class StaleMapError(Exception):
@@ -64,8 +63,54 @@ class Outcome:
     word: str = ""
 
 
+class TestServer:
+    """The process that runs the tests of one tree; see `fork_server`.
+
+    Parameters
+    ----------
+    tree : Tree
+    """
+
+    __test__ = False
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("fork_server.py")), str(tree.folder)],
+            env=dict(tree.environment()),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._answer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._process:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+
+    def run(self, tests: Sequence[str], limit_s: float) -> tuple[int | None, str]:
+        """The exit status of pytest, None if it had to be ended; and its last word about a test."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"tests": list(tests), "limit_s": limit_s}) + "\n")
+        self._process.stdin.flush()
+        answer = json.loads(self._answer())
+        return answer["status"], answer["word"]
+
+    def _answer(self) -> str:
+        """A line of the process, behind whatever a library says when it is imported."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith(("{", READY)):
+                return line
+        raise RuntimeError(f"the process that runs the tests of {self.tree.folder} has ended")
+
+
 def run_tests(
-    tree: Tree,
+    server: TestServer,
     tests: Sequence[str],
     limit_s: float,
     *,
@@ -76,7 +121,7 @@ def run_tests(
 
     Parameters
     ----------
-    tree : Tree
+    server : TestServer
     tests : sequence of str
         Their names as pytest has them, in this order.
     limit_s : float
@@ -86,6 +131,7 @@ def run_tests(
         is the compiler's complaint.
     mutant : Mutant
     """
+    tree = server.tree
     source = tree.read(mutant.path)
     tree.write(mutant.path, mutant.applied(source))
     try:
@@ -94,16 +140,15 @@ def run_tests(
             return Outcome(mutant, Fate.INVALID, 0, complaint)
         if not tests:
             return Outcome(mutant, Fate.UNTESTED, 0)
-        for start in range(0, len(tests), _TESTS_A_RUN):
-            status, word = _pytest(tree, tests[start : start + _TESTS_A_RUN], limit_s)
-            if status is None:
-                return Outcome(mutant, Fate.TIMEOUT, len(tests), word)
-            if status in NO_SUCH_TESTS and "not found" in word:
-                raise StaleMapError(word)
-            if status in FAILED or status in CRASHES or _is_broken_module(status, word):
-                return Outcome(mutant, Fate.KILLED, len(tests), word)
-            if status != PASSED:
-                return Outcome(mutant, Fate.ENDED, len(tests), f"exit status {status}: {word}")
+        status, word = server.run(tests, limit_s)
+        if status is None:
+            return Outcome(mutant, Fate.TIMEOUT, len(tests), "time limit")
+        if word.startswith(GONE) or (status in NO_SUCH_TESTS and "not found" in word):
+            raise StaleMapError(word)
+        if status in FAILED or status in CRASHES or _is_broken_module(status, word):
+            return Outcome(mutant, Fate.KILLED, len(tests), word)
+        if status != PASSED:
+            return Outcome(mutant, Fate.ENDED, len(tests), f"exit status {status}: {word}")
         return Outcome(mutant, Fate.SURVIVED, len(tests))
     finally:
         tree.write(mutant.path, source)
@@ -114,30 +159,3 @@ def run_tests(
 def _is_broken_module(status: int, word: str) -> bool:
     """Whether a module of tests, which the map shows to have run, raised when it was imported."""
     return status in NO_SUCH_TESTS and word.startswith("ERROR ")
-
-
-def _pytest(tree: Tree, tests: Sequence[str], limit_s: float) -> tuple[int | None, str]:
-    """Its exit status, None if it had to be ended; and its last word about a test."""
-    words = ["-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=no", f"--rootdir={tree.folder}"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", *words, *tests],
-        cwd=tree.folder,
-        env=dict(tree.environment()),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
-    with process:
-        try:
-            out, _ = process.communicate(timeout=limit_s)
-        except subprocess.TimeoutExpired:
-            return None, "time limit"
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-    said = [line for line in out.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    said.sort(key=lambda line: line.startswith("ERROR:"))  # what broke a module, before the tests it lacks
-    return process.returncode, (said or out.splitlines()[-1:] or [""])[0][:200]
