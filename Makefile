@@ -94,9 +94,10 @@ lint: $(VENV)/.test-tools
 types: $(VENV)/.test-tools
 	$(VENV)/bin/mypy
 
-# Every test module compiled once, while the types are checked, instead of in each of the tests' processes.
+# Every test module compiled once, while the types are checked, instead of in each of the tests' processes. The names of
+# fifteen thousand tests are shown only if that fails.
 compiled-tests: $(VENV)/.test-tools
-	$(PY) -m pytest --collect-only -qq -p no:xdist >/dev/null
+	@said="$$($(PY) -m pytest --collect-only -qq -p no:xdist 2>&1)" || { echo "$$said" | tail -n 60; exit 1; }
 
 # What only Debian packages: SimGrid, the simulator's outside referee, libfabric, and a browser for pages. Without root their
 # tests are skipped, visibly.
