@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import importlib.util
 import json
+import os
+import subprocess
 import sys
 import types
 from collections.abc import Iterator
@@ -207,6 +209,18 @@ def test_blocks_that_run_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ]  # fmt: skip
     assert block_of(blocks, "m.py", 3) is None
     assert block_of(blocks, "other.py", 8) is None
+
+
+def test_forked_processes_leave_what_they_ran(tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text(MODULE, encoding="utf-8")
+    blocks = instrument(["m.py"], tmp_path, tmp_path)
+    (tmp_path / "notes").mkdir()
+    words = "import os, m\nif not os.fork():\n    m.outer(2)\n    os._exit(0)\nos.wait()\nm.outer(0)\n"
+    environment = {**os.environ, "MUTANT_HITS": str(tmp_path / "notes")}
+    subprocess.run([sys.executable, "-c", words], cwd=tmp_path, env=environment, check=True)
+    notes = [path.read_text(encoding="utf-8") for path in (tmp_path / "notes").iterdir()]
+    run = [{blocks[int(number)].first for number in note.split()} for note in notes]
+    assert sorted(run, key=len) == [{7, 11}, {7, 9, 14, 15}]
 
 
 def test_tests_that_run_a_block_come_first_and_keep_the_budget(tmp_path: Path) -> None:
