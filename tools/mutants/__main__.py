@@ -28,6 +28,8 @@ _FLOOR_S, _FACTOR = 120.0, 8.0
 """A run of tests is ended after so many seconds and so many times what the tests take by themselves."""
 
 _CORE_LIMIT_S = 3600.0
+_OF_CORE = (*CORE_TESTS, "tests/cli/test_transcripts.py")
+"""Beside what runs every function: whole commands, whose every figure is kept."""
 
 
 def main() -> int:
@@ -124,7 +126,7 @@ def _trial(
     server: TestServer, mutant: Mutant, tests: TestMap, budget_s: float, builder: CoreBuilder | None
 ) -> Outcome:
     if mutant.path.startswith(CORE):
-        return run_tests(server, CORE_TESTS, _CORE_LIMIT_S, build=builder, mutant=mutant)
+        return run_tests(server, _OF_CORE, _CORE_LIMIT_S, build=builder, mutant=mutant)
     chosen = tests.chosen(mutant.path, mutant.line, budget_s)
     limit_s = _FLOOR_S + _FACTOR * sum(tests.seconds[test] for test in chosen)
     return run_tests(server, chosen, limit_s, mutant=mutant)
