@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import groupby
 
 from treadle.formats.judgement import Terms, decoded
 from treadle.formats.taccl.reader import TacclFile, TacclPart, parse_taccl_json
@@ -20,14 +21,16 @@ def traffic(data: bytes, terms: Terms) -> Traffic:
         (rank, part.address): 1 for part in file.parts for rank in part.before
     }
     sends = []
-    for send in file.sends:
-        here = (send.head, send.address)
-        amount = held.get((send.tail, send.address), 0)
-        adds = frame.kind.reduces and (
-            send.reduces if send.reduces is not None else held.get(here, 0) + amount <= file.n_ranks
-        )
-        held[here] = held.get(here, 0) + amount if adds else amount
-        sends.append(TimedSend(send.step, send.tail, send.head, place[send.address], 1, reduces=bool(adds)))
+    for step, together in groupby(file.sends, key=lambda send: send.step):
+        before = dict(held)  # what is sent in a step was there at its beginning
+        for send in together:
+            here, has = (send.head, send.address), held.get((send.head, send.address), 0)
+            amount = before.get((send.tail, send.address), 0)
+            adds = frame.kind.reduces and (
+                send.reduces if send.reduces is not None else has + amount <= file.n_ranks
+            )
+            held[here] = has + amount if adds else amount
+            sends.append(TimedSend(step, send.tail, send.head, place[send.address], 1, reduces=bool(adds)))
     return program_of_sends(frame, sends)
 
 
