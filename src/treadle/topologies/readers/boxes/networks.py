@@ -89,7 +89,7 @@ def fabric_of(source: SourceText, box: Box, options: ImportOptions, format: str)
         _choose_nics(source, box, options, [])
     tree: tuple[PcieLink, ...] = ()
     if is_full:
-        _check_full(source, box)
+        _check_full(source, box, speeds)
         _check_rooted(source, box, speeds)
         tree = full_tree(box, speeds)
         warnings += _host_findings(box)
@@ -195,10 +195,11 @@ def _listed(names: Sequence[str]) -> str:
 _MOST_NAMES = 4
 
 
-def _check_full(source: SourceText, box: Box) -> None:
+def _check_full(source: SourceText, box: Box, speeds: Mapping[int, int]) -> None:
     """The whole tree needs a way between all GPUs, and its bandwidths."""
     tree = full_tree(box, {})
-    slow = next((link for link in tree if link.bandwidth is None), None)
+    # with the NICs: a bridge of one GPU, which goes where it is alone, stays where a NIC is below it, too
+    slow = next((link for link in full_tree(box, speeds) if link.bandwidth is None), None)
     if slow is not None or any(gpu.slot.above is None for gpu in box.gpus):
         raise source.error("does not say how fast PCIe is, which --pcie full and GPUs without links need")
     n = len(box.gpus)
