@@ -120,7 +120,8 @@ def dgx_a100(
     """
     check_count("dgx_a100", "boxes", boxes)
     check_count("dgx_a100", "gpus_per_box", gpus_per_box)
-    check_size("dgx_a100", boxes * (3 * gpus_per_box + 1) + 2, 6 * boxes * gpus_per_box)
+    # two ways each: GPU to NVSwitch, GPU to NIC, NIC to rail, and one more over the PCIe switch
+    check_size("dgx_a100", boxes * (3 * gpus_per_box + 1) + 2, (8 if pcie else 6) * boxes * gpus_per_box)
     name = expression(
         "dgx_a100",
         boxes,
