@@ -110,10 +110,13 @@ def _kept(path: Path, option: Option) -> FlowRate | None:
         if not path.is_file() or path.stat().st_size > _MAX_FILE_BYTES:
             return None
         value = json.loads(path.read_bytes())
+        witness = value["witness"]
         if value["topology"] != option.expression or type(value["rate"]) is not float:
             return None
+        if not isinstance(witness, dict):
+            return None
         collective = on_all_ranks(option.topology, CollectiveKind.ALLTOALL)
-        upper = DistanceWitness.from_json(value["witness"]).pair_rate_bound(option.topology, collective)
+        upper = DistanceWitness.from_json(witness).pair_rate_bound(option.topology, collective)
         gap = 1 - value["rate"] / float(upper)
         if not -_ROUNDING <= gap <= FLOW_GAP:
             return None
