@@ -155,7 +155,8 @@ def pcie(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
     )
     remedy = "more NICs per GPU do not help; use more GPUs of the box, each with a NIC of its own"
     if limit.n_nics <= case.gpus_per_host:
-        nics = f"{counted(limit.n_nics, 'NIC')} carry {limit.nics / 1e9:.1f} GB/s together"
+        carry = "carries" if limit.n_nics == 1 else "carry"
+        nics = f"{counted(limit.n_nics, 'NIC')} {carry} {limit.nics / 1e9:.1f} GB/s together"
         text = f"PCIe between GPUs and NICs binds: {limit.bandwidth / 1e9:.1f} GB/s where {nics}"
         remedy = (
             "see lspci -vv for LnkSta (downgraded): reseat the cards, check slots and BIOS; if PCIe is no "
