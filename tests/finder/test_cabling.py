@@ -9,9 +9,9 @@ from collections import Counter
 import pytest
 
 from treadle import cabling
-from treadle.finder.cabling import cables
+from treadle.finder.cabling import Cable, cables
 from treadle.topologies import de_bruijn, generalized_kautz, hypercube, parse, ring
-from treadle.topologies.topology import Topology
+from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.units import parse_bandwidth
 
 FABRICS = [
@@ -71,3 +71,24 @@ def test_csv_shows_every_digit_of_a_bandwidth() -> None:
         text = cabling(f'ring(3, bandwidth="{bandwidth}B/s")').sheet.text()
         assert {parse_bandwidth(row["bandwidth"]) for row in csv.DictReader(io.StringIO(text))} == {bandwidth}
     assert "3.125 GB/s" in cabling('ring(3, bandwidth="25Gbit/s")').sheet.text()
+
+
+def test_ports_of_an_odd_fabric_one_by_one() -> None:
+    """Opposite links of one bandwidth share a cable, first come first served; then lone links and loops."""
+    builder = TopologyBuilder("odd")
+    for name in "abc":
+        builder.compute(name)
+    ends = ("ab5", "bc7", "aa5", "ba5", "cb6", "ba5", "ab5", "ca5", "aa5", "bc6", "ca5", "ba5")
+    for link in ends:
+        builder.link(link[0], link[1], int(link[2]))
+    assert cables(builder.build()) == (
+        Cable(0, 0, 1, 0, True, 0),
+        Cable(0, 2, 0, 2, False, 2),
+        Cable(0, 3, 0, 4, False, 8),
+        Cable(1, 2, 0, 1, True, 5),
+        Cable(1, 3, 2, 1, False, 1),
+        Cable(1, 4, 0, 6, False, 11),
+        Cable(2, 0, 1, 1, True, 4),
+        Cable(2, 1, 0, 3, False, 7),
+        Cable(2, 2, 0, 5, False, 10),
+    )

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from treadle.errors import FormatError, ScheduleError
-from treadle.finder.workload import Call, Exchange, allreduce_of, load_workload, parse_workload
+from treadle.finder.workload import (
+    Call,
+    Exchange,
+    Network,
+    Workload,
+    allreduce_of,
+    load_workload,
+    parse_workload,
+)
 
 GOOD = """
 name = "mixture of experts"
@@ -93,3 +101,107 @@ def test_files_are_read_with_limits(tmp_path: Path) -> None:
 
 def test_a_single_allreduce() -> None:
     assert allreduce_of(5).calls == (Call(Exchange.ALLREDUCE, 5),)
+
+
+def _call(**fields: str) -> str:
+    given = {"kind": '"allreduce"', "size": '"1MB"', **fields}
+    return "[[collectives]]\n" + "".join(f"{key} = {value}\n" for key, value in given.items())
+
+
+KEYS = "expected count, group_size, kind, size, stride"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (_call(kind='"gossip"'), "collectives[0].kind: 'gossip', expected one of allgather, reduce-scatter, "
+         "allreduce, alltoall"),
+        (_call(kind=f'"{"k" * 101}"'), f"collectives[0].kind: '{'k' * 100}', expected one of allgather, "
+         "reduce-scatter, allreduce, alltoall"),
+        (_call(kind="3"), "collectives[0].kind: '3', expected one of allgather, reduce-scatter, allreduce, "
+         "alltoall"),
+        (_call() + _call(size="5"), 'collectives[1].size: expected a quantity with its unit in quotes, as in '
+         '"10us" or "64MB"'),
+        (_call(size='"0B"'), "collectives[0].size: expected at least 1 byte"),
+        (_call(count="0"), "collectives[0].count: expected a positive number"),
+        (_call(count="1e12"), "collectives[0].count: expected a positive number"),
+        (_call(count='"1"'), "collectives[0].count: expected a positive number"),
+        (_call(group_size="1"), "collectives[0].group_size: expected an integer of at least 2"),
+        (_call(group_size="true"), "collectives[0].group_size: expected an integer of at least 2"),
+        (_call(stride="0"), "collectives[0].stride: expected an integer of at least 1"),
+        (_call(stride="true"), "collectives[0].stride: expected an integer of at least 1"),
+        (_call(stride="1.0"), "collectives[0].stride: expected an integer of at least 1"),
+        (_call(stride=str(2**31)), "collectives[0].stride: expected an integer of at least 1"),
+        (_call(colour="1"), f"collectives[0]: key 'colour' is unknown; {KEYS}"),
+        (_call(**{"c" * 101: "1"}), f"collectives[0]: key {'c' * 100!r} is unknown; {KEYS}"),
+        ('[[collectives]]\nsize = "1MB"', "collectives[0]: 'kind' is missing"),
+        ('[[collectives]]\nkind = "allreduce"', "collectives[0]: 'size' is missing"),
+        ("collectives = [3]", "collectives[0]: expected a table"),
+        ("network = 3\n" + _call(), "network: expected a table"),
+        ("[network]\nbeta = 3\n" + _call(), "network: key 'beta' is unknown; expected alpha, bandwidth"),
+        ("[network]\nalpha = 3\n" + _call(), 'network.alpha: expected a quantity with its unit in quotes, as '
+         'in "10us" or "64MB"'),
+        ("[network]\nbandwidth = 3\n" + _call(), 'network.bandwidth: expected a quantity with its unit in '
+         'quotes, as in "10us" or "64MB"'),
+        ("names = 3\n" + _call(), "the file: key 'names' is unknown; expected collectives, name, network"),
+        ("name = 3\n" + _call(), "name: expected one line of text"),
+        ("#" * 1001 + "\n" + _call(), "a line is longer than 1000 characters"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told_in_full(text: str, message: str) -> None:
+    with pytest.raises(FormatError) as refused:
+        parse_workload(text)
+    assert str(refused.value) == message
+
+
+def test_what_is_just_allowed() -> None:
+    job = parse_workload(
+        "#" * 1000 + "\n" + _call(count="999999999999", group_size="2", stride=str(2**31 - 1))
+    )
+    assert (job.name, job.alpha_s, job.bandwidth_bytes_per_s) == ("workload", None, None)
+    assert job.calls == (Call(Exchange.ALLREDUCE, 2**20, Fraction(999999999999), 2, 2**31 - 1),)
+    (plain,) = parse_workload(_call(size='"1B"', count="0.25"), default_name="mine").calls
+    assert plain == Call(Exchange.ALLREDUCE, 1, Fraction(1, 4))
+    assert (plain.group_size, plain.stride) == (None, 1)
+    assert Call(Exchange.ALLREDUCE, 1).count == 1
+    job = parse_workload('[network]\nalpha = "7ns"\n' + _call(), default_name="mine")
+    assert (job.name, job.alpha_s, job.bandwidth_bytes_per_s) == ("mine", 7e-9, None)
+
+
+def test_files_at_the_limit(tmp_path: Path) -> None:
+    path = tmp_path / "two.words.toml"
+    text = _call()
+    path.write_text(text + "\n" * (2**20 - len(text)))
+    assert load_workload(path).name == "two.words"
+    path.write_text(text + "\n" * (2**20 - len(text) + 1))
+    with pytest.raises(FormatError, match="larger than 1048576 bytes, which no workload is"):
+        load_workload(path)
+
+
+def test_networks_at_their_limits() -> None:
+    assert Network(0.0, 1).gamma_s_per_byte == 0
+    assert Network(999_999.0, 1, 0.5).gamma_s_per_byte == 0.5
+    for alpha, bandwidth, gamma in ((-1e-9, 1, 0.0), (1e6, 1, 0.0), (1.0, 0, 0.0), (1.0, 1, -1e-12)):
+        with pytest.raises(ScheduleError, match="network: latency must be from 0 to less than"):
+            Network(alpha, bandwidth, gamma)
+
+
+def test_workloads_have_some_calls_and_not_too_many() -> None:
+    call = Call(Exchange.ALLGATHER, 1)
+    assert len(Workload("most", (call,) * 10_000).calls) == 10_000
+    for calls in ((), (call,) * 10_001):
+        with pytest.raises(ScheduleError, match=f"workload: {len(calls)} collectives, expected 1 to 10000"):
+            Workload("x", calls)
+
+
+@pytest.mark.parametrize(("n", "size", "stride"), [(6, 1, 2), (6, 7, 1), (6, 4, 1), (6, 3, 3), (6, 1, 1)])
+def test_groups_that_do_not_fit(n: int, size: int, stride: int) -> None:
+    message = f"workload: groups of {size} with stride {stride} do not divide {n} nodes evenly"
+    with pytest.raises(ScheduleError, match=message):
+        Call(Exchange.ALLREDUCE, 1, group_size=size, stride=stride).groups(n)
+
+
+def test_groups_that_just_fit() -> None:
+    assert Call(Exchange.ALLREDUCE, 1, group_size=6).groups(6) == (tuple(range(6)),)
+    assert Call(Exchange.ALLREDUCE, 1, group_size=3, stride=2).groups(6) == ((0, 2, 4), (1, 3, 5))
+    assert Call(Exchange.ALLREDUCE, 1, group_size=2).groups(2) == ((0, 1),)
