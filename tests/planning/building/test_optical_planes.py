@@ -5,14 +5,17 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
+from fractions import Fraction
 from math import ceil
 
+import numpy as np
 import pytest
 
 import treadle
 from treadle.errors import FormatError, InfeasibleError
-from treadle.finder.cabling import cables
-from treadle.planning.building.optical_planes import OpticalBox, _colours, parse_box, share_among
+from treadle.finder.cabling import Cable, cables
+from treadle.planning.building import optical_planes
+from treadle.planning.building.optical_planes import OpticalBox, _colours, _parts, parse_box, share_among
 from treadle.topologies import parse
 
 FABRICS = (
@@ -95,3 +98,133 @@ def test_the_list_names_planes_and_ports() -> None:
 def test_what_is_no_box(text: str) -> None:
     with pytest.raises(FormatError, match="--ocs"):
         parse_box(text)
+
+
+def wire(tail: int, head: int, *, duplex: bool = True) -> Cable:
+    return Cable(tail, 0, head, 0, duplex, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "box"),
+    [
+        ("2", OpticalBox(2)),
+        ("1000000", OpticalBox(10**6)),
+        (" 384 , 5.25 , 7 ", OpticalBox(384, Fraction(21, 4), 7)),
+        ("384,0,1", OpticalBox(384, Fraction(0), 1)),
+        ("3,123456789012", OpticalBox(3, Fraction(123_456_789_012))),
+    ],
+)
+def test_boxes_as_typed(text: str, box: OpticalBox) -> None:
+    assert parse_box(text) == box
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1", "--ocs '1': expected 2 to 10**6 ports"),
+        ("1000001", "--ocs '1000001': expected 2 to 10**6 ports"),
+        ("2.5", "--ocs '2.5': expected 2 to 10**6 ports"),
+        ("4,5,0", "--ocs '4,5,0': expected a whole number of boxes"),
+        ("4,5,1.5", "--ocs '4,5,1.5': expected a whole number of boxes"),
+        ("4,5,6,7", "--ocs '4,5,6,7': expected PORTS, PORTS,PRICE or PORTS,PRICE,COUNT, as in 384,520"),
+        (
+            "4,1234567890123",
+            "--ocs '4,1234567890123': expected PORTS, PORTS,PRICE or PORTS,PRICE,COUNT, as in 384,520",
+        ),
+        ("x" * 61, f"--ocs '{'x' * 60}': expected PORTS, PORTS,PRICE or PORTS,PRICE,COUNT, as in 384,520"),
+    ],
+)
+def test_what_is_said_of_no_box(text: str, message: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        parse_box(text)
+    assert str(caught.value) == message
+
+
+def test_prices_of_all_ports() -> None:
+    wires = [wire(0, 1), wire(1, 2), wire(2, 3)]
+    assert share_among(wires, OpticalBox(4, Fraction(5, 2))).price == 2 * 4 * Fraction(5, 2)
+    assert share_among(wires, OpticalBox(4)).price is None
+
+
+def test_duplex_cables_first_and_links_in_what_they_leave() -> None:
+    """Sizes 2, 2, 2 and 1 in two boxes of four; a port that is joined to itself stays out."""
+    wires = [wire(0, 1, duplex=False), wire(0, 1), wire(2, 2), wire(1, 2), wire(2, 0)]
+    found = share_among(wires, OpticalBox(4))
+    assert found.n_planes == 2
+    assert found.plane.tolist() == [1, 0, -1, 0, 1]
+    assert found.ports.tolist() == [[2, 2], [0, 1], [-1, -1], [2, 3], [0, 1]]
+
+
+def test_boxes_are_filled_colour_by_colour() -> None:
+    """Two links out of either node: one of each in a box."""
+    wires = [wire(0, 1, duplex=False)] * 2 + [wire(2, 3, duplex=False)] * 2
+    assert share_among(wires, OpticalBox(2)).plane.tolist() == [0, 1, 0, 1]
+
+
+def test_nothing_but_ports_joined_to_themselves() -> None:
+    found = share_among([wire(1, 1), wire(2, 2, duplex=False)], OpticalBox(4, Fraction(1)))
+    assert (found.n_planes, found.plane.tolist(), found.price) == (1, [-1, -1], 4)
+
+
+@pytest.mark.parametrize(
+    ("count", "ports", "parts"),
+    [
+        (1, 99, [[0, 1, 2, 3, 4]]),
+        (2, 4, [[0, 1], [2, 3, 4]]),  # 7 half ports: 4 and 3
+        (2, 3, [[0], [1, 2, 3, 4]]),  # the last takes what is left, too much as it is
+        (3, 3, [[0], [1, 2], [3, 4]]),
+        (3, 99, [[0], [1, 2], [3, 4]]),  # thirds: 3, of which a cable of 2 fits; ceil(5 / 2)
+        (
+            7,
+            9,
+            [[], [0], [], [1], [2], [3], [4]],
+        ),  # ceil(7 / 7), ceil(7 / 6), ceil(5 / 5), ceil(5 / 4), 1, 1, 1
+    ],
+)
+def test_parts_of_about_equal_size(count: int, ports: int, parts: list[list[int]]) -> None:
+    sizes = np.array([2, 2, 1, 1, 1])
+    found = [list(part) for part in _parts(sizes, count, ports)]
+    assert found == parts
+
+
+def test_boxes_that_are_too_few() -> None:
+    """Three duplex cables in boxes of three ports: a port of each stays empty."""
+    wires = [wire(0, 1), wire(1, 2), wire(2, 0)]
+    assert share_among(wires, OpticalBox(3, None, 3)).n_planes == 3
+    with pytest.raises(InfeasibleError) as caught:
+        share_among(wires, OpticalBox(3, None, 2))
+    assert str(caught.value) == (
+        "--ocs: the cables take 6 ports, and 2 boxes of 3 have 6: 1 short; 3 boxes hold them"
+    )
+    with pytest.raises(InfeasibleError) as caught:
+        share_among(wires, OpticalBox(2, None, 1))
+    assert str(caught.value) == (
+        "--ocs: the cables take 6 ports, and 1 boxes of 2 have 2: 4 short; 3 boxes hold them"
+    )
+
+
+def test_as_many_cables_as_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    wires = [wire(0, 1), wire(1, 2), wire(2, 0)]
+    assert optical_planes.MAX_CABLES == 200_000
+    monkeypatch.setattr(optical_planes, "MAX_CABLES", 3)
+    assert share_among(wires, OpticalBox(6)).n_planes == 1
+    with pytest.raises(FormatError) as caught:
+        share_among([*wires, wire(0, 3)], OpticalBox(6))
+    assert str(caught.value) == "--ocs: 4 cables, at most 3 are shared out"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_links_have_as_many_colours_as_the_largest_degree(seed: int) -> None:
+    """Koenig's theorem, on random one-way links: one out and one in of each colour at every node."""
+    random = np.random.default_rng(seed)
+    wires = [
+        wire(int(tail), int(head), duplex=False)
+        for tail, head in random.integers(0, 5, (int(random.integers(1, 16)), 2))
+        if tail != head
+    ] or [wire(0, 1, duplex=False)]
+    colours = _colours(wires)
+    out = Counter((one.tail, colour) for one, colour in zip(wires, colours, strict=True))
+    into = Counter((one.head, colour) for one, colour in zip(wires, colours, strict=True))
+    assert max(out.values()) == max(into.values()) == 1
+    degrees = [*Counter(one.tail for one in wires).values(), *Counter(one.head for one in wires).values()]
+    assert set(colours) <= set(range(max(degrees)))

@@ -57,3 +57,57 @@ def test_a_module_s_name_means_its_weight() -> None:
     assert model.part(part).graph.nodes[tensor.node].path == "attention.wq.weight"
     ((part, tensor),) = found_tensors(model, "attention.wq.bias")
     assert model.part(part).graph.nodes[tensor.node].path == "attention.wq.bias"
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (Sharding((("dp",), (), ("tp", "0"))), "b:dp/h:tp,0"),
+        (Sharding(((), (), ())), "whole"),
+        (Sharding(((), (), ()), frozenset({"tp", "dp"})), "sum over dp,tp"),
+        (Sharding((("tp",), (), ()), frozenset({"dp", "0"})), "b:tp, sum over 0,dp"),
+    ],
+)
+def test_states_in_words(state: Sharding, words: str) -> None:
+    assert spelled_state("bsh", state) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "dims"),
+    [
+        (" whole ", ((), (), ())),
+        (" h : tp , dp / b:0", (("0",), (), ("tp", "dp"))),
+        ("s:dp", ((), ("dp",), ())),
+    ],
+)
+def test_states_as_they_are_typed(text: str, dims: tuple[tuple[str, ...], ...]) -> None:
+    assert read_state(text, "bsh", AXES, place="here") == Sharding(dims)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "here: '': expected LETTER:AXIS,... with a letter of bsh, several with / between, or whole"),
+        (
+            "b:dp/",
+            "here: '': expected LETTER:AXIS,... with a letter of bsh, several with / between, or whole",
+        ),
+        ("b:", "here: no axis '' in the mesh; it has dp, tp, 0"),
+        ("b:dp,dp", "here: an axis cuts two letters, or one twice; expected each at most once"),
+        ("b:" + "x" * 50, f"here: no axis '{'x' * 40}' in the mesh; it has dp, tp, 0"),
+    ],
+)
+def test_what_is_wrong_with_a_state_is_told_in_full(text: str, message: str) -> None:
+    with pytest.raises(FormatError) as error:
+        read_state(text, "bsh", AXES, place="here")
+    assert str(error.value) == message
+
+
+def test_a_name_in_several_parts_is_found_in_the_one_that_is_named() -> None:
+    found = found_tensors(MODEL, "x")
+    assert found_tensors(MODEL, "head/x") == found[1:]
+    assert found_tensors(MODEL, "block/x") == found[:1]
+    with pytest.raises(FormatError) as error:
+        found_tensors(MODEL, "block/querry")
+    assert str(error.value).startswith("llama-3-8b has no tensor 'block/querry'; did you mean query")
+    assert str(error.value).endswith("; its graph names them all (treadle capture llama-3-8b)")

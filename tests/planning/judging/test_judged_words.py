@@ -1,0 +1,283 @@
+"""What judges say: of schedules on other fabrics, of nodes that are absent, of texts at their limits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from treadle import planning
+from treadle.errors import FormatError, ScheduleError, TreadleError
+from treadle.planning import UnverifiedPlanError, place_schedule, pose, program_of, solve, verify
+from treadle.planning.judging import texts
+from treadle.planning.judging.placed_schedules import (
+    _has_equal_parts,
+    _refused,
+    _told_apart,
+    place_schedules,
+    violation_text,
+)
+from treadle.planning.judging.point_to_point import Shortfall, _loads, shortfall
+from treadle.planning.judging.texts import is_file, read_text, told_name, verify_text
+from treadle.planning.judging.verification import _notes, _part
+from treadle.program.program import OperationKind
+from treadle.schedules.alltoall.demands import Demands
+from treadle.topologies import TopologyBuilder, parse, topology_hash
+from treadle.verification.violations import ViolationKind
+
+
+@pytest.mark.parametrize(
+    ("path", "others", "name"),
+    [
+        ("a/b/x", [], "x"),
+        ("a/b/x", ["a/b/y"], "x"),
+        ("a/b/x", ["a/c/x"], "b/x"),
+        ("a/b/x", ["c/b/x", "c/d/x"], "a/b/x"),
+        ("b/x", ["a/b/x"], "b/x"),
+        ("a/b/x", ["a/b/x"], "x"),
+        ("a/b/x", ["a/b/x", "a/c/x"], "b/x"),
+    ],
+)
+def test_names_that_tell_files_apart(path: str, others: list[str], name: str) -> None:
+    assert _told_apart(Path(path), [Path(one) for one in others]) == name
+
+
+def test_schedules_of_one_name_are_numbered() -> None:
+    ring = solve("ring:4", "allgather", algorithm="ring")
+    problem = pose("ring:4", "allgather")
+    other = solve("ring:4", "allgather")
+    placed = place_schedules([ring, ring.plan, other, ring], problem)
+    assert [one.name for one in placed] == ["ring", "ring (2)", other.plan.algorithm, "ring (3)"]
+    assert [one.form for one in placed] == ["plan"] * 4
+    assert all(one.report.is_ok for one in placed)
+    assert place_schedule(ring, problem, name="mine").name == "mine"
+
+
+def faults(placed: planning.PlacedSchedule) -> list[str]:
+    return [violation_text(one) for one in placed.report.violations]
+
+
+def test_what_is_refused_says_why() -> None:
+    problem = pose("ring:4", "allgather")
+    found = _refused("a", "f", problem, "one", "two")
+    assert (found.name, found.form, found.problem) == ("a", "f", problem)
+    assert faults(found) == ["one", "two"]
+    assert {one.kind for one in found.report.violations} == {ViolationKind.TEXT}
+    assert found.trees is None
+    ring = solve("ring:4", "allgather")
+    assert faults(place_schedule(ring, pose("ring:4", "reduce-scatter"))) == [
+        "it is for allgather, asked for is reduce-scatter"
+    ]
+    assert faults(place_schedule(ring, pose("ring:4", "allgather", weights=[1, 2, 3, 4]))) == [
+        "the plan is for other ranks, groups, weights or demands"
+    ]
+    moved = place_schedule(ring, pose("complete:4", "allgather"))
+    assert moved.notes == ("the plan was made for ring(4); its claims are left aside",)
+    assert moved.trees == place_schedule(ring, problem).trees
+    assert place_schedule(ring, problem).notes == ()
+
+
+def test_programs_for_something_else() -> None:
+    program = program_of(solve("ring:4", "allgather").plan, 2**20)
+
+    def told(fabric: str, kind: str, **words: Any) -> list[str]:
+        return faults(place_schedule(program, pose(fabric, kind, **words)))
+
+    assert told("ring:4", "reduce-scatter") == ["it is for allgather, asked for is reduce-scatter"]
+    assert told("ring:5", "allgather") == ["it has 4 ranks, the collective 5"]
+    assert told("ring:4", "allgather", weights=[1, 1, 1, 2]) == ["programs are judged for shards of one size"]
+    assert told("ring:4", "allgather", weights=[3, 3, 3, 3]) == []
+    rooted = program_of(solve("ring:4", "broadcast", root=1).plan, 2**20)
+    assert faults(place_schedule(rooted, pose("ring:4", "broadcast", root=2))) == [
+        "it is for broadcast, asked for is broadcast"
+    ]
+    good = place_schedule(program, pose("ring:4", "allgather"))
+    assert (good.name, good.form, good.report.algbw) == ("Program", "Program", Fraction(8, 3))
+
+
+def test_shards_of_one_size() -> None:
+    assert _has_equal_parts(pose("ring:4", "allgather"))
+    assert _has_equal_parts(pose("ring:4", "allgather", weights=[2, 2, 2, 2]))
+    assert not _has_equal_parts(pose("ring:4", "allgather", weights=[2, 2, 2, 1]))
+    assert not _has_equal_parts(pose("ring:4", "alltoall", demands=Demands([[0, 1, 1, 1]] + [[0] * 4] * 3)))
+
+
+def test_false_plans_name_their_first_fault() -> None:
+    violations = ("late", "lost")
+    result: Any = SimpleNamespace(
+        reports=(SimpleNamespace(violations=()), SimpleNamespace(violations=violations))
+    )
+    assert str(UnverifiedPlanError(result)) == (
+        "the plan fails verification, so it is not used (first: late); treadle verify lists every violation"
+    )
+    result.reports = result.reports[:1]
+    assert str(UnverifiedPlanError(result)) == (
+        "the plan fails verification, so it is not used; treadle verify lists every violation"
+    )
+    assert UnverifiedPlanError(result).result is result
+
+
+@pytest.mark.parametrize(
+    ("fabric", "told"),
+    [
+        ("path:5", "n4, which it does not know, is taken as absent"),
+        ("path:7", "n4, n5, n6, which it does not know, are taken as absent"),
+        ("path:8", "n4, n5, n6 and 1 more, which it does not know, are taken as absent"),
+    ],
+)
+def test_nodes_that_a_plan_does_not_know(fabric: str, told: str) -> None:
+    own, whole = parse("path:4"), parse(fabric)
+    part = _part(own, whole)
+    assert part.node_names == own.node_names
+    assert _notes(own, whole, part) == (f"the plan was made for path(4), not for {whole.name}: {told}",)
+    assert _notes(part, whole, part) == (), "it was made for this part"
+    found = verify(solve("path:4", "allgather"), fabric)
+    assert (found.n_absent, found.is_ok, found.is_embedded) == (whole.n_nodes - 4, True, False)
+    assert found.topology_hash == topology_hash(whole)
+
+
+def test_fabrics_that_share_all_nodes_or_none() -> None:
+    ring = parse("ring:4")
+    assert _part(ring, parse("complete:4")) == parse("complete:4")
+    assert _notes(ring, parse("complete:4"), parse("complete:4")) == ()
+    boxes = parse("dgx_a100:1")
+    assert _part(ring, boxes) is boxes
+    assert not verify(solve("ring:4", "allgather"), boxes).is_ok
+    embedded = verify(solve("ring:4", "allgather"))
+    assert (embedded.is_embedded, embedded.n_absent, embedded.notes) == (True, 0, ())
+
+
+def test_witnesses_of_links_prove_nothing_elsewhere() -> None:
+    plan = solve("ring:4", "allreduce").plan
+    found = verify(plan, "complete:4")
+    assert not found.is_ok
+    assert found.report.violations[0].kind is ViolationKind.MEMBERSHIP
+    assert found.report.n_violations == 1
+    assert str(found.report.violations[0]) == (
+        f"membership: complete(4): nodes or links differ from the plan's fabric, so its {plan.witness.kind} "  # type: ignore[union-attr]
+        "witness proves nothing there; solve for this fabric"
+    )
+
+
+def test_words_that_are_for_texts(tmp_path: Path) -> None:
+    plan = solve("ring:4", "allgather").plan
+    for words in ({"root": 0}, {"profile": "azure"}):
+        with pytest.raises(ScheduleError) as caught:
+            verify(plan, **words)  # type: ignore[call-overload]
+        assert str(caught.value) == "verify: root and profile are for texts; a plan says both itself"
+    path = tmp_path / "text"
+    path.write_text(planning.lower(plan).text)
+    with pytest.raises(ScheduleError) as caught:
+        verify(path, "ring:4", profile="azure")  # type: ignore[call-overload]
+    assert str(caught.value) == "verify: profile: is about a text without a fabric"
+    found = verify(path, "ring:4")
+    assert found.placed is not None
+    assert (found.is_ok, found.placed.form) == (True, "msccl-xml")
+    alone = verify(path)
+    assert (alone.format, alone.collective, alone.n_ranks) == ("msccl-xml (azure)", "allgather", 4)  # type: ignore[union-attr]
+    assert (alone.is_ok, alone.is_part) == (True, False)  # type: ignore[union-attr]
+    nouns = [noun for noun, _ in alone.counts]  # type: ignore[union-attr]
+    assert "rank" not in nouns
+    assert nouns[-1] == "chunk"
+    assert dict(alone.counts)["chunk"] == planning.lower(plan).n_chunks  # type: ignore[union-attr]
+
+
+def test_texts_of_the_most_bytes_and_one_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "text"
+    text = planning.lower(solve("ring:4", "allgather")).text
+    path.write_text(text)
+    assert texts.MAX_TEXT == 256 * 2**20
+    monkeypatch.setattr(texts, "_HEAD", 64)
+    assert told_name(path) == "msccl-xml"
+    monkeypatch.setattr(texts, "MAX_TEXT", len(text))
+    assert read_text(path) == text
+    monkeypatch.setattr(texts, "MAX_TEXT", len(text) - 1)
+    with pytest.raises(FormatError) as caught:
+        read_text(path)
+    assert str(caught.value) == f"{path}: more than {len(text) - 1} bytes"
+    monkeypatch.undo()
+    path.write_bytes(text.encode() + b"\xff")
+    with pytest.raises(FormatError) as caught:
+        read_text(path)
+    assert str(caught.value) == f"{path}: byte {len(text)} is no UTF-8"
+
+
+def test_files_that_are_no_texts(tmp_path: Path) -> None:
+    assert not is_file(Path("a\0b"))
+    assert not is_file(Path("x" * 5000))
+    assert not is_file(tmp_path)
+    assert (told_name(tmp_path), read_text(tmp_path)) == ("", None)
+    (tmp_path / "other").write_text("no text of ours")
+    assert is_file(tmp_path / "other")
+    assert (told_name(tmp_path / "other"), read_text(tmp_path / "other")) == ("", None)
+    for kind in (str, Path):
+        with pytest.raises(FormatError) as caught:
+            place_schedule(kind(tmp_path / "none"), pose("ring:4", "allgather"))
+        assert str(caught.value) == f"{tmp_path / 'none'}: is not a file that exists"
+    with pytest.raises(FormatError) as caught:
+        verify_text("no text of ours", source="here")
+    assert str(caught.value) == "here: neither a plan nor a text of a known format"
+    with pytest.raises(TreadleError, match="neither a plan nor a schedule of a known format"):
+        place_schedule(tmp_path / "other", pose("ring:4", "allgather"))
+
+
+def test_nothing_is_lacking_where_ranks_do_all() -> None:
+    plan = solve("ring:4", "allreduce").plan
+    assert shortfall(plan.topology, plan.collective, program_of(plan, 2**20)) is None
+
+
+def test_what_switches_did_is_done_by_ranks() -> None:
+    """A star of three whose switch copies: the rank that is served first hands on, over links of its own."""
+    builder = TopologyBuilder("star")
+    switch = builder.switch("s")
+    for name in "abc":
+        builder.duplex(builder.compute(name), switch, 6)
+    plain = builder.build()
+    able = ~plain.is_compute
+    star = replace(plain, multicast=able, aggregation=able, turns_round=able)
+    plan = solve(star, "broadcast", multicast=True).plan
+    program = program_of(plan, 2**20)
+    found = shortfall(plan.topology, plan.collective, program)
+    assert plan.algbw == 6, "once over every link"
+    assert found == Shortfall(1, Fraction(6))
+    caps = np.where(star.is_compute, 100, 0)
+    capped = replace(star, injection_bytes_per_s=caps)
+    assert shortfall(capped, plan.collective, program) == Shortfall(found.n_sends, None)
+
+
+def test_paths_are_completed_along_fewest_links() -> None:
+    """A path between switches: before it the way from the sender, behind it that to the receiver."""
+    builder = TopologyBuilder("line")
+    a, b = builder.compute("a"), builder.compute("b")
+    s, t, u = (builder.switch(name) for name in "stu")
+    for one, other in ((a, s), (s, t), (t, b), (s, u), (u, t)):
+        builder.duplex(one, other, 1)
+    fabric = builder.build()
+    link = {fabric.link_name(place): place for place in range(fabric.n_links)}
+
+    def program(*path: str) -> Any:
+        return SimpleNamespace(
+            nodes=fabric.compute_nodes,
+            operation_rank=np.array([0, 1]),
+            peer=np.array([1, 0]),
+            operation_kind=np.array([int(OperationKind.SEND), -1]),
+            path=np.array([0, -1]),
+            path_links=np.array([link[one] for one in path]),
+            path_offset=np.array([0, len(path)]),
+            count=np.array([5, 7]),
+        )
+
+    collective = pose(fabric, "allgather").collective
+    wanted = np.zeros(fabric.n_links, dtype=np.int64)
+    wanted[[link["a->s"], link["s->t"], link["t->b"]]] = 5
+    for path in (("s->t",), ("a->s", "s->t"), ("s->t", "t->b"), ("a->s", "s->t", "t->b"), ("t->b",)):
+        found = _loads(fabric, collective, program(*path), set())
+        assert found is not None
+        assert found.tolist() == wanted.tolist(), path
+    back = _loads(fabric, collective, program("b->t"), set())
+    assert back is None or back[link["b->t"]] == 5

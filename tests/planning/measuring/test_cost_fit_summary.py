@@ -1,0 +1,130 @@
+"""What is told of a fitted model: every line and every key, of figures that are made up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from treadle.planning.measuring.cost_fit import CostFit, FittedPoint, errors_by_sweep, mean_error
+from treadle.planning.measuring.cost_fit_summary import cost_fit_lines, cost_fit_summary
+from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
+from treadle.simulation.costs.cost_model_file import cost_model_to_json
+
+MODEL = CostModel(
+    "ours",
+    "by hand",
+    (
+        Protocol(
+            "ll",
+            ClassCost(1100, 1200, 0, Fraction(1, 2)),
+            ClassCost(2100, 2200, 0, Fraction(3, 5)),
+            ClassCost(3100, 3200, 0, Fraction(7, 10)),
+            launch_ns=4567,
+        ),
+        Protocol("simple", launch_ns=8000),
+    ),
+    reduction_bytes_per_s=5_500_000_000,
+    bands={
+        "ll.launch_ns": (4000, 5000),
+        "ll.box.alpha_ns": (1000, 1500),
+        "ll.network.occupancy_ns": (2000, 2500),
+        "ll.hop.efficiency": (0.6, 0.8),
+        "simple.launch_ns": (7000, 9000),
+        "reduction_bytes_per_s": (5e9, 6e9),
+    },
+)
+# errors: +0.5, -0.25, +0.125, -0.75
+POINTS = (
+    FittedPoint("a", 8, 2.0, 3.0, "ll", 1, 0.5),
+    FittedPoint("b", 16, 4.0, 3.0, "simple", 2, None),
+    FittedPoint("a", 32, 8.0, 9.0, "ll", 4, 0.25),
+)
+UNSEEN = (FittedPoint("c", 64, 4.0, 1.0, "ll", 8, None),)
+FIT = CostFit(MODEL, POINTS, UNSEEN)
+
+
+def test_errors_are_relative_to_what_was_measured() -> None:
+    assert [one.error for one in (*POINTS, *UNSEEN)] == [0.5, -0.25, 0.125, -0.75]
+    assert FIT.mean_error == mean_error(POINTS) == (0.5 + 0.25 + 0.125) / 3
+    assert FIT.max_error == 0.5
+    assert replace(FIT, points=POINTS[1:2]).max_error == 0.25
+    assert mean_error(()) == 0.0
+    assert replace(FIT, points=()).max_error == 0.0
+    assert errors_by_sweep(POINTS) == {"a": 0.3125, "b": 0.25}
+    assert list(errors_by_sweep(POINTS[::-1])) == ["a", "b"]
+    assert list(errors_by_sweep(POINTS[1:])) == ["b", "a"]
+
+
+def test_lines() -> None:
+    assert cost_fit_lines(FIT) == [
+        "ll.launch                       4.567 us (95 %: 4 to 5)",
+        "ll.box.alpha                    1.1 us (95 %: 1 to 1.5)",
+        "ll.network.occupancy            2.2 us (95 %: 2 to 2.5)",
+        "ll.hop.efficiency               0.7 (95 %: 0.6 to 0.8)",
+        "simple.launch                   8 us (95 %: 7 to 9)",
+        "reduction                       5.5 GB/s (95 %: 5 to 6)",
+        "error of the fit                mean 29.2%, max 50.0% over 3 times",
+        "  a                             mean 31.2%",
+        "  b                             mean 25.0%",
+        "error of what was held out      mean 75.0%, max 75.0% over 1 times",
+        "  c                             mean 75.0%",
+    ]
+    assert [line for line in cost_fit_lines(replace(FIT, held_out=())) if "held out" in line] == []
+
+
+def test_json() -> None:
+    told = cost_fit_summary(FIT)
+    assert told == {
+        "measurements": 3,
+        "cost_model": "ours",
+        "cost_model_source": "by hand",
+        "model": cost_model_to_json(MODEL),
+        "mean_error": pytest.approx(0.875 / 3),
+        "max_error": 0.5,
+        "points": [
+            {
+                "sweep": "a",
+                "size_bytes": 8,
+                "time_s": 2.0,
+                "predicted_s": 3.0,
+                "error": 0.5,
+                "protocol": "ll",
+                "slices": 1,
+                "efficiency": 0.5,
+            },
+            {
+                "sweep": "b",
+                "size_bytes": 16,
+                "time_s": 4.0,
+                "predicted_s": 3.0,
+                "error": -0.25,
+                "protocol": "simple",
+                "slices": 2,
+            },
+            {
+                "sweep": "a",
+                "size_bytes": 32,
+                "time_s": 8.0,
+                "predicted_s": 9.0,
+                "error": 0.125,
+                "protocol": "ll",
+                "slices": 4,
+                "efficiency": 0.25,
+            },
+        ],
+        "held_out": [
+            {
+                "sweep": "c",
+                "size_bytes": 64,
+                "time_s": 4.0,
+                "predicted_s": 1.0,
+                "error": -0.75,
+                "protocol": "ll",
+                "slices": 8,
+            }
+        ],
+        "held_out_mean_error": 0.75,
+    }
+    assert "held_out_mean_error" not in cost_fit_summary(replace(FIT, held_out=()))
