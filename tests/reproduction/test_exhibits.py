@@ -98,3 +98,12 @@ def test_the_page_has_them_all() -> None:
     page = (places.ROOT / "docs" / "results" / "reproduce.md").read_text(encoding="utf-8")
     for exhibit in EXHIBITS:
         assert f"`{exhibit.name}`" in page, exhibit.name
+
+
+def test_the_page_says_what_each_is_and_costs() -> None:
+    page = (places.ROOT / "docs" / "results" / "reproduce.md").read_text(encoding="utf-8")
+    for exhibit in EXHIBITS:
+        seconds = f"{exhibit.quick_s:g}" if exhibit.quick_s else ""
+        seconds += f", full {exhibit.full_s:g}" if exhibit.full_s else ""
+        row = f"| `{exhibit.name}` | {exhibit.what} | {exhibit.basis} | {seconds} |"
+        assert row in page, exhibit.name
