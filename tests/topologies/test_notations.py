@@ -74,3 +74,71 @@ def test_expressions_win_and_mistakes_are_told_as_before() -> None:
         parse("Foo(3)")
     with pytest.raises(FormatError, match="neither a file nor a catalogue name"):
         parse("foo")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("K5", "complete(5)"),
+        ("K4,3", "complete_bipartite(4, 3)"),
+        ("K(4,3)", "complete_bipartite(4, 3)"),
+        ("BiRing(2,8)", "bi_ring(2, 8)"),
+        ("C(16,{3,4})", "circulant(16, 3, 4)"),
+        ("Circulant(16,3,4)", "circulant(16, 3, 4)"),
+        ("DiC(6,{1,2})", "directed_circulant(6, 1, 2)"),
+        ("DiCirculant(6,1,2)", "directed_circulant(6, 1, 2)"),
+        ("DBJ(2,3)", "de_bruijn(2, 3)"),
+        ("DBJMod(2,4)", "modified_de_bruijn(2, 4)"),
+        ("DistReg(4,9)", "distance_regular(4, 9)"),
+        ("H(2,3)", "hamming(2, 3)"),
+        ("Hamming(2,3)", "hamming(2, 3)"),
+        ("Kautz(2,3)", "kautz(2, 3)"),
+        ("Pi4,64", "generalized_kautz(4, 64)"),
+        ("Π(4,64)", "generalized_kautz(4, 64)"),
+        ("Q3", "hypercube(3)"),
+        ("Torus(3,4,5)", "torus(3, 4, 5)"),
+        ("UniRing(1,4)", "uni_ring(1, 4)"),
+        ("L(Diamond)", "line_graph(diamond())"),
+        ("L3(Diamond)", "line_graph(diamond(), 3)"),
+        ("L^3(Diamond*2)", "line_graph(degree_expansion(diamond(), 2), 3)"),
+        ("Diamond^2*3", "degree_expansion(cartesian_power(diamond(), 2), 3)"),
+        ("Diamond*3^2", "cartesian_power(degree_expansion(diamond(), 3), 2)"),
+        ("Diamond^2^3", "cartesian_power(diamond(), 6)"),
+        ("Diamond^1", "diamond()"),
+        ("Diamond^32", "cartesian_power(diamond(), 32)"),
+        ("Diamond□2", "cartesian_power(diamond(), 2)"),
+        ("K2 □ K3^2 × (Q2)", "cartesian_product(complete(2), complete(3), complete(3), hypercube(2))"),
+        ("((K2))", "complete(2)"),
+    ],
+)
+def test_notations(text: str, expected: str) -> None:
+    assert notation_expression(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("K5 ?", "' ?' is not understood"),
+        ("K5 K6", "'K' is too much"),
+        ("Foo(1)", "no graph is called 'Foo'"),
+        ("", "a graph is missing"),
+        ("K5 x", "a graph is missing"),
+        ("H(2)", "H lacks a number"),
+        ("K", "K lacks a number"),
+        ("(K5", "')' is missing"),
+        ("L(K5", "')' is missing"),
+        ("L2 K5", "'(' is missing"),
+        ("C(5,{1)", "'}' is missing"),
+        ("K5*", "a number is missing"),
+        ("K5^0", "a power of 0"),
+        ("K5^33", "a power of 33"),
+        ("K1234567890", "a number is missing"),
+        ("(" * 17 + "K5" + ")" * 17, "brackets are nested too deep"),
+    ],
+)
+def test_notations_that_are_refused(text: str, reason: str) -> None:
+    with pytest.raises(FormatError) as refused:
+        notation_expression(text)
+    example = "expected one as in L^2(Diamond^2), K4,4*2 or UniRing(1,4)^2 x BiRing(2,8)"
+    assert str(refused.value) == f"notation {text!r}: {reason}; {example}"
+    assert notation_expression("(" * 16 + "K123456789" + ")" * 16) == "complete(123456789)"

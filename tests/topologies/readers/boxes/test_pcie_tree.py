@@ -12,6 +12,7 @@ from treadle.topologies.readers.boxes.box import Box, Bridge, BridgeKind, Gpu, N
 from treadle.topologies.readers.boxes.pcie_tree import (
     HALF_GB_PER_S,
     PcieLink,
+    Place,
     full_tree,
     near_nics,
     near_tree,
@@ -143,3 +144,100 @@ def test_full_trees_carry_what_the_tree_does(seed: int) -> None:
             assert nx.maximum_flow_value(kept, f"gpu{one}", f"gpu{other}") == nx.maximum_flow_value(
                 whole, f"gpu{one}", f"gpu{other}"
             )
+
+
+HALF = GB // 2
+
+
+def bridge(
+    name: str, above: int | None = None, bandwidth: int | None = None, *, card: bool = False
+) -> Bridge:
+    kind = BridgeKind.HOST if above is None else BridgeKind.CARD if card else BridgeKind.SWITCH
+    return Bridge(kind=kind, name=name, above=above, bandwidth=bandwidth)
+
+
+def gpu(number: int, above: int | None, bandwidth: int = 16 * GB) -> Gpu:
+    return Gpu(name=f"G{number}", slot=Slot(above=above, bandwidth=bandwidth))
+
+
+def nic(number: int, above: int | None, speed: int = 5 * GB, bandwidth: int | None = 8 * GB) -> Nic:
+    return Nic(name=f"n{number}", bandwidth=speed, slot=Slot(above=above, bandwidth=bandwidth))
+
+
+def spot(kind: str, number: int) -> Place:
+    return Place(kind, number)
+
+
+def test_near_trees_are_rounded_and_capped() -> None:
+    """A GPU's way is cut to what its NICs take; bandwidths are rounded down to half a GB/s."""
+    bridges = (bridge("c"), bridge("s", 0))
+    box = Box(
+        gpus=(gpu(0, 1, 4 * GB + 3), gpu(1, 1, 31 * GB)),
+        nics=(nic(0, 1, 5 * GB, 3 * GB + HALF + 1), nic(1, 1, HALF - 1, GB), nic(2, 0), nic(3, None)),
+        bridges=bridges,
+    )
+    assert near_nics(box, range(4)) == (0, 1)
+    assert near_nics(box, [1]) == (1,)
+    up = spot("bridge", 1)
+    assert near_tree(box, {0: 5 * GB, 1: HALF - 1}) == (
+        PcieLink(spot("gpu", 0), up, 4 * GB - 1),
+        PcieLink(spot("gpu", 1), up, 4 * GB - 1),
+        PcieLink(spot("nic", 0), up, 3 * GB + HALF),
+        PcieLink(spot("nic", 1), up, HALF - 1),
+    )
+    assert near_tree(box, {0: 9 * GB}) == (
+        PcieLink(spot("gpu", 0), up, 3 * GB + HALF),
+        PcieLink(spot("gpu", 1), up, 3 * GB + HALF),
+        PcieLink(spot("nic", 0), up, 3 * GB + HALF),
+    )
+
+
+def test_chains_of_bridges_have_the_least_bandwidth() -> None:
+    bridges = (bridge("c"), bridge("s", 0, 9 * GB), bridge("t", 1, 6 * GB), bridge("u", 2))
+    box = Box(gpus=(gpu(0, 3), gpu(1, 1)), nics=(nic(0, 1, 50 * GB, None),), bridges=bridges)
+    up = spot("bridge", 1)
+    assert {link.lower: link.bandwidth for link in near_tree(box, {0: 50 * GB})} == {
+        spot("gpu", 0): 6 * GB,
+        spot("gpu", 1): 16 * GB,
+        spot("nic", 0): 50 * GB,
+    }
+    top = spot("bridge", 0)
+    ends = {link.lower: (link.upper, link.bandwidth) for link in full_tree(box, {0: 50 * GB})}
+    assert ends == {
+        spot("gpu", 0): (up, 6 * GB),
+        spot("gpu", 1): (up, 16 * GB),
+        spot("nic", 0): (up, 50 * GB),
+        up: (top, 9 * GB),
+    }
+
+
+@pytest.mark.parametrize(
+    ("lanes", "stays"), [(11 * GB, True), (12 * GB, False), (12 * GB + 3, False), (None, False)]
+)
+def test_cards_stay_where_their_ports_want_more(lanes: int | None, stays: bool) -> None:
+    """Two ports of 5 and 7 GB/s behind the lanes of one card."""
+    bridges = (bridge("c"), bridge("s", 0, 30 * GB), bridge("card", 1, lanes, card=True))
+    box = Box(
+        gpus=(gpu(0, 1), gpu(1, 1)), nics=(nic(0, 2, 5 * GB, None), nic(1, 2, 7 * GB, None)), bridges=bridges
+    )
+    for tree in (near_tree(box, {0: 5 * GB, 1: 7 * GB}), full_tree(box, {0: 5 * GB, 1: 7 * GB})):
+        ends = {link.lower: link.upper for link in tree}
+        assert ends[spot("nic", 0)] == ends[spot("nic", 1)] == spot("bridge", 2 if stays else 1)
+        assert (spot("bridge", 2) in ends) is stays
+
+
+def test_a_nic_of_one_gpu_hangs_from_it() -> None:
+    """Where the GPU's own lanes carry all that its NICs do; else the switch stays."""
+    bridges = (bridge("c"), bridge("s", 0))
+    nics = (nic(0, 1, 5 * GB), nic(1, 1, 7 * GB))
+    wide = Box(gpus=(gpu(0, 1, 12 * GB),), nics=nics, bridges=bridges)
+    assert near_tree(wide, {0: 5 * GB, 1: 7 * GB}) == (
+        PcieLink(spot("nic", 0), spot("gpu", 0), 5 * GB),
+        PcieLink(spot("nic", 1), spot("gpu", 0), 7 * GB),
+    )
+    narrow = Box(gpus=(gpu(0, 1, 12 * GB - 1),), nics=nics, bridges=bridges)
+    assert near_tree(narrow, {0: 5 * GB, 1: 7 * GB}) == (
+        PcieLink(spot("gpu", 0), spot("bridge", 1), 11 * GB + HALF),
+        PcieLink(spot("nic", 0), spot("bridge", 1), 5 * GB),
+        PcieLink(spot("nic", 1), spot("bridge", 1), 7 * GB),
+    )
