@@ -64,13 +64,12 @@ def _generator_sets(field: FiniteField, delta: int) -> tuple[BoolArray, BoolArra
     """The sets X and X' as masks of the field's elements."""
     q = field.order
     exponents = np.arange(q - 1)
-    if delta == 1:
-        first, second = exponents[::2], exponents[1::2]
-    elif delta == 0:
+    if delta == 0:
         # q - 1 is odd: the even exponents 0 to q - 2, and the odd ones 1 to q - 1, the last of which is 0.
         first, second = exponents[::2], np.append(exponents[1::2], 0)
     else:
-        # -1 is an odd power, of exponent (q - 1) / 2: the even powers below it and their negatives.
+        # The even powers below -1, whose exponent is (q - 1) / 2, and their negatives: the even ones above it
+        # where -1 is an even power itself (q = 1 modulo 4), else the odd ones.
         half = (q - 1) // 2
         first = np.concatenate([np.arange(0, half, 2), np.arange(half, q - 1, 2)])
         second = (first + 1) % (q - 1)
