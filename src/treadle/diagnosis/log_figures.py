@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from treadle.diagnosis.log import OTHER_TESTS, TESTS, Log, ResultTable
 from treadle.diagnosis.log_lines import LogLine
 from treadle.refusal import Refusal
@@ -42,6 +44,10 @@ def ranks_of(table: ResultTable, kind: CollectiveKind) -> int:
     return round(whole / missing) if round(low) == round(high) else 0
 
 
+_ONE_CARD = re.compile(r"(?<!^mlx)[0-9]$")
+"""A card's name ends in its number; `mlx5` alone is that of a driver, and of all its cards."""
+
+
 def used_nics(log: Log) -> int:
     """Network cards that NCCL uses on a host: those it lists, else those it was told; 0 if neither says."""
     listed = [len(one.devices) for one in log.networks if one.kind != "Socket"]
@@ -51,8 +57,8 @@ def used_nics(log: Log) -> int:
     if setting is None or setting.value.startswith("^"):
         return 0
     names = [name for name in setting.value.lstrip("=").split(",") if name]
-    # a name without a number is a prefix, which may stand for any number of cards
-    return len(names) if names and all(name.partition(":")[0][-1:].isdigit() for name in names) else 0
+    # a name without a number of its own is a prefix, which may stand for any number of cards
+    return len(names) if names and all(_ONE_CARD.search(name.partition(":")[0]) for name in names) else 0
 
 
 _FAST_MODELS = ("SXM", "HBM3", "H200", "H20", "B200", "B300", "GB200", "GB300", "H800", "NVL")
