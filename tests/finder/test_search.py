@@ -11,10 +11,32 @@ import pytest
 from reference.step_times import t_b
 from treadle.finder.base_formulas import bandwidth_optimal
 from treadle.finder.build import build
-from treadle.finder.construction import Base, DegreeExpansion, Parallel, ScheduleMethod, expression, notation
+from treadle.finder.construction import (
+    Base,
+    DegreeExpansion,
+    LineGraph,
+    Parallel,
+    Power,
+    Product,
+    ScheduleMethod,
+    expression,
+    notation,
+)
 from treadle.finder.measure import measured_options
 from treadle.finder.predict import Performance
-from treadle.finder.search import FabricCandidate, Finder, pareto
+from treadle.finder.search import (
+    FabricCandidate,
+    Finder,
+    _divisors,
+    _roots,
+    degree_expansion_of,
+    line_graph_of,
+    parallel_of,
+    pareto,
+    power_of,
+    product_of,
+    with_reverse_of,
+)
 from treadle.finder.tables import Tables, shipped_tables
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps.steps import StepSchedule
@@ -191,3 +213,158 @@ def test_both_directions_are_measured() -> None:
     assert option.candidate.gather.t_b == bfb_value(topology).t_b
     assert option.candidate.reduce.t_b == bfb_reduce_scatter_value(topology).t_b
     assert option.candidate.gather.t_b < option.candidate.reduce.t_b
+
+
+def figures(nodes: int, degree: int, steps: int, t_b: Fraction | int, **more: object) -> Performance:
+    """Simple, one-way, breadth-first, exact."""
+    facts = {
+        "diameter": steps,
+        "cycle": None,
+        "is_breadth_first": True,
+        "has_loops": False,
+        "is_simple": True,
+    }
+    facts |= {"is_bidirectional": False, "has_exact_line_graphs": False}
+    return Performance(nodes, degree, steps, Fraction(t_b), **(facts | more))  # type: ignore[arg-type]
+
+
+def known(
+    name: str, gather: Performance, reduce: Performance | None = None, *, symmetric: bool = False
+) -> FabricCandidate:
+    return FabricCandidate(Base(name, name, ScheduleMethod.BFB, "test"), gather, reduce or gather, symmetric)
+
+
+def test_a_candidate_counts_both_ways() -> None:
+    one = known("a", figures(4, 2, 3, Fraction(3, 4)), figures(4, 2, 5, Fraction(4, 5), is_exact=False))
+    assert (one.steps, one.t_b_both) == (5, Fraction(31, 20))
+    assert not one.is_bandwidth_optimal
+    assert not one.is_exact
+    assert known("a", figures(4, 2, 3, Fraction(3, 4))).is_bandwidth_optimal
+    assert not known("a", figures(4, 2, 3, 1), figures(4, 2, 3, Fraction(3, 4))).is_bandwidth_optimal
+
+
+def test_expansions_of_a_candidate() -> None:
+    """Both ways are changed alike; equal figures stay the same object."""
+    one = known("a", figures(4, 2, 3, Fraction(3, 4)), figures(4, 2, 5, Fraction(4, 5)), symmetric=True)
+    base = one.construction
+    twice = line_graph_of(line_graph_of(one))
+    assert twice.construction == LineGraph(base, 2) == line_graph_of(one, 2).construction
+    assert (twice.gather.nodes, twice.gather.steps, twice.reduce.steps, twice.is_reverse_symmetric) == (
+        16,
+        5,
+        7,
+        True,
+    )
+    wide = parallel_of(one, 3)
+    assert wide.construction == Parallel(base, 3)
+    assert wide.gather == replace(one.gather, degree=6, is_simple=False)
+    assert wide.reduce == replace(one.reduce, degree=6, is_simple=False)
+    exact = known("e", replace(one.gather, has_exact_line_graphs=True))
+    assert not parallel_of(exact, 2).gather.has_exact_line_graphs
+    both = with_reverse_of(exact)
+    assert both.gather is both.reduce
+    assert both.gather == replace(
+        one.gather,
+        degree=4,
+        diameter=None,
+        cycle=2,
+        is_breadth_first=False,
+        is_simple=False,
+        is_bidirectional=True,
+    )
+    assert degree_expansion_of(one, 2).construction == DegreeExpansion(base, 2)
+    assert power_of(one, 3).construction == Power(base, 3)
+    assert power_of(one, 3).gather.nodes == 64
+
+
+def test_products_have_their_factors_in_order() -> None:
+    one, two = (
+        known("b", figures(4, 2, 3, Fraction(3, 4)), symmetric=True),
+        known("a", figures(3, 1, 2, Fraction(2, 3))),
+    )
+    pair = product_of(one, two)
+    assert pair.construction == Product((two.construction, one.construction))
+    assert not pair.is_reverse_symmetric
+    assert product_of(one, one).is_reverse_symmetric
+    three = product_of(pair, one)
+    assert three.construction == Product((two.construction, one.construction, one.construction))
+    assert (three.steps, three.gather.nodes, three.gather.degree) == (8, 48, 5)
+    assert three.gather is three.reduce
+
+
+def test_divisors_and_roots() -> None:
+    for number in range(1, 200):
+        assert _divisors(number) == [k for k in range(2, number + 1) if number % k == 0]
+        assert sorted(_roots(number)) == sorted(
+            (root, power) for power in range(2, 9) for root in range(2, 15) if root**power == number
+        )
+
+
+def test_what_a_finder_looks_at() -> None:
+    """From a ring of four one way, and one with loops: every expansion that gives 16 nodes of degree 2."""
+    ring = known("ring", figures(4, 1, 3, Fraction(3, 4)), symmetric=True)
+    small = known("small", figures(8, 2, 3, Fraction(15, 16), is_exact=False))
+    looped = known("looped", figures(4, 2, 2, 1, has_loops=True, is_simple=False))
+
+    def bases(nodes: int, degree: int) -> list[FabricCandidate]:
+        return {(4, 1): [ring], (8, 2): [small], (4, 2): [looped]}.get((nodes, degree), [])
+
+    search = Finder(bases)
+
+    def found(nodes: int, degree: int) -> list[str]:
+        return [expression(one.construction) for one in search.candidates(nodes, degree)]
+
+    assert found(4, 2) == ["looped", "with_parallel_links(ring, 2)"]
+    assert found(8, 2) == [
+        *(
+            "small",
+            "line_graph(looped)",
+            "degree_expansion(ring, 2)",
+            "line_graph(with_parallel_links(ring, 2))",
+        ),
+    ]
+    # of those of 8 nodes two are worth expanding
+    assert found(16, 2) == [
+        *("line_graph(small)", "line_graph(degree_expansion(ring, 2))"),
+        *("cartesian_product(ring, ring)", "cartesian_power(ring, 2)"),
+    ]
+    assert found(8, 4) == [
+        "with_parallel_links(small, 2)",
+        "with_parallel_links(degree_expansion(ring, 2), 2)",
+        "degree_expansion(with_parallel_links(ring, 2), 2)",
+    ]
+    values = [(one.steps, one.t_b_both) for one in search.candidates(16, 2)]
+    assert values == sorted(values)
+    assert search.frontier(16, 2)[0].steps == min(steps for steps, _ in values)
+    assert search.candidates(5, 3) == []
+
+
+def test_a_finder_of_links_both_ways_takes_nothing_else() -> None:
+    one_way = known("one", figures(5, 1, 4, Fraction(4, 5)), symmetric=True)
+    lone = known("lone", figures(5, 1, 3, Fraction(4, 5)))
+    both = known("both", figures(5, 2, 2, Fraction(4, 5), is_bidirectional=True), symmetric=True)
+    one_way_two = known("two", figures(5, 2, 1, Fraction(4, 5)))
+
+    def bases(nodes: int, degree: int) -> list[FabricCandidate]:
+        return {(5, 1): [one_way, lone], (5, 2): [both, one_way_two]}.get((nodes, degree), [])
+
+    found = [expression(one.construction) for one in Finder(bases, bidirectional=True).candidates(5, 2)]
+    assert found == ["both", "with_reverse_links(one)"]
+    assert [expression(one.construction) for one in Finder(bases).frontier(5, 2)] == ["two"]
+
+
+def test_hopes_are_the_best_by_their_predictions() -> None:
+    def bases(nodes: int, degree: int) -> Iterator[FabricCandidate]:
+        if (nodes, degree) == (40, 7):
+            yield known("front", figures(40, 7, 2, 1))
+            yield known("best", figures(40, 7, 9, Fraction(39, 40)))
+            for k in range(30):
+                yield known(f"h{k:02}", figures(40, 7, 8 - k % 2, Fraction(100 + k, 10), is_exact=False))
+            yield known("late", figures(40, 7, 9, 11, is_exact=False))
+
+    search = Finder(bases)
+    names = [expression(one.construction) for one in search.hopeful(40, 7)]
+    assert len(names) == 24
+    assert names[:15] == [f"h{k:02}" for k in range(1, 30, 2)]
+    assert names[15:] == [f"h{k:02}" for k in range(0, 18, 2)]
+    assert len(search.hopeful(40, 7, limit=40)) == 30
