@@ -55,6 +55,19 @@ def test_a_symmetric_fit_by_hand() -> None:
     assert (found.low, found.high) == pytest.approx((1 - reach, 1 + reach), rel=1e-9)
 
 
+def test_weights_are_those_of_the_residuals_in_the_end() -> None:
+    """Ratios with an outlier: their mean with the weights that follow from how far they are from it."""
+    ratios = [0.9, 1.0, 1.05, 1.3, 2.0]
+    found = fit_times({"a": [1.0] * 5}, [1.0] * 5, known_s=[1 - one for one in ratios]).value("a")
+    residuals = [abs(one - found) for one in ratios]
+    scale = 1.345 * 1.4826 * sorted(residuals)[2]
+    weights = [min(1.0, scale / one) if one else 1.0 for one in residuals]
+    assert min(weights) < 0.5
+    assert found == pytest.approx(
+        sum(w * one for w, one in zip(weights, ratios, strict=True)) / sum(weights), rel=1e-8
+    )
+
+
 def test_columns_of_any_scale() -> None:
     """The same fit, with a column a million times as large: the number and its interval are as much less."""
     known = [0.4, 0.2, 0.0, -0.2, -0.4]

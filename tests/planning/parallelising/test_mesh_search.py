@@ -103,3 +103,89 @@ def test_where_no_named_plan_fits_the_search_goes_on() -> None:
     )
     assert (found.best.seconds, found.mesh.shape) == (1.5, (2, 2))
     assert (2, 2) in searched
+
+
+def one(seconds: float, bound_s: float = 0.0) -> Look[str]:
+    return Look(seconds, bound_s, "")
+
+
+def line(*shape: int) -> Mesh:
+    return Mesh(shape, tuple(map(str, range(len(shape)))))
+
+
+def test_a_mesh_that_stands_twice_is_looked_at_once_and_the_rest_as_well() -> None:
+    looked: list[str] = []
+
+    def look(mesh: Mesh) -> Look[str]:
+        looked.append(mesh.text)
+        if mesh.text == "2,4":
+            raise InfeasibleError("cut off")
+        return one(float(mesh.shape[0]))
+
+    meshes = [line(8), line(8), line(2, 4), line(4, 2), line(8)]
+    found = search_meshes(meshes, look, _never, gap=1.0, refines=False)
+    assert looked == ["8", "2,4", "4,2"]
+    assert (found.mesh, found.best.seconds) == (line(4, 2), 4.0)
+    assert [trial.mesh for trial in found.trials] == [line(8), line(4, 2)]
+
+
+@pytest.mark.parametrize(("bound_s", "is_searched"), [(7.9, True), (8.0, False), (8.1, False)])
+def test_a_mesh_is_searched_where_its_bound_promises_more_than_the_gap(
+    bound_s: float, is_searched: bool
+) -> None:
+    """A fifth of ten seconds need not be proven."""
+    found = search_meshes(
+        [line(8)],
+        lambda _: one(10.0, bound_s),
+        lambda _, look: one(9.5, look.bound_s),
+        gap=0.2,
+        refines=False,
+    )
+    assert found.best.seconds == (9.5 if is_searched else 10.0)
+    assert [trial.is_searched for trial in found.trials] == [is_searched]
+
+
+def test_meshes_are_searched_in_the_order_of_what_they_promise() -> None:
+    """Of alike seconds the lower bound first; what is found leaves out those that cannot beat it."""
+    looks = {(8,): one(5.0, 1.0), (2, 4): one(4.0, 3.0), (4, 2): one(4.0, 2.0)}
+    found = {(4, 2): 3.0, (8,): 2.5}
+    order = []
+
+    def search(mesh: Mesh, before: Look[str]) -> Look[str]:
+        order.append(mesh.shape)
+        return one(found[mesh.shape], before.bound_s)
+
+    best = search_meshes(
+        [line(*shape) for shape in looks], lambda mesh: looks[mesh.shape], search, gap=0, refines=False
+    )
+    assert order == [(4, 2), (8,)]
+    assert (best.mesh, best.bound_s) == (line(8), 1.0)
+
+
+def test_finer_meshes_have_three_axes_at_most() -> None:
+    looked: list[tuple[int, ...]] = []
+
+    def look(mesh: Mesh) -> Look[str]:
+        looked.append(mesh.shape)
+        return one(16.0 / len(mesh.shape), 100.0)
+
+    found = search_meshes([line(16)], look, _never, gap=0)
+    assert found.mesh.shape == (2, 2, 4)
+    assert max(map(len, looked)) == 3
+    assert looked[:4] == [(16,), (2, 8), (4, 4), (8, 2)]
+
+
+def test_without_any_mesh_there_is_nothing_to_find() -> None:
+    with pytest.raises(InfeasibleError, match=r"^no mesh: expected at least one$"):
+        search_meshes([], _refused, _never, gap=0)
+
+
+def test_of_meshes_without_a_plan_the_one_that_promises_most_is_told() -> None:
+    looks = {(8,): one(inf, 3.0), (2, 4): one(inf, 2.0)}
+    late = Watch(deadline=monotonic() - 1)
+    found = search_meshes([line(8)], lambda mesh: looks[mesh.shape], lambda _, look: look, gap=0, watch=late)
+    assert found.best.bound_s == 3.0
+    both = search_meshes(
+        [line(8), line(2, 4)], lambda mesh: looks[mesh.shape], lambda _, look: look, gap=0, refines=False
+    )
+    assert both.mesh == line(2, 4)

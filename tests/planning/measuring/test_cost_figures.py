@@ -1,0 +1,161 @@
+"""The figures of a cost model as logarithms, and the parts of its fit, of points that are made up."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import exp, log
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from treadle.errors import ScheduleError
+from treadle.planning import Sweep, fit_cost_model, solve
+from treadle.planning.measuring import cost_fit
+from treadle.planning.measuring.cost_fit import _Best, _Figures, _slopes, _step, _told, _weights
+from treadle.planning.measuring.measurements import Measurement
+from treadle.program.operation_lists import OperationKind
+from treadle.simulation.costs.cost_model import ClassCost, LinkClass
+from treadle.simulation.costs.link_classes import CLASSES
+
+
+def point(*classes: LinkClass, adds: bool = False) -> Any:
+    numbers = np.array([list(CLASSES).index(one) for one in classes])
+    kinds = [OperationKind.RECEIVE_REDUCE if adds else OperationKind.SEND]
+    program = SimpleNamespace(operation_kind=np.array(kinds))
+    return SimpleNamespace(graph=SimpleNamespace(resource_class=numbers, program=program))
+
+
+def figures(points: list[Any], *protocols: str) -> _Figures:
+    return _Figures(cast(Any, points), protocols)
+
+
+def test_figures_of_the_classes_that_are_there() -> None:
+    box_first = [one for one in CLASSES if one in (LinkClass.BOX, LinkClass.NETWORK)]
+    found = figures([point(LinkClass.NETWORK), point(LinkClass.BOX, LinkClass.NETWORK)], "ll", "own")
+    assert found.labels == [
+        f"{name}.{rest}"
+        for name in ("ll", "own")
+        for rest in (
+            "launch_ns",
+            *(f"{one}.{key}" for one in box_first for key in ("alpha_ns", "occupancy_ns", "efficiency")),
+        )
+    ]
+    starts = dict(zip(found.labels, np.exp(found.start), strict=True))
+    assert starts == pytest.approx(
+        {
+            "ll.launch_ns": 6600,
+            "ll.box.alpha_ns": 1500,
+            "ll.box.occupancy_ns": 900,
+            "ll.box.efficiency": 0.45,
+            "ll.network.alpha_ns": 5000,
+            "ll.network.occupancy_ns": 600,
+            "ll.network.efficiency": 0.45,
+            "own.launch_ns": 15_000,
+            "own.box.alpha_ns": 6000,
+            "own.box.occupancy_ns": 3000,
+            "own.box.efficiency": 0.85,
+            "own.network.alpha_ns": 20_000,
+            "own.network.occupancy_ns": 2000,
+            "own.network.efficiency": 0.85,
+        }
+    )
+    assert found.is_share.tolist() == [label.endswith("efficiency") for label in found.labels]
+
+
+def test_sums_have_a_speed_where_there_are_any() -> None:
+    found = figures([point(LinkClass.HOP), point(LinkClass.HOP, adds=True)], "ll128")
+    assert found.labels[-1] == "reduction_bytes_per_s"
+    assert np.exp(found.start) == pytest.approx([10_000, 7500, 1000, 0.85, 5e11])
+    model = found.model(found.start, "a", "b")
+    assert (model.name, model.source, model.reduction_bytes_per_s) == ("a", "b", 5 * 10**11)
+    (protocol,) = model.protocols
+    assert (protocol.name, protocol.launch_ns) == ("ll128", 10_000)
+    assert protocol.hop == ClassCost(7500, 1000, 0, Fraction(85, 100))
+    assert (protocol.box, protocol.network) == (ClassCost(), ClassCost())
+    none = figures([point(LinkClass.HOP)], "ll128")
+    assert none.model(none.start, "a", "b").reduction_bytes_per_s == 0
+
+
+def test_figures_stay_in_their_range() -> None:
+    found = figures([point(LinkClass.BOX, adds=True)], "simple")
+    assert found.shown("x.efficiency", log(0.25)) == pytest.approx(0.25)
+    assert found.shown("x.efficiency", 1.0) == 1.0
+    assert found.shown("x.alpha_ns", 1.0) == pytest.approx(exp(1))
+    assert found.shown("x.alpha_ns", 99.0) == exp(60)
+    large = found.model(np.full(5, 59.0), "a", "b")
+    assert large.protocols[0].launch_ns == 10**11
+    assert large.protocols[0].box == ClassCost(10**11, 10**11, 0, Fraction(1))
+    assert large.reduction_bytes_per_s == 2**49
+    small = found.model(np.full(5, -59.0), "a", "b")
+    assert small.protocols[0].box == ClassCost(0, 0, 0, Fraction(1, 10_000))
+
+
+def test_large_errors_count_by_their_size() -> None:
+    assert _weights(np.array([0.0, 0.25, -0.5, 2.5])).tolist() == [1.0, 1.0, 0.5, 0.1]
+
+
+def test_a_step_by_hand() -> None:
+    """One figure, slope 2, an error of a tenth, moved by 3: -(0.2 + prior 3) over (4 + prior + damping)."""
+    prior = (0.1 / log(5)) ** 2
+    step = _step(np.array([[2.0]]), np.array([0.1]), np.array([3.0]), 0.5)
+    assert step == pytest.approx([-(0.2 + 3 * prior) / (4 + prior + 0.5)])
+    # an error of a half has half of the weight
+    step = _step(np.array([[2.0]]), np.array([0.5]), np.array([0.0]), 0.0)
+    assert step == pytest.approx([-0.5 * 2 * 0.5 / (0.5 * 4 + prior)])
+
+
+def test_slopes_are_of_each_figure_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A time that is launch squared times efficiency to the minus third: slopes 2 and -3."""
+    found = figures([point(LinkClass.BOX)], "simple")
+
+    def seconds(point: Any, model: Any, best: Any) -> float:
+        cost = model.protocols[0]
+        return float(cost.launch_ns**2 / float(cost.box.efficiency) ** 3)
+
+    monkeypatch.setattr(cost_fit, "_seconds", seconds)
+    start = seconds(None, found.model(found.start, "a", "b"), None)
+    best = _Best(start, 0, 1)
+    slopes = _slopes(cast(Any, [None, None]), found, found.start, [best, best])
+    assert slopes.shape == (2, 4)
+    assert slopes[0] == pytest.approx([2, 0, 0, -3], abs=0.01)
+    assert slopes[1].tolist() == slopes[0].tolist()
+
+
+def test_points_beside_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    model: Any = SimpleNamespace(protocols=[SimpleNamespace(name="ll"), SimpleNamespace(name="simple")])
+    monkeypatch.setattr(cost_fit, "_best", lambda point, model: _Best(3.0, 1, 7))
+    for optimum, share in ((Fraction(8), 0.5), (None, None)):
+        plan = SimpleNamespace(optimal_algbw=optimum)
+        one: Any = SimpleNamespace(
+            sweep=SimpleNamespace(name="s", plan=plan), measured=Measurement(8, 2.0), graph=None
+        )
+        told = _told(one, model)
+        assert (told.sweep, told.size_bytes, told.measured_s, told.predicted_s) == ("s", 8, 2.0, 3.0)
+        assert (told.protocol, told.slices, told.share_of_bound) == ("simple", 7, share)
+
+
+def test_as_many_times_as_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ring of three has launch, alpha, occupancy and efficiency: four times do."""
+    plan = solve("ring(3, bandwidth='25GB/s')", "allgather").plan
+    times = [Measurement(2**power, 2e-5 + 2**power / 3e10) for power in (10, 14, 18, 22)]
+    fit = fit_cost_model([Sweep("ring", plan, times)], name="ours", source="here")
+    assert (fit.model.name, fit.model.source, len(fit.points), fit.held_out) == ("ours", "here", 4, ())
+    assert set(fit.model.bands) == {
+        "simple.launch_ns",
+        "simple.hop.alpha_ns",
+        "simple.hop.occupancy_ns",
+        "simple.hop.efficiency",
+    }
+    for label, (low, high) in fit.model.bands.items():
+        assert low <= high, label
+    assert fit.model.bands["simple.hop.efficiency"][1] <= 1
+    with pytest.raises(ScheduleError) as caught:
+        fit_cost_model([Sweep("ring", plan, times[:3])])
+    assert str(caught.value) == (
+        "a cost model: 3 measured times for 4 figures; expected at least as many, and at most 4096"
+    )
+    monkeypatch.setattr(cost_fit, "_MOST_POINTS", 3)
+    with pytest.raises(ScheduleError, match=r"4 measured times for 4 figures; .* at most 3$"):
+        fit_cost_model([Sweep("ring", plan, times)])

@@ -1,0 +1,147 @@
+"""What proves that no size is faster, in lines and as JSON, of witnesses that are made up."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from treadle.planning.measuring.size_bounds import (
+    PROOF_KINDS,
+    _set_words,
+    size_bound_values,
+    size_bounds,
+    size_bounds_summary,
+    size_reasons,
+)
+from treadle.planning.problem import pose
+from treadle.planning.solving.bounds import find_bound
+from treadle.schedules.witness import CutWitness
+from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
+from treadle.simulation.simulation_options import SimulationOptions
+from treadle.simulation.size_bounds.size_witness import (
+    CrossingWitness,
+    DirectWitness,
+    GatheredWitness,
+    GrowthClass,
+    GrowthWitness,
+    PairWitness,
+    ReachWitness,
+    RelayedWitness,
+    SizeBound,
+    SizeProof,
+)
+
+FAR = GrowthClass(1, 2, (3,))
+WITNESSES: tuple[Any, ...] = (
+    RelayedWitness(Fraction(3, 2)),
+    GatheredWitness((0, 2)),
+    DirectWitness(1, 2500),
+    GrowthWitness(1, None, FAR, None),
+    ReachWitness(2, 3, 1, None, None),
+    PairWitness(3, 1),
+    CrossingWitness(CutWitness((0, 1, 2))),
+)
+
+
+def bound(size: int, *witnesses: Any, protocol: str = "") -> SizeBound:
+    return SizeBound(
+        size, protocol, tuple(SizeProof(Fraction(1, 2 + at), one) for at, one in enumerate(witnesses))
+    )
+
+
+def test_reasons_in_a_line_each_in_the_order_of_their_kinds() -> None:
+    problem = pose("ring:4", "allgather")
+    told = size_reasons(problem.topology, problem.collective, [bound(8, *WITNESSES)])
+    assert told == (
+        "crossing    data must leave or enter n3",
+        "distance    n1 needs data of n3",
+        "reach       3 ranks have to know of n2's data",
+        "growth      messages add no more than their senders know, and their bytes hold",
+        "direct      n1 tells ranks 2.5 us away one by one",
+        "gathered    data must leave or enter a set of 2 nodes once, gathered or handed on, or twice",
+        "relayed     one message or two bring each contribution, and take their bytes of links",
+    )
+    assert tuple(line.split()[0] for line in told) == PROOF_KINDS
+    later = [bound(8, PairWitness(0, 1)), bound(16, PairWitness(2, 3)), bound(32)]
+    assert size_reasons(problem.topology, problem.collective, later) == ("distance    n3 needs data of n2",)
+    some = pose("path:4", "allgather", ranks="2,3", forward=True)
+    assert size_reasons(some.topology, some.collective, [bound(8, PairWitness(0, 1))]) == (
+        "distance    n3 needs data of n2",
+    )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "words"),
+    [
+        ((1,), "data must leave or enter n1"),
+        ((0, 1, 3), "data must leave or enter n2"),
+        ((0, 1), "data must leave or enter a set of 2 nodes"),
+    ],
+)
+def test_the_smaller_side_is_told(nodes: tuple[int, ...], words: str) -> None:
+    assert _set_words(pose("ring:4", "allgather").topology, nodes) == words
+    assert _set_words(pose("ring:6", "allgather").topology, (0, 1, 2, 3, 4)) == "data must leave or enter n5"
+
+
+def test_bounds_as_json() -> None:
+    shared = CutWitness((1,))
+    pair = PairWitness(0, 1)
+    bounds = [
+        bound(8, CrossingWitness(shared), pair, protocol="ll"),
+        bound(16, pair, CrossingWitness(shared)),
+    ]
+    model = CostModel("m", "s", (Protocol("ll"),))
+    told = size_bounds_summary(bounds, model)
+    assert told == {
+        "cost_model": "m",
+        "cost_model_source": "s",
+        "at_sizes": [
+            {
+                "size_bytes": 8,
+                "bound_s": 0.5,
+                "bound_by": "crossing",
+                "protocol": "ll",
+                "proofs": [
+                    {"kind": "crossing", "time_s": 0.5, "witness": 0},
+                    {"kind": "distance", "time_s": 1 / 3, "witness": 1},
+                ],
+            },
+            {
+                "size_bytes": 16,
+                "bound_s": 0.5,
+                "bound_by": "distance",
+                "proofs": [
+                    {"kind": "distance", "time_s": 0.5, "witness": 1},
+                    {"kind": "crossing", "time_s": 1 / 3, "witness": 0},
+                ],
+            },
+        ],
+        "size_witnesses": [CrossingWitness(shared).to_json(), pair.to_json()],
+    }
+    assert size_bounds_summary([], model) == {}
+    assert "cost_model" not in size_bounds_summary(bounds, None)
+    assert size_bound_values(None) == {}
+    assert size_bound_values(bounds[1]) == {"bound_s": 0.5, "bound_by": "distance"}
+
+
+def test_times_before_which_nothing_ends() -> None:
+    """A ring of three at 1 GB/s each way: two shards come over two links, and a message takes alpha."""
+    problem = pose("ring(3, bandwidth='1GB/s')", "allgather")
+    witness = find_bound(problem).witness
+    size = 3 * 2**30
+    hop = ClassCost(alpha_ns=7000)
+    model = CostModel("own", "by hand", (Protocol("p", hop, hop, hop, launch_ns=11_000),))
+    small, large = size_bounds(problem, witness, [3, size], cost_model=model)
+    assert (small.size_bytes, large.size_bytes) == (3, size)
+    assert small.protocol == large.protocol == "p"
+    assert 18e-6 <= float(small.time) < 18.1e-6
+    assert float(large.time) >= 2**30 / 1e9 + 18e-6 - 1e-12
+    assert float(large.time) <= 2**30 / 1e9 + 40e-6
+    (alpha,) = size_bounds(problem, witness, [3], options=SimulationOptions(alpha_ns=5000))
+    assert alpha.protocol == ""
+    assert 5e-6 <= float(alpha.time) < 5.1e-6
+    default = size_bounds(problem, None, [3])
+    assert [one.size_bytes for one in default] == [3]
+    assert default[0].protocol

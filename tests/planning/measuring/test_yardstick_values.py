@@ -1,0 +1,321 @@
+"""Yardsticks on small fabrics reckoned by hand, and shares at the edge of what a healthy system reaches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from treadle.planning.measuring.diagnose import _above, _is_low
+from treadle.planning.measuring.diagnosed import Yardstick
+from treadle.planning.measuring.yardstick_words import BindingPlace, pcie_limit, place_of
+from treadle.planning.measuring.yardsticks import (
+    Limit,
+    _between_boxes,
+    _cut,
+    _neighbours,
+    _part,
+    _restricted,
+    _shape,
+    has_fast_links,
+    least_cut,
+    least_nics,
+    optimum,
+    ring_limit,
+    ways_out,
+    with_nics,
+    with_sums,
+    without_sums,
+)
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.witness import CutWitness
+from treadle.topologies import Topology, TopologyBuilder, parse
+from treadle.topologies.named_boxes import Boxes, find_boxes, rank_boxes
+from treadle.watch import UNWATCHED
+
+GB = 10**9
+
+
+def boxes_of(topology: Topology) -> Boxes:
+    return find_boxes(topology, rank_boxes(topology))
+
+
+def links_of(topology: Topology, *names: str) -> tuple[int, ...]:
+    known = {topology.link_name(link): link for link in range(topology.n_links)}
+    return tuple(sorted(known[name] for name in names))
+
+
+def lopsided(*, fast: int = 100 * GB, nic: int = 10 * GB) -> Topology:
+    """A box of two GPUs and one of three, each with a switch, PCIe and cards, at a network's switch."""
+    builder = TopologyBuilder("lopsided")
+    gpus = [builder.compute(f"box{box}.gpu{gpu}") for box, gpu in ((0, 0), (0, 1), (1, 0), (1, 1), (1, 2))]
+    switches = [builder.switch(f"box{box}.nvswitch") for box in range(2)]
+    bridges = [builder.switch(f"box{box}.pcie") for box in range(2)]
+    cards = [builder.switch(f"box{box}.nic{nic}") for box, nic in ((0, 0), (1, 0), (1, 1))]
+    top = builder.switch("ib")
+    for place, gpu in enumerate(gpus):
+        box = int(place > 1)
+        builder.duplex(gpu, switches[box], fast)
+        builder.duplex(gpu, bridges[box], 30 * GB)
+    for place, card in enumerate(cards):
+        builder.duplex(bridges[int(place > 0)], card, 20 * GB)
+        builder.duplex(card, top, nic)
+    return builder.build()
+
+
+def test_ways_out_are_switches_that_reach_the_network_over_switches() -> None:
+    fabric = lopsided()
+    boxes = boxes_of(fabric)
+    found = [fabric.node_names[node] for node in np.flatnonzero(ways_out(fabric, boxes))]
+    assert found == ["box0.pcie", "box1.pcie", "box0.nic0", "box1.nic0", "box1.nic1"]
+    none = np.zeros(fabric.n_links, dtype=np.bool_)
+    assert not ways_out(fabric, boxes, none).any()
+    some = np.ones(fabric.n_links, dtype=np.bool_)
+    some[list(links_of(fabric, "box1.nic0->ib", "box1.nic1->ib"))] = False
+    found = [fabric.node_names[node] for node in np.flatnonzero(ways_out(fabric, boxes, some))]
+    assert found == ["box0.pcie", "box0.nic0"]
+
+
+def test_rings_between_unequal_boxes() -> None:
+    """The one card of the first box carries 10 GB/s; all ranks of a box count as one."""
+    fabric = lopsided()
+    boxes = boxes_of(fabric)
+    assert least_nics(fabric, boxes) == 1
+    limit = ring_limit(fabric, boxes)
+    assert (limit.busbw, limit.capacity) == (10 * GB, 10 * GB)
+    assert _between_boxes(fabric, boxes, UNWATCHED).busbw == 10 * GB
+    assert set(limit.links) <= set(
+        links_of(fabric, "box0.nic0->ib", "ib->box0.nic0", "box0.pcie->box0.nic0", "box0.nic0->box0.pcie")
+    )
+    assert place_of(fabric, boxes, limit) is BindingPlace.NICS
+    slow = lopsided(fast=9 * GB)
+    inside = ring_limit(slow, boxes_of(slow))
+    assert inside.busbw == 9 * GB
+    assert place_of(slow, boxes_of(slow), inside) is BindingPlace.BOX
+
+
+def test_the_first_cards_of_each_box() -> None:
+    fabric = lopsided()
+    one = with_nics(fabric, boxes_of(fabric), 1)
+    assert [len(links) for links in boxes_of(one).leaving(one)] == [1, 1]
+    names = {one.link_name(link) for link in range(one.n_links)}
+    assert {"box1.nic0->ib", "ib->box1.nic0"} <= names
+    assert not {"box1.nic1->ib", "ib->box1.nic1"} & names
+    assert with_nics(fabric, boxes_of(fabric), 2) == fabric
+    assert least_nics(parse("dgx_a100:1"), boxes_of(parse("dgx_a100:1"))) == 0
+
+
+def one_way() -> Topology:
+    """A circle of 1, 2 and 3 bytes/s, and 4 bytes/s back from b to a."""
+    builder = TopologyBuilder("circle")
+    a, b, c = (builder.compute(name) for name in "abc")
+    for tail, head, width in ((a, b, 2), (b, c, 3), (c, a, 1), (b, a, 4)):
+        builder.link(tail, head, width)
+    return builder.build()
+
+
+def test_the_least_cut_may_lead_out_or_in() -> None:
+    """c has 1 byte/s out and 3 in; a 2 out and 5 in."""
+    fabric = one_way()
+    found = least_cut(fabric)
+    assert found == Limit(Fraction(1), links_of(fabric, "c->a"), 1, 1)
+    turned = replace(fabric, tails=fabric.heads, heads=fabric.tails)
+    found = least_cut(turned)
+    assert (found.busbw, found.capacity) == (1, 1)
+    assert [turned.link_name(link) for link in found.links] == ["a->c"]
+
+
+def test_links_of_cuts() -> None:
+    """Of a broadcast those out of the witness's nodes, of a reduce those into them."""
+    fabric = one_way()
+    ranks = (0, 1, 2)
+    for kind, names, capacity in (
+        (CollectiveKind.BROADCAST, ("a->b",), 2),
+        (CollectiveKind.REDUCE, ("c->a", "b->a"), 5),
+    ):
+        found = _cut(fabric, Collective(kind, ranks, root=0), CutWitness((0,)), Fraction(9))
+        assert found == Limit(Fraction(9), links_of(fabric, *names), capacity, 1)
+    two = _cut(fabric, Collective(CollectiveKind.ALLGATHER, ranks), CutWitness((0, 1)), Fraction(9))
+    assert (two.links, two.capacity, two.ranks) == (links_of(fabric, "b->c"), 3, 1)
+
+
+def test_optima_as_busbw() -> None:
+    ring = parse("ring(4, bandwidth='2B/s')")
+    for kind, busbw in (("allgather", 4), ("reduce-scatter", 4), ("broadcast", 4), ("allreduce", 4)):
+        found = optimum(ring, CollectiveKind(kind), root=0 if kind == "broadcast" else None)
+        assert found.busbw == busbw, kind
+        assert found.links, kind
+    exchange = optimum(ring, CollectiveKind.ALLTOALL)
+    assert exchange.busbw > 0
+    assert exchange.is_priced or exchange.links == () or exchange.capacity
+
+
+def test_parts_of_fabrics() -> None:
+    fabric = lopsided()
+    nodes = np.array([name.startswith("box1.") for name in fabric.node_names])
+    part, links = _part(fabric, nodes)
+    assert part.node_names == tuple(name for name in fabric.node_names if name.startswith("box1."))
+    assert [part.link_name(place) for place in range(part.n_links)] == [
+        fabric.link_name(link) for link in links.tolist()
+    ]
+    assert part.bandwidths.tolist() == fabric.bandwidths[links].tolist()
+    alone = np.array([name in ("box1.gpu0", "box1.nic1", "box1.pcie") for name in fabric.node_names])
+    part, links = _part(fabric, alone & ~np.array([name == "box1.pcie" for name in fabric.node_names]))
+    assert (part.node_names, links.tolist()) == (("box1.gpu0",), [])
+    named = replace(fabric, node_names=tuple(f"x{name}" for name in fabric.node_names))
+    assert _shape(named) == _shape(fabric)
+    assert _shape(replace(fabric, bandwidths=fabric.bandwidths + 1)) != _shape(fabric)
+
+
+def test_neighbours_and_what_is_left() -> None:
+    fabric = one_way()
+    keep = np.array([True, False, True, True])
+    assert _neighbours(fabric, np.ones(4, dtype=np.bool_)).tolist() == [1, 2, 1]
+    assert _neighbours(fabric, keep).tolist() == [1, 1, 1]
+    whole = lopsided()
+    caps = np.arange(whole.n_nodes)
+    whole = replace(whole, injection_bytes_per_s=np.where(whole.is_compute, caps + 1, 0))
+    some = np.array(["ib" not in whole.link_name(link) for link in range(whole.n_links)])
+    left = _restricted(whole, some)
+    assert left.node_names == tuple(name for name in whole.node_names if name != "ib")
+    assert left.n_links == whole.n_links - 6
+    assert left.injection_bytes_per_s.tolist() == [
+        int(cap)
+        for cap, name in zip(whole.injection_bytes_per_s, whole.node_names, strict=True)
+        if name != "ib"
+    ]
+
+
+def test_switches_that_sum() -> None:
+    """NVSwitches for ranks that ask, the network's by themselves; no PCIe, no cards."""
+    fabric = lopsided()
+    boxes = boxes_of(fabric)
+
+    def able(topology: Topology | None, field: str) -> list[str]:
+        assert topology is not None
+        return [topology.node_names[node] for node in np.flatnonzero(getattr(topology, field))]
+
+    for nvls, sharp, switches, by_themselves in (
+        (True, False, ["box0.nvswitch", "box1.nvswitch"], []),
+        (False, True, ["ib"], ["ib"]),
+        (True, True, ["box0.nvswitch", "box1.nvswitch", "ib"], ["ib"]),
+    ):
+        found = with_sums(fabric, boxes, nvls=nvls, sharp=sharp)
+        assert able(found, "multicast") == able(found, "aggregation") == switches
+        assert able(found, "turns_round") == by_themselves
+        assert found is not None
+        assert without_sums(found) == fabric
+    assert with_sums(fabric, boxes, nvls=False, sharp=False) is None
+    assert with_sums(parse("ring:4"), boxes_of(parse("ring:4")), nvls=True, sharp=True) is None
+
+
+@pytest.mark.parametrize(("width", "able"), [(100 * GB, False), (100 * GB + 1, True)])
+def test_switches_between_hosts_sum_where_no_card_is_as_fast(width: int, able: bool) -> None:
+    builder = TopologyBuilder("rack")
+    gpus = [builder.compute(f"host{host}.gpu{gpu}") for host in range(2) for gpu in range(2)]
+    switch = builder.switch("nvswitch")
+    for gpu in gpus:
+        builder.duplex(gpu, switch, width)
+    rack = builder.build()
+    found = with_sums(rack, boxes_of(rack), nvls=True, sharp=False)
+    assert (found is not None) is able
+
+
+@pytest.mark.parametrize(("width", "is_fast"), [(20 * GB, True), (20 * GB - 1, False)])
+def test_fast_links_of_a_box(width: int, is_fast: bool) -> None:
+    """Directly, or over a switch that joins GPUs alone; never over PCIe with a way out."""
+    direct = TopologyBuilder("direct")
+    one, other = direct.compute("box0.a"), direct.compute("box0.b")
+    direct.duplex(one, other, width)
+    fabric = direct.build()
+    assert has_fast_links(fabric, boxes_of(fabric)) is is_fast
+    found = lopsided(fast=width)
+    assert has_fast_links(found, boxes_of(found)) is is_fast, "PCIe of 30 GB/s does not count"
+    apart = TopologyBuilder("apart")
+    one, other = apart.compute("box0.a"), apart.compute("box1.b")
+    apart.duplex(one, other, width)
+    fabric = apart.build()
+    assert not has_fast_links(fabric, boxes_of(fabric))
+
+
+@pytest.mark.parametrize(("capacity", "is_much"), [(10, True), (11, False)])
+def test_cards_that_could_carry_much_more(capacity: int, is_much: bool) -> None:
+    """13 GB/s of cards: 1.3 times 10, but not 1.3 times 11."""
+    fabric = lopsided(nic=13 * GB)
+    limit = Limit(Fraction(1), links_of(fabric, "box0.gpu0->box0.pcie"), capacity * GB)
+    found = pcie_limit(fabric, boxes_of(fabric), limit)
+    assert (found is not None) is is_much
+    if found is not None:
+        assert (found.bandwidth, found.nics, found.n_nics) == (10 * GB, 13 * GB, 1)
+
+
+def test_places_without_a_cut() -> None:
+    fabric = lopsided()
+    boxes = boxes_of(fabric)
+    assert place_of(fabric, boxes, Limit(Fraction(1), (0,), is_priced=True)) is BindingPlace.PRICES
+    assert place_of(fabric, boxes, Limit(Fraction(1))) is BindingPlace.SEVERAL
+    for names, place in (
+        (("box0.nic0->ib",), BindingPlace.NICS),
+        (("box0.gpu0->box0.pcie", "box0.gpu0->box0.nvswitch"), BindingPlace.GPU),
+        (("box0.gpu0->box0.nvswitch",), BindingPlace.BOX),
+        (("box0.gpu0->box0.pcie",), BindingPlace.PCIE),
+        (("box0.pcie->box0.nic0",), BindingPlace.NICS),
+        (("box0.pcie->box0.nic0", "box1.nic0->ib"), BindingPlace.NICS),
+    ):
+        assert place_of(fabric, boxes, Limit(Fraction(1), links_of(fabric, *names))) is place, names
+    fast = lopsided(nic=21 * GB)
+    slow = Limit(Fraction(1), links_of(fast, "box0.pcie->box0.nic0"))
+    assert place_of(fast, boxes_of(fast), slow) is BindingPlace.PCIE, "its port is faster"
+
+
+def yard(
+    name: str, share: float, place: BindingPlace = BindingPlace.NICS, *, whole: bool = False
+) -> Yardstick:
+    return Yardstick(name, Limit(Fraction(1)), share, place, whole)
+
+
+@pytest.mark.parametrize(
+    ("yardsticks", "is_low"),
+    [
+        ([yard("ring", 0.85)], False),
+        ([yard("ring", 0.849)], True),
+        ([yard("ring", 0.849, BindingPlace.PCIE)], True),
+        ([yard("ring", 0.85, BindingPlace.NETWORK)], False),
+        ([yard("ring", 0.75, BindingPlace.BOX)], False),
+        ([yard("ring", 0.749, BindingPlace.GPU)], True),
+        ([yard("ring", 0.1), yard("optimum", 1.0)], False),
+        ([yard("ring", 0.1), yard("optimum", 0.99)], True),
+        ([yard("ring", 0.1), yard("in-network", 0.6)], False),
+        ([yard("ring", 0.1), yard("in-network", 0.59)], True),
+        ([yard("optimum", 0.6)], False),
+        ([yard("optimum", 0.59)], True),
+        ([yard("ring", 0.1), yard("ring", 2.0, whole=True)], True),
+    ],
+)
+def test_what_a_healthy_system_reaches(yardsticks: list[Yardstick], is_low: bool) -> None:
+    assert _is_low(yardsticks) is is_low
+
+
+@pytest.mark.parametrize(
+    ("yardsticks", "told"),
+    [
+        ([yard("ring", 2.0)], ""),
+        ([yard("optimum", 1.0)], ""),
+        ([yard("optimum", 1.01)], "above the optimum: the real fabric is faster than the one that was given"),
+        (
+            [yard("optimum", 1.01), yard("in-network", 1.01)],
+            "above the in-network optimum: the real fabric is faster than the one that was given",
+        ),
+        (
+            [yard("optimum", 1.01), yard("in-network", 1.0)],
+            "above the optimum without in-network sums: switches do sum (NVLS, SHARP); judge by that model",
+        ),
+        ([yard("optimum", 0.5), yard("optimum", 3.0, whole=True)], ""),
+    ],
+)
+def test_figures_above_the_optimum(yardsticks: list[Yardstick], told: str) -> None:
+    found: Any = _above(yardsticks)
+    assert found == told

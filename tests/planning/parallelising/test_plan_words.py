@@ -1,0 +1,259 @@
+"""Results of searches in words and tables, stages of meshes, and what else a tensor could have been."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from math import inf
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from tests.parallelism.plan.small_models import small_model
+
+from treadle import planning
+from treadle.errors import FormatError, InfeasibleError
+from treadle.parallelism.plan.plan_json import read_plan
+from treadle.parallelism.search.one_plan import MemoryShortage
+from treadle.planning.parallelising import ask_plan, capture, fabric_run
+from treadle.planning.parallelising.fabric_run import FabricRun
+from treadle.planning.parallelising.mesh_search import Look, MeshSearch
+from treadle.planning.parallelising.parallel_result import FabricSearch, ParallelizeResult
+from treadle.planning.parallelising.pipeline_run import stages_of, without_stages
+from treadle.planning.parallelising.plan_search import PlanSearch
+from treadle.schedules.mesh import Mesh
+from treadle.topologies import parse
+
+MODEL = small_model(t=48, h=24, f=36)
+FABRICS = ["complete(6, bandwidth='25GB/s')", "complete(6, bandwidth='1GB/s')"]
+
+
+@pytest.fixture(scope="module")
+def found() -> ParallelizeResult:
+    return planning.parallelize(MODEL, FABRICS, gpu="a100", mesh="6", gap=0.2)
+
+
+def test_a_row_for_each_fabric_and_plan(found: ParallelizeResult) -> None:
+    rows = found.records()
+    assert list(rows[0]) == [
+        "fabric",
+        "mesh",
+        "plan",
+        "step_s",
+        "compute_s",
+        "exposed_s",
+        "communication_s",
+        "memory_bytes",
+        "fits",
+    ]
+    told = [(search.fabric, row) for search in found.searches for row in search.rows]
+    assert len(rows) == len(told) > 10
+    for one, (fabric, row) in zip(rows, told, strict=True):
+        assert (one["fabric"], one["mesh"], one["plan"]) == (fabric, "6", row.name)
+        assert (one["step_s"], one["compute_s"], one["exposed_s"]) == (
+            row.seconds,
+            row.compute_s,
+            row.exposed_s,
+        )
+        assert (one["communication_s"], one["memory_bytes"]) == (row.communication_s, row.memory_bytes)
+        assert one["fits"] == row.fits
+        assert row.compute_s + row.exposed_s == pytest.approx(row.seconds)
+        assert sum(row.by_axes.values()) == pytest.approx(row.communication_s)
+
+
+def test_plans_of_two_fabrics_on_each_other(found: ParallelizeResult) -> None:
+    assert found.plan is found.searches[0].best.plan
+    matrix = found.matrix
+    assert matrix is not None
+    assert matrix.fabrics == tuple(search.fabric for search in found.searches)
+    for place, search in enumerate(found.searches):
+        assert matrix.seconds[place][place] == search.best.seconds
+        assert search.checked_bound_s <= search.bound_s * (1 + 1e-9) <= search.best.seconds * (1 + 1e-9)
+        claim = search.best.plan.claim
+        assert claim is not None
+        assert (claim.seconds, claim.bound_s) == (search.best.seconds, search.bound_s)
+        assert (claim.memory_bytes, claim.overlap) == (search.best.memory_bytes, "layer")
+        assert [trial.mesh for trial in search.meshes] == [search.mesh]
+    fast, slow = matrix.seconds
+    assert fast[0] is not None
+    assert fast[1] is not None
+    assert slow[1] is not None
+    assert fast[0] <= fast[1]
+    assert slow[1] <= fast[1] * 1.25
+
+
+def search_of(seconds: float, bound_s: float) -> FabricSearch:
+    best = cast(Any, SimpleNamespace(seconds=seconds))
+    fields: list[Any] = [None] * 11
+    fields[0], fields[2], fields[3], fields[4] = parse("ring(4)"), best, ("named",), bound_s
+    return FabricSearch(*fields)
+
+
+def test_what_may_be_saved_at_most() -> None:
+    assert search_of(4.0, 3.0).gap == 0.25
+    assert search_of(4.0, 5.0).gap == 0.0
+    one = search_of(4.0, 3.0)
+    assert one.fabric == "ring(4)"
+    assert [*one.rows] == [one.best, "named"]
+
+
+@pytest.mark.parametrize("name", ["up", "u", "block/x", "w"])
+def test_other_states_of_a_tensor(found: ParallelizeResult, name: str) -> None:
+    told = planning.explain_tensor(found, name)
+    assert told
+    for one in told:
+        seconds = [other.seconds for other in one.alternatives]
+        assert seconds == sorted(seconds)
+        assert 0 < len(seconds) <= 8
+        now = {round(other.seconds / (1 + other.more), 12) for other in one.alternatives}
+        assert len(now) == 1, "shares are of the plan's own time"
+        assert all(other.memory_bytes <= found.request.memory_bytes for other in one.alternatives)
+        assert {other.what for other in one.alternatives} <= {
+            "stored",
+            "kept",
+            "shared",
+            "made",
+            "boundary",
+            "input",
+        }
+
+
+def test_stored_states_that_a_plan_could_have_had(
+    found: ParallelizeResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All but its own; pinned to one of them no plan is quicker than what is proven of that."""
+    monkeypatch.setattr(ask_plan, "_MOST_ALTERNATIVES", 1000)
+    (told,) = planning.explain_tensor(found, "w")
+    own = next(leg.state for leg in told.story.legs if leg.what == "stored")
+    states = [other.state for other in told.alternatives if other.what == "stored"]
+    assert own not in states
+    assert len(set(states)) == len(states)
+    assert {*states, own} == {"whole", "h:0"}
+    other = next(one for one in told.alternatives if one.what == "stored")
+    search = found.searches[0]
+    pinned = replace(found.request, pins={"w": other.state})
+    plans = PlanSearch(MODEL, pinned)
+    assert plans.look(plans.pose(search.mesh, search.costs_on(search.mesh))).bound_s <= other.seconds * (
+        1 + 1e-9
+    )
+
+
+def test_a_plan_s_file_says_what_it_was_made_for(found: ParallelizeResult, tmp_path: Any) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(planning.parallel_plan_text(found))
+    again = read_plan(str(path))
+    assert again == found.plan
+    assert again.setting is not None
+    assert (again.setting.tokens, again.setting.sequence) == (None, None)
+    changes = planning.plan_changes(found, path)
+    assert changes.changes == ()
+    assert changes.ours is found.searches[0].best
+    assert changes.theirs.name == str(path)
+    assert changes.theirs.seconds == pytest.approx(changes.ours.seconds)
+    text, _ = planning.exported_plan(found, ".py")
+    assert text.startswith('"""Layout of small.')
+
+
+def test_meshes_of_a_stage() -> None:
+    assert without_stages(Mesh((2, 4, 3), ("a", "pp", "b"))) == Mesh((2, 3), ("a", "b"))
+    assert without_stages(Mesh((2, 3), ("a", "b"))) == Mesh((2, 3), ("a", "b"))
+    assert [stages_of(Mesh((2, 4), names)) for names in (("a", "pp"), ("pp", "a"), ("a", "b"))] == [4, 2, 1]
+    with pytest.raises(FormatError, match=r"^mesh pp=4: stages only; expected another axis, as pp=4,0=1$"):
+        without_stages(Mesh((4,), ("pp",)))
+
+
+def test_how_much_memory_is_missing() -> None:
+    def words(**fields: Any) -> str:
+        return fabric_run._least_words(cast(MemoryShortage, SimpleNamespace(**fields)))
+
+    assert words(plan=None) == "none fits into any: what is pinned, or the mesh, forbids every plan"
+    assert words(plan=(1,), least_bytes=2 * 2**30, bound_bytes=1.23456 * 2**30) == (
+        "the least that a plan was found to fit into is 2 GB, and none fits into less than 1.235 GB; use "
+        "more ranks, or fewer tokens"
+    )
+
+
+@pytest.mark.parametrize(
+    ("shortage", "words"),
+    [
+        (
+            None,
+            "no plan was found that fits into 3 GB a rank before time was up, and none is proven to be "
+            "impossible; give a longer --time-limit",
+        ),
+        (
+            SimpleNamespace(plan=None),
+            "no plan fits into 3 GB a rank; none fits into any: what is pinned, or the mesh, forbids every "
+            "plan",
+        ),
+    ],
+)
+def test_where_no_plan_fits(shortage: Any, words: str) -> None:
+    plans = SimpleNamespace(
+        request=SimpleNamespace(memory_bytes=3 * 2**30), model=SimpleNamespace(name="small")
+    )
+    run = FabricRun(parse("ring(4)"), cast(Any, plans), {})
+    mesh = Mesh((4,), ("0",))
+
+    def looked(seconds: float) -> MeshSearch[Any]:
+        return MeshSearch(Look(seconds, 0.0, SimpleNamespace(shortage=shortage)), mesh, ())
+
+    run._check_fit(looked(1.0))
+    with pytest.raises(InfeasibleError, match=f"^{re.escape(f'small on ring(4), mesh 4: {words}')}$"):
+        run._check_fit(looked(inf))
+
+
+def test_searches_have_time() -> None:
+    mesh = Mesh((4,), ("0",))
+    for options, given, seconds in (({}, mesh, 120), ({}, None, 300), ({"time_limit_s": 7}, None, 7)):
+        run = FabricRun(parse("ring(4)"), cast(Any, None), cast(Any, options))
+        left = run.watch(given).seconds_left
+        assert left is not None
+        assert seconds - 5 < left <= seconds
+
+
+def test_costs_of_a_mesh_are_made_once_and_as_asked() -> None:
+    options = {"alpha_s": 3e-9, "schedule": "Ring", "forward": True}
+    run = FabricRun(parse("ring(4)"), cast(Any, None), cast(Any, options))
+    costs = run.fabric_costs(Mesh((4,), ("0",)))
+    assert run.fabric_costs(Mesh((4,), ("0",))) is costs
+    assert run.fabric_costs(Mesh((2, 2), ("0", "1"))) is not costs
+    assert (costs.messages.alpha_ns, costs.scheduler.name, costs.forward) == (3, "ring", True)
+    plain = FabricRun(parse("ring(4)"), cast(Any, None), {}).fabric_costs(Mesh((4,), ("0",)))
+    assert (plain.scheduler.name, plain.forward) == ("treadle", False)
+
+
+def test_names_of_what_is_captured() -> None:
+    def make() -> None:
+        raise AssertionError
+
+    assert capture._name_of(make) == "make"
+    assert capture._name_of("folder/model.py:build") == "model"
+    assert capture._name_of("own") == "own"
+    assert capture.maker("gpt2") is None
+    assert capture.maker(tuple) is not None
+
+
+def test_whatever_a_function_raises_is_one_line() -> None:
+    def wrong() -> None:
+        raise ValueError("one\n two  " + "x" * 300)
+
+    def missing() -> None:
+        raise ModuleNotFoundError("no module", name="elsewhere")
+
+    with pytest.raises(FormatError) as error:
+        capture._guarded(wrong, "place")()
+    text = str(error.value)
+    assert re.match(r"place: ValueError at .*test_plan_words\.py:\d+: one two xxx", text)
+    assert text.endswith("x" * (200 - len("one two ")))
+    with pytest.raises(FormatError, match=r"^place: ModuleNotFoundError at .*: no module$"):
+        capture._guarded(missing, "place")()
+    with pytest.raises(InfeasibleError, match=r"^as it is$"):
+        capture._guarded(lambda: (_ for _ in ()).throw(InfeasibleError("as it is")), "place")()
+    assert capture._guarded(lambda: 7, "place")() == 7
+
+
+@pytest.mark.parametrize("repeats", [0, 10**6 + 1])
+def test_blocks_run_once_to_a_million_times(repeats: int) -> None:
+    with pytest.raises(FormatError, match=f"^repeats {repeats}; expected from 1 to 1000000$"):
+        planning.capture(lambda: None, repeats=repeats)
