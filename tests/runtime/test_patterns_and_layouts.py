@@ -18,7 +18,16 @@ from treadle.runtime.data import (
     poison,
     reduced,
 )
-from treadle.runtime.measured_sizes import make_row, measure, parse_size, parse_sizes, worst_of
+from treadle.runtime.in_process import Execution, PreparedProgram
+from treadle.runtime.measured_sizes import (
+    _checked_run,
+    _timed_runs,
+    make_row,
+    measure,
+    parse_size,
+    parse_sizes,
+    worst_of,
+)
 from treadle.runtime.memory import (
     Layout,
     RankMemory,
@@ -325,3 +334,34 @@ def test_what_a_program_leaves_undone_is_counted_and_times_are_as_asked() -> Non
     ]
     (row,) = measure(program, [400], iterations=4, budget_s=0.0)
     assert (row.element, row.reduction, row.iterations) == (ElementType.FLOAT32, Reduction.SUM, 1)
+
+
+def test_runs_are_checked_on_fresh_buffers_and_refilled_in_place() -> None:
+    """What lay in memory before is no result; sums in place do not grow from run to run."""
+    idle = program_from_operations(
+        CollectiveKind.BROADCAST, [[], []], n_chunks=1, shard_offset=[0, 1, 1], root=0
+    )
+    run = Execution(PreparedProgram(idle), 6, element=ElementType.INT32)
+    pattern = Pattern(np.array([[1, 2, 3], [4, 5, 6]], dtype=np.int32), np.zeros(3, dtype=np.int32))
+    for memory in run.memories:
+        memory.arrays[OUTPUT][...] = [1, 2, 3, 1, 2, 3]
+    wrong, seconds = _checked_run(run, pattern)
+    assert wrong == 12
+    assert seconds >= 0
+    copy = Operation(OperationKind.COPY, 0, 1)
+    copying = program_from_operations(
+        CollectiveKind.BROADCAST, [[copy], []], n_chunks=1, shard_offset=[0, 1, 1], root=0
+    )
+    run = Execution(PreparedProgram(copying), 6, element=ElementType.INT32)
+    assert _checked_run(run, pattern)[0] == 6
+    run.memories[0].arrays[OUTPUT][...] = 0
+    run.memories[0].arrays[INPUT][...] = 9
+    assert _timed_runs([(run, pattern)]) >= 0
+    assert run.memories[0].arrays[OUTPUT].tolist() == [9] * 6
+    in_place = program_from_operations(
+        CollectiveKind.ALLREDUCE, [[], []], n_chunks=1, shard_offset=[0, 1, 1], in_place=True
+    )
+    run = Execution(PreparedProgram(in_place), 6, element=ElementType.INT32)
+    run.memories[1].arrays[INPUT][...] = 9
+    assert _timed_runs([(run, pattern)]) >= 0
+    assert run.memories[1].arrays[INPUT].tolist() == [4, 5, 6, 4, 5, 6]
