@@ -27,7 +27,9 @@ from treadle.simulation.size_bounds.size_witness import (
     GrowthWitness,
     ReachClass,
     ReachWitness,
+    RelayedWitness,
     SizeBound,
+    SizeProof,
 )
 from treadle.topologies.topology import Topology, TopologyBuilder
 
@@ -37,13 +39,14 @@ HOP = ClassCost(900, 60, 500, Fraction(19, 20))
 COSTS = Protocol("only", BOX, NETWORK, HOP, launch_ns=6000)
 
 
-def odd_boxes(*, copies: bool = False, blurred: bool = False) -> Topology:
+def odd_boxes(*, copies: bool = False, blurred: bool = False, cap: int = 0) -> Topology:
     """Boxes of three, two and one rank on switches of their own; cards of unlike speed and length."""
     builder = TopologyBuilder("odd boxes")
     for box, size in enumerate((3, 2, 1)):
         switch = builder.switch(f"box{box}.switch", multicast=copies, aggregation=copies)
         for place in range(size):
-            builder.duplex(builder.compute(f"box{box}.gpu{place}"), switch, 10**11, 10 * box + place)
+            name = builder.compute(f"box{box}.gpu{place}", injection_bytes_per_s=cap * (1 + box + place))
+            builder.duplex(name, switch, 10**11, 10 * box + place)
     net = builder.switch("net", multicast=blurred)
     for box, size in enumerate((3, 2, 1)):
         for place in range(size):
@@ -74,17 +77,20 @@ KINDS = ("allgather", "reduce-scatter", "allreduce", "broadcast", "reduce", "all
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("fabric", ["boxes", "copies", "blurred", "ring"])
+@pytest.mark.parametrize("fabric", ["boxes", "copies", "blurred", "capped", "ring"])
 def test_every_proof_is_as_late_as_the_check_allows(fabric: str, kind: str) -> None:
     topology = {
         "boxes": odd_boxes,
         "copies": lambda: odd_boxes(copies=True),
         "blurred": lambda: odd_boxes(blurred=True),
+        "capped": lambda: odd_boxes(cap=10**9),
         "ring": odd_ring,
     }[fabric]()
     collective = collective_of(topology, kind)
     model = CostModel("m", "made up", (COSTS,))
-    bounds = BoundsBySize(topology, collective, None, SimulationOptions(), model).at([1, 5000, 2**22])
+    bounds = BoundsBySize(topology, collective, None, SimulationOptions(), model).at(
+        [1, 2**22] if fabric != "boxes" else [1, 5000, 2**22]
+    )
     for bound in bounds:
         check_size_bounds(topology, collective, [COSTS], [bound])
         assert [proof.time for proof in bound.proofs] == sorted(
@@ -317,3 +323,40 @@ def test_steps_of_growth_are_a_fraction_of_the_least_delay() -> None:
     assert GrowthWitness(2, near, far, None).step_ns == 6
     assert GrowthWitness(2, None, far, None).step_ns == 10
     assert GrowthWitness(2, GrowthClass(1, 159, (5,)), far, None).step_ns == 0
+
+
+def test_bounds_without_proofs_or_of_unknown_protocols_are_refused() -> None:
+    topology = odd_ring()
+    collective = collective_of(topology, "allgather")
+    (bound,) = BoundsBySize(topology, collective, None, SimulationOptions(costs=COSTS)).at([1])
+    other = Protocol("other")
+    for protocols, wrong, words in (
+        ([COSTS], replace(bound, proofs=()), "size bound: protocol 'only' of only, no proof"),
+        ([COSTS, other], replace(bound, protocol="x"), "size bound: protocol 'x' of only, other, no proof"),
+        ([COSTS], replace(bound, proofs=bound.proofs[::-1]), "size bound: its first proof is not the latest"),
+    ):
+        with pytest.raises(ScheduleError) as caught:
+            check_size_bounds(topology, collective, protocols, [wrong])
+        assert str(caught.value) == words
+    # of a single protocol whatever it says
+    check_size_bounds(topology, collective, [COSTS], [replace(bound, protocol="x")])
+    check_size_bounds(topology, collective, [other, COSTS], [bound])
+    with pytest.raises(ScheduleError, match="size bound: "):
+        check_size_bounds(topology, collective, [other, COSTS], [replace(bound, protocol="other")])
+
+
+def test_counts_of_ranks_do_not_hold_where_messages_change_their_class() -> None:
+    topology = odd_boxes(blurred=True)
+    witness = ReachWitness(0, 2, 3, ReachClass(0, 0, 9), ReachClass(0, 0, 9))
+    bound = SizeBound(1, "only", (SizeProof(Fraction(0), witness),))
+    with pytest.raises(ScheduleError) as caught:
+        check_size_bounds(topology, collective_of(topology, "allgather"), [COSTS], [bound])
+    assert str(caught.value) == ("size bound: switches change the class of messages; no count of ranks holds")
+    for one, words in (
+        (DirectWitness(0, 1), "size bound: pairs are counted where all links are of one class"),
+        (RelayedWitness(Fraction(1)), "size bound: pairs are counted where all links are of one class"),
+    ):
+        bound = SizeBound(1, "only", (SizeProof(Fraction(0), one),))
+        with pytest.raises(ScheduleError) as caught:
+            check_size_bounds(odd_boxes(), collective_of(odd_boxes(), "allreduce"), [COSTS], [bound])
+        assert str(caught.value) == words
