@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from shortcuts.switched_ranks import in_boxes, linked_boxes, on_a_switch
@@ -17,11 +19,13 @@ from treadle.synthesis.sizes import (
     factor_exchange,
     scatter_pieces,
     spanning_exchanges,
+    two_rounds,
 )
 from treadle.synthesis.sizes.box_carriers import even_boxes
 from treadle.synthesis.sizes.routed_rounds import sides_are_powers_of_two
 from treadle.synthesis.sizes.spanning_exchanges import few_ranks, mixed_radix, not_too_many, rail_bruck
 from treadle.topologies import parse
+from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.topology import Topology
 
 K = CollectiveKind
@@ -116,6 +120,28 @@ def test_so_many_ranks_are_served() -> None:
     assert str(few_ranks(fabric, ranks(513))) == "expected at most 512 ranks, found 513"
     assert not_too_many(fabric, ranks(2048)) is None
     assert str(not_too_many(fabric, ranks(2049))) == "expected at most 2048 ranks, found 2049"
+
+
+def test_schedulers_look_at_the_number_of_ranks_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    six, boxes = on_a_switch(6), in_boxes(3, 3)
+    monkeypatch.setattr(spanning_exchanges, "MOST_IN_BOXES", 5)
+    calls: list[tuple[str, Callable[[], object]]] = [
+        ("mixed-radix", lambda: mixed_radix(six, everyone(six))),
+        ("rail-bruck", lambda: rail_bruck(boxes, everyone(boxes))),
+        ("factor-allreduce", lambda: factor_allreduce.factor_allreduce(six, everyone(six))),
+        ("scatter-pieces", lambda: scatter_pieces.scatter_pieces(boxes, everyone(boxes, K.REDUCE_SCATTER))),
+    ]
+    for name, call in calls:
+        with pytest.raises(ScheduleError, match=f"^{name}: expected at most 5 ranks, found 6$"):
+            call()
+    monkeypatch.setattr(spanning_exchanges, "MOST_RANKS", 5)
+    with pytest.raises(ScheduleError, match=r"^factor-exchange: expected at most 5 ranks, found 6$"):
+        factor_exchange.factor_exchange(six, everyone(six, K.ALLTOALL))
+    torus = parse("torus(2, 3)")
+    with pytest.raises(ScheduleError, match=r"^axis-exchange: expected at most 5 ranks, found 6$"):
+        axis_exchange.axis_exchange(torus, everyone(torus))
+    with pytest.raises(ScheduleError, match=r"^bfb-pieces: expected at most 5 ranks, found 6$"):
+        breadth_first_pieces.bfb_pieces(torus, everyone(torus))
 
 
 def test_refusals_of_boxes_and_sides() -> None:
@@ -216,3 +242,17 @@ def test_places_of_axes_that_there_are_not(fabric: str, exchanged: tuple[int, ..
     with pytest.raises(ScheduleError, match=f"^axis-exchange: {re.escape(words)}$"):
         axis_exchange.axis_exchange(parse(fabric), everyone(parse(fabric)), exchanged=exchanged)
     axis_exchange.axis_exchange(parse("torus(3, 4)"), everyone(parse("torus(3, 4)")), exchanged=(1, 2))
+
+
+def test_walks_up_to_eight_links_and_loops_that_there_are() -> None:
+    """A node with fewer links than others stays for the rest, besides the loop that it has."""
+    ring = parse("ring(12, bidirectional=False)")
+    walks = list(two_rounds._walks(ring))
+    assert len(walks) == 8
+    assert [np.flatnonzero(reached[0]).tolist() for reached in walks] == [[hops] for hops in range(1, 9)]
+    looped = from_arcs("looped", [0, 0, 1, 1], [0, 1, 0, 0], n=2)
+    assert next(iter(two_rounds._walks(looped))).tolist() == [[True, True], [True, False]]
+    short = from_arcs("short", [0, 0, 1], [1, 2, 2], n=3)
+    first, second = list(two_rounds._walks(short))[:2]
+    assert first.tolist() == [[False, True, True], [False, True, True], [False, False, True]]
+    assert second.tolist() == [[False, True, True], [False, True, True], [False, False, True]]

@@ -135,8 +135,8 @@ def test_the_fewest_that_lose_little() -> None:
 
     assert alternative(1, 127) == (1, Fraction(1, 128))
     assert alternative(1, 99)[0] > 1 or alternative(1, 99) == (1, Fraction(1, 100))
-    assert alternative(4, 4) == (2, 0)
-    assert alternative(8, 8, 8, 8) == (4, 0)
+    assert alternative(4, 4) == (2, Fraction(0))
+    assert alternative(8, 8, 8, 8) == (4, Fraction(0))
     trees, loss = alternative(2, 3)
     problem = pair(2, 3)
     best = instance_optimum(problem)

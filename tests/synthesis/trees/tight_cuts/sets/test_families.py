@@ -181,11 +181,42 @@ def test_leaves_and_pods_are_detected() -> None:
             builder.duplex(f"leaf{pod}.{leaf}", f"pod{pod}", 20)
         wanted.append(list(range(first, node)))
         builder.duplex(f"pod{pod}", "core", 40)
-    found = sets_of(detect(gather(builder.build())))
-    ranks = {node for node in range(1, node) if builder.build().is_compute[node]}
-    assert [sorted(ranks & set(nodes)) for nodes in found] == [
-        sorted(ranks & set(nodes)) for nodes in sorted(wanted)
-    ]
+    assert sets_of(detect(gather(builder.build()))) == sorted(wanted)
+
+
+def test_direct_links_and_cards_are_detected() -> None:
+    """Without switches all nodes are in sets; a card between a rank and the network belongs to its box."""
+    builder = TopologyBuilder("direct")
+    for name in "abcdef":
+        builder.compute(name)
+    for pair, bandwidth in (
+        ("ab", 9),
+        ("bc", 9),
+        ("ca", 9),
+        ("de", 8),
+        ("ef", 8),
+        ("fd", 8),
+        ("ad", 1),
+        ("be", 2),
+    ):
+        builder.duplex(pair[0], pair[1], bandwidth)
+    assert sets_of(detect(gather(builder.build()))) == [[0, 1, 2], [3, 4, 5]]
+    builder = TopologyBuilder("cards")
+    wanted, node = [], 0
+    for box, size in enumerate((2, 3)):
+        builder.switch(f"s{box}")
+        first, node = node, node + 1
+        for place in range(size):
+            builder.duplex(builder.compute(f"g{box}.{place}"), f"s{box}", 90)
+            builder.switch(f"card{box}.{place}")
+            builder.duplex(f"g{box}.{place}", f"card{box}.{place}", 20)
+            node += 2
+        wanted.append(list(range(first, node)))
+    builder.switch("network")
+    for box, size in enumerate((2, 3)):
+        for place in range(size):
+            builder.duplex(f"card{box}.{place}", "network", 20)
+    assert sets_of(detect(gather(builder.build()))) == wanted
 
 
 def test_components_are_named_by_their_least_node() -> None:
@@ -200,29 +231,29 @@ def test_components_are_named_by_their_least_node() -> None:
 
 
 def hosted(extra: Sequence[tuple[str, str]] = ()) -> tuple[Instance, Family]:
-    """A box of two on s; beside it rank c with cards x and y, d with z; plane p joins b and the cards."""
+    """A box of two on s; beside it rank c with cards x and y, d with z; p joins b and cards, q d alone."""
     builder = TopologyBuilder("hosted")
     for name in "abcd":
         builder.compute(name)
-    for name in "sxyzp":
+    for name in "sxyzpq":
         builder.switch(name)
     pairs = [("a", "s"), ("b", "s"), ("b", "p"), ("c", "x"), ("c", "y"), ("d", "z")]
-    pairs += [("x", "p"), ("y", "p"), ("z", "p")]
+    pairs += [("x", "p"), ("y", "p"), ("z", "p"), ("d", "q")]
     for one, other in (*pairs, *extra):
         builder.duplex(one, other, 5)
     problem = gather(builder.build())
-    return problem, Family(int32(-1, 0), int32(1, 1, 0, 0, 1, 0, 0, 0, 0))
+    return problem, Family(int32(-1, 0), int32(1, 1, 0, 0, 1, *[0] * 5))
 
 
 @pytest.mark.parametrize(
     ("extra", "innermost"),
     [
-        ((), [1, 1, 2, 3, 1, 2, 2, 3, 0]),
-        ((("d", "y"),), [1, 1, 2, 3, 1, 2, 0, 3, 0]),  # y serves two ranks
-        ((("a", "x"),), [1, 1, 2, 3, 1, 0, 2, 3, 0]),  # x is joined to the box
-        ((("d", "p"),), [1, 1, 2, 3, 1, 2, 2, 3, 0]),
-        ((("x", "x"),), [1, 1, 2, 3, 1, 2, 2, 3, 0]),
-        ((("c", "z"), ("s", "y"), ("d", "x")), [1, 1, 0, 0, 1, 0, 0, 0, 0]),
+        ((), [1, 1, 2, 3, 1, 2, 2, 3, 0, 0]),
+        ((("d", "y"),), [1, 1, 2, 3, 1, 2, 0, 3, 0, 0]),  # y serves two ranks
+        ((("a", "x"),), [1, 1, 2, 3, 1, 0, 2, 3, 0, 0]),  # x is joined to the box
+        ((("d", "p"),), [1, 1, 2, 3, 1, 2, 2, 3, 0, 0]),
+        ((("x", "x"),), [1, 1, 2, 3, 1, 2, 2, 3, 0, 0]),
+        ((("c", "z"), ("s", "y"), ("d", "x")), [1, 1, 0, 0, 1, 0, 0, 0, 0, 0]),
     ],
 )
 def test_lone_ranks_with_their_cards(extra: Sequence[tuple[str, str]], innermost: list[int]) -> None:
@@ -235,7 +266,7 @@ def test_lone_ranks_with_their_cards(extra: Sequence[tuple[str, str]], innermost
 
 def test_without_sets_there_are_no_hosts() -> None:
     problem, _ = hosted()
-    none = Family(int32(-1), int32(*[0] * 9))
+    none = Family(int32(-1), int32(*[0] * 10))
     assert with_hosts(problem, none) is none
 
 
