@@ -79,7 +79,7 @@ def one_way_pair() -> Topology:
 def loaded(topology: Topology) -> Painting:
     """Every load in turn, at its limits and just beyond."""
     shares = (0.0, 0.15, 0.16, 0.5, 0.51, 1.0)
-    busy = [shares[link // 2 % 6] for link in range(topology.n_links)]
+    busy = [shares[link * 5 // 3 % 6] for link in range(topology.n_links)]
     full = [link % 7 == 5 for link in range(topology.n_links)]
     return by_load(
         fabric_layout(topology), busy, full, title="how <busy> links are", caption="busiest way of each " * 9
@@ -117,6 +117,43 @@ def damaged() -> Topology:
     return without_failures(build_topology("pods(3, 12)"), ["box5.gpu3--leaf0"])
 
 
+def one_large_box() -> Topology:
+    """A box of 70 ranks, each with a card, two of them with a second one; a switch of the first half only."""
+    builder = TopologyBuilder("one box")
+    for name in ("leaf0", "leaf1", *(f"box.half{place}" for place in range(2))):
+        builder.switch(name)
+    for place in range(70):
+        builder.compute(f"box.gpu{place}")
+        builder.switch(f"box.nic{place}")
+        builder.duplex(f"box.gpu{place}", f"box.nic{place}", 2)
+        builder.duplex(f"box.nic{place}", f"leaf{place % 2}", 2)
+        builder.duplex(f"box.gpu{place}", f"box.half{place // 35}", 5)
+    for place in (0, 69):
+        builder.switch(f"box.nic{place}b")
+        builder.duplex(f"box.gpu{place}", f"box.nic{place}b", 2)
+        builder.duplex(f"box.nic{place}b", "leaf0", 2)
+    return builder.build()
+
+
+def unequal_pods() -> Topology:
+    """Zones of 2 and 3 pods, pods of 9 to 11 boxes; of one box the links one way are slower."""
+    builder = TopologyBuilder("unequal pods")
+    for zone in range(2):
+        builder.switch(f"core{zone}")
+        for pod in range(2 + zone):
+            leaf = builder.switch(f"leaf{zone}{pod}")
+            builder.duplex(leaf, f"core{zone}", 40)
+            for box in range(9 + pod):
+                for place in range(6):
+                    gpu = builder.compute(f"z{zone}p{pod}b{box}.gpu{place}")
+                    builder.link(gpu, leaf, 4)
+                    builder.link(leaf, gpu, 3 if (zone, pod, box) == (1, 1, 4) else 4)
+    builder.switch("top")
+    builder.duplex("core0", "top", 80)
+    builder.duplex("core1", "top", 80)
+    return builder.build()
+
+
 FABRICS: dict[str, tuple[Callable[[], Topology] | str, Callable[[Topology], Painting]]] = {
     "unequal_boxes": (unequal_boxes, loaded),
     "two_rows": (two_rows, bare),
@@ -130,6 +167,8 @@ FABRICS: dict[str, tuple[Callable[[], Topology] | str, Callable[[Topology], Pain
     "kautz": ("generalized_kautz(2, 40)", titled),
     "neighbours": ("torus(17, 16)", titled),
     "groups": ("dgx_h100(9)", cut),
+    "one_large_box": (one_large_box, titled),
+    "unequal_pods": (unequal_pods, bare),
     "damaged": (damaged, titled),
     "kinds": ("leaf_spine(36, 8)", bare),
 }
@@ -148,6 +187,26 @@ def test_pictures_look_as_they_did(name: str) -> None:
 
 def test_all_golden_pictures_are_looked_at() -> None:
     assert sorted(path.stem for path in PICTURES.iterdir()) == sorted(FABRICS)
+
+
+@pytest.mark.parametrize(
+    ("name", "marks", "left_out"),
+    [
+        ("leaf_spine(8, 8)", 64 + 16, ""),
+        ("dgx_h100(8)", 8 * 9 + 1, ""),
+        ("dgx_h100(32)", 32 + 1, "boxes are one mark each"),
+        ("torus(16, 16)", 256, ""),
+        ("torus(257)", 3, "n0 and its 2 neighbours, of 257 nodes"),
+    ],
+)
+def test_the_most_that_is_drawn_one_by_one(name: str, marks: int, left_out: str) -> None:
+    layout = fabric_layout(build_topology(name))
+    assert (len(layout.marks), layout.left_out) == (marks, left_out)
+
+
+def test_one_rank_or_box_more_is_too_much() -> None:
+    assert len(fabric_layout(build_topology("leaf_spine(13, 5)")).marks) < 65
+    assert fabric_layout(build_topology("pods(1, 33)")).left_out == "one piece of each kind is drawn"
 
 
 def test_a_layout_moves_as_a_whole() -> None:
