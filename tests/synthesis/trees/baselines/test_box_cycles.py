@@ -253,6 +253,7 @@ def test_rings_of_one_box_with_a_switch() -> None:
     [
         # 0 to 1 and 2 to 3 the long way round, walked from either end
         ((9, 9, 9, 9), [(0, 3, 2, 1), (1, 2, 3, 0), (2, 1, 0, 3), (3, 0, 1, 2)]),
+        ((1, 1, 1, 1), [(0, 3, 2, 1), (1, 2, 3, 0), (2, 1, 0, 3), (3, 0, 1, 2)]),
         # 1 to 2 and 3 to 0: the narrow links are taken once, not twice
         ((8, 4, 8, 4), [(0, 1, 2, 3), (1, 0, 3, 2), (2, 3, 0, 1), (3, 2, 1, 0)]),
         # of an odd number the cycle from each rank on

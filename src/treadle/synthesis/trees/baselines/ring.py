@@ -134,9 +134,7 @@ def _box_lanes(box: Sequence[int], arcs: Arcs) -> list[Order] | None:
     cycle = finder.next_order(box[0]) if finder.degree else None
     if cycle is None:
         return None
-    n = len(box)
-    candidates = [[cycle[j:] + cycle[:j] for j in range(n)]]
-    load = [Fraction(1)]
+    n, found = len(box), list[tuple[Fraction, list[Order]]]()
     for offset in (0, 1) if n % 2 == 0 else ():
         finder = CycleFinder(box, arcs)
         lanes: list[Order] = []
@@ -146,10 +144,10 @@ def _box_lanes(box: Sequence[int], arcs: Arcs) -> list[Order] | None:
                 break
             lanes += [order, order[::-1]]
         if len(lanes) == n:
-            candidates.append(lanes)
-            load.append(finder.relative_load)
-    chosen = min(range(len(candidates)), key=load.__getitem__) if len(candidates) > 1 else 0
-    return sorted(candidates[chosen])
+            found.append((finder.relative_load, lanes))
+    # n / 2 pairs walk a link at most n / 2 times each way, all n turns of the cycle n - 1 times one way
+    _, chosen = min(found, key=lambda pair: pair[0], default=(0, [cycle[j:] + cycle[:j] for j in range(n)]))
+    return sorted(chosen)
 
 
 def _through_boxes(boxes: Sequence[Sequence[int]], lanes: Sequence[list[Order] | None], j: int) -> Order:
