@@ -71,7 +71,7 @@ def bounded(found: LowTrees, *, rounds: int = 30, watch: Watch = UNWATCHED) -> B
     n = len(program.problem.terminals)
     if n * n * program.height > MOST_PLACES:
         return None
-    best, prices = None, found.prices
+    best, prices, is_mixed = None, found.prices, False
     for number in range(rounds):
         watch.beat("cheapest low trees", number, rounds)
         rate, added = _priced(program, prices, watch)
@@ -79,9 +79,11 @@ def bounded(found: LowTrees, *, rounds: int = 30, watch: Watch = UNWATCHED) -> B
         values, duals, _ = program.solve()
         found = LowTrees(program, values[1:], float(values[0]), duals)
         attained = float(program.problem.bandwidths.max()) / found.time
-        if not added or (best is not None and float(best) <= attained * (1 + _NEAR)):
+        # at mixed prices, which settle sooner, no tree may be missing although one is at the duals
+        if not (added or is_mixed) or (best is not None and float(best) <= attained * (1 + _NEAR)):
             break
-        prices = (prices + duals) / 2 if number % 2 else duals
+        is_mixed = number % 2 == 1
+        prices = (prices + duals) / 2 if is_mixed else duals
     return None if best is None else BoundedTrees(found, best)
 
 
