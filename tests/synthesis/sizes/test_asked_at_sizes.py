@@ -165,7 +165,7 @@ def test_refusals_of_boxes_and_sides() -> None:
     assert str(sides_are_powers_of_two(torus, everyone(torus))) == text
 
 
-@pytest.mark.parametrize("factors", [(1,), (2, 2), (0,), (-3,)])
+@pytest.mark.parametrize("factors", [(1,), (2, 2), (0,), (-3,), ()])
 def test_bruck_between_boxes_wants_one_radix(factors: tuple[int, ...]) -> None:
     fabric = in_boxes(2, 2, 2)
     listed = ",".join(map(str, factors))

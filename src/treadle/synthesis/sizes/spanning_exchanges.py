@@ -103,9 +103,9 @@ def rail_bruck(
     ScheduleError
         If `factors` is not one number from 2.
     """
+    if factors is not None and (len(factors) != 1 or factors[0] < 2):
+        raise ScheduleError(f"rail-bruck: factors {_listed(factors)}: expected one radix, at least 2")
     radix = 2 if factors is None else factors[0]
-    if radix < 2 or (factors is not None and len(factors) != 1):
-        raise ScheduleError(f"rail-bruck: factors {_listed(factors or ())}: expected one radix, at least 2")
     return _scheduled(
         "rail-bruck", topology, collective, lambda boxes: rail_trees(boxes, bruck(len(boxes), radix))
     )
