@@ -57,7 +57,7 @@ class DirectConnectCosts:
             return 2 * (self.steps * self.alpha_s + transfer_s) + self.overhead_s
         if kind is CollectiveKind.ALLTOALL and self.exchange:
             return size_bytes / self.nodes / (self.exchange * self.bytes_per_s / 4) + self.overhead_s
-        raise ScheduleError(f"{self.words}: no price of a {kind.value} over {', '.join(axes)}")
+        raise ScheduleError(f"{self.words}: no price of {kind.value} over {', '.join(axes)}")
 
     def send_s(self, axis: str, size_bytes: int) -> float:
         """There are no pipelines in these figures."""

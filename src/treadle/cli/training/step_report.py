@@ -152,9 +152,9 @@ def _print_rows(output: Output, result: TrainResult) -> None:
 def count_text(number: float) -> str:
     """With three digits and the prefix that fits: 8.03B."""
     for letter, scale in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("K", 1e3)):
-        if number >= scale:
-            value = number / scale
-            return f"{value:.{max(0, 3 - len(str(int(value))))}f}{letter}"
+        value = number / scale
+        if value >= 0.9995:  # what rounds to a thousand has the next prefix
+            return (f"{value:#.3g}".rstrip(".") if value < 999.5 else f"{value:.0f}") + letter
     return f"{number:.0f}" if number >= 10 else f"{number:.3g}"
 
 

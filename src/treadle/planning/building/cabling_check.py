@@ -263,9 +263,7 @@ def _mended(
     """Moves along one part; the last step of a path lays or takes out what is over."""
     seen = [(a, b) for a, b in pairwise(part) if found.get(a) == b]
     planned = [(a, b) for a, b in pairwise(part) if wanted.get(a) == b]
-    is_circle = part[0] in found and part[0] in wanted
-    if is_circle:
-        planned.append((part[-1], part[0]))
+    if part[0] in found and part[0] in wanted:  # a circle
         fault = CableFault.SWAPPED if len(seen) == 2 else CableFault.WRONG
         # (a, b) keeps b; the plug in the last one's place is pulled first and put in at the end
         for place, (a, b) in enumerate(reversed(seen)):

@@ -75,7 +75,7 @@ class DirectFigures:
     def price(self, kind: CollectiveKind, alpha_s: float) -> CollectivePrice:
         """T_L + T_B; ScheduleError for kinds that are neither allgather, reduce-scatter nor allreduce."""
         if kind not in _GATHERS:
-            raise ScheduleError(f"{self.words}: no price of a {kind}; expected {', '.join(_GATHERS)}")
+            raise ScheduleError(f"{self.words}: no price of {kind}; expected {', '.join(_GATHERS)}")
         gathers, reduces = _GATHERS[kind]
         t_b = gathers * self.t_b_gather + reduces * self.t_b_reduce
         return CollectivePrice(
