@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -106,3 +107,47 @@ def test_least_times_of_sizes(lines: Any) -> None:
         assert own[1] == f"{float(one.time) * 1e6:.2f}"
         assert own[2] == f"{one.size_bytes / float(one.time) * 2 / 3 / GB:.3f}"  # of 3 ranks 2 send
     assert lines(size_report.print_size_bounds, Output(), SimpleNamespace(at_sizes=())) == []
+
+
+def test_a_whole_set(lines: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = treadle.solve("ring:3", "allgather").plan
+    monkeypatch.setattr(size_set_report, "size_set_summary", lambda result: {})
+    monkeypatch.setattr(size_set_report, "told_cost_model", lambda model: {})
+    values: dict[str, Any] = {
+        "plan": plan,
+        "bound": None,
+        "n_candidates": 5,
+        "cost_model": SimpleNamespace(name="mine", bands=()),
+        "n_timed": 3,
+        "left_out": (),
+        "rows": (choice(1024, 2),),
+        "worst_ratio": 1.0,
+        "mean_ratio": 1.0,
+        "doubts": (),
+        "reports": (1, 2),
+        "seconds": {"total": 1.0},
+        "is_late": False,
+    }
+    told = lines(size_set_report.report_size_set, Output(), SimpleNamespace(**values), None)
+    assert told[2:4] == ["simulated   costs mine; 5 schedules, all verified, 3 of them timed", ""]
+    assert told[-3:] == [
+        "certainty   the costs have no bands, so nothing is known of how sure these choices are",
+        "verified    yes: 2 schedules, by an independent checker",
+        "CPU s       total 1.00",
+    ]
+    assert not any("beside" in line for line in told)
+    more = {"worst_ratio": 1.0625, "mean_ratio": 1.03125, "left_out": ("x", "y"), "n_candidates": 1}
+    told = lines(
+        size_set_report.report_size_set, Output(), SimpleNamespace(**(values | more)), Path("out.plan")
+    )
+    assert told[2:5] == [
+        "simulated   costs mine; 1 schedule, all verified, 3 of them timed",
+        "left out    x, y",
+        "",
+    ]
+    assert ("beside the fastest of all: at worst 1.062 times its time, 1.031 on average over 1 size") in told
+    assert told[-1] == "plan        out.plan"
+    late = SimpleNamespace(**(values | {"is_late": True}))
+    assert size_set_report.report_size_set(Output(quiet=True), late, None) == 4
+    late.is_late = False
+    assert size_set_report.report_size_set(Output(quiet=True), late, None) == 0

@@ -379,3 +379,12 @@ def test_meshes_and_the_groups_that_they_make(lines: Any) -> None:
         "mesh        dp=3,tp=2, over dp, tp: 1 group of 6 ranks"
     ]
     assert lines(group_report.print_mesh, Output(), None, "tp") == []
+
+
+def test_plans_of_jobs_are_written_into_folders(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(FormatError) as caught:
+        jobs_report.solve_jobs(
+            Output(), FABRIC, tmp_path / "jobs.toml", tmp_path / "file", None, max_trees=None, exact=False
+        )
+    assert str(caught.value) == f"-o {tmp_path / 'file'}: is a file; plans of jobs are written into a folder"
