@@ -7,7 +7,14 @@ from fractions import Fraction
 import pytest
 
 from treadle.finder.build import build
-from treadle.finder.construction import Base, ScheduleMethod, WithReverse
+from treadle.finder.construction import (
+    Base,
+    DegreeExpansion,
+    Parallel,
+    Placed,
+    ScheduleMethod,
+    WithReverse,
+)
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import Direction
@@ -34,3 +41,39 @@ def test_with_its_reverse(base: str, algbw: Fraction, direction: Direction) -> N
     report = verify(topology, on_all_ranks(topology, schedule.kind), schedule)
     assert report.violations == ()
     assert report.algbw == algbw
+
+
+@pytest.mark.parametrize("direction", list(Direction))
+@pytest.mark.parametrize("nodes", [(3, 0, 5, 1, 7, 2, 6, 4), (1, 2, 3, 4, 5, 6, 7, 0)])
+def test_placed_ranks_have_their_own_shards(direction: Direction, nodes: tuple[int, ...]) -> None:
+    """The same sends on the same links; what rank r owns was node nodes[r]'s."""
+    ring = DegreeExpansion(Base("uni_ring(1, 4)", "UniRing(1,4)", ScheduleMethod.BFB, "ring"), 2)
+    plain, first = build(ring, direction)
+    topology, steps = build(Placed(ring, nodes), direction)
+    assert [plain.node_names[node] for node in nodes] == list(topology.node_names)
+    assert (steps.link.tolist(), steps.low.tolist()) == (first.link.tolist(), first.low.tolist())
+    assert [nodes[shard] for shard in steps.shard.tolist()] == first.shard.tolist()
+    assert {nodes[v]: nodes[home] for v, home in enumerate(steps.homes.tolist())} == dict(
+        enumerate(first.homes.tolist())
+    )
+    kind = CollectiveKind.ALLGATHER if direction is Direction.BROADCAST else CollectiveKind.REDUCE_SCATTER
+    report = verify(topology, on_all_ranks(topology, kind), StepSchedule(kind, **{direction.value: steps}))
+    assert report.violations == ()
+
+
+def test_parallel_links_carry_equal_parts_of_every_send() -> None:
+    ring = DegreeExpansion(Base("uni_ring(1, 3)", "UniRing(1,3)", ScheduleMethod.BFB, "ring"), 2)
+    _, plain = build(ring, Direction.BROADCAST)
+    topology, steps = build(Parallel(ring, 3), Direction.BROADCAST)
+    assert topology.name == "with_parallel_links(degree_expansion(uni_ring(1, 3), 2), 3)"
+    assert steps.n_chunks == 3 * plain.n_chunks
+    assert steps.step_offset.tolist() == (3 * plain.step_offset).tolist()
+    assert steps.shard.tolist() == [shard for shard in plain.shard.tolist() for _ in range(3)]
+    assert steps.link.tolist() == [3 * link + lane for link in plain.link.tolist() for lane in range(3)]
+    parts = zip(plain.low.tolist(), plain.high.tolist(), strict=True)
+    expected = [
+        (3 * low + lane * (high - low), 3 * low + (lane + 1) * (high - low))
+        for low, high in parts
+        for lane in range(3)
+    ]
+    assert list(zip(steps.low.tolist(), steps.high.tolist(), strict=True)) == expected
