@@ -161,6 +161,44 @@ def test_pipelines_go_slice_by_slice() -> None:
     assert pipelined(*move, unit=4) == ["copy: a slice lies past the end of the chunks"] * 2
 
 
+@pytest.mark.parametrize(
+    ("kind", "sizes", "wanted", "cells", "held"),
+    [
+        (
+            "allgather",
+            (1, 2),
+            [(0, 0), (0, 1), (1, 2), (1, 3)],
+            (2, 0),
+            {1: None, 2: (1, 2), 3: (1, 3), 4: None},
+        ),
+        ("alltoall", (2, 2), [(0, 2), (0, 3), (1, 2), (1, 3)], (0, 0), {0: (1, 0), 3: (1, 3), 4: None}),
+        ("broadcast", (2, 2), [(0, 0), (0, 1), (0, 2), (0, 3)], (0, 0), {0: None}),
+        ("reducescatter", (2, 1), [(0, 2), (0, 3)], (0, 2), {0: (1, 0), 3: (1, 3), 4: None}),
+    ],
+)
+def test_slices_count_in_what_is_held_and_wanted(
+    kind: str,
+    sizes: tuple[int, int],
+    wanted: list[tuple[int, int]],
+    cells: tuple[int, int],
+    held: dict[int, tuple[int, int] | None],
+) -> None:
+    """Of rank 1 of two, in place and in halves of chunks; sums have rank 1's terms too."""
+    plan = ExecutionPlan(kind, True)
+    plan.sizes = [{"i": sizes[0], "o": sizes[1], "s": 0}] * 2
+    plan.peers, plan.blocks, plan.semaphores = [{}, {}], [[], []], [[], []]
+    machine = Machine(plan, 0)
+    assert machine.slices == 1
+    machine.slices = 2
+    found = [machine._expected(1, place) for place in range(2 * sizes[1])]
+    both = kind == "reducescatter"
+    assert found == [{one: 1} | ({(1, one[1]): 1} if both else {}) for one in wanted]
+    assert machine._expected(1, 0) is not None
+    assert tuple(machine._cell(1, letter, 0)[2] for letter in "io") == cells
+    for place, what in held.items():
+        assert machine._held((1, "i", place)) == (None if what is None else {what: 1})
+
+
 def test_all_queues_have_enough_or_none_is_taken() -> None:
     block = BlockAtWork(0, 0, iter(()))
     full, empty = deque([({1: 1}, {1})]), deque([({1: 1}, {1})][:0])

@@ -247,6 +247,18 @@ def test_a_range_without_end_is_looked_at_far_out() -> None:
     )
 
 
+def test_a_plan_without_ranges_serves_all_sizes() -> None:
+    topology = parse("complete:4")
+    collective = on_all_ranks(topology, CollectiveKind.ALLREDUCE)
+    planned = Planned(topology, collective, schedule_of(collective.kind, RING4), lambda: ONE)
+    for rows, count in ((ROW, 0), (ROW.replace("100,300", f"0,{MOST}"), 0), (ROW.replace("ring", "pat"), 0)):
+        assert len(judge([(HEADING + rows).encode()], Terms(planned=planned)).violations) == count
+    wrong = ROW.replace("100,300", f"0,{MOST}").replace("ring", "pat")
+    assert judge([(HEADING + wrong).encode()], Terms(planned=planned)).violations == tuple(
+        f"{size} bytes: pat is taken, and the plan's schedule is ring" for size in (0, 2**39, 2**40)
+    )
+
+
 def test_a_table_alone_is_parsed() -> None:
     found = judge([(HEADING + ROW + ROW.replace(",4,", ",7,")).encode()], Terms())
     assert (found.check, found.counts, found.n_ranks) == (Check.PARSED, (("row", 2),), 7)
