@@ -78,6 +78,9 @@ def test_the_search_counts_the_same_products() -> None:
         operations(graph, node) for node in graph.nodes
     ]
     assert fused_tensors(graph) == unmoved(graph)
+    for heads in (attention(), attention(is_causal=True)):
+        found = [flops_of(heads, node) for node in heads.nodes]
+        assert found == [operations(heads, node) for node in heads.nodes]
 
 
 def test_what_pointwise_operators_hand_on_moves_no_bytes() -> None:

@@ -67,3 +67,73 @@ def test_what_does_not_fit_is_refused(parts: list[Factor], why: str) -> None:
 def test_repeats_are_one_per_section() -> None:
     with pytest.raises(ScheduleError, match="expected 1 repeats, found 2"):
         FactorGraph((2,), NAMES, (), (1, 2))
+
+
+def test_factors_are_equal_where_scope_tables_and_flags_are() -> None:
+    """Whether or not tables are one object; nothing is equal to what is no factor."""
+    one = factor([0, 1], {0: [[1, 2], [3, 4]], 1: [[0, 5], [6, 0]]})
+    assert one == factor([1, 0], {0: [[1, 3], [2, 4]], 1: [[0, 6], [5, 0]]})
+    assert hash(one) == hash(factor([1, 0], {0: [[1, 3], [2, 4]], 1: [[0, 6], [5, 0]]}))
+    banned = factor([0, 1], {0: [[1, np.inf], [3, 4.0]], 1: [[0, 5], [6, 0]]})
+    others = (
+        factor([0, 2], {0: [[1, 2], [3, 4]], 1: [[0, 5], [6, 0]]}),
+        factor([0, 1], {0: [[1, 2], [3, 4]]}),
+        factor([0, 1], {0: [[1, 2], [3, 4]], 2: [[0, 5], [6, 0]]}),
+        factor([0, 1], {0: [[1, 2], [3, 9]], 1: [[0, 5], [6, 0]]}),
+        banned,
+    )
+    assert all(one != other for other in others)
+    assert all(other != one for other in others)
+    same = factor([0, 1], {0: [[1, np.inf], [3, 4.0]], 1: [[0, 5], [6, 0]]})
+    assert banned == same
+    assert banned.forbidden is not same.forbidden
+    assert banned != Factor(banned.scope, banned.tables, ~np.asarray(banned.forbidden))
+    assert one != (0, 1)
+    assert len({hash(one), *map(hash, others[:3])}) == 4
+
+
+def test_the_shape_of_a_factor() -> None:
+    assert factor([0, 1], {0: [[1, 2, 3], [3, 4, 5]]}).shape == (2, 3)
+    assert Factor((0,), {}, np.zeros(3, dtype=np.bool_)).shape == (3,)
+    assert Factor((0,), {}).shape is None
+
+
+def test_equal_tables_of_a_factor_are_one_object_and_none_that_forbid_stay_empty() -> None:
+    """Infinity in one quantity forbids in all; what then costs nothing is left out."""
+    made = factor([0], {0: [np.inf, 2, 0], 1: [7, 0, 0], 2: [np.inf, 2, 0]})
+    assert made.tables.keys() == {0, 2}
+    assert made.tables[0] is made.tables[2]
+    assert made.tables[0].tolist() == [0, 2, 0]
+    assert made.forbidden is not None
+    assert made.forbidden.tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        (factor([0], {0: [1, 2, 3]}), "factor graph: nodes (0,): expected (2,), found (3,)"),
+        (factor([1], {3: [1, 2]}), "factor graph: nodes (1,): no quantity 4"),
+        (factor([1], {0: [-1, 2]}), "factor graph: nodes (1,): amounts must be finite and not negative"),
+        (factor([2], {0: [1, 2]}), "factor graph: (2,) names a node that is not there"),
+        (Factor((-1,), {}), "factor graph: (-1,) names a node that is not there"),
+        (Factor((), {}), "factor graph: expected one node or two in ascending order, found ()"),
+        (Factor((0, 1, 2), {}), "factor graph: expected one node or two in ascending order, found (0, 1, 2)"),
+    ],
+)
+def test_refusals_of_factors_in_full(part: Factor, words: str) -> None:
+    if 3 in part.tables:
+        FactorGraph((2, 2), NAMES, (part,), (1,))
+        part = factor([1], {4: [1, 2]})
+    with pytest.raises(ScheduleError) as caught:
+        FactorGraph((2, 2), NAMES, (part,), (1,))
+    assert str(caught.value) == words
+
+
+def test_a_graph_refuses_nodes_without_states_and_scopes_that_stand_twice() -> None:
+    with pytest.raises(ScheduleError) as caught:
+        FactorGraph((2, 0), NAMES, (), (1,))
+    assert str(caught.value) == "factor graph: a node has no states"
+    twice = factor([0], {0: [1, 2]}), factor([0], {1: [1, 2]})
+    with pytest.raises(ScheduleError) as caught:
+        FactorGraph((2, 2), NAMES, twice, (1,))
+    assert str(caught.value) == "factor graph: two factors over nodes (0,); merge them"
