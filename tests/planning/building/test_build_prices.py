@@ -27,9 +27,20 @@ OWN = BuildPrices(
 
 def test_the_usual_prices() -> None:
     found = BuildPrices()
-    assert (found.currency, found.switch_port, found.node_port, found.radix) == ("$", 350, 175, 64)
-    assert (found.copper_metre, found.copper_cable, found.copper_reach) == (16, 23, 3)
-    assert (found.optical_metre, found.optical_cable, found.transceiver) == (4, 0, 145)
+    assert found == BuildPrices(
+        source=found.source,
+        currency="$",
+        switch_port=Fraction(350),
+        node_port=Fraction(175),
+        radix=64,
+        copper_metre=Fraction(16),
+        copper_cable=Fraction(23),
+        copper_reach=Fraction(3),
+        optical_metre=Fraction(4),
+        optical_cable=Fraction(0),
+        transceiver=Fraction(145),
+    )
+    assert "Slim Fly" in found.source
 
 
 def test_cables_of_either_kind() -> None:

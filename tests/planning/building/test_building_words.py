@@ -13,6 +13,7 @@ import pytest
 
 import treadle
 from treadle.errors import FormatError, TopologyError, TreadleError
+from treadle.planning.building import built_fabric
 from treadle.planning.building.build_prices import BuildPrices
 from treadle.planning.building.built_fabric import as_box, as_floor, as_prices, cabling_summary
 from treadle.planning.building.cabling_check import (
@@ -42,6 +43,7 @@ from treadle.planning.building.rivals import (
     switched_names,
 )
 from treadle.topologies import TopologyBuilder
+from treadle.watch import TimeLimitError
 
 
 @pytest.mark.parametrize(
@@ -283,3 +285,34 @@ def test_tables_of_what_is_to_be_done() -> None:
         "doubts": ["doubt"],
         "repluggings": report.records(),
     }
+
+
+def test_searches_end_when_their_time_is_up() -> None:
+    """And tell how far they are meanwhile."""
+    told: list[str] = []
+    treadle.cabling("torus:4,4", rack_size=4, progress=lambda *words: told.append(words[0]))
+    assert "placement" in told
+    with pytest.raises(TimeLimitError):
+        treadle.cabling("torus:4,4", rack_size=4, time_limit_s=0.0)
+    assert len(treadle.cabling("torus:4,4", time_limit_s=0.0).sheet.wires) == 32
+    with pytest.raises(TimeLimitError):
+        treadle.reconfigure("torus(2, 3)", "complete_bipartite(3, 3)", time_limit_s=0.0)
+
+
+def test_seeds_and_objectives_are_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    def placed(fabric: Any, floor: Floor, size: int, **words: Any) -> RackPlacement:
+        asked.append((floor, size, words["objective"], words["seed"], words["watch"].deadline is None))
+        return placed_in_order(fabric, floor, size)
+
+    monkeypatch.setattr(built_fabric, "place_nodes", placed)
+    floor = Floor(per_row=3)
+    treadle.cabling("ring:6", rack_size=2, floor=floor, objective="bundles", seed=5, time_limit_s=9.0)
+    treadle.cabling("ring:6", rack_size=3)
+    assert asked == [
+        (floor, 2, Objective.BUNDLES, 5, False),
+        (Floor(), 3, Objective.METRES, 0, True),
+    ]
+    far = treadle.cabling("ring:6", rack_size=2, costs=BuildPrices(copper_reach=Fraction(1000)))
+    assert set(far.sheet.media) == {"copper"}

@@ -51,13 +51,14 @@ def test_rows_are_as_long_as_the_room_is_deep(width: Fraction, pitch: Fraction, 
 
 def test_rows_of_a_given_length() -> None:
     racks = Floor(per_row=2, width=Fraction(7, 10), pitch=Fraction(3)).standing(5)
-    assert [(rack.name, rack.x, rack.y) for rack in racks] == [
-        ("r0c0", 0, 0),
-        ("r0c1", Fraction(7, 10), 0),
-        ("r1c0", 0, 3),
-        ("r1c1", Fraction(7, 10), 3),
-        ("r2c0", 0, 6),
-    ]
+    wide = Fraction(7, 10)
+    assert racks == (
+        Rack("r0c0", Fraction(0), Fraction(0)),
+        Rack("r0c1", wide, Fraction(0)),
+        Rack("r1c0", Fraction(0), Fraction(3)),
+        Rack("r1c1", wide, Fraction(3)),
+        Rack("r2c0", Fraction(0), Fraction(6)),
+    )
 
 
 def test_as_many_racks_as_may_stand_and_one_more() -> None:

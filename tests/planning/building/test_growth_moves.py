@@ -26,6 +26,7 @@ from treadle.planning.building.rewiring import (
 )
 from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_value
 from treadle.topologies import Topology, TopologyBuilder, parse
+from treadle.topologies.catalogue.direct import from_arcs
 
 
 def test_a_ring_grows_by_one() -> None:
@@ -311,3 +312,15 @@ def test_links_into_nodes_are_alike_too() -> None:
     assert str(caught.value) == (
         "reconfigure: links into nodes differ; expected the same at all, in both fabrics"
     )
+
+
+def test_ports_that_loops_have_left_empty_are_used() -> None:
+    """Every node has a link onwards at port 0 and one to itself at port 1, which others take."""
+    now = from_arcs("a", [0, 1, 2, 0, 1, 2], [1, 2, 0, 0, 1, 2], n=3)
+    other = from_arcs("b", [0, 1, 2, 0, 1, 2], [1, 2, 0, 2, 0, 1], n=3)
+    found = _changes(now, other, np.arange(3, dtype=np.int32), False)
+    assert found == tuple(CrossConnect(True, tail, 1, (tail + 2) % 3, 1) for tail in range(3))
+    back = _changes(other, now, np.arange(3, dtype=np.int32), False)
+    assert {(one.is_made, one.tail, one.head) for one in back} == {
+        (False, tail, (tail + 2) % 3) for tail in range(3)
+    }

@@ -27,7 +27,14 @@ def made_up(**values: Any) -> Any:
 
 
 def log(**values: Any) -> Any:
-    base = {"ranks": {}, "rank_hosts": {}, "n_ranks": None, "n_nodes": None, "trees": (), "settings": ()}
+    base: dict[str, Any] = {
+        "ranks": {},
+        "rank_hosts": {},
+        "n_ranks": None,
+        "n_nodes": None,
+        "trees": (),
+        "settings": (),
+    }
     found = made_up(**{**base, **values})
     found.setting = lambda *names: next((one for one in found.settings if one.name in names), None)
     return found

@@ -160,6 +160,7 @@ def test_json_of_others(tmp_path: Path) -> None:
     for key in ("args", "devices"):
         less = {name: part for name, part in value.items() if name != key}
         assert [row[2] for row in read(tmp_path, less)] == [None, None, 2.5]
+    odd: dict[str, Any]
     for odd in ({"args": []}, {"args": [3]}, {"args": "all_reduce_perf"}, {"devices": []}, {"devices": 4}):
         assert read(tmp_path, {**value, **odd})[0][2] is None
     slow = {"size": 32, "in_place": {"time": 4, "alg_bw": 0.9, "bus_bw": 5.0}}

@@ -6,6 +6,8 @@ import json
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +15,12 @@ import pytest
 from samples import greedy_steps as samples
 from treadle.cli.main import main
 from treadle.errors import InfeasibleError, ScheduleError
-from treadle.planning import SizeRequest, run, solve, verify
+from treadle.planning import SizeRequest, pose, run, solve, verify
 from treadle.planning.judging.verification import UnverifiedPlanError
+from treadle.planning.solving import exact_synthesis, step_candidates
 from treadle.planning.solving.asked_options import asked_options
+from treadle.planning.solving.exact_synthesis import ExactRequest, exact_schedule
+from treadle.planning.solving.step_candidates import bound_beside, breadth_first, te_ccl, volume_bound
 from treadle.planning.writing.lower import lower
 from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.plan import Plan, PlanEntry
@@ -27,6 +32,7 @@ from treadle.simulation.alpha_beta import alpha_beta_time
 from treadle.synthesis.steps.bfb import bfb_schedule
 from treadle.topologies import parse, save_topology
 from treadle.topologies.topology import Topology, TopologyBuilder
+from treadle.watch import TimeLimitError, Watch
 
 
 def step_plan(topology: Topology, collective: Collective, schedule: StepSchedule) -> Plan:
@@ -179,3 +185,122 @@ def test_steps_on_many_boxes_whose_switches_sum_have_a_bound() -> None:
     assert result.bound is not None
     assert result.bound.is_tight
     assert result.algbw < result.bound.algbw
+
+
+@pytest.mark.parametrize(
+    ("chunks", "words"),
+    [
+        # a shard of 1 MB over either link, then half of one: 1.5 ms and two messages
+        (None, "1502 us, the least of any breadth-first broadcast"),
+        # a whole one in the second step: 2002 us
+        (1, "2002 us, 33% above the least of any breadth-first broadcast"),
+    ],
+)
+def test_steps_of_a_size_are_held_against_the_least(chunks: int | None, words: str) -> None:
+    problem = pose("ring(4, bandwidth='1GB/s')", "allgather")
+    size = SizeRequest(4 * 10**6, 1e-6)
+    found = breadth_first(problem.topology, problem.collective, chunks=chunks, size=size)
+    assert found.notes == (f"at 3.81MB the steps take {words}",)  # type: ignore[union-attr]
+
+
+def test_steps_of_an_allreduce_are_held_against_both_phases() -> None:
+    problem = pose("ring(4, bandwidth='1GB/s')", "allreduce")
+    found = breadth_first(problem.topology, problem.collective, size=SizeRequest(4 * 10**6, 1e-6))
+    assert found.notes == (  # type: ignore[union-attr]
+        "at 3.81MB the steps take 3004 us, the least of any breadth-first broadcast",
+    )
+
+
+def test_volumes_of_allreduces() -> None:
+    """A ring of five: 8 fifths of the data for each rank over ten links of 1 byte/s."""
+    found = volume_bound(pose("ring:5", "allreduce"))
+    assert found.algbw == Fraction(10, 8)
+    assert not found.is_tight
+    assert found.model == "allreduce without in-network multicast and aggregation"
+
+
+def test_bounds_beside_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The volume where it is attained, or where the program would take long; else the optimum."""
+    asked: list[CollectiveKind] = []
+    quick = volume_bound(pose("ring:5", "allreduce"))
+
+    def found(problem: Any, watch: Any) -> str:
+        asked.append(problem.collective.kind)
+        return "exact"
+
+    rates = [quick.algbw]
+    monkeypatch.setattr(step_candidates, "find_bound", found)
+    monkeypatch.setattr(step_candidates, "algbw", lambda topology, schedule: rates[0])
+    problem, schedule = pose("ring:5", "allreduce"), bfb_schedule(parse("ring:5"), CollectiveKind.ALLREDUCE)
+    assert bound_beside(problem, schedule) == replace(quick, is_tight=True)
+    rates[0] = quick.algbw / 2
+    assert bound_beside(problem, schedule) == "exact"  # type: ignore[comparison-overlap]
+    assert step_candidates._LARGEST_EXACT_ALLREDUCE == 128
+    monkeypatch.setattr(step_candidates, "_LARGEST_EXACT_ALLREDUCE", 5)
+    assert bound_beside(problem, schedule) == "exact"  # type: ignore[comparison-overlap]
+    monkeypatch.setattr(step_candidates, "_LARGEST_EXACT_ALLREDUCE", 4)
+    assert bound_beside(problem, schedule) == quick
+    assert asked == [CollectiveKind.ALLREDUCE] * 2
+    assert bound_beside(pose("ring:5", "allgather"), schedule) == "exact"  # type: ignore[comparison-overlap]
+
+    def too_many(problem: Any) -> Any:
+        raise ScheduleError("switches")
+
+    monkeypatch.setattr(step_candidates, "volume_bound", too_many)
+    assert bound_beside(problem, schedule) == "exact"  # type: ignore[comparison-overlap]
+
+
+def test_gaps_of_an_integer_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+    answer = SimpleNamespace(schedule="schedule", gap=step_candidates.GAP, is_late=True)
+
+    def gather(*given: Any, chunks: int, seed: int, watch: Any) -> Any:
+        told.append((chunks, seed))
+        return answer
+
+    monkeypatch.setattr(step_candidates, "teccl_gather", gather)
+    problem = pose("ring:4", "allgather")
+    found = te_ccl(problem.topology, problem.collective)
+    assert (found.schedule, found.notes, found.is_late) == ("schedule", (), False)
+    answer.gap = 0.25
+    found = te_ccl(problem.topology, problem.collective, chunks=3, seed=7, watch=Watch(None, 9.0))
+    assert found.notes == ("the value of its program is within 25% of the best",)
+    assert found.is_late
+    assert told == [(1, 0), (3, 7)]
+
+
+@pytest.mark.parametrize(
+    ("is_proved", "reason", "error", "said"),
+    [
+        (
+            True,
+            "own",
+            InfeasibleError,
+            "exact: ring(4) has no schedule with 3 chunks and rounds 1, 2 (own); allow more rounds or steps",
+        ),
+        (False, "time limit", TimeLimitError, "exact: the time limit was reached"),
+        (
+            False,
+            "own",
+            ScheduleError,
+            "exact: own; that proves nothing, search without --symmetric",
+        ),
+    ],
+)
+def test_what_exact_synthesis_says(
+    is_proved: bool, reason: str, error: type[Exception], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module: Any = exact_synthesis.exact
+    status = module.ExactStatus.INFEASIBLE if is_proved else module.ExactStatus.UNKNOWN
+    phases = [SimpleNamespace(reason="first"), SimpleNamespace(reason=reason)]
+    result = SimpleNamespace(schedule=None, phases=phases, status=status)
+    monkeypatch.setattr(module, "synthesise_exact", lambda *given, **words: result)
+    with pytest.raises(error) as caught:
+        exact_schedule(pose("ring:4", "allgather"), ExactRequest(3, (1, 2)), None)
+    assert str(caught.value) == said
+    result.schedule = "found"  # type: ignore[assignment]
+    found: Any = exact_schedule(pose("ring:4", "allgather"), ExactRequest(3, (1, 2)), None)
+    assert found == "found"
+    with pytest.raises(ScheduleError) as caught:
+        exact_schedule(pose("ring:4", "allgather"), ExactRequest(3, symmetric=True), None)
+    assert str(caught.value) == "exact: the symmetric search needs --rounds"

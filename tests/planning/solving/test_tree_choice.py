@@ -7,10 +7,19 @@ from fractions import Fraction
 import pytest
 
 import places
-from treadle.planning import lower, solve
+from treadle.errors import FormatError, InfeasibleError
+from treadle.planning import lower, pose, solve
+from treadle.planning.solving import forestcoll
+from treadle.planning.solving.candidate import Alternative, Candidate, tree_budget
+from treadle.planning.solving.forestcoll import _request, _unit_limits
+from treadle.planning.solving.tree_choice import _dyadic
 from treadle.planning.summary import solve_summary
 from treadle.schedules.trees.forest import ForestSchedule
+from treadle.synthesis.scheduler_options import Form
+from treadle.synthesis.trees import Packer
+from treadle.synthesis.trees.allreduce import UnitLimits
 from treadle.topologies import Topology, TopologyBuilder
+from treadle.watch import UNWATCHED
 
 GB = 10**9
 WEIGHTED = places.FOREIGN_SAMPLES / "treadle_fabric_weights.json"
@@ -172,3 +181,90 @@ def test_unequal_shards_are_scanned_as_far_as_equal_ones() -> None:
     assert loss < Fraction(1, 1000)
     assert made(exact=True) == (273, 273, 0)
     assert made(max_trees=3)[2] > Fraction(2, 100)
+
+
+def test_requests_in_the_types_of_the_trade() -> None:
+    plain = _request(None, UNWATCHED)
+    assert (plain.packer, plain.form, plain.trim, plain.budget) == (None, Form.AUTO, False, tree_budget())
+    packer = next(iter(Packer))
+    asked = _request(None, UNWATCHED, trees=3, packer=packer.value, form="factored", trim=True)
+    assert (asked.packer, asked.form, asked.trim) == (packer, Form.FACTORED, True)
+    assert asked.budget == tree_budget(trees=3)
+    with pytest.raises(FormatError, match=r"^unknown packer 'growt'; did you mean growth"):
+        _request(None, UNWATCHED, packer="growt")
+    with pytest.raises(FormatError) as caught:
+        _request(None, UNWATCHED, form="x" * 50)
+    assert str(caught.value) == f"unknown form {'x' * 40!r}; expected one of {', '.join(Form)}"
+
+
+@pytest.mark.parametrize(
+    ("ranks", "budget", "limits"),
+    [
+        (4, {"exact": True}, None),
+        (4, {"trees": 3}, UnitLimits(12, is_fixed=True)),
+        (5, {"max_trees": 3}, UnitLimits(15)),
+        # 64 trees a rank; a power of two of ranks may have 16 each for a hundredth
+        (4, {}, UnitLimits(256, dyadic=64, dyadic_loss=Fraction(1, 100))),
+        (5, {}, UnitLimits(320, dyadic=0, dyadic_loss=Fraction(1, 100))),
+    ],
+)
+def test_what_all_roots_together_may_have(
+    ranks: int, budget: dict[str, int], limits: UnitLimits | None
+) -> None:
+    collective = pose(f"ring:{ranks}", "allreduce").collective
+    assert _unit_limits(collective, tree_budget(**budget)) == limits  # type: ignore[arg-type]
+
+
+def test_trees_that_are_too_many_to_be_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert forestcoll.MAX_WRITTEN_OUT == 2**14
+    monkeypatch.setattr(forestcoll, "MAX_WRITTEN_OUT", 4)
+    assert solve("ring:4", "allgather").is_optimal
+    assert solve("ring:5", "broadcast").is_optimal
+    with pytest.raises(InfeasibleError) as caught:
+        solve("ring:5", "allgather")
+    assert str(caught.value).startswith(
+        "ring(5): trees of 5 ranks are too many to be written out (at most 4 ranks)"
+    )
+
+
+def made(per_root: int | None) -> Candidate:
+    return Candidate("a", None, None, trees_per_root=per_root)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fabric", "kind", "part"), [("ring:4", "allgather", "shards"), ("ring:3", "allreduce", "it")]
+)
+def test_chunks_that_lowering_cuts_anew(fabric: str, kind: str, part: str) -> None:
+    assert _dyadic(pose(fabric, kind), made(3), 12) == (
+        f"12 chunks divide no buffer of a power of two; lower cuts {part} into a power of two of chunks, in "
+        "unequal parts for the trees, where that costs less than 1% (--chunks)",
+        None,
+    )
+
+
+def test_chunks_of_other_numbers_of_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twelve chunks of three ranks: four a shard; another number of trees is told of where that is known."""
+    asked: list[int] = []
+
+    def alternative(topology: Topology, collective: object) -> tuple[int, Fraction]:
+        asked.append(topology.n_nodes)
+        return 8, Fraction(1, 50)
+
+    monkeypatch.setattr("treadle.planning.solving.tree_choice.forestcoll.dyadic_alternative", alternative)
+    text = (
+        "12 chunks: of 3 ranks texts serve the sizes whose shards divide by 4; lower tells which, and cuts "
+        "shards anew where that serves more (--chunks)"
+    )
+    problem = pose("ring:3", "allgather")
+    for per_root in (None, 4):
+        assert _dyadic(problem, made(per_root), 12) == (text, None)
+    assert asked == []
+    told, offer = _dyadic(problem, made(3), 12)
+    assert told == (
+        f"{text}; 8 per root, 2.00% below the optimum, serve shards of a power of two (--trees 8)"
+    )
+    assert offer == Alternative("--trees 8", Fraction(1, 50), 8, None)
+    monkeypatch.setattr("treadle.planning.solving.tree_choice._MOST_RANKS", 3)
+    assert _dyadic(problem, made(3), 12)[1] is not None
+    monkeypatch.setattr("treadle.planning.solving.tree_choice._MOST_RANKS", 2)
+    assert _dyadic(problem, made(3), 12) == (text, None)

@@ -1,0 +1,293 @@
+"""Which way a bound is found, at every number of ranks where that changes; what routes are told to cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from treadle.errors import FormatError
+from treadle.planning import pose, schedulers
+from treadle.planning.problem import Problem
+from treadle.planning.solving import bounds, route_candidates
+from treadle.planning.solving.bounds import (
+    Bound,
+    bound_of_allreduce,
+    bound_of_alltoall,
+    bound_of_groups,
+    find_bound,
+    large_allreduce,
+)
+from treadle.planning.solving.route_candidates import best_routes
+from treadle.planning.solving.schedulers import (
+    default_algorithm,
+    find_scheduler,
+    is_scheduler,
+    schedulers_summary,
+)
+from treadle.refusal import Refusal
+from treadle.schedules.witness import CutWitness
+from treadle.watch import UNWATCHED
+
+CUT = CutWitness((0,))
+COSTLY = Bound(Fraction(1), CUT, True, "groups")
+
+
+def made_up(**values: Any) -> Any:
+    return SimpleNamespace(**values)
+
+
+def group_optimum(*, exact: bool = True, upper: int = 7) -> Any:
+    return made_up(upper=Fraction(upper), lower=Fraction(upper), witness=CUT, is_exact=exact)
+
+
+def test_the_limits_of_ranks() -> None:
+    limits = bounds.MAX_RANKS_BY_CUTS, bounds.MAX_RANKS_BY_FLOW, bounds.MAX_RANKS_AS_GROUP
+    assert limits == (128, 1024, 8192)
+
+
+def test_bounds_as_they_are_told() -> None:
+    switched = pose("dgx_h100(1, nvls=True)", "allgather")
+    plain, whole = pose("ring:4", "allgather"), pose("ring:4", "allreduce")
+    model = "without in-network multicast and aggregation"
+    assert bound_of_groups(plain, group_optimum()) == Bound(Fraction(7), CUT, True, "")
+    assert bound_of_groups(whole, group_optimum(exact=False)).model == f"allreduce {model}"
+    assert not bound_of_groups(whole, group_optimum(exact=False)).is_tight
+    assert bound_of_groups(switched, group_optimum()).model == f"allgather {model}"
+    for attained, is_tight in ((True, True), (False, False), (None, False)):
+        found: Any = made_up(algbw=Fraction(3), witness=CUT, is_attained=attained)
+        assert bound_of_allreduce(whole, found) == Bound(Fraction(3), CUT, is_tight, f"allreduce {model}")
+    exchange = pose("ring:4", "alltoall").collective
+    rate: Any = made_up(collective=exchange, upper=Fraction(1, 3), witness=CUT, exact=None)
+    units = exchange.pair_demands.buffer_units
+    assert bound_of_alltoall(rate) == Bound(units * Fraction(1, 3), CUT, False)
+    rate.exact = Fraction(1, 3)
+    assert bound_of_alltoall(rate).is_tight
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Limits that rings of five, seven and nine are beyond."""
+    monkeypatch.setattr(bounds, "MAX_RANKS_BY_CUTS", 4)
+    monkeypatch.setattr(bounds, "MAX_RANKS_BY_FLOW", 6)
+    monkeypatch.setattr(bounds, "MAX_RANKS_AS_GROUP", 8)
+    return monkeypatch
+
+
+def test_who_bounds_an_allreduce(small: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    pieces: list[Any] = [None]
+    classes, tight = [0], [True]
+
+    def by_pieces(problem: Problem, watch: Any) -> Bound | None:
+        asked.append("pieces")
+        return pieces[0]  # type: ignore[no-any-return]
+
+    def as_group(problem: Problem, watch: Any) -> Any:
+        asked.append("group")
+        return group_optimum(exact=tight[0])
+
+    small.setattr(bounds, "_bound_by_pieces", by_pieces)
+    small.setattr(bounds, "groups_optimum", as_group)
+    small.setattr(
+        "treadle.synthesis.trees.groups.group_optimum.count_classes", lambda *given, watch: classes[0]
+    )
+
+    def found(ranks: int, fabric: str = "ring") -> Bound | None:
+        asked.clear()
+        return large_allreduce(pose(f"{fabric}:{ranks}", "allreduce"), UNWATCHED)
+
+    assert (found(4), asked) == (None, [])
+    assert found(5) is not None
+    assert asked == ["group"]
+    assert found(6) is not None
+    assert asked == ["group"]
+    assert found(7) is not None
+    assert asked == ["pieces", "group"]
+    pieces[0] = COSTLY
+    assert (found(7), asked) == (COSTLY, ["pieces"])
+    pieces[0] = None
+    assert found(8) is not None
+    assert (found(9), asked) == (None, ["pieces"])
+    classes[0] = 3  # twice that is 6
+    assert found(6) is not None
+    assert (found(5), asked) == (None, [])
+    classes[0], tight[0] = 0, False
+    assert (found(5), asked) == (None, ["group"])
+    tight[0] = True
+    for able in ("multicast", "aggregation"):
+        box = pose("dgx_a100:1", "allreduce")
+        capable = replace(box.topology, **{able: ~box.topology.is_compute})
+        assert large_allreduce(replace(box, topology=capable), UNWATCHED) is None
+    capped = pose("ring:7", "allreduce")
+    caps = np.array([0, 1, 0, 0, 0, 0, 0])
+    limited = replace(capped, topology=replace(capped.topology, injection_bytes_per_s=caps))
+    assert large_allreduce(limited, UNWATCHED) is None
+
+
+def test_pieces_bound_where_they_attain(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = pose("ring:4", "allreduce")
+    answers: list[Any] = [
+        Refusal("no"),
+        made_up(bound=Fraction(3), witness=CUT, found=made_up(algbw=Fraction(2))),
+        made_up(bound=Fraction(3), witness=CUT, found=made_up(algbw=Fraction(3))),
+    ]
+    monkeypatch.setattr(bounds.forestcoll, "decompose_allreduce", lambda *given, **words: answers.pop(0))
+    assert bounds._bound_by_pieces(problem, UNWATCHED) is None
+    assert bounds._bound_by_pieces(problem, UNWATCHED) is None
+    assert bounds._bound_by_pieces(problem, UNWATCHED) == Bound(
+        Fraction(3), CUT, True, "allreduce without in-network multicast and aggregation"
+    )
+
+
+def test_optima_of_many_ranks_are_those_of_forests_that_attain_them(small: pytest.MonkeyPatch) -> None:
+    own, by_flow = made_up(algbw=Fraction(5)), made_up(algbw=Fraction(6))
+    answer: list[Any] = [made_up(algbw=Fraction(5), optimum=own)]
+    small.setattr(bounds.forestcoll, "decompose", lambda *given, watch: answer[0])
+    small.setattr(bounds.forestcoll, "optimum", lambda *given, watch: by_flow)
+    assert bounds._optimum(pose("ring:6", "allgather"), UNWATCHED) is by_flow
+    assert bounds._optimum(pose("ring:7", "allgather"), UNWATCHED) is own
+    answer[0] = made_up(algbw=Fraction(4), optimum=own)
+    assert bounds._optimum(pose("ring:7", "allgather"), UNWATCHED) is by_flow
+    answer[0] = Refusal("no")
+    assert bounds._optimum(pose("ring:7", "allgather"), UNWATCHED) is by_flow
+
+
+def test_one_group_of_many_ranks_is_no_group(small: pytest.MonkeyPatch) -> None:
+    small.setattr(bounds, "groups_optimum", lambda problem, watch: group_optimum(upper=99))
+
+    def one_group(ranks: int) -> Problem:
+        found = pose(f"ring:{ranks}", "allgather")
+        return replace(found, collective=replace(found.collective, groups=(tuple(range(ranks)),)))
+
+    assert find_bound(one_group(6)).algbw == 99
+    assert find_bound(one_group(7)).algbw == Fraction(7, 3)
+    assert find_bound(pose("ring:8", "allgather", mesh="2,4", axes="1")).algbw == 99
+
+
+def test_where_switches_lose(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless groups say the same, theirs is the bound; nobody knows where switches do more."""
+    by_cuts = Bound(Fraction(7), CutWitness((1,)))
+    answer = [group_optimum()]
+    monkeypatch.setattr(bounds, "groups_optimum", lambda problem, watch: answer[0])
+    problem = pose("ring:4", "allgather")
+    assert bounds._where_switches_lose(problem, by_cuts, UNWATCHED) is by_cuts
+    for other in (group_optimum(upper=6), group_optimum(exact=False)):
+        answer[0] = other
+        assert bounds._where_switches_lose(problem, by_cuts, UNWATCHED).witness == CUT
+    box = pose("dgx_a100:1", "allgather")
+    able = ~box.topology.is_compute
+    for changed in ({"multicast": able}, {"aggregation": able}, {"injection_bytes_per_s": 9 * ~able}):
+        capable = Problem(replace(box.topology, **changed), box.collective)
+        assert bounds._where_switches_lose(capable, by_cuts, UNWATCHED) == replace(by_cuts, is_tight=False)
+
+
+def routes_built(
+    monkeypatch: pytest.MonkeyPatch, *, late: bool = False, efficiency: float = 1.0, loss: float = 0.0
+) -> list[Any]:
+    """What `best_routes` asks for, of parts that are made up."""
+    told: list[Any] = []
+    best = made_up(is_late=late, rate=0.75, bound=1.0, routing=made_up(paths="paths", weights="weights"))
+    layered = made_up(
+        routing=made_up(paths="own", weights="w"), layer="layer", is_late=False, efficiency=efficiency
+    )
+    monkeypatch.setattr(route_candidates, "generate_routes", lambda *given, watch: best)
+    monkeypatch.setattr(route_candidates, "lash_layers", lambda paths, links, watch=None: np.array([0, 2, 1]))
+    monkeypatch.setattr(route_candidates, "layered_routes", lambda *given, **words: layered)
+
+    def built(topology: Any, collective: Any, paths: Any, weights: Any, **words: Any) -> Any:
+        told.append((paths, words["chunks"], words["max_routes"], words["layer"]))
+        return made_up(loss=loss, schedule="schedule")
+
+    monkeypatch.setattr(route_candidates, "route_schedule", built)
+    return told
+
+
+def test_what_routes_are_told_to_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = pose("ring:4", "alltoall")
+    given = problem.topology, problem.collective
+    told = routes_built(monkeypatch)
+    found = best_routes(*given)
+    assert (found.schedule, found.notes, found.is_late, found.bound) == ("schedule", (), False, None)
+    assert told[-1][:3] == ("paths", None, None)
+    assert told[-1][3].tolist() == [0, 2, 1]
+    best_routes(*given, chunks=5, max_flows=2, max_routes=3)
+    assert told[-1][:3] == ("paths", 5, 3)
+    best_routes(*given, max_flows=2)
+    assert told[-1][1] == route_candidates._TIMED_CHUNKS
+    routes_built(monkeypatch, late=True)
+    found = best_routes(*given)
+    assert found.is_late
+    assert found.notes == ("time ran out; the paths are at most 25.00% below the best ones",)
+    told = routes_built(monkeypatch, efficiency=0.5)
+    found = best_routes(*given, max_layers=1)
+    assert told[-1] == ("own", None, None, "layer")
+    assert found.notes == ("1 layer cost 50.00% of the rate; 3 are enough for all of it (--layers)",)
+    routes_built(monkeypatch, loss=0.125)
+    assert best_routes(*given).notes == ("whole chunks cost 12.50% of the rate; more (--chunks) cost less",)
+    assert best_routes(*given, max_routes=2).notes == (
+        "whole chunks on at most 2 routes cost 12.50% of the rate; more routes (--max-routes) or chunks "
+        "(--chunks) cost less",
+    )
+
+
+def test_limits_that_only_a_search_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = pose("ring:4", "alltoall")
+    routes_built(monkeypatch)
+    asked: list[Any] = []
+    monkeypatch.setattr(
+        route_candidates, "_searched", lambda topology, collective, limits, watch: asked.append(limits)
+    )
+    monkeypatch.setattr(route_candidates, "SEARCHED_PAIRS", 12)
+    best_routes(problem.topology, problem.collective)
+    assert asked == [], "twelve pairs"
+    for words in ({"max_hops": 3}, {"layer_changes": True}):
+        best_routes(problem.topology, problem.collective, **words)  # type: ignore[arg-type]
+        assert asked[-1].asked() == words
+    monkeypatch.setattr(route_candidates, "SEARCHED_PAIRS", 11)
+    best_routes(problem.topology, problem.collective, max_layers=2, max_routes=3, seed=4, max_flows=1)
+    assert asked[-1].asked() == {
+        "max_layers": 2,
+        "max_routes": 3,
+        "seed": 4,
+        "chunks": route_candidates._TIMED_CHUNKS,
+    }
+
+
+def test_what_is_used_where_nothing_is_asked_for() -> None:
+    assert default_algorithm(pose("ring:4", "allreduce")) == "forestcoll"
+    assert default_algorithm(pose("dgx_a100:1", "allgather")) == "forestcoll"
+    assert default_algorithm(pose("ring:4", "alltoall")) == "pipelined"
+    assert default_algorithm(pose("dgx_a100:1", "alltoall")) == "routes"
+
+
+def test_schedulers_by_name() -> None:
+    assert find_scheduler("ForestColl") is find_scheduler("forestcoll")
+    assert is_scheduler("Few_Trees")
+    assert not is_scheduler("forest fire")
+    with pytest.raises(FormatError, match=r"^unknown algorithm 'forest fire'; did you mean forestcoll\?"):
+        find_scheduler("forest fire")
+    (told,) = [one for one in schedulers_summary()["schedulers"] if one["name"] == "few-trees"]
+    assert told == {
+        "name": "few-trees",
+        "form": "trees",
+        "collectives": ["allgather", "reduce-scatter", "allreduce"],
+        "needs": list(find_scheduler("few-trees").needs_in_words),
+        "options": list(find_scheduler("few-trees").heeded),
+        "flags": told["flags"],
+        "comparing": "at sizes",
+        "peer": False,
+        "groups": False,
+        "source": find_scheduler("few-trees").source,
+        "origin": "",
+    }
+    assert told["flags"][:2] == ["--trees", "--height"]
+    forms = [one.form for one in schedulers()]
+    assert forms == sorted(forms, key=list(dict.fromkeys(forms)).index)
+    trees = [one.name for one in schedulers() if one.form == "trees"]
+    assert trees[:4] == ["forestcoll", "rs-ag", "few-trees", "isolated"]
+    assert trees[4:] == sorted(trees[4:], key=lambda name: (find_scheduler(name).origin, name))

@@ -1,0 +1,219 @@
+"""By which model a collective is priced, at the size where that changes, and who shares links with whom."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from treadle.errors import FormatError, InfeasibleError, ScheduleError
+from treadle.planning import step_costs, write_step_chakra
+from treadle.planning.problem import Problem
+from treadle.planning.training import fabric_costs, schedule_prices, shared_links, step_files
+from treadle.planning.training.collective_prices import CURVE_SIZES, TimeModel
+from treadle.planning.training.message_costs import MessageCosts
+from treadle.planning.training.schedule_prices import (
+    baseline_price,
+    exchange_price,
+    optimal_price,
+    planned_price,
+    spread_price,
+)
+from treadle.schedules.alltoall.demands import Demands
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.group_witness import GroupLengthWitness
+from treadle.schedules.mesh import Mesh
+from treadle.topologies import parse
+from treadle.topologies.topology import TopologyBuilder
+from treadle.training.timeline.task import COMPUTE_STREAM, Category, Task
+from treadle.training.timeline.timeline import Timeline
+from treadle.watch import UNWATCHED
+
+GATHER, SUM, EXCHANGE = CollectiveKind.ALLGATHER, CollectiveKind.ALLREDUCE, CollectiveKind.ALLTOALL
+FREE = MessageCosts(alpha_ns=0)
+
+
+def problem(fabric: str, kind: CollectiveKind = GATHER) -> Problem:
+    topology = parse(fabric)
+    return Problem(topology, Collective(kind, tuple(topology.compute_nodes.tolist())))
+
+
+BOXES = "leaf_spine(2, 1, gpus_per_leaf=2)"
+
+
+def test_few_ranks_are_simulated_and_many_are_not_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    four = problem(BOXES)
+
+    def model(**how: Any) -> TimeModel:
+        return planned_price(four, FREE, **{"simulates": True, "watch": UNWATCHED, **how}).model
+
+    monkeypatch.setattr(schedule_prices, "MOST_SIMULATED", 4)
+    monkeypatch.setattr(schedule_prices, "MOST_PLANNED", 4)
+    assert model() is TimeModel.SIMULATED
+    assert model(simulates=False) is TimeModel.ALPHA_BETA
+    monkeypatch.setattr(schedule_prices, "MOST_SIMULATED", 3)
+    assert model() is TimeModel.ALPHA_BETA
+    monkeypatch.setattr(schedule_prices, "MOST_PLANNED", 3)
+    assert model() is TimeModel.FARTHEST_RANK
+    message = (
+        r"^ring: 4 ranks of leaf_spine\(2, 1, gpus_per_leaf=2\); its schedules are made up to 3, and only "
+        r"the schedules treadle and bound are priced beyond$"
+    )
+    with pytest.raises(ScheduleError, match=message):
+        baseline_price(four, "ring", FREE, simulates=False, watch=UNWATCHED)
+
+
+def test_what_is_simulated_has_a_curve(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: Any = planned_price(problem(BOXES), FREE, simulates=True, watch=UNWATCHED)
+    assert [size for size, _ in found.curve] == list(CURVE_SIZES)
+    assert CURVE_SIZES == (2**14, 2**17, 2**20, 2**23, 2**26, 2**30)
+    seconds = [time for _, time in found.curve]
+    assert seconds == sorted(seconds)
+    assert found.algbw >= Fraction(2**30) / Fraction(seconds[-1])
+
+
+def test_exchanges_have_demands_that_fit_a_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    ring = problem("ring(4, bandwidth='1GB/s')", EXCHANGE)
+    monkeypatch.setattr(schedule_prices, "MOST_EXCHANGED", 4)
+    price = exchange_price(ring, FREE, watch=UNWATCHED)
+    # each rank has 4 units, of which the two neighbours take one each and the opposite one two links
+    assert float(price.algbw) == pytest.approx(4e9 * 8 / 16, rel=1e-3)
+    assert price.model is TimeModel.FARTHEST_RANK
+    assert exchange_price(ring, FREE, watch=UNWATCHED, is_bound=True).model is TimeModel.BOUND
+    assert optimal_price(ring, FREE, TimeModel.BOUND, watch=UNWATCHED).model is TimeModel.BOUND
+    assert (
+        optimal_price(ring, FREE, TimeModel.FARTHEST_RANK, watch=UNWATCHED).model is TimeModel.FARTHEST_RANK
+    )
+    monkeypatch.setattr(schedule_prices, "MOST_EXCHANGED", 3)
+    with pytest.raises(
+        ScheduleError, match="an all-to-all among 4 ranks; expected at most 3, whose demands fit"
+    ):
+        exchange_price(ring, FREE, watch=UNWATCHED)
+
+
+def test_messages_on_shortest_paths_of_unequal_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    """a and b 1 byte/s apart, c between them with 4; c has twice as much for a as others have."""
+    draft = TopologyBuilder("odd")
+    for name in "abc":
+        draft.compute(name)
+    draft.duplex("a", "b", 1)
+    draft.duplex("a", "c", 4)
+    draft.duplex("c", "b", 4)
+    fabric = draft.build()
+    demands = Demands(np.array([[0, 1, 1], [1, 0, 1], [2, 1, 0]], dtype=np.int64))
+    odd = Problem(fabric, Collective(EXCHANGE, (0, 1, 2), demands=demands))
+    price = spread_price(odd, FREE, watch=UNWATCHED)
+    assert price.model is TimeModel.SPREAD
+    units = odd.collective.pair_demands.buffer_units
+    assert price.algbw == units, "straight on: a unit of 1 byte/s each way between a and b"
+    capped = replace(fabric, injection_bytes_per_s=np.array([0, 0, 1], dtype=np.int64))
+    slow = spread_price(Problem(capped, odd.collective), FREE, watch=UNWATCHED)
+    assert slow.algbw == Fraction(units, 3), "three units leave c"
+    monkeypatch.setattr(schedule_prices, "MOST_ROUTED", 6)
+    spread_price(odd, FREE, watch=UNWATCHED)
+    monkeypatch.setattr(schedule_prices, "MOST_ROUTED", 5)
+    with pytest.raises(ScheduleError, match=r"^odd: an all-to-all of 6 messages; they are routed up to 5; "):
+        spread_price(odd, FREE, watch=UNWATCHED)
+
+
+def test_prices_that_were_asked_for_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    known: dict[Any, Any] = {}
+    monkeypatch.setattr(fabric_costs, "_KNOWN", known)
+    monkeypatch.setattr(fabric_costs, "_MOST_KNOWN", 2)
+    costs = step_costs("ring(4)", "a=4", schedule="bound")
+    sizes = []
+    for kind in (GATHER, GATHER, SUM, EXCHANGE):
+        costs.price((kind, ("a",)))
+        sizes.append(len(known))
+    assert sizes == [1, 1, 2, 1]
+    cut = step_costs("path(4)", "a=2,b=2", schedule="bound")
+    with pytest.raises(InfeasibleError):
+        cut.price((GATHER, ("a",)))
+
+
+def test_sends_go_to_the_next_of_a_group() -> None:
+    """Groups (0, 2, 4) and (1, 3, 5), the last sends to the first."""
+    costs = step_costs("complete(6)", "a=3,b=2")
+    demands = costs.problem((None, ("a",))).collective.demands
+    assert demands is not None
+    sent = {(int(source), int(target)) for source, target in np.argwhere(demands.matrix)}
+    assert sent == {(0, 2), (2, 4), (4, 0), (1, 3), (3, 5), (5, 1)}
+    assert set(demands.matrix[demands.matrix > 0].tolist()) == {1}
+
+
+def test_shares_of_links_by_lengths() -> None:
+    """A path of two links of 3 bytes/s each way: lengths of one link allow an allgather of two ranks 6."""
+    fabric = parse("path(2, bandwidth='3B/s')")
+    gather = Problem(fabric, Collective(GATHER, (0, 1)))
+    lengths = (Fraction(1), Fraction(0))
+    alone = GroupLengthWitness(lengths).bound(fabric, gather.collective)
+    assert shared_links._share(fabric, gather, alone, lengths) == 1.0
+    assert shared_links._share(fabric, gather, alone / 3, lengths) == pytest.approx(1 / 3)
+    nothing = (Fraction(0), Fraction(0))
+    assert shared_links._share(fabric, gather, alone, nothing) == 0.0
+
+
+def chakra(n_ranks: int, n_tasks: int, devices: int = 1) -> tuple[Any, Any]:
+    tasks = tuple(
+        Task("t", number % devices, COMPUTE_STREAM, 1.0, (), Category.FORWARD) for number in range(n_tasks)
+    )
+    starts = tuple(float(number) for number in range(n_tasks))
+    timeline = Timeline(tasks, starts, tuple(start + 1 for start in starts))
+    mesh = Mesh((n_ranks,), ("dp",))
+    return SimpleNamespace(mesh=mesh), SimpleNamespace(outcome=SimpleNamespace(timeline=timeline))
+
+
+def test_folders_of_traces_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_files, "MOST_TRACED_RANKS", 3)
+    monkeypatch.setattr(step_files, "_MOST_NODES", 6)
+    assert len(write_step_chakra(tmp_path / "a", *chakra(3, 2))) == 4
+    for ranks, tasks in ((4, 1), (3, 3)):
+        message = f"^Chakra: {ranks} ranks with {tasks} tasks; expected at most 3 ranks and 6 nodes in all$"
+        with pytest.raises(ScheduleError, match=message):
+            write_step_chakra(tmp_path / "b", *chakra(ranks, tasks))
+    assert not (tmp_path / "b").exists()
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(FormatError, match=r"file: is a file; expected a folder, or a name that is free$"):
+        write_step_chakra(tmp_path / "file", *chakra(1, 1))
+
+
+def test_nodes_of_a_rank_and_what_it_receives() -> None:
+    """Two stages of two ranks: work, a sum beside it, a send; the second stage works once it has arrived."""
+    mesh = Mesh((2, 2), ("pp", "dp"))
+    tasks = (
+        Task("work", 0, COMPUTE_STREAM, 2.0, (), Category.FORWARD),
+        Task("sum", 0, "net", 1.0, (0,), Category.ALLREDUCE, (SUM, ("dp",)), 8),
+        Task("send", 0, "net", 1.0, (0,), Category.SEND, (None, ("pp",)), 16),
+        Task("next", 1, COMPUTE_STREAM, 3.0, (2,), Category.FORWARD),
+        Task("more", 1, COMPUTE_STREAM, 4.0, (), Category.BACKWARD),
+    )
+    timeline = Timeline(tasks, (0.0, 2.0, 3.0, 4.0, 7.0), (2.0, 3.0, 4.0, 7.0, 11.0))
+    traces = step_files._RankTraces(mesh, timeline)
+    first = [
+        (one.name, one.seconds, one.waits_for, one.size_bytes, one.source, one.target)
+        for one in nodes(traces, 1)
+    ]
+    assert [one[:4] for one in first] == [
+        ("work", 2.0, (), 0),
+        ("sum", 0.0, (0,), 8),
+        ("send", 0.0, (0, 1), 16),
+    ]
+    assert first[2][4:] == (1, 3)
+    received = nodes(traces, 3)
+    assert [(one.name, one.seconds, one.waits_for) for one in received] == [
+        ("send (receive)", 0.0, ()),
+        ("next", 3.0, (0,)),
+        ("more", 4.0, (1,)),
+    ]
+    assert (received[0].source, received[0].target, received[0].size_bytes, received[0].tag) == (1, 3, 16, 2)
+    assert traces.groups == {"0": [0, 1], "1": [2, 3]}
+    assert (nodes(traces, 0)[1].group, nodes(traces, 1)[1].group) == ("0", "0")
+
+
+def nodes(traces: Any, rank: int) -> list[Any]:
+    return cast(list[Any], traces.nodes(rank))
