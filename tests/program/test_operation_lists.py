@@ -291,6 +291,21 @@ def test_operations_beyond_their_buffers_are_told(kind: str, operation: Operatio
     assert str(caught.value).endswith(message)
 
 
+def test_chunks_before_those_of_a_buffer_are_told() -> None:
+    for first, is_there in ((0, False), (1, False), (2, True), (4, True)):
+        program = program_from_operations(
+            CollectiveKind.ALLGATHER,
+            [[], [], [Operation(COPY, first, 1)]],
+            n_chunks=5,
+            shard_offset=[0, 2, 2, 5],
+        )
+        if is_there:
+            check_extents(program)
+        else:
+            with pytest.raises(ScheduleError, match="reads INPUT, which has chunks 2 to 4 there"):
+                check_extents(program)
+
+
 def test_a_circle_of_waits_is_told() -> None:
     first = [Operation(RECEIVE, 0, 1, peer=1), Operation(SEND, 1, 1, peer=1, waits=(0,))]
     second = [Operation(RECEIVE, 1, 1, peer=0), Operation(SEND, 0, 1, peer=0, waits=(0,))]
