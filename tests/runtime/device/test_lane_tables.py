@@ -150,6 +150,7 @@ def test_slices_are_as_large_as_asked(slice_bytes: int, slices: int) -> None:
 
 def test_staging_has_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """In one slice rank 1 is sent 4 units and 2; of LL it is twice that for each of two launches."""
+    assert sized_lanes._MOST_SLICES == 524288
     assert (SLICE_BYTES, STAGING_BYTES) == (262144, {SIMPLE: 16777216, LL: 16777216})
     monkeypatch.setitem(sized_lanes.STAGING_BYTES, SIMPLE, 96)
     assert at_size(lanes_of(), 33, element_bytes=4).slices == 1
@@ -228,6 +229,15 @@ def test_faults_of_groups_are_told(operation: LaneOperation, rank: int, faults: 
     found = list(group_faults(lanes_of(), rank, operation))
     assert len(found) == len(faults)
     assert all(any(words in one for one in found) for words in faults)
+
+
+def test_the_first_group_is_one_as_well() -> None:
+    assert list(group_faults(lanes_of(), 1, replace(STORE, multicast=0))) == [
+        "rank 1 copies part 2 to others than its group"
+    ]
+    total = LaneOperation(LaneAction.SUM, 0, 0, source=INPUT, target=OUTPUT, sums=0)
+    assert list(group_faults(lanes_of(LL), 1, total)) == ["rank 1 asks for group 0, of which it is not"]
+    assert Event(3, 2, 1) == Event(3, 2, 1, 0, None, [], [])
 
 
 def test_groups_have_a_part_at_one_place() -> None:

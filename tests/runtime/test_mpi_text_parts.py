@@ -1,0 +1,291 @@
+"""Texts executed with data by ranks that are threads: what they move, count, refuse and print."""
+
+# ruff: noqa: N802 (methods have MPI's names)
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+import places
+from treadle import planning
+from treadle.errors import FormatError
+from treadle.formats.cpu.reader import parse_cpu_xml
+from treadle.runtime import mpi_text as module
+from treadle.runtime.mpi_text import contribution, execute_files, execute_text, expected
+
+
+class Shared:
+    """What the ranks of a world have in common."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.barrier = threading.Barrier(n)
+        self.messages: dict[tuple[int, int, int], queue.Queue[Any]] = defaultdict(queue.Queue)
+        self.values: list[Any] = [None] * n
+        self.lock = threading.Lock()
+
+
+class Request:
+    """A message under way."""
+
+    def __init__(self, room: Any = None, source: queue.Queue[Any] | None = None) -> None:
+        self.room, self.source = room, source
+
+    def Test(self) -> bool:
+        """Whether it has come."""
+        if self.source is None:
+            return True
+        try:
+            self.room[:] = self.source.get_nowait()
+        except queue.Empty:
+            time.sleep(0)
+            return False
+        self.source = None
+        return True
+
+    def Wait(self) -> None:
+        """Until it has come, or too long."""
+        if self.source is not None:
+            self.room[:] = self.source.get(timeout=20)
+            self.source = None
+
+
+class World:
+    """The methods of a communicator that the executor uses."""
+
+    def __init__(self, shared: Shared, rank: int) -> None:
+        self.shared, self.rank = shared, rank
+
+    def Get_rank(self) -> int:
+        """Which one this is."""
+        return self.rank
+
+    def Get_size(self) -> int:
+        """How many there are."""
+        return self.shared.n
+
+    def _queue(self, source: int, dest: int, tag: int) -> queue.Queue[Any]:
+        with self.shared.lock:
+            return self.shared.messages[source, dest, tag]
+
+    def Isend(self, data: Any, dest: int, tag: int = 0) -> Request:
+        """Buffered."""
+        self._queue(self.rank, dest, tag).put(np.array(data))
+        return Request()
+
+    def Irecv(self, room: Any, source: int, tag: int = 0) -> Request:
+        """Into an array."""
+        return Request(room, self._queue(source, self.rank, tag))
+
+    def Barrier(self) -> None:
+        """All ranks meet."""
+        self.shared.barrier.wait(20)
+
+    def Iprobe(self) -> bool:
+        """Whether a message for this rank is left."""
+        with self.shared.lock:
+            return any(not one.empty() for key, one in self.shared.messages.items() if key[1] == self.rank)
+
+    def allgather(self, value: Any) -> list[Any]:
+        """Of all ranks."""
+        self.shared.values[self.rank] = value
+        self.Barrier()
+        found = list(self.shared.values)
+        self.Barrier()
+        return found
+
+    def allreduce(self, value: int) -> int:
+        """The sum."""
+        return sum(self.allgather(value))
+
+
+def ranks(n: int, do: Callable[[World], Any]) -> list[Any]:
+    """What each rank returns, or raises."""
+    shared, results = Shared(n), list[Any]([None] * n)
+
+    def work(rank: int) -> None:
+        try:
+            results[rank] = do(World(shared, rank))
+        except Exception as error:
+            results[rank] = error
+
+    threads = [threading.Thread(target=work, args=(rank,), daemon=True) for rank in range(n)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    return results
+
+
+def test_contributions_differ_by_rank_and_place() -> None:
+    assert contribution(0, 3).tolist() == [1000003, 1000004, 1000005]
+    assert contribution(2, 3).tolist() == [3000009, 3000014, 3000019]
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [
+        ("allgather", [1000003, 1000004, 2000006, 2000009]),
+        ("alltoall", [1000005, 1000006, 2000012, 2000015]),
+        ("broadcast", [2000006, 2000009, 2000012, 2000015]),
+        ("reduce-scatter", [3000017, 3000021]),
+        ("reduce_scatter", [3000017, 3000021]),
+        ("allreduce", [3000009, 3000013, 3000017, 3000021]),
+        ("reduce", [3000009, 3000013, 3000017, 3000021]),
+    ],
+)
+def test_outputs_of_rank_1_of_two(kind: str, wanted: list[int]) -> None:
+    """Rank 1 is the root; each has four elements of the larger buffer."""
+    found = expected(kind, 1, 2, 4, 1)
+    assert found is not None
+    assert found.tolist() == wanted
+    assert (expected(kind, 0, 2, 4, 1) is None) is (kind == "reduce")
+
+
+@pytest.mark.parametrize("target", ["msccl-xml", "cpu-xml"])
+@pytest.mark.parametrize(
+    "kind", ["allgather", "reduce-scatter", "allreduce", "alltoall", "broadcast", "reduce"]
+)
+@pytest.mark.parametrize("in_place", [False, True])
+def test_emitted_texts_come_out_right(kind: str, target: str, in_place: bool) -> None:
+    if in_place and kind == "alltoall":
+        return
+    options: dict[str, Any] = {"root": 1} if kind in ("broadcast", "reduce") else {}
+    asked: dict[str, Any] = (
+        {} if target == "cpu-xml" else {"chunks": "plan", "accept_any_root": bool(options)}
+    )
+    plan = planning.solve("ring(3)", kind, **options).plan
+    text = planning.lower(plan, to=target, in_place=in_place, **asked).text
+    assert ranks(3, lambda world: execute_text(text, world, 36, root=1)) == [[0]] * 3
+
+
+CHAIN = (places.GOLDEN / "allreduce_chain3.xml").read_text(encoding="utf-8")
+
+
+def test_what_is_wrong_is_counted_at_each_rank() -> None:
+    """Rank 0 takes the sum of chunk 1 into chunk 2, then that of chunk 2: one is never stored."""
+    assert ranks(3, lambda world: execute_text(CHAIN, world, 6)) == [[0]] * 3
+    old = '<step s="1" type="r" srcbuf="o" srcoff="1" dstbuf="o" dstoff="1" cnt="1"'
+    assert old in CHAIN
+    moved = CHAIN.replace(old, old.replace('dstoff="1"', 'dstoff="2"'), 1)
+    assert ranks(3, lambda world: execute_text(moved, world, 6)) == [[2], [0], [0]]
+    added = CHAIN.replace('type="r"', 'type="rrc"', 1)
+    assert ranks(3, lambda world: execute_text(added, world, 12)) == [[4], [0], [0]]
+
+
+@pytest.mark.parametrize(
+    ("n", "elements", "message"),
+    [
+        (2, 6, "file: is for 3 ranks, found 2 processes"),
+        (3, 0, "file: 0 elements: expected a multiple of 3"),
+        (3, 7, "file: 7 elements: expected a multiple of 3"),
+    ],
+)
+def test_other_ranks_and_elements_are_refused(n: int, elements: int, message: str) -> None:
+    found = ranks(n, lambda world: execute_text(CHAIN, world, elements, source="file"))
+    assert all(isinstance(one, FormatError) and str(one) == message for one in found)
+
+
+def test_a_message_that_nobody_receives_is_told() -> None:
+    """Two ranks copy what they have, and rank 1 sends besides."""
+    copy = '<copy buf="i" dbuf="o" chunk="{0}" cnt="1"/><send peer="0" buf="i" chunk="1" cnt="1"/>'
+    rank = '<rank id="{0}" i="{0}-{0}" o="0-1" slots="0">{1}</rank>'
+    head = '<cpu collective="allgather" ranks="2" chunks="2" root="-1" inplace="0" minBytes="0" maxBytes="0">'
+    text = head + rank.format(0, "") + rank.format(1, copy.format(1)) + "</cpu>"
+    found = ranks(2, lambda world: execute_text(text, world, 4, source="file"))
+    assert all(isinstance(one, FormatError) for one in found)
+    assert str(found[0]) == "file: a message was sent that nobody receives"
+
+
+def test_the_first_dialect_that_reads_a_text_is_taken() -> None:
+    for kind in ("reducescatter", "reduce_scatter"):
+        assert module._msccl(CHAIN.replace('"allreduce"', f'"{kind}"'), "file").collective == kind
+    with pytest.raises(FormatError, match=r"coll='x': expected one of .*reducescatter"):
+        module._msccl(CHAIN.replace('"allreduce"', '"x"'), "file")
+
+
+def test_files_are_reported_at_the_first_rank(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    right, wrong = tmp_path / "right.xml", tmp_path / "wrong.xml"
+    right.write_text(CHAIN, encoding="utf-8")
+    wrong.write_text(CHAIN.replace('type="r"', 'type="rrc"'), encoding="utf-8")
+    words = [str(right), str(wrong), "--elements", "9"]
+    assert ranks(3, lambda world: execute_files(words, world)) == [1] * 3
+    # every rank but the one where a sum is complete receives it: twice too much is in two thirds
+    (line,) = capsys.readouterr().out.splitlines()
+    report = json.loads(line)
+    assert report["right.xml"] == [0]
+    assert report["wrong.xml"][0] > 0
+    assert ranks(3, lambda world: execute_files(words[:1], world)) == [0] * 3
+    assert json.loads(capsys.readouterr().out) == {"right.xml": [0]}
+
+
+def test_long_files_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.xml"
+    path.write_text(CHAIN, encoding="utf-8")
+    monkeypatch.setattr(module, "MAX_TEXT", len(CHAIN))
+    assert ranks(3, lambda world: execute_files([str(path)], world)) == [0] * 3
+    monkeypatch.setattr(module, "MAX_TEXT", len(CHAIN) - 1)
+    with pytest.raises(FormatError, match=f"more than {len(CHAIN) - 1} bytes"):
+        execute_files([str(path)], World(Shared(1), 0))
+
+
+class Clock:
+    """Stands for a timer."""
+
+    made: ClassVar[list[Clock]] = []
+
+    def __init__(self, seconds: float, function: Callable[[], None]) -> None:
+        self.seconds, self.function, self.said, self.daemon = seconds, function, list[str](), False
+        Clock.made.append(self)
+
+    def start(self) -> None:
+        """As a timer's."""
+        self.said.append(f"start {self.daemon}")
+
+    def cancel(self) -> None:
+        """As a timer's."""
+        self.said.append("cancel")
+
+
+def test_ranks_that_wait_for_ever_are_ended(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said: list[int] = []
+
+    class Ending(World):
+        def Abort(self, status: int) -> None:
+            """As MPI's."""
+            said.append(status)
+
+    monkeypatch.setattr(threading, "Timer", Clock)
+    with module._limited(Ending(Shared(4), 3), 7.5, "file"):
+        (timer,) = Clock.made
+        assert (timer.seconds, timer.said) == (7.5, ["start True"])
+        timer.function()
+    assert timer.said == ["start True", "cancel"]
+    assert said == [3]
+    assert capsys.readouterr().err == "treadle: file: rank 3 still waits after 7.5 s\n"
+
+
+def test_slots_have_a_limit_of_elements() -> None:
+    """Two chunks of five elements take slots of three; rank 1 has the most."""
+    rank = '<rank id="{0}" slots="{1}"/>'
+    head = '<cpu collective="reduce" ranks="2" chunks="2" root="0" inplace="0" minBytes="0" maxBytes="0">'
+    text = parse_cpu_xml(head + rank.format(0, 1) + rank.format(1, 2**27 // 3) + "</cpu>")
+    assert module.MAX_SLOT_ELEMENTS == 134217728
+    assert module._slot_elements(text, 5) == 3
+    module._check_slots("file", text, 5)
+    with pytest.raises(
+        FormatError, match="file: a rank's slots take 178956968 elements, expected at most 134217728"
+    ):
+        module._check_slots("file", text, 7)
