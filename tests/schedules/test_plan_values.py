@@ -166,13 +166,17 @@ def test_ranks_and_forwarders_are_the_compute_nodes() -> None:
     weighed = on_all_ranks(FABRIC, CollectiveKind.ALLGATHER, weights=(1, 2, 3, 4))
     assert weighed.weights == (1, 2, 3, 4)
     check_declared(FABRIC, posed(ranks=(4, 0), forwarders=(3, 2)))
-    assert said(lambda: check_declared(FABRIC, posed(ranks=(4, 1, 9), forwarders=(3,)))) == (
+    assert said(lambda: check_declared(FABRIC, posed(ranks=(4, 8, 1), forwarders=(3,)))) == (
         "node 1 of the collective is not a compute node of odd"
     )
     missing = posed(ranks=(4, 0), forwarders=())
     assert said(lambda: check_declared(FABRIC, missing)) == (
         "compute node 'b' is neither a rank nor a forwarder; take it out of the fabric (subset) or declare "
         "it a forwarder"
+    )
+    ring = treadle.parse("ring:10")
+    assert said(lambda: check_declared(ring, posed(ranks=(9, 0, 2, 3, 4, 5, 6, 7)))).startswith(
+        "compute node 'n1' is neither"
     )
     groups = posed(ranks=(0, 2, 3, 4), groups=((0, 1), (2, 3)))
     check_declared(FABRIC, groups)
@@ -301,6 +305,7 @@ def test_plans_of_several_sizes() -> None:
     assert plan_of(made) is made
     assert plan_of(treadle.solve("ring:3", "allgather")) == RING
     assert plan_of("x") is None
+    assert hash(plan()) == hash(plan(provenance={"x": 1}))
 
 
 @pytest.mark.parametrize(
@@ -352,6 +357,7 @@ def test_what_is_no_job() -> None:
         assert said(lambda weight=weight: job(weight=weight)) == (
             f"job 'j': weight {weight!r}, expected a positive fraction"
         )
+    assert said(lambda: job(ranks=(0, 2), groups=((0, 1),))).startswith("allgather of 1 groups at once")
     for jobs, text in (
         ([], "jobs: none; expected at least one"),
         (

@@ -1,0 +1,325 @@
+"""Values of manifests, members of archives and counts of bytes: at each limit, and one beyond."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from fractions import Fraction
+from math import inf
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle
+from treadle.errors import FormatError, MemoryLimitError
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.plan import Pipelining, PlanEntry
+from treadle.schedules.plan_files import budget
+from treadle.schedules.plan_files.budget import MemoryBudget
+from treadle.schedules.plan_files.collective_values import collective_values, read_collective
+from treadle.schedules.plan_files.entry_values import entry_values, read_entry
+from treadle.schedules.plan_files.manifest_values import (
+    fraction_text,
+    indented,
+    read_fraction,
+    read_list,
+    read_object,
+    read_optional,
+    read_scalars,
+    read_string,
+    read_whole,
+    read_wholes,
+)
+from treadle.schedules.plan_files.members import MemberReader, to_npy, write_member
+from treadle.schedules.plan_files.rising_routes import read_rising_numbers
+from treadle.schedules.plan_files.step_ways import WayNumbers
+
+PLAN = treadle.solve("ring:4", "allgather").plan
+
+
+def said(call: Any, kind: type[Exception] = FormatError) -> str:
+    """The whole text of a refusal."""
+    with pytest.raises(kind) as caught:
+        call()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *([], {}, [1, 2, 3], [1, True, "x"], [[1], [], {}], (1, 2), 1.5, None, "x\n", "é"),
+        {"a": {"b": [1, {"c": None}], "d": []}, "e": {}, "f": [2.5, 3]},
+    ],
+)
+def test_manifests_are_written_as_json_writes_them(value: object) -> None:
+    assert indented(value) == json.dumps(value, indent=1, allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("read", "good", "bad", "text"),
+    [
+        (read_list, [[], [1]], [(), "x", None, {}], "expected a list"),
+        (
+            read_whole,
+            [0, -(2**63), 2**63 - 1],
+            [True, 1.0, "1", None, 2**63, -(2**63) - 1],
+            "expected an integer",
+        ),
+        (read_string, ["", "x"], [b"x", 1, None], "expected a string"),
+        (
+            read_fraction,
+            [],
+            ["1", "1/0", "-1/2", "1/2 ", "1/" + "1" * 1001, "1" * 1001 + "/1", "١/2", 0.5, None],
+            'expected a fraction "p/q"',
+        ),
+        (
+            read_wholes,
+            [],
+            [[1, True], [2**63], [-(2**63) - 1], [1, 2.0], [2**63, 1]],
+            "expected an integer",
+        ),
+        (read_scalars, [{}, {"a": 1, "b": "x", "c": 0.5}], [[], "x", None], "expected an object"),
+    ],
+)
+def test_values_of_manifests(read: Any, good: list[Any], bad: list[Any], text: str) -> None:
+    for value in good:
+        assert read(value, "here") is value
+    for value in bad:
+        assert said(lambda value=value: read(value, "here")) == f"here: {text}"
+
+
+def test_values_that_are_read_into_others() -> None:
+    assert read_wholes([], "x") == ()
+    assert read_wholes([-(2**63), 2**63 - 1], "x") == (-(2**63), 2**63 - 1)
+    assert read_fraction("6/4", "x") == Fraction(3, 2)
+    assert read_fraction("1" * 1000 + "/3", "x") == Fraction(int("1" * 1000), 3)
+    assert fraction_text(Fraction(-6, 4)) == "-3/2"
+    assert read_optional(None, read_whole, "x") is None
+    assert said(lambda: read_optional("1", read_whole, "x")) == "x: expected an integer"
+    for value in (True, None, [1], inf):
+        assert said(lambda value=value: read_scalars({"ok": 1, "k" * 120: value}, "x")) == (
+            f"x: {'k' * 100!r} is neither text nor a finite number"
+        )
+
+
+def test_objects_have_their_keys() -> None:
+    value = {"a": 1, "b": 2}
+    assert read_object(value, "x", {"a"}, {"b", "c"}) is value
+    assert said(lambda: read_object([], "x", set())) == "x: expected an object"
+    assert said(lambda: read_object(value, "x", {"a", "b", "d"})) == "x: key 'd' is missing"
+    assert said(lambda: read_object(value, "x", {"b"})) == "x: key 'a' is unknown"
+    assert said(lambda: read_object({"z" * 120: 1}, "x", set())) == f"x: key {'z' * 100!r} is unknown"
+    assert said(lambda: read_object({"z": 1}, "x", {"b", "y"})) == "x: key 'b' is missing"
+
+
+def entry(**changes: Any) -> dict[str, Any]:
+    return {"min_bytes": 3, "max_bytes": None} | changes
+
+
+def test_entries() -> None:
+    schedule = PLAN.entries[0].schedule
+    made = PlanEntry(3, 9, schedule, "ring", "k=2", (Pipelining(1, 2), Pipelining(5, 4, "ll")))
+    values = entry_values(made)
+    assert values == {
+        "min_bytes": 3,
+        "max_bytes": 9,
+        "algorithm": "ring",
+        "options": "k=2",
+        "pipelining": [[1, 2, ""], [5, 4, "ll"]],
+    }
+    assert read_entry(values, schedule) == made
+    assert entry_values(PlanEntry(0, None, schedule)) == {"min_bytes": 0, "max_bytes": None}
+    assert read_entry(entry(), schedule) == PlanEntry(3, None, schedule)
+    thousand = [[number, 1, ""] for number in range(1000)]
+    assert len(read_entry(entry(pipelining=thousand), schedule).pipelining) == 1000
+    for changes, text in (
+        ({"pipelining": [*thousand, [2000, 1, ""]]}, "entries: pipelining: 1001, expected 0 to 1000"),
+        (
+            {"pipelining": [[0, 1]]},
+            "entries: pipelining: expected bytes, slices and protocol, found 2 values",
+        ),
+        ({"pipelining": [[0, "1", ""]]}, "entries: pipelining: expected an integer"),
+        ({"pipelining": [["0", 1, ""]]}, "entries: pipelining: expected an integer"),
+        ({"pipelining": [[0, 1, 2]]}, "entries: pipelining: expected a string"),
+        ({"pipelining": 3}, "entries: pipelining: expected a list"),
+        ({"algorithm": 3}, "entries: algorithm: expected a string"),
+        ({"options": 3}, "entries: options: expected a string"),
+        ({"min_bytes": None}, "entries: min_bytes: expected an integer"),
+        ({"max_bytes": "9"}, "entries: max_bytes: expected an integer"),
+    ):
+        assert said(lambda changes=changes: read_entry(entry(**changes), schedule)) == text
+
+
+def archive(*members: tuple[str, bytes]) -> zipfile.ZipFile:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as written:
+        for name, data in members:
+            write_member(written, name, data)
+    return zipfile.ZipFile(stream)
+
+
+def reader(*members: tuple[str, bytes], granted: int = 2**30) -> MemberReader:
+    return MemberReader(archive(*members), MemoryBudget(granted))
+
+
+def read(value: Any, *members: tuple[str, bytes]) -> Collective:
+    return read_collective(value, reader(*members), PLAN.topology, MemoryBudget(2**30))
+
+
+def test_collectives_there_and_back() -> None:
+    demands = Collective(CollectiveKind.ALLTOALL, (0, 1)).pair_demands
+    for made in (
+        Collective(CollectiveKind.REDUCE, (2, 0, 1), root=1, forwarders=(3,)),
+        Collective(CollectiveKind.ALLGATHER, (2, 0, 1), weights=(1, 0, 7)),
+        Collective(CollectiveKind.ALLREDUCE, (2, 0, 1, 3), groups=((3, 0), (1, 2)), ranks_forward=True),
+        Collective(CollectiveKind.ALLTOALL, (1, 0), demands=demands),
+    ):
+        values = json.loads(json.dumps(collective_values(made)))
+        assert read(values, ("demands.npy", to_npy(demands.matrix))) == made
+        assert ("groups" in values) == ("ranks_forward" in values) == (made.groups is not None)
+        assert ("demands" in values) == (made.demands is not None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"kind": "x" * 120}, f"collective.kind: {'x' * 100!r}, expected one of {', '.join(CollectiveKind)}"),
+        ({"kind": 3}, "collective.kind: expected a string"),
+        ({"ranks": 3}, "collective.ranks: expected a list"),
+        ({"forwarders": ["x"]}, "collective.forwarders: expected an integer"),
+        ({"root": "x"}, "collective.root: expected an integer"),
+        ({"weights": "x"}, "collective.weights: expected a list"),
+        (
+            {"ranks": [0, 1, 2], "forwarders": [3, 4]},
+            "collective: 3 ranks and 2 forwarders, the fabric has 4 nodes",
+        ),
+        ({"demands": "x"}, "collective.demands: expected 'demands.npy'"),
+        ({"groups": [[0, 1]]}, "collective: groups and ranks_forward stand together or not at all"),
+        ({"ranks_forward": True}, "collective: groups and ranks_forward stand together or not at all"),
+        (
+            {"groups": [[0, 1]], "ranks_forward": 1},
+            "collective.ranks_forward: expected true or false",
+        ),
+        ({"groups": 3, "ranks_forward": True}, "collective.groups: expected a list"),
+        ({"groups": [3], "ranks_forward": True}, "collective.groups: expected a list"),
+    ],
+)
+def test_what_is_no_collective(changes: dict[str, Any], text: str) -> None:
+    values = {"kind": "allgather", "ranks": [0, 1], "root": None, "weights": None, "forwarders": []}
+    assert said(lambda: read(values | changes)) == text
+
+
+def test_demands_are_no_more_than_the_ranks_have() -> None:
+    values = {"kind": "alltoall", "ranks": [0, 1], "root": None, "weights": None, "forwarders": []}
+    values["demands"] = "demands.npy"
+    assert said(lambda: read(values, ("demands.npy", to_npy(np.ones((2, 3)))))) == (
+        "member demands.npy: 6 values, expected at most 4"
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "width"),
+    [
+        ([], 1),
+        ([-128, 127], 1),
+        ([128], 2),
+        ([-129], 2),
+        ([-(2**15), 2**15 - 1], 2),
+        ([2**15], 4),
+        ([2**31 - 1, -(2**31)], 4),
+        ([2**31], 8),
+        ([-(2**31) - 1], 8),
+    ],
+)
+def test_arrays_are_as_narrow_as_they_can_be(values: list[int], width: int) -> None:
+    data = to_npy(np.array(values, dtype=np.int64))
+    stored = np.load(io.BytesIO(data))
+    assert (stored.dtype.str, stored.tolist()) == (f"{'|' if width == 1 else '<'}i{width}", values)
+    back = reader(("a.npy", data)).array("a.npy", np.int64)
+    assert (back.tolist(), back.dtype, back.flags.writeable) == (values, np.int64, False)
+
+
+def test_members() -> None:
+    table = to_npy(np.array([[1, 2, 3], [4, 5, 300]]))
+    found = reader(("a.npy", table), ("b/c.txt", "é".encode()), ("d.npy", to_npy(np.arange(4))))
+    assert found.n_members == 3
+    assert found.shapes() == {"a.npy": (2, 3), "d.npy": (4,)}
+    assert found.text("b/c.txt") == "é"
+    assert found.text("b/c.txt", 2) == "é"
+    assert found.array("a.npy", np.int16, n_dimensions=2, most=6).tolist() == [[1, 2, 3], [4, 5, 300]]
+    found.check_names({"a.npy", "b/c.txt", "d.npy"})
+    for call, text in (
+        (lambda: found.text("b/c.txt", 1), "member b/c.txt: 2 bytes, expected at most 1"),
+        (lambda: found.text("x"), "member x is missing; expected a plan file"),
+        (lambda: found.check_names({"a.npy", "y", "x"}), "member x is missing"),
+        (lambda: found.check_names({"a.npy", "d.npy"}), "member 'b/c.txt' does not belong in a plan"),
+        (
+            lambda: found.array("a.npy", np.int16),
+            "member a.npy: shape (2, 3) has the wrong number of dimensions",
+        ),
+        (
+            lambda: found.array("a.npy", np.int16, n_dimensions=2, most=5),
+            "member a.npy: 6 values, expected at most 5",
+        ),
+        (lambda: found.array("a.npy", np.int8, n_dimensions=2), "member a.npy: a value out of range"),
+        (lambda: found.array("b/c.txt", np.int8), "member b/c.txt: no .npy of version 1.0"),
+        (
+            lambda: reader(("a.npy", table + b"x")).shapes(),
+            f"member a.npy: {len(table) + 1} bytes do not hold shape (2, 3) of int16",
+        ),
+        (
+            lambda: reader(("a.npy", table.replace(b"<i2", b"<f2"))).shapes(),
+            "member a.npy: header is not of plain little-endian integers",
+        ),
+    ):
+        assert said(call) == text
+
+
+def test_what_is_charged_for_texts() -> None:
+    """2 bytes for each of a text, and 3 more where some character is not ASCII, beside the fixed 2**25."""
+    for text, each in (("abcd", 2), ("abé", 5)):
+        fitting = reader(("t", text.encode()), granted=2**25 + 4 * each)
+        assert fitting.text("t") == text
+        short = reader(("t", text.encode()), granted=2**25 + 4 * each - 1)
+        said(lambda short=short: short.text("t"), MemoryLimitError)
+
+
+def test_budgets_are_spent_to_the_last_byte() -> None:
+    spent = MemoryBudget(2**30)
+    spent.charge(2**30 - 2**25)
+    assert said(lambda: spent.charge(1), MemoryLimitError) == (
+        "may take 1GB of memory or more to be read and verified, 1GB are granted; if that is what you expect "
+        "of it, grant more (--max-memory 2GB; in Python max_memory_bytes=2 * 2**30)"
+    )
+    assert budget.declares_too_much(1040 * 7 + 2**12 + 1, 7)
+    assert not budget.declares_too_much(1040 * 7 + 2**12, 7)
+
+
+def test_state_of_steps_is_counted_by_the_width_of_masks() -> None:
+    """Two masks of a bit for each chunk, in whole bytes up to 32 chunks, for each node and shard."""
+    for chunks, width in ((1, 1), (8, 1), (9, 2), (16, 2), (17, 4), (32, 4), (33, 8), (10**6, 8)):
+        assert budget.state_bytes(3, 5, chunks, 10**9) == 2 * width * 15
+    assert budget.state_bytes(2**13, 2**14, 1, 7) == 2**28
+    assert budget.state_bytes(2**13, 2**14 + 1, 1, 7) == 2**28 + 24 * 7
+    assert budget.pair_bytes(7) == 110 * 49
+
+
+def test_rising_routes_and_ways_are_numbered() -> None:
+    assert read_rising_numbers([2, 0], 3) == {"routes/2/hop_layer.npy": 2, "routes/0/hop_layer.npy": 0}
+    manifest: dict[str, Any] = {"ways": [1], "operations": [1], "fresh": [0]}
+    names = WayNumbers(manifest, 2).members()
+    assert names == {
+        "steps/0/fresh.npy",
+        *(f"steps/1/{key}.npy" for key in ("twins", "way_kinds", "way_length", "way_links")),
+    }
+    for numbers in ([3], [-1], [1, 1]):
+        assert said(lambda numbers=numbers: read_rising_numbers(numbers, 3)) == (
+            "rising: expected numbers from 0 to 2, each once"
+        )
+        for key in manifest:
+            other = manifest | {key: numbers}
+            assert said(lambda other=other: WayNumbers(other, 3)) == (
+                f"{key}: expected numbers from 0 to 2, each once"
+            )
