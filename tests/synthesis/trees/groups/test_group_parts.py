@@ -13,6 +13,7 @@ import pytest
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Forest
+from treadle.synthesis.trees.groups import union as module
 from treadle.synthesis.trees.groups.capacity import capacity_rows
 from treadle.synthesis.trees.groups.every_group import every_group
 from treadle.synthesis.trees.groups.group_colours import classes, member_weights, refined
@@ -170,6 +171,42 @@ def test_capped_nodes_have_no_union() -> None:
         "compute node 'a' has an injection cap, which tree schedules do not model; "
         "put a switch with links of that bandwidth between the node and its links"
     )
+
+
+def test_unions_that_are_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three groups whose ranks forward on 26 links each; the dead end of two is cut off later."""
+    fabric = boxes()
+    monkeypatch.setattr(module, "_MOST_PAIRS", 78)
+    assert union_of(fabric, in_boxes(forward=True)).n_types == 3
+    monkeypatch.setattr(module, "_MOST_PAIRS", 77)
+    with pytest.raises(InfeasibleError) as refused:
+        union_of(fabric, in_boxes(forward=True))
+    assert str(refused.value) == (
+        "boxes: 3 groups that differ on 26 links that all may use: more than 77 pairs; "
+        "solve fewer groups or a smaller fabric"
+    )
+
+
+def test_a_member_without_a_shard_is_no_forwarder() -> None:
+    """On a switch ranks b and c take in, d passes on: b and c are alike, a, d and the switch are not."""
+    builder = TopologyBuilder("star")
+    for name in "abcd":
+        builder.compute(name)
+    builder.switch("s")
+    for name in "abcd":
+        builder.duplex(name, "s", 4)
+        builder.duplex(name, "s", 4)
+    builder.duplex("b", "d", 1)
+    builder.duplex("c", "d", 1)
+    builder.duplex("d", "a", 1)
+    builder.duplex("b", "a", 1)
+    builder.duplex("c", "a", 1)
+    builder.duplex("b", "c", 1)
+    union = union_of(builder.build(), Collective(K.ALLGATHER, (0, 1, 2), weights=(1, 0, 0), forwarders=(3,)))
+    colours = refined(union, UNWATCHED)
+    places = dict(zip(union.node.tolist(), colours.places.tolist(), strict=True))
+    assert places[1] == places[2]
+    assert len({places[node] for node in (0, 1, 3, 4)}) == 4
 
 
 def test_weights_of_members() -> None:
