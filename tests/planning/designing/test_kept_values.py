@@ -81,6 +81,7 @@ def test_the_gap_of_a_rate_is_what_its_witness_proves(torus: Option, tmp_path: P
         {"rate": "1/3"},
         {"rate": None},
         {"witness": {}},
+        {"witness": None},
     ],
 )
 def test_other_values_are_made_anew(torus: Option, tmp_path: Path, change: dict[str, object]) -> None:

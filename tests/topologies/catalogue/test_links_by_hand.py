@@ -15,6 +15,7 @@ from treadle.topologies.topology import Topology
 # what check_size is told of nodes and links; bounds where the fabric has fewer
 SIZES = {
     "dgx_a100(3, 5)": (50, 90),
+    "dgx_a100(3, 5, pcie=True)": (50, 120),
     "dgx_a100_flat(3, 5)": (19, 60),
     "dgx_h100(2, 3)": (9, 24),
     "gb200_nvl72(3, 5)": (19, 60),

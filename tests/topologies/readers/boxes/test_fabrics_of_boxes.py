@@ -310,6 +310,11 @@ EXPECTED = "expected one-switch, rail, rails:K or leaf-spine:L,S[,over]"
             {"pcie": PcieDetail.FULL},
             "does not say how fast PCIe is, which --pcie full and GPUs without links need",
         ),
+        (  # above one GPU and one NIC: without the NIC this switch would be nothing but a piece of the way
+            {"bridges": (*TREE[:3], bridge("s1", 1))},
+            {"boxes": 2, "network": "rail", "nics": "n1", "pcie": PcieDetail.FULL},
+            "does not say how fast PCIe is, which --pcie full and GPUs without links need",
+        ),
         (
             {"links": BOX.links[:2], "host_links": ()},
             {},
