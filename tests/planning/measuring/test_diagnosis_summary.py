@@ -24,9 +24,9 @@ def line(number: int, text: str = "") -> Any:
     return made_up(number=number, text=text)
 
 
-RING = Yardstick("ring", Limit(Fraction(7, 2), (3, 0), 5, 1), 0.75, BindingPlace.NICS)
+RING = Yardstick("ring", Limit(Fraction(7, 2), (3, 0), 5), 0.75, BindingPlace.NICS)
 OPTIMUM = Yardstick("optimum", Limit(Fraction(4), (1,), is_priced=True), 0.5, BindingPlace.PRICES)
-WHOLE = Yardstick("ring", Limit(Fraction(9), (2,), 9, 1), 0.25, BindingPlace.BOX, is_whole=True)
+WHOLE = Yardstick("ring", Limit(Fraction(9), (2,), 9), 0.25, BindingPlace.BOX, is_whole=True)
 
 
 def judged(**values: Any) -> JudgedTable:
@@ -166,7 +166,7 @@ def test_a_judgement() -> None:
 def test_the_first_links_of_a_cut() -> None:
     fabric = parse("complete(9)")
     assert MOST_LINKS == 64 < fabric.n_links
-    limit = Limit(Fraction(1), tuple(range(fabric.n_links)), 3, 1)
+    limit = Limit(Fraction(1), tuple(range(fabric.n_links)), 3)
     table = judged(topology=fabric, yardsticks=(replace(RING, limit=limit),))
     (told,) = diagnosis_summary(diagnosis(judgements=(table,)))["judgements"]  # type: ignore[misc]
     assert told["yardsticks"][0]["cut_links"] == [fabric.link_name(link) for link in range(64)]

@@ -37,8 +37,6 @@ class Limit:
         Links of the fabric that bind, rising; empty where nothing as short as that proves the limit.
     capacity : int
         Of these links together, bytes/s; 0 if they are no cut.
-    ranks : int
-        That are on the side of the cut with fewer of them; 0 if the links are no cut.
     is_priced : bool
         The links are those with a price: no cut proves the limit, prices of many links do together.
     """
@@ -46,7 +44,6 @@ class Limit:
     busbw: Fraction
     links: tuple[int, ...] = ()
     capacity: int = 0
-    ranks: int = 0
     is_priced: bool = False
 
 
@@ -104,9 +101,7 @@ def _cut(topology: Topology, collective: Collective, witness: CutWitness, busbw:
     if collective.kind.reduces:
         inside = ~inside
     links = np.flatnonzero(inside[topology.tails] & ~inside[topology.heads])
-    ranks = int(inside[topology.compute_nodes].sum())
-    fewer = min(ranks, len(topology.compute_nodes) - ranks)
-    return Limit(busbw, tuple(links.tolist()), int(topology.bandwidths[links].sum()), fewer)
+    return Limit(busbw, tuple(links.tolist()), int(topology.bandwidths[links].sum()))
 
 
 def ring_limit(topology: Topology, boxes: Boxes, *, watch: Watch = UNWATCHED) -> Limit:
@@ -187,10 +182,7 @@ def _between_boxes(topology: Topology, boxes: Boxes, watch: Watch) -> Limit:
         bandwidths=topology.bandwidths[links],
     )
     found = least_cut(merged, watch=watch)
-    chosen = links[list(found.links)]
-    inside = set(number[topology.tails[chosen]].tolist())
-    per_box = int((number[topology.compute_nodes] == min(inside, default=0)).sum())
-    return replace(found, links=tuple(chosen.tolist()), ranks=found.ranks * per_box)
+    return replace(found, links=tuple(links[list(found.links)].tolist()))
 
 
 def _part(topology: Topology, nodes: BoolArray) -> tuple[Topology, Int64Array]:
