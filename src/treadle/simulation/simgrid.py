@@ -241,7 +241,7 @@ def _run(command: list[str], environment: dict[str, str], limit_s: float) -> tup
 
 
 def _times(out: str, log: str, n_sizes: int) -> list[SimGridTime]:
-    lines = [line.strip() for line in (log + out).splitlines() if line.strip()]
+    lines = [line.strip() for line in f"{log}\n{out}".splitlines() if line.strip()]
     own = [line for line in lines if line.startswith("treadle: interpreter")]
     if own:  # it ends all ranks, which SimGrid then calls a deadlock, too
         raise ScheduleError(f"SimGrid: {own[0][:300]}")

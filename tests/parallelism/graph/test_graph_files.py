@@ -85,6 +85,7 @@ def edited(*keys: Any, value: object) -> Any:
         ([], "no compute graph"),
         ({"treadle": "plan"}, "no compute graph"),
         (edited("version", value=9), "version 9"),
+        (edited("version", value=True), "version True of a compute graph"),
         (edited("atoms", value=None), "malformed"),
         (edited("atoms", 0, value=["a", -4]), "-4 is no number"),
         (edited("atoms", 0, value=["a", True]), "True is no number"),

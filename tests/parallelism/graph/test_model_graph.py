@@ -125,6 +125,7 @@ def test_a_part_says_what_enters_and_leaves() -> None:
     [
         ({"treadle": "plan"}, "no model graph"),
         ({"version": 2}, "version 2 of a model graph; expected 1"),
+        ({"version": True}, "version True of a model graph; expected 1"),
         ({"more": 1}, "unknown key 'more'"),
         ({"parts": 3}, "malformed model graph"),
         ({"tokens": "many"}, "expected a whole number"),

@@ -54,7 +54,7 @@ def from_json(data: object, *, source: str = "") -> ComputeGraph:
     """
     if not isinstance(data, dict) or data.get("treadle") != "compute graph":
         raise FormatError('no compute graph: expected "treadle": "compute graph"', source=source)
-    if data.get("version") != VERSION:
+    if type(data.get("version")) is not int or data["version"] != VERSION:
         raise FormatError(
             f"version {brief_of(data.get('version'))} of a compute graph; expected {VERSION}", source=source
         )

@@ -62,7 +62,7 @@ def model_from_json(data: object, *, source: str = "") -> ModelGraph:
     """
     if not isinstance(data, dict) or data.get("treadle") != "model graph":
         raise FormatError('no model graph: expected "treadle": "model graph"', source=source)
-    if data.get("version") != VERSION:
+    if type(data.get("version")) is not int or data["version"] != VERSION:
         raise FormatError(
             f"version {brief_of(data.get('version'))} of a model graph; expected {VERSION}", source=source
         )
