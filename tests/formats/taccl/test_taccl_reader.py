@@ -269,7 +269,7 @@ def test_messages_of_sums_that_do_not_say_what_they_do() -> None:
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_what_is_sent_in_a_step_was_there_before_it(order: int) -> None:
-    """Rank 0's own is added at 1, also where 0 gets the sum of two in the same step, earlier or later in it."""
+    """Rank 0's own is added at 1, also where 0 gets the sum of two in the same step, before or after it."""
     together = [[5, 2, 0, 0, 0, "rrc"], [5, 0, 1]][::order]
     steps: list[list[list[Any]]] = [[[5, 1, 2]], together]
     assert sent(taccl("x", 3, shares(3, {5: EVERYONE}), steps)) == [
