@@ -16,7 +16,7 @@ from treadle.cli.quantities import Rates, busbw, parse_integers, parse_seconds
 from treadle.errors import FormatError
 from treadle.planning import bound, pose
 from treadle.schedules.collective import CollectiveKind, busbw_factor
-from treadle.topologies import parse
+from treadle.topologies import TopologyBuilder, parse
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,16 @@ def test_node_sets_in_few_words(names: list[str], text: str) -> None:
         if found == name or (name.endswith("*") and found.startswith(name[:-1]))
     }
     assert describe_nodes(fabric, nodes) == text
+
+
+def test_a_box_of_one_node_has_that_nodes_name() -> None:
+    """`a.*` would hide which node it is."""
+    builder = TopologyBuilder("lone")
+    for name in ("a.gpu7", "b.gpu0", "b.gpu1", "c.gpu2", "c.gpu3"):
+        builder.compute(name)
+    builder.duplex("a.gpu7", "b.gpu0", 1)
+    assert describe_nodes(builder.build(), [0]) == "a.gpu7 (1 node)"
+    assert describe_nodes(builder.build(), [1, 2]) == "b.* (2 nodes)"
 
 
 def test_names_without_boxes_become_ranges() -> None:

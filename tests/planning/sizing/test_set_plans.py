@@ -17,10 +17,21 @@ from treadle.planning.problem import Problem
 from treadle.planning.sizing.model_corners import Doubt
 from treadle.planning.sizing.race import Racer, RaceRules, TimedSize
 from treadle.planning.sizing.set_summary import size_set_summary
-from treadle.planning.sizing.size_sets import SizedChoice, SizeSet, _plan, _ranges, half_octaves, size_set
+from treadle.planning.sizing.size_sets import (
+    SizedChoice,
+    SizeSet,
+    _plan,
+    _ranges,
+    half_octaves,
+    size_set,
+    verified_racers,
+)
+from treadle.planning.solving.bounds import find_bound
+from treadle.planning.solving.schedulers import find_scheduler
 from treadle.planning.solving.solve import SolveResult
 from treadle.schedules.plan import Pipelining
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
+from treadle.synthesis.scheduler_options import OPTIONS_OF
 from treadle.watch import UNWATCHED
 
 HOP = ClassCost(1000)
@@ -35,6 +46,16 @@ def solved() -> SolveResult:
 @pytest.fixture(scope="module")
 def rules(solved: SolveResult) -> RaceRules:
     return RaceRules(Problem(solved.plan.topology, solved.plan.collective), MODEL)
+
+
+def test_no_candidate_is_refused_with_the_first_reason(rules: RaceRules) -> None:
+    bound = find_bound(rules.problem)
+    with pytest.raises(ScheduleError, match="no candidate at any size; no scheduler serves it"):
+        verified_racers(rules, [], bound, UNWATCHED)
+    rail = find_scheduler("rail")
+    with pytest.raises(ScheduleError) as refused:
+        verified_racers(rules, [(rail, OPTIONS_OF[rail.form]())], bound, UNWATCHED)
+    assert str(refused.value).startswith("ring(3): no candidate at any size; rail: rail: ")
 
 
 def test_sizes_between_those_that_double() -> None:

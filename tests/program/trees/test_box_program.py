@@ -68,6 +68,8 @@ def test_both_ends_of_a_message_are_partners() -> None:
     assert np.array_equal(box.partner[box.partner[sends]], np.flatnonzero(sends))
     assert np.array_equal(program.count[box.partner[sends]], program.count[sends])
     assert program.operation_rank.max() == 1
+    assert (program.path[sends] >= 0).all()
+    assert (program.path[~sends] == -1).all()
     away = (program.peer[sends] - program.operation_rank[sends]) // 2 * 2
     back = (program.operation_rank[box.partner[sends]] - program.peer[box.partner[sends]]) // 2 * 2
     assert np.array_equal(away % 6 // 2, back % 6 // 2), "as many boxes on as the other end is back"
