@@ -1,4 +1,4 @@
-"""How the lanes' libraries are compiled: by which compiler with which words, and what is said if one lacks."""
+"""How the lanes' libraries are compiled: by which compiler with which words, and what is said without one."""
 
 from __future__ import annotations
 
