@@ -297,3 +297,15 @@ def test_any_json_in_any_place_is_a_fabric_or_a_one_line_error(value, where):
         message = str(error)
         assert "\n" not in message
     assert len(message) < 500
+
+
+@pytest.mark.parametrize(
+    ("data", "place"),
+    [(b"\xff", (1, 1)), (b"\n\xff", (2, 1)), (b"{\n\n  \xff\xff", (3, 3)), (b"ab\xff\n", (1, 3))],
+)
+def test_bytes_that_are_no_text_have_a_place(data: bytes, place: tuple[int, int], tmp_path) -> None:
+    file = tmp_path / "f.json"
+    file.write_bytes(data)
+    with pytest.raises(FormatError, match="byte 0xff is not valid UTF-8") as caught:
+        load_topology(file)
+    assert (caught.value.line, caught.value.column) == place

@@ -38,6 +38,7 @@ from treadle.topologies.catalogue.platforms import add_box
 from treadle.topologies.topology import TopologyBuilder
 from treadle.topologies.transforms.changes import with_failed_links
 from treadle.verification.factored.formulas import formula_faults
+from treadle.verification.factored.height import forest_height
 from treadle.verification.schedules import verify
 
 MUTANTS = 31
@@ -161,6 +162,21 @@ def test_mutants_are_judged_as_their_trees_are(form: str) -> None:
         assert report.height_max == slow.height_max or not report.height_is_exact, number
     assert seen["rejected"] >= 3, seen
     assert seen["accepted"] >= 3, seen
+
+
+@pytest.mark.parametrize(("cells", "followed"), [(1, False), (40, True)])
+@pytest.mark.parametrize("form", ["relay trees", "planes of unequal boxes", "plane trees", "plane relays"])
+def test_more_trees_than_are_followed_have_a_bound(
+    form: str, cells: int, followed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here it is the height, and is called so where a tree as high is among those that are followed."""
+    layers = FORMS[form]()[2].forests[0].layers
+    height = forest_height(layers)
+    assert height.is_exact
+    monkeypatch.setattr("treadle.verification.factored.outermost._SAMPLE_CELLS", cells)
+    found = forest_height(layers)
+    assert found.hops == height.hops
+    assert found.is_exact is (followed or form == "plane relays")
 
 
 @cache
