@@ -177,6 +177,21 @@ def test_cases_that_hang_are_ended(tmp_path: Path) -> None:
     assert found.kind is Kind.HANG
 
 
+@pytest.mark.parametrize(("megabytes", "kind"), [(1, None), (96, Kind.MEMORY)])
+def test_what_the_process_held_before_is_not_the_cases(
+    megabytes: int, kind: Kind | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def take(*_: object) -> None:
+        assert len(bytearray(b"x") * (megabytes * 2**20)) > 0  # written, and so resident
+
+    monkeypatch.setattr("tools.fuzz.judge.MEMORY_BYTES", 64 * 2**20)
+    monkeypatch.setattr("tools.fuzz.judge._judged", take)
+    held = bytearray(b"x") * (128 * 2**20)
+    found = judge("plan-files", {})
+    assert (None if found is None else found.kind) is kind
+    assert len(held) == 128 * 2**20
+
+
 def test_cases_that_take_memory_are_ended(tmp_path: Path) -> None:
     script = "held = bytearray(b'1') * (400 * 2**20); time.sleep(1000)"
     found = trouble_of(watched(script, tmp_path / "job", memory_bytes=200 * 2**20))

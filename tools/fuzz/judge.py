@@ -19,10 +19,11 @@ def judge(target: str, case: Case) -> Finding | None:
     A case that hangs or ends the process is told by `supervisor`.
     """
     restart_peak()
+    before = peak_bytes()  # much in the tests' processes, which keep what earlier tests made
     found = _judged(target, case)
-    peak = peak_bytes()
-    if found is None and peak > MEMORY_BYTES:
-        return Finding(target, Kind.MEMORY, "peak", f"{peak / 2**20:.0f} MB were held at a time", case)
+    taken = peak_bytes() - before
+    if found is None and taken > MEMORY_BYTES:
+        return Finding(target, Kind.MEMORY, "peak", f"{taken / 2**20:.0f} MB were taken at a time", case)
     return found
 
 

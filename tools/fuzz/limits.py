@@ -13,7 +13,7 @@ WALL_S = 300.0
 """Seconds after which a case that uses no CPU, and so waits for something, is ended."""
 
 MEMORY_BYTES = 3 * 2**29
-"""Most that a process may hold: plan files are promised to take a GB, and the interpreter needs some."""
+"""Most that a case may take: plan files are promised to take a GB, and what prices them needs some."""
 
 HARD_MEMORY_BYTES = 3 * 2**30
 """A process beyond this is ended, for the sake of the machine."""
