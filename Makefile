@@ -94,8 +94,8 @@ lint: $(VENV)/.test-tools
 types: $(VENV)/.test-tools
 	$(VENV)/bin/mypy
 
-# Every test module compiled once, while the types are checked, instead of in each of the tests' processes. The names of
-# fifteen thousand tests are shown only if that fails.
+# Every test module compiled once, while the types are checked, instead of in each of the tests' processes. What
+# is said, the names of all tests, is shown only if that fails.
 compiled-tests: $(VENV)/.test-tools
 	@said="$$($(PY) -m pytest --collect-only -qq -p no:xdist 2>&1)" || { echo "$$said" | tail -n 60; exit 1; }
 

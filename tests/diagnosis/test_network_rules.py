@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dataclasses import replace
+
 import pytest
 
 from treadle.diagnosis.log import (
@@ -288,6 +290,8 @@ def test_pcie_that_is_slow_between_gpus_and_their_nics() -> None:
     limit = PcieLimit(bandwidth=8_000_000_000, nics=50_000_000_000, n_nics=4)
     (found,) = pcie(Case(log=log(networks=(IB,)), pcie=limit, gpus_per_host=4), ())
     assert found.text == "PCIe between GPUs and NICs binds: 8.0 GB/s where 4 NICs carry 50.0 GB/s together"
+    (one,) = pcie(Case(log=log(networks=(IB,)), pcie=replace(limit, n_nics=1), gpus_per_host=4), ())
+    assert one.text == "PCIe between GPUs and NICs binds: 8.0 GB/s where 1 NIC carries 50.0 GB/s together"
     assert found.lines == (line(51),)
     assert found.remedy == (
         "see lspci -vv for LnkSta (downgraded): reseat the cards, check slots and BIOS; if PCIe is no "

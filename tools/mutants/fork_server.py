@@ -1,10 +1,9 @@
 """A process beside one copy of the tree that runs its tests in forks: `python fork_server.py TREE`.
 
-The libraries that the package and its tests use are imported once, the package itself in each fork anew. That
-makes a fault that the first test notices cost half a second; a Python that starts from nothing costs four.
-It reads a line of JSON for each run, `{"tests": [...], "limit_s": 60}`, and writes one: the exit status of
-pytest (null if it was ended at the limit) and its last word. Nothing of the package, nor of this one, may be
-imported here.
+The libraries that the package and its tests use are imported once, some seconds of CPU, the package itself in
+each fork anew. It reads a line of JSON for each run, `{"tests": [...], "limit_s": 60}`, and writes one: the
+exit status of pytest (null if it was ended at the limit) and its last word. Nothing of the package, nor of
+this one, may be imported here.
 """
 
 from __future__ import annotations
