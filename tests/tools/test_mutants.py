@@ -328,6 +328,22 @@ def test_a_module_that_cannot_be_read_any_more_has_noticed(server: TestServer) -
             run_tests(server, gone, 60.0, mutant=wrong)
 
 
+def test_a_test_that_goes_with_the_fault_notices_nothing(server: TestServer) -> None:
+    """The map is not out of date for it; what is left of the tests decides."""
+    tree = server.tree
+    tree.write(
+        "test_small.py",
+        "import pytest\nfrom small import f\n\n\n@pytest.mark.parametrize('n', [1, f(2)])\n"
+        "def test_n(n):\n    assert n > 0\n",
+    )
+    tests, less = ["test_small.py::test_n[1]", "test_small.py::test_n[3]"], fault(tree, "n + 1", "n + 2")
+    assert run_tests(server, tests, 60.0, mutant=less).fate is Fate.SURVIVED
+    none = fault(tree, "n + 1", "0")
+    assert run_tests(server, tests[1:], 60.0, mutant=none).fate is Fate.ENDED
+    with pytest.raises(StaleMapError):
+        run_tests(server, [*tests, "test_small.py::test_n[4]"], 60.0, mutant=none)
+
+
 def test_tests_are_run_in_the_order_in_which_they_are_asked_for(server: TestServer) -> None:
     tree = server.tree
     tree.write(

@@ -1,9 +1,9 @@
 """A process beside one copy of the tree that runs its tests in forks: `python fork_server.py TREE`.
 
 The libraries that the package and its tests use are imported once, some seconds of CPU, the package itself in
-each fork anew. It reads a line of JSON for each run, `{"tests": [...], "limit_s": 60}`, and writes one: the
-exit status of pytest (null if it was ended at the limit) and its last word. Nothing of the package, nor of
-this one, may be imported here.
+each fork anew. It reads a line of JSON for each run, `{"tests": [...], "limit_s": 60, "flags": []}`, and
+writes one: the exit status of pytest (null if it was ended at the limit) and its last word. Nothing of the
+package, nor of this one, may be imported here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -55,34 +56,34 @@ class _Chosen:
         items[:] = [item for _, item in found]
 
 
-def _run(tree: str, tests: Sequence[str], log: str) -> int:
+def _run(tree: str, tests: Sequence[str], flags: Sequence[str], log: str) -> int:
     """In a fork: pytest on whole files, of which the plugin leaves what is asked for."""
     os.setsid()
-    for descriptor, name, flags in ((0, os.devnull, os.O_RDONLY), (1, log, os.O_WRONLY | os.O_TRUNC)):
-        os.dup2(os.open(name, flags), descriptor)
+    for descriptor, name, mode in ((0, os.devnull, os.O_RDONLY), (1, log, os.O_WRONLY | os.O_TRUNC)):
+        os.dup2(os.open(name, mode), descriptor)
     os.dup2(1, 2)
     files, chosen = dict.fromkeys(test.partition("::")[0] for test in tests), _Chosen(tests)
     # plain assertions: what compileall has made of the tests serves, and none is rewritten for each fault
     words = ["-x", "-q", "-p", "no:cacheprovider", "--assert=plain", "--no-header", "--tb=no"]
-    status = int(pytest.main([*words, f"--rootdir={tree}", *files], plugins=[chosen]))
+    status = int(pytest.main([*words, *flags, f"--rootdir={tree}", *files], plugins=[chosen]))
     if chosen.gone and status != pytest.ExitCode.TESTS_FAILED:
         print(f"{GONE}{min(chosen.gone)}")
     return status
 
 
-def _forked(tree: str, tests: Sequence[str], log: str, limit_s: float) -> int | None:
+def _forked(tree: str, asked: Mapping[str, Any], log: str) -> int | None:
     """Exit status of the tests; None if they were ended at the limit, and all that they had started."""
     child = os.fork()
     if not child:
         status = 70  # of a fault in here, not in what is tested
         try:
-            status = _run(tree, tests, log)
+            status = _run(tree, asked["tests"], asked["flags"], log)
             atexit._run_exitfuncs()  # the suite's own folders go
             sys.stdout.flush()
             sys.stderr.flush()
         finally:
             os._exit(status)
-    end, ended = time.monotonic() + limit_s, 0
+    end, ended = time.monotonic() + asked["limit_s"], 0
     while not ended and time.monotonic() < end:
         ended, status = os.waitpid(child, os.WNOHANG)
         if not ended:
@@ -116,7 +117,7 @@ def main() -> None:
     with tempfile.NamedTemporaryFile(prefix="mutants-", suffix=".log") as log:
         for line in sys.stdin:
             asked = json.loads(line)
-            status = _forked(tree, asked["tests"], log.name, asked["limit_s"])
+            status = _forked(tree, asked, log.name)
             print(json.dumps({"status": status, "word": _last_word(log.name)}), flush=True)
 
 

@@ -92,10 +92,11 @@ class TestServer:
             assert self._process.stdin is not None
             self._process.stdin.close()
 
-    def run(self, tests: Sequence[str], limit_s: float) -> tuple[int | None, str]:
+    def run(self, tests: Sequence[str], limit_s: float, *flags: str) -> tuple[int | None, str]:
         """The exit status of pytest, None if it had to be ended; and its last word about a test."""
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"tests": list(tests), "limit_s": limit_s}) + "\n")
+        asked = {"tests": list(tests), "limit_s": limit_s, "flags": flags}
+        self._process.stdin.write(json.dumps(asked) + "\n")
         self._process.stdin.flush()
         answer = json.loads(self._answer())
         return answer["status"], answer["word"]
@@ -144,7 +145,11 @@ def run_tests(
         if status is None:
             return Outcome(mutant, Fate.TIMEOUT, len(tests), "time limit")
         if word.startswith(GONE) or (status in NO_SUCH_TESTS and "not found" in word):
-            raise StaleMapError(word)
+            # a test may go with the fault, as that of a row of a table does: then it notices nothing
+            tree.write(mutant.path, source)
+            _, sound = server.run(tests, limit_s, "--collect-only")
+            if "not found" in sound:
+                raise StaleMapError(sound)
         if status in FAILED or status in CRASHES or _is_broken_module(status, word):
             return Outcome(mutant, Fate.KILLED, len(tests), word)
         if status != PASSED:
