@@ -1,7 +1,11 @@
-"""Whole pictures of small odd fabrics, as ``tests/golden/pictures`` has them: each was looked at."""
+"""Whole pictures of small odd fabrics, as ``tests/golden/pictures`` has them.
+
+`PYTHONPATH=tests python tests/viz/test_whole_pictures.py NAME...` writes some anew; look at them then.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -185,7 +189,7 @@ def test_pictures_look_as_they_did(name: str) -> None:
     assert drawn(name).splitlines() == (PICTURES / f"{name}.svg").read_text(encoding="utf-8").splitlines()
 
 
-def test_all_golden_pictures_are_looked_at() -> None:
+def test_every_golden_picture_is_drawn() -> None:
     assert sorted(path.stem for path in PICTURES.iterdir()) == sorted(FABRICS)
 
 
@@ -221,3 +225,8 @@ def test_a_layout_moves_as_a_whole() -> None:
 def strokes_of(layout: PictureLayout) -> list[list[tuple[float, float]]]:
     """All polylines."""
     return [list(stroke) for line in layout.lines for stroke in line.strokes]
+
+
+if __name__ == "__main__":
+    for one in sys.argv[1:]:
+        (PICTURES / f"{one}.svg").write_text(drawn(one), encoding="utf-8")
