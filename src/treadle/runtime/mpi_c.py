@@ -242,8 +242,8 @@ def check_interpretable(program: Program, element: ElementType, reduction: Reduc
 
 
 def local_launch(mpi: MpiInstallation, n_ranks: int) -> list[str]:
-    """The launcher's words for processes on this host, which may have fewer cores."""
-    return [str(mpi.mpirun), "-n", str(n_ranks), *_LOCAL_FLAGS]
+    """The launcher's words for processes on this host, which may have fewer cores and end with the launcher."""
+    return [str(mpi.mpirun), "-n", str(n_ranks), *_LOCAL_FLAGS, *_ending_with_parent()]
 
 
 @contextlib.contextmanager
@@ -314,7 +314,7 @@ def run_interpreter(
         ) as folder,
     ):
         process = subprocess.Popen(
-            [*_dying_with_us(), *command],
+            [*_ending_with_parent(), *command],
             env={**environment, "TMPDIR": folder},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -337,10 +337,13 @@ def run_interpreter(
     return rows
 
 
-def _dying_with_us() -> list[str]:
-    """Words before a command that end it when this process is killed; none where the tool is absent."""
+def _ending_with_parent() -> list[str]:
+    """Words before a command that end it when its parent is killed; none where the tool is absent.
+
+    By SIGKILL: a launcher that is asked to end while it starts its processes may miss that and leave them.
+    """
     tool = shutil.which("setpriv")
-    return [] if tool is None else [tool, "--pdeathsig", "TERM"]
+    return [] if tool is None else [tool, "--pdeathsig", "KILL"]
 
 
 def stop(process: subprocess.Popen[str]) -> None:
