@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import cast
 
 from lxml import etree
 
@@ -107,9 +108,7 @@ class _Attributes:
         self.source = source
 
     def fail(self, element: etree._Element, message: str) -> FormatError:
-        line = element.sourceline
-        where = line if isinstance(line, int) else 1
-        return FormatError(f"<{str(element.tag)[:40]}> {message}", source=self.source, line=where)
+        return FormatError(f"<{str(element.tag)[:40]}> {message}", source=self.source, line=_line(element))
 
     def word(self, element: etree._Element, key: str, most: int = MAX_NAME) -> str:
         value = element.get(key)
@@ -135,15 +134,18 @@ def _tree(read: _Attributes, element: etree._Element) -> ForestcollTree:
         if not 2 <= len(names) <= _MOST_HOPS or (names[0], names[-1]) != (tail, head):
             raise read.fail(child, f"path={path[:60]!r}: expected nodes from {tail[:40]} to {head[:40]}")
         sends.append(ForestcollSend(tail, head, names[1:-1]))
-    line = element.sourceline
     return ForestcollTree(
         read.word(element, "root"),
         read.number(element, "index", 0, MAX_CHUNKS),
         read.number(element, "nchunks", 1, MAX_CHUNKS),
         read.number(element, "height", 0, 4096),
         tuple(sends),
-        line if isinstance(line, int) else 1,
+        _line(element),
     )
+
+
+def _line(element: etree._Element) -> int:
+    return cast("int", element.sourceline)  # None only in elements that were not read from a text
 
 
 def _split(path: str) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import cast
 
 from lxml import etree
 
@@ -91,8 +92,7 @@ def _tree(text: str, source: str) -> etree._Element:
 
 
 def _line(element: etree._Element) -> int:
-    line = element.sourceline
-    return line if isinstance(line, int) else 1
+    return cast("int", element.sourceline)  # None only in elements that were not read from a text
 
 
 class _Reader:

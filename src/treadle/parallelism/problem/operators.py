@@ -17,8 +17,8 @@ def operator_of(node: Node) -> Operator:
     ScheduleError
         For a kind without a rule (placeholders and the output have none).
     """
-    called = node.operator.split(".")
-    summed = node.kind is not OperatorKind.REDUCTION or called[1:2] == [] or called[1] not in _EXTREMES
+    name = node.operator.partition(".")[2].partition(".")[0]  # aten.amax.default
+    summed = node.kind is not OperatorKind.REDUCTION or name not in _EXTREMES
     return Operator(node.kind.value, _read(node), _made(node), node.linear, summed)
 
 

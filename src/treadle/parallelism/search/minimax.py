@@ -114,7 +114,7 @@ def step_time(
     """
     names = graph.quantities
     rows: list[FloatArray] = []
-    groups: list[tuple[float, tuple[int, ...]]] = []
+    groups: list[tuple[float, tuple[int, ...]]]
 
     def row(quantities: Sequence[int], weights: Sequence[float]) -> int:
         made = np.zeros(names.count)
@@ -126,11 +126,11 @@ def step_time(
     compute = [names.compute(s) for s in sections]
     communication = [names.communication(s) for s in sections]
     if overlap is Overlap.MODEL:
-        groups.append((1.0, (row(compute, graph.repeats), row(communication, graph.repeats))))
+        groups = [(1.0, (row(compute, graph.repeats), row(communication, graph.repeats)))]
     elif overlap is Overlap.NONE:
-        groups.append((1.0, (row([*compute, *communication], [*graph.repeats, *graph.repeats]),)))
+        groups = [(1.0, (row([*compute, *communication], [*graph.repeats, *graph.repeats]),))]
     else:
-        groups += [
+        groups = [
             (float(graph.repeats[s]), (row([compute[s]], [1]), row([communication[s]], [1])))
             for s in sections
         ]

@@ -88,8 +88,11 @@ def _radices(boxes: Boxes, factors: Sequence[int] | None) -> tuple[int, ...]:
     if factors is None:
         regular = len(boxes) > 1 and len({len(box) for box in boxes}) == 1
         return (len(boxes[0]), len(boxes)) if regular else (n,)
-    least = min(factors, default=0)
-    if least < 1 or prod(factors) < n or (prod(factors) > n and prod(factors[:-1]) >= n):
+    if (
+        any(factor < 1 for factor in factors)
+        or prod(factors) < n
+        or (prod(factors) > n and prod(factors[:-1]) >= n)
+    ):
         listed = ",".join(map(str, factors))
         raise ScheduleError(
             f"{_NAME}: factors {listed}: expected a product of {n} ranks, or the first above it"

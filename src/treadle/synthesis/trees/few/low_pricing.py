@@ -87,7 +87,7 @@ def rehung(cost: Floats, parent: Int64Array, height: int) -> tuple[Int64Array, F
         own = parent[open_]
         depth, below = _shape(own, height)
         is_root = own < 0
-        now = cost[np.where(is_root, 0, own), np.arange(n)]
+        now = cost[own, np.arange(n)]  # a root's -1 reads some price, which is not kept
         now[is_root] = -np.inf
         reach = np.where(below, depth[:, None, :], 0).max(axis=2) - depth  # height of each rank's subtree
         fits = depth[:, :, None] + 1 + reach[:, None, :] <= height
@@ -105,7 +105,7 @@ def rehung(cost: Floats, parent: Int64Array, height: int) -> tuple[Int64Array, F
         parent[tree, low], parent[tree, upper] = parent[tree, upper], low
         open_ = open_[moves | turns]
     is_root = parent < 0
-    total = np.where(is_root, 0.0, cost[np.where(is_root, 0, parent), np.arange(n)]).sum(axis=1)
+    total = np.where(is_root, 0.0, cost[parent, np.arange(n)]).sum(axis=1)
     return parent, total
 
 

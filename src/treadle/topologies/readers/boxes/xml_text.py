@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import cast
 
 from lxml import etree
 
@@ -68,8 +69,7 @@ def _check_depth(root: etree._Element, source: SourceText) -> None:
 
 def line_of(element: etree._Element) -> int:
     """The line in which an element begins."""
-    line = element.sourceline
-    return line if isinstance(line, int) else 1
+    return cast("int", element.sourceline)  # None only in elements that were not read from a text
 
 
 class Attributes:
