@@ -202,7 +202,7 @@ def _extra(words: str, ctx: Any) -> str:
     )
     numbers = [*([second] if second.isdigit() else []), *words.replace(",", " ").split()]
     if given and numbers and all(word.isdigit() for word in numbers):
-        name, _, rest = given.partition(":")
+        name, _, rest = given.rstrip(",").partition(":")
         meant = ",".join([*filter(None, [rest]), *numbers])
         return f"{text}; did you mean {name}:{meant}?"
     if any(word.startswith("(") for word in words.split()) or given.endswith((",", "(")):

@@ -119,11 +119,12 @@ def emit_mscclpp_json(
     limits = limits or MscclppLimits()
     _check_arguments(program, name, min_bytes, max_bytes, pipeline_bytes, domains)
     _check_protocol(protocol, max_bytes, pipeline_bytes)
-    least, most = max(min_bytes, ALIGNMENT * program.n_chunks), min(max_bytes or MOST_BYTES, MOST_BYTES)
+    needed = ALIGNMENT * program.n_chunks
+    least, most = max(min_bytes, needed), min(max_bytes or MOST_BYTES, MOST_BYTES)
     if least > most:
         raise ScheduleError(
-            f"MSCCL++: no size is served: {program.n_chunks} chunks of {ALIGNMENT} bytes need {least} bytes, "
-            f"the plan ends at {most}; {REMEDY}"
+            f"MSCCL++: no size is served: {program.n_chunks} chunks of {ALIGNMENT} bytes need {needed}, "
+            f"the plan is for {min_bytes} to {most}; {REMEDY}"
         )
     program = split_copies(program)
     groups, operations = chunk_groups(program), list_operations(program)

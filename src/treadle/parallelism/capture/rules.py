@@ -88,7 +88,7 @@ def _whole_part(call: OperatorCall) -> str:
 def _part(call: OperatorCall, axis: int, *, start: int) -> tuple[str, str]:
     """Words of a tensor and of a run of it along an axis: of an equal part if it is one, else of any."""
     large, small = call.operands[0], call.results[0]
-    if len(large) < len(small) or large[axis] < small[axis]:
+    if large[axis] < small[axis]:
         large, small = small, large
     names = labels(len(large))
     is_equal = large[axis] % small[axis] == 0 and start % small[axis] == 0

@@ -23,10 +23,10 @@ from treadle.watch import UNWATCHED, Watch
 
 
 def layering_of(problem: SearchProblem, costs: Costs) -> Layering | None:
-    """The part that runs most often as layers; None where no part runs twice, or none feeds the next."""
+    """The part that runs most often as layers, each feeding the next; None where no part runs twice."""
     table, graph = problem.table, problem.graph
     section = max(range(len(graph.repeats)), key=lambda at: graph.repeats[at])
-    if graph.repeats[section] < 2 or set(table.boundary) != {ACTIVATION, GRADIENT}:
+    if graph.repeats[section] < 2:
         return None
     boundary = table.boundary[ACTIVATION], table.boundary[GRADIENT]
     prices = StatePrices(axis_sizes(problem.mesh), costs)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from treadle.errors import ScheduleError
 from treadle.program.program import Buffer
 from treadle.runtime.data import Reduction
-from treadle.runtime.device.lane_program import DeviceProtocol, FlagPurpose, LaneProgram
+from treadle.runtime.device.lane_program import DeviceProtocol, FlagPurpose, LaneAction, LaneProgram
 from treadle.runtime.device.sized_lanes import SizedLanes, flag_places
 from treadle.runtime.memory import RankMemory
 
@@ -191,11 +191,18 @@ def given_up(lanes: LaneProgram, lane: int, number: int, limit_s: float) -> str:
         peers.add(lanes.messages[operation.message].sender)
     for group in {operation.sums, operation.multicast} - {-1}:
         peers.update(set(lanes.groups[group]) - {lanes.lanes[lane].rank})
+    if operation.action is LaneAction.RECLAIM:
+        peers.update(_raising(lanes, {wait.flag for wait in operation.waits}))
     named = ", ".join(map(str, sorted(peers)))
     return (
         f"{lanes.program.kind}, protocol {lanes.protocol}: rank {lanes.lanes[lane].rank}, lane {lane} waited "
         f"{limit_s:g} s for rank {named} and gave up ({operation.action.name} of part {operation.part})"
     )
+
+
+def _raising(lanes: LaneProgram, flags: set[int]) -> set[int]:
+    """The ranks that raise any of these flags."""
+    return {lane.rank for lane in lanes.lanes for one in lane.operations if flags.intersection(one.raises)}
 
 
 def aligned(size: int) -> NDArray[np.uint8]:

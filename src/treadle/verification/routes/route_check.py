@@ -145,7 +145,7 @@ def _check_limits(
 ) -> None:
     n = schedule.n_ranks
     if max_routes is not None:
-        routes = np.bincount(schedule.source.astype(np.int64) * n + schedule.target, minlength=n * n)
+        routes = np.bincount(schedule.source.astype(np.int64) * n + schedule.target)
         many = np.flatnonzero(routes > max_routes)
         found.add_all(
             ViolationKind.LIMIT,

@@ -12,6 +12,7 @@ from typing import Any
 
 from treadle.errors import ScheduleError
 from treadle.runtime.device.kernel_build import build_for_nccl
+from treadle.runtime.device.lane_nodes import MOST_PUTS
 from treadle.runtime.device.lane_program import DeviceProtocol, FlagPurpose, LaneProgram
 from treadle.runtime.device.memory.gpu_library import GpuLibrary, library_at
 from treadle.runtime.device.memory.peer_memory import FLAGS_AT, Exchange, PeerBlock, PeerMemory
@@ -19,9 +20,6 @@ from treadle.runtime.device.sized_lanes import SizedLanes
 
 OUTBOX_BYTES = 2**25
 """Of a rank: slices on their way to other hosts."""
-MOST_PUTS = 4
-MOST_THREADS = 256
-"""Of a block: NCCL's device API takes many registers."""
 
 
 class WindowNumbers(ctypes.Structure):
@@ -63,17 +61,15 @@ class NcclNetworkMemory(PeerMemory):
         self.network = self
 
     def _joined(self, device: int) -> None:
-        made = ctypes.create_string_buffer(1)
-
-        def begin() -> None:
-            nonlocal made
+        def begin() -> Any:
             self._library = nccl_library()
             self._library.said("treadle_peer_device", device)
             made = ctypes.create_string_buffer(int(self._library.c.treadle_nccl_id_bytes()))
             if self.rank == 0:
                 self._library.said("treadle_nccl_id", made)
+            return made
 
-        self._together(begin)
+        made = self._together(begin)
         ids = self.exchange(made.raw)
         self._together(lambda: self._join(ids))
 

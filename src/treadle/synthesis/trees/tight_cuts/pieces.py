@@ -109,7 +109,7 @@ def cut(problem: Instance, family: Family, capacities: Int64Array, multiplicitie
     relays = relays[np.argsort(family.innermost[relays], kind="stable")]
     owner = family.innermost[relays]
     relay_offset = offsets_of(np.bincount(owner, minlength=family.n_sets))
-    own_place = np.zeros(problem.n_nodes, dtype=np.int32)  # of a node in the piece that it is a member of
+    own_place = np.empty(problem.n_nodes, dtype=np.int32)  # of a node in the piece that it is a member of
     own_place[problem.terminals] = place_of_rank
     own_place[relays] = np.arange(len(relays)) - relay_offset[owner] + counts[owner]
     piece, link, tail, head = _incidences(problem, family, capacities, own_place, place_of_set)
@@ -117,13 +117,10 @@ def cut(problem: Instance, family: Family, capacities: Int64Array, multiplicitie
     weight = np.zeros(problem.n_nodes, dtype=np.int64)
     weight[problem.terminals] = multiplicities
     roots = family.sums(weight)
-    is_set = children < 0
-    native = np.where(is_set, roots[np.where(is_set, ~children, 0)], multiplicities[np.maximum(children, 0)])
+    native = np.concatenate([multiplicities, roots[::-1]])[children]  # ~s, of set s: from the end
     outside = (counts + np.diff(relay_offset))[piece]
-    rows = np.empty((len(link), 3), dtype=np.int64)
-    rows[:, 0] = np.where(tail < 0, outside, tail)
-    rows[:, 1] = np.where(head < 0, outside, head)
-    rows[:, 2] = capacities[link]
+    ends = np.where(tail < 0, outside, tail), np.where(head < 0, outside, head)
+    rows = np.stack([*ends, capacities[link]], axis=1)
     kind, examples = _alike(child_offset, link_offset, relay_offset, native, rows)
     kinds = []
     for number in examples.tolist():
@@ -212,7 +209,7 @@ def _incidences(
     for depth in range(depths):
         at_tail, at_head = ancestors[depth, tails], ancestors[depth, heads]
         below = ancestors[depth + 1] if depth + 1 < depths else np.full(problem.n_nodes, -1, dtype=np.int32)
-        place = np.where(below >= 0, place_of_set[np.maximum(below, 0)], own_place)
+        place = np.where(below >= 0, place_of_set[below], own_place)
         same_child = (below[tails] >= 0) & (below[tails] == below[heads])
         within = (at_tail >= 0) & (at_tail == at_head) & ~same_child
         leaves = (at_tail >= 0) & (at_tail != at_head)
