@@ -117,5 +117,5 @@ def witness_from_json(value: object) -> Witness:
     kind = value.get("kind")
     reader = WITNESS_READERS.get(kind) if isinstance(kind, str) else None
     if reader is None:
-        raise FormatError(f"witness: kind {kind!r}, expected one of {', '.join(WITNESS_READERS)}")
+        raise FormatError(f"witness: kind {repr(kind)[:40]}, expected one of {', '.join(WITNESS_READERS)}")
     return reader(value)

@@ -33,27 +33,39 @@ def test_scalars_stay_as_they_are_written(text: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("a: 1\nb: 2\na: 3\n", r"x.yml:3:1: key 'a' appears twice in one mapping"),
-        ("a: {b: 1, b: 2}\n", "key 'b' appears twice"),
-        ("a: &x [1]\nb: 2\n", r"x.yml:1:4: anchors and aliases are not read"),
-        ("a: &x 1\nb: *x\n", "anchors and aliases"),
-        ("b: *x\n", "anchors and aliases"),
-        ("<<: *x\n", "anchors and aliases"),
-        ("a: !!python/object:os.system {}\n", "the tag .*python.* is not read"),
-        ("a: !mine 5\n", "the tag '!mine' is not read"),
-        ("a: 1\n---\nb: 2\n", "expected one YAML document, found 2"),
-        ("", "expected one YAML document, found 0"),
-        ("[a]: 1\n", "expected a plain key"),
-        ("a: [1\n", r"x.yml:\d+:\d+: malformed YAML"),
-        ("a: 'x\n", "malformed YAML"),
-        ("a:\n\t- b\n", "malformed YAML"),
-        ("a: \0\n", "a null character is not text"),
+        ("a: 1\nb: 2\na: 3\n", "x.yml:3:1: key 'a' appears twice in one mapping"),
+        ("a: {b: 1, b: 2}\n", "x.yml:1:11: key 'b' appears twice in one mapping"),
+        ("a: &x [1]\nb: 2\n", "x.yml:1:4: anchors and aliases are not read; write the value out"),
+        ("a: &x 1\nb: *x\n", "x.yml:1:4: anchors and aliases are not read; write the value out"),
+        ("b: *x\n", "x.yml:1:4: anchors and aliases are not read; write the value out"),
+        ("<<: *x\n", "x.yml:1:5: anchors and aliases are not read; write the value out"),
+        ("a: !mine 5\n", "x.yml:1:4: the tag '!mine' is not read"),
+        ("a: 1\n---\nb: 2\n", "x.yml: expected one YAML document, found 2"),
+        ("", "x.yml: expected one YAML document, found 0"),
+        ("[a]: 1\n", "x.yml:1:1: expected a plain key"),
+        ("a: \0\n", "x.yml: a null character is not text"),
     ],
 )
 def test_what_is_refused(text: str, says: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        parsed(text)
+    assert str(caught.value) == says
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a: !!python/object:os.system {}\n", "x.yml:1:4: the tag .*python.* is not read"),
+        ("a: [1\n", r"x.yml:\d+:\d+: malformed YAML: "),
+        ("a: 'x\n", r"x.yml:\d+:\d+: malformed YAML: "),
+        ("a:\n\t- b\n", r"x.yml:\d+:\d+: malformed YAML: "),
+    ],
+)
+def test_what_others_find_wrong_is_said_in_one_line(text: str, says: str) -> None:
     with pytest.raises(FormatError, match=says) as caught:
         parsed(text)
     assert "\n" not in str(caught.value)
+    assert str(caught.value).count("x.yml") == 1
 
 
 def test_depth_is_bounded() -> None:

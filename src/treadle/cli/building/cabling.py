@@ -54,7 +54,7 @@ def list_command(
     output = Output(json, quiet)
     check_racks(rack_size, {"--floor": floor, "--objective": objective})
     fabric = resolve_topology(topology, file_format=file_format)
-    with ProgressLine(quiet=quiet or json) as progress:
+    with ProgressLine(quiet=output.is_silent) as progress:
         built = planning.cabling(
             fabric,
             rack_size=rack_size,

@@ -49,7 +49,7 @@ def command(
     output = Output(json, quiet, Rates(unit or ""))
     fabric = resolve_topology(topology, file_format=file_format)
     try:
-        with ProgressLine(quiet=quiet or json) as progress:
+        with ProgressLine(quiet=output.is_silent) as progress:
             result = planning.resilience(
                 fabric,
                 cables=planning.parse_amounts(cables, "--cables"),

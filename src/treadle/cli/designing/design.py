@@ -145,7 +145,7 @@ def command(
     kind = _kind(collective)
     delay = None if reconfiguration_delay is None else parse_time_ns(reconfiguration_delay) / 10**9
     size_asked = _size_of_fabric(nodes, degree, only)
-    with ProgressLine(quiet=quiet or json) as progress:
+    with ProgressLine(quiet=output.is_silent) as progress:
         result = planning.design(
             *size_asked,
             topology=only,
@@ -171,7 +171,7 @@ def command(
         values |= planning.beaten_summary(result)
     built = None
     if cabling is not None or rack_size is not None or ocs is not None:
-        with ProgressLine(quiet=quiet or json) as progress:
+        with ProgressLine(quiet=output.is_silent) as progress:
             built = planning.cabling(
                 result.topology(chosen),
                 rack_size=rack_size,
@@ -193,7 +193,7 @@ def command(
         output.line(f"ranks       {placement}: the node of each rank")
         values["placement_file"] = str(placement)
     if report is not None:
-        with ProgressLine(quiet=quiet or json) as progress:
+        with ProgressLine(quiet=output.is_silent) as progress:
             page = planning.design_page(
                 result, chosen, built=built, rack_size=rack_size, seed=seed, progress=progress
             )
@@ -201,7 +201,7 @@ def command(
         output.line(f"report      {report}")
         values["report"] = str(report)
     if against:
-        with ProgressLine(quiet=quiet or json) as progress:
+        with ProgressLine(quiet=output.is_silent) as progress:
             found = planning.rivals(
                 chosen.option.topology,
                 **({} if rack_size is None else {"rack_size": rack_size}),
@@ -214,7 +214,7 @@ def command(
         print_rivals(output, found, chosen.option.notation)
         values |= planning.rivalry_summary(found)
     if grow is not None or reconfigure is not None:
-        with ProgressLine(quiet=quiet or json) as progress:
+        with ProgressLine(quiet=output.is_silent) as progress:
             asked = (grow, reconfigure, changes)
             values |= print_changes(output, result.topology(chosen), asked, seed=seed, progress=progress)
     if plan is not None:

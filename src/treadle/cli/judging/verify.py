@@ -75,13 +75,13 @@ def command(
     if text is not None:
         if topology is not None:
             return _place_text(output, plan, topology, root or 0)
-        with ProgressLine(quiet=quiet or json) as progress:
+        with ProgressLine(quiet=output.is_silent) as progress:
             Watch(progress).announce("judging")
             found = verify_text(text, source=str(plan), profile=profile, root=root or 0)
         return _print_text(output, plan, found)
     if profile is not None or root is not None:
         raise ScheduleError(f"{plan}: --profile and --root are for texts; a plan says both itself")
-    with ProgressLine(quiet=quiet or json) as progress:
+    with ProgressLine(quiet=output.is_silent) as progress:
         Watch(progress).announce("reading")
         refuse_what_is_no_plan(plan, _EXPECTED)
         granted = granted_bytes(max_memory)

@@ -101,7 +101,7 @@ def command(
         topology, typed = left_of(imported.topology, without), {}
     elif without:
         raise FormatError("--without is about the fabric of --topology; a log's own tree lacks what failed")
-    with ProgressLine(quiet=quiet or json) as progress:
+    with ProgressLine(quiet=output.is_silent) as progress:
         found = diagnose(
             log,
             topology=topology,

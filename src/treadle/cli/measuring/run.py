@@ -116,7 +116,7 @@ def command(
     if not reporter and not planning.has_process_per_rank(loaded, runtime):
         return 0  # the first process says it for all; a failure here could end it before it has
     try:
-        with ProgressLine(quiet=quiet or json or not reporter) as progress:
+        with ProgressLine(quiet=output.is_silent) as progress:
             Watch(progress).announce("running")
             result = planning.run(
                 loaded,

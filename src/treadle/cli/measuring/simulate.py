@@ -152,7 +152,7 @@ def command(
     options_of_problem = problem_options(ranks, forward, root, None, None, None, mesh, axes)
     asked = Solving(collective, algorithm, seed, options_of_problem, multicast)
     try:
-        with ProgressLine(quiet=quiet or json) as progress:
+        with ProgressLine(quiet=output.is_silent) as progress:
             loaded: _Simulated
             found: LoadedPlan | None = None
             if isinstance(plan, Topology) or read_text(Path(plan)) is None:

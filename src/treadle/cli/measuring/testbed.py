@@ -90,7 +90,7 @@ def command(
             output.line(line)
         output.result({"commands": lines})
         return 0
-    with ProgressLine(quiet=quiet or json) as progress:
+    with ProgressLine(quiet=output.is_silent) as progress:
         result = testbed.emulate(
             fabric,
             parse_sizes(size),

@@ -57,7 +57,7 @@ def command(
     """Capture a model as a graph of operators, forward and backward, with tensors by dimensions."""
     output = Output(json, quiet)
     begin = process_time()
-    with ProgressLine(quiet=quiet or json):
+    with ProgressLine(quiet=output.is_silent):
         found = planning.capture(model, repeats=repeats, tokens=tokens, sequence=sequence)
     seconds = process_time() - begin
     _print(output, found, show=show)

@@ -46,7 +46,7 @@ def command(
     """Run a step of a module by a plan on processes of this machine, and compare with one process."""
     output = Output(json, quiet)
     timeout_s = parse_seconds(timeout)
-    with ProgressLine(quiet=quiet or json) as progress:
+    with ProgressLine(quiet=output.is_silent) as progress:
         Watch(progress).announce("executing")
         found = planning.execute_plan(
             plan, module, repeats=repeats, fabric=fabric, backend=backend, seed=seed, timeout_s=timeout_s

@@ -154,7 +154,7 @@ def command(
         "forward": forward,
         "time_limit_s": None if time_limit is None else parse_seconds(time_limit),
     }
-    with ProgressLine(quiet=quiet or json) as progress:
+    with ProgressLine(quiet=output.is_silent) as progress:
         found = planning.parallelize(
             model, fabrics, mesh=mesh, gpu=gpu, tokens=tokens, progress=progress, **options
         )

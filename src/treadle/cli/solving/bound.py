@@ -96,7 +96,7 @@ def command(
         raise FormatError("--cost-model: prices times of sizes; expected --size beside it")
     costs = asked_cost_model(cost_model, None)
     try:
-        with ProgressLine(quiet=quiet or json) as progress, workers(threads=threads, cluster=cluster):
+        with ProgressLine(quiet=output.is_silent) as progress, workers(threads=threads, cluster=cluster):
             result = planning.bound(
                 topology,
                 collective,

@@ -111,7 +111,7 @@ def command(
         planning.check_figure_name(picture)
     model = asked_cost_model(cost_model, None)
     try:
-        with ProgressLine(quiet=quiet or json) as progress, workers(threads=threads, cluster=cluster):
+        with ProgressLine(quiet=output.is_silent) as progress, workers(threads=threads, cluster=cluster):
             result = planning.compare(
                 topology,
                 collective,

@@ -58,7 +58,7 @@ def command(
     """Plan for every single failure before it comes, and say what each costs."""
     output, summaries = Output(json, quiet, Rates(unit or "")), []
     cells, unserved = [], 0
-    with ProgressLine(quiet=quiet or json) as progress, workers(threads=threads, cluster=cluster):
+    with ProgressLine(quiet=output.is_silent) as progress, workers(threads=threads, cluster=cluster):
         try:
             old = read_plan(plan, max_memory)
             rows = planning.harden(

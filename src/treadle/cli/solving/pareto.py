@@ -63,7 +63,7 @@ def command(
     for option, value in (("--trees", trees), ("--max-height", max_height), ("--picture", picture)):
         if value is not None:
             raise FormatError(f"{option} is for fronts of trees; leave out --max-steps")
-    with ProgressLine(quiet=quiet or json) as progress:
+    with ProgressLine(quiet=output.is_silent) as progress:
         Watch(progress).announce("schedules")
         front = planning.exact_front(
             problem,

@@ -84,7 +84,7 @@ def command(
     """Plan anew without failed links and nodes, and say what the failure costs."""
     output = Output(json, quiet, Rates(unit or ""))
     try:
-        with ProgressLine(quiet=quiet or json) as progress:
+        with ProgressLine(quiet=output.is_silent) as progress:
             Watch(progress).announce("reading")
             result = planning.repair(
                 read_plan(plan, max_memory),

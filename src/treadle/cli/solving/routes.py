@@ -80,7 +80,7 @@ def command(
     output = Output(json, quiet, Rates(unit or ""))
     form = None if output_path is None else _format(output_path)
     try:
-        with ProgressLine(quiet=quiet or json) as progress:
+        with ProgressLine(quiet=output.is_silent) as progress:
             if not isinstance(topology, Topology):
                 given = (layers, max_routes, max_hops, chunks, ranks, demands, file_format, time_limit)
                 if forward or layer_changes or any(option is not None for option in given):

@@ -253,7 +253,7 @@ def command(
         if given is not None:
             raise FormatError(f"{name}: is for a plan of sizes; expected --size beside it")
     try:
-        with ProgressLine(quiet=quiet or json) as progress, workers(threads=threads, cluster=cluster):
+        with ProgressLine(quiet=output.is_silent) as progress, workers(threads=threads, cluster=cluster):
             result = planning.solve(
                 topology,
                 collective,

@@ -238,7 +238,7 @@ def command(
         kept = {
             name: value for name, value in options.items() if value != _TRAINING_DEFAULTS.get(name, _NONE)
         }
-        with ProgressLine(quiet=quiet or json) as progress:
+        with ProgressLine(quiet=output.is_silent) as progress:
             served = planning.serve(
                 model,
                 fabrics,
@@ -253,7 +253,7 @@ def command(
         print_phases(output, served)
         output.result(phase_values(served), variant="phase")
         return 0
-    with ProgressLine(quiet=quiet or json) as progress:
+    with ProgressLine(quiet=output.is_silent) as progress:
         result = planning.train(
             model, fabrics, mesh=mesh, gpu=gpu, schedules=names, progress=progress, **options
         )

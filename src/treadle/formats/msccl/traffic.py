@@ -36,7 +36,10 @@ def traffic(data: bytes, terms: Terms) -> Traffic:
         for one, other in stream:
             sender[other] = one
             step = algorithm.steps[one]
-            if step.count > p or step.count != algorithm.steps[other].count:
+            received = algorithm.steps[other].count
+            if step.count != received:
+                raise ScheduleError(f"{source}: {step}: sends {step.count} chunks, {received} are received")
+            if step.count > p:
                 raise ScheduleError(
                     f"{source}: {step}: {step.count} chunks in one message, expected at most {p}"
                 )

@@ -308,7 +308,7 @@ def _entries(
 
 def _node(value: object) -> int:
     if type(value) is not int or not 0 <= value < 2**31:
-        raise FormatError(f"cut combination: {value!r} is no node index")
+        raise FormatError(f"cut combination: {repr(value)[:40]} is no node index")
     return value
 
 

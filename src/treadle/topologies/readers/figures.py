@@ -71,7 +71,6 @@ def whole_together(values: list[Fraction]) -> list[int]:
     but 1, and an exact schedule needs as many trees as there are bytes in a second.
     """
     shares = lcm(*(value.denominator for value in values))
-    shares = lcm(*(value.denominator for value in values))
     unit = Fraction(gcd(*(int(value * shares) for value in values)), shares)
     if unit < _MIN_UNIT:
         return [int(value) for value in values]

@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from treadle.errors import FormatError
 from treadle.topologies.readers.imported import SourceText
 
 MAX_YAML_BYTES = 2**20
@@ -31,6 +32,8 @@ def parse_yaml(source: SourceText) -> Any:
         raise source.error("not valid text (a control character or a lone surrogate)") from None
     try:
         found = _Composer(source, loader).document()
+    except FormatError:
+        raise
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         problem = " ".join(str(error.problem or error.context).split())

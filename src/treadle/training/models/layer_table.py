@@ -130,7 +130,7 @@ def _layer(name: str, row: dict[str, int], line: int) -> ModelLayer:
 
     experts = of("experts")
     has_parts = [bool(of(column)) for column in ("top_k", "expert_parameters", "routed_elements")]
-    if any(has_parts) != bool(experts) or all(has_parts) != any(has_parts) or of("top_k") > max(experts, 0):
+    if any(has_parts) != bool(experts) or all(has_parts) != any(has_parts) or of("top_k") > experts:
         raise FormatError(
             f"layer table: line {line}: experts, top_k (at most as many), expert_parameters and "
             "routed_elements: expected all of them, or none"
