@@ -254,3 +254,65 @@ def test_one_line_that_helps(
         assert words in err
     assert not [words for words in PARSERS_WORDS if words in err], err
     assert files(folder) == before
+
+
+WHOLE = """
+solve ring:4 x -12 | solve has no option -1; a negative number means nothing here, and a name that begins with - \
+stands after --
+solve -z | solve has no option -z; 'treadle solve --help' lists them
+-q | treadle has no option -q; 'treadle --help' lists them
+--versio | treadle has no option --versio; did you mean --version? 'treadle --help' lists them
+topology sho | no command 'sho' of topology; did you mean show? 'treadle topology --help' lists them
+topology frob | no command 'frob' of topology; 'treadle topology --help' lists them
+list | no command 'list'; did you mean topology list? 'treadle --help' lists them
+slove | no command 'slove'; did you mean solve? 'treadle --help' lists them
+allreduce | 'allreduce' is a collective; a command comes first, as in: treadle solve dgx_a100:2 allreduce
+'torus(4, 4)' | 'torus(4, 4)' is a fabric; a command comes first, as in: treadle solve 'torus(4, 4)' allreduce
+simulate ring:4 | COLLECTIVE is missing; expected one of allgather, reduce-scatter, allreduce, broadcast, reduce, \
+alltoall, as in: treadle simulate ring:4 allreduce
+bound | TOPOLOGY is missing; expected a catalogue expression such as dgx_a100:2, or anyone's file, as in: \
+treadle bound dgx_a100:2 allreduce
+run | PLAN|TOPOLOGY is missing; expected a plan that solve wrote (-o), or a fabric to solve for, as in: \
+treadle run two.plan
+diagnose | LOG is missing; expected output of nccl-tests, best with NCCL_DEBUG=INFO, as in: treadle diagnose LOG
+design | --nodes N is missing: how many (with --degree); or --topology, a fabric by name
+run p --iterations | --iterations needs a value: most timed runs of a size
+run p --iterations 0 | --iterations '0': expected at least 1
+run p --redop mx | --redop 'mx'; did you mean max? Expected one of sum, max, min, avg
+config frob | config takes no arguments; left over: frob
+diagnose a b | diagnose takes LOG; left over: b
+topology show torus:2 4 5 | topology show takes TOPOLOGY; left over: 4 5; did you mean torus:2,4,5?
+topology show torus:2 4 x | topology show takes TOPOLOGY; left over: 4 x
+bound torus:2 4 4 | bound takes TOPOLOGY COLLECTIVE; left over: 4; did you mean torus:2,4,4?
+bound torus 4 a | bound takes TOPOLOGY COLLECTIVE; left over: a
+bound torus a 4 | bound takes TOPOLOGY COLLECTIVE; left over: 4; did you mean torus:4?
+bound ring:4 allgather a (b | bound takes TOPOLOGY COLLECTIVE; left over: a (b; quote an expression with blanks or \
+brackets: 'torus(4, 4)'
+bound torus( 4) x | bound takes TOPOLOGY COLLECTIVE; left over: x; quote an expression with blanks or brackets: \
+'torus(4, 4)'
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("case", WHOLE)
+def test_the_whole_line(case: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command, line = case.split(" | ")
+    assert main(shlex.split(command)) == 2
+    assert capsys.readouterr() == ("", f"treadle: {line}\n")
+
+
+@pytest.mark.parametrize(("length", "ending"), [(59, "'"), (60, "'"), (61, "...'")])
+def test_what_was_typed_is_shown_up_to_sixty_letters(
+    length: int, ending: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    word, shown = "x" * length, "x" * min(length, 60)
+    for words, line in (
+        ([word], f"no command '{shown}{ending}; 'treadle --help' lists them"),
+        (["run", "p", "--seed", word], f"--seed '{shown}{ending}: expected an integer"),
+        (["config", word], f"config takes no arguments; left over: {shown}"),
+        (
+            ["config", f"--{word}"],
+            f"config has no option {f'--{shown}'[:60]}; 'treadle config --help' lists them",
+        ),
+    ):
+        assert main(words) == 2
+        assert capsys.readouterr().err == f"treadle: {line}\n"

@@ -242,7 +242,7 @@ def check_interpretable(program: Program, element: ElementType, reduction: Reduc
 
 
 def local_launch(mpi: MpiInstallation, n_ranks: int) -> list[str]:
-    """The launcher's words for processes on this host, which may have fewer cores and end with the launcher."""
+    """The launcher's words for processes on this host, which may have fewer cores; they end with it."""
     return [str(mpi.mpirun), "-n", str(n_ranks), *_LOCAL_FLAGS, *_ending_with_parent()]
 
 
