@@ -13,6 +13,7 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,7 +21,9 @@ from child_processes import finished, search_path, started
 from treadle import planning
 from treadle.cli import status
 from treadle.cli.main import main
+from treadle.errors import FormatError, InfeasibleError, MemoryLimitError, MissingDependencyError
 from treadle.schedules.plan_files.archive import load_plan, save_plan
+from treadle.verification.violations import Report
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": search_path()}
 FULL = "/dev/full"
@@ -265,3 +268,112 @@ def test_the_statuses_are_documented(repository: Path, capsys: pytest.CaptureFix
     for number in known - {0}:
         assert re.search(rf"\b{number} ", main_doc)
         assert re.search(rf"\b{number} \w", readme[readme.index("takes `--json`") :][:400])
+
+
+REJECTED = planning.RejectedError("magic", Report((), 3, None, None, None))
+UNVERIFIED = planning.UnverifiedPlanError(SimpleNamespace(reports=[REJECTED.report]))
+LATE = planning.TimeLimitError("late")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("plans")
+    assert main(["solve", "ring:4", "allgather", "-q", "-o", str(path / "x.plan")]) == 0
+    (path / "jobs.toml").write_text('[[job]]\nname = "a"\ncollective = "allgather"\nranks = "0-1"\n')
+    return path
+
+
+@pytest.mark.parametrize(
+    ("words", "function", "failure", "said"),
+    [
+        ("harden x.plan", "harden", REJECTED, "{}"),
+        ("repair x.plan --node n0", "repair", REJECTED, "{}"),
+        ("simulate ring:4 allgather", "solve", REJECTED, "ring(4): {}"),
+        ("report x.plan -o x.html", "report", UNVERIFIED, "report: {}"),
+        ("simulate x.plan", "simulate", UNVERIFIED, "x.plan: {}"),
+        ("lower x.plan", "lower_groups", UNVERIFIED, "x.plan: {}"),
+        ("routes ring:4", "routes", REJECTED, "{}"),
+        ("solve ring:4 allgather --size 1K,1M", "solve_sizes", REJECTED, "{}"),
+        ("solve ring:4 --jobs jobs.toml", "solve_jobs", REJECTED, "{}"),
+        ("design --nodes 4 --degree 2 --alltoall bound --no-cache -o y.plan", "design_plan", REJECTED, "{}"),
+        (
+            "solve ring:4 allgather --size 1K,1M",
+            "solve_sizes",
+            LATE,
+            "no candidate is there yet; allow more time (--time-limit)",
+        ),
+        (
+            "solve ring:4 --jobs jobs.toml",
+            "solve_jobs",
+            LATE,
+            "there are no plans; allow more time (--time-limit)",
+        ),
+        (
+            "bound ring:4 --jobs jobs.toml",
+            "bound_jobs",
+            LATE,
+            "the rates are not known; allow more time (--time-limit)",
+        ),
+        (
+            "resilience ring:4 --cables 1",
+            "resilience",
+            LATE,
+            "nothing is told; take fewer --samples, or allow more time (--time-limit)",
+        ),
+    ],
+)
+def test_failures_of_planning_end_a_command(
+    words: str,
+    function: str,
+    failure: Exception,
+    said: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Status 1 where the verifier refuses what was made or read, 4 where time runs out; nothing written."""
+
+    def failing(*_: object, **__: object) -> None:
+        raise failure
+
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(planning, function, failing)
+    before = sorted(folder.iterdir())
+    assert main(words.split()) == (4 if failure is LATE else 1)
+    text = f"the time limit was reached; {said}" if failure is LATE else said.format(failure)
+    assert capsys.readouterr().err == f"treadle: {text}\n"
+    assert sorted(folder.iterdir()) == before
+
+
+def noted() -> FormatError:
+    error = FormatError("wrong")
+    error.add_note("one")
+    error.add_note("two")
+    return error
+
+
+@pytest.mark.parametrize(
+    ("failure", "code", "said"),
+    [
+        (OSError(5, "Input/output error"), 2, "Input/output error"),
+        (OSError(2, "No such thing", "x"), 2, "x: No such thing"),
+        (OSError("odd"), 2, "odd"),
+        (noted(), 2, "wrong (one) (two)"),
+        (InfeasibleError("apart"), 3, "apart"),
+        (MissingDependencyError("absent"), 5, "absent"),
+        (MemoryLimitError("large"), 6, "large"),
+    ],
+)
+def test_every_failure_has_its_status_and_line(
+    failure: Exception,
+    code: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(planning, "solve", failing)
+    assert main(["solve", "ring:4", "allgather"]) == code
+    assert capsys.readouterr() == ("", f"treadle: {said}\n")

@@ -179,6 +179,24 @@ MISTAKES = """
 2 | simulate ring.plan --algorithm ring | expected a fabric to solve for, and ring.plan is a plan
 2 | design --nodes 8 --degree 2 --collective alltoall | expected one of allreduce
 2 | calibrate ring.plan --fabric ring:4 | --fabric and --fabric-output go together
+2 | verify ring.plan --max-memory 0B | --max-memory 0B: expected at least 1 byte
+2 | verify ring.plan --root 0 | ring.plan: --profile and --root are for texts; a plan says both itself
+2 | verify folder --root 0 | folder: --profile and --root are for texts; this is a folder of plans
+2 | verify folder --profile azure | --profile and --root are for texts
+2 | report ring.plan -o x.html --gpu a100 | --gpu is of plans that parallelize wrote (JSON); leave it out
+2 | report ring.plan -o x.html --tokens 1M | --tokens is of plans that parallelize wrote
+2 | diagnose notes.txt --without a | --without is about the fabric of --topology; a log's own tree lacks
+2 | simulate text.xml --topology ring:4 --referee simgrid | --referee: judges plans, and text.xml is a
+2 | simulate text.xml | text.xml: a schedule of others names no fabric; expected --topology TOPOLOGY
+2 | simulate ring.plan --referee simgrid --cost-model reference | --referee: knows one alpha for all
+2 | simulate ring.plan --alpha 1us --cost-model reference | --cost-model and --alpha: a cost model has
+2 | draw ring:4 | -o FILE is missing: where to draw, as .svg, .png or .pdf
+2 | compare ring:4 allgather --cost-model reference | --cost-model: is for times at sizes; expected --size
+2 | compare ring:4 allgather --picture x.png | --picture: of times by size; expected --size A..B beside it
+2 | solve ring:4 allgather --cost-model reference | is for a plan of sizes; expected --size beside it
+2 | retune ring.plan | --cost-model is missing: what messages cost now, a file or a name
+2 | routes ring.plan --layers 2 | ring.plan: a plan has its routes; leave out the options that choose them
+2 | routes ring.plan --forward | ring.plan: a plan has its routes; leave out the options that choose them
 # what cannot be
 3 | solve apart.json allreduce | 'a'
 2 | solve ring:1 allgather | at least
@@ -254,3 +272,68 @@ def test_one_line_that_helps(
         assert words in err
     assert not [words for words in PARSERS_WORDS if words in err], err
     assert files(folder) == before
+
+
+WHOLE = """
+solve ring:4 x -12 | solve has no option -1; a negative number means nothing here, and a name that begins \
+with - stands after --
+solve -z | solve has no option -z; 'treadle solve --help' lists them
+-q | treadle has no option -q; 'treadle --help' lists them
+--versio | treadle has no option --versio; did you mean --version? 'treadle --help' lists them
+topology sho | no command 'sho' of topology; did you mean show? 'treadle topology --help' lists them
+topology frob | no command 'frob' of topology; 'treadle topology --help' lists them
+list | no command 'list'; did you mean topology list? 'treadle --help' lists them
+topology -- | a command is missing; 'treadle topology --help' lists them
+-- | a command is missing; 'treadle --help' lists them
+slove | no command 'slove'; did you mean solve? 'treadle --help' lists them
+allreduce | 'allreduce' is a collective; a command comes first, as in: treadle solve dgx_a100:2 allreduce
+'torus(4, 4)' | 'torus(4, 4)' is a fabric; a command comes first, as in: treadle solve 'torus(4, 4)' allreduce
+simulate ring:4 | COLLECTIVE is missing; expected one of allgather, reduce-scatter, allreduce, broadcast, \
+reduce, alltoall, as in: treadle simulate ring:4 allreduce
+bound | TOPOLOGY is missing; expected a catalogue expression such as dgx_a100:2, or anyone's file, as in: \
+treadle bound dgx_a100:2 allreduce
+run | PLAN|TOPOLOGY is missing; expected a plan that solve wrote, or a fabric to solve for, as in: treadle \
+run two.plan
+diagnose | LOG is missing; expected output of nccl-tests, best with NCCL_DEBUG=INFO, as in: treadle \
+diagnose LOG
+design | --nodes N is missing: how many (with --degree); or --topology, a fabric by name
+run p --iterations | --iterations needs a value: most timed runs of a size
+run p --iterations 0 | --iterations '0': expected at least 1
+run p --redop mx | --redop 'mx'; did you mean max? Expected one of sum, max, min, avg
+config frob | config takes no arguments; left over: frob
+diagnose a b | diagnose takes LOG; left over: b
+topology show torus:2 4 5 | topology show takes TOPOLOGY; left over: 4 5; did you mean torus:2,4,5?
+topology show torus:2 4 x | topology show takes TOPOLOGY; left over: 4 x
+bound torus:2 4 4 | bound takes TOPOLOGY COLLECTIVE; left over: 4; did you mean torus:2,4,4?
+bound torus 4 a | bound takes TOPOLOGY COLLECTIVE; left over: a
+bound torus a 4 | bound takes TOPOLOGY COLLECTIVE; left over: 4; did you mean torus:4?
+bound ring:4 allgather a (b | bound takes TOPOLOGY COLLECTIVE; left over: a (b; quote an expression with \
+blanks or brackets: 'torus(4, 4)'
+bound torus( 4) x | bound takes TOPOLOGY COLLECTIVE; left over: x; quote an expression with blanks or \
+brackets: 'torus(4, 4)'
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("case", WHOLE)
+def test_the_whole_line(case: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command, line = case.split(" | ")
+    assert main(shlex.split(command)) == 2
+    assert capsys.readouterr() == ("", f"treadle: {line}\n")
+
+
+@pytest.mark.parametrize(("length", "ending"), [(59, "'"), (60, "'"), (61, "...'")])
+def test_what_was_typed_is_shown_up_to_sixty_letters(
+    length: int, ending: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    word, shown = "x" * length, "x" * min(length, 60)
+    for words, line in (
+        ([word], f"no command '{shown}{ending}; 'treadle --help' lists them"),
+        (["run", "p", "--seed", word], f"--seed '{shown}{ending}: expected an integer"),
+        (["config", word], f"config takes no arguments; left over: {shown}"),
+        (
+            ["config", f"--{word}"],
+            f"config has no option {f'--{shown}'[:60]}; 'treadle config --help' lists them",
+        ),
+    ):
+        assert main(words) == 2
+        assert capsys.readouterr().err == f"treadle: {line}\n"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
+from treadle import parse
 from treadle.errors import FormatError, ScheduleError
 from treadle.formats.mscclpp.switch_channels import check_shares
 from treadle.formats.request import Asked
+from treadle.formats.selection.chunk_counts import _busy_time, parts_of
 from treadle.formats.selection.served import (
     SIZES,
     Selector,
@@ -28,7 +31,7 @@ from treadle.formats.text_arguments import (
     has_equal_shards,
 )
 from treadle.formats.text_options import TextOptions, check_chunks, check_protocol, given_options, spelt
-from treadle.program.program import Program, program_from_operations
+from treadle.program.program import Operation, OperationKind, Program, program_from_operations
 from treadle.schedules.collective import CollectiveKind
 
 SUM, GATHER, SEND = CollectiveKind.ALLREDUCE, CollectiveKind.ALLGATHER, CollectiveKind.BROADCAST
@@ -222,3 +225,23 @@ def test_one_rank_asks_for_no_more_sums_than_the_others() -> None:
     check_shares(program, asked(0, 9, 7, 0))
     with pytest.raises(ScheduleError, match="rank 1 asks its switch for 59% of the sums, so that 63% of"):
         check_shares(program, asked(0, 10, 7, 0))
+
+
+def test_parts_of_programs_and_what_unknown_paths_cost() -> None:
+    """Of two shards of one chunk and of three the larger is moved whole."""
+    copy = Operation(OperationKind.COPY, 1, 3)
+    send, receive = (
+        Operation(kind, 1, 3, peer=peer)
+        for kind, peer in ((OperationKind.SEND, 0), (OperationKind.RECEIVE, 1))
+    )
+    program = program_from_operations(
+        CollectiveKind.ALLGATHER, [[receive], [copy, send]], n_chunks=4, shard_offset=[0, 1, 4]
+    )
+    with pytest.raises(ScheduleError, match=r"^the shards differ in their numbers of chunks$"):
+        parts_of(program)
+    even = program_from_operations(
+        CollectiveKind.ALLGATHER, [[receive], [copy, send]], n_chunks=4, shard_offset=[0, 2, 4]
+    )
+    assert parts_of(even) == 2
+    for by_step in (False, True):
+        assert _busy_time(program, parse("ring:2"), by_step=by_step) == Fraction(3, 4)

@@ -7,20 +7,29 @@ from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from treadle import planning
+from treadle.errors import FormatError
 from treadle.finder.construction import Base, LineGraph
 from treadle.reproduction import (
     exchange_figures,
     expansion_tables,
     generation_times,
     graph_tables,
+    printed,
     training_anchors,
 )
+from treadle.reproduction.curve_settings import BEST_TOPOLOGIES, Curve, CurveSetting
 from treadle.reproduction.exhibit import Ours
 from treadle.reproduction.expansion_tables import TABLE_A1, AllgatherCost
 from treadle.reproduction.printed import printed_exhibits
+from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.steps.steps import StepSchedule
+from treadle.synthesis.steps.bfb import bfb_allgather
+from treadle.synthesis.steps.exact.exact_problem import FreeRounds
+from treadle.topologies import parse
 from treadle.topologies.moore import moore_steps
 
 
@@ -200,3 +209,105 @@ def test_bases_of_the_tables_are_what_they_are_called() -> None:
     assert expansion_tables.exact("diamond()").scheduler.value == "exact"
     assert AllgatherCost(4, 2, 3, Fraction(3, 4)).is_bandwidth_optimal
     assert not AllgatherCost(4, 2, 3, Fraction(4, 5)).is_bandwidth_optimal
+
+
+def test_machines_and_curves_are_plain_unless_something_is_said() -> None:
+    """10 us a step, nothing on top, no cap of hosts; all trees, no multicast, whole messages, not exact."""
+    machine = CurveSetting("m", "M", ())
+    assert (machine.alpha_ns, machine.overhead_ns, machine.cap) == (10_000, 0, 0)
+    curve = Curve("c", "ring(4)", "ring")
+    assert (curve.trees, curve.multicast, curve.slices, curve.exact) == (0, False, 0, False)
+
+
+def test_best_topologies_of_table_3_5_have_their_nodes_and_degree() -> None:
+    assert list(BEST_TOPOLOGIES) == list(range(5, 13))
+    for nodes, expression in BEST_TOPOLOGIES.items():
+        fabric = parse(expression)
+        assert fabric.n_nodes == nodes
+        assert np.bincount(fabric.tails).tolist() == np.bincount(fabric.heads).tolist() == [4] * nodes
+
+
+def test_a_search_that_finds_nothing_says_why_and_when_one_finds_its_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Allgather on a ring of three: all in one step, and a search whose time is up."""
+    fabric = parse("uni_ring(1, 2)")
+    schedule = StepSchedule(CollectiveKind.ALLGATHER, broadcast=bfb_allgather(fabric))
+    asked: list[dict[str, object]] = []
+
+    def exact(topology: object, kind: object, **given: object) -> object:
+        asked.append(given)
+        found = None if given["chunks"] == 2 else schedule
+        return SimpleNamespace(schedule=found, seconds=7.0, phases=(SimpleNamespace(reason="time limit"),))
+
+    monkeypatch.setattr(generation_times, "synthesise_exact", exact)
+    solver = object()
+    found, late = (generation_times._exact("uni_ring(1, 2)", 1, chunks, solver) for chunks in (1, 2))  # type: ignore[arg-type]
+    assert (found.label, found.unit, found.note) == ("uni_ring(1, 2): SCCL's problem, c = 1", "s", "")
+    assert found.value is not None
+    assert 7 <= float(found.value) < 9
+    assert (late.value, late.note) == (None, "time limit after 7 s")
+    assert [one["rounds"] for one in asked] == [FreeRounds(1, 2), FreeRounds(1, 4)]
+    assert all(one["solver"] is solver and not one["symmetric"] for one in asked)
+    assert {one["time_limit_s"] for one in asked} == {20.0}
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ({"figure": {}, "reason": ""}, "printed.toml: t: unknown figure, reason"),
+        ({"figures": {"a": "1"}, "why": {"b": "x"}, "errata": {"c": "y"}}, "printed.toml: t: no figure b, c"),
+    ],
+)
+def test_what_is_printed_is_spelt_right(table: dict[str, Any], words: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        printed._exhibit("t", table)
+    assert str(caught.value) == words
+    right = {
+        "citation": "c",
+        "figures": {"a": "1", "b": "2", "c": "3"},
+        "why": {"b": "x"},
+        "errata": {"c": "y"},
+    }
+    found = printed._exhibit("t", {**right, "differs": "d"}).figures
+    assert [(found[name].why, found[name].is_erratum) for name in "abc"] == [
+        ("d", False), ("x", False), ("y", True)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "agree", "differ"),
+    [
+        ("~10", ["9", "11"], ["8.99", "11.01"]),
+        ("up to 10", ["9", "11"], ["8.99", "11.01"]),
+        ("<5", ["4.99"], ["5"]),
+        ("<=5", ["5"], ["5.01"]),
+        (">5", ["5.01"], ["5"]),
+        ("5+", ["4.95", "99"], ["4.94"]),
+        ("1.25", ["1.245", "1.25505", "1.24495"], ["1.2551", "1.2449"]),
+        ("1.5e3", ["1450", "1550.5"], ["1551", "1449"]),
+        ("25e-1", ["2.45", "2.55"], ["2.56", "2.44"]),
+        ("120", ["120.5", "119.495"], ["120.51", "119.49"]),
+    ],
+)
+def test_figures_agree_as_far_as_they_are_exact(text: str, agree: list[str], differ: list[str]) -> None:
+    """Within a tenth of rough ones, and half of the last place, with a hundredth of that to spare."""
+    figure = printed.PrintedFigure(text)
+    assert [figure.agrees(Fraction(ours)) for ours in agree] == [True] * len(agree)
+    assert [figure.agrees(Fraction(ours)) for ours in differ] == [False] * len(differ)
+    assert figure.agrees(text)
+    assert not figure.agrees("other")
+
+
+def test_times_of_schemes_are_told_over_the_optimum() -> None:
+    """Two nodes by three: 7 thirds of a unit on the fullest link at best, and whole units by single paths."""
+    fabric = parse("complete_bipartite(2, 3)")
+    best = exchange_figures.optimal_rate(fabric, exchange_figures.everyone(fabric))
+    assert best.exact == Fraction(3, 7)
+    found = exchange_figures.scheme_times(fabric, best, 5.0)
+    single = {"ILP-shortest": 3, "ILP-disjoint": 3, "SSSP": 4}
+    even = ("EwSP", "pMCF, shortest", "pMCF, disjoint", "MCF-extP")
+    expected = {name: load * 3 / 7 for name, load in single.items()} | dict.fromkeys(even, 1.0)
+    assert found == pytest.approx(expected)
+    few = exchange_figures.scheme_times(fabric, best, None)
+    assert few == {name: found[name] for name in ("SSSP", "EwSP", "MCF-extP")}

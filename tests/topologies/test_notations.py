@@ -142,3 +142,9 @@ def test_notations_that_are_refused(text: str, reason: str) -> None:
     example = "expected one as in L^2(Diamond^2), K4,4*2 or UniRing(1,4)^2 x BiRing(2,8)"
     assert str(refused.value) == f"notation {text!r}: {reason}; {example}"
     assert notation_expression("(" * 16 + "K123456789" + ")" * 16) == "complete(123456789)"
+
+
+def test_long_notations_are_cut_where_they_are_refused() -> None:
+    with pytest.raises(FormatError) as refused:
+        notation_expression(f"K4  {'?' * 78}")
+    assert str(refused.value).startswith(f"notation 'K4 {'?' * 77}': '  {'?' * 8}' is not understood; ")

@@ -9,6 +9,7 @@ from types import MappingProxyType
 import pytest
 
 from treadle.errors import FormatError, TreadleError
+from treadle.training import compute_times
 from treadle.training.compute_times import (
     ADAM_BYTES_PER_PARAMETER,
     LocalWork,
@@ -169,6 +170,7 @@ def test_the_optimizer_is_bound_by_memory() -> None:
         ({"efficiency": float("nan")}, "efficiency nan: expected a share"),
         ({"memory_efficiency": 2.0}, "memory efficiency 2.0"),
         ({"kernel_s": -1.0}, "kernel_s -1.0"),
+        ({"kernel_s": 1.0}, "kernel_s 1.0: expected seconds of one launch, 0 or more and below 1"),
         ({"precision": "fp8"}, "device plain has no 'fp8' products; it has bf16"),
     ],
 )
@@ -218,6 +220,8 @@ def test_measured_times_and_layers_must_fit() -> None:
         ("layer,forward_s,backward_s\nx,nan,1", "line 2: expected seconds"),
         ("layer,forward_s,backward_s\nx,1ms,1", "line 2: expected seconds"),
         ("layer,forward_s,backward_s,tokens\nx,1,1,1e3", "line 2: tokens: expected a whole number"),
+        ("layer,forward_s,backward_s,tokens\nx,1,1,1234567890123", "tokens: expected a whole number, found"),
+        ("layer,forward_s,backward_s\nx,1,1e6", "line 2: expected seconds, 0 or more, found '1e6'"),
         ('layer,forward_s,backward_s\n"x,1,1', "no CSV"),
         ("layer,forward_s,backward_s\n" + "x,1,1\n" * 100_001, "at most 100000 rows"),
     ],
@@ -225,3 +229,47 @@ def test_measured_times_and_layers_must_fit() -> None:
 def test_layer_times_that_cannot_be(text: str, message: str) -> None:
     with pytest.raises(FormatError, match=message):
         read_layer_times(text)
+
+
+def test_rooflines_and_layer_times_at_their_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    best = RooflineTimes(DEVICE, "bf16", 1.0, memory_efficiency=1.0, kernel_s=0.75)
+    assert best.words == "roofline: 1 of plain's bf16 peak, 1 of its memory's bandwidth"
+    free = replace(ROOFLINE, memory_efficiency=None)
+    assert free.words == "roofline: 0.5 of plain's bf16 peak"
+    assert free.optimizer_s(1e9) == best.optimizer_s(1e9) == ADAM_BYTES_PER_PARAMETER
+    assert (ROOFLINE.kernel_s, ROOFLINE.fused_attention) == (0.0, True)
+    head = "layer,forward_s,backward_s,tokens\n"
+    (row,) = read_layer_times(f"{head} x ,0,999999,123456789012\n").rows
+    assert (row.pattern, row.forward_s, row.backward_s, row.tokens) == ("x", 0, 999_999, 123_456_789_012)
+    with pytest.raises(FormatError, match=r"expected at most 10000000 characters, found 10000001$"):
+        read_layer_times("x" * 10_000_001)
+    monkeypatch.setattr(compute_times, "_MOST_ROWS", 2)
+    text = f"{head}x,1,1,\ny,1,1,0\n"
+    monkeypatch.setattr(compute_times, "_MOST_TEXT", len(text))
+    assert len(read_layer_times(text).rows) == 2
+    with pytest.raises(FormatError, match=f"at most {len(text)} characters, found {len(text) + 1}$"):
+        read_layer_times(text + "\n")
+
+
+def test_the_first_row_that_matches_counts_and_says_for_how_many_tokens() -> None:
+    times = read_layer_times("layer,forward_s,backward_s,tokens\nbl*,1,3,0\nblock,5,7,\n")
+    assert times.words == "measured: 2 rows of layer times"
+    assert times.optimizer_s(9) == 0.0
+    found = times.work_times(LAYER, LOCAL)
+    assert [sum(one.forward_s for one in found), sum(one.backward_s for one in found)] == [
+        pytest.approx(1), pytest.approx(3)
+    ]  # fmt: skip
+    # a work over another stream counts by that stream's tokens
+    keys = replace(PRODUCT, name="keys", stream="encoder")
+    layer = ModelLayer("block", stream="decoder", works=(PRODUCT, keys))
+    own, others = times.work_times(layer, LocalWork(1, {"encoder": 3000, "decoder": 1000}))
+    assert (own.forward_s, others.forward_s) == pytest.approx((0.25, 0.75))
+
+
+def test_decoded_tokens_choose_experts_and_read_caches_in_parts() -> None:
+    """A token of each of two ranks visits 2 of 8 experts: half of those of a rank are read, in parts."""
+    local = LocalWork(1, {"": 4096}, tp=2, ep=2, is_decoding=True)
+    assert forward(local)[3] == pytest.approx(8e6 * 2 / 0.8e9 * (4 / 8) / 2 / 2)
+    by_context = LocalWork(2, {"": 4096}, cp=4, is_decoding=True)
+    assert by_context.tokens_here("") == 2
+    assert forward(by_context)[2] == pytest.approx(2 * 500 * 1024 * 2 / 0.8e9)

@@ -8,7 +8,7 @@ import pytest
 
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
-from treadle.training.costs import AlphaBetaCosts, Traffic
+from treadle.training.costs import AlphaBetaCosts, RememberedCosts, Traffic
 
 GATHER: Traffic = (CollectiveKind.ALLGATHER, ("dp", "ep"))
 SEND: Traffic = (None, ("pp",))
@@ -35,7 +35,34 @@ def test_traffic_without_a_rate_is_refused_with_what_there_is() -> None:
 def test_numbers_out_of_range_are_refused() -> None:
     with pytest.raises(ScheduleError, match="alpha of -1 s"):
         AlphaBetaCosts(-1, {})
+    with pytest.raises(ScheduleError, match="alpha of nan s; expected 0 or more"):
+        AlphaBetaCosts(float("nan"), {})
     with pytest.raises(ScheduleError, match="send along pp at 0 bytes/s"):
         AlphaBetaCosts(0, {SEND: 0})
     with pytest.raises(ScheduleError, match="expected a number of at least 1 for each"):
         AlphaBetaCosts(0, {SEND: 1}, {(SEND, SEND): (1, Fraction(1, 2))})
+
+
+def test_costs_are_asked_once_for_the_same() -> None:
+    asked: list[object] = []
+
+    class Told(AlphaBetaCosts):
+        def time_s(self, kind: CollectiveKind, axes: tuple[str, ...], size_bytes: int) -> int:
+            asked.append((kind, axes, size_bytes))
+            return len(asked)
+
+        def send_s(self, axis: str, size_bytes: int) -> int:
+            asked.append((axis, size_bytes))
+            return len(asked)
+
+        def slowdowns(self, running: tuple[Traffic, ...]) -> tuple[int, ...]:
+            asked.append(running)
+            return (len(asked),)
+
+    costs = RememberedCosts(Told(0, {}, words="told", is_bound=True))
+    kind = CollectiveKind.ALLGATHER
+    assert [costs.time_s(kind, ("a",), size) for size in (1, 2, 1)] == [1, 2, 1]
+    assert [costs.send_s("a", size) for size in (1, 2, 1)] == [3, 4, 3]
+    assert [costs.slowdowns(one) for one in ((SEND,), (GATHER,), (SEND,))] == [(5,), (6,), (5,)]
+    assert (costs.words, costs.is_bound) == ("told", True)
+    assert (AlphaBetaCosts(0, {}).words, AlphaBetaCosts(0, {}).is_bound) == ("alpha and rate", False)

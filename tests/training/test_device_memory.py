@@ -205,3 +205,48 @@ def test_parts_add_up() -> None:
     parts = MemoryParts(1, 2, 3, 4, 5, 6, 7, 8)
     assert parts.total_bytes == 36
     assert list(parts.by_part)[:3] == ["weights", "gradients", "optimizer"]
+
+
+def test_serving_gathers_what_is_ahead_and_keeps_what_one_layer_makes() -> None:
+    """Weights of 6, 4 and 0 elements in two shards each; the logits are apart, once."""
+    layers = [
+        block("a", 10, 6), block("b", 30, 4),
+        ModelLayer("c", saved=(Saved("logits", 7), Saved("s", 20)), boundary_elements=2),
+    ]  # fmt: skip
+    keeping = Keeping(weight_shards=2, prefetch=1, reshard_after_forward=False, is_training=False)
+    parts = memory_parts([layers], (), LocalWork(1, {"": 3}), keeping)
+    assert (parts.weights_bytes, parts.gathered_bytes) == (2 * 5, 2 * 10)
+    assert (parts.activations_bytes, parts.logits_bytes) == (2 * 3 * 30, 2 * 3 * 7)
+    trained = memory_parts([layers], ONCE, LocalWork(1, {"": 3}), replace(keeping, is_training=True))
+    assert (trained.activations_bytes, trained.logits_bytes) == (2 * 3 * 60, 2.5 * 2 * 3 * 7)
+    assert trained.gathered_bytes == 2 * 10 + 2 * 6
+
+
+def test_what_is_exchanged_is_cut_where_the_sequence_is() -> None:
+    layer = ModelLayer(
+        "e",
+        weights=(Weight("experts", 16, expert=True),),
+        experts=8,
+        top_k=1,
+        routed_elements=5,
+        exchanges=2,
+        boundary_elements=6,
+        reductions=2,
+    )
+    for spread, exchanged in ((False, 2 * 5 * 100), (True, 2 * 5 * 25)):
+        local = LocalWork(1, {"": 100}, tp=4, ep=2, sequence_parallel=spread)
+        assert memory_parts([[layer]], ONCE, local, Keeping()).buffers_bytes == 2 * (exchanged + 6 * 100)
+    kept = ModelLayer("k", cache_elements=8, kv_elements=8, kv_pieces=2, boundary_elements=6)
+    by_two = memory_parts([[kept]], (), LocalWork(3, {"": 100}, cp=2), Keeping(is_training=False))
+    assert by_two.cache_bytes == 3 * 8 * 100 / 2 * 2
+
+
+def test_what_does_not_fit_is_told_of_the_fullest_device() -> None:
+    small, large = (
+        MemoryParts(*(n * 2**30 for n in sizes)) for sizes in ((1,) * 8, (1, 2, 3, 4, 5, 6, 8, 7))
+    )
+    assert shortfall([small, large, small], 36 * 2**30) == ""
+    assert shortfall([small, large], 36 * 2**30 - 1) == (
+        "a device needs 36.0 GB and has 36.0 GB; most of it: buffers, 8.0 GB"
+    )
+    assert shortfall([large, small], 5 * 2**29).startswith("a device needs 36.0 GB and has 2.5 GB; ")

@@ -23,10 +23,19 @@ DATA_SHEETS = {
     "mi325x": (1307.4, 256, 6000),
 }
 
+FP32 = {
+    "v100": 15.7, "a100": 19.5, "a100-40gb": 19.5, "h100": 67, "h800": 67, "h200": 67, "b200": 75,
+    "gb200": 80, "mi250": 90.5 / 2, "mi250x": 95.7 / 2, "mi300x": 163.4, "mi325x": 163.4,
+}  # fmt: skip
+"""TFLOP/s, of matrix units where they have it."""
+
 
 @pytest.mark.parametrize("name", sorted(ACCELERATORS))
 def test_presets_are_those_of_data_sheets(name: str) -> None:
     preset = accelerator(name)
+    assert preset.peak("fp32") == pytest.approx(1e12 * FP32[name], rel=2e-3)
+    assert ("bf16" in preset.peak_flops) == (name != "v100")
+    assert preset.peak_flops.get("bf16", preset.peak("fp16")) == preset.peak("fp16")
     tflops, memory, bandwidth = DATA_SHEETS[name]
     assert preset.peak("fp16") == pytest.approx(1e12 * tflops, rel=1e-3)
     assert preset.memory_bytes == memory * 2**30
@@ -59,6 +68,8 @@ def test_a_device_of_the_users_own() -> None:
     own = read_accelerator(OWN + 'source = "a slide"')
     assert (own.name, own.memory_bytes, own.memory_bytes_per_s) == ("mine", 96 * 2**30, 4e12)
     assert (own.peak("bf16"), own.peak("fp8"), own.source) == (5e14, 1.0005e15, "a slide")
+    plain = read_accelerator(OWN.replace("mine", "m" * 41).replace("500", "999999999"))
+    assert (plain.name, plain.source, plain.peak("bf16")) == ("m" * 40, "", 999_999_999e12)
 
 
 @pytest.mark.parametrize(
@@ -76,6 +87,11 @@ def test_a_device_of_the_users_own() -> None:
         (OWN.replace("96GB", "96"), "has no unit"),
         (OWN.replace("4TB/s", "4TB"), "unknown unit"),
         (OWN.replace("bf16", "bf17"), "unknown precision 'bf17'"),
+        (OWN.replace("500", "0"), "tflops of bf16: expected a positive number, found 0"),
+        (OWN.replace("500", "1e9"), "tflops of bf16: expected a positive number, found 1000000000.0"),
+        (OWN.replace("{bf16 = 500, fp8 = 1000.5}", "{}"), "tflops: expected a table such as"),
+        (OWN + 'source = "a\\u0007b"', "letters that can be printed on a line"),
+        (OWN + "source = 3", "and source: expected texts in quotes"),
         (OWN.replace("500", "-1"), "tflops of bf16: expected a positive number"),
         (OWN.replace("500", "inf"), "tflops of bf16: expected a positive number"),
         (OWN.replace("500", "true"), "tflops of bf16: expected a positive number"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -121,12 +122,43 @@ def test_decoding_leaves_the_encoder_out() -> None:
     assert any(name.startswith("encoder") for name in first)
 
 
+def test_a_prompt_is_read_by_all_streams_and_one_token_is_enough() -> None:
+    model = zoo_model("switch-base-256")
+    found = served(mesh_of(dp=2), "prefill", model=model, sequences=2, tokens=3)
+    assert found.tokens_per_s == pytest.approx(2 * (3 + 3) / float(found.seconds))
+    shortest = served(mesh_of(tp=1), "prefill", tokens=1)
+    assert shortest.tokens_per_s == pytest.approx(1 / float(shortest.seconds))
+
+
+def test_weights_and_activations_have_widths_and_experts_room_of_their_own() -> None:
+    """Weights of 1 byte, activations of 4; half as many tokens again go to experts as are routed."""
+    setup = ServingSetup(
+        SMALL, mesh_of(tp=2), H100, TIMES, ServingPhase.DECODE, 3, {"": 4096}, weight_bytes=1, element_bytes=4
+    )
+    found = simulate_phase(setup, free_costs(setup.mesh, {CollectiveKind.ALLREDUCE: 1e9}))
+    assert (found.memory.weights_bytes, found.memory.cache_bytes) == (N, 3 * 4 * 32 * 4096)
+    assert {task.size_bytes for task in found.timeline.tasks if task.category is Category.ALLREDUCE} == {
+        3 * 128 * 4
+    }
+    model, mesh = zoo_model("mixtral-8x7b"), mesh_of(ep=8)
+    roomy = ServingSetup(
+        model, mesh, H100, TIMES, ServingPhase.DECODE, 16, {"": 64}, capacity_factor=Fraction(3, 2)
+    )
+    tasks = simulate_phase(roomy, free_costs(mesh, {})).timeline.tasks
+    assert {task.size_bytes for task in tasks if task.category is Category.ALLTOALL} == {3 * 2 * 4096 * 2}
+
+
 @pytest.mark.parametrize(
     ("mesh", "fields", "message"),
     [
         (mesh_of(pp=2), {}, "serving knows no axis pp; expected some of dp, tp, ep"),
         (mesh_of(data=2), {}, "axis 'data' has no meaning here"),
         (mesh_of(dp=4), {"sequences": 6}, "batch of 6: expected a multiple of 4"),
+        (
+            mesh_of(dp=1),
+            {"sequences": 0},
+            "batch of 0: expected a multiple of 1, the ranks of mesh dp=1 with",
+        ),
         (mesh_of(tp=2), {"tokens": 0}, "how many tokens has stream"),
         (mesh_of(dp=1), {"model": TrainingModel("head", (HEAD,))}, "keeps no keys and values"),
     ],

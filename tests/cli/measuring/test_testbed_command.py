@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,3 +101,104 @@ def test_rates_have_the_unit_that_is_asked(
     out = capsys.readouterr().out
     assert f"emulated on this host, {link} a link and more" in out
     assert f"B {node} (nominal {node})" in out
+
+
+def test_the_whole_report_of_a_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three of 1,000 bytes and one half as long as predicted; two elements are wrong."""
+    asked: dict[str, object] = {}
+
+    def answer(fabric: Topology, sizes: list[int], **options: Any) -> testbed.EmulationResult:
+        options.pop("on_case")
+        asked.update(options, sizes=sizes, fabric=fabric.name)
+        plain = emulated(fabric, [1000, 4096, 10**6], rate_bytes_per_s=25_000_000)
+        first, *others = plain.rows
+        odd = replace(
+            first, algorithm="ring-steps", steps=5, wrong=2, is_fitted=False, predicted_s=first.time_s / 2
+        )
+        skip = testbed.Skipped(CollectiveKind.ALLREDUCE, "tsmcf", "serves no allreduce")
+        return replace(plain, rows=(odd, *others), skipped=(skip,))
+
+    monkeypatch.setattr(testbed, "emulate", answer)
+    assert main(["testbed", "ring:4"]) == 1
+    out, err = capsys.readouterr()
+    assert [" ".join(line.split()) for line in out.splitlines()] == [
+        "measured on ring(4), emulated on this host, 25 MB/s a link and more:",
+        "collective algorithm size steps T_B (M/B) measured predicted error",
+        "allgather ring-steps 1000B 5 0.7500 3.030 ms 1.515 ms -50.0%",
+        "allgather bfb 4KB 3 0.7500 3.123 ms 3.123 ms +0.0% fitted",
+        "allgather bfb 976.56KB 3 0.7500 33.000 ms 33.000 ms +0.0% fitted",
+        "",
+        "alpha 1000.0 us a step, epsilon 0.0 us, B 25 MB/s (nominal 50 MB/s)",
+        "error: mean 16.7%, max 50.0%",
+        "2 elements WRONG",
+        "skipped allreduce by tsmcf: serves no allreduce",
+    ]
+    assert err == "treadle: 2 elements are wrong\n"
+    assert asked == {
+        "fabric": "ring(4)",
+        "sizes": [2**10, 2**18, 2**20, 2**22, 2**23],
+        "rate_bytes_per_s": 12_500_000,
+        "delay_ns": None,
+        "collectives": [CollectiveKind.ALLGATHER, CollectiveKind.ALLREDUCE],
+        "algorithms": ["bfb", "ring-steps", "tsmcf"],
+        "plans": [],
+        "timing": testbed.Timing(iterations=200, rounds=1),
+        "with_crossovers": False,
+    }
+    words = "--collectives allreduce,reduce-scatter --algorithms swing --size 2K --rate 1Gbit/s --delay 3us"
+    assert main(["testbed", "ring:4", *words.split(), "--iterations", "7", "--rounds", "2"]) == 1
+    assert [asked[key] for key in ("sizes", "rate_bytes_per_s", "delay_ns", "algorithms", "timing")] == [
+        [2048],
+        125_000_000,
+        3000,
+        ["swing"],
+        testbed.Timing(iterations=7, rounds=2),
+    ]
+    assert asked["collectives"] == [CollectiveKind.ALLREDUCE, CollectiveKind.REDUCE_SCATTER]
+
+
+def test_plans_bring_their_fabric(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = str(tmp_path / "ring.plan")
+    assert main(["solve", "ring:3", "allgather", "--algorithm", "bfb", "-q", "-o", plan]) == 0
+    asked: list[tuple[str, int]] = []
+
+    def answer(fabric: Topology, sizes: list[int], **options: Any) -> testbed.EmulationResult:
+        asked.append((fabric.name, len(options["plans"])))
+        return emulated(fabric, sizes, rate_bytes_per_s=options["rate_bytes_per_s"])
+
+    monkeypatch.setattr(testbed, "emulate", answer)
+    assert main(["testbed", "--plan", plan, "--plan", plan]) == 0
+    assert "every element is right" in capsys.readouterr().out
+    assert main(["testbed", "ring:4", "--plan", plan, "-q"]) == 0
+    # the fabric of the settings stands in only where there is neither
+    monkeypatch.setenv("TREADLE_FABRIC", "ring:5")
+    assert main(["testbed", "--plan", plan, "-q"]) == 0
+    assert main(["testbed", "-q"]) == 0
+    monkeypatch.delenv("TREADLE_FABRIC")
+    assert asked == [("ring(3)", 2), ("ring(4)", 1), ("ring(3)", 1), ("ring(5)", 0)]
+    assert main(["testbed"]) == 2
+    assert capsys.readouterr().err == "treadle: expected a TOPOLOGY, --plan or --clean\n"
+    assert main(["testbed", "ring:4", "--rate", "0Mbit/s"]) == 2
+    assert capsys.readouterr().err == "treadle: rate '0Mbit/s': expected more than nothing\n"
+
+
+def test_what_needs_no_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def commands(fabric: Topology, rate: int, *, delay_ns: int | None) -> list[str]:
+        return [f"make {fabric.name} {rate} {delay_ns}", "more"]
+
+    monkeypatch.setattr(testbed, "dry_run", commands)
+    words = ["testbed", "ring:4", "--dry-run", "--rate", "8kbit/s", "--delay", "1us"]
+    assert main(words) == 0
+    assert capsys.readouterr().out == "make ring(4) 1000 1000\nmore\n"
+    assert main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["commands"] == ["make ring(4) 1000 1000", "more"]
+    for left, said in (([], "nothing was left\n"), (["a", "b"], "removed a\nremoved b\n")):
+        monkeypatch.setattr(testbed, "clean_leftovers", lambda left=left: left)
+        assert main(["testbed", "--clean"]) == 0
+        assert capsys.readouterr().out == said
+        assert main(["testbed", "--clean", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["removed"] == left

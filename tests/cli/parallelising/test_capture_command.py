@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from treadle.cli.main import main
+from treadle.cli.output import Output
+from treadle.cli.parallelising import capture
 from treadle.parallelism.graph.model_files import read_model_graph
 
 AFFINE = """
@@ -89,3 +93,53 @@ def test_mistakes_are_one_line(words: list[str], said: str, capsys: pytest.Captu
     assert out == ""
     assert said in err
     assert err.count("\n") == 1
+
+
+def part(name: str, repeats: int, elements: int, kinds: str) -> Any:
+    nodes = [SimpleNamespace(kind=SimpleNamespace(value=kind)) for kind in kinds.split()]
+    atoms = [SimpleNamespace(name="b", size=3), SimpleNamespace(name="s", size=4)]
+
+    class Graph(SimpleNamespace):
+        def __str__(self) -> str:
+            return f"graph of {name}\nmore"
+
+    graph = Graph(nodes=nodes, atoms=atoms)
+    return SimpleNamespace(name=name, repeats=repeats, parameter_elements=elements, graph=graph)
+
+
+@pytest.mark.parametrize(
+    ("batch", "sequence", "step"),
+    [
+        ("b", "s", ["step 12 tokens: b = 3 samples of s = 4"]),
+        ("b", "", ["step b = 12 samples"]),
+        ("", "", []),
+    ],
+)
+def test_all_that_is_told_of_a_model(
+    batch: str, sequence: str, step: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = (
+        part("head", 1, 5, "PLACEHOLDER EINSUM OUTPUT"),
+        part("block", 7, 2000, "EINSUM REDUCTION EINSUM PLACEHOLDER"),
+    )
+    ties = (SimpleNamespace(first=("head", "w"), second=("block", "v")),)
+    model: Any = SimpleNamespace(
+        name="m", parameters=14005, tokens=12, batch=batch, sequence=sequence, parts=parts, ties=ties
+    )
+    for show in (False, True):
+        capture._print(Output(), model, show=show)
+        told = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+        graphs = [
+            *("", "head, 1 time", "graph of head", "more"),
+            *("", "block, 7 times", "graph of block", "more"),
+        ]
+        assert told == [
+            "model m: 14.0K parameters",
+            *step,
+            "shared head w is block v",
+            "",
+            "part times parameters operators of which",
+            "head 1 5 1 1 einsum",
+            "block 7 2.00K 3 2 einsums, 1 reduction",
+            *(graphs if show else []),
+        ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from fractions import Fraction
+from types import SimpleNamespace
 
 import networkx as nx
 import numpy as np
@@ -11,11 +12,12 @@ import pytest
 from tools.finder.neighbours import entry_line, table_text
 
 from treadle.errors import FormatError
+from treadle.finder.construction import Base, ScheduleMethod
 from treadle.finder.measure import figures_of
-from treadle.finder.search import Finder
+from treadle.finder.search import FabricCandidate, Finder
 from treadle.finder.searches.cayley_value import load_scale
 from treadle.finder.searches.link_swaps import exchanges, expression_of, random_start, swap_links
-from treadle.finder.searches.neighbour_search import search_neighbours
+from treadle.finder.searches.neighbour_search import _NeighbourSearch, search_neighbours
 from treadle.finder.searches.neighbour_table import (
     NeighbourTable,
     check_neighbour,
@@ -26,6 +28,7 @@ from treadle.finder.tables import shipped_tables
 from treadle.topologies import is_regular, parse
 from treadle.topologies.properties import is_symmetric
 from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED
 
 BASE = "directed_circulant(12, 1, 5)"
 TWO_WAY = "torus(4, 4)"
@@ -121,8 +124,73 @@ def test_what_the_table_states_must_hold() -> None:
     ):
         with pytest.raises(FormatError):
             check_neighbour(parsed_entry(wrong))
-    for bad in ("4 1 97", "4 3 97 4 1 1 ring(4)", "4 1 0 4 1 1 ring(4)", "4 1 97 4 1/0 1 ring(4)"):
-        with pytest.raises(FormatError):
+    for bad in (
+        *("4 1 97", "4 3 97 4 1 1 ring(4)", "4 1 0 4 1 1 ring(4)", "4 1 97 4 1/0 1 ring(4)"),
+        *("0 1 97 4 1 1 ring(4)", "4 1 97 0 1 1 ring(4)", "4 0 97 4 1 1 y"),
+    ):
+        with pytest.raises(FormatError) as caught:
             parsed_entry(bad)
+        assert str(caught.value) == f"line of neighbours: {bad!r}"
+    with pytest.raises(FormatError) as caught:
+        parsed_entry("4 9 97 4 1 1 " + "x" * 90)
+    assert str(caught.value) == f"line of neighbours: {'4 9 97 4 1 1 ' + 'x' * 67!r}"
+    least = parsed_entry("1 2 1 1 3 1/2 x y")
+    assert (least.degree, least.nodes, least.steps, least.bidirectional) == (1, 1, 1, True)
+    assert (least.gather, least.reduce, least.expression) == (3, Fraction(1, 2), "x y")
     with pytest.raises(FormatError):
         NeighbourTable("something else\n")
+
+
+class Asked:
+    """A finder that knows nothing, and keeps which sizes it was asked for."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def frontier(self, nodes: int, degree: int) -> list[FabricCandidate]:
+        self.sizes.append(nodes)
+        return []
+
+
+@pytest.mark.parametrize(
+    ("nodes", "degree", "two_way", "sizes"),
+    [
+        (2000, 8, False, [2000, 2001, 1999, 2002, 1998, 2003, 1997]),
+        (2001, 8, False, []), (50, 9, False, []), (50, 1, False, []),
+        (50, 2, True, [50, 51, 49, 52, 48, 53, 47]),
+        (50, 3, True, [50]),  # an odd degree has no other number of nodes
+        (51, 3, True, []), (51, 3, False, [51, 52, 50, 53, 49, 54, 48]),
+        (6, 4, False, [6, 7, 8, 9]),  # and five are all joined already
+    ],
+)  # fmt: skip
+def test_sizes_from_which_a_search_starts(nodes: int, degree: int, two_way: bool, sizes: list[int]) -> None:
+    """Three nodes more or fewer, the nearest first."""
+    finder = Asked()
+    found = search_neighbours(nodes, degree, finder, (), trials=9, two_way=two_way)  # type: ignore[arg-type]
+    assert (found.entries, found.tried, finder.sizes) == ((), 0, sizes)
+
+
+def test_the_bar_is_the_best_within_so_many_steps() -> None:
+    known = [SimpleNamespace(steps=steps, t_b_both=Fraction(t_b)) for steps, t_b in ((3, 7), (4, 5), (5, 6))]
+    search = _NeighbourSearch(9, 2, known, 0, False, UNWATCHED)  # type: ignore[arg-type]
+    assert [search.bar(target) for target in (2, 3, 4, 9)] == [18, 7, 5, 5]
+
+
+def test_starts_promise_what_they_are_better_by_than_the_bar() -> None:
+    """Of 9 nodes nothing is better than 16 / 9; a ring of 8 with one more may be, that of 9 is the bar."""
+
+    def base(nodes: int, t_b: Fraction, loops: bool = False) -> SimpleNamespace:
+        construction = Base(f"ring({nodes})", "", ScheduleMethod.BFB, "")
+        gather = SimpleNamespace(has_loops=loops)
+        return SimpleNamespace(construction=construction, gather=gather, steps=4, t_b_both=t_b)
+
+    sizes = {9: [base(9, Fraction(3))], 8: [base(8, Fraction(1, 9)), base(8, Fraction(1), loops=True)],
+             10: [base(10, Fraction(5, 2))]}  # fmt: skip
+    finder = SimpleNamespace(frontier=lambda nodes, degree: sizes.get(nodes, []))
+    search = _NeighbourSearch(9, 2, sizes[9], 0, False, UNWATCHED)  # type: ignore[arg-type]
+    found = [(task.base.name, task.more, task.target, task.gain) for task in search._sources(finder)]  # type: ignore[arg-type]
+    best = 3 - Fraction(16, 9)
+    assert found == [
+        ("ring(10)", -1, 4, Fraction(1, 2)), ("ring(10)", -1, 5, Fraction(1, 2)),
+        ("ring(8)", 1, 4, best), ("ring(8)", 1, 5, best),
+    ]  # fmt: skip

@@ -14,7 +14,7 @@ import places
 from samples.exchange_samples import alltoall, over_shortest_paths, random_demands
 from samples.program_cases import random_case
 from treadle import planning
-from treadle.errors import FormatError
+from treadle.errors import FormatError, ScheduleError
 from treadle.formats.cpu.judge import interpret_cpu_xml
 from treadle.formats.cpu.writer import emit_cpu_xml
 from treadle.program.passes import replicate
@@ -343,3 +343,24 @@ def test_damaged_text_never_crashes_the_reader(data: st.DataObject) -> None:
     noise = data.draw(st.text(max_size=12))
     with suppress(FormatError):
         interpret_cpu_xml(text[:place] + noise + text[place + len(noise) :])
+
+
+def test_ranks_that_send_and_receive_in_different_orders_are_refused() -> None:
+    """CPU XML knows no channels: the i-th send to a rank meets the i-th receive there."""
+    send, receive = OperationKind.SEND, OperationKind.RECEIVE
+    sends = [Operation(send, chunk, 1, peer=1, channel=chunk) for chunk in (0, 1)]
+    receives = [Operation(receive, chunk, 1, peer=0, channel=chunk) for chunk in (0, 1)]
+    copy = Operation(OperationKind.COPY, 0, 2)
+
+    def written(arrive: list[Operation]) -> str:
+        program = program_from_operations(
+            CollectiveKind.BROADCAST, [[copy, *sends], arrive], n_chunks=2, shard_offset=[0, 2, 2], root=0
+        )
+        return emit_cpu_xml(program)
+
+    assert interpret_cpu_xml(written(receives)).violations == ()
+    with pytest.raises(ScheduleError) as caught:
+        written(receives[::-1])
+    assert str(caught.value) == (
+        "CPU XML: ranks 0->1 send and receive in different orders; lower with one channel"
+    )

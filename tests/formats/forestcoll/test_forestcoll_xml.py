@@ -10,13 +10,18 @@ import pytest
 import places
 from treadle import planning
 from treadle.errors import FormatError, InfeasibleError, ScheduleError
+from treadle.formats.forestcoll import writer
 from treadle.formats.forestcoll.judge import judge
 from treadle.formats.forestcoll.reader import parse_forestcoll_xml
 from treadle.formats.forestcoll.traffic import trees
 from treadle.formats.judgement import Planned, Terms
 from treadle.planning.judging.placed_schedules import place_schedule
 from treadle.planning.problem import pose
-from treadle.schedules.plan import Plan
+from treadle.schedules.collective import CollectiveKind, on_all_ranks
+from treadle.schedules.plan import Plan, PlanEntry
+from treadle.schedules.trees.forest import Direction, ForestSchedule, TreeSpec, forest_from_trees
+from treadle.topologies.topology import Topology, TopologyBuilder
+from treadle.verification.schedules import verify
 
 
 def lowered(fabric: str, **options: object) -> tuple[Plan, bytes]:
@@ -189,3 +194,84 @@ def test_a_path_through_a_rank_is_no_path(path: str) -> None:
     with pytest.raises(ScheduleError, match="which is a rank; only switches lie between"):
         trees(text, Terms())
     assert len(trees(data, Terms()).trees) > 0
+
+
+def hub(name: str = "w", rank: str = "a") -> Topology:
+    """Ranks around a switch, by two links each way."""
+    builder = TopologyBuilder("hub")
+    for one in (rank, "b", "c"):
+        builder.compute(one)
+    builder.switch(name)
+    for one in (rank, "b", "c"):
+        for _ in range(2):
+            builder.duplex(one, name, 2)
+    return builder.build()
+
+
+def two_ways(topology: Topology) -> Plan:
+    """Five trees of each root straight to both others; of each path the last two over the second link."""
+    specs = []
+    for root in range(3):
+        paths = {
+            rank: [
+                ((4 * root + 2 * lane, 4 * rank + 2 * lane + 1), units) for lane, units in ((0, 3), (1, 2))
+            ]
+            for rank in range(3)
+            if rank != root
+        }
+        specs.append(TreeSpec(root, 5, [-1 if rank == root else root for rank in range(3)], paths))
+    forest = forest_from_trees(Direction.BROADCAST, 3, specs)
+    schedule = ForestSchedule(CollectiveKind.ALLGATHER, broadcast=forest)
+    collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
+    algbw = verify(topology, collective, schedule).algbw
+    assert algbw is not None
+    return Plan(topology, collective, (PlanEntry(0, None, schedule),), "by hand", algbw)
+
+
+def test_units_that_take_other_paths_are_trees_of_their_own() -> None:
+    """All paths go by the same nodes, so the judge does not mind which link it is."""
+    plan = two_ways(hub())
+    made = planning.lower(plan, to="forestcoll-xml")
+    assert made.faults == ()
+    (data,) = (content for _, content in made.files)
+    assert data.decode().splitlines()[:9] == [
+        '<Algo nchunkspernode="5">',
+        '  <tree root="0" index="0" nchunks="3" height="1">',
+        *(f'    <send src="0" dst="{rank}" path="0,w,{rank}"/>' for rank in (1, 2)),
+        "  </tree>",
+        '  <tree root="0" index="1" nchunks="2" height="1">',
+        *(f'    <send src="0" dst="{rank}" path="0,w,{rank}"/>' for rank in (1, 2)),
+        "  </tree>",
+    ]
+
+
+def test_names_that_fall_apart_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, said in (
+        ("s,t", "node 's,t': paths are lists of names with commas between; rename it"),
+        ("s(", "node 's(': paths are lists of names with commas between; rename it"),
+        ("2", "a switch has a number of a rank for its name; rename it"),
+    ):
+        with pytest.raises(InfeasibleError) as caught:
+            planning.lower(two_ways(hub(name)), to="forestcoll-xml")
+        assert str(caught.value) == f"forestcoll-xml: {said}"
+    assert planning.lower(two_ways(hub("3", "x,y")), to="forestcoll-xml").faults == ()
+    for most, is_refused in ((6, False), (5, True)):
+        monkeypatch.setattr(writer, "_MOST_TREES", most)
+        if is_refused:
+            with pytest.raises(InfeasibleError, match=r"^forestcoll-xml: more than 5 trees$"):
+                planning.lower(two_ways(hub()), to="forestcoll-xml")
+        else:
+            assert planning.lower(two_ways(hub()), to="forestcoll-xml").faults == ()
+
+
+def test_files_are_compared_with_trees_of_ranks_alone() -> None:
+    plan, data = lowered("ring(4)", algorithm="ring")
+    steps = planning.solve("ring(4)", "allgather", algorithm="bfb").plan
+    assert judge([data], planned(steps)).violations == ("the plan is no allgather of trees",)
+    text = data.decode()
+    sends = text.replace('<send src="0"', '<send src="9"', 1).replace('path="0,', 'path="9,', 1)
+    for changed in (text.replace('root="0"', 'root="9"', 1), sends):
+        found = judge([changed.encode()], planned(plan)).violations
+        assert found[-1] == "line 2: its nodes are no ranks of the plan"
+    with pytest.raises(FormatError, match=r"not valid text \(lone surrogate\)$"):
+        parse_forestcoll_xml("<Algo>\ud800</Algo>", "x")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,9 +14,11 @@ from samples.forest_samples import star
 from treadle import planning
 from treadle.cli.main import main
 from treadle.errors import FormatError, InfeasibleError, ScheduleError
-from treadle.formats.nccl.reader import joined_rings, parse_nccl_graph
+from treadle.formats.nccl.loading import nccl_graph_loading
+from treadle.formats.nccl.reader import NcclGraph, joined_rings, parse_nccl_graph
 from treadle.formats.nccl.writer import emit_nccl_graph, find_rings
-from treadle.schedules.trees.forest import ForestSchedule
+from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.trees.forest import Direction, ForestSchedule, TreeSpec, forest_from_trees
 from treadle.synthesis.trees.baselines.boxes import find_boxes
 from treadle.topologies.topology import TopologyBuilder
 
@@ -139,3 +142,75 @@ def test_a_star_is_no_ring() -> None:
     assert isinstance(schedule, ForestSchedule)
     with pytest.raises(ScheduleError):
         find_rings(schedule)
+
+
+Rings = dict[tuple[int, ...], int]
+
+
+def rings_schedule(rings: Rings, others: Rings) -> ForestSchedule:
+    """An allgather of units along rings, of the last root along others."""
+    n = len(next(iter(rings)))
+    trees = []
+    for root in range(n):
+        for ring, units in (others if root == n - 1 else rings).items():
+            place = ring.index(root)
+            order = [*ring[place:], *ring[:place]]
+            parent = [-1 if rank == root else order[order.index(rank) - 1] for rank in range(n)]
+            paths: dict[int, list[tuple[tuple[int, ...], int]]] = {
+                rank: [((0,), units)] for rank in range(n) if rank != root
+            }
+            trees.append(TreeSpec(root, units, parent, paths))
+    forest = forest_from_trees(Direction.BROADCAST, n, trees)
+    return ForestSchedule(CollectiveKind.ALLGATHER, broadcast=forest)
+
+
+def test_channels_share_what_the_rings_carry_over_boxes_of_three_sizes() -> None:
+    """Two thirds go by the second ring, so of three channels two are its; eleven devices end with a."""
+    boxes = [range(11), [11], [12, 13]]
+    rings: Rings = {tuple(range(14)): 2, (0, 11, 13, 12, *range(10, 0, -1)): 4}
+    texts = emit_nccl_graph(rings_schedule(rings, rings), boxes, Fraction(14 * 9, 13) * 1_234_567_000)
+    wanted = [[[*range(11)], [*range(10, -1, -1)]], [[0], [0]], [[0, 1], [1, 0]]]
+    for text, (first, second) in zip(texts, wanted, strict=True):
+        lines = [
+            '<graphs version="1">',
+            '  <graph id="0" pattern="4" crossnic="1" nchannels="3" speedintra="3.7037" speedinter="3.7037" '
+            'latencyinter="0" typeintra="NVL" typeinter="PXB" samechannels="0">',
+        ]
+        for devices in (first, second, second):
+            lines += ["    <channel>", f'      <net dev="{devices[0]:x}"/>']
+            lines += [f'      <gpu dev="{device:x}"/>' for device in devices]
+            lines += [f'      <net dev="{devices[-1]:x}"/>', "    </channel>"]
+        assert text.splitlines() == [*lines, "  </graph>", "</graphs>"]
+
+
+def test_there_are_at_most_thirty_two_channels() -> None:
+    for units in (31, 32):
+        rings: Rings = {(0, 1, 2): 2, (0, 2, 1): 2 * units}
+        schedule = rings_schedule(rings, rings)
+        assert find_rings(schedule) == rings
+        if units == 31:
+            (text,) = emit_nccl_graph(schedule, [[0, 1, 2]], Fraction(1))
+            assert parse_nccl_graph(text) == NcclGraph(((0, 1, 2), *[(0, 2, 1)] * 31), ())
+        else:
+            with pytest.raises(ScheduleError, match=r"^NCCL graph: 33 channels, NCCL has at most 32$"):
+                emit_nccl_graph(schedule, [[0, 1, 2]], Fraction(1))
+
+
+def test_all_roots_use_the_same_rings_alike() -> None:
+    rings: Rings = {(0, 1, 2): 1, (0, 2, 1): 2}
+    more: tuple[Rings, ...] = ({(0, 1, 2): 2, (0, 2, 1): 1}, {(0, 1, 2): 3})
+    for others in more:
+        with pytest.raises(ScheduleError) as caught:
+            find_rings(rings_schedule(rings, others))
+        assert str(caught.value) == (
+            "NCCL graph: the roots' trees follow different rings; solve with --algorithm ring"
+        )
+
+
+def test_how_nccl_is_told_of_its_files() -> None:
+    assert nccl_graph_loading("a.xml", 3, 2).environment[0] == (
+        "NCCL_GRAPH_FILE",
+        "a.xml with .boxN before its ending, N the number of the host",
+    )
+    assert nccl_graph_loading("a.xml", 3, 1).environment[0] == ("NCCL_GRAPH_FILE", "a.xml")
+    assert "'Search 0 : 3 channels loaded" in nccl_graph_loading("a.xml", 3, 1).check

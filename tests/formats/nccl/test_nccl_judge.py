@@ -7,6 +7,7 @@ import re
 import pytest
 
 from treadle import planning
+from treadle.errors import FormatError
 from treadle.formats.judgement import Check, Judgement, Planned, Terms
 from treadle.formats.nccl.judge import judge
 from treadle.schedules.plan import Plan
@@ -32,14 +33,26 @@ def judged(files: list[bytes], plan: Plan) -> Judgement:
 def test_what_is_written_is_the_plans(fabric: str, collective: str) -> None:
     plan = ring_plan(fabric, collective)
     found = judged(written(plan), plan)
-    assert (found.check, found.violations) == (Check.COMPARED, ())
-    assert found.n_ranks == plan.collective.n_ranks
+    (channels,) = {data.count(b"<channel>") for data in written(plan)}
+    assert found == Judgement(
+        Check.COMPARED,
+        (),
+        (("channel", channels), ("file", len(written(plan)))),
+        plan.collective.n_ranks,
+        detail=", its rings joined as NCCL joins boxes",
+    )
 
 
 def test_without_a_plan_a_graph_is_only_parsed() -> None:
     found = judge(written(ring_plan("ring(5)")), Terms())
     assert (found.check, found.n_ranks) == (Check.PARSED, 5)
     assert found.words == "parsed back; nothing executed"
+    found = judge(written(ring_plan("dgx_a100(2)")), Terms())
+    assert (found.counts, found.n_ranks) == ((("channel", 8), ("file", 2)), 16)
+    with pytest.raises(FormatError, match=r"^NCCL graph: not well-formed"):
+        judge([b"<graphs"], Terms())
+    with pytest.raises(FormatError, match=r"^box1\.xml: not well-formed"):
+        judge([b"<graphs"], Terms(source="box1.xml"))
 
 
 def test_other_orders_of_devices_are_other_rings() -> None:
@@ -70,6 +83,12 @@ def test_boxes_cards_and_files_are_the_plans() -> None:
     (fault,) = judged([moved, second], plan).violations
     assert fault == "box 0: channel 0 does not come and go by the cards of its first and last device"
     alone = ring_plan("ring(8)")
-    assert judged([first], alone).violations
+    assert judged([first], alone).violations == (
+        "NCCL would join other rings than the plan's",
+        *(
+            f"box 0: channel {place} does not come and go by the cards of its first and last device"
+            for place in range(8)
+        ),
+    )
     (short,) = written(ring_plan("ring(5)"))
     assert judged([short], alone).violations[0] == "box 0: a channel passes 5 devices, the box has 8"

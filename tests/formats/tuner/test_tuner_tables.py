@@ -18,6 +18,17 @@ from treadle.synthesis.trees.baselines.boxes import find_boxes
 TWO_BOXES = ("dgx_a100:2", "allreduce", ("one-shot", "double-binary-tree", "ring"), (8192, 2**20))
 
 
+LEFT_OUT = "sizes 0 to 8191: left out, NCCL chooses: one-shot is no algorithm of NCCL's"
+SIMPLE = (
+    "written with the protocol Simple, as the plan names none; NCCL itself takes LL or LL128 for small ones "
+    "(--protocol)"
+)
+SHIPPED = (
+    "the plugin as NVIDIA ships it sets 1 channel for every call, of rows with -1 and of no row: begin its "
+    "pluginGetCollInfo with *nChannels = 0, or give --channels"
+)
+
+
 def taken(text: str, collective: str, size: int, nodes: int, ranks: int) -> tuple[str, str, int] | None:
     """Algorithm, protocol and channels (0: NCCL's, once the plugin begins with 0) of a call.
 
@@ -67,10 +78,11 @@ def test_only_ranges_of_nccls_own_have_rows() -> None:
         assert (None if row is None else row[0]) == algorithm
     for other in (("allgather", 2, 16), ("allreduce", 4, 16), ("allreduce", 2, 8)):
         assert taken(found.text, other[0], 2**20, *other[1:]) is None
-    said = "\n".join(found.cautions)
-    assert "sizes 0 to 8191: left out, NCCL chooses: one-shot is no algorithm of NCCL's" in said
-    assert "sets 1 channel for every call" in said
-    assert "written with the protocol Simple" in said
+    assert found.cautions == (
+        LEFT_OUT,
+        f"sizes 8192 to 1048575: {SIMPLE}",
+        SHIPPED,
+    )
     assert dict(found.loading.environment)["NCCL_TUNER_PLUGIN"] == "libnccl-tuner-example.so"
 
 
@@ -92,7 +104,9 @@ def test_rows_of_other_collectives(case: tuple[str, ...], collective: str, algor
 
 def test_protocols_and_channels() -> None:
     plan = plan_set(*TWO_BOXES)
-    text = made(plan, protocol="LL128", channels=8).text
+    found = made(plan, protocol="LL128", channels=8)
+    assert found.cautions == (LEFT_OUT,)
+    text = found.text
     assert taken(text, "allreduce", 2**20, 2, 16) == ("ring", "ll128", 8)
     cut = with_protocols(plan, (0, "LL"), (65536, "LL128"), (2**24, "Simple"))
     text = made(cut).text
@@ -104,7 +118,11 @@ def test_protocols_and_channels() -> None:
     ]
     nvls = made(plan_set("dgx_h100(1, nvls=True)", "allreduce", ("nvls",), ()), protocol="LL")
     assert taken(nvls.text, "allreduce", 2**20, 1, 8) == ("nvls", "simple", 0)
-    assert any("NVLS has the protocol Simple alone" in word for word in nvls.cautions)
+    assert nvls.cautions == ("sizes 0 to any: NVLS has the protocol Simple alone", SHIPPED)
+    assert made(plan_set("dgx_h100(1, nvls=True)", "allreduce", ("nvls",), ())).cautions == (SHIPPED,)
+    for first, said in ((2**16 - 1, (f"sizes 65535 to any: {SIMPLE}",)), (2**16, ())):
+        rings = made(plan_set("ring:3", "allgather", ("multitree", "ring"), (first,)))
+        assert rings.cautions[1:] == (*said, SHIPPED)
 
 
 def test_plans_without_any_of_nccls_own_are_refused() -> None:

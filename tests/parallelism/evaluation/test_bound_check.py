@@ -13,7 +13,7 @@ from reference.parallelism.random_graphs import random_graph
 from treadle.errors import ScheduleError
 from treadle.parallelism.evaluation.bound_check import checked_bound, least_sum
 from treadle.parallelism.search.bound_witness import BoundWitness, bound_witness
-from treadle.parallelism.search.factor_graph import FactorGraph
+from treadle.parallelism.search.factor_graph import FactorGraph, Quantities, factor
 from treadle.parallelism.search.minimax import Overlap
 
 
@@ -102,3 +102,16 @@ def test_witnesses_that_prove_nothing_are_refused() -> None:
             checked_bound(graph, wrong)
     with pytest.raises(ScheduleError, match="overlap 'all'"):
         checked_bound(graph, witness, overlap="all")
+
+
+def test_a_graph_without_moments_has_one_price_for_what_is_always_held() -> None:
+    """Three runs of 2 or 5 seconds, which hold 10 bytes or 1: at half a second a byte above 4."""
+    names = Quantities(1, 0)
+    tables = {names.compute(0): np.array([2.0, 5.0]), names.persistent: np.array([10.0, 1.0])}
+    graph = FactorGraph((2,), names, (factor((0,), tables),), (3,))
+    witness = BoundWitness((1.0,), (0.5,), np.zeros(0))
+    assert checked_bound(graph, witness, memory_bytes=4.0) == pytest.approx(3 * 2 + 0.5 * (10 - 4))
+    assert checked_bound(graph, replace(witness, prices=(0.0,))) == pytest.approx(6)
+    assert checked_bound(graph, replace(witness, prices=(2.0,)), memory_bytes=4.0) == pytest.approx(9)
+    with pytest.raises(ScheduleError, match="bound: 1 shares, 0 prices; expected 1, 1"):
+        checked_bound(graph, replace(witness, prices=()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,16 +18,24 @@ import torch.distributed as dist  # noqa: E402
 from parallelism.plan.plain_plans import plain_plan  # noqa: E402
 from parallelism.plan.small_models import small_model, two_matrices  # noqa: E402
 from treadle.errors import ScheduleError, TreadleError  # noqa: E402
+from treadle.parallelism.execution.chunks import (  # noqa: E402
+    _factors_of,
+    _leaving,
+    _Loop,
+    _narrowed,
+    _operator,
+)
 from treadle.parallelism.execution.counting import CountedCollective, counted, ranks_of  # noqa: E402
 from treadle.parallelism.execution.execute import MOST_RANKS, RankExecutions, execute  # noqa: E402
 from treadle.parallelism.execution.local_operators import LocalOperator, cuts_of  # noqa: E402
+from treadle.parallelism.execution.part_execution import PartExecution, role_of  # noqa: E402
 from treadle.parallelism.execution.prediction import Prediction, disagreements, tolerance  # noqa: E402
 from treadle.parallelism.execution.rank_step import RankTask, ReadTensor, _groups  # noqa: E402
 from treadle.parallelism.execution.reference import RunValues  # noqa: E402
 from treadle.parallelism.execution.run_comparison import common_collectives, errors_of  # noqa: E402
 from treadle.parallelism.execution.run_order import OrderedUnit, units_of  # noqa: E402
 from treadle.parallelism.execution.tensor_blocks import BlockPlace  # noqa: E402
-from treadle.parallelism.graph.compute_graph import Index, Phase  # noqa: E402
+from treadle.parallelism.graph.compute_graph import Index, Operand, Phase, TensorRef  # noqa: E402
 from treadle.parallelism.plan.parallel_plan import Pipeline  # noqa: E402
 from treadle.parallelism.plan.part_plan import Chunk, Keep, OperatorPlan, PartPlan  # noqa: E402
 from treadle.parallelism.state.sharding import Sharding, replicated  # noqa: E402
@@ -262,3 +271,117 @@ def test_groups_of_a_rank_are_made_once() -> None:
         (0, 1, 2, 3),
     ]
     assert group(("dp",)) is group(("dp",))
+
+
+def test_gradients_are_turned_to_what_they_are_of_unless_a_letter_stands_twice() -> None:
+    """Factors of one element have no place."""
+    h, again, f, one = Index(0), Index(0, 1), Index(1), Index(2)
+
+    def turned(owner: list[Index], found: list[Index]) -> list[Index]:
+        result = SimpleNamespace(dims=tuple((index,) for index in owner))
+        atoms = [SimpleNamespace(size=size) for size in (8, 16, 1)]
+        graph = SimpleNamespace(atoms=atoms, result=lambda tensor: result, spelled=lambda tensor: "w")
+        execution = SimpleNamespace(graph=graph, part=SimpleNamespace(name="block"))
+        dims = tuple((index,) for index in found)
+        operand = PartExecution._oriented(execution, TensorRef(3), Operand(TensorRef(5), dims, dims))  # type: ignore[arg-type]
+        assert operand.tensor == TensorRef(5)
+        assert operand.dims == operand.roles
+        return [index for dim in operand.dims for index in dim]
+
+    assert turned([h, one, f], [f, h]) == [h, f]
+    assert turned([h, f], [h, one, f]) == [h, f]
+    assert turned([h, again, f], [h, again, f]) == [h, again, f]
+    with pytest.raises(ScheduleError) as caught:
+        turned([h, again, f], [f, h, again])
+    assert str(caught.value) == (
+        "plan of block: the gradient of w is turned, and a letter stands in it twice"
+    )
+
+
+def test_letters_of_loops_are_those_of_a_part() -> None:
+    part = MODEL.part("block")
+    assert [role_of(part, letter) for letter in ("t", "h'", "f''")] == [Index(0), Index(1, 1), Index(2, 2)]
+    with pytest.raises(ScheduleError) as caught:
+        role_of(part, "q'")
+    assert str(caught.value) == 'plan of block: chunks of "q\'", which is no letter of it'
+
+
+def looped(*changes: dict[str, Any]) -> SimpleNamespace:
+    """Node u of the two matrices (t and f of t x h and h x f), at rank 0 of two, and those after it."""
+    graph = two_matrices()
+    nodes = list(graph.nodes)
+    for at, change in enumerate(changes, 3):
+        nodes[at] = replace(nodes[at], **change)
+    plans = {
+        node.name: OperatorPlan(
+            node.name,
+            tuple(replicated(len(one.dims)) for one in node.operands),
+            tuple(replicated(len(one.dims)) for one in node.results),
+        )
+        for node in nodes
+    }
+    return SimpleNamespace(
+        graph=replace(graph, nodes=tuple(nodes)),
+        part=SimpleNamespace(name="block"),
+        plan=SimpleNamespace(operators=plans),
+        place=BlockPlace(Mesh((2,), ("x",)), 0),
+    )
+
+
+def test_operators_that_do_not_run_in_chunks_of_a_letter_are_refused() -> None:
+    t, h, f = Index(0), Index(1), Index(2)
+    product: dict[str, Any] = {"operator": "aten.mm.default"}
+    extreme: dict[str, Any] = {"operator": "aten.amax.default"}
+    assert [_operator(looped(product), 3, role, 2).name for role in (t, h, f)] == ["mm"] * 3  # type: ignore[arg-type]
+    for change, role in (
+        (product, Index(3)),
+        (product | {"whole": frozenset([f])}, f),
+        (extreme, Index(0, 1)),
+    ):
+        with pytest.raises(ScheduleError) as caught:
+            _operator(looped(change), 3, role, 2)  # type: ignore[arg-type]
+        assert str(caught.value) == "plan of block: u cannot run in chunks of that letter"
+    # of what is read along h alone, chunks of products add up, those of maxima do not
+    with pytest.raises(ScheduleError) as caught:
+        _operator(looped(extreme), 3, h, 2)  # type: ignore[arg-type]
+    assert str(caught.value) == "plan of block: chunks of u do not add up"
+
+
+def test_what_a_loop_makes_is_read_in_it_in_the_same_chunks() -> None:
+    """Node a reads u: a sum over chunks of h is there at the loop's end only; chunks of t are none of f."""
+    t, h, f = Index(0), Index(1), Index(2)
+    for made, read, words in (
+        (h, t, "a reads a sum over chunks in their loop"), (t, f, "a reads chunks of another letter")
+    ):  # fmt: skip
+        loop = SimpleNamespace(run=looped(), entering={}, roles={3: made, 4: read}, count=2)
+        loop.run.shape = lambda tensor: (16, 16)
+        with pytest.raises(ScheduleError) as caught:
+            _Loop._taken(loop, 4, 0, 0, {})  # type: ignore[arg-type]
+        assert str(caught.value) == f"plan of block: {words}"
+
+
+def test_what_leaves_a_loop_is_read_after_it_or_kept() -> None:
+    """Of u and a, of which a reads u and d reads a: what others than these read, or what is saved."""
+    run = looped()
+    run.left = {TensorRef(3): 1, TensorRef(4): 2}
+    saved: dict[str, Sharding] = {}
+    run.plan.saved = saved.get
+    assert _leaving(run, {3, 4}, Phase.FORWARD) == [TensorRef(4)]
+    saved["u"] = replicated(2)
+    assert _leaving(run, {3, 4}, Phase.FORWARD) == [TensorRef(3), TensorRef(4)]
+    assert _leaving(run, {3, 4}, Phase.BACKWARD) == [TensorRef(4)]
+    assert _leaving(run, {3, 4, 5}, Phase.BACKWARD) == [TensorRef(4)]
+    run.left[TensorRef(4)] = 1
+    assert _leaving(run, {3, 4, 5}, Phase.BACKWARD) == []
+
+
+def test_chunks_are_runs_of_a_dimension() -> None:
+    value = torch.arange(24).reshape(4, 6)
+    rows, columns = Index(0), Index(1)
+    roles = ((rows,), (columns,))
+    assert _narrowed(value, roles, columns, 2, 3).tolist() == [[4, 5], [10, 11], [16, 17], [22, 23]]
+    assert _narrowed(value, roles, rows, 1, 2).tolist() == value[2:].tolist()
+    assert _narrowed(value, roles, Index(2), 1, 2) is value
+    merged = Operand(TensorRef(0), ((rows, columns),), ((rows, rows),))
+    assert _factors_of(merged, rows) == [rows, columns]
+    assert _factors_of(merged, columns) == []

@@ -269,6 +269,16 @@ def test_texts_that_are_no_states(text: str) -> None:
     )
 
 
+def test_long_names_and_states_are_told_by_their_beginning(fine: SearchProblem) -> None:
+    with pytest.raises(ScheduleError) as caught:
+        fine.pinned({"n" * 61: "-"})
+    assert str(caught.value) == (
+        f"pin {'n' * 60!r}: no parameter or tensor of that name; there are block/up, block/down, head/w"
+    )
+    with pytest.raises(ScheduleError, match=f"^state '{'a ' * 30}': expected one such as"):
+        sharding_of("a " * 31 + "b")
+
+
 def test_pins_keep_the_states_that_mean_the_same(fine: SearchProblem) -> None:
     everything = [np.arange(variable.size) for variable in fine.table.variables]
     names = [variable.name for variable in fine.table.variables]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -12,9 +13,17 @@ from treadle.errors import FormatError
 from treadle.finder.cabling import cables
 from treadle.planning import rivals
 from treadle.planning.building.build_prices import BuildPrices, load_prices
+from treadle.planning.building.cable_sheet import cable_sheet
 from treadle.planning.building.floor import Floor
+from treadle.planning.building.optical_planes import OpticalBox
 from treadle.planning.building.placement import cable_metres, place_nodes
-from treadle.planning.building.rivals import nearest_names, switched_names
+from treadle.planning.building.rivals import (
+    RivalRow,
+    _switched,
+    _through_boxes,
+    nearest_names,
+    switched_names,
+)
 from treadle.planning.designing.fabric import describe_fabric
 from treadle.topologies import parse
 
@@ -64,6 +73,40 @@ def test_prices_are_added_up() -> None:
     lengths = cable_metres(fabric, place_nodes(fabric, Floor(), 4, effort=0.25))
     wanted = sum((23 + 16 * one if one <= 4 else 4 * one + 290 for one in lengths), Fraction(16 * 4 * 7))
     assert (row.price, row.metres, row.cables) == (wanted, sum(lengths), len(cables(fabric)))
+
+
+@pytest.mark.parametrize(("ports", "steps"), [(1, 3), (2, 2), (5, 1)])
+def test_planes_of_switches_are_added_up(ports: int, steps: int) -> None:
+    """Six nodes on two leaves with three spines: 12 cables, 18 of whose ends are at switches."""
+    plane, prices = parse("leaf_spine(2, 3, gpus_per_leaf=3)"), BuildPrices(copper_reach=Fraction(4))
+    lengths = cable_metres(plane, place_nodes(plane, Floor(), 2, seed=3, effort=0.25))
+    each = sum(
+        (23 + 16 * one if one <= 4 else 4 * one + 290 for one in lengths), 18 * 350 + 6 * Fraction(175)
+    )
+    assert _switched(plane, "fat", ports, 2, Floor(), prices, 3) == RivalRow(
+        f"{ports} x fat",
+        *(6, ports, 12 * ports, 5 * ports, steps),
+        *(Fraction(5, 6), 1.2, False),
+        *(ports * sum(lengths), ports * each),
+    )
+
+
+def test_fabrics_through_boxes_pay_for_fibres_and_boxes() -> None:
+    """Whatever stands in the plain row stays but metres and price: two boxes of 40 ports for 32 cables."""
+    fabric, prices = parse("torus:4,4"), BuildPrices(node_port=Fraction(7))
+    plain = RivalRow("plain", 16, 4, 32, 9, 5, Fraction(1, 3), 0.25, True, Fraction(1), Fraction(2))
+    box = OpticalBox(40, Fraction(25))
+    sheet = cable_sheet(fabric, place_nodes(fabric, Floor(), 4, seed=3, effort=0.25), box, prices)
+    assert sheet.planes is not None
+    count = sheet.planes.n_planes
+    fibres = sum((4 * one + 290 for one in sheet.metres), Fraction(0))
+    assert _through_boxes(fabric, plain, box, 4, Floor(), prices, 3) == replace(
+        plain,
+        name=f"plain, {count} boxes of 40",
+        switches=count,
+        metres=sum(sheet.metres, Fraction(0)),
+        price=16 * 4 * 7 + fibres + 1000 * count,
+    )
 
 
 def test_prices_are_read(tmp_path: Path) -> None:

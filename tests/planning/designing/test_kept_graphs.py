@@ -14,7 +14,7 @@ from treadle.planning import design
 from treadle.planning.designing.candidates import named_option
 from treadle.planning.designing.design_flow import AlltoallFigures
 from treadle.planning.designing.design_result import DesignResult
-from treadle.planning.designing.kept_graphs import keep_graphs, kept_graphs
+from treadle.planning.designing.kept_graphs import _is_graph, keep_graphs, kept_graphs
 
 
 def designed(cache: Path, search: int | None = None, *, use_cache: bool = True) -> DesignResult:
@@ -74,6 +74,13 @@ def test_only_graphs_of_the_size_are_taken(tmp_path: Path, graphs: object) -> No
     for damaged in (b"", b"[]", b"\xff", b'{"nodes": 90}', b"[" * 2000):
         path.write_bytes(damaged)
         assert kept_graphs(90, 4, tmp_path, bidirectional=False) == ()
+
+
+def test_calls_of_the_catalogue_are_graphs() -> None:
+    assert _is_graph("torus(" + "9" * 993 + ")")
+    assert not _is_graph("torus(" + "9" * 994 + ")")
+    assert not _is_graph("torus(9")
+    assert not _is_graph("taurus(9)")
 
 
 def test_files_larger_than_any_that_is_kept_are_not_read(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from treadle.diagnosis.log import Log, SystemTree
+from treadle.errors import FormatError
+from treadle.planning.measuring import log_fabric
 from treadle.planning.measuring.log_fabric import (
     FORMAT,
     _completed,
@@ -136,6 +138,73 @@ def test_the_tree_of_the_first_rank_if_it_is_whole() -> None:
         "the log has no system tree (NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH prints it); give "
         "--topology, a catalogue name or a file"
     )
+
+
+@pytest.mark.parametrize(
+    ("network", "gpus", "nics", "is_own"),
+    [
+        ("one-switch", 2, 3, True),
+        ("one-switch", 2, 1, True),  # its rails are nobody's matter
+        ("fat", 2, 3, True),
+        ("fat", 2, 1, False),
+        ("one-switch", 1, 3, False),
+    ],
+)
+def test_a_box_of_its_own_needs_as_many_gpus_and_rails(
+    network: str, gpus: int, nics: int, is_own: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Host b's box differs, as does c's, which cannot be read, d's, which makes no fabric, and e's, of a
+    number that is no box's; f's is that of a, and the tree of g is cut off."""
+    first = made_up(name="a", gpus=[0] * 2, nics=[0] * 3)
+    boxes: dict[str, Any] = {name: replaced(first, name) for name in "de"}
+    boxes.update(b=made_up(name="b", gpus=[0] * gpus, nics=[0] * nics), f=first)
+
+    def read(lines: list[tuple[int, str]], **_: Any) -> Any:
+        ((number, host),) = lines
+        assert number == 7
+        if host == "c":
+            raise FormatError("no tree")
+        return boxes[host]
+
+    monkeypatch.setattr(log_fabric, "read_system", read)
+    monkeypatch.setattr(log_fabric, "_measures", lambda box: box.name)
+    monkeypatch.setattr(
+        log_fabric, "_joined", lambda _, box, __: Refusal("no") if box.name == "d" else f"like {box.name}"
+    )
+    trees = [
+        made_up(host=host, is_whole=host != "g", lines=[(made_up(number=7), host)]) for host in "abcdefg"
+    ]
+    given = log(trees=trees, ranks=listed(*"agbcdfe"), source="x")
+    options = ImportOptions(boxes=6, network=network)
+    own: Any
+    own, unlike = log_fabric._others(given, trees[0], first, options)
+    assert own == ({"b": (2, "like b")} if is_own else {})
+    assert unlike == (["c", "d", "e"] if is_own else ["b", "c", "d", "e"])
+
+
+def test_all_cards_are_tried_where_the_chosen_ones_make_no_fabric(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    answers: list[Any] = [FormatError("x: no card 2"), FormatError("no card"), FormatError("no"), "fabric"]
+
+    def fabric_of(source: Any, box: Any, options: ImportOptions, name: str) -> Any:
+        asked.append((source.text, source.name, box, options.nics, options.boxes, name))
+        found = answers.pop(0)
+        if isinstance(found, FormatError):
+            raise found
+        return found
+
+    monkeypatch.setattr(log_fabric, "fabric_of", fabric_of)
+    given: Any = (log(source="x"), "box", ImportOptions(nics="2", boxes=5))
+    assert log_fabric._joined(*given) == Refusal(
+        "the log does not show the whole fabric: no card 2; give --topology, a catalogue name or a file"
+    )
+    assert asked == [("", "x", "box", nics, 5, "nccl-log") for nics in ("2", "all")]
+    joined: Any = log_fabric._joined(*given)
+    assert joined == "fabric"
+
+
+def replaced(box: Any, name: str) -> Any:
+    return made_up(name=name, gpus=box.gpus, nics=box.nics)
 
 
 def test_what_is_taken_for_granted() -> None:

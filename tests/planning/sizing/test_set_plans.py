@@ -14,6 +14,7 @@ from treadle._version import __version__
 from treadle.errors import FormatError, ScheduleError
 from treadle.planning import solve, solve_sizes
 from treadle.planning.problem import Problem
+from treadle.planning.sizing import size_sets
 from treadle.planning.sizing.model_corners import Doubt
 from treadle.planning.sizing.race import Racer, RaceRules, TimedSize
 from treadle.planning.sizing.set_summary import size_set_summary
@@ -28,7 +29,7 @@ from treadle.planning.sizing.size_sets import (
 )
 from treadle.planning.solving.bounds import find_bound
 from treadle.planning.solving.schedulers import find_scheduler
-from treadle.planning.solving.solve import SolveResult
+from treadle.planning.solving.solve import RejectedError, SolveResult
 from treadle.schedules.plan import Pipelining
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
 from treadle.synthesis.scheduler_options import OPTIONS_OF
@@ -158,6 +159,19 @@ def test_rows_have_the_fastest_of_all_and_the_fastest_baseline(solved: SolveResu
     assert [row.bound.size_bytes for row in rows if row.bound] == [10, 20, 30]
     _, _, rows = size_set(rules, cast(Sequence[Racer], [a]), [10], solved.bound, watch=UNWATCHED)
     assert (rows[0].baseline, rows[0].baseline_seconds) == ("", None)
+
+
+def test_a_set_that_does_not_verify_is_rejected(
+    solved: SolveResult, rules: RaceRules, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, bad = (
+        SimpleNamespace(is_ok=is_ok, violations=(f"ok: {is_ok}",), n_violations=2) for is_ok in (True, False)
+    )
+    monkeypatch.setattr(size_sets, "verify_plan", lambda _: (good, bad, good))
+    one = racer(solved, "a", {10: 1.0})
+    with pytest.raises(RejectedError) as caught:
+        size_set(rules, cast(Sequence[Racer], [one]), [10], None, watch=UNWATCHED)
+    assert "fails verification (violations: 2; first: ok: False" in str(caught.value)
 
 
 def test_nobody_was_timed(solved: SolveResult, rules: RaceRules) -> None:

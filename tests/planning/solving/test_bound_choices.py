@@ -13,7 +13,7 @@ import pytest
 from treadle.errors import FormatError
 from treadle.planning import pose, schedulers
 from treadle.planning.problem import Problem
-from treadle.planning.solving import bounds, route_candidates
+from treadle.planning.solving import alltoall_candidates, bounds, route_candidates
 from treadle.planning.solving.bounds import (
     Bound,
     bound_of_allreduce,
@@ -31,6 +31,8 @@ from treadle.planning.solving.schedulers import (
 )
 from treadle.refusal import Refusal
 from treadle.schedules.witness import CutWitness
+from treadle.synthesis.alltoall.steps.hop_steps import MAX_CHUNKS
+from treadle.synthesis.scheduler_options import RouteOptions
 from treadle.watch import UNWATCHED
 
 CUT = CutWitness((0,))
@@ -256,6 +258,63 @@ def test_limits_that_only_a_search_keeps(monkeypatch: pytest.MonkeyPatch) -> Non
         "seed": 4,
         "chunks": route_candidates._TIMED_CHUNKS,
     }
+
+
+@pytest.mark.parametrize(("layers", "words"), [(1, "1 layer"), (3, "3 layers")])
+def test_how_far_searched_routes_are_below_the_bound(
+    layers: int, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = pose("ring:4", "alltoall")
+    schedule = made_up(n_layers=layers)
+    found = made_up(schedule=schedule, unlayered_algbw=Fraction(3), is_late=True)
+    asked: list[Any] = []
+
+    def search(*given: Any, **named: Any) -> Any:
+        asked.append((given, named))
+        return found
+
+    bound = Bound(Fraction(4), CUT)
+    monkeypatch.setattr(route_candidates, "searched_routes", search)
+    monkeypatch.setattr(route_candidates, "rate_beside_routes", lambda *given, watch: given)
+    monkeypatch.setattr(
+        route_candidates, "bound_of_alltoall", lambda rate: bound if rate[2] is schedule else None
+    )
+    monkeypatch.setattr(route_candidates, "route_algbw", lambda *given: Fraction(2))
+    given = (problem.topology, problem.collective)
+    options = RouteOptions(chunks=2, max_layers=3, layer_changes=True, max_routes=4, max_hops=5, seed=6)
+    built = route_candidates._searched(*given, options, UNWATCHED)
+    assert (built.schedule, built.bound, built.is_late) == (schedule, bound, True)
+    assert built.notes == (f"below the bound: without layers 25.00%, in {words} 50.00%",)
+    limits = {**options.asked(), "watch": UNWATCHED}
+    assert asked == [(given, limits)]
+
+
+@pytest.mark.parametrize("late", [(False, False), (True, False), (False, True)])
+def test_a_search_is_late_where_one_of_its_halves_is(
+    late: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two fifths of the time are for paths, another fifth for steps."""
+    problem = pose("ring:4", "alltoall")
+    halves = dict(zip((0.4, 0.6), late, strict=True))
+    part = alltoall_candidates
+    monkeypatch.setattr(part, "until", lambda watch, share: made_up(is_late=halves[share], share=share))
+    monkeypatch.setattr(part, "cut_demands", lambda *_, max_routes, max_hops: (max_routes, max_hops))
+    found = made_up(offset=0, place=np.zeros(2))
+    monkeypatch.setattr(
+        part, "search_paths", lambda pieces, watch: (found, 0) if watch.share == 0.4 else (None, 0)
+    )
+    monkeypatch.setattr(part, "piece_routes", lambda *given: given[0])
+    monkeypatch.setattr(
+        part,
+        "routes_in_steps",
+        lambda *given, max_steps, max_chunks, watch: (given[2], max_steps, max_chunks, watch.share),
+    )
+    monkeypatch.setattr(part, "optimal_rate", lambda *given, **named: "rate")
+    monkeypatch.setattr(part, "bound_of_alltoall", lambda rate: rate)
+    for chunks, most in ((7, 7), (None, MAX_CHUNKS)):
+        built = part._searched_steps(problem.topology, problem.collective, chunks, 9, UNWATCHED)
+        told: Any = built
+        assert told == (((most, 9), 9, most, 0.6), "rate", (), any(late))
 
 
 def test_what_is_used_where_nothing_is_asked_for() -> None:

@@ -14,7 +14,7 @@ from treadle.planning import solve
 from treadle.program.program import Buffer, Operation, OperationKind, Program, program_from_operations
 from treadle.program.trees.forest_program import lower
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
-from treadle.schedules.trees.forest import Forest
+from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule
 from treadle.topologies.topology import TopologyBuilder
 
 
@@ -138,3 +138,37 @@ def test_constructor_refuses(change: dict[str, int]) -> None:
     send = Operation(OperationKind.SEND, 0, 1, peer=1)
     with pytest.raises(ScheduleError):
         _pair([replace(send, **change)], [])
+
+
+def test_trees_that_are_none_have_no_program() -> None:
+    """One tree of each of three ranks, straight to the others, of two units each."""
+    plan = solve("complete:3", "allgather", trees=1).plan
+    schedule = plan.entries[0].schedule
+    forest = schedule.broadcast
+    two = solve("complete:2", "allgather", trees=1).plan.entries[0].schedule
+    empty = Forest(Direction.BROADCAST, [0] * 3, [], [], np.zeros((0, 3)), [0], [], [], [0], [])
+    beyond = replace(forest, path_links=[*forest.path_links[:-1], 6])
+    more = forest.entry_units.copy()
+    more[0] += 1
+    parent = forest.parent.copy()
+    parent[0] = [-1, 2, 1]
+    for made, said in (
+        (two, "the schedule has 2 ranks, the collective 3"),
+        (ForestSchedule(schedule.kind, broadcast=empty), "the schedule has no trees"),
+        (replace(schedule, broadcast=beyond), "forest: path links must be 0 to 5"),
+        (
+            replace(schedule, broadcast=replace(forest, entry_units=more)),
+            f"tree of root 0: the paths above rank 1 carry {more[0]} units, expected {more[0] - 1}",
+        ),
+        (
+            replace(schedule, broadcast=replace(forest, parent=parent)),
+            "tree of root 0: not every rank is reached once from the root",
+        ),
+        (solve("complete:3", "reduce-scatter", trees=1).plan.entries[0].schedule, OTHER),
+    ):
+        with pytest.raises(ScheduleError) as caught:
+            lower(plan.topology, plan.collective, made)
+        assert str(caught.value) == said
+
+
+OTHER = "the schedule is for reduce-scatter, the collective is allgather"

@@ -19,10 +19,11 @@ from treadle.cli.main import main
 from treadle.errors import MissingDependencyError, ScheduleError
 from treadle.planning import program_of
 from treadle.program.program import Buffer, Operation, OperationKind, Program, program_from_operations
-from treadle.runtime.data import ElementType, Reduction
+from treadle.runtime.data import ElementType, Pattern, Reduction, make_pattern
 from treadle.runtime.device import judged_lanes
 from treadle.runtime.device.emulated import LaneThreads, measure_emulated
 from treadle.runtime.device.lane_lowering import lower_to_lanes
+from treadle.runtime.device.lane_machine import LaunchJob
 from treadle.runtime.device.lane_program import DeviceProtocol, LaneAction, LaneProgram
 from treadle.runtime.device.sized_lanes import STAGING_BYTES, at_size, part_ends
 from treadle.runtime.memory import Layout, RankMemory, allocate
@@ -198,6 +199,58 @@ def test_a_wait_that_nobody_ends_is_given_up(protocol: DeviceProtocol) -> None:
             element=0,
             reduction=Reduction.SUM,
         )
+
+
+def test_lanes_and_threads_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    for lanes in (0, 65):
+        with pytest.raises(ScheduleError, match=rf"^lanes: expected 1 to 64, found {lanes}$"):
+            lower_to_lanes(pair_sum(), PROTOCOLS[0], lanes=lanes)
+    two = lower_to_lanes(pair_sum(), PROTOCOLS[0], lanes=64)
+    assert len(two.lanes) == 2
+    LaneThreads(two, threads=2048)
+    for threads in (0, 2049):
+        with pytest.raises(ScheduleError) as caught:
+            LaneThreads(two, threads=threads)
+        words = "expected 1 to 4096 threads in all"
+        assert str(caught.value) == f"2 lanes of {threads} threads: {words}"
+    machine: Any = LaneThreads(two, threads=3)
+    monkeypatch.setattr(machine, "_emulate", lambda *_: 1)
+    job: Any = LaunchJob()
+    with pytest.raises(ScheduleError, match=r"^6 threads cannot be had; use fewer lanes$"):
+        machine.launch(job, (0, 0, 0), 0, 1)
+
+
+@pytest.mark.parametrize(("most", "launches"), [(3 * 8 - 1, 2), (3 * 8, 4)])
+def test_large_data_are_launched_less_often(
+    most: int, launches: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both ranks have an input of 8 bytes, and one an output: each launch has data of its own."""
+    told: list[tuple[int, int]] = []
+    run, pattern = LaneThreads.run, judged_lanes.pattern_of
+
+    def noted(machine: LaneThreads, *given: Any, **named: Any) -> float:
+        assert [len(one) for of in given[2:4] for one in of] == [launches] * 4
+        run(machine, *given, **named)
+        return 6.0
+
+    def seen(program: Program, count: int, asked: Any, group: int, launch: int) -> Any:
+        told.append((group, launch))
+        found = pattern(program, count, asked, group, launch)
+        assert np.array_equal(found.values, pattern_of_seed(5 + 1000 * launch + group).values)
+        return found
+
+    def pattern_of_seed(seed: int) -> Pattern:
+        return make_pattern(
+            2, 2, element=ElementType.FLOAT32, reduction=Reduction.SUM, reduces=True, seed=seed
+        )
+
+    monkeypatch.setattr(judged_lanes, "_FOUR_LAUNCHES_BYTES", most)
+    monkeypatch.setattr(LaneThreads, "run", noted)
+    monkeypatch.setattr(judged_lanes, "pattern_of", seen)
+    (row,) = measure_emulated(pair_sum(), [10], seed=5, device_protocols=(PROTOCOLS[0],))
+    assert told == [(0, launch) for launch in range(launches)]
+    assert (row.size_bytes, row.wrong) == (8, 0)
+    assert row.time_s == 6.0 / launches
 
 
 def test_lanes_that_are_not_right_are_not_run(monkeypatch: pytest.MonkeyPatch) -> None:

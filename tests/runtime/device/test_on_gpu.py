@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,8 +17,10 @@ from treadle.cli.main import main
 from treadle.errors import MissingDependencyError, ScheduleError
 from treadle.planning import program_of, run, solve
 from treadle.runtime.data import Reduction
+from treadle.runtime.device import on_gpu
 from treadle.runtime.device.kernel_build import GPU_LIBRARY, build_for_gpu
 from treadle.runtime.device.lane_lowering import lower_to_lanes
+from treadle.runtime.device.lane_machine import LaunchJob
 from treadle.runtime.device.lane_program import DeviceProtocol
 from treadle.runtime.device.on_gpu import LaneGpu, measure_on_gpu
 from treadle.runtime.device.sized_lanes import at_size
@@ -92,6 +95,73 @@ def test_a_wait_that_nobody_ends_is_told_with_its_peer() -> None:
             element=0,
             reduction=Reduction.SUM,
         )
+
+
+class Gpu:
+    """A GPU's library: copies 2 GB/s, and fails where that is asked for."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.fails, self.asked = fails, list[Any]()
+
+    def _told(self, words: Any, room: int) -> None:
+        assert room == len(words) == 300
+        words.value = b"a \xff GPU"
+
+    def treadle_gpu_copy_seconds(self, size: int, words: Any, room: int) -> float:
+        self._told(words, room)
+        self.asked.append(size)
+        return 0.0 if self.fails else size / 2e9
+
+    def treadle_gpu_name(self, words: Any, room: int) -> bool:
+        self._told(words, room)
+        return self.fails
+
+    def treadle_gpu_open(self, n: int, staging: int, counts: Any, flags: Any, words: Any, room: int) -> int:
+        self._told(words, room)
+        self.asked.append((n, staging, list(counts), len(flags)))
+        return 0 if self.fails else 5
+
+    def treadle_gpu_close(self, ranks: int) -> None:
+        self.asked.append(("close", ranks))
+
+    def treadle_gpu_run(self, ranks: int, job: Any, *more: Any) -> float:
+        self._told(*more[-2:])
+        self.asked.append((ranks, *more[:-2]))
+        return -1.0 if self.fails else 2500.0
+
+
+def test_what_a_gpu_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = Gpu()
+    monkeypatch.setattr(on_gpu, "_loaded", lambda: gpu)
+    assert on_gpu.copy_bandwidth(7) == pytest.approx(2e9)
+    words = "a \ufffd GPU, where a copy of {} reads 2 GB/s and writes as much"
+    assert [on_gpu.gpu_words(size) for size in (0, 2048)] == [words.format("0B"), words.format("2KB")]
+    assert gpu.asked == [7, 1, 2048]
+    lanes = lower_to_lanes(program_of(solve("ring:3", "allgather").plan, 64), DeviceProtocol.LL, lanes=1)
+    machine, job = LaneGpu(lanes, threads=512), LaunchJob()
+    assert (machine.threads, machine.limit_s, machine.staging_of(1)) == (512, 10.0, 0)
+    assert machine.launch(job, (1, 2, 3), 77, 4) == 2.5
+    sizes = [len(one) for one in machine.flags]
+    assert gpu.asked[3:] == [(3, 2**24, sizes, 3), (5, 1, 2, 3, 77, 4, 512)]
+    LaneGpu(lanes, threads=1)  # which nobody keeps
+    assert gpu.asked[-1] == ("close", 5)
+    gpu.fails = True
+    with pytest.raises(ScheduleError) as refused:
+        machine.launch(job, (1, 2, 3), 77, 4)
+    assert str(refused.value) == (
+        "3 blocks of 512 threads on the GPU: a \ufffd GPU; all must be there at once: take fewer lanes or "
+        "threads"
+    )
+    for call in (lambda: LaneGpu(lanes, threads=1), on_gpu.gpu_name, lambda: on_gpu.copy_bandwidth(1)):
+        with pytest.raises(MissingDependencyError) as missing:
+            call()
+        tail = "" if call is not on_gpu.gpu_name and gpu.asked[-1] == 1 else "; it needs a GPU and its driver"
+        assert str(missing.value) == f"runtime device-gpu: a \ufffd GPU{tail}"
+    for threads in (0, 513):
+        with pytest.raises(
+            ScheduleError, match=f"^{threads} threads of a block on a GPU: expected 1 to 512$"
+        ):
+            LaneGpu(lanes, threads=threads)
 
 
 def test_without_a_compiler_or_a_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -238,10 +238,27 @@ def test_one_rank_that_asks_for_all_is_refused_as_slow() -> None:
     lower_to_lanes(program, SIMPLE, lanes=2)
 
 
+def test_askers_may_be_a_quarter_slower_than_with_equal_shares() -> None:
+    """Of three ranks one has 4/3 of the data on its link with a third of the sums, 5/3 with two thirds."""
+    topology = star()
+    lower_to_lanes(sums_of_scratch(topology, chunks_of=(0, 2, 2)), SIMPLE, lanes=2, switches=topology)
+    with pytest.raises(ScheduleError) as caught:
+        lower_to_lanes(sums_of_scratch(topology, chunks_of=(0, 2, 2, 2)), SIMPLE, lanes=2, switches=topology)
+    assert str(caught.value) == (
+        "slow: rank 2 asks its switch for 75% of the sums: its link of 450 GB/s carries 1.75 times the data, "
+        "and 257.14 GB/s pass; equal shares of 3 ranks let 337.5 GB/s pass: use a plan with a root at every "
+        "rank"
+    )
+
+
 def test_one_lane_that_sums_is_refused_as_slow() -> None:
     topology, program = case(ONE_BOX, "allreduce", "nvls")
-    with pytest.raises(ScheduleError, match=r"32 KB .* use --lanes 2 or more"):
+    with pytest.raises(ScheduleError) as caught:
         lower_to_lanes(program, SIMPLE, lanes=1, switches=topology)
+    assert str(caught.value) == (
+        "slow: one block of a rank has 32 KB of loads that sum under way, 32.77 GB/s at an assumed round "
+        "trip of 1 us, 131.07 GB/s of all 4 ranks that ask; use --lanes 2 or more"
+    )
     topology, program = case(ONE_BOX, "allgather", "nvls")
     lower_to_lanes(program, SIMPLE, lanes=1, switches=topology)
 

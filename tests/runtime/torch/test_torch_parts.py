@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -22,7 +23,8 @@ from torch.distributed import DistBackendError, HashStore, ReduceOp
 
 from treadle.runtime.data import Reduction
 from treadle.runtime.device.lane_program import DeviceProtocol
-from treadle.torch import Options, collectives
+from treadle.torch import Options, collectives, transport
+from treadle.torch.actions import Action, ActionKind, Script, Span
 from treadle.torch.call_options import as_list, call_options, one_by_one, own_timeout, reductions_of
 from treadle.torch.gpu.gpu_settings import GpuMemory, GpuSettings, GpuWay, checked, gpu_settings
 from treadle.torch.group_engine import Engine, TensorCall
@@ -277,13 +279,83 @@ def test_gloos_words_in_one_line(text: str, line: str) -> None:
     assert (str(error), error.peer) == (f"rank 3: {line}", 3)
 
 
+class Messages:
+    """A group whose messages note who they are of, and fail where that is asked for."""
+
+    def __init__(self) -> None:
+        self.said: list[Any] = []
+        self.failing = ""
+
+    def start(self, name: str, data: list[Tensor], peer: int, tag: int) -> Any:
+        self.said.append((name, data[0].tolist(), peer, tag, data[0].data_ptr()))
+        if self.failing == name:
+            raise RuntimeError("[x] Broken pipe")
+        return SimpleNamespace(wait=lambda left: self.wait(name, left))
+
+    def wait(self, name: str, left: timedelta) -> None:
+        self.said.append((f"{name} done", left / timedelta(seconds=1)))
+        if self.failing == f"{name} done":
+            raise RuntimeError("[x] Timed out waiting 5ms")
+
+    def send(self, data: list[Tensor], peer: int, tag: int) -> Any:
+        return self.start("send", data, peer, tag)
+
+    def recv(self, data: list[Tensor], peer: int, tag: int) -> Any:
+        return self.start("receive", data, peer, tag)
+
+
+@pytest.mark.parametrize("failing", ["", "send", "receive", "send done", "receive done"])
+def test_actions_are_carried_out_in_their_order(failing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "monotonic", lambda: 100.0)
+    messages, moved = Messages(), transport.Transport.__new__(transport.Transport)
+    moved._group, messages.failing = cast(Any, messages), failing
+    areas = [torch.arange(10 * area, 10 * area + 8) for area in range(5)]
+    kind, part = ActionKind, Span(2, 3, 5)
+    script = Script(
+        (
+            Action(kind.RECEIVE, 1, 7, 30, target=part),
+            Action(kind.SEND, 0, 8, 40, source=Span(0, 1, 3)),
+            Action(kind.COPY, source=Span(1, 0, 2), target=Span(0, 1, 3)),
+            Action(kind.SEND_COPY, 2, 9, 50, source=Span(0, 1, 3)),
+            Action(kind.WAIT, 1, 7),
+            Action(kind.REDUCE, source=Span(3, 0, 2), arrived=part, target=Span(4, 6, 8)),
+            Action(kind.WAIT, 0, 8),
+        ),
+        *(3, 0, 0, 0),
+    )
+    told: list[Any] = []
+
+    def combine(own: Tensor, arrived: Tensor, target: Tensor) -> None:
+        told.extend((own.tolist(), arrived.tolist(), target.tolist()))
+
+    def run(deadline: float) -> None:
+        moved.run(script, areas, combine, deadline)
+
+    if failing:
+        with pytest.raises(TransportError) as caught:
+            run(102.5)
+        reason = "no message within the group's timeout"
+        if "done" not in failing:
+            reason = "its process has ended or has given up (connection closed)"
+        assert str(caught.value) == f"rank {7 if failing.startswith('receive') else 8}: {reason}"
+        return
+    run(102.5)
+    received, sent, copied, *waited = messages.said
+    assert received == ("receive", [23, 24], 7, 30, areas[2][3:].data_ptr())
+    assert sent == ("send", [1, 2], 8, 40, areas[0][1:].data_ptr())
+    assert copied[:4] == ("send", [10, 11], 9, 50)
+    assert copied[4] != areas[0][1:].data_ptr()
+    assert waited == [("receive done", 2.5), ("send done", 2.5)]
+    assert told == [[30, 31], [23, 24], [46, 47]]
+    run(99.0)
+    assert messages.said[-1] == ("send done", 0.001)
+
+
 def test_memory_of_an_engine_is_kept_and_dropped() -> None:
     """Areas begin at multiples of 64 bytes; the largest so far is used again."""
     fabric = parse("ring:2")
     group = Membership("g", 0, (0, 1), fabric, LIMIT)
     engine = Engine(HashStore(), group, settings_of(Options(fabric=fabric), {}))
-    from treadle.torch.actions import Script
-
     large = engine._room(Script((), 0, 20, 3, 5), torch.float32)
     assert [len(area) for area in large] == [20, 3, 5]
     start = large[0].data_ptr()

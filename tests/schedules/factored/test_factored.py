@@ -24,6 +24,7 @@ from treadle.schedules.factored import (
     TableTrees,
     expand,
 )
+from treadle.schedules.factored.expansion import LayerExpansion
 from treadle.schedules.trees.forest import Direction
 from treadle.verification.schedules import verify
 
@@ -317,3 +318,24 @@ def test_no_offsets_at_all_are_refused() -> None:
     for value in (piece.entrances, piece.trees, forest):
         with pytest.raises(ScheduleError, match=r"path_offset must rise from 0 to .* in 1 values"):
             replace(value, path_offset=np.zeros(0, dtype=np.int64))
+
+
+def test_runs_at_borders_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of two boxes is entered by three runs of units, and left by three."""
+    forest = samples.two_boxes()[2].forests[0]
+    for most in (6, 5):
+        monkeypatch.setattr("treadle.schedules.factored.index._MAX_ROWS", most)
+        again = replace(forest)
+        if most == 6:
+            assert len([*again.trees(0)]) == 1
+        else:
+            with pytest.raises(ScheduleError, match=r"^layer: more than 5 runs of units at borders$"):
+                again.trees(0)
+
+
+def test_unit_trees_beyond_those_of_a_root_are_refused() -> None:
+    forest = samples.two_boxes()[2].forests[0]
+    layer = LayerExpansion(forest.layers[0])
+    assert layer.expand(np.array([1]), np.array([0]))[2].tolist() == [1]
+    with pytest.raises(ScheduleError, match=r"^factored forest: the root has no such unit tree$"):
+        layer.expand(np.array([0, 1]), np.array([0, 1]))

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
 from samples.factored import factored_samples as samples
 from treadle.errors import ScheduleError
+from treadle.schedules.factored import FactoredForest
 from treadle.schedules.trees.forest import Tree, Trees
 from treadle.schedules.trees.roles import RoleEdges
 
+TWO, PODS = samples.two_boxes, samples.nested_pods
+ENTRY = "is neither native nor that of an entrance"
 Edge = tuple[int, int, int, tuple[int, ...]]
 """Root, unit, peer, links."""
 
@@ -99,3 +105,49 @@ def test_equal_edges_of_consecutive_units_are_one_row() -> None:
 def test_only_ranks_have_roles() -> None:
     with pytest.raises(ScheduleError, match="expected 0 to 3"):
         samples.single_root()[2].forests[0].roles(4)
+
+
+def _damaged(forest: FactoredForest, kind: int, side: str, **changes: tuple[int, int]) -> FactoredForest:
+    """One crossing of a kind of piece changed: by column, its row and what is added there."""
+    (layer,) = forest.layers
+    rows = getattr(layer.pieces[kind], side)
+    columns = {key: np.array(getattr(rows, key)) for key in changes}
+    for key, (row, more) in changes.items():
+        columns[key][row] += more
+    pieces = [*layer.pieces]
+    pieces[kind] = replace(pieces[kind], **{side: replace(rows, **columns)})
+    return replace(forest, layers=(replace(layer, pieces=tuple(pieces)),))
+
+
+@pytest.mark.parametrize(
+    ("sample", "kind", "side", "changes", "rank", "said"),
+    [
+        (TWO, 1, "entrances", {"child": (0, 1)}, 0, "a unit tree of piece 1 " + ENTRY),
+        (TWO, 1, "entrances", {"child": (0, 1)}, 3, "a unit tree of piece 2 " + ENTRY),
+        (PODS, 2, "entrances", {"child": (0, 1)}, 4, "a unit tree of piece 5 " + ENTRY),
+        (
+            PODS,
+            1,
+            "entrances",
+            {"child": (0, 1)},
+            0,
+            "no tree of piece 1 takes some units that its children await",
+        ),
+        (
+            PODS,
+            1,
+            "entrances",
+            {"offset": (0, 1)},
+            5,
+            "piece 2 has a unit at its border that leads to no rank",
+        ),
+        (PODS, 2, "entrances", {"units": (0, -1)}, 2, "a piece within piece 1 has no crossing for some unit"),
+    ],
+)
+def test_pieces_that_do_not_fit_have_no_roles(
+    sample: Any, kind: int, side: str, changes: dict[str, tuple[int, int]], rank: int, said: str
+) -> None:
+    forest = _damaged(sample()[2].forests[0], kind, side, **changes)
+    with pytest.raises(ScheduleError) as caught:
+        forest.roles(rank)
+    assert str(caught.value) == f"factored forest: {said}; treadle verify says what is wrong"

@@ -6,14 +6,17 @@ import io
 import json
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from samples import forest_samples as samples
+from samples.factored.factored_samples import two_boxes
 from samples.factored.whole_pieces import as_one_piece, trees_on_star
 from treadle.errors import FormatError, MemoryLimitError
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
@@ -216,3 +219,25 @@ def test_bombs_are_refused_before_they_unfold(tmp_path: Path) -> None:
     edited(path, put(circulant__out_links=np.zeros(10**7, dtype=np.int8)))
     with pytest.raises(MemoryLimitError, match="--max-memory"):
         load_plan(path, max_memory_bytes=10**8)
+
+
+def test_trees_of_a_type_of_ones_own_are_not_written_nor_proved(tmp_path: Path) -> None:
+    topology, collective, schedule = two_boxes()
+    entry = PlanEntry(0, None, schedule)
+    plan = Plan(topology, collective, (entry,), "by hand", Fraction(6))
+    assert schedule.broadcast is not None
+    (layer,) = schedule.broadcast.layers
+    trees: Any = SimpleNamespace(root_units=layer.pieces[1].trees.root_units, link_bound=12)
+    pieces = (layer.pieces[0], replace(layer.pieces[1], trees=trees))
+    forest = replace(schedule.broadcast, layers=(replace(layer, pieces=pieces),))
+    odd = replace(plan, entries=(replace(entry, schedule=replace(schedule, broadcast=forest)),))
+    with pytest.raises(FormatError) as caught:
+        save_plan(tmp_path / "plan", odd)
+    assert str(caught.value).endswith(
+        "plan: a piece has trees of type SimpleNamespace, which files do not know"
+    )
+    assert not (tmp_path / "plan").exists()
+    report = verify(plan.topology, plan.collective, odd.entries[0].schedule)
+    assert [str(one) for one in report.violations] == [
+        "shape: broadcast layer 0, kind 1: no proof is known for trees of type SimpleNamespace"
+    ]

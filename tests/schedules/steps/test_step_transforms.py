@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -10,9 +11,9 @@ import pytest
 from samples import step_samples as samples
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
-from treadle.schedules.steps.step_cost import bandwidth_time
+from treadle.schedules.steps.step_cost import algbw, bandwidth_time
 from treadle.schedules.steps.step_transforms import combine, pipelined, reverse, subdivide
-from treadle.schedules.steps.steps import Steps, steps_from_sends
+from treadle.schedules.steps.steps import Steps, StepSchedule, steps_from_sends
 from treadle.schedules.trees.forest import Direction
 from treadle.topologies.topology import Topology
 from treadle.verification.schedules import verify
@@ -187,3 +188,39 @@ def test_pieces_follow_each_other(seed: int) -> None:
         pipelined(steps, 0)
     with pytest.raises(ScheduleError, match=r"more than 2\*\*24"):
         pipelined(steps, 2**24 // steps.n_chunks + 1)
+
+
+def test_what_cannot_be_put_together() -> None:
+    """Three ranks, a chunk of rank 1's over link 0."""
+    one = steps_from_sends(Direction.BROADCAST, 3, 1, [(1, 0, 0, 0, 1)])
+    alike = "must be alike in direction and ranks"
+    homes = "must have the same homes of shards"
+    for other, said in (
+        (replace(one, direction=Direction.REDUCE), alike),
+        (replace(one, n_ranks=4), alike),
+        (replace(one, homes=[0, 2, 1]), homes),
+        (replace(one, twins=[1, 2, 0]), homes),
+        (replace(one, way_offset=[0, 1], way_links=[0]), "must number the same ways"),
+    ):
+        for parts in ((one, other), (one, one, other)):
+            with pytest.raises(ScheduleError) as caught:
+                combine(parts)
+            assert str(caught.value) == f"steps: schedules put together {said}"
+    with pytest.raises(ScheduleError, match=r"^steps: no schedule to put together; expected at least one$"):
+        combine([])
+    for sends, n_steps, said in (
+        ([(0, 0, -1, 0, 1)], 3, "a step lies outside 0 to 2"),
+        ([(0, 0, 3, 0, 1)], 3, "a step lies outside 0 to 2"),
+        ([(0, 2**31, 0, 0, 1)], None, "a value is negative or beyond 32 bits"),
+        ([(0, -1, 0, 0, 1)], None, "a value is negative or beyond 32 bits"),
+    ):
+        with pytest.raises(ScheduleError) as caught:
+            steps_from_sends(Direction.BROADCAST, 2, 1, sends, n_steps=n_steps)
+        assert str(caught.value) == f"steps: {said}"
+    assert steps_from_sends(Direction.BROADCAST, 2, 1, [(0, 2**31 - 1, 2, 0, 1)]).step_offset.tolist() == [
+        *(0, 0, 0, 1)
+    ]
+    empty = steps_from_sends(Direction.BROADCAST, 2, 1, [], n_steps=2)
+    assert (empty.n_steps, empty.n_sends) == (2, 0)
+    with pytest.raises(ScheduleError, match=r"^the schedule sends nothing, so it has no throughput$"):
+        algbw(samples.topology_of([(0, 1), (1, 0)], n=2), StepSchedule(ALLGATHER, broadcast=empty))

@@ -7,9 +7,11 @@ from fractions import Fraction
 import pytest
 
 from samples.table import STEP_BASELINES
+from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps.step_cost import bandwidth_time
 from treadle.topologies import TopologyBuilder
+from treadle.topologies.catalogue.direct import from_arcs
 from treadle.verification.steps.step_check import verify_steps
 
 
@@ -38,3 +40,10 @@ def test_a_ring_serves_what_its_slowest_link_can(
     schedule = STEP_BASELINES[name](topology, collective)
     assert verify_steps(topology, collective, schedule).is_ok
     assert bandwidth_time(topology, schedule) == sum(per_step) / 5
+
+
+def test_a_ring_without_one_the_other_way_is_refused() -> None:
+    oneway = from_arcs("oneway", [0, 1, 2, 3, 4] * 2, [1, 2, 3, 4, 0, 2, 3, 4, 0, 1], n=5)
+    with pytest.raises(ScheduleError) as caught:
+        STEP_BASELINES["shifted-bfb-ring"](oneway, on_all_ranks(oneway, CollectiveKind.ALLGATHER))
+    assert str(caught.value) == "shifted-bfb-ring: some ring of oneway has no ring the other way; use bfb"

@@ -154,8 +154,20 @@ def test_unknown_names_list_what_there_is() -> None:
         zoo_model("lama-3-8b")
 
 
+MADE_FOR = {
+    "switch": (512, "Fedus"), "gpt2": (1024, "Radford"), "gemma-2": (8192, "Gemma"),
+    "llama-2": (4096, "Touvron"), "llama-3": (8192, "Llama Team"), "mixtral": (32_768, "Jiang"),
+    "qwen3": (40_960, "Qwen"), "deepseek-v3": (163_840, "DeepSeek-AI"),
+}  # fmt: skip
+"""By the beginning of a name: tokens of a sequence, and who published its dimensions."""
+
+
 @pytest.mark.parametrize("name", sorted(MODELS))
-def test_every_model_has_a_source(name: str) -> None:
+def test_every_model_has_a_source_and_its_longest_sequence(name: str) -> None:
     model = zoo_model(name)
     assert model.source
     assert model.name == name
+    tokens, authors = next((told for word, told in MADE_FOR.items() if name.startswith(word)), (0, ""))
+    assert model.max_tokens == tokens
+    assert (model.unit == "token") == bool(tokens)
+    assert model.source.startswith(authors)

@@ -18,15 +18,21 @@ from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.factored import (
     CirculantTrees,
+    Crossings,
     FactoredForest,
     FactoredSchedule,
     Layer,
+    Piece,
     TableTrees,
 )
+from treadle.schedules.factored.layers import no_crossings
+from treadle.schedules.trees.forest import Direction
 from treadle.schedules.trees.forest_cost import height_max, link_loads
 from treadle.schedules.witness import CutWitness
+from treadle.topologies import parse
 from treadle.topologies.topology import Topology
 from treadle.verification.factored import factored_check
+from treadle.verification.factored.circulant import _whole_blocks
 from treadle.verification.schedules import verify
 from treadle.verification.violations import Findings, ViolationKind
 
@@ -353,3 +359,57 @@ def test_a_kind_that_no_piece_has_is_harmless() -> None:
         spare = replace(layer, pieces=(*layer.pieces, piece))
         padded = replace(schedule, broadcast=replace(forest, layers=(spare,)))
         _agrees(topology, collective, padded)
+
+
+def test_what_is_wrong_is_told_of_whole_forests_and_the_outermost_piece() -> None:
+    topology, collective, schedule = samples.two_boxes()
+
+    def told(posed: Collective, judged: FactoredSchedule) -> list[str]:
+        return [str(one) for one in verify(topology, posed, judged).violations]
+
+    few = replace(collective, ranks=collective.ranks[:5])
+    assert told(few, schedule) == ["membership: compute node 'g1.2' is neither a rank nor a forwarder"]
+    passing = replace(few, forwarders=collective.ranks[5:])
+    assert told(passing, schedule) == ["shape: broadcast forest has 6 ranks, the collective 5"]
+    with pytest.raises(ScheduleError, match=r"^the plan is wrong: verify it$"):
+        factored_check.factored_loads(topology, passing, schedule)
+    border = Crossings(*(np.array(column) for column in ([0], [0], [1], [0], [0], [0], [0], [0, 1], [0])))
+    assert told(collective, _with_piece(schedule, 0, exits=border)) == [
+        "capacity: broadcast layer 0, kind 0: unit 0 of local link 0 is taken twice",
+        "capacity: broadcast layer 0, kind 0: local link 0 carries 2 units; it has 1",
+        "glue: broadcast layer 0, piece 0 has a border; it is the outermost",
+    ]
+    assert told(collective, _with_piece(schedule, 0, entrances=border))[-1] == (
+        "glue: broadcast layer 0, piece 0 has a border; it is the outermost"
+    )
+
+
+def test_a_forest_without_trees_is_told() -> None:
+    ring = parse("ring:2")
+    none: Any = TableTrees([], [], *[np.zeros((0, 2))] * 4, [0], [])
+    piece: Any = Piece([1, 1], [0, 0], none, no_crossings(), no_crossings())
+    layer: Any = Layer((piece,), [0], [-1], [0, 2], [0, 1], [0, 2], [0, 1])
+    forest: Any = FactoredForest(Direction.BROADCAST, [0, 0], (layer,))
+    schedule = FactoredSchedule(CollectiveKind.ALLGATHER, broadcast=forest)
+    report = verify(ring, on_all_ranks(ring, CollectiveKind.ALLGATHER), schedule)
+    assert [str(one) for one in report.violations] == ["shares: broadcast: there is no tree"]
+    assert [*forest.trees(0)] == []
+    assert forest.explicit().n_trees == 0
+
+
+@pytest.mark.parametrize("g", [1, 2, 3, 5])
+def test_runs_are_divided_into_whole_blocks_and_parts_of_some(g: int) -> None:
+    """Every tree of a run is in one row, with the run's value; rows rise by their blocks."""
+    for cuts in itertools.combinations(range(10), 4):
+        low, high = np.array(cuts[:-1]), np.array(cuts[1:])
+        first, last, begin, end, value = _whole_blocks(low, high, np.array([7, 8, 9]), g)
+        covered = [
+            (block + place, mine)
+            for start, stop, near, far, mine in zip(first, last, begin, end, value, strict=True)
+            for block in range(int(start), int(stop), g)
+            for place in range(int(near), int(far))
+        ]
+        wanted = [(tree, 7 + run) for run in range(3) for tree in range(int(low[run]), int(high[run]))]
+        assert sorted(covered) == wanted
+        assert np.all(np.diff(first) >= 0)
+        assert np.all((first % g == 0) & (last % g == 0) & (begin >= 0) & (end <= g))

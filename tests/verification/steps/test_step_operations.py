@@ -212,3 +212,28 @@ def test_mutants_are_refused_or_cost_what_a_slow_count_says() -> None:
         if report.is_ok:
             assert report.algbw == slow_algbw(fabric, mutant) == step_cost.algbw(fabric, mutant)
     assert verdicts == {True, False}
+
+
+def test_ways_that_are_no_walks_are_named() -> None:
+    """Links 2 r and 2 r + 1 lead from rank r to the switch and back."""
+    fabric = star()
+    for ways, said in (
+        ([(2, 1), (8, 1)], ["reduce ways take link 8: the fabric has only links 0 to 7"]),
+        (
+            [(2, 1), (4, 6)],
+            ["reduce way 1: link 6 (r3->s) does not go on from the one before, or leads nowhere"],
+        ),
+        (
+            [(3, 1), (4, 5, 4, 3, 7)],
+            [
+                f"reduce way {way}: link {link} does not go on from the one before, or leads nowhere"
+                for way, link in ((0, "1 (s->r0)"), (1, "7 (s->r3)"))
+            ],
+        ),
+        ([(2, 3), (4, 1)], ["reduce step 0, way 0 (r1->r1), shard 0: a self-loop carries nothing"]),
+        ([(2,), (4, 1)], ["reduce step 0, way 0 (r1->s), shard 0: a switch cannot hold chunks"]),
+    ):
+        sends = [(0, 0, 0, 0, 1), (0, 1, 0, 0, 1)]
+        steps = steps_from_sends(Direction.REDUCE, 4, 1, sends, homes=[0])
+        plain = replace(with_ways(steps, ways, []), way_kinds=[])
+        assert [str(one) for one in judged(fabric, plain).violations] == [f"link: {one}" for one in said]

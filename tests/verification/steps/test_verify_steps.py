@@ -226,6 +226,22 @@ def test_chunk_that_is_not_delivered() -> None:
     ]
 
 
+def test_chunks_are_named_in_runs_of_each_sixty_four() -> None:
+    """Of 130 chunks of rank 0, sent one by one, some are left out."""
+    topology = samples.topology_of([(0, 1), (1, 0)], n=2)
+    for missing, said in (
+        ([3], ["chunk 3"]),
+        ([0, 2, 3, 5, 63], ["chunks 0, 2-3, 5, 63"]),
+        ([0, 2, 4, 6, 8], ["chunks 0, 2, 4, 6, ..."]),
+        ([3, 66, 68, 129], ["chunk 3", "chunks 66, 68", "chunk 129"]),
+    ):
+        sends = [(1, 1, 0, 0, 130), *((0, 0, 0, c, c + 1) for c in range(130) if c not in missing)]
+        steps = steps_from_sends(Direction.BROADCAST, 2, 130, sends)
+        assert messages(topology, steps, ALLGATHER) == [
+            f"delivery: broadcast steps, shard 0: rank 1 (n1) never gets {one}" for one in said
+        ]
+
+
 def in_tree(sends: list[Send], *, n_chunks: int = 1) -> Steps:
     """Sums of 3 ranks at rank 0, over links 0: 1->0, 1: 2->0, 2: 2->1, 3: 0->1."""
     return steps_from_sends(Direction.REDUCE, 3, n_chunks, sends, homes=[0])
@@ -307,16 +323,47 @@ def test_shapes() -> None:
     topology, steps = samples.ring_allgather(3)
     schedule = samples.schedule_of(ALLGATHER, steps)
     ranks = (0, 1, 2)
-    for collective, changed in (
-        (Collective(ALLGATHER, ranks, weights=(1, 2, 1)), schedule),
-        (Collective(CollectiveKind.BROADCAST, ranks, root=0), schedule),
-        (Collective(ALLGATHER, (0, 1), forwarders=(2,)), schedule),
-        (Collective(ALLGATHER, ranks), samples.schedule_of(ALLGATHER, replace(steps, homes=[0, 0, 1]))),
-        (Collective(ALLGATHER, ranks), samples.schedule_of(ALLGATHER, empty_steps(homes=[]))),
+    twice = samples.schedule_of(ALLGATHER, replace(steps, twins=[1, 2, 0]))
+    rooted = samples.schedule_of(CollectiveKind.BROADCAST, steps)
+    for collective, changed, said in (
+        (
+            Collective(ALLGATHER, ranks, weights=(1, 2, 1)),
+            schedule,
+            ["steps have equal shards, but those of the collective differ"],
+        ),
+        (
+            Collective(CollectiveKind.BROADCAST, ranks, root=0),
+            samples.schedule_of(ALLGATHER, empty_steps(homes=[0, 1, 2])),
+            ["the schedule is for allgather, not broadcast"],
+        ),
+        (
+            Collective(CollectiveKind.BROADCAST, ranks, root=1),
+            rooted,
+            [f"rank {rank} is home of 1 shards, expected all at root 1" for rank in (0, 2)],
+        ),
+        (
+            Collective(ALLGATHER, (0, 1), forwarders=(2,)),
+            schedule,
+            ["broadcast steps have 3 ranks, the collective 2"],
+        ),
+        (
+            Collective(ALLGATHER, ranks),
+            samples.schedule_of(ALLGATHER, replace(steps, homes=[0, 0, 1])),
+            ["rank 0 is home of 2 shards, expected 1", "rank 2 is home of 0 shards, expected 1"],
+        ),
+        (
+            Collective(ALLGATHER, ranks),
+            samples.schedule_of(ALLGATHER, empty_steps(homes=[])),
+            ["broadcast steps have no shard, expected at least one"],
+        ),
+        (
+            Collective(ALLGATHER, ranks),
+            twice,
+            ["shards have several homes, expected only between the phases of an allreduce"],
+        ),
     ):
-        assert not samples.is_correct(topology, collective, changed)
         report = verify(topology, collective, changed)
-        assert kinds(report) == {ViolationKind.SHAPE}
+        assert [str(violation) for violation in report.violations] == [f"shape: {one}" for one in said]
         assert report.n_steps is None
     assert verify(topology, Collective(ALLGATHER, ranks, weights=(2, 2, 2)), schedule).is_ok
     assert kinds(verify(topology, Collective(ALLGATHER, (0, 1)), schedule)) == {ViolationKind.MEMBERSHIP}

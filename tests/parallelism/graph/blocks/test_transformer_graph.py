@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 from math import prod
 
@@ -15,6 +16,7 @@ from treadle.parallelism.graph.compute_graph import ComputeGraph, Index, Node, O
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.training.models.config_json import read_config
 from treadle.training.models.model_layer import Attended
+from treadle.training.models.training_model import TrainingModel
 from treadle.training.models.zoo import MODELS, zoo_model
 
 DECODERS = sorted(
@@ -167,3 +169,23 @@ def test_biases_and_learned_positions_are_parameters() -> None:
 def test_what_no_graph_can_say_is_refused(name: str, sequence: int, words: str) -> None:
     with pytest.raises(TreadleError, match=words):
         model_graph(zoo_model(name), batch=1, sequence=sequence)
+
+
+def test_numbers_of_a_graph_at_their_limits() -> None:
+    """gpt2 has 1024 positions; blocks have two to four norms, and a step a token or more."""
+    gpt2 = zoo_model("gpt2")
+    assert model_graph(gpt2, batch=1, sequence=1024).tokens == 1024
+    assert model_graph(gpt2, batch=1, sequence=1).tokens == 1
+
+    def words(model: TrainingModel, batch: int, sequence: int) -> str:
+        with pytest.raises(TreadleError) as caught:
+            model_graph(model, batch=batch, sequence=sequence)
+        return str(caught.value)
+
+    assert words(gpt2, 3, 1025) == "model gpt2: 1025 tokens; expected at most its 1024 learned positions"
+    assert words(gpt2, 0, 5) == "model gpt2: 0 samples of 5 tokens; expected 1 or more"
+    assert words(gpt2, 5, 0) == "model gpt2: 5 samples of 0 tokens; expected 1 or more"
+    assert gpt2.shape is not None
+    for norms in (1, 5):
+        odd = replace(gpt2, shape=replace(gpt2.shape, norms_per_block=norms))
+        assert words(odd, 1, 8) == f"model gpt2: {norms} norms a block; expected 2, 3 or 4"

@@ -30,6 +30,7 @@ from treadle.synthesis.alltoall.baselines import (
 from treadle.synthesis.alltoall.baselines.equal_weight import EqualShares
 from treadle.synthesis.alltoall.baselines.grids import find_grid
 from treadle.synthesis.alltoall.rate.rate import optimal_rate
+from treadle.synthesis.alltoall.routes.shortest_paths import split_over_shortest_paths
 from treadle.topologies import parse
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.catalogue.graphs import complete_bipartite, hypercube, mesh, ring, torus
@@ -184,6 +185,30 @@ def test_routes_of_too_many_links_are_refused(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(module, "_MAX_HOPS", 107)
     with pytest.raises(ScheduleError, match="have over 107 links in all; use fewer ranks"):
         dimension_order(fabric, everyone(fabric))
+
+
+def test_shortest_paths_of_too_many_links_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ring of 4: 8 neighbours by a link, 4 opposite pairs by two paths of two; 16 begin, 8 go on."""
+    fabric = ring(4)
+    equal_weight, shortest_paths = (
+        sys.modules[f"treadle.synthesis.alltoall.{name}"]
+        for name in ("baselines.equal_weight", "routes.shortest_paths")
+    )
+    for module, name, most, words in (
+        (equal_weight, "MAX_HOPS", 24, "ewsp: the paths of ring(4) have 24 links in all, at most 23 can be "
+         "listed; allow fewer chunks, or use fewer ranks"),
+        (shortest_paths, "_MAX_HOPS", 16, "ring(4): the shortest paths have over 15 links in all; allow "
+         "fewer chunks (--chunks)"),
+    ):  # fmt: skip
+        make = equal_weight_shortest_paths if module is equal_weight else split_over_shortest_paths
+        monkeypatch.setattr(module, name, most)
+        assert make(fabric, everyone(fabric)) is not None
+        monkeypatch.setattr(module, name, most - 1)
+        with pytest.raises(ScheduleError) as caught:
+            make(fabric, everyone(fabric))
+        assert str(caught.value) == words
+        with pytest.raises(ScheduleError, match=r"^chunks: expected at least 1 per unit of demand, found 0$"):
+            make(fabric, everyone(fabric), max_chunks=0)
 
 
 def test_wrong_orders_are_refused() -> None:

@@ -10,21 +10,24 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from treadle.errors import InfeasibleError, ScheduleError
+from treadle.errors import InfeasibleError, ScheduleError, TopologyError
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.alltoall.routes import routes_from_paths
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
+from treadle.synthesis.alltoall.rate import orbit_flows, pdhg
 from treadle.synthesis.alltoall.rate.automorphisms import proposed_automorphisms
 from treadle.synthesis.alltoall.rate.beside_routes import flow_of_routes
 from treadle.synthesis.alltoall.rate.box_rotations import box_rotations
 from treadle.synthesis.alltoall.rate.certificate import RateResult, rounded_witness
+from treadle.synthesis.alltoall.rate.fleischer import fleischer_rate
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow, check_flow
 from treadle.synthesis.alltoall.rate.flow_instance import flow_instance
 from treadle.synthesis.alltoall.rate.flow_symmetry import known_symmetry, orbits, symmetry_of
 from treadle.synthesis.alltoall.rate.host_caps import folded, limited_by_hosts, tightest_host, unfolded
 from treadle.synthesis.alltoall.rate.orbit_flows import orbits_of, sender_moves
 from treadle.synthesis.alltoall.rate.path_trees import PathTreeFinder
+from treadle.synthesis.alltoall.rate.rate import optimal_rate
 from treadle.synthesis.alltoall.rate.spreading import even_loads, spread_flow
 from treadle.topologies import parse
 from treadle.topologies.catalogue.direct import from_arcs
@@ -376,3 +379,53 @@ def test_symmetry_of_some_senders() -> None:
     assert found.multiplicities.tolist() == [2]
     assert found.orbit_sizes.tolist() == [2] * 4
     assert found.orbit_bandwidths.tolist() == [1] * 4
+
+
+def test_flows_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three senders over four links: twelve cells."""
+    instance = flow_instance(line(), collective())
+    for module, name in ((pdhg, "_MOST_CELLS"), (orbit_flows, "_MAX_ENTRIES")):
+        monkeypatch.setattr(module, name, 12)
+    assert pdhg.pdhg_rate(instance, gap=0.01).rate == pytest.approx(2 / 3, rel=0.01)
+    assert sender_moves(instance, symmetry_of(instance)).tolist() == [[0, 1, 2, 3]] * 3
+    for module, name in ((pdhg, "_MOST_CELLS"), (orbit_flows, "_MAX_ENTRIES")):
+        monkeypatch.setattr(module, name, 11)
+    message = (
+        "line: flows of 3 sources over 4 links do not fit; expected at most 11 cells; fewer ranks, or a "
+        "fabric with more symmetry"
+    )
+    with pytest.raises(ScheduleError, match=f"^{message}$"):
+        pdhg.pdhg_rate(instance)
+    message = "line: flows of 3 senders over 4 links do not fit; use the representatives' flows"
+    with pytest.raises(ScheduleError, match=f"^{message}$"):
+        sender_moves(instance, symmetry_of(instance))
+
+
+@pytest.mark.parametrize("value", [1.0, -0.001, float("nan"), 0.0009])
+def test_gaps_out_of_range(value: float) -> None:
+    if value != 0.0009:
+        with pytest.raises(ScheduleError) as caught:
+            optimal_rate(line(), collective(), gap=value)
+        assert str(caught.value) == f"gap {value}: expected a number from 0 to below 1, such as 0.001"
+    with pytest.raises(ScheduleError) as caught:
+        fleischer_rate(line(), collective(), epsilon=value)
+    assert str(caught.value) == f"fleischer: epsilon {value}, expected from 0.001 to below 1"
+
+
+def test_gaps_at_their_limits() -> None:
+    assert optimal_rate(line(), collective(), gap=0.0).exact == Fraction(2, 3)
+    assert fleischer_rate(line(), collective(), epsilon=0.999).rate > 0
+
+
+def test_maps_that_change_demands_are_no_symmetry() -> None:
+    """Turning a ring of four changes who sends nothing."""
+    ring = parse("ring(4)")
+    matrix = np.ones((4, 4), dtype=np.int64)
+    matrix[2] = 0
+    some = Collective(CollectiveKind.ALLTOALL, (0, 1, 2, 3), demands=Demands(matrix))
+    with pytest.raises(
+        TopologyError, match=r"^ring\(4\): a map of nodes changes what the ranks have for each"
+    ):
+        symmetry_of(flow_instance(ring, some), [[1, 2, 3, 0]])
+    mirrored = symmetry_of(flow_instance(ring, some), [[0, 3, 2, 1]])
+    assert mirrored.sender_orbit.tolist() == [0, 1, 1]

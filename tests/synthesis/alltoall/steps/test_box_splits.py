@@ -7,9 +7,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.synthesis.alltoall.routes.path_sets import from_lists
+from treadle.synthesis.alltoall.steps import relays
 from treadle.synthesis.alltoall.steps.hierarchical import (
     HierarchicalRoutes,
     _alike,
@@ -20,7 +22,7 @@ from treadle.synthesis.alltoall.steps.hierarchical import (
     _tightest,
     hierarchical_routes,
 )
-from treadle.synthesis.alltoall.steps.relays import Way, Ways
+from treadle.synthesis.alltoall.steps.relays import Way, Ways, _lanes, candidates
 from treadle.topologies.topology import Topology, TopologyBuilder
 
 ALLTOALL = CollectiveKind.ALLTOALL
@@ -147,3 +149,64 @@ def test_gaps_and_default_boxes() -> None:
     before = hierarchical_routes(fabric, everyone(), ways=(Way.RELAY_BEFORE,))
     # half of the data between boxes has to change its lane first
     assert before.relayed == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("planes", "spines", "count"), [(3, 5, 15), (4, 4, 16), (3, 7, 7), (7, 3, 7), (17, 1, 16)]
+)
+def test_legs_with_choices_are_combined_or_go_in_step(planes: int, spines: int, count: int) -> None:
+    """From a0 over a1, by any of the planes in its box, to b1, by any spine: all pairs of up to 16 paths."""
+    builder = TopologyBuilder("planes")
+    names = ("a0", "a1", "b0", "b1")
+    for name in names:
+        builder.compute(name)
+    for plane in range(planes):
+        for box in "ab":
+            builder.switch(f"{box} plane {plane}")
+            for lane in "01":
+                builder.duplex(f"{box}{lane}", f"{box} plane {plane}", 8)
+    for spine in range(spines):
+        builder.switch(f"spine {spine}")
+        for name in names:
+            builder.duplex(name, f"spine {spine}", 2)
+    fabric = builder.build()
+    ways = Ways(fabric, everyone(), [(0, 1), (2, 3)])
+    paths = ways.paths(Way.RELAY_BEFORE, 0, 3)
+    assert [share for share, _ in paths] == [pytest.approx(1 / count)] * count
+    through = [[fabric.node_names[fabric.heads[link]] for link in links][:-1] for _, links in paths]
+    assert len({tuple(nodes) for nodes in through}) == count
+    assert all(nodes[1] == "a1" and len(nodes) == 3 for nodes in through)
+    for place, choices, word in ((0, min(planes, 16), "a plane"), (2, spines, "spine")):
+        used = [nodes[place] for nodes in through]
+        assert all(name.startswith(word) for name in used)
+        times = [used.count(name) for name in set(used)]
+        assert len(times) == choices
+        assert max(times) - min(times) <= 1
+
+
+def test_lanes_are_taken_in_turn_and_not_all_of_many() -> None:
+    assert _lanes(3, 4) == [1, 2, 0]
+    assert _lanes(16, 1) == [*range(1, 16), 0]
+    assert _lanes(20, 18) == [18, 19, *range(14)]
+
+
+def test_paths_of_all_pairs_are_counted_before_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of twelve pairs has one direct path; relays serve the eight pairs between boxes alone."""
+    ways = Ways(boxes(), everyone(), [(0, 1), (2, 3)])
+    monkeypatch.setattr(relays, "_MAX_PATHS", 12)
+    found = candidates(ways, [Way.DIRECT])
+    assert found.pair.tolist() == list(range(12))
+    assert (found.way.tolist(), found.share.tolist()) == ([0] * 12, [1.0] * 12)
+    # pairs that no wanted way serves go directly
+    later = candidates(ways, [Way.RELAY_AFTER])
+    inside = [source // 2 == target // 2 for source, target in zip(ways.source, ways.target, strict=True)]
+    assert later.way.tolist() == [0 if one else 2 for one in inside]
+    monkeypatch.setattr(relays, "_MAX_PATHS", 11)
+    with pytest.raises(ScheduleError) as caught:
+        candidates(ways, [Way.DIRECT])
+    assert str(caught.value) == (
+        "12 paths for the first 12 pairs; fewer ways, such as direct and relay-before, make fewer"
+    )
+    for wrong in ([(0, 1), (2,)], [(0, 1), (2, 3, 0)]):
+        with pytest.raises(ScheduleError, match=r"^boxes: expected each of 4 ranks in one box, once$"):
+            Ways(boxes(), everyone(), wrong)

@@ -315,3 +315,23 @@ def test_lanes_begin_elsewhere_for_another_pair() -> None:
     for wrong in ([(0, 1)], [(0, 1), (1, 2)], [(0, 1, 2, 3)]):
         with pytest.raises(ScheduleError, match=r"^boxes: expected each of 3 ranks in one box, once$"):
             Ways(fabric(), collective(), wrong)
+
+
+def test_routes_of_something_else_are_no_runs() -> None:
+    with pytest.raises(ScheduleError, match=r"^chunks: expected at least 1 per shard, found 0$"):
+        route_runs(fabric(), collective(), routes(), 0)
+    words = "the routes carry another all-to-all; expected just the demands of this one"
+    whole = collective()
+    matrix = whole.pair_demands.between.copy()
+    matrix[tuple(np.argwhere(matrix)[0])] += 1
+    for other in (replace(whole, demands=Demands(matrix)), Collective(whole.kind, (0, 1))):
+        with pytest.raises(ScheduleError, match=f"^{words}$"):
+            route_runs(fabric(), other, routes(), 3)
+    last = int(routes().path_links.max())
+    fewer = fabric()
+    fewer = replace(fewer, **{
+        name: getattr(fewer, name)[:last] for name in ("tails", "heads", "bandwidths", "latencies_ns")
+    })  # fmt: skip
+    message = f"routes: link {last}, {fewer.name} has links 0 to {last - 1}"
+    with pytest.raises(ScheduleError, match=f"^{message}$"):
+        route_runs(fewer, whole, routes(), 3)

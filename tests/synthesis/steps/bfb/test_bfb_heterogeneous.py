@@ -27,7 +27,7 @@ from treadle.synthesis.steps.bfb import (
     heterogeneous_value,
     schedule_for_size,
 )
-from treadle.topologies import Topology, parse
+from treadle.topologies import Topology, TopologyBuilder, parse
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.verification.steps.step_check import verify_steps
 
@@ -202,3 +202,17 @@ def test_bandwidths_that_sums_cannot_hold_are_refused() -> None:
     speeds[0] = 2**50
     with pytest.raises(TopologyError, match="wide: bandwidths differ too much: the fastest times the links"):
         bfb_value(replace(wide, bandwidths=speeds))
+
+
+def test_chunks_and_fabrics_out_of_range() -> None:
+    triangle = from_arcs("triangle", [0, 1, 2], [1, 2, 0], n=3)
+    assert heterogeneous_allgather(triangle, 9, chunks=1).n_chunks == 1
+    for count in (0, 2**24 + 1):
+        with pytest.raises(ScheduleError, match=rf"^chunks per shard: expected 1 to 2\*\*24, found {count}$"):
+            heterogeneous_allgather(triangle, 9, chunks=count)
+    builder = TopologyBuilder("switched")
+    builder.duplex(builder.compute("a"), builder.switch("s"), 1)
+    builder.duplex(builder.compute("b"), "s", 1)
+    message = "^switched: breadth-first broadcast is for fabrics without switches$"
+    with pytest.raises(TopologyError, match=message):
+        heterogeneous_allgather(builder.build(), 9)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -10,7 +12,7 @@ from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.steps.steps import steps_from_sends
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.steps.exact.exact_problem import exact_problem
+from treadle.synthesis.steps.exact.exact_problem import FreeRounds, Rounds, exact_problem
 from treadle.synthesis.steps.exact.obstruction import Obstruction
 from treadle.synthesis.steps.exact.synthesise import (
     ExactSearch,
@@ -184,3 +186,78 @@ def test_the_least_of_each_orbit_stands_for_it() -> None:
         (2, 0, 2, 2),
     ]
     assert _unfolded(problem, group[:1], (0, 1, 2, 3), [(3, 0, 1, 0)]) == [(3, 0, 1, 0)]
+
+
+class Told:
+    """A solver that gives the same answers, and keeps what it was asked and for how long."""
+
+    def __init__(self, *answers: dict[str, Any]) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[dict[str, Any], float]] = []
+
+    def solve(self, request: Mapping[str, Any], *, time_limit_s: float) -> dict[str, Any]:
+        self.asked.append((dict(request), time_limit_s))
+        return self.answers[len(self.asked) - 1]
+
+
+def crossed(rounds: list[int]) -> dict[str, Any]:
+    """Of two nodes each sends its chunk in the first step."""
+    return {"status": "found", "cpu_s": 0.5, "rounds": rounds, "sends": [[0, 0, 0, 0], [1, 0, 1, 0]]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "rounds", "reduce_rounds", "asked"),
+    [
+        (K.ALLGATHER, [1, 2], None, [(1, 2)]),
+        (K.REDUCE_SCATTER, [1, 2], None, [(2, 1)]),  # backwards on the transposed fabric
+        (K.ALLREDUCE, [1, 2], None, [(1, 2), (1, 2)]),  # of the reduction those of the other half reversed
+        (K.ALLREDUCE, [1, 2], [4, 3], [(3, 4), (1, 2)]),
+        (K.ALLREDUCE, FreeRounds(2, 3), None, [None, None]),
+    ],
+)
+def test_rounds_of_a_reduction_are_asked_for_and_told_backwards(
+    kind: CollectiveKind, rounds: Rounds, reduce_rounds: Rounds | None, asked: list[tuple[int, int] | None]
+) -> None:
+    pair = from_arcs("pair", [0, 1], [1, 0], n=2)
+    solver = Told(*(crossed(list(one or (1, 2))) for one in asked))
+    found = synthesise_exact(
+        pair, kind, chunks=1, rounds=rounds, reduce_rounds=reduce_rounds, time_limit_s=7.0, seed=3,
+        workers=2, solver=solver,  # type: ignore[arg-type]
+    )  # fmt: skip
+    assert [request["rounds"] for request, _ in solver.asked] == asked
+    assert [(request["seed"], request["workers"]) for request, _ in solver.asked] == [(3, 2)] * len(asked)
+    limits = [limit for _, limit in solver.asked]
+    assert 6 < limits[-1] <= limits[0] <= 7
+    assert (found.status, found.seconds) == (ExactStatus.FOUND, 0.5 * len(asked))
+    assert found.schedule is not None
+    assert [steps.direction for steps in found.schedule.phases] == [
+        *[Direction.REDUCE] * kind.reduces, *[Direction.BROADCAST] * kind.broadcasts
+    ]  # fmt: skip
+    for phase, one in zip(found.phases, asked, strict=True):
+        assert phase.steps is not None
+        reduces = phase.steps.direction is Direction.REDUCE
+        assert phase.rounds == (one or (1, 2))[:: -1 if reduces else 1]
+        assert phase.steps.send_steps().tolist() == [1 if reduces else 0] * 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "symmetric", "status", "reason"),
+    [
+        ("infeasible", False, ExactStatus.INFEASIBLE, "search exhausted"),
+        ("infeasible", True, ExactStatus.UNKNOWN, "no schedule with a symmetry of order 2"),
+        ("unknown", True, ExactStatus.UNKNOWN, "time limit"),
+        ("unknown", False, ExactStatus.UNKNOWN, "time limit"),
+    ],
+)
+def test_what_a_search_that_finds_nothing_says(
+    answer: str, symmetric: bool, status: ExactStatus, reason: str
+) -> None:
+    """The second phase is not searched."""
+    pair = from_arcs("pair", [0, 1], [1, 0], n=2)
+    solver = Told({"status": answer, "cpu_s": 1.25})
+    found = synthesise_exact(
+        pair, K.ALLREDUCE, chunks=1, rounds=[1], symmetric=symmetric, solver=solver  # type: ignore[arg-type]
+    )  # fmt: skip
+    assert (found.status, found.schedule, found.seconds) == (status, None, 1.25)
+    assert found.phases == (ExactSteps(status, reason=reason, seconds=1.25),)
+    assert solver.asked[0][0]["homes"] == ((0,) if symmetric else (0, 1))

@@ -157,3 +157,42 @@ def test_a_damaged_ortools_is_a_missing_dependency(
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 1
     assert "pip install --force-reinstall 'treadle[exact]'" in said[0]
+
+
+@needs_ortools
+@pytest.mark.parametrize(
+    ("answer", "kind", "words"),
+    [
+        (b'{"status":"error","message":"KeyError: 3"}\n', TreadleError,
+         "exact synthesis: the solver's process failed: KeyError: 3"),
+        (b'{"status":"found"}', TreadleError,
+         f"exact synthesis: the solver's process failed: no answer of at most {2**28} bytes"),
+        (b"3\n", TreadleError, "exact synthesis: the solver's process failed: Killed"),
+        (b"", TreadleError, "exact synthesis: the solver's process failed: Killed"),
+        (b'{"status":"unusable","message":"OSError: x"}\n', MissingDependencyError,
+         "exact synthesis: ortools is installed but cannot be loaded (OSError: x); reinstall it: pip "
+         "install --force-reinstall 'treadle[exact]'"),
+    ],
+)  # fmt: skip
+def test_answers_that_are_none_are_told_by_what_the_process_said_last(
+    answer: bytes, kind: type[Exception], words: str
+) -> None:
+    solver = SolverProcess()
+    if "Killed" in words:
+        for line in (b"Started\n", b" Killed \n", b" \n", b""):
+            solver._remember(line)
+    with pytest.raises(kind) as caught:
+        solver._parsed(answer)
+    assert str(caught.value) == words
+    assert solver._parsed(b'{"status":"infeasible","cpu_s":1}\n') == {"status": "infeasible", "cpu_s": 1}
+
+
+@needs_ortools
+def test_no_answer_in_time_is_unknown_after_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    solver = SolverProcess()
+    assert solver._wait(time.monotonic()) is None
+    solver._answers.put(b"one")
+    assert solver._wait(time.monotonic() + 9) == b"one"
+    monkeypatch.setattr(solver, "_wait", lambda deadline: None)
+    assert solver.solve({}, time_limit_s=2.5) == {"status": "unknown", "wall_s": 2.5, "cpu_s": 2.5}
+    assert solver.pid is None

@@ -22,6 +22,7 @@ from treadle.synthesis.trees.allreduce import (
     allreduce_bound,
     solve_allreduce,
 )
+from treadle.synthesis.trees.allreduce import undirected_packing as packing_module
 from treadle.synthesis.trees.allreduce.capacities import LinkShares, whole_shares
 from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp, solve_exactly
 from treadle.synthesis.trees.allreduce.pair_network import network_of
@@ -261,3 +262,67 @@ def test_shares_become_whole_numbers_without_a_common_divisor(finer: int) -> Non
     found = whole_shares(fabric, network, LinkShares(rates, link, link))
     assert found.roots == [2, 4, 3]
     assert set(found.broadcast) == set(found.reduce) == {1, 2}
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_trees_visit_the_switches_that_make_them_shorter(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By t from a to b it is farther than straight, 6 to 5; by u to b, c and d it is nearer, 6 to 10."""
+    builder = TopologyBuilder("switches")
+    for name in "abcd":
+        builder.compute(name)
+    for name in "tu":
+        builder.switch(name, multicast=True, aggregation=True, turns_round=True)
+    lengths = []
+    for pair, length in (
+        ("at", 3),
+        ("bt", 3),
+        ("ab", 5),
+        ("bu", 2),
+        ("cu", 2),
+        ("du", 2),
+        ("bc", 5),
+        ("cd", 5),
+    ):
+        builder.duplex(pair[0], pair[1], 1)
+        lengths += [length, length]
+    topology = builder.build()
+    monkeypatch.setattr(packing_module, "MAX_ENUMERATED_SWITCHES", most)
+    search = packing_module._TreeMaster(network_of(topology, allreduce(topology)), 0)
+    assert search.is_exhaustive is (most == 2)
+    (tree,) = search.candidates(lengths, 0)
+    assert tree.length(search.network, lengths) == 11
+    assert {node for edge in tree.edges for node in edge[:2]} == {0, 1, 2, 3, 5}
+    # tried from the last choice on, where other lengths make t worth while
+    lengths[4] = lengths[5] = 7
+    (tree,) = search.candidates(lengths, 0)
+    assert tree.length(search.network, lengths) == 12
+
+
+def test_packings_without_an_exact_vertex_fit_the_links() -> None:
+    """A triangle of 2, 3 and 4 bytes/s: nine in all for trees of two edges; from floats, made to fit."""
+    topology = undirected(3, [(0, 1, 2), (1, 2, 3), (0, 2, 4)])
+    network = network_of(topology, allreduce(topology))
+    search = packing_module._TreeMaster(network, 0)
+    lengths = packing_module._hint_lengths(network, None)
+    assert lengths == [1 / b / 3 for b in network.capacity]
+    hint = [Fraction(e, 7) for e in range(network.n_pairs)]
+    lifted = [float(h) + 1e-4 / b / 3 for h, b in zip(hint, network.capacity, strict=True)]
+    assert packing_module._hint_lengths(network, hint) == pytest.approx(lifted, rel=1e-12)
+    for dear in range(3):
+        weights = [5 if e // 2 == dear else 1 for e in range(6)]
+        assert search.add(search.candidates(weights)) == 1
+        assert search.add(search.candidates(weights)) == 0  # it is there
+        disturbed = search.disturbed(weights, 0.5)
+        assert all(w <= d <= 1.5 * w for w, d in zip(weights, disturbed, strict=True))
+        assert [disturbed[e] for e in network.reverse] == disturbed
+    rate, prices = search.solve()
+    assert rate == pytest.approx(4.5)
+    assert prices == pytest.approx([0.5] * 6)
+    found = search.packing(None, is_priced=True)
+    assert (found.rate, found.is_priced) == (Fraction(9, 2), False)
+    assert set(found.lengths) == {Fraction(0)}
+    load: dict[int, Fraction] = {}
+    for tree, part in found.trees:
+        for e, often in tree.usage(network).items():
+            load[e] = load.get(e, Fraction(0)) + often * part
+    assert all(total <= network.capacity[e] for e, total in load.items())

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from treadle.errors import ScheduleError
+from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.trees.forest import Direction, Forest
 from treadle.synthesis.trees.allreduce.capacities import (
@@ -335,6 +335,10 @@ def test_halves_and_whole_shares() -> None:
     assert set(finer.reduce) == {0}
 
 
+def no_room(*_: object) -> Forest:
+    raise InfeasibleError("no room")
+
+
 def test_shares_are_packed_on_the_links_that_have_some() -> None:
     """Nodes are numbered anew without switches that have nothing; links get their own numbers back."""
     fabric = odd_fabric()
@@ -370,6 +374,9 @@ def test_shares_are_packed_on_the_links_that_have_some() -> None:
     assert isinstance(made.reduce, Forest)
     assert made.broadcast.path_links.tolist() == [10, 9]
     assert made.reduce.path_links.tolist() == [4, 1]
+    shares = WholeShares([1, 0, 0, 0], [*[0] * 16, 2**50], [0] * 17)
+    with pytest.raises(InfeasibleError, match="no room"):  # so many are no error
+        pack_shares(fabric, allreduce(fabric), shares, no_room)
     shares = WholeShares([1, 0, 0, 0], [2**50 + 1, *[0] * 16], [0] * 17)
     with pytest.raises(ScheduleError) as refused:
         pack_shares(fabric, allreduce(fabric), shares, pack)

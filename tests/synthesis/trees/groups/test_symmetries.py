@@ -15,12 +15,13 @@ from treadle.errors import InfeasibleError
 from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind
 from treadle.synthesis.trees.groups import group_optimum as module
 from treadle.synthesis.trees.groups import known_trees
+from treadle.synthesis.trees.groups import symmetries as module_of_symmetries
 from treadle.synthesis.trees.groups.group_colours import refined
 from treadle.synthesis.trees.groups.group_optimum import group_optimum
 from treadle.synthesis.trees.groups.known_trees import forests_of_trees
 from treadle.synthesis.trees.groups.symmetries import Symmetry, orbit_colours, symmetries
 from treadle.synthesis.trees.groups.union import GroupUnion, union_of
-from treadle.topologies.topology import Topology
+from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.topologies.transforms.failures import without_failures
 from treadle.verification.schedules import verify
 from treadle.watch import UNWATCHED
@@ -158,3 +159,47 @@ def test_trees_of_too_many_units_are_rounded(kind: CollectiveKind, monkeypatch: 
     assert not report.violations
     assert report.algbw is not None
     assert found.lower * Fraction(99, 100) < report.algbw <= found.lower
+
+
+def crossed(root: int | None) -> tuple[Topology, Collective]:
+    """Ranks a, b, c and d in pairs; switch s joins a and d, t joins b and c; one-way links and two in one."""
+    builder = TopologyBuilder("crossed")
+    for name in "abcd":
+        builder.compute(name)
+    for name in "st":
+        builder.switch(name)
+    for tail, head in ("ab", "ba", "cd", "dc"):
+        builder.link(tail, head, 5)
+    for name, switch in ("as", "ds", "bt", "ct"):
+        builder.duplex(name, switch, 3)
+    for tail, head in ("ac", "ac", "db", "bd", "ca"):
+        builder.link(tail, head, 2)
+    builder.link("d", "b", 2)
+    kind = CollectiveKind.ALLGATHER if root is None else CollectiveKind.BROADCAST
+    return builder.build(), Collective(
+        kind, (0, 1, 2, 3), root=root, groups=((0, 1), (3, 2)), ranks_forward=True
+    )
+
+
+@pytest.mark.parametrize("root", [None, 0, 1])
+def test_every_map_of_nodes_is_told(root: int | None) -> None:
+    """A symmetry keeps links and bandwidths, ranks, groups and roots; it carries each link to its image."""
+    topology, collective = crossed(root)
+    union, every = union_of(topology, collective), all_symmetries(topology, collective)
+    assert len(every) > 1
+    for order in permutations(range(topology.n_nodes)):
+        found = module_of_symmetries._checked(union, np.array(order))
+        assert (found is not None) == (order in every), order
+        if found is None:
+            continue
+        assert found.nodes.tolist() == list(order)
+        assert sorted(found.links.tolist()) == list(range(topology.n_links))
+        for ends in (topology.tails, topology.heads):
+            assert found.nodes[ends].tolist() == ends[found.links].tolist()
+        assert topology.bandwidths.tolist() == topology.bandwidths[found.links].tolist()
+        pairs = ((0, 1), (2, 3))
+        wanted = [
+            next(at for at, pair in enumerate(pairs) if {order[v] for v in nodes} == set(pair))
+            for nodes in pairs
+        ]
+        assert found.kinds.tolist() == wanted

@@ -170,3 +170,20 @@ def test_flows_find_what_trees_of_representatives_do_not_serve(monkeypatch: pyte
     assert not found.has_trees
     assert found.lower == expected.lower == Fraction(32, 21)
     assert verify(fabric, collective, lean_forests(fabric, collective, found)).is_ok
+
+
+def test_the_least_load_is_given_up_where_it_is_not_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shares at the optimum: first those that load links least, at a rate that is known, else any."""
+    fabric, collective = posed("dgx_h100(2)", (2, 8), KINDS.ALLGATHER, True)
+    confirmed, rates = TreeOptimum._confirmed, []
+
+    def seen(self: TreeOptimum, rate: Fraction | None) -> object:
+        rates.append(rate)
+        return confirmed(self, rate) if rate is None or not is_refused else None
+
+    monkeypatch.setattr(TreeOptimum, "_confirmed", seen)
+    for is_refused in (False, True):
+        rates.clear()
+        found = group_optimum(fabric, collective)
+        assert found.is_exact
+        assert [rate is None for rate in rates] == [False, True][: 1 + is_refused]

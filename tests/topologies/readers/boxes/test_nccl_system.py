@@ -274,6 +274,21 @@ def test_an_odd_tree_line_by_line() -> None:
     assert [gpu.slot.bandwidth for gpu in library.gpus] == [24 * GB, 6 * GB]
 
 
+def test_ways_between_cpus_are_told_in_order() -> None:
+    """The first that is told counts, and none of no speed; CPU 3 stands last and tells nothing."""
+    cpus = {"0": "3 7.0", "2": "0 5.0", "1": "2 0.0", "3": ""}
+    rows = [
+        f"CPU/{cpu} (1/1/2)" + (f"\n+ SYS[{way[2:]}] - CPU/{way[0]}" if way else "")
+        for cpu, way in cpus.items()
+    ]
+    box = read_text("\n".join([*rows, pair("NVL", "20.0").replace("CPU/0 (1", "CPU/4 (1")]))
+    assert [one.name for one in box.bridges] == ["CPU/0", "CPU/2", "CPU/1", "CPU/3", "CPU/4"]
+    assert [(one.one, one.other, one.bandwidth) for one in box.host_links] == [
+        (0, 1, 5 * GB),
+        (0, 3, 7 * GB),
+    ]
+
+
 def pair(link: str, speed: str) -> str:
     return (
         f"CPU/0 (1/1/2)\n+ PCI[12.0] - GPU/1000 (0)\n              + {link}[{speed}] - GPU/2000\n"

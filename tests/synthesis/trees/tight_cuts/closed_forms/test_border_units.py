@@ -22,6 +22,7 @@ from treadle.synthesis.trees.tight_cuts.closed_forms.unit_assignment import Unit
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import Side, own_first
 from treadle.synthesis.trees.tight_cuts.family import Family
 from treadle.topologies.topology import TopologyBuilder
+from treadle.watch import UNWATCHED
 
 
 @pytest.mark.parametrize(
@@ -174,6 +175,27 @@ def test_mended_tables_keep_to_their_room() -> None:
         if exists(rows.tolist(), columns.tolist(), room):
             seen.add(found)
     assert True in seen
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_pairs_on_their_last_plane_take_all_their_room(seed: int) -> None:
+    """Of tables with the sums of one, the others' cells are found around what two cells are to hold."""
+    chance = np.random.default_rng(seed)
+    room = chance.integers(1, 5, (4, 4))
+    np.fill_diagonal(room, 0)
+    last = np.array([0, 2]), np.array([1, 3])
+    want, table = (np.minimum(chance.integers(0, 5, (4, 4)), room) for _ in range(2))
+    want[last] = room[last]
+    out, into = want.sum(axis=1), want.sum(axis=0)
+    before = out.copy(), into.copy(), room.copy()
+    assert module._fill(table, out, into, room, last, UNWATCHED)
+    assert [part.tolist() for part in (out, into, room)] == [part.tolist() for part in before]
+    assert (table.sum(axis=1).tolist(), table.sum(axis=0).tolist()) == (out.tolist(), into.tolist())
+    assert table[last].tolist() == room[last].tolist()
+    assert ((table >= 0) & (table <= room)).all()
+    # one unit less leaves a child than that plane has to take
+    out[0] = room[0, 1] - 1
+    assert module._fill(table, out, into, room, last, UNWATCHED) is False
 
 
 def test_searches_that_take_too_long(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from treadle.arrays import Int64Array
 from treadle.refusal import Refusal
-from treadle.synthesis.trees.tight_cuts.closed_forms.class_shares import ClassShares, class_shares
+from treadle.synthesis.trees.tight_cuts.closed_forms.class_shares import ClassShares, _hub, class_shares
 
 
 def shares(
@@ -142,3 +142,13 @@ def test_as_many_classes_as_are_allowed() -> None:
     blocks = shares([4, 4], [[2, 2], [2, 2]], [[2, 2], [2, 2]], block=2)
     assert isinstance(blocks, ClassShares)
     assert blocks.shares[0, 0].tolist() == [2, 2]
+
+
+def test_who_can_send_most_beside_its_own_delivers() -> None:
+    """Of five children the last two do not meet; the first can spare 20 less 15 units, the next 18 less 5."""
+    units, counts = np.array([3, 1, 1, 1]), np.array([1, 2, 1, 1])
+    out = np.array([[10, 10], [9, 9], [5, 0], [0, 5]])
+    into = np.array([[9, 9], [9, 9], [9, 0], [0, 9]])
+    assert _hub(units, counts, out, into) == 1
+    assert _hub(np.array([3, 4, 1, 1]), counts, out, into) == 0
+    assert _hub(units[2:], counts[2:], out[2:], into[2:]) is None

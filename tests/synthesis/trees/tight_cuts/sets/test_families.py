@@ -12,6 +12,7 @@ from shortcuts.switched_ranks import in_boxes
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.trees.instance import Instance, instance_of
 from treadle.synthesis.trees.tight_cuts.family import Family
+from treadle.synthesis.trees.tight_cuts.sets import detection as module
 from treadle.synthesis.trees.tight_cuts.sets.dendrogram import Dendrogram, single_linkage
 from treadle.synthesis.trees.tight_cuts.sets.detection import components, detect
 from treadle.synthesis.trees.tight_cuts.sets.hosts import with_hosts
@@ -182,6 +183,34 @@ def test_leaves_and_pods_are_detected() -> None:
         wanted.append(list(range(first, node)))
         builder.duplex(f"pod{pod}", "core", 40)
     assert sets_of(detect(gather(builder.build()))) == sorted(wanted)
+
+
+def test_sixteen_bandwidths_are_tried() -> None:
+    """Pairs of ranks, each joined a little less well than the one before, on a slow ring of all."""
+    builder = TopologyBuilder("pairs")
+    names = [builder.compute(f"r{rank}") for rank in range(40)]
+    for pair in range(20):
+        builder.duplex(names[2 * pair], names[2 * pair + 1], 100 - pair)
+        builder.duplex(names[2 * pair + 1], names[(2 * pair + 2) % 40], 1)
+    found = list(module._candidates(Quotient.of(gather(builder.build()))))
+    assert [int(labels.max()) + 1 for labels in found] == list(range(1, 17))
+    for number, labels in enumerate(found, 1):
+        pairs = [pair if pair < number else -1 for pair in range(20)]
+        assert labels.tolist() == [pair for pair in pairs for _ in range(2)]
+
+
+def test_points_with_equal_neighbours() -> None:
+    """a and b at s and e, c and d at t; c lost its link to e: it goes with d. Nobody's own is the core u."""
+    builder = TopologyBuilder("leaves")
+    for name in "abcdf":
+        builder.compute(name)
+    for name in "steu":
+        builder.switch(name)
+    for pair in ("as", "bs", "ct", "dt", "ft", "ae", "be", "de", "fe", "su", "tu", "eu"):
+        builder.duplex(pair[0], pair[1], 3)
+    quotient = Quotient.of(gather(builder.build()))
+    # of three points at t two have the same neighbours, and at e there are four
+    assert module._equal_neighbours(quotient).tolist() == [0, 0, 3, 3, 3, 0, 3, 7, 8]
 
 
 def test_direct_links_and_cards_are_detected() -> None:

@@ -1,0 +1,194 @@
+"""Plans by hand as frameworks see them: uses of axes, styles of weights, and all that is lost, in full."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import pytest
+
+from parallelism.evaluation.named_layouts import Cut, both, by_letter, laid_out
+from parallelism.plan.small_models import small_model
+from treadle.errors import InfeasibleError
+from treadle.parallelism.exporting.export_layout import (
+    CutStyle,
+    ExportedWeight,
+    ExportLayout,
+    RecomputeSetting,
+    WeightUse,
+    layout_of,
+)
+from treadle.parallelism.graph.compute_graph import Node, Phase
+from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline
+from treadle.parallelism.plan.part_plan import Boundary, Chunk, TensorPlan
+from treadle.parallelism.state.sharding import Sharding
+from treadle.schedules.mesh import Mesh
+
+MODEL = small_model(3, t=16, h=8, f=64)
+MESH = Mesh((2, 4, 1), ("x", "y", "idle"))
+TENSORS = both(by_letter("x", "f"), by_letter("y", "t"))
+STORED = {"up": (("y",), ("x",)), "down": (("x",), ("y",)), "w": (("y",),)}
+"""Weights by their inner dimension f along x, and in parts over y."""
+
+
+def plan(
+    cut: Cut, stored: Mapping[str, tuple[tuple[str, ...], ...]], *, mesh: Mesh = MESH, again: str = ""
+) -> ParallelPlan:
+    return laid_out(
+        MODEL,
+        mesh,
+        cut,
+        boundary={"y": "t"},
+        stored=lambda path, letters: Sharding(stored.get(path, ((),) * len(letters))),
+        recomputed=lambda node: node.name in again.split(),
+    )
+
+
+def lost(layout: ExportLayout) -> list[str]:
+    return [str(one) for one in layout.lost]
+
+
+def changed(one: ParallelPlan, part: str, change: Callable[..., object]) -> ParallelPlan:
+    """The plan with attributes of a part's plan changed."""
+    (own,) = one.parts[part]
+    return replace(one, parts={**one.parts, part: (replace(own, **change(own)),)})  # type: ignore[arg-type]
+
+
+def test_tensors_along_one_axis_and_shards_along_the_other() -> None:
+    """Weights are h x f and f x h: cut over f, the first by its second dimension."""
+    layout = layout_of(plan(TENSORS, STORED), MODEL)
+    assert layout.model == "small"
+    assert layout.axes == {
+        "x": (2, WeightUse.TENSOR), "y": (4, WeightUse.SHARDED), "idle": (1, WeightUse.NONE)
+    }  # fmt: skip
+    assert layout.of_use(WeightUse.SHARDED) == ("y",)
+    block, head = layout.parts
+    assert (block.name, block.repeats, head.name, head.repeats) == ("block", 3, "head", 1)
+    # rows of the first do not come from columns, nor do columns of the second go on to rows
+    assert block.weights == (
+        ExportedWeight("up", False, CutStyle.ROWS, 0, False, True),
+        ExportedWeight("down", False, CutStyle.COLUMNS, 1, True, False),
+    )
+    assert head.weights == (ExportedWeight("w", False, None, 0),)
+    assert (block.recompute, block.saved_products, block.saves_attention) == (
+        RecomputeSetting.NONE, (True, True), True
+    )  # fmt: skip
+    assert (layout.cuts_sequence, layout.gathers_again, lost(layout)) == (False, True, [])
+
+
+W_WHOLE = "head: w: is replicated along y; fully_shard shards it"
+REPLICAS = both(by_letter("x", "t"), by_letter("y", "t"))
+
+
+@pytest.mark.parametrize(
+    ("cut", "stored", "uses", "dims", "words"),
+    [
+        (TENSORS, {"up": (("x",), ("y",)), "w": (("y",),)}, "TENSOR SHARDED", [1, 0, 0],
+         ["block: down: is not stored along x as runs of whole rows or columns (- | -)",
+          "block: down: is replicated along y; fully_shard shards it"]),
+        (TENSORS, {**STORED, "w": ((),)}, "TENSOR SHARDED", [0, 1, 0], [W_WHOLE]),
+        (TENSORS, {**STORED, "up": ((), ("y", "x"))}, "TENSOR SHARDED", [1, 1, 0],
+         ["block: up: is not stored along x as runs of whole rows or columns (- | y,x)"]),
+        (TENSORS, {"up": ((), ("x",)), "down": (("x",), ()), "w": (("y",),)}, "TENSOR REPLICATED", [0, 0, 0],
+         ["head: w: is sharded along y, which others replicate over"]),
+        (REPLICAS, {"up": (("x", "y"), ()), "down": (("x",), ("y",)), "w": ((),)}, "SHARDED SHARDED",
+         [0, 0, 0], ["block: down: is sharded over several dimensions; fully_shard takes one",
+                     "head: w: is replicated along x; fully_shard shards it", W_WHOLE]),
+        # nothing computes in parts, but most is stored so
+        (lambda node, own: {}, {"up": (("x",), ()), "down": (("x",), ("y",))}, "SHARDED REPLICATED",
+         [0, 0, 0], ["block: down: is sharded along y, which others replicate over",
+                     "head: w: is replicated along x; fully_shard shards it"]),
+        (by_letter("x", "f"), {"up": ((), ("x",)), "down": (("x",), ())}, "TENSOR NONE", [0, 0, 0], []),
+    ],
+)  # fmt: skip
+def test_uses_and_weights_that_are_stored_otherwise(
+    cut: Cut, stored: dict[str, tuple[tuple[str, ...], ...]], uses: str, dims: list[int], words: list[str]
+) -> None:
+    layout = layout_of(plan(cut, stored), MODEL)
+    assert [use.name for _, use in layout.axes.values()] == [*uses.split(), "NONE"]
+    assert [weight.shard_dim for part in layout.parts for weight in part.weights] == dims
+    assert lost(layout) == words
+
+
+def test_tokens_along_an_axis_are_context_and_operators_that_differ_are_told() -> None:
+    """One of six products of the block lacks the cut; its end has no product."""
+    tokens = replace(MODEL, batch="", sequence="t")
+
+    def cut(node: Node, own: frozenset[str]) -> dict[str, str]:
+        return {"x": "t"} if "t" in own and node.name != "dup" else {}
+
+    made = laid_out(
+        tokens, MESH, cut, boundary={"x": "t"}, stored=lambda path, letters: Sharding(((),) * len(letters))
+    )
+    layout = layout_of(made, tokens)
+    assert layout.axes["x"] == (2, WeightUse.CONTEXT)
+    assert lost(layout) == ["block: dup: not cut along x as the rest is"]
+    assert not layout.cuts_sequence
+    # a tensor axis that cuts the sequence between blocks
+    by_weights = replace(plan(TENSORS, STORED), digest=tokens.digest)
+    cutting = replace(by_weights, boundary=Boundary(*[Sharding((("x", "y"), ()))] * 2))
+    assert layout_of(cutting, tokens).cuts_sequence
+    assert not layout_of(by_weights, tokens).cuts_sequence
+    assert not layout_of(replace(cutting, digest=MODEL.digest), MODEL).cuts_sequence
+
+
+@pytest.mark.parametrize(
+    ("again", "block", "head", "words"),
+    [
+        ("u a", RecomputeSetting.ALL, RecomputeSetting.NONE, []),
+        ("u a z q", RecomputeSetting.ALL, RecomputeSetting.ALL, []),
+        ("u", RecomputeSetting.SOME, RecomputeSetting.NONE,
+         ["block: a: is kept for the backward pass; a policy by operator computes it again"]),
+        ("a", RecomputeSetting.SOME, RecomputeSetting.NONE, []),
+    ],
+)  # fmt: skip
+def test_what_is_computed_again(
+    again: str, block: RecomputeSetting, head: RecomputeSetting, words: list[str]
+) -> None:
+    layout = layout_of(plan(TENSORS, STORED, again=again), MODEL)
+    assert [part.recompute for part in layout.parts] == [block, head]
+    assert [part.saved_products for part in layout.parts] == [("u" not in again, True), ()]
+    assert lost(layout) == words
+
+
+def test_what_is_kept_otherwise_and_loops_are_told() -> None:
+    one = plan(TENSORS, STORED)
+    entry = TensorPlan("u", Phase.FORWARD, None, Sharding(((), ())))
+    kept = changed(one, "block", lambda own: {"tensors": {**own.tensors, ("u", Phase.FORWARD): entry}})
+    assert lost(layout_of(kept, MODEL)) == ["block: u: is kept as - | -, but made as y | x"]
+    # a weight that is kept gathered is not gathered again; as stored it is
+    for state, again in ((Sharding(((), ())), False), (Sharding(STORED["up"]), True)):
+        held = TensorPlan("up", Phase.FORWARD, None, state)
+        own = changed(one, "block", lambda own, held=held: {"tensors": {("up", Phase.FORWARD): held}})
+        assert layout_of(own, MODEL).gathers_again is again
+    chunks = {"u": Chunk("t", 8), "a": Chunk("t", 8), "d": Chunk("t", 4, 1)}
+    looped = changed(one, "block", lambda own: {"operators": {
+        name: replace(operator, chunk=chunks.get(name)) for name, operator in own.operators.items()
+    }})  # fmt: skip
+    assert sorted(lost(layout_of(looped, MODEL))) == [
+        "block: a loop over 4 chunks of t", "block: a loop over 8 chunks of t"
+    ]  # fmt: skip
+
+
+def test_stages_are_an_axis_of_their_own() -> None:
+    one = plan(by_letter("y", "t"), {}, mesh=Mesh((4,), ("y",)))
+    staged = replace(one, mesh=Mesh((2, 4), ("x", "y")), pipeline=Pipeline("x", (2, 2), 3))
+    assert layout_of(staged, MODEL).axes == {"x": (2, WeightUse.PIPELINE), "y": (4, WeightUse.REPLICATED)}
+
+
+def test_plans_of_which_nothing_is_left_are_refused() -> None:
+    def words(one: ParallelPlan) -> str:
+        with pytest.raises(InfeasibleError) as caught:
+            layout_of(one, MODEL)
+        return str(caught.value)
+
+    assert words(plan(both(by_letter("x", "h"), by_letter("y", "f")), {})) == (
+        "export: axes x and y both cut weights; frameworks have one tensor-parallel axis"
+    )
+    assert words(plan(lambda node, own: {"y": "f"} if node.name == "ddown" else {}, {})) == (
+        "export: along y products are cut by nothing and others; expected samples, tokens or weights along "
+        "a whole axis"
+    )
+    one = plan(TENSORS, STORED)
+    two = replace(one, parts={**one.parts, "block": one.parts["block"] * 2}, layers={"block": (0, 1, 1)})
+    assert words(two) == "export: layers of block have 2 plans; frameworks have one for all layers"
