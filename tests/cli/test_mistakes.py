@@ -43,6 +43,7 @@ MISTAKES = """
 2 | solve AllReduce 'torus(4, 4)' | write: treadle solve 'torus(4, 4)' AllReduce
 2 | solve ring:4 allgather 8 | solve takes TOPOLOGY COLLECTIVE; left over: 8
 2 | solve torus 4 4 | did you mean torus:4,4?
+2 | solve torus, 4 4 | did you mean torus:4,4?
 2 | topology show torus 4 4 | did you mean torus:4,4?
 2 | bound torus(4, 4) allgather | quote an expression
 2 | run ring.plan two.plan | COLLECTIVE: expected a fabric to solve for, and ring.plan is a plan

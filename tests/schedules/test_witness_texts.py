@@ -213,3 +213,22 @@ def test_witnesses_at_their_limits() -> None:
     assert found == CutCombinationWitness((), (), prices=((2**31 - 1, Fraction(1, 2)),))
     for one in (CutWitness((1, 2)), found, LengthWitness((third,)), GroupLengthWitness((third,))):
         assert witness_from_json(one.to_json()) == one
+
+
+def test_refusals_of_long_values_are_short() -> None:
+    long = "x" * 1000
+    for value, said in (
+        ({"kind": long}, f"witness: kind '{long[:39]}, expected one of "),
+        (
+            {
+                "kind": "cut-combination",
+                "broadcast_cuts": [{"nodes": [long], "multiplier": "1"}],
+                **{key: [] for key in ("reduce_cuts", "broadcast_potentials", "reduce_potentials")},
+            },
+            f"cut combination: '{long[:39]} is no node index",
+        ),
+    ):
+        with pytest.raises(FormatError) as caught:
+            witness_from_json(value)
+        assert str(caught.value).startswith(said)
+        assert len(str(caught.value)) < 200

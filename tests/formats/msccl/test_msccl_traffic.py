@@ -69,6 +69,10 @@ def test_steps_are_messages_in_their_order() -> None:
             [(0, 1, -1, ["s 0 0 3"]), (1, -1, 0, ["r 0 0 3"])],
             "a: line 4 (rank 0, s): 3 chunks in one message, expected at most 2",
         ),
+        (
+            [(0, 1, -1, ["s 0 0 2"]), (1, -1, 0, ["r 0 0 1"])],
+            "a: line 4 (rank 0, s): sends 2 chunks, 1 are received",
+        ),
         ([(0, 1, -1, ["s 0 0 1"])], "MSCCL XML: line 4 (rank 0, s) has no message"),
         ([(0, -1, -1, ["s 0 0 1"])], "MSCCL XML: line 4 (rank 0, s) has no message"),
     ],

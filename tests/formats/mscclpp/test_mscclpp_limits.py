@@ -100,7 +100,12 @@ def test_chunks_have_sixteen_bytes_and_calls_four_gigabytes(
     [
         (
             {"max_bytes": 79},
-            "no size is served: 5 chunks of 16 bytes need 80 bytes, the plan ends at 79; " + REMEDY,
+            "no size is served: 5 chunks of 16 bytes need 80, the plan is for 0 to 79; " + REMEDY,
+        ),
+        (
+            {"min_bytes": 2**32},
+            "no size is served: 5 chunks of 16 bytes need 80, the plan is for 4294967296 to 4294967295; "
+            + REMEDY,
         ),
         ({"name": "a b"}, "name 'a b': expected letters, digits and _.- only"),
         ({"name": ""}, "name '': expected letters, digits and _.- only"),

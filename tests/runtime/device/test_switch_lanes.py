@@ -22,6 +22,7 @@ from treadle.runtime.data import ElementType, Reduction
 from treadle.runtime.device.emulated import measure_emulated
 from treadle.runtime.device.happens_before import judge_lanes
 from treadle.runtime.device.lane_lowering import left_to_switches, lower_to_lanes
+from treadle.runtime.device.lane_machine import given_up
 from treadle.runtime.device.lane_program import (
     DeviceProtocol,
     FlagPurpose,
@@ -279,3 +280,28 @@ def test_operations_of_other_groups_are_refused() -> None:
     assert "without part" in refused(sums=-1, action=LaneAction.PUT)
     fewer = replace(lanes, groups=((1, 2, 3),))
     assert any("of which it is not" in one for one in judge_lanes(fewer, slices=1))
+
+
+def test_who_has_not_read_a_part_is_named_where_a_rank_gives_up() -> None:
+    lanes = lowered(ONE_BOX, "reduce-scatter", "nvls")
+    places = [
+        (number, place, operation)
+        for number, lane in enumerate(lanes.lanes)
+        for place, operation in enumerate(lane.operations)
+        if operation.action is LaneAction.RECLAIM
+    ]
+    assert places
+    for number, place, operation in places:
+        rank = lanes.lanes[number].rank
+        readers = {
+            other
+            for other, one in operations(lanes)
+            if one.action is LaneAction.SUM and one.part == operation.part and other != rank
+        }
+        (flag,) = (wait.flag for wait in operation.waits)
+        (reader,) = {other for other, one in operations(lanes) if flag in one.raises}
+        assert reader in readers
+        assert given_up(lanes, number, place, 2.5) == (
+            f"reduce-scatter, protocol Simple: rank {rank}, lane {number} waited 2.5 s for rank {reader} "
+            f"and gave up (RECLAIM of part {operation.part})"
+        )

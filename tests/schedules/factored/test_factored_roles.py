@@ -151,3 +151,10 @@ def test_pieces_that_do_not_fit_have_no_roles(
     with pytest.raises(ScheduleError) as caught:
         forest.roles(rank)
     assert str(caught.value) == f"factored forest: {said}; treadle verify says what is wrong"
+
+
+def test_a_unit_tree_that_a_table_lacks_has_no_roles() -> None:
+    forest = _damaged(PODS()[2].forests[0], 1, "entrances", root_unit=(1, 1))
+    with pytest.raises(ScheduleError) as caught:
+        forest.roles(3)
+    assert str(caught.value) == "table of trees: child 1 has 4 unit trees, none of number 4"

@@ -8,7 +8,7 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.schedules.factored.formula_trees import FormulaTrees
-from treadle.schedules.factored.piece_trees import CirculantTrees, PieceTrees, TableTrees, check_roots, ragged
+from treadle.schedules.factored.piece_trees import CirculantTrees, PieceTrees, TableTrees, ragged
 
 _CELLS = 2**22  # rows times children that are looked at together
 
@@ -51,10 +51,7 @@ def edges_into(trees: PieceTrees, roots: Int64Array, units: Int64Array, child: i
         parent, path, first, last = trees.edges_into(roots, units, child)
         return PieceEdges(roots, units, parent, np.full(len(roots), child), path, first, last)
     if isinstance(trees, TableTrees):
-        check_roots("table of trees", roots, units, trees.root_units)
-        number = (np.cumsum(trees.root_units) - trees.root_units)[roots] + units
-        row = np.searchsorted(np.cumsum(trees.units), number, side="right")
-        skip = number - (np.cumsum(trees.units) - trees.units)[row]
+        row, skip = trees.find(roots, units)
         return PieceEdges(
             root=roots,
             unit=units,

@@ -166,12 +166,16 @@ class TableTrees(FrozenArrays):
         """Unit trees before those of each root."""
         return np.cumsum(self.root_units) - self.root_units
 
-    def rows(self, roots: Int64Array, units: Int64Array) -> PieceRows:
-        """See `PieceTrees.rows`."""
+    def find(self, roots: Int64Array, units: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """The row of each unit tree, and how many of its row come before it; ScheduleError without it."""
         check_roots("table of trees", roots, units, self.root_units)
         number = self._root_unit[roots] + units
         row = np.searchsorted(self._row_unit, number, side="right") - 1
-        skip = number - self._row_unit[row]
+        return row, number - self._row_unit[row]
+
+    def rows(self, roots: Int64Array, units: Int64Array) -> PieceRows:
+        """See `PieceTrees.rows`."""
+        row, skip = self.find(roots, units)
         parent = self.parent[row]
         step = np.where(parent >= 0, skip[:, None], 0)
         return PieceRows(

@@ -85,8 +85,7 @@ def _depth(trees: PieceTrees, roots: Int64Array, units: Int64Array, child: int) 
     if isinstance(trees, CirculantTrees):
         return np.where(roots != child, 1, 0)
     if isinstance(trees, TableTrees):
-        number = (np.cumsum(trees.root_units) - trees.root_units)[roots] + units
-        row = np.searchsorted(np.cumsum(trees.units), number, side="right")
+        row, _ = trees.find(roots, units)
         found: Int64Array = table_depths(trees)[row, child]
         return found
     depth = np.zeros(len(roots), dtype=np.int64)
