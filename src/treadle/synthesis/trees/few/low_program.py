@@ -232,7 +232,7 @@ def low_trees(
                     duals * noise + 0.1 * float(duals.mean()) * chance.random(len(duals)), starts=starts
                 )
             stalled = 0 if last < at_stall * (1 - _GAIN) else stalled + 1
-            at_stall = min(at_stall, last)
+            at_stall = last
             if stalled >= _STALLED:
                 break
         plain = not gains
