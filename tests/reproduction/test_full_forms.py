@@ -19,9 +19,10 @@ from treadle.reproduction import (
     generation_times,
     graph_tables,
     printed,
+    simulated_curves,
     training_anchors,
 )
-from treadle.reproduction.curve_settings import BEST_TOPOLOGIES, Curve, CurveSetting
+from treadle.reproduction.curve_settings import BEST_TOPOLOGIES, Curve, CurveSetting, Panel
 from treadle.reproduction.exhibit import Ours
 from treadle.reproduction.expansion_tables import TABLE_A1, AllgatherCost
 from treadle.reproduction.printed import printed_exhibits
@@ -311,3 +312,29 @@ def test_times_of_schemes_are_told_over_the_optimum() -> None:
     assert found == pytest.approx(expected)
     few = exchange_figures.scheme_times(fabric, best, None)
     assert few == {name: found[name] for name in ("SSSP", "EwSP", "MCF-extP")}
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_rings_of_the_testbed(full: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def measured(setting: CurveSetting, panel: Panel, curve: Curve) -> SimpleNamespace:
+        asked.append((panel.title, curve.label))
+        slower = 1 + ["OurBestTopo, BFB", "ShiftedBFBRing", "ShiftedRing"].index(curve.label)
+        return SimpleNamespace(seconds={size: slower * size for size in setting.sizes})
+
+    monkeypatch.setattr(simulated_curves, "measure", measured)
+    found = list(simulated_curves.figure_a_1(full))
+    panels = [
+        f"{kind}, N={n}" for kind in ("reduce-scatter", "allgather") for n in ((5, 8, 12) if full else (12,))
+    ]
+    sizes = simulated_curves.places("testbed")[0].sizes[: None if full else 1]
+    assert asked == [
+        (title, label) for title in panels for label in ("OurBestTopo, BFB", "ShiftedBFBRing", "ShiftedRing")
+    ]
+    assert [(row.label, row.value) for row in found] == [
+        (f"{title}: OurBestTopo, BFB / {label}, {simulated_curves.size_words(size)}", times)
+        for title in panels
+        for label, times in (("ShiftedBFBRing", 2.0), ("ShiftedRing", 3.0))
+        for size in sizes
+    ]
