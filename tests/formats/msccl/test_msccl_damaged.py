@@ -14,6 +14,8 @@ from samples.program_cases import random_case
 from treadle.errors import FormatError, ScheduleError
 from treadle.formats.msccl import judge_races as interpret_races
 from treadle.formats.msccl.judge import MAX_VIOLATIONS, interpret_msccl_xml
+from treadle.formats.msccl.judge_order import find_edges, find_order
+from treadle.formats.msccl.reader import parse_msccl_xml
 from treadle.formats.msccl.writer import emit_msccl_xml
 from treadle.program.program import Program
 from treadle.program.steps.exchange_lowering import lower_exchange
@@ -174,3 +176,28 @@ def test_problems_of_steps_are_bounded_too() -> None:
     found = interpret_msccl_xml(text).violations
     assert len(found) == MAX_VIOLATIONS + 1
     assert all("holds nothing yet" in violation for violation in found[:-1])
+
+
+def test_ranks_with_too_much_to_judge_are_left_to_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank 0 has four steps and its second block waits for the first, rank 1 has three and nothing waits."""
+    step = '<step s="{}" type="cpy" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="1" depid="{}" deps="{}" '
+    step += 'hasdep="0"/>'
+    lines = [
+        '<algo proto="Simple" nchannels="2" nchunksperloop="1" ngpus="2" coll="allreduce" inplace="0" '
+        'outofplace="1" minBytes="0" maxBytes="0">'
+    ]
+    for rank, n_first, wait in ((0, 3, (0, 2)), (1, 2, (-1, -1))):
+        first = "".join(step.format(number, -1, -1) for number in range(n_first))
+        lines.append(f'<gpu id="{rank}" i_chunks="1" o_chunks="1" s_chunks="0">')
+        lines.append(f'<tb id="0" send="-1" recv="-1" chan="0">{first}</tb>')
+        lines.append(f'<tb id="1" send="-1" recv="-1" chan="1">{step.format(0, *wait)}</tb></gpu>')
+    algorithm = parse_msccl_xml("\n".join([*lines, "</algo>"]), "azure", "")
+    edges = find_edges(algorithm)
+    order = find_order(algorithm, edges)
+    assert order is not None
+    ours = [[i for i, one in enumerate(algorithm.steps) if one.rank == rank] for rank in range(2)]
+    settled, open_ = (ours[0][2], ours[0][3]), (ours[1][1], ours[1][2])
+    for most, expected in ((4, [open_]), (3, [settled, open_]), (2, [settled, open_])):
+        monkeypatch.setattr(interpret_races, "MAX_WORK", most)
+        found = interpret_races._without_those_in_rank(algorithm, edges, order, [settled, open_])
+        assert found == expected, most

@@ -75,6 +75,15 @@ def test_both_ends_of_a_message_are_partners() -> None:
     assert np.array_equal(away % 6 // 2, back % 6 // 2), "as many boxes on as the other end is back"
 
 
+def test_copies_have_no_partner() -> None:
+    problem = pose("dgx_h100:3", "allgather")
+    box = lower_box(problem.topology, problem.collective, made("dgx_h100:3", "allgather", "three-stage"))
+    assert box is not None
+    copies = box.program.operation_kind == OperationKind.COPY
+    assert np.array_equal(box.partner == -1, copies)
+    assert copies.sum() == 8, "each rank of a box stores its own shard"
+
+
 def test_trees_that_differ_by_box_have_no_such_part() -> None:
     """One leaf hung elsewhere, and recursive doubling, whose partners are no turns of one another."""
     problem, schedule = pose("dgx_h100:4", "allgather"), made("dgx_h100:4", "allgather", "three-stage")

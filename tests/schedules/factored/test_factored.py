@@ -24,7 +24,7 @@ from treadle.schedules.factored import (
     TableTrees,
     expand,
 )
-from treadle.schedules.factored.expansion import LayerExpansion
+from treadle.schedules.factored.expansion import Expansion, LayerExpansion
 from treadle.schedules.trees.forest import Direction
 from treadle.verification.schedules import verify
 
@@ -339,3 +339,30 @@ def test_unit_trees_beyond_those_of_a_root_are_refused() -> None:
     assert layer.expand(np.array([1]), np.array([0]))[2].tolist() == [1]
     with pytest.raises(ScheduleError, match=r"^factored forest: the root has no such unit tree$"):
         layer.expand(np.array([0, 1]), np.array([0, 1]))
+
+
+def test_parents_of_all_trees_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many rows of parents as there are runs of equal trees, found one after another for each root."""
+    forest = samples.nested_pods()[2].forests[0]
+    n, runs, whole = forest.n_ranks, 0, Expansion._expand
+
+    def counted(self: Expansion, roots: Any, units: Any) -> Any:
+        nonlocal runs
+        runs += len(roots)
+        return whole(self, roots, units)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Expansion, "_expand", counted)
+        for root in range(n):
+            list(forest.trees(root))
+    assert runs >= n
+    for most in (n * runs, n * runs - 1):
+        monkeypatch.setattr("treadle.schedules.factored.expansion.MAX_CELLS", most)
+        if most == n * runs:
+            assert len(set(expand(forest, range(n)).tree_root.tolist())) == n
+        else:
+            with pytest.raises(ScheduleError) as caught:
+                expand(forest, range(n))
+            assert str(caught.value) == (
+                f"factored forest: more than {most} parents; expand single roots instead"
+            )

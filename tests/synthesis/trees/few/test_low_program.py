@@ -13,6 +13,7 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.synthesis.trees.few.low_program import LowProgram, low_trees
 from treadle.synthesis.trees.instance import Instance, instance_of
 from treadle.topologies.topology import Topology, TopologyBuilder
+from treadle.watch import Watch
 
 
 def mesh_of_four() -> Topology:
@@ -177,3 +178,10 @@ def test_a_rank_at_the_height_will_do() -> None:
     found = low_trees(problem_of(builder.build(), (1, 0, 0)), 2)
     assert [tree.parent.tolist() for tree in found.trees] == [[-1, 0, 1]]
     assert (found.time, found.shares.tolist()) == (1, [1])
+
+
+def test_rounds_are_told() -> None:
+    told: list[tuple[str, int, int | None]] = []
+    watch = Watch(lambda stage, done, total: told.append((stage, done, total)))
+    low_trees(problem_of(mesh_of_four(), (1, 1, 1, 1)), 2, rounds=2, watch=watch)
+    assert [one for one in told if one[0] == "low trees"] == [("low trees", 0, 2), ("low trees", 1, 2)]
