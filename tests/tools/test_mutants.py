@@ -10,6 +10,7 @@ import subprocess
 import sys
 import types
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,8 @@ from tools.mutants.mutant import Mutant
 from tools.mutants.operators import python_mutants
 from tools.mutants.sample import all_mutants, drawn, shares, source_files
 from tools.mutants.tree import ROOT, Tree
-from tools.mutants.trial import Fate, StaleMapError, TestServer, run_tests
+from tools.mutants.trial import Fate, Outcome, StaleMapError, TestServer, run_tests
+from tools.mutants.type_check import left_to_types
 
 SOURCE = '''"""A docstring with 3 + 4."""
 
@@ -361,3 +363,27 @@ def test_tests_are_run_in_the_order_in_which_they_are_asked_for(server: TestServ
         status, word = server.run(asked, 60.0)
         assert status == 1
         assert word.startswith(f"FAILED {first}")
+
+
+def test_types_notice_what_tests_do_not(server: TestServer) -> None:
+    tree = server.tree
+    tree.write(
+        "src/small.py",
+        "def f(n: int, text: str) -> str:\n    return text * n\n\n\nX = f(2, 'a') + f(3, 'b')\n",
+    )
+    sound = tree.read("src/small.py")
+    wrong = fault(tree, "f(2, 'a')", "f('a', 2)")
+    left = Outcome(wrong, Fate.SURVIVED, 3)
+    found = left_to_types(tree, left)
+    assert (found.fate, found.n_tests) == (Fate.KILLED, 3)
+    assert found.word.startswith('mypy: src/small.py:5: error: Argument 1 to "f" has incompatible type')
+    assert left_to_types(tree, replace(left, fate=Fate.UNTESTED)).fate is Fate.KILLED
+    assert tree.read("src/small.py") == sound
+    for unseen in (fault(tree, "f(2,", "f(3,"), fault(tree, "'b'", "'c'")):
+        same = Outcome(unseen, Fate.SURVIVED, 3)
+        assert left_to_types(tree, same) is same
+    timeout = replace(left, fate=Fate.TIMEOUT)
+    assert left_to_types(tree, timeout) is timeout
+    tree.write("src/small.py", sound + "Y: int = 'no'\n")
+    assert left_to_types(tree, left) is left, "the sound file does not pass either"
+    tree.write("src/small.py", sound)

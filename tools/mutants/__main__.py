@@ -22,6 +22,7 @@ from .mutant import Mutant
 from .sample import CORE, all_mutants, drawn, source_files
 from .tree import ROOT, Tree
 from .trial import Fate, Outcome, TestServer, run_tests
+from .type_check import left_to_types
 
 STATE = ROOT / "build" / "mutants"
 _FLOOR_S, _FACTOR = 120.0, 8.0
@@ -129,7 +130,7 @@ def _trial(
         return run_tests(server, _OF_CORE, _CORE_LIMIT_S, build=builder, mutant=mutant)
     chosen = tests.chosen(mutant.path, mutant.line, budget_s)
     limit_s = _FLOOR_S + _FACTOR * sum(tests.seconds[test] for test in chosen)
-    return run_tests(server, chosen, limit_s, mutant=mutant)
+    return left_to_types(server.tree, run_tests(server, chosen, limit_s, mutant=mutant))
 
 
 def _print(outcome: Outcome) -> None:
