@@ -11,6 +11,8 @@ import pytest
 from samples.factored import factored_samples as samples
 from treadle.errors import ScheduleError
 from treadle.schedules.factored import FactoredForest
+from treadle.schedules.factored.factored_roles import _Surrounding
+from treadle.schedules.factored.index import LayerIndex
 from treadle.schedules.trees.forest import Tree, Trees
 from treadle.schedules.trees.roles import RoleEdges
 
@@ -158,3 +160,28 @@ def test_a_unit_tree_that_a_table_lacks_has_no_roles() -> None:
     with pytest.raises(ScheduleError) as caught:
         forest.roles(3)
     assert str(caught.value) == "table of trees: child 1 has 4 unit trees, none of number 4"
+
+
+def test_each_unit_tree_has_an_entrance() -> None:
+    """Of unit trees that are asked for together, one beyond the units of its entrance is enough."""
+    forest = PODS()[2].forests[0]
+    index = LayerIndex(forest.layers[0])
+    place = _Surrounding(index, 1, 0)
+    rows = place.kind.entrances
+    roots, units = rows.child[:2].astype(np.int64), rows.root_unit[:2].astype(np.int64)
+    links, offsets = place.entered_by(roots, units)
+    assert (links == place.links[rows.link[:2]]).all()
+    assert (offsets == rows.offset[:2]).all()
+    for wrong in range(2):
+        beyond = units.copy()
+        beyond[wrong] += rows.units[:2].sum() + 100
+        with pytest.raises(ScheduleError) as caught:
+            place.entered_by(roots, beyond)
+        assert str(caught.value) == (
+            f"factored forest: a unit tree of piece 1 {ENTRY}; treadle verify says what is wrong"
+        )
+    last = np.array([np.flatnonzero(rows.child == rows.child[0])[-1]])
+    child, past = rows.child[last].astype(np.int64), rows.root_unit[last] + rows.units[last]
+    assert place.entered_by(child, past - 1)[1] == rows.offset[last] + rows.units[last] - 1
+    with pytest.raises(ScheduleError, match=ENTRY):
+        place.entered_by(child, past)

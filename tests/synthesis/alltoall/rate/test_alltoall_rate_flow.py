@@ -9,7 +9,7 @@ from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall import ConcurrentFlow, check_flow, optimal_rate
 from treadle.topologies import parse
-from treadle.topologies.topology import Topology
+from treadle.topologies.topology import Topology, TopologyBuilder
 
 
 @pytest.fixture
@@ -75,3 +75,22 @@ def test_wrong_shapes(case: tuple[Topology, Collective, np.ndarray]) -> None:
         ConcurrentFlow(flow[0])
     with pytest.raises(ScheduleError, match="float64"):
         ConcurrentFlow(flow.astype(np.float32))
+
+
+def test_nodes_without_a_way_in_or_out_keep_nothing(case: tuple[Topology, Collective, np.ndarray]) -> None:
+    """A switch that only sends, and one that only receives, beside five ranks: their links carry nothing."""
+    topology, _, flow = case
+    builder = TopologyBuilder("with ends")
+    for name in topology.node_names:
+        builder.compute(name)
+    for name in ("source", "sink"):
+        builder.switch(name)
+    ends = zip(topology.tails.tolist(), topology.heads.tolist(), topology.bandwidths.tolist(), strict=True)
+    for tail, head, bandwidth in ends:
+        builder.link(topology.node_names[tail], topology.node_names[head], bandwidth)
+    builder.link("source", topology.node_names[0], 1)
+    builder.link(topology.node_names[1], "sink", 1)
+    more = builder.build()
+    wider = np.concatenate([flow, np.zeros((5, 2))], axis=1)
+    rate = check_flow(more, on_all_ranks(more, CollectiveKind.ALLTOALL), ConcurrentFlow(wider))
+    assert rate == check_flow(topology, case[1], ConcurrentFlow(flow))
