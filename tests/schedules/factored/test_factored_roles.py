@@ -180,7 +180,8 @@ def test_each_unit_tree_has_an_entrance() -> None:
         assert str(caught.value) == (
             f"factored forest: a unit tree of piece 1 {ENTRY}; treadle verify says what is wrong"
         )
-    last = np.array([np.flatnonzero(rows.child == rows.child[0])[-1]])
+    own = np.flatnonzero(rows.child == rows.child[0])
+    last = own[[rows.root_unit[own].argmax()]]
     child, past = rows.child[last].astype(np.int64), rows.root_unit[last] + rows.units[last]
     assert place.entered_by(child, past - 1)[1] == rows.offset[last] + rows.units[last] - 1
     with pytest.raises(ScheduleError, match=ENTRY):
