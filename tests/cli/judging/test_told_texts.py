@@ -15,25 +15,12 @@ from treadle import planning
 from treadle.cli.judging import lower, text_sets, verify
 from treadle.cli.main import main
 from treadle.cli.output import Output
-from treadle.cli.quantities import Rates
 from treadle.errors import ScheduleError
 from treadle.planning import Check, Loading, Profile, Shortfall, find_format
 from treadle.verification.violations import Report, Violation, ViolationKind
 
 GB = 10**9
 RING = treadle.solve('ring(4, bandwidth="3GB/s")', "allgather").plan
-
-
-@pytest.fixture
-def lines(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Lines that a call prints."""
-
-    def told(function: Any, *arguments: Any) -> list[str]:
-        capsys.readouterr()
-        function(Output(False, False, Rates("")), *arguments)
-        return capsys.readouterr().out.splitlines()
-
-    return told
 
 
 LOADING = Loading(

@@ -14,8 +14,6 @@ import pytest
 import treadle
 from treadle import planning
 from treadle.cli.main import main
-from treadle.cli.output import Output
-from treadle.cli.quantities import Rates
 from treadle.cli.solving import repair
 from treadle.planning.repairing.repair_candidates import Contender, Contest
 from treadle.schedules.plan import Plan
@@ -23,18 +21,6 @@ from treadle.schedules.plan_files.archive import load_plan
 
 RING = treadle.solve('ring(4, bandwidth="3GB/s")', "allgather").plan
 SMALL = treadle.solve('ring(3, bandwidth="2GB/s")', "allgather").plan
-
-
-@pytest.fixture
-def lines(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Lines that a call prints."""
-
-    def told(function: Any, *arguments: Any) -> list[str]:
-        capsys.readouterr()
-        function(Output(False, False, Rates("")), *arguments)
-        return capsys.readouterr().out.splitlines()
-
-    return told
 
 
 def repaired(**changes: Any) -> Any:
