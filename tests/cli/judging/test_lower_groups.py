@@ -59,6 +59,20 @@ def test_a_folder_gets_a_text_for_each_group(
     ]
 
 
+def test_a_folder_with_other_files_is_refused(
+    plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "x-group1-ranks4-5-6-7" / "notes.txt"
+    other.parent.mkdir()
+    other.write_text("mine")
+    words = ["lower", str(plan), "-o", f"{tmp_path}/"]
+    assert main([*words, "--group", "0"]) == 0
+    for group in ([], ["--group", "1"]):
+        assert main([*words, *group]) == 2
+        assert f"{other.parent}: holds 'notes.txt', and MSCCL" in capsys.readouterr().err
+    assert [*other.parent.iterdir()] == [other]
+
+
 def test_a_text_is_that_of_the_group_alone(plan: Path, tmp_path: Path) -> None:
     loaded = planning.lower_groups(plan, to="cpu-xml")
     for number, made in enumerate(loaded):
