@@ -97,6 +97,47 @@ def test_layers_that_differ_save_time_where_memory_is_short() -> None:
     assert 61 < found.bound <= 62  # 4.5 layers might
 
 
+@pytest.mark.parametrize("slow", [1e-6, 1.0, 1e6])
+def test_a_slow_plan_does_not_blur_the_others(slow: float) -> None:
+    """Nanoseconds beside a plan that takes seconds, and holds nothing."""
+    names = Quantities(1, 0)
+    times, bytes_ = [10e-9, 6e-9, slow, 10.5e-9], [0, 80, 0, 0]
+    parts = [factor([1], {names.compute(0): times, names.persistent: bytes_})]
+    graph = FactorGraph((1, 4), names, tuple(parts), (8,), first=(0,))
+    layering = Layering(graph, 0, (0,), (np.zeros((1, 1)),), frozenset([1]))
+    found = mix_layers(layering, [(0, i) for i in range(4)], memory_bytes=45, effort=EXACT)
+    assert found is not None
+    assert sorted(found.layers) == [(0, 0)] * 4 + [(0, 1)] * 4
+    assert found.value == pytest.approx(64e-9)
+    assert found.bound == pytest.approx(62e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_mixture_is_never_worse_than_a_known_plan(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    names, times = Quantities(1, 0), random.integers(100, 120, 60) * 1e-9
+    held = random.permutation(60)
+    times[held < 20] = 10.0 ** random.integers(-5, 3, 20)
+    parts = [factor([1], {names.compute(0): times, names.persistent: held})]
+    graph = FactorGraph((1, 60), names, tuple(parts), (3,), first=(0,))
+    layering = Layering(graph, 0, (0,), (np.zeros((1, 1)),), frozenset([1]))
+    for limit in (15.0, 70.0, 100.0, 180.0):
+        known = 3 * times[3 * held <= limit].min()
+        found = mix_layers(layering, [(0, i) for i in range(60)], memory_bytes=limit, effort=EXACT)
+        assert found is not None
+        assert found.bound <= found.value <= known
+
+
+def test_switches_that_cost_more_than_all_layers_are_not_made() -> None:
+    names = Quantities(1, 0)
+    parts = [factor([0], {names.compute(0): [5, 9]}), factor([1], {names.compute(0): [10, 20]})]
+    graph = FactorGraph((2, 2), names, tuple(parts), (8,), first=(0,))
+    layering = Layering(graph, 0, (0,), (np.array([[0, 1e6], [1e6, 0]]),), frozenset([1]))
+    found = mix_layers(layering, [(1, 0), (0, 1)], effort=EXACT)
+    assert found is not None
+    assert (found.value, found.switch_s, found.ends[0]) == (120, 0, 0)
+
+
 def test_what_does_not_fall_apart_is_refused() -> None:
     names = Quantities(2, 0)
     tie = factor([1, 2], {names.compute(0): [[1]]})

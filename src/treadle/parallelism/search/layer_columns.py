@@ -210,6 +210,10 @@ class ColumnPool:
         plans = tuple(self.plans[i] for i in rows)
         return ColumnPool(self.side, plans, self.seconds[at], self.held[at], self.persistent[at])
 
+    def up_to(self, seconds: float) -> ColumnPool:
+        """Those that take no more."""
+        return self.chosen(np.flatnonzero(self.seconds <= seconds).tolist())
+
     def undominated(self, merit: FloatArray, most: int) -> ColumnPool:
         """The `most` of least merit, without those that another with their boundary beats in everything."""
         costs = np.hstack([self.seconds[:, None], self.persistent[:, None], self.transient])

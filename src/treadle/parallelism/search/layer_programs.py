@@ -26,7 +26,12 @@ class _Program:
     def __init__(self) -> None:
         make_solver: Any = highspy.Highs  # its constructor has no type annotations
         self.solver = make_solver()
-        for key, value in (("output_flag", False), ("threads", 1), ("mip_rel_gap", 0.0)):
+        for key, value in (
+            ("output_flag", False),
+            ("threads", 1),
+            ("mip_rel_gap", 0.0),
+            ("mip_abs_gap", 0.0),
+        ):
             self.solver.setOptionValue(key, value)
         for key in ("primal_feasibility_tolerance", "mip_feasibility_tolerance"):
             self.solver.setOptionValue(key, 1e-9)

@@ -123,9 +123,10 @@ def mix_layers(
         ColumnPool.of(side, [side.cut(plan) for plan in plans], overlap)
         for side in (layering.layers, layering.ends)
     )
-    best, bound = None, -np.inf
+    best, bound = _one_for_all(columns, endings, layering, memory_bytes), -np.inf
     shown: tuple[FloatArray, Incumbent | None, Incumbent | None] = np.zeros(0), None, None
     for _ in range(max(n_rounds, 1)):
+        columns, endings = _useful(columns, endings, layering, best)
         if not columns.plans or not endings.plans:
             return None
         prices = best_prices(columns, endings, memory_bytes)
@@ -136,10 +137,9 @@ def mix_layers(
             bound, shown = column.bound + ending.bound - paid, (prices, column, ending)
         columns = columns.with_more(column.plans, overlap)
         endings = endings.with_more(ending.plans, overlap)
+        columns, endings = _useful(columns, endings, layering, best)
         prices = best_prices(columns, endings, memory_bytes)
-        mixed = _mixture(layering, columns, endings, prices, memory_bytes)
-        if mixed is not None and (best is None or mixed.value < best.value):
-            best = mixed
+        best = _mixture(layering, columns, endings, prices, memory_bytes, best)
         if watch.is_late or (best is not None and bound >= best.value * (1 - effort.gap)):
             break
     if best is None:
@@ -158,14 +158,45 @@ def _search(
     )
 
 
-def _mixture(
-    layering: Layering, columns: ColumnPool, endings: ColumnPool, prices: FloatArray, memory_bytes: float
+def _one_for_all(
+    columns: ColumnPool, endings: ColumnPool, layering: Layering, memory_bytes: float
 ) -> MixedLayers | None:
-    """The best counts of columns over small sets of boundary states."""
+    """The fastest of all layers alike that keeps to the limit."""
+    best: tuple[float, int, int] | None = None
+    for j, state in enumerate(_boundaries(endings)):
+        for i, other in enumerate(_boundaries(columns)):
+            seconds = float(columns.seconds[i] + endings.seconds[j])
+            fits = other == state and bool((columns.held[i] + endings.held[j] <= memory_bytes).all())
+            if fits and (best is None or seconds < best[0]):
+                best = seconds, i, j
+    if best is None:
+        return None
+    counts = [layering.n_layers * (i == best[1]) for i in range(len(columns.plans))]
+    state = endings.side.boundary_of(endings.plans[best[2]])
+    return _laid_out(layering, columns, endings, Counts(counts, best[2]), (state,))
+
+
+def _useful(
+    columns: ColumnPool, endings: ColumnPool, layering: Layering, best: MixedLayers | None
+) -> tuple[ColumnPool, ColumnPool]:
+    """Those that may be part of a faster mixture; beside much slower ones a solver misses differences."""
+    if best is None:
+        return columns, endings
+    return columns.up_to(best.value * layering.n_layers), endings.up_to(best.value)
+
+
+def _mixture(
+    layering: Layering,
+    columns: ColumnPool,
+    endings: ColumnPool,
+    prices: FloatArray,
+    memory_bytes: float,
+    best: MixedLayers | None,
+) -> MixedLayers | None:
+    """The best counts of columns over small sets of boundary states, if better than the best so far."""
     columns = columns.undominated(columns.seconds + columns.held @ prices, MOST_COLUMNS)
     endings = endings.undominated(endings.seconds + endings.held @ prices, MOST_ENDINGS)
     states = list(dict.fromkeys(_boundaries(columns) + _boundaries(endings)))[:MOST_STATES]
-    best: MixedLayers | None = None
     for n in (1, 2, 3):
         for some in combinations(states, n):
             seconds, order = _tour(layering, some)
