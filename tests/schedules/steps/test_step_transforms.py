@@ -190,6 +190,12 @@ def test_pieces_follow_each_other(seed: int) -> None:
         pipelined(steps, 2**24 // steps.n_chunks + 1)
 
 
+def test_pieces_of_nothing_take_no_step() -> None:
+    nothing = steps_from_sends(Direction.BROADCAST, 1, 2, [])
+    piped = pipelined(nothing, 3)
+    assert (piped.n_steps, piped.n_sends, piped.n_chunks) == (0, 0, 6)
+
+
 def test_what_cannot_be_put_together() -> None:
     """Three ranks, a chunk of rank 1's over link 0."""
     one = steps_from_sends(Direction.BROADCAST, 3, 1, [(1, 0, 0, 0, 1)])

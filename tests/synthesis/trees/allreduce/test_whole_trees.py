@@ -24,9 +24,11 @@ from treadle.synthesis.trees.allreduce import (
 )
 from treadle.synthesis.trees.allreduce.pair_network import network_of
 from treadle.synthesis.trees.allreduce.two_family_lp import solve_two_family_lp
+from treadle.synthesis.trees.allreduce.whole_program import WholeProgram
 from treadle.synthesis.trees.allreduce.whole_trees import Goal, find_whole_trees
 from treadle.topologies import Topology, parse
 from treadle.verification.schedules import verify
+from treadle.watch import Watch
 
 
 def whole_rate(topology: Topology, goal: Goal) -> Fraction | None:
@@ -163,6 +165,18 @@ def test_a_goal_out_of_reach_is_not_met() -> None:
     assert whole_rate(topology, Goal([1, 2, 3], Fraction(1))) is None
     assert whole_rate(topology, Goal(range(1, 5), Fraction(1))) == Fraction(4, 3)
     assert whole_rate(topology, Goal([1, 2, 4, 8], Fraction(9, 10), is_fewest=True)) == 1
+
+
+def test_what_the_solver_does_not_find_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def nothing(self: WholeProgram, trees: int, watch: Watch) -> None:
+        asked.append((trees, *self._room))
+
+    monkeypatch.setattr(WholeProgram, "whole", nothing)
+    assert whole_rate(parse("ring:4"), Goal((3, 5))) is None
+    assert len(asked) == len(set(asked))
+    assert {trees for trees, *_ in asked} == {3, 5}
 
 
 def test_roots_are_spread_and_links_shared_evenly() -> None:

@@ -94,7 +94,7 @@ def _shapes(near: set[int], stride: int, n: int) -> Iterator[tuple[tuple[int, ..
         return
     if stride not in near:
         return
-    for after in sorted({*near, n}):
+    for after in (*near, n):
         side = after // stride
         if after % stride or side < 2 or n % after:
             continue
