@@ -144,6 +144,13 @@ def test_notations_that_are_refused(text: str, reason: str) -> None:
     assert notation_expression("(" * 16 + "K123456789" + ")" * 16) == "complete(123456789)"
 
 
+def test_notations_have_up_to_400_words_and_signs() -> None:
+    text = "K5" + "^1" * 199
+    assert notation_expression(text) == notation_expression("K5")
+    with pytest.raises(FormatError, match=r"'K5[^ ]{78}': it has more than 400 words and signs; expected"):
+        notation_expression(f"{text}^1")
+
+
 def test_long_notations_are_cut_where_they_are_refused() -> None:
     with pytest.raises(FormatError) as refused:
         notation_expression(f"K4  {'?' * 78}")

@@ -75,6 +75,8 @@ class _Notation:
                 raise self._error(f"{text[place : place + 10]!r} is not understood")
             self._words.append(match[1])
             place = match.end()
+        if place < len(text.rstrip()):
+            raise self._error(f"it has more than {_MOST_TOKENS} words and signs")
 
     def whole(self) -> str:
         found = self._product(0)

@@ -14,7 +14,7 @@ from treadle.finder.searches import contenders, fresh
 from treadle.finder.searches.abelian_search import AbelianSet, search_abelian
 from treadle.finder.searches.cayley_groups import NamedGroup, abelian_moduli, groups_of_order
 from treadle.finder.searches.cayley_library import LibraryEntry, pareto_entries
-from treadle.finder.searches.cayley_search import least_steps, search_cayley
+from treadle.finder.searches.cayley_search import _CayleySearch, least_steps, search_cayley
 from treadle.finder.searches.contenders import (
     FAR,
     NONE,
@@ -94,6 +94,16 @@ def test_a_search_is_over_at_its_deadline(monkeypatch: pytest.MonkeyPatch) -> No
         False,
         True,
     ]
+
+
+def test_sets_change_in_a_generator_or_two_and_never_hold_the_identity() -> None:
+    search = _CayleySearch(5, 3, 1, bidirectional=False)
+    sets = search._changed_sets(GeneratorSet(0, 0, (1, 2, 3), 2))
+    assert sets.shape == (search.block, 3)
+    changed = (sets != [1, 2, 3]).sum(axis=1)
+    assert set(changed.tolist()) == {0, 1, 2}
+    for column in sets.T:
+        assert set(column.tolist()) == {1, 2, 3, 4}
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,9 @@ import pytest
 
 from treadle import planning
 from treadle.cli.main import main
+from treadle.planning.problem import Problem
+from treadle.planning.solving.alltoall_candidates import late_bound, quick_alltoall
+from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.topologies import torus
 from treadle.topologies.files import save_topology
 
@@ -28,6 +31,16 @@ def test_plans_and_routes_respect_caps() -> None:
     assert routed.algbw == routed.bound == 9 * Fraction(1, 3)
     rows = planning.compare(fabric, "alltoall", algorithms=["pipelined", "routes"]).rows
     assert all(row.report is not None and row.report.is_ok for row in rows)
+
+
+@pytest.mark.parametrize(("cards_forward", "rate"), [(False, Fraction(2, 27)), (True, Fraction(1, 9))])
+def test_what_is_proven_once_time_has_run_out(cards_forward: bool, rate: Fraction) -> None:
+    """Hosts of 4 units among 27: what steps pass on crosses them twice, what cards forward does not."""
+    fabric = replace(torus(3, 3, 3), injection_bytes_per_s=np.full(27, 4))
+    problem = Problem(fabric, on_all_ranks(fabric, CollectiveKind.ALLTOALL))
+    assert late_bound(problem, cards_forward=cards_forward).algbw == 27 * rate
+    if not cards_forward:
+        assert quick_alltoall(problem).bound.algbw == 27 * rate
 
 
 def test_the_bound_names_the_caps(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

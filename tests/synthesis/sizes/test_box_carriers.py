@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from treadle.errors import ScheduleError
 from treadle.planning import run, simulate, solve
 from treadle.schedules.steps.steps import StepSchedule
+from treadle.synthesis.sizes.box_carriers import _across
 
 ODD = [0, 4, 28, 1020, 4 * 997]
 
@@ -31,6 +33,22 @@ def test_few_messages_leave_a_box() -> None:
     ]
     times = [float(simulate(plan, "16K", cost_model="reference").rows[0].time) for plan in plans]
     assert times[0] < 11e-6 < 12e-6 < times[1]
+
+
+def test_sums_go_to_other_boxes_from_carriers_to_receivers_in_turn() -> None:
+    carriers, receivers = np.arange(12).reshape(4, 3), np.arange(12, 24).reshape(4, 3)
+    sender, target = _across(carriers, receivers)
+    assert [*zip(sender.tolist(), target.tolist(), strict=True)] == [
+        *[
+            (0, 15),
+            (3, 18),
+            (6, 21),
+            (9, 12),
+        ],  # to the next box, from the first carrier to the first receiver
+        *[(1, 19), (4, 22), (7, 13), (10, 16)],
+        *[(2, 23), (5, 14), (8, 17), (11, 20)],
+    ]
+    assert [len(column) for column in _across(carriers[:1], receivers[:1])] == [0, 0]
 
 
 def test_what_it_refuses() -> None:

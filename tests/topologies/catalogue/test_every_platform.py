@@ -21,6 +21,7 @@ def test_a_platform_says_its_source_and_has_samples(one: Platform) -> None:
     for text in one.samples:
         topology = topologies.parse(text)
         assert topology == topologies.parse(topology.name)
+        assert topology.name.count(",") <= text.count(","), "what is as by default is not told"
         # every node takes in as much as it gives out, or trees could not be packed
         balance = np.zeros(topology.n_nodes, dtype=np.int64)
         np.add.at(balance, topology.heads, topology.bandwidths)
