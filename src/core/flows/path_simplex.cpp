@@ -144,7 +144,7 @@ private:
     bool invert(std::vector<double>& rows) {
         std::vector<double> right(std::size_t(m_) * m_, 0.0);
         std::vector<int> row_of(m_, -1);
-        std::vector<char> used(m_, 0);
+        std::vector<char> used(m_, false);
         for (int e = 0; e < m_; e++) right[std::size_t(e) * m_ + e] = 1;
         std::vector<int> turn(m_);
         std::iota(turn.begin(), turn.end(), 0);
@@ -157,7 +157,7 @@ private:
                     best = e;
             const double pivot = rows[std::size_t(best) * m_ + i];
             if (std::abs(pivot) < 1e-9) return false;
-            used[best] = 1;
+            used[best] = true;
             row_of[i] = best;
             double* own = rows.data() + std::size_t(best) * m_;
             double* own_right = right.data() + std::size_t(best) * m_;

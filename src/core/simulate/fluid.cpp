@@ -28,7 +28,7 @@ public:
           timeline_(timeline),
           users_(graph.n_resources, 0),
           room_(graph.n_resources, 0),
-          seen_(graph.n_resources, 0) {
+          seen_(graph.n_resources, false) {
         std::vector<std::int32_t> signals(graph.n_flows, 0);
         for (std::int64_t edge = 0; edge < graph.edge_offset[graph.n_flows]; edge++) signals[graph.edge_target[edge]]++;
         for (std::int32_t slice = 0; slice < n_slices; slice++) {

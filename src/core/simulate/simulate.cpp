@@ -78,7 +78,7 @@ public:
           free_(graph.n_resources, 0),
           last_on_(with_binding ? graph.n_resources : 0, -1),
           waiting_(order == Order::slice ? graph.n_resources : 0),
-          armed_(order == Order::slice ? graph.n_resources : 0, 0) {
+          armed_(order == Order::slice ? graph.n_resources : 0, false) {
         for (std::int64_t edge = 0; edge < graph.edge_offset[graph.n_tasks]; edge++) indegree_[graph.edge_target[edge]]++;
         missing_.reserve(total_);
         for (std::int32_t slice = 0; slice < n_slices; slice++)
@@ -157,14 +157,14 @@ private:
         line.push_back(event.item);
         std::push_heap(line.begin(), line.end(), std::greater<Index>());
         if (armed_[resource]) return;
-        armed_[resource] = 1;
+        armed_[resource] = true;
         queue_.push({event.time, total_ + resource});
     }
 
     void choose(std::int32_t resource, std::int64_t now) {
         auto& line = waiting_[resource];
         if (line.empty()) {
-            armed_[resource] = 0;
+            armed_[resource] = false;
             return;
         }
         std::pop_heap(line.begin(), line.end(), std::greater<Index>());

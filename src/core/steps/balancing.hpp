@@ -111,11 +111,11 @@ class Balancer {
 
     // Mark the processors of group g that are reached for the first time; `from` is the processor that led to g.
     void reach(int g, int from) {
-        cut_group[g] = 1;
+        cut_group[g] = true;
         for (int e = groups_->offset[g]; e < groups_->offset[g + 1]; e++) {
             const int k = groups_->link[e];
             if (cut_link[k]) continue;
-            cut_link[k] = 1;
+            cut_link[k] = true;
             parent_entry_[k] = e;
             parent_link_[k] = from;
             queue_.push_back(k);
@@ -123,8 +123,8 @@ class Balancer {
     }
 
     bool augment(int source) {
-        cut_group.assign(groups_->size(), 0);
-        cut_link.assign(room_.size(), 0);
+        cut_group.assign(groups_->size(), false);
+        cut_link.assign(room_.size(), false);
         parent_entry_.assign(room_.size(), -1);
         parent_link_.assign(room_.size(), -1);
         queue_.clear();

@@ -49,8 +49,8 @@ class NewtonLoads {
 
     // All jobs over all links that any of them may use.
     void start(const JobGroups& groups, Ratio<Cap>& best) {
-        std::vector<char> used(weight_.size(), 0);
-        for (int k : groups.link) used[k] = 1;
+        std::vector<char> used(weight_.size(), false);
+        for (int k : groups.link) used[k] = true;
         best = {0, 0};
         for (int jobs : groups.jobs) best.numerator += jobs;
         for (std::size_t k = 0; k < weight_.size(); k++) best.denominator += used[k] ? weight_[k] : 0;

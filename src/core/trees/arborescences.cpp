@@ -107,7 +107,7 @@ class Groups {
     Groups(const LengthGraph& graph, const std::vector<int>& members, int size, int root)
         : members_(members), size_(size), root_(root) {
         component_ = joined_at_zero(graph, n_);
-        std::vector<char> passing(n_, 0);
+        std::vector<char> passing(n_, false);
         for (std::size_t v = 0; v < component_.size(); v++) passing[component_[v]] = graph.passing[v];
         std::vector<int> number(n_);  // what passes comes first, and rows end there
         for (int c = 0; c < n_; c++)
@@ -130,9 +130,9 @@ class Groups {
         within_ = by_tail(n_, std::move(within));
         out_ = by_tail(n_, std::move(out));
         in_ = by_tail(n_, std::move(in));
-        leads_on_.assign(n_passing_, 0);
+        leads_on_.assign(n_passing_, false);
         for (int s = 0; s < n_passing_; s++)
-            for (int a = within_.start[s]; a < within_.start[s + 1]; a++) leads_on_[s] = leads_on_[within_.node[a]] = 1;
+            for (int a = within_.start[s]; a < within_.start[s + 1]; a++) leads_on_[s] = leads_on_[within_.node[a]] = true;
         only_.assign(n_passing_, nobody);
         kind_at_.assign(n_, -1);
         decide_cache();
@@ -188,13 +188,13 @@ class Groups {
 
     // Rows are kept where several members enter at the same nodes and there is room for them.
     void decide_cache() {
-        std::vector<char> seen(n_passing_, 0);
+        std::vector<char> seen(n_passing_, false);
         std::int64_t uses = 0, rows = 0;
         for (std::size_t i = 0; i < members_.size(); i++)
             each_entrance(node(static_cast<int>(i)), [&](int s, T) {
                 uses++;
                 rows += !seen[s];
-                seen[s] = 1;
+                seen[s] = true;
             });
         caches_ = rows < uses && rows * n_passing_ * static_cast<std::int64_t>(sizeof(T)) <= most_row_bytes;
         if (caches_) rows_.resize(n_passing_);
@@ -267,12 +267,12 @@ class Groups {
         cost_.assign(static_cast<std::size_t>(k) * k, far<T>);
         self_.assign(k, far<T>);
         std::vector<int> exits;
-        std::vector<char> is_exit(n_passing_, 0);
+        std::vector<char> is_exit(n_passing_, false);
         for (int v = 0; v < k; v++) {
             if (!passes(first_[v])) kind_at_[first_[v]] = v;
             each_exit(first_[v], [&](int t, T) {
                 if (!is_exit[t]) exits.push_back(t);
-                is_exit[t] = 1;
+                is_exit[t] = true;
             });
         }
         std::vector<T> reach(n_passing_, far<T>);
@@ -350,7 +350,7 @@ class Groups {
             total_ += raised[set[v]] * static_cast<T>(split[v] ? count_[v] : 1);
             taken[v] = least;
             if (joins) {
-                split[v] = 0;
+                split[v] = false;
                 new_set(v);
                 set[v] = above[set[v]];
                 continue;
@@ -365,7 +365,7 @@ class Groups {
             merge(merged, alive, taken);
             new_set(from);
             const int whole = above[set[from]];
-            for (int w : merged) above[set[w]] = whole, split[w] = 0, place[w] = -1;
+            for (int w : merged) above[set[w]] = whole, split[w] = false, place[w] = -1;
             set[from] = whole;
             place[from] = static_cast<int>(path.size()) - 1;
         }
@@ -380,8 +380,8 @@ class Groups {
     void merge(const std::vector<int>& merged, std::vector<int>& alive, std::vector<T>& taken) {
         const std::size_t k = first_.size();
         const int whole = merged[0];
-        std::vector<char> gone(k, 0);
-        for (std::size_t i = 1; i < merged.size(); i++) gone[merged[i]] = 1;
+        std::vector<char> gone(k, false);
+        for (std::size_t i = 1; i < merged.size(); i++) gone[merged[i]] = true;
         alive.erase(std::remove_if(alive.begin(), alive.end(), [&](int v) { return gone[v]; }), alive.end());
         T* into = &cost_[whole * k];
         for (int u : alive) {

@@ -144,8 +144,8 @@ class Group {
                std::vector<std::pair<int, int>>& ends) {
         const std::size_t k = k_;
         const int whole = merged[0];
-        std::vector<char> gone(k, 0);
-        for (std::size_t i = 1; i < merged.size(); i++) gone[merged[i]] = 1;
+        std::vector<char> gone(k, false);
+        for (std::size_t i = 1; i < merged.size(); i++) gone[merged[i]] = true;
         alive.erase(std::remove_if(alive.begin(), alive.end(), [&](int v) { return gone[v]; }), alive.end());
         for (int u : alive) {
             const std::size_t into = whole * k + u, out = u * k + whole;

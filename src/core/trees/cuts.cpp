@@ -24,13 +24,13 @@ std::vector<int> nearby_order(const Fabric& fabric) {
     const Neighbours near(fabric);
     std::vector<int> next(near.start.begin(), near.start.end() - 1), place(fabric.n_nodes, -1), order, stack;
     for (std::size_t i = 0; i < fabric.compute.size(); i++) place[fabric.compute[i]] = static_cast<int>(i);
-    std::vector<char> seen(fabric.n_nodes, 0);
+    std::vector<char> seen(fabric.n_nodes, false);
     for (int source : fabric.compute) {
         if (!seen[source]) stack.push_back(source);
         while (!stack.empty()) {
             const int x = stack.back();
             if (!seen[x] && place[x] >= 0) order.push_back(place[x]);
-            seen[x] = 1;
+            seen[x] = true;
             while (next[x] < near.start[x + 1] && seen[near.node[next[x]]]) next[x]++;
             if (next[x] == near.start[x + 1])
                 stack.pop_back();

@@ -33,7 +33,7 @@ int find_violated(int n_nodes, std::vector<CapacityArc<Cap>> arcs, const std::ve
     for (std::size_t i = first; i < compute.size() && !control.cancelled(); i++) {
         control.progress(i, compute.size());
         if (network.push(at, compute[i], total) < total) {
-            cut.assign(n_nodes, 0);
+            cut.assign(n_nodes, false);
             for (int v = 0; v < n_nodes; v++) cut[v] = network.reached(v);
             return static_cast<int>(i);
         }

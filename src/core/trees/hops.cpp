@@ -67,8 +67,8 @@ class Waves {
 
 int hop_eccentricity(int n_nodes, const std::vector<int>& tail, const std::vector<int>& head,
                      const std::vector<int>& compute, const std::vector<int>& sources) {
-    std::vector<char> is_compute(n_nodes, 0);
-    for (int v : compute) is_compute[v] = 1;
+    std::vector<char> is_compute(n_nodes, false);
+    for (int v : compute) is_compute[v] = true;
     Waves waves(n_nodes, tail, head, is_compute);
     int most = 0;
     for (std::size_t first = 0; first < sources.size(); first += 64) {

@@ -133,9 +133,9 @@ class Packer {
         tree.parent.assign(n_, -1);
         tree.arc.assign(n_, -1);
         exits_.assign(cuts_.size(), 0);
-        std::vector<char> inside(n_, 0);
+        std::vector<char> inside(n_, false);
         std::vector<int> layer{root}, members{root}, next;
-        inside[root] = 1;
+        inside[root] = true;
         for (bool frugal = true; static_cast<int>(members.size()) < n_;) {
             next.clear();
             while (grow_layer(layer, inside, frugal, tree, next)) {
@@ -177,7 +177,7 @@ class Packer {
                 continue;
             }
             for_crossed(x, y, [&](int cut) { exits_[cut]++; });
-            inside[y] = 1;
+            inside[y] = true;
             next.push_back(y);
         }
         return refused;
@@ -350,9 +350,9 @@ class Packer {
         Cap others = std::accumulate(root_.begin(), root_.end(), Cap{0}) - tree.multiplicity;
         root_[root] = 0;
         if (!change_source(root, -tree.multiplicity)) return Status::stuck;
-        std::vector<char> inside(n_, 0);
+        std::vector<char> inside(n_, false);
         std::vector<int> layer{root}, members{root};
-        inside[root] = 1;
+        inside[root] = true;
         while (static_cast<int>(members.size()) < n_) {
             if (control_.cancelled()) return Status::cancelled;
             std::vector<int> next;
@@ -376,7 +376,7 @@ class Packer {
                 }
             }
             for (int y : next)
-                if (!inside[y]) inside[y] = 1, members.push_back(y);
+                if (!inside[y]) inside[y] = true, members.push_back(y);
             layer.swap(next);
         }
         return Status::ok;

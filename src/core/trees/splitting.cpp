@@ -35,8 +35,8 @@ class Splitter {
    public:
     Splitter(const Fabric& fabric, const Control& control, std::int64_t mend_limit, SplitCounts& counts)
         : fabric_(fabric), control_(control), mend_limit_(mend_limit), counts_(counts), arcs_(fabric) {
-        is_compute_.assign(fabric.n_nodes, 0);
-        for (int v : fabric.compute) is_compute_[v] = 1;
+        is_compute_.assign(fabric.n_nodes, false);
+        for (int v : fabric.compute) is_compute_[v] = true;
         order_switches();
     }
 

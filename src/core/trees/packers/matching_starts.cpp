@@ -197,11 +197,11 @@ bool start_priced(TreeFamily& family, std::uint64_t seed, const Control& control
         if (control.cancelled()) return false;
         control.progress(done++, 2 * trees);
         Node *parent = family.parents(t), *depth = family.depths(t);
-        std::vector<char> inside(n, 0);
+        std::vector<char> inside(n, false);
         std::priority_queue<Offer, std::vector<Offer>, std::greater<Offer>> offers;
         int size = 0;
         auto join = [&](int x) {
-            inside[x] = 1, size++;
+            inside[x] = true, size++;
             for (int j = family.out_start[x]; j < family.out_start[x + 1]; j++) {
                 int y = family.out_head[j], a = inside[y] ? -1 : family.arc(x, y);
                 if (a < 0) continue;

@@ -41,7 +41,7 @@ class InArcAssignment {
     InArcAssignment(const InArcs& arcs, const Layers& layers, const std::vector<std::int64_t>& units)
         : arcs_(arcs), layers_(layers), units_(units) {
         by_weight_.resize(units.size());
-        was_divided_.assign(units.size(), 0);
+        was_divided_.assign(units.size(), false);
         for (std::size_t i = 0; i < units.size(); i++) by_weight_[i] = static_cast<int>(i);
         std::sort(by_weight_.begin(), by_weight_.end(), [&](int a, int b) {
             return units[a] != units[b] ? units[a] > units[b] : scattered(a) < scattered(b);
@@ -138,7 +138,7 @@ class InArcAssignment {
     // Roots once divided come last among those of their weight: better many times the same one than one here, one there.
     void defer(const std::vector<int>& divided) {
         bool is_new = false;
-        for (int i : divided) is_new = is_new || !was_divided_[i], was_divided_[i] = 1;
+        for (int i : divided) is_new = is_new || !was_divided_[i], was_divided_[i] = true;
         if (!is_new) return;
         std::stable_sort(by_weight_.begin(), by_weight_.end(), [&](int a, int b) {
             return units_[a] != units_[b] ? units_[a] > units_[b] : was_divided_[a] < was_divided_[b];

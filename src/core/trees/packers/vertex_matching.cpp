@@ -140,8 +140,8 @@ class Matcher {
         on_.resize(std::max(on_.size(), lists));
         for (std::size_t i = 0; i < lists; i++) on_[i].clear();
         looked_.assign(lists * degree_, 0);
-        dead_.assign(lists, 0);
-        dead_to_all_.assign(degree_, 0);
+        dead_.assign(lists, false);
+        dead_to_all_.assign(degree_, false);
         for (int t = 0; t < family_.n_trees(); t++)
             if (family_.root[t] != v) trees_on(class_[t], slot_[family_.parents(t)[v]]).push_back(t);
         family_.work += family_.n_trees() + static_cast<std::int64_t>(looked_.size() / 16);
@@ -181,11 +181,11 @@ class Matcher {
             if (mixed_ || classes_[c] >= excess) order.push_back(c);
         for (int c = 0; c < n_classes(); c++)
             if (!mixed_ && classes_[c] < excess) order.push_back(c);
-        seen_.assign(degree_, 0);
+        seen_.assign(degree_, false);
         from_.assign(degree_, -1);
         place_.assign(degree_, -1);
         queue_.assign(1, e);
-        seen_[e] = 1;
+        seen_[e] = true;
         list_by_room(1);
         for (std::size_t i = 0; i < queue_.size(); i++)
             for (int f : by_room_) {
@@ -196,7 +196,7 @@ class Matcher {
                     if (place >= 0) t = trees_on(order[j], queue_[i])[place];
                 }
                 if (t < 0) continue;
-                seen_[f] = 1;
+                seen_[f] = true;
                 from_[f] = queue_[i];
                 place_[f] = t;
                 queue_.push_back(f);
@@ -204,7 +204,7 @@ class Matcher {
                 split_along(e, f);
                 return true;
             }
-        for (int f : queue_) dead_to_all_[f] = 1;
+        for (int f : queue_) dead_to_all_[f] = true;
         return false;
     }
 
@@ -231,7 +231,7 @@ class Matcher {
 
     bool relieve_by_detour(int e) {
         for (int c = mixed_ ? -1 : n_classes() - 1; c >= 0; c--) {
-            dead_.assign(dead_.size(), 0);  // detours start from a full search
+            dead_.assign(dead_.size(), false);  // detours start from a full search
             if (augment(e, c, 1 + std::max<std::int64_t>(0, classes_[c] + room(e)))) return true;
             if (!detour(e, c)) continue;
             result_.detours++;
@@ -245,24 +245,24 @@ class Matcher {
     // arc with so much room.
     bool augment(int e, int c, std::int64_t wanted) {
         if (dead(c, e)) return false;
-        seen_.assign(degree_, 0);
+        seen_.assign(degree_, false);
         from_.assign(degree_, -1);
         place_.assign(degree_, -1);
         queue_.assign(1, e);
-        seen_[e] = 1;
+        seen_[e] = true;
         list_by_room(wanted);
         for (std::size_t i = 0; i < queue_.size(); i++)
             for (int f : by_room_) {
                 const int place = seen_[f] || dead(c, f) ? -1 : movable_tree(c, queue_[i], f);
                 if (place < 0) continue;
-                seen_[f] = 1;
+                seen_[f] = true;
                 from_[f] = queue_[i];
                 place_[f] = place;
                 queue_.push_back(f);
                 if (room(f) < wanted) continue;
                 if (classes_[c] > -room(e)) {  // e gets room
-                    dead_.assign(dead_.size(), 0);
-                    dead_to_all_.assign(degree_, 0);
+                    dead_.assign(dead_.size(), false);
+                    dead_to_all_.assign(degree_, false);
                 }
                 shift_along(c, f);
                 return true;

@@ -181,10 +181,10 @@ class Aligning : Hanging {
             for (int t : left) order.emplace_back(-matches(t), t);
             std::sort(order.begin(), order.end());
             std::vector<int> done;
-            open_.assign(trees_.n_trees(), 0);
-            for (int t : left) open_[t] = 1;
+            open_.assign(trees_.n_trees(), false);
+            for (int t : left) open_[t] = true;
             for (const auto& [_, t] : order)
-                if (align(t, left)) done.push_back(t), open_[t] = 0;
+                if (align(t, left)) done.push_back(t), open_[t] = false;
             if (done.empty()) done.push_back(order[0].second);
             const Node* like = trees_.parents(done[0]);
             auto same = [&](int t) { return std::equal(like, like + n_, trees_.parents(t)); };

@@ -151,7 +151,7 @@ private:
     void all_planes() {
         const int n = table_.n, planes = table_.planes;
         std::vector<std::int64_t> total(planes, 0);
-        std::vector<char> is_sent(table_.groups, 1);
+        std::vector<char> is_sent(table_.groups, true);
         for (int s = 0; s < planes; ++s)
             for (int a = 0; a < table_.groups; ++a) {
                 std::int64_t out = 0, in = 0;
@@ -159,15 +159,15 @@ private:
                     out += table_.units[(std::int64_t{a} * table_.groups + b) * planes + s];
                     in += table_.units[(std::int64_t{b} * table_.groups + a) * planes + s];
                 }
-                if (!in) is_sent[a] = 0;
+                if (!in) is_sent[a] = false;
                 total[s] += out;
             }
         hub_ = static_cast<int>(std::max_element(total.begin(), total.end()) - total.begin());
         for (int v = 0; v < n; ++v) {
             if (is_sent[table_.group[v]]) open_columns_.push_back(v);
         }
-        open_column_.assign(n, 0);
-        for (int v : open_columns_) open_column_[v] = 1;
+        open_column_.assign(n, false);
+        for (int v : open_columns_) open_column_[v] = true;
     }
 
     bool may(int root, int child, int from) const { return root != child && pairs_.units(root, child, from) > 0; }
