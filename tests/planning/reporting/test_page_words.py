@@ -124,6 +124,19 @@ def test_each_plan_on_each_fabric() -> None:
     assert table["rows"] == [["x", 1.0, None], ["y", 3.0, 4.0], ["axes priced one by one", 5.0, None]]
 
 
+def test_facts_are_of_the_first_plan(plans: dict[str, ParallelPlan]) -> None:
+    plan = plans["FSDP"]
+    one, other = (
+        told(replace(row("one", 1.0), plan=some), row("other", 2.0))
+        for some in (plan, replace(plan, layers=dict.fromkeys(list(plan.parts)[:2], (0, 0))))
+    )
+    names = [name for name, _ in parallel_page._facts(MODEL, REQUEST, one, ["first", "second"])]
+    assert names == ["Model", "Compute", "Overlap", "Between layers", "Note", "Note"]
+    assert parallel_page._facts(MODEL, REQUEST, other, [])[4:] == [
+        ["Mixed layers", ", ".join([*plan.parts][:2])]
+    ]
+
+
 def test_the_layout_that_a_plan_comes_nearest_to() -> None:
     again: Any = SimpleNamespace(
         mesh="fsdp=6",
