@@ -85,7 +85,7 @@ def test_narrow_links_count_for_less_width() -> None:
     assert pieces.distance.tolist() == [1] * 256 + [2] * 512 + [1] * 1024
     assert pieces.most_hops == 5
     assert cut_demands(builder.build(), everyone, max_hops=2).most_hops == 2
-    message = "line: rank 0 to rank 2 is 2 hops, at most 1 are allowed (--max-hops)"
+    message = "line: rank 0 to rank 2 is 2 hops, at most 1 are allowed (--max-hops, or --max-steps)"
     with pytest.raises(InfeasibleError, match=f"^{re.escape(message)}$"):
         cut_demands(builder.build(), everyone, max_hops=1)
 

@@ -101,7 +101,7 @@ def cut_demands(
         far = int(hops.argmax())
         raise InfeasibleError(
             f"{topology.name}: rank {source[far]} to rank {target[far]} is {longest} hops, at most "
-            f"{most_hops} are allowed (--max-hops)"
+            f"{most_hops} are allowed (--max-hops, or --max-steps)"
         )
     count = _counts(topology, collective, demand, hops, chunks, max_routes)
     n_chunks = chunks or int((count // np.gcd(demand, count)).max(initial=1))
