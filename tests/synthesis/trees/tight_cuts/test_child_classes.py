@@ -15,7 +15,7 @@ from treadle.schedules.factored import PlaneTrees
 from treadle.synthesis.trees import optimum
 from treadle.synthesis.trees.instance import instance_of
 from treadle.synthesis.trees.tight_cuts.closed_forms.child_classes import class_trees, spread_on_planes
-from treadle.synthesis.trees.tight_cuts.closed_forms.class_shares import ClassShares, class_shares
+from treadle.synthesis.trees.tight_cuts.closed_forms.class_shares import ClassShares, _divided, class_shares
 from treadle.synthesis.trees.tight_cuts.decompose import FactoredSynthesis, decompose
 from treadle.synthesis.trees.tight_cuts.family import Family
 from treadle.synthesis.trees.tight_cuts.pieces import cut
@@ -197,3 +197,21 @@ def test_shares_are_the_same_for_children_that_are_alike() -> None:
     assert isinstance(found, ClassShares)
     assert found.shares[0, 0].tolist() == [4, 4]
     assert len(found.class_units) == 2
+
+
+def test_what_classes_have_taken_of_planes_is_not_given_again() -> None:
+    """Two units each way on planes of two: what comes second, to or from the same class, takes the other."""
+    alone = np.ones(3, dtype=np.int64)
+    for entering in (True, False):
+        sent, room, narrow = np.zeros((3, 3), dtype=np.int64), np.full((3, 2), 9), np.full((3, 2), 9)
+        first, second = ((0, 2), (1, 2)) if entering else ((2, 0), (2, 1))
+        sent[first] = sent[second] = 2
+        room[0, 1] = 1  # which makes the first prefer plane 0
+        narrow[2] = 2
+        out, into = (room, narrow) if entering else (narrow, room)
+        shares = _divided(sent, alone, out, into, 1)
+        assert shares is not None
+        assert shares[first].tolist() == [2, 0]
+        assert shares[second].tolist() == [0, 2]
+        narrow[2, 1] = 1
+        assert _divided(sent, alone, out, into, 1) is None
