@@ -265,6 +265,19 @@ def test_lanes_that_are_not_right_are_not_run(monkeypatch: pytest.MonkeyPatch) -
         measure_emulated(pair_sum(), [4])
 
 
+def test_lanes_are_proved_right_once_for_each_number_of_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    judge, told = judged_lanes.judge_lanes, []
+
+    def counted(lanes: LaneProgram, *, slices: int) -> Any:
+        told.append(slices)
+        return judge(lanes, slices=slices)
+
+    monkeypatch.setattr(judged_lanes, "judge_lanes", counted)
+    rows = measure_emulated(pair_sum(), [4, 8, 64, 68, 128], slice_bytes=32, device_protocols=(PROTOCOLS[0],))
+    assert len(rows) == 5
+    assert len(told) == len(set(told)) > 1
+
+
 def test_wrong_data_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     make: Callable[..., LaneProgram] = judged_lanes.lower_to_lanes
 
