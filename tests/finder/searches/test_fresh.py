@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from treadle.errors import ScheduleError
 from treadle.finder.construction import expression
+from treadle.finder.searches import fresh
 from treadle.finder.searches.fresh import SearchLimit, search_now
 from treadle.finder.workload import Network, allreduce_of
 from treadle.planning import design, design_plan, verify
@@ -36,6 +38,20 @@ def test_a_number_of_sets_and_a_seed_decide_what_is_found() -> None:
         assert graph.n_nodes == 66
         assert candidate.steps == max(gather.diameter, reduce.diameter)
         assert candidate.t_b_both >= gather.t_b + reduce.t_b
+
+
+def test_all_that_is_found_is_checked_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[tuple[str, object]] = []
+    for name in ("check_cayley", "check_line_graph", "check_neighbour"):
+        monkeypatch.setattr(fresh, name, lambda entry, name=name: checked.append((name, entry)))
+    nothing = SimpleNamespace(sets=lambda *_, **__: ())
+    monkeypatch.setattr(fresh, "shipped_abelian_table", lambda: nothing)
+    efforts = search_now(66, 3, SearchLimit(sets=1000), seed=1)
+    told = [name for name, _ in checked]
+    n_abelian, n_cayley, n_line_graphs, n_neighbours = (len(effort.found) for effort in efforts)
+    assert told.count("check_cayley") == n_abelian + n_cayley > n_abelian > 0
+    assert told.count("check_line_graph") == n_line_graphs > 0
+    assert told.count("check_neighbour") >= n_neighbours > 0
 
 
 def test_sizes_that_no_search_has_are_told() -> None:
