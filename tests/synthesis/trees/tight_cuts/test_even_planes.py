@@ -97,12 +97,20 @@ def sample() -> tuple[Topology, Collective, RelayPlanes]:
     return topology, collective, trees
 
 
-def test_children_in_other_shares_are_refused() -> None:
-    into = np.array([[6, 1], [2, 5], [3, 4], [4, 2]])
-    topology = planes_star(into, into)
+@pytest.mark.parametrize(
+    ("out", "into", "trees"),
+    [
+        ([[6, 1], [2, 5], [3, 4], [4, 2]], [[6, 1], [2, 5], [3, 4], [4, 2]], 1),
+        ([[7, 1], [1, 7], [4, 4]], [[4, 4], [4, 4], [4, 4]], 4),  # 2 trees on each plane, 1 unit leaves by it
+    ],
+)
+def test_children_in_other_shares_are_refused(
+    out: list[list[int]], into: list[list[int]], trees: int
+) -> None:
+    topology = planes_star(np.array(out), np.array(into))
     problem = instance_of(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER))
     family = Family(np.array([-1], dtype=np.int32), np.zeros(problem.n_nodes, dtype=np.int32))
-    cutting = cut(problem, family, problem.bandwidths, np.ones(4, dtype=np.int64))
+    cutting = cut(problem, family, problem.bandwidths, np.full(len(out), trees, dtype=np.int64))
     assert "same shares" in str(relay_planes(cutting.kinds[0], cutting, {}, 1))
 
 
