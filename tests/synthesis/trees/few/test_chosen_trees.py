@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.synthesis.trees.few.chosen_trees import choose_trees
+from treadle.synthesis.trees.few.chosen_trees import _Choice, choose_trees
 from treadle.synthesis.trees.few.hop_prices import Floats
 from treadle.synthesis.trees.few.low_program import LowProgram, LowTree, LowTrees, low_trees
 from treadle.synthesis.trees.instance import Instance, instance_of
@@ -69,6 +69,12 @@ def test_units_over_links_side_by_side(
 ) -> None:
     """By hand: the greatest count over bandwidth is least."""
     assert counts_of(choose_trees(parallel_links(*bandwidths), trees)) == counts
+
+
+def test_shares_are_rounded_by_largest_remainders() -> None:
+    """Of shares 2, 6/5 and 4/5; of 10/13, 35/13 and 20/13."""
+    assert _Choice(parallel_links(5, 3, 2), 4).chosen.tolist() == [0, 0, 1, 2]
+    assert _Choice(parallel_links(2, 7, 4), 5).chosen.tolist() == [0, 1, 1, 1, 2]
 
 
 def relative(problem: Instance, trees: list[LowTree]) -> Floats:
