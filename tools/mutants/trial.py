@@ -24,10 +24,6 @@ CRASHES = tuple(
 """A fault in the compiled core may end the process; SIGKILL and SIGTERM come from outside and say nothing."""
 
 
-class StaleMapError(Exception):
-    """The map names tests that are not there any more."""
-
-
 class Fate(StrEnum):
     """What became of a fault."""
 
@@ -40,7 +36,7 @@ class Fate(StrEnum):
     INVALID = "invalid"
     """It does not compile."""
     ENDED = "ended from outside"
-    """The tests were stopped, or pytest itself failed: nothing is known of the fault."""
+    """The tests were stopped or are not there any more, or pytest failed: nothing is known of the fault."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +145,7 @@ def run_tests(
             tree.write(mutant.path, source)
             _, sound = server.run(tests, limit_s, "--collect-only")
             if "not found" in sound:
-                raise StaleMapError(sound)
+                return Outcome(mutant, Fate.ENDED, len(tests), f"the map is out of date: {sound}")
         if status in FAILED or status in CRASHES or _is_broken_module(status, word):
             return Outcome(mutant, Fate.KILLED, len(tests), word)
         if status != PASSED:
