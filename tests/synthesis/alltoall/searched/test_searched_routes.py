@@ -121,7 +121,7 @@ def test_the_limit_on_hops_is_kept_or_refused() -> None:
     assert verify_routes(fabric, everyone(fabric), found.schedule, max_hops=3, max_layers=8).is_ok
     assert int(found.schedule.hops.max()) == 3
     assert not verify_routes(fabric, everyone(fabric), found.schedule, max_hops=2).is_ok
-    with pytest.raises(InfeasibleError, match=r"is 3 hops, at most 2 are allowed \(--max-hops\)"):
+    with pytest.raises(InfeasibleError, match=r"is 3 hops, at most 2 are allowed \(--max-hops, or --max-steps\)"):
         searched_routes(fabric, everyone(fabric), max_hops=2)
 
 
