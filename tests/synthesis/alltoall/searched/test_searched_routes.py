@@ -6,6 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -19,6 +20,7 @@ from treadle.schedules.collective import Collective, CollectiveKind, on_all_rank
 from treadle.schedules.plan_files.archive import load_plan, save_plan
 from treadle.synthesis.alltoall import optimal_rate
 from treadle.synthesis.alltoall.rate.beside_routes import rate_beside_routes
+from treadle.synthesis.alltoall.searched import layer_search
 from treadle.synthesis.alltoall.searched.demand_pieces import cut_demands
 from treadle.synthesis.alltoall.searched.layer_search import (
     LayeredPieces,
@@ -121,7 +123,9 @@ def test_the_limit_on_hops_is_kept_or_refused() -> None:
     assert verify_routes(fabric, everyone(fabric), found.schedule, max_hops=3, max_layers=8).is_ok
     assert int(found.schedule.hops.max()) == 3
     assert not verify_routes(fabric, everyone(fabric), found.schedule, max_hops=2).is_ok
-    with pytest.raises(InfeasibleError, match=r"is 3 hops, at most 2 are allowed \(--max-hops, or --max-steps\)"):
+    with pytest.raises(
+        InfeasibleError, match=r"is 3 hops, at most 2 are allowed \(--max-hops, or --max-steps\)"
+    ):
         searched_routes(fabric, everyone(fabric), max_hops=2)
 
 
@@ -240,6 +244,24 @@ def test_pieces_have_no_way_where_no_order_has_one() -> None:
     order = np.arange(fabric.n_links, dtype=np.int32)[::-1][None]
     found = layered_search(pieces, free, 1, orders=np.ascontiguousarray(order), sweeps=0)
     assert found.lost.size
+
+
+def test_short_paths_come_first_where_layers_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    fabric = parse("jellyfish(48, 4)")
+    pieces = cut_demands(fabric, everyone(fabric), max_routes=1)
+    free, _ = search_paths(pieces, sweeps=5)
+    short, long = (first_fit(pieces, free, max_layers=2, short_first=is_so) for is_so in (True, False))
+    assert short.lost.size < long.lost.size
+    asked = []
+
+    def noted(*given: Any, short_first: bool, **named: Any) -> LayeredPieces:
+        asked.append(short_first)
+        return first_fit(*given, short_first=short_first, **named)
+
+    monkeypatch.setattr(layer_search, "first_fit", noted)
+    for may_rise in (False, True):  # those that may rise are hardly ever lost
+        layered_search(pieces, free, 2, may_rise=may_rise, sweeps=0)
+    assert asked == [True, False]
 
 
 def test_the_same_seed_gives_the_same_routes_and_a_deadline_correct_ones() -> None:
