@@ -377,3 +377,14 @@ def test_every_failure_has_its_status_and_line(
     monkeypatch.setattr(planning, "solve", failing)
     assert main(["solve", "ring:4", "allgather"]) == code
     assert capsys.readouterr() == ("", f"treadle: {said}\n")
+
+
+def test_what_is_diverted_leaves_no_file_open() -> None:
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "w") as stream:
+        before = len(os.listdir("/proc/self/fd"))
+        status.divert(stream)
+        assert len(os.listdir("/proc/self/fd")) == before
+        stream.write("gone")
+    assert os.read(reader, 1) == b""
+    os.close(reader)

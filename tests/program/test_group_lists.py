@@ -11,8 +11,9 @@ from reference.program_check import check_program
 from samples.program_cases import reference_errors
 from shortcuts.group_plans import random_groups, solved_alone
 from treadle.errors import ScheduleError
+from treadle.program import group_lists
 from treadle.program.any_schedule import lower, lower_groups
-from treadle.program.group_lists import GroupLists, ProgramGroups, as_groups
+from treadle.program.group_lists import GroupLists, ProgramGroups, _merged, as_groups
 from treadle.program.operation_lists import OperationKind
 from treadle.program.program import Program
 from treadle.program.program_text import groups_text, program_text
@@ -118,6 +119,22 @@ def test_what_does_not_fit_is_refused() -> None:
         ProgramGroups((other.programs[0], *found.programs[1:]), found.groups)
     with pytest.raises(ScheduleError, match=f"rank 99: expected 0 to {found.n_ranks - 1}"):
         found.place_of(99)
+
+
+def test_groups_whose_chunks_have_no_small_common_multiple(monkeypatch: pytest.MonkeyPatch) -> None:
+    topology, collective, schedule = random_groups(0, CollectiveKind.ALLGATHER)
+    found = lower_groups(topology, collective, schedule)
+    most = len(found.programs) * int(np.lcm.reduce([program.n_chunks for program in found.programs]))
+    kinds = len({program.n_chunks for program in found.programs})
+    monkeypatch.setattr(group_lists, "_MOST_ADDRESSES", most)
+    assert _merged(found.programs, found.groups)
+    monkeypatch.setattr(group_lists, "_MOST_ADDRESSES", most - 1)
+    with pytest.raises(ScheduleError) as refused:
+        _merged(found.programs, found.groups)
+    assert str(refused.value) == (
+        f"the groups' programs have {kinds} different numbers of chunks, whose common multiple is too large "
+        "to simulate them at once"
+    )
 
 
 def test_paths_may_pass_ranks_of_other_groups() -> None:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from formats.mscclpp.test_mscclpp_json import star_case
 from samples.program_cases import fabric
 from treadle.errors import FormatError, ScheduleError
 from treadle.formats.judgement import Terms
+from treadle.formats.mscclpp.blocks import Fabric
 from treadle.formats.mscclpp.judge import interpret_mscclpp_json
 from treadle.formats.mscclpp.lanes import list_operations
 from treadle.formats.mscclpp.traffic import traffic
 from treadle.formats.mscclpp.writer import MscclppLimits, emit_mscclpp_json
 from treadle.program.program import Operation, OperationKind, Program, program_from_operations
 from treadle.schedules.collective import CollectiveKind
+from treadle.topologies import parse
 
 REMEDY = "solve with fewer trees (--trees 1) or chunks, or write MSCCL XML instead"
 GATHER, STAR = star_case(5, CollectiveKind.ALLGATHER, in_place=False, capable=False)
@@ -241,3 +245,18 @@ def test_what_nobody_sends_is_not_received() -> None:
     )
     with pytest.raises(ScheduleError, match=r"^MSCCL\+\+: operation 0 receives what nobody sends$"):
         list_operations(program)
+
+
+def test_the_switch_that_a_send_passes_first() -> None:
+    fabric = parse("dgx_h100(1, 2)")
+    (switch,) = np.flatnonzero(~fabric.is_compute).tolist()
+    ways = [
+        [],
+        [int(np.flatnonzero(fabric.heads == switch)[0])],
+        [int(np.flatnonzero(fabric.tails == switch)[0])],
+    ]
+    program: Any = SimpleNamespace(path=np.array([-1, 0, 1, 2]), links=lambda path: np.array(ways[path]))
+    of_all = Fabric(program, fabric, (0, 0), switch_channels=True)
+    assert [of_all.switch_of(send) for send in range(4)] == [-1, -1, switch, switch]
+    direct = parse("complete:2")
+    assert Fabric(program, direct, (0, 0), switch_channels=True).switch_of(2) == -1

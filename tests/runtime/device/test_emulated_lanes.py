@@ -273,7 +273,9 @@ def test_lanes_are_proved_right_once_for_each_number_of_slices(monkeypatch: pyte
         return judge(lanes, slices=slices)
 
     monkeypatch.setattr(judged_lanes, "judge_lanes", counted)
-    rows = measure_emulated(pair_sum(), [4, 8, 64, 68, 128], slice_bytes=32, device_protocols=(PROTOCOLS[0],))
+    asked, seen = {"slice_bytes": 32, "device_protocols": (PROTOCOLS[0],)}, []
+    rows = measure_emulated(pair_sum(), [4, 8, 64, 68, 128], on_row=seen.append, **asked)
+    assert [*rows] == seen
     assert len(rows) == 5
     assert len(told) == len(set(told)) > 1
 

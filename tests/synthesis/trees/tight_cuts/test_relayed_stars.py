@@ -15,7 +15,7 @@ from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.synthesis.trees import optimum
 from treadle.synthesis.trees.tight_cuts.closed_forms.plane_shares import plane_shares
-from treadle.synthesis.trees.tight_cuts.closed_forms.proportional_fitting import fitted_table
+from treadle.synthesis.trees.tight_cuts.closed_forms.proportional_fitting import _proportional, fitted_table
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_assignment import UnitPool
 from treadle.synthesis.trees.tight_cuts.decompose import decompose
 from treadle.topologies.catalogue.platforms import add_box
@@ -178,3 +178,12 @@ def test_ranks_with_trees_that_neither_supply_nor_are_entered() -> None:
     assert not isinstance(found, Refusal)
     for form in (found.schedule, found.schedule.explicit()):
         assert verify(asked.topology, asked.collective, form, claimed_algbw=found.algbw).is_ok
+
+
+def test_what_sends_or_gets_nothing_has_no_part() -> None:
+    """The sums of rows and columns are met all the same."""
+    out, into = np.array([0, 5, 4, 3]), np.array([4, 0, 4, 4])
+    table = _proportional(out, into)
+    assert table.sum(axis=1) == pytest.approx(out)
+    assert table.sum(axis=0) == pytest.approx(into)
+    assert not table.diagonal().any()
