@@ -46,12 +46,16 @@ def test_all_that_is_found_is_checked_anew(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(fresh, name, lambda _, name=name: checked.append(name))
     nothing = SimpleNamespace(sets=lambda *_, **__: ())
     monkeypatch.setattr(fresh, "shipped_abelian_table", lambda: nothing)
-    found = {"check_cayley": 0, "check_line_graph": 0, "check_neighbour": 0}
+    checks = {
+        "abelian Cayley digraphs": "check_cayley",
+        "Cayley digraphs": "check_cayley",
+        "line graphs of Cayley digraphs": "check_line_graph",
+        "neighbours": "check_neighbour",
+    }
+    found = dict.fromkeys(checks.values(), 0)
     for nodes in (50, 66):
         for effort in search_now(nodes, 3, SearchLimit(sets=2000), seed=1):
-            kind = "neighbour" if effort.kind == "neighbours" else effort.kind
-            name = "check_line_graph" if kind.startswith("line") else f"check_{kind.split()[-1]}"
-            found["check_cayley" if name == "check_digraphs" else name] += len(effort.found)
+            found[checks[effort.kind]] += len(effort.found)
     assert all(0 < count <= checked.count(name) for name, count in found.items())
     assert found["check_cayley"] == checked.count("check_cayley") > 2, "abelian ones too"
     assert found["check_line_graph"] == checked.count("check_line_graph")

@@ -38,15 +38,11 @@ def test_few_messages_leave_a_box() -> None:
 def test_sums_go_to_other_boxes_from_carriers_to_receivers_in_turn() -> None:
     carriers, receivers = np.arange(12).reshape(4, 3), np.arange(12, 24).reshape(4, 3)
     sender, target = _across(carriers, receivers)
+    # to the next box, from the first carrier to the first receiver; to the one after it, from the second ones
     assert [*zip(sender.tolist(), target.tolist(), strict=True)] == [
-        *[
-            (0, 15),
-            (3, 18),
-            (6, 21),
-            (9, 12),
-        ],  # to the next box, from the first carrier to the first receiver
-        *[(1, 19), (4, 22), (7, 13), (10, 16)],
-        *[(2, 23), (5, 14), (8, 17), (11, 20)],
+        *((0, 15), (3, 18), (6, 21), (9, 12)),
+        *((1, 19), (4, 22), (7, 13), (10, 16)),
+        *((2, 23), (5, 14), (8, 17), (11, 20)),
     ]
     assert [len(column) for column in _across(carriers[:1], receivers[:1])] == [0, 0]
 
