@@ -11,6 +11,7 @@ import pytest
 from reference.parallelism.every_mixture import Mixtures
 from reference.parallelism.random_graphs import random_layering
 from treadle.errors import ScheduleError
+from treadle.parallelism.search import mixed_layers
 from treadle.parallelism.search.branching import SearchEffort
 from treadle.parallelism.search.factor_graph import FactorGraph, Quantities, factor
 from treadle.parallelism.search.layer_columns import Layering, joined
@@ -126,6 +127,19 @@ def test_a_mixture_is_never_worse_than_a_known_plan(seed: int) -> None:
         found = mix_layers(layering, [(0, i) for i in range(60)], memory_bytes=limit, effort=EXACT)
         assert found is not None
         assert found.bound <= found.value <= known
+
+
+def test_a_known_plan_stays_where_no_mixture_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fastest of those that fit, of all eight layers alike."""
+    monkeypatch.setattr(mixed_layers, "_mixture", lambda *given: given[-1])
+    names = Quantities(1, 0)
+    parts = [factor([1], {names.compute(0): [12, 7, 10], names.persistent: [0, 80, 5]})]
+    graph = FactorGraph((1, 3), names, tuple(parts), (8,), first=(0,))
+    layering = Layering(graph, 0, (0,), (np.zeros((1, 1)),), frozenset([1]))
+    for limit, value, state in ((45, 80, 2), (80, 56, 1), (4, 96, 0)):
+        found = mix_layers(layering, [(0, 0), (0, 1), (0, 2)], memory_bytes=limit, effort=EXACT)
+        assert found is not None
+        assert (found.value, found.layers) == (value, ((0, state),) * 8)
 
 
 def test_switches_that_cost_more_than_all_layers_are_not_made() -> None:
