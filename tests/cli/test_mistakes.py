@@ -71,6 +71,9 @@ MISTAKES = """
 2 | solve ring:4 allgather --trees | --trees needs a value: just so many trees per root
 2 | solve ring:4 allgather -o --json | -o/--output: expected a value, found the option --json
 2 | run ring.plan --size --dtype | expected a value, found the option --dtype
+2 | verify '' | FILE: expected a file, found nothing
+2 | simulate '' | PLAN|TOPOLOGY: expected a file, found nothing
+2 | solve ring:4 allgather -o '' | -o/--output: expected a file, found nothing
 2 | solve ring:4 allgather --json=yes | --json
 # values
 2 | solve ring:4 allgather --trees two | --trees 'two': expected an integer

@@ -118,7 +118,14 @@ class Command(FabricCommand):
             error.ctx = ctx
 
     def _check_values(self, ctx: Any, words: Mapping[str, Any]) -> None:
-        """BadParameter if an option stands where the value of another should."""
+        """BadParameter if an option stands where another's value should, or nothing where a file should."""
+        for one in self.get_params(ctx):
+            if not isinstance(one, TyperArgument | TyperOption):
+                continue
+            name = one.name or ""
+            # Path("") is the folder one is in; a shell makes such a word of a variable that is not set
+            if words.get(name) == "" and (name == "plan" or isinstance(ctx.params.get(name), Path)):
+                raise BadParameter("expected a file, found nothing", ctx=ctx, param=one)
         options = [one for one in self.get_params(ctx) if isinstance(one, TyperOption)]
         names = {name for option in options for name in (*option.opts, *option.secondary_opts)}
         for option in options:
