@@ -13,7 +13,7 @@ from treadle.errors import FormatError, InfeasibleError
 from treadle.planning.problem import Problem
 from treadle.planning.solving.bounds import Bound, bound_of_allreduce, find_bound
 from treadle.planning.solving.candidate import Candidate, ForestRequest, tree_budget
-from treadle.planning.solving.factored_candidates import factored_forest
+from treadle.planning.solving.factored_candidates import MAX_EXPLICIT_RANKS, factored_forest
 from treadle.planning.solving.transfer import transfer_collective, transfer_schedule
 from treadle.planning.solving.tree_choice import with_tree_choice
 from treadle.schedules.collective import Collective, CollectiveKind
@@ -21,6 +21,7 @@ from treadle.spelling import unknown
 from treadle.synthesis import trees as packing
 from treadle.synthesis.scheduler_options import Form
 from treadle.synthesis.trees import Packer, allreduce
+from treadle.synthesis.trees.one_root.one_root_forest import SEARCHED_RANKS
 from treadle.synthesis.trees.tree_budget import MAX_DYADIC_TREES, MAX_TREES, TreeBudget, is_dyadic
 from treadle.topologies import with_bandwidths
 from treadle.topologies.topology import Topology
@@ -120,6 +121,8 @@ def _forest(problem: Problem, algorithm: str, request: ForestRequest) -> Candida
     topology, collective = problem.topology, problem.collective
     if request.trim:
         return _on_trimmed(problem, algorithm, request)
+    if (boxed := _box_by_box(problem, algorithm, request)) is not None:
+        return boxed
     factored = factored_forest(problem, algorithm, request, free_roots=algorithm == FORESTCOLL)
     if isinstance(factored, Candidate):
         return factored
@@ -130,6 +133,21 @@ def _forest(problem: Problem, algorithm: str, request: ForestRequest) -> Candida
             f"{MAX_WRITTEN_OUT} ranks){why}"
         )
     return replace(_explicit(problem, algorithm, request), decomposition=factored.reason)
+
+
+def _box_by_box(problem: Problem, algorithm: str, request: ForestRequest) -> Candidate | None:
+    """The few trees of one root in many boxes, written out; None if another form or packer is asked for."""
+    is_free, collective = request.form is Form.AUTO and request.packer is None, problem.collective
+    if not (is_free and collective.kind.is_rooted and collective.n_ranks > MAX_EXPLICIT_RANKS):
+        return None
+    built = packing.synthesise_box_by_box(
+        problem.topology, collective, budget=request.budget, watch=request.watch
+    )
+    if not isinstance(built, packing.Synthesis):
+        return None
+    if collective.n_ranks <= SEARCHED_RANKS:  # there are other ways, which may be lower
+        return _explicit(problem, algorithm, request)
+    return _candidate(problem, algorithm, request, built)
 
 
 def _explicit(problem: Problem, algorithm: str, request: ForestRequest) -> Candidate:
@@ -144,6 +162,13 @@ def _explicit(problem: Problem, algorithm: str, request: ForestRequest) -> Candi
         packer=request.packer,
         watch=request.watch,
     )
+    return _candidate(problem, algorithm, request, built)
+
+
+def _candidate(
+    problem: Problem, algorithm: str, request: ForestRequest, built: packing.Synthesis
+) -> Candidate:
+    """A forest as a candidate, with what other numbers of trees would give."""
     made = Candidate(
         algorithm,
         built.schedule,

@@ -9,11 +9,13 @@ from treadle.lazy import load_lazily
 if TYPE_CHECKING:
     from treadle.synthesis.trees.multicast import Pruning as Pruning
     from treadle.synthesis.trees.multicast import prune_for_switches as prune_for_switches
+    from treadle.synthesis.trees.one_root.one_root_forest import (
+        synthesise_box_by_box as synthesise_box_by_box,
+    )
     from treadle.synthesis.trees.optimality import Optimum as Optimum
     from treadle.synthesis.trees.optimality import optimum as optimum
     from treadle.synthesis.trees.packers.packers import Packer as Packer
     from treadle.synthesis.trees.packers.packers import PackingAttempt as PackingAttempt
-    from treadle.synthesis.trees.pipeline import Synthesis as Synthesis
     from treadle.synthesis.trees.pipeline import pack_forest as pack_forest
     from treadle.synthesis.trees.pipeline import synthesise as synthesise
     from treadle.synthesis.trees.switch_removal import has_balanced_relays as has_balanced_relays
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from treadle.synthesis.trees.tight_cuts.decompose import decompose_allreduce as decompose_allreduce
     from treadle.synthesis.trees.tree_budget import DYADIC_LOSS as DYADIC_LOSS
     from treadle.synthesis.trees.tree_budget import TreeBudget as TreeBudget
+    from treadle.synthesis.trees.tree_synthesis import Synthesis as Synthesis
     from treadle.synthesis.trees.tree_units import dyadic_alternative as dyadic_alternative
     from treadle.synthesis.trees.whole_capacities import best_trimming as best_trimming
     from treadle.synthesis.trees.whole_capacities import capacities_within as capacities_within
@@ -38,8 +41,10 @@ else:
             "treadle.synthesis.trees.multicast": ("Pruning", "prune_for_switches"),
             "treadle.synthesis.trees.optimality": ("Optimum", "optimum"),
             "treadle.synthesis.trees.packers.packers": ("Packer", "PackingAttempt"),
-            "treadle.synthesis.trees.pipeline": ("Synthesis", "pack_forest", "synthesise"),
+            "treadle.synthesis.trees.one_root.one_root_forest": ("synthesise_box_by_box",),
+            "treadle.synthesis.trees.pipeline": ("pack_forest", "synthesise"),
             "treadle.synthesis.trees.switch_removal": ("has_balanced_relays",),
+            "treadle.synthesis.trees.tree_synthesis": ("Synthesis",),
             "treadle.synthesis.trees.tree_units": ("dyadic_alternative",),
             "treadle.synthesis.trees.whole_capacities": ("best_trimming", "capacities_within"),
         },

@@ -8,10 +8,9 @@ dissertation, chapter 4 and appendix B.5; docs/algorithms/forestcoll.md.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from math import lcm
@@ -28,7 +27,8 @@ from treadle.schedules.trees.forest_transforms import equalised
 from treadle.synthesis.trees.fixed_trees import FixedTreesOptimum, floor_capacities
 from treadle.synthesis.trees.heights import lowest_height
 from treadle.synthesis.trees.instance import Instance, find_violated_cut, instance_of
-from treadle.synthesis.trees.optimality import Optimum, instance_optimum
+from treadle.synthesis.trees.one_root.one_root_forest import lower_of_one_root
+from treadle.synthesis.trees.optimality import instance_optimum
 from treadle.synthesis.trees.packers.improvement import lower_forest, route_low, search_lower
 from treadle.synthesis.trees.packers.packed import Packed, Packer, PackingAttempt
 from treadle.synthesis.trees.packers.packers import pack_lowest
@@ -37,6 +37,7 @@ from treadle.synthesis.trees.packers.vertex_matching import height_bound
 from treadle.synthesis.trees.switch_removal import remove_switches
 from treadle.synthesis.trees.tight_cuts.decompose import decompose
 from treadle.synthesis.trees.tree_budget import MAX_TREES, TreeBudget, is_dyadic
+from treadle.synthesis.trees.tree_synthesis import StageClock, Synthesis, preferred, schedule_of
 from treadle.synthesis.trees.tree_units import (
     TreeUnits,
     common_number,
@@ -50,63 +51,6 @@ from treadle.watch import UNWATCHED, TimeLimitError, Watch
 FEW_RANKS = 256
 """Up to so many ranks superposed layers give way to the packers of the logical graph, and fabrics without
 switches are packed both in pieces and as a whole."""
-
-
-@dataclass(frozen=True)
-class Synthesis:
-    """A forest schedule with what was learnt on the way.
-
-    Parameters
-    ----------
-    schedule : ForestSchedule
-    algbw : Fraction
-        Bytes/s that the construction guarantees (the verifier measures it anew).
-    optimum : Optimum
-        Of the direction that was solved.
-    trees_per_root : int
-        k, per unit of shard weight.
-    exact_trees_per_root : int
-        k that the optimum would need.
-    exact_algbw : Fraction
-        Bytes/s with so many; of an allreduce the most that its two phases reach.
-    seconds : mapping of stage to CPU seconds
-    details : mapping of str to int
-        Cuts mended, exact splits, speculative and exact unit trees.
-    note : str
-        What had to be given up (say, trimmed capacities), or "".
-    packer : str
-        Which packer made the trees; of an allreduce's two halves both, if they differ.
-    attempts : tuple of PackingAttempt
-        What became of every packer, in the order of trial.
-    height_bound : int
-        No spanning tree is lower: hops from compute node to compute node, to the farthest one.
-    """
-
-    schedule: ForestSchedule
-    algbw: Fraction
-    optimum: Optimum
-    trees_per_root: int
-    exact_trees_per_root: int
-    exact_algbw: Fraction
-    seconds: dict[str, float] = field(default_factory=dict)
-    details: dict[str, int] = field(default_factory=dict)
-    note: str = ""
-    packer: str = ""
-    attempts: tuple[PackingAttempt, ...] = ()
-    height_bound: int = 0
-
-
-class _Clock:
-    """CPU seconds per stage."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._last = time.process_time()
-
-    def stop(self, stage: str) -> None:
-        now = time.process_time()
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._last
-        self._last = now
 
 
 def synthesise(
@@ -143,8 +87,21 @@ def synthesise(
     budget = budget or TreeBudget()
     if collective.kind is CollectiveKind.ALLREDUCE:
         return _two_phases(topology, collective, budget, packer, watch)
-    clock = _Clock()
     problem = instance_of(topology, collective)
+    clock = StageClock()
+    if packer is Packer.BOX_BY_BOX or (len(problem.relays) and np.count_nonzero(problem.weights) == 1):
+        return lower_of_one_root(_of_any_roots, problem, collective, budget, packer, clock, watch)
+    return _of_any_roots(problem, collective, budget, packer, clock, watch)
+
+
+def _of_any_roots(
+    problem: Instance,
+    collective: Collective,
+    budget: TreeBudget,
+    packer: Packer | None,
+    clock: StageClock,
+    watch: Watch,
+) -> Synthesis:
     if packer not in (None, Packer.TIGHT_CUTS):
         return _from_whole(problem, collective, budget, packer, (), clock, watch)
     found = _from_pieces(problem, collective, budget, packer, clock, watch)
@@ -159,11 +116,11 @@ def synthesise(
             whole = _from_whole(problem, collective, budget, packer, (), clock, watch)
     wants_dyadic = bool(budget.lossy_numbers(problem.weights.tolist()))
     if whole is not None and _cost(whole, wants_dyadic) <= (*_loss(found, wants_dyadic), whole.height_bound):
-        return _preferred(whole, found)
+        return preferred(whole, found)
     lowered = _lowered(found, problem, clock, watch)
     if whole is None:
         return lowered
-    return _preferred(*sorted((whole, lowered), key=partial(_cost, wants_dyadic=wants_dyadic)))
+    return preferred(*sorted((whole, lowered), key=partial(_cost, wants_dyadic=wants_dyadic)))
 
 
 def _loss(made: Synthesis, wants_dyadic: bool) -> tuple[bool, Fraction]:
@@ -176,19 +133,13 @@ def _cost(made: Synthesis, wants_dyadic: bool) -> tuple[bool, Fraction, int]:
     return *_loss(made, wants_dyadic), height_max(made.schedule)
 
 
-def _preferred(taken: Synthesis, other: Synthesis) -> Synthesis:
-    """That synthesis, and of the other one how high it was."""
-    beaten = PackingAttempt(Packer(other.packer), f"not taken: height {height_max(other.schedule)}")
-    return replace(taken, attempts=(beaten, *taken.attempts))
-
-
 def _from_whole(
     problem: Instance,
     collective: Collective,
     budget: TreeBudget,
     packer: Packer | None,
     skipped: tuple[PackingAttempt, ...],
-    clock: _Clock,
+    clock: StageClock,
     watch: Watch,
 ) -> Synthesis:
     """The forest of the whole fabric: optimum, capacities, switch removal, packing."""
@@ -198,7 +149,7 @@ def _from_whole(
     fixed = units.fixed
     clock.stop("trees_per_root")
     built = _build(problem, units, clock, packer, watch)
-    schedule = _schedule(collective.kind, built.forest)
+    schedule = schedule_of(collective.kind, built.forest)
     needed = fixed.trees if fixed.algbw == best.algbw else exact_number(problem, best)
     lowest = lowest_height(problem, problem.weights * fixed.trees, units.capacities)
     clock.stop("height_bound")
@@ -223,7 +174,7 @@ def _from_pieces(
     collective: Collective,
     budget: TreeBudget,
     packer: Packer | None,
-    clock: _Clock,
+    clock: StageClock,
     watch: Watch,
 ) -> Synthesis | PackingAttempt:
     """The forest by tight cuts, written out; or why there is none."""
@@ -257,7 +208,7 @@ def _from_pieces(
     )
 
 
-def _lowered(found: Synthesis, problem: Instance, clock: _Clock, watch: Watch) -> Synthesis:
+def _lowered(found: Synthesis, problem: Instance, clock: StageClock, watch: Watch) -> Synthesis:
     """Those trees made lower."""
     (forest,) = found.schedule.forests
     capacities = floor_capacities(problem.bandwidths, found.schedule.total_units / found.algbw)
@@ -272,14 +223,8 @@ def _lowered(found: Synthesis, problem: Instance, clock: _Clock, watch: Watch) -
     )
     clock.stop("lower_forest")
     lowest = lowest_height(problem, forest.root_multiplicity, capacities)
-    schedule = _schedule(found.schedule.kind, forest)
+    schedule = schedule_of(found.schedule.kind, forest)
     return replace(found, schedule=schedule, packer=packer, attempts=attempts, height_bound=lowest)
-
-
-def _schedule(kind: CollectiveKind, forest: Forest) -> ForestSchedule:
-    return ForestSchedule(
-        kind, reduce=forest if kind.reduces else None, broadcast=forest if kind.broadcasts else None
-    )
 
 
 def _two_phases(
@@ -348,7 +293,7 @@ class _Built:
 def _build(
     problem: Instance,
     units: TreeUnits,
-    clock: _Clock,
+    clock: StageClock,
     packer: Packer | None,
     watch: Watch,
 ) -> _Built:
@@ -421,4 +366,4 @@ def pack_forest(
     if violated is not None:
         raise InfeasibleError(f"{topology.name}: a cut of {len(violated[1])} nodes cannot carry the trees")
     units = first_possible(problem, iter([FixedTreesOptimum(1, Fraction(1), Fraction(0))]), watch.unlimited)
-    return _build(problem, units, _Clock(), None, watch).forest
+    return _build(problem, units, StageClock(), None, watch).forest

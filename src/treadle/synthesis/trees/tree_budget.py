@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+
+from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
 
 MAX_TREES = 64
@@ -16,6 +19,10 @@ MAX_DYADIC_TREES = 16
 
 MOST_SCANNED = 2**12
 """Where a limit is larger, the best of so many is sought, and the fewest trees that attain the optimum."""
+
+FEWEST_OF_ONE = 8
+"""Trees of a single root behind switches, if these are lower: where ranks send as much as they receive, one
+tree is a chain, and of several each rank sends on one to many."""
 
 DYADIC_LOSS = Fraction(1, 100)
 """What plans give up at most for a power of two of chunks."""
@@ -44,7 +51,8 @@ class TreeBudget:
     the best with at most 64 (on average: a single root may have those of all ranks). With a `dyadic_loss`
     these come after the optimum in a power of two of chunks, and after the fewest chunks, up to 16 per rank,
     that are a power of two and lose less. Nothing is given up where the number of ranks is no power of two:
-    chunks of equal shards then are none either, and chunks of the whole buffer are cut anew when lowered.
+    chunks of equal shards then are none either, and chunks of the whole buffer are cut anew when lowered. Of
+    a single root a multiple of the number is taken where its trees are lower, see `lower_number`.
     """
 
     trees: int | None = None
@@ -89,6 +97,25 @@ class TreeBudget:
     def lossy_numbers(self, weights: Sequence[int]) -> list[int]:
         """Those of `dyadic_numbers` for which a little throughput may be given up."""
         return self.dyadic_numbers(weights, MAX_DYADIC_TREES) if is_dyadic(len(weights)) else []
+
+
+def lower_number(budget: TreeBudget, weights: Int64Array, trees: int) -> int | None:
+    """A multiple of so many trees per unit of weight that a single root had better have, if they are lower.
+
+    Returns
+    -------
+    int or None
+        None with several roots, with `FEWEST_OF_ONE` trees or more, or if their number was asked for.
+
+    Examples
+    --------
+    >>> lower_number(TreeBudget(), np.array([0, 1, 0]), 3), lower_number(TreeBudget(), np.array([1, 1, 1]), 3)
+    (9, None)
+    """
+    weight = int(weights.sum())
+    if not budget.is_default or np.count_nonzero(weights) != 1 or trees * weight >= FEWEST_OF_ONE:
+        return None
+    return trees * -(-FEWEST_OF_ONE // (trees * weight))
 
 
 def is_dyadic(number: int) -> bool:

@@ -60,7 +60,8 @@ def test_attempts_tell_why_others_failed() -> None:
     topology = parse("mi250(1)")
     five = TreeBudget(trees=5)
     result = synthesise(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER), budget=five)
-    assert list(dict.fromkeys(attempt.packer for attempt in result.attempts)) == list(Packer)
+    tried = [packer for packer in Packer if packer is not Packer.BOX_BY_BOX]  # which is for a single root
+    assert list(dict.fromkeys(attempt.packer for attempt in result.attempts)) == tried
     outcomes = [attempt.outcome for attempt in result.attempts]
     for outcome, start in zip(
         outcomes,

@@ -260,7 +260,7 @@ def test_what_is_built_at_a_scale(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = instance_of(fabric, collective)
     family = detect(problem)
     classes = cut_classes(problem, family)
-    best = module._optimum(problem, min(classes, key=lambda one: one.rate))
+    best = module.optimum_of_cut(problem, min(classes, key=lambda one: one.rate))
     # 20 bytes/s into the first box from two shards, into the second from three
     assert (best.rate, best.algbw) == (F(20, 3), F(100, 3))
     # out of all but that box: the network, and the box of nodes 1 to 3

@@ -13,8 +13,8 @@ from treadle.synthesis.trees.switch_removal import LogicalGraph
 class Packer(StrEnum):
     """Names of the packers, in the order in which they are tried; on dense graphs breadth-first is second.
 
-    Tight cuts and height-first replace switch removal too; the others work on the logical graph that it
-    leaves. Local search makes lower what another one packed; asked for by name, it follows growth.
+    Tight cuts, box-by-box and height-first replace switch removal too; the others work on the logical graph
+    that it leaves. Local search makes lower what another one packed; asked for by name, it follows growth.
 
     Examples
     --------
@@ -24,6 +24,7 @@ class Packer(StrEnum):
     """
 
     TIGHT_CUTS = "tight-cuts"
+    BOX_BY_BOX = "box-by-box"
     HEIGHT_FIRST = "height-first"
     BREADTH_FIRST = "breadth-first"
     SHORTEST_PATHS = "shortest-paths"

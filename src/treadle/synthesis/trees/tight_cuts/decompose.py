@@ -26,10 +26,12 @@ from treadle.synthesis.trees.tree_budget import (
     MAX_TREES,
     MOST_SCANNED,
     TreeBudget,
+    lower_number,
     most_trees,
 )
 from treadle.synthesis.trees.tree_units import exact_number
 from treadle.topologies.topology import Topology
+from treadle.verification.factored.height import forest_height
 from treadle.watch import UNWATCHED, Watch
 
 _MOST_TREES = 2**20
@@ -112,6 +114,7 @@ def decompose(
     found = _within_budget(problem, budget, watch)
     if isinstance(found, Refusal):
         return found
+    found = _of_more_trees(problem, found, budget, watch)
     if lower:
         found = _lowered(problem, found, watch)
     reduces = collective.kind.reduces
@@ -237,6 +240,20 @@ def _two_phases(
     algbw = 1 / (1 / scatter.algbw + 1 / gather.algbw)
     exact = lcm(gather.exact_trees, scatter.exact_trees)
     return FactoredSynthesis(schedule, algbw, gather.optimum, gather.trees, exact, (scatter, gather))
+
+
+def _of_more_trees(
+    problem: Instance, found: Decomposition, budget: TreeBudget, watch: Watch
+) -> Decomposition:
+    """More trees of a single root, if they are lower, and as fast."""
+    number = lower_number(budget, problem.weights, found.trees)
+    if number is None or not len(problem.relays):
+        return found
+    more = decompose_with(problem, [number], watch=watch)
+    if isinstance(more, Refusal) or more.algbw < found.algbw:
+        return found
+    heights = (forest_height(one.forest.layers).hops for one in (found, more))
+    return replace(more, exact_trees=found.exact_trees) if next(heights) > next(heights) else found
 
 
 def _lowered(problem: Instance, found: Decomposition, watch: Watch) -> Decomposition:

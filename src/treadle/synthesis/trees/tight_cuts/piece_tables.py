@@ -116,7 +116,7 @@ def solve_table(
     entered = np.bincount(entrances.child, weights=entrances.units, minlength=piece.n_children)
     multiplicities = piece.native + entered.astype(np.int64)
     inner = replace(problem, terminals=problem.terminals[: piece.n_children], weights=multiplicities)
-    rest = _subgraph(graph, ~(is_exit | is_entrance))
+    rest = subgraph(graph, ~(is_exit | is_entrance))
     if star is None:
         free = piece.capacity - _crossing_loads(entrances, exits, len(piece.tails))
         packed = pack_lowest(
@@ -138,7 +138,7 @@ def solve_table(
     return SolvedPiece(solved, packer)
 
 
-def _subgraph(graph: LogicalGraph, keep: BoolArray) -> LogicalGraph:
+def subgraph(graph: LogicalGraph, keep: BoolArray) -> LogicalGraph:
     """Some arcs of a logical graph; paths stay as they are."""
     counts = np.diff(graph.segment_offset)
     segments = np.repeat(keep, counts)

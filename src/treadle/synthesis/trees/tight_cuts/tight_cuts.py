@@ -136,7 +136,7 @@ def decompose_with(
             why = "no detected set can be made tight"
             if share != 1 or tightest.rate != single_rate(problem):
                 return Refusal(why)
-            best = _optimum(problem, tightest)
+            best = optimum_of_cut(problem, tightest)
             layered = _superposed(problem, detected, best, watch)
             return Refusal(f"{why}; layers: {layered}") if isinstance(layered, Refusal) else layered
     return Refusal("too many cuts had to be learnt")
@@ -170,7 +170,7 @@ def _attempts(
     watch: Watch,
 ) -> Decomposition | Refusal | _Known:
     """The first number of trees that can be built; or a better family, or more cuts."""
-    best = _optimum(problem, tightest)
+    best = optimum_of_cut(problem, tightest)
     family = with_hosts(problem, known.family)
     hosted = known if family is known.family else replace(known, family=family)
     for number, scale in _choices(classes, tightest, trees, share, watch):
@@ -236,7 +236,8 @@ def _multiples(trees: Sequence[int], step: int) -> Iterable[int]:
     return (number for number in trees if number % step == 0)
 
 
-def _optimum(problem: Instance, tightest: CutClass) -> Optimum:
+def optimum_of_cut(problem: Instance, tightest: CutClass) -> Optimum:
+    """What a cut bounds, as an optimum: to be proved by what is built."""
     outside = np.ones(problem.n_nodes, dtype=bool)
     outside[list(tightest.nodes)] = False
     witness = CutWitness(tuple(np.flatnonzero(outside).tolist()))

@@ -1,0 +1,354 @@
+"""A forest of a single root, box by box: each kind of box is solved once, switches outside join the boxes.
+
+A broadcast has few trees, but every rank is in all of them, and at the optimum nearly every unit that leaves
+a box is needed. Switch removal would divide the units of a large switch among neighbours, from which no low
+tree can be made. Here a box is a small problem of its own, and which box feeds which is chosen afterwards.
+Source: docs/algorithms/packers.md, "Box by box".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import Int32Array, Int64Array, offsets_of
+from treadle.refusal import Refusal
+from treadle.schedules.factored.piece_trees import ragged
+from treadle.schedules.trees.forest import Direction, Forest
+from treadle.schedules.trees.forest_transforms import reverse
+from treadle.synthesis.trees.fixed_trees import FixedTreesOptimum, exact_choices
+from treadle.synthesis.trees.instance import Instance
+from treadle.synthesis.trees.one_root.arrangement import Exits, Parts, arrange
+from treadle.synthesis.trees.one_root.trees_in_box import BoxTrees, trees_of_box, trees_of_rank
+from treadle.synthesis.trees.optimality import Optimum, instance_optimum
+from treadle.synthesis.trees.tight_cuts.family import Family
+from treadle.synthesis.trees.tight_cuts.piece_tables import violated_cut
+from treadle.synthesis.trees.tight_cuts.pieces import Cutting, cut
+from treadle.synthesis.trees.tight_cuts.scales import cut_classes
+from treadle.synthesis.trees.tight_cuts.sets.detection import detect
+from treadle.synthesis.trees.tight_cuts.tight_cuts import optimum_of_cut
+from treadle.synthesis.trees.tree_budget import MAX_TREES, TreeBudget, is_dyadic, lower_number
+from treadle.synthesis.trees.tree_units import TreeUnits, first_possible, tree_choices
+from treadle.watch import UNWATCHED, Watch
+
+_MOST_CELLS = 2**24
+"""Trees times ranks that are written out."""
+
+_MOST_BOX = 2**15
+"""Trees times ranks of a box, which the packers of small problems are for."""
+
+
+_TURNS = 16
+"""How often boxes that several switches join are given other trees, where some tree does not come to all."""
+
+
+@dataclass(frozen=True)
+class BoxForest:
+    """A forest of one root with what was learnt on the way.
+
+    Parameters
+    ----------
+    forest : Forest
+    height : int
+        Hops from the root to the last rank.
+    best : Optimum
+    units : TreeUnits
+    outcome : str
+        Boxes and kinds of boxes, for users' eyes.
+    """
+
+    forest: Forest
+    height: int
+    best: Optimum
+    units: TreeUnits
+    outcome: str
+
+
+@dataclass(frozen=True, eq=False)
+class _Box:
+    """One box of the fabric.
+
+    Parameters
+    ----------
+    trees : BoxTrees
+        Of its kind.
+    ranks : array of int32, shape (n,)
+    links : array of int32
+        Links of the fabric by their numbers in the box.
+    shift : int
+        Tree i of the kind is tree i + shift, modulo K, of the whole.
+    favourite : int
+        The tree of the whole that it sends on rather than others.
+    """
+
+    trees: BoxTrees
+    ranks: Int32Array
+    links: Int32Array
+    shift: int = 0
+    favourite: int = 0
+
+    @property
+    def order(self) -> Int64Array:
+        """The number in the whole of each of the kind's trees."""
+        n_trees = len(self.trees.parent)
+        return (np.arange(n_trees) + self.shift) % n_trees
+
+    @property
+    def turned(self) -> Int64Array:
+        """The kind's number of each tree of the whole."""
+        n_trees = len(self.trees.parent)
+        return (np.arange(n_trees) - self.shift) % n_trees
+
+
+def grow_box_by_box(
+    problem: Instance, budget: TreeBudget, *, watch: Watch = UNWATCHED
+) -> BoxForest | Refusal:
+    """A forest of the best number of trees of the one root, or why it is not made so.
+
+    Parameters
+    ----------
+    problem : Instance
+    budget : TreeBudget
+
+    Raises
+    ------
+    InfeasibleError
+        If a rank cannot be reached, or a switch is not balanced.
+    TimeLimitError
+        When the deadline passed.
+
+    Notes
+    -----
+    The tightest cut around a rank or a box is taken for the optimum: what is built then proves it. Where a
+    box has no such trees, the optimum is computed.
+    """
+    if np.count_nonzero(problem.weights) != 1:
+        return Refusal("there is more than one root")
+    found: BoxForest | Refusal | None = Refusal("no boxes are joined by one layer of switches")
+    for family in _families(problem):
+        tightest, found = min(cut_classes(problem, family), key=lambda one: one.rate), None
+        if tightest.rate:
+            found = _within(problem, family, optimum_of_cut(problem, tightest), budget, watch)
+        if found is None:
+            found = _within(problem, family, instance_optimum(problem, watch=watch.unlimited), budget, watch)
+        if isinstance(found, BoxForest):
+            break
+    return found or Refusal("a box has no such trees")
+
+
+def _within(
+    problem: Instance, family: Family, best: Optimum, budget: TreeBudget, watch: Watch
+) -> BoxForest | Refusal | None:
+    """The forest if that is the optimum; None if some box cannot have its trees."""
+    units = first_possible(problem, _choices(problem, best, budget, watch.unlimited), watch.unlimited)
+    fixed = units.fixed
+    if (more := lower_number(budget, problem.weights, fixed.trees)) is not None:
+        times = more // fixed.trees
+        fixed = replace(fixed, trees=more, scale=fixed.scale * times)
+        units = replace(units, fixed=fixed, capacities=units.capacities * times)
+    multiplicities = problem.weights * fixed.trees
+    trees = int(multiplicities.sum())
+    if trees * len(multiplicities) > _MOST_CELLS:
+        return Refusal(f"{trees} trees of {len(multiplicities)} ranks are too many")
+    entering = np.zeros(problem.n_nodes, dtype=np.int64)
+    np.add.at(entering, problem.heads, units.capacities)
+    if np.any(entering[problem.terminals] < trees - multiplicities):
+        return None
+    cutting = cut(problem, family, units.capacities, multiplicities)
+    pieces = [kind for kind in cutting.kinds if kind.has_outside]
+    largest = max((piece.n_children for piece in pieces), default=1)
+    if largest * trees > _MOST_BOX:
+        return Refusal(f"{trees} trees of a box of {largest} ranks are too many")
+    if any(violated_cut(piece, watch.unlimited) is not None for piece in pieces):
+        return None
+    solved = _boxes(cutting, int(np.flatnonzero(multiplicities)[0]), trees, watch)
+    for turn in range(_TURNS):
+        boxes = _with_duties(problem, solved, trees, turn)
+        arranged = _arranged(problem, boxes, trees)
+        if not isinstance(arranged, Refusal):
+            break
+    if isinstance(arranged, Refusal):
+        return arranged
+    feeder, height = arranged
+    forest = _written(boxes, multiplicities, feeder)
+    if problem.direction is Direction.REDUCE:
+        forest = reverse(forest)
+    outcome = f"{len(boxes)} boxes of {len({id(box.trees) for box in boxes})} kinds, height {height}"
+    return BoxForest(forest, height, best, units, outcome)
+
+
+def _choices(
+    problem: Instance, best: Optimum, budget: TreeBudget, watch: Watch
+) -> Iterator[FixedTreesOptimum]:
+    """Numbers of trees as of any forest; where the first is plain, no flows are computed to find it."""
+    exact = next(exact_choices(problem, best))
+    chunks = exact.trees * int(problem.weights.sum())
+    is_plain = budget.is_default and is_dyadic(chunks) and chunks <= MAX_TREES * len(problem.weights)
+    others = tree_choices(problem, best, budget, watch)
+    return chain([exact], others) if is_plain else others
+
+
+def _families(problem: Instance) -> Iterator[Family]:
+    """Sets that are joined by switches alone, which are not joined to each other; the smallest sets first."""
+    found = detect(problem)
+    for depth in range(int(found.depth.max()), 0, -1):
+        family = found.without((found.depth != depth) & (found.depth > 0))
+        home = family.innermost
+        is_outer = home == 0
+        is_outer[problem.terminals] = False
+        crosses = (home[problem.tails] != home[problem.heads]) | (home[problem.tails] == 0)
+        crosses &= problem.tails != problem.heads
+        if np.all(is_outer[problem.tails[crosses]] != is_outer[problem.heads[crosses]]):
+            yield family
+
+
+def _boxes(cutting: Cutting, root: int, trees: int, watch: Watch) -> list[_Box]:
+    """All boxes, that of the root first; every kind is solved once."""
+    outer = cutting.kinds[int(cutting.kind[0])]
+    outer_links = cutting.links[: cutting.link_offset[1]]
+    # links of the children, child by child: those of a child that is a rank
+    end = np.minimum(outer.tails, outer.heads)
+    order = np.argsort(end, kind="stable")
+    bounds = np.searchsorted(end[order], np.arange(outer.n_children + 1))
+    of_kind: dict[int, BoxTrees] = {}
+    of_rank: dict[tuple[bytes, bytes, bool], BoxTrees] = {}
+    inside: list[_Box] = []
+    others: list[_Box] = []
+    for child, code in enumerate(cutting.children[: outer.n_children].tolist()):
+        if code < 0:
+            piece = ~code
+            kind = int(cutting.kind[piece])
+            ranks = cutting.children[cutting.child_offset[piece] : cutting.child_offset[piece + 1]]
+            links = cutting.links[cutting.link_offset[piece] : cutting.link_offset[piece + 1]]
+            if kind not in of_kind:
+                of_kind[kind] = trees_of_box(cutting.kinds[kind], watch)
+            made = of_kind[kind]
+        else:
+            own = order[bounds[child] : bounds[child + 1]]
+            ranks, links = np.array([code], dtype=np.int32), outer_links[own]
+            leaves, units = outer.tails[own] == child, outer.capacity[own]
+            key = leaves.tobytes(), units.tobytes(), code == root
+            if key not in of_rank:
+                of_rank[key] = trees_of_rank(leaves, units, trees, is_root=code == root)
+            made = of_rank[key]
+        (inside if root in ranks else others).append(_Box(made, ranks, links))
+    return inside + others
+
+
+def _with_duties(problem: Instance, boxes: list[_Box], trees: int, turn: int) -> list[_Box]:
+    """The boxes with the tree that each sends on rather than others: all trees in their turn.
+
+    It is one that enters the box in as few places as can be. For the first box of a tree, it enters the box
+    from the switch by which it leaves that of the root, where such a one is known.
+    """
+    root = boxes[0].trees
+    kept = np.flatnonzero(root.exit_tree >= 0)
+    from_root = np.full(trees, -1)
+    from_root[root.exit_tree[kept]] = problem.heads[boxes[0].links[root.ends(root.exit_path[kept])[1]]]
+    rng = np.random.default_rng(turn)
+    found = [boxes[0]]
+    for number, box in enumerate(boxes[1:]):
+        tree, (owner, rank) = number % trees, box.trees.parts
+        counts = np.bincount(owner)
+        few = np.flatnonzero(counts == counts.min())
+        if number < trees:
+            first = np.searchsorted(owner, few)
+            path = box.trees.path[few, rank[first]]
+            near = few[problem.tails[box.links[box.trees.ends(path)[0]]] == from_root[tree]]
+            few = near if len(near) else few
+        # in their turn: they enter by different switches, and so do the boxes that send on one tree
+        place = int(rng.integers(len(few))) if turn else number // trees % len(few)
+        found.append(replace(box, shift=int(tree - few[place]) % trees, favourite=tree))
+    return found
+
+
+def _arranged(problem: Instance, boxes: list[_Box], trees: int) -> tuple[Int64Array, int] | Refusal:
+    """Which exit feeds which part, and the height; see `arrange`."""
+    parts, exits = _parts(problem, boxes, trees), _exits(problem, boxes)
+    favourite = np.array([box.favourite for box in boxes], dtype=np.int32)
+    return arrange(exits, parts, favourite, problem.n_nodes)
+
+
+def _exits(problem: Instance, boxes: list[_Box]) -> Exits:
+    """What leaves the boxes."""
+    columns: list[tuple[NDArray[np.signedinteger], ...]] = []
+    first = 0
+    for number, box in enumerate(boxes):
+        made, turned = box.trees, box.turned
+        last = made.ends(made.exit_path)[1]
+        columns.append(
+            (
+                np.full(len(last), number),
+                problem.heads[box.links[last]],
+                first + made.part[turned][:, made.exit_rank].T,
+                made.depth[turned][:, made.exit_rank].T,
+                np.where(made.exit_tree < 0, -1, (made.exit_tree + box.shift) % len(turned)),
+            )
+        )
+        first += len(made.parts[0])
+    owner, switch, part, depth, tree = (np.concatenate(column) for column in zip(*columns, strict=True))
+    narrow = [column.astype(np.int32) for column in (owner, switch, depth, tree)]
+    return Exits(narrow[0], narrow[1], part.astype(np.int64), narrow[2], narrow[3])
+
+
+def _parts(problem: Instance, boxes: list[_Box], trees: int) -> Parts:
+    """What enters the boxes, and what holds the root."""
+    columns: list[tuple[NDArray[np.signedinteger], ...]] = []
+    for box in boxes:
+        made = box.trees
+        tree, rank = made.parts
+        path = made.path[tree, rank]
+        switch = np.where(path < 0, -1, problem.tails[box.links[made.ends(np.maximum(path, 0))[0]]])
+        columns.append(((tree + box.shift) % trees, switch, made.heights))
+    return Parts(*(np.concatenate(column).astype(np.int32) for column in zip(*columns, strict=True)))
+
+
+def _written(boxes: list[_Box], multiplicities: Int64Array, feeder: Int64Array) -> Forest:
+    """The forest, with a path of its own for every edge."""
+    n, trees = len(multiplicities), int(multiplicities.sum())
+    parent = np.full((trees, n), -1, dtype=np.int32)
+    length = np.zeros((trees, n), dtype=np.int64)
+    exit_rank = np.concatenate([box.ranks[box.trees.exit_rank] for box in boxes])
+    exits = [box.trees.links_of(box.trees.exit_path) for box in boxes]
+    exit_length = np.concatenate([lengths for lengths, _ in exits])
+    exit_links = np.concatenate([box.links[links] for box, (_, links) in zip(boxes, exits, strict=True)])
+    exit_offset = offsets_of(exit_length)
+    tree_of = np.concatenate([(box.trees.parts[0] + box.shift) % trees for box in boxes])
+    rank_of = np.concatenate([box.ranks[box.trees.parts[1]] for box in boxes])
+    for box in boxes:
+        made = box.trees
+        tree, rank, lengths, _ = made.edges
+        length[(tree + box.shift) % trees, box.ranks[rank]] = lengths
+        above = made.parent
+        parent[box.order[:, None], box.ranks] = np.where(above < 0, -1, box.ranks[above])
+    fed = np.flatnonzero(feeder >= 0)
+    parent[tree_of[fed], rank_of[fed]] = exit_rank[feeder[fed]]
+    length[tree_of[fed], rank_of[fed]] += exit_length[feeder[fed]]
+    offset = offsets_of(length.ravel())
+    path_links = np.empty(int(offset[-1]), dtype=np.int32)
+    # where an exit feeds a part, its links come before those into the box
+    starts = offset[tree_of[fed] * n + rank_of[fed]]
+    taken = exit_length[feeder[fed]]
+    path_links[ragged(starts, taken)] = exit_links[ragged(exit_offset[feeder[fed]], taken)]
+    for box in boxes:
+        tree, rank, lengths, links = box.trees.edges
+        ends = offset[(tree + box.shift) % trees * n + box.ranks[rank] + 1]
+        path_links[ragged(ends - lengths, lengths)] = box.links[links]
+    is_edge = (parent >= 0).ravel()
+    edges = int(is_edge.sum())
+    return Forest(
+        direction=Direction.BROADCAST,
+        root_multiplicity=multiplicities,
+        tree_root=np.full(trees, np.flatnonzero(multiplicities)[0], dtype=np.int32),
+        tree_multiplicity=np.ones(trees, dtype=np.int64),
+        parent=parent,
+        entry_offset=offsets_of(is_edge.astype(np.int64)),
+        entry_path=np.arange(edges, dtype=np.int32),
+        entry_units=np.ones(edges, dtype=np.int64),
+        path_offset=np.append(offset[:-1][is_edge], offset[-1]),
+        path_links=path_links,
+    )

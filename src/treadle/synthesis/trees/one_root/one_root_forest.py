@@ -1,0 +1,100 @@
+"""Lower trees of one root: box by box, or more of them, where other ways lead to higher ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from treadle.refusal import Refusal
+from treadle.schedules.collective import Collective
+from treadle.schedules.trees.forest_cost import height_max
+from treadle.synthesis.trees.heights import lowest_height
+from treadle.synthesis.trees.instance import Instance, instance_of
+from treadle.synthesis.trees.one_root.box_by_box import grow_box_by_box
+from treadle.synthesis.trees.optimality import instance_optimum
+from treadle.synthesis.trees.packers.packed import Packer, PackingAttempt
+from treadle.synthesis.trees.tree_budget import TreeBudget, lower_number
+from treadle.synthesis.trees.tree_synthesis import StageClock, Synthesis, preferred, schedule_of
+from treadle.synthesis.trees.tree_units import exact_number
+from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, Watch
+
+SEARCHED_RANKS = 1024
+"""Up to so many ranks trees of one root are sought in every way, and not just box by box."""
+
+Pipeline = Callable[[Instance, Collective, TreeBudget, Packer | None, StageClock, Watch], Synthesis]
+"""How a forest of any roots is made."""
+
+
+def synthesise_box_by_box(
+    topology: Topology, collective: Collective, *, budget: TreeBudget, watch: Watch = UNWATCHED
+) -> Synthesis | PackingAttempt:
+    """A forest of one root of any number of boxes, or why it is not made so.
+
+    Parameters, errors: see `treadle.synthesis.trees.synthesise`.
+    """
+    return _from_boxes(instance_of(topology, collective), collective, budget, StageClock(), watch)
+
+
+def lower_of_one_root(
+    usual: Pipeline,
+    problem: Instance,
+    collective: Collective,
+    budget: TreeBudget,
+    packer: Packer | None,
+    clock: StageClock,
+    watch: Watch,
+) -> Synthesis:
+    """The lower one of a forest made box by box and of the usual one; also of more trees, if these are lower.
+
+    Parameters
+    ----------
+    usual : Pipeline
+    problem, collective, budget, packer, clock, watch
+        As it takes them.
+    """
+    made: list[Synthesis] = []
+    told: tuple[PackingAttempt, ...] = ()
+    if packer in (None, Packer.BOX_BY_BOX):
+        boxed = _from_boxes(problem, collective, budget, clock, watch)
+        if isinstance(boxed, PackingAttempt):
+            told = (boxed,)
+        elif packer or len(problem.terminals) > SEARCHED_RANKS:
+            return boxed
+        else:
+            made.append(boxed)
+    found = usual(problem, collective, budget, packer, clock, watch)
+    number = lower_number(budget, problem.weights, found.trees_per_root)
+    if number is not None and height_max(found.schedule) > found.height_bound:
+        more = usual(problem, collective, TreeBudget(trees=number), packer, clock, watch)
+        made.append(replace(more, exact_trees_per_root=found.exact_trees_per_root))
+    for each in made:
+        if (-each.algbw, height_max(each.schedule)) < (-found.algbw, height_max(found.schedule)):
+            found = preferred(each, found)
+    return replace(found, attempts=(*told, *found.attempts))
+
+
+def _from_boxes(
+    problem: Instance, collective: Collective, budget: TreeBudget, clock: StageClock, watch: Watch
+) -> Synthesis | PackingAttempt:
+    """The forest of one root box by box; or why there is none."""
+    found = grow_box_by_box(problem, budget, watch=watch)
+    clock.stop("box_by_box")
+    if isinstance(found, Refusal):
+        return PackingAttempt(Packer.BOX_BY_BOX, f"failed: {found}")
+    best, fixed, is_best = found.best, found.units.fixed, found.units.fixed.algbw == found.best.algbw
+    if not is_best:  # a cut that nothing attains is no more than a bound
+        best = instance_optimum(problem, watch=watch.unlimited)
+    return Synthesis(
+        schedule_of(collective.kind, found.forest),
+        fixed.algbw,
+        best,
+        fixed.trees,
+        fixed.trees if is_best else exact_number(problem, best),
+        best.algbw,
+        clock.seconds,
+        note=found.units.note,
+        packer=Packer.BOX_BY_BOX,
+        attempts=(PackingAttempt(Packer.BOX_BY_BOX, f"made the forest: {found.outcome}"),),
+        height_bound=lowest_height(problem, found.forest.root_multiplicity, found.units.capacities),
+    )

@@ -1,0 +1,189 @@
+"""The trees of one box: it is entered from outside wherever it may be, and left by what it has to spare.
+
+All that is outside is one node. Where the root is there, K trees from it span the box; how often each enters
+the box is left open, so the box need not be tight.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.schedules.factored.piece_trees import ragged
+from treadle.synthesis.trees.instance import Instance, find_violated_cut
+from treadle.synthesis.trees.packers.packers import pack_lowest
+from treadle.synthesis.trees.packers.regrowth import regrow_trees
+from treadle.synthesis.trees.packers.tree_packing import to_forest
+from treadle.synthesis.trees.switch_removal import LogicalGraph, remove_switches
+from treadle.synthesis.trees.tight_cuts.piece_tables import local_instance, subgraph, table_of
+from treadle.synthesis.trees.tight_cuts.pieces import LocalPiece
+from treadle.watch import Watch
+
+
+@dataclass(frozen=True, eq=False)
+class BoxTrees:
+    """K unit trees of a box of n ranks; paths and links are numbered within the box.
+
+    Parameters
+    ----------
+    parent : array of int32, shape (K, n)
+        Rank of the box; -1 where the rank gets the data from outside, or is the root.
+    path : array of int32, shape (K, n)
+        From the parent, or from the switch outside; -1 at the root.
+    entry : array of int32, shape (K, n)
+        The rank without parent above each rank, which may be itself.
+    depth : array of int32, shape (K, n)
+        Hops from there.
+    exit_rank, exit_path, exit_tree : arrays of int32, shape (x,)
+        Units that leave the box, and the tree that each is kept for, or -1.
+    path_offset, path_links : arrays of int64, int32
+    """
+
+    parent: Int32Array
+    path: Int32Array
+    entry: Int32Array
+    depth: Int32Array
+    exit_rank: Int32Array
+    exit_path: Int32Array
+    exit_tree: Int32Array
+    path_offset: Int64Array
+    path_links: Int32Array
+
+    @staticmethod
+    def of(
+        parent: Int32Array,
+        path: Int32Array,
+        exit_rank: Int32Array,
+        exit_path: Int32Array,
+        exit_tree: Int32Array,
+        path_offset: Int64Array,
+        path_links: Int32Array,
+    ) -> BoxTrees:
+        """The trees, with what follows from parents."""
+        entry = np.broadcast_to(np.arange(parent.shape[1], dtype=np.int32), parent.shape).copy()
+        above, depth = parent.copy(), np.zeros(parent.shape, dtype=np.int32)
+        while np.any(live := above >= 0):
+            depth[live] += 1
+            entry[live] = above[live]
+            rows = np.nonzero(live)[0]
+            above[live] = parent[rows, above[live]]
+        return BoxTrees(parent, path, entry, depth, exit_rank, exit_path, exit_tree, path_offset, path_links)
+
+    @cached_property
+    def parts(self) -> tuple[Int64Array, Int64Array]:
+        """Tree and first rank of each part, which is a rank without parent and all ranks below it."""
+        tree, rank = np.nonzero(self.parent < 0)
+        return tree.astype(np.int64), rank.astype(np.int64)
+
+    @cached_property
+    def part(self) -> Int64Array:
+        """The part that each rank belongs to, shape (K, n)."""
+        number = np.cumsum(self.parent < 0).reshape(self.parent.shape) - 1
+        found: Int64Array = np.take_along_axis(number, self.entry, axis=1)
+        return found
+
+    @cached_property
+    def heights(self) -> Int32Array:
+        """Of the parts, in hops."""
+        height = np.zeros(len(self.parts[0]), dtype=np.int32)
+        np.maximum.at(height, self.part, self.depth)
+        return height
+
+    @cached_property
+    def edges(self) -> tuple[Int64Array, Int64Array, Int64Array, Int32Array]:
+        """Tree, rank and length of every path of the trees, and their links one after the other."""
+        tree, rank = np.nonzero(self.path >= 0)
+        return tree, rank, *self.links_of(self.path[tree, rank])
+
+    def links_of(self, paths: Int32Array) -> tuple[Int64Array, Int32Array]:
+        """Lengths of paths, and their links one after the other."""
+        length = np.diff(self.path_offset)[paths]
+        return length, self.path_links[ragged(self.path_offset[paths], length)]
+
+    def ends(self, paths: Int32Array) -> tuple[Int32Array, Int32Array]:
+        """First and last link of each path."""
+        return self.path_links[self.path_offset[paths]], self.path_links[self.path_offset[paths + 1] - 1]
+
+
+def trees_of_box(piece: LocalPiece, watch: Watch) -> BoxTrees:
+    """K trees of a piece that has an outside, for which condition C holds in the fabric.
+
+    Parameters
+    ----------
+    piece : LocalPiece
+        With the root's K trees at one of its children, or none.
+    watch : Watch
+
+    Notes
+    -----
+    Switches are split off with the outside as a terminal, so that units which leave the box keep what they
+    need. Where the root is outside, what leaves is left out then. Where it is inside, trees span the outside
+    too: each leaves the box at least once from a part that holds the root, and only then enters it.
+    """
+    n = piece.n_children
+    problem = local_instance(piece)
+    graph = remove_switches(problem, piece.capacity, piece.multiplicities, watch=watch)
+    leaves = graph.heads == piece.outside
+    ways = [~leaves]
+    if piece.native.any():  # without entering it, if that will do
+        ways = [graph.tails != piece.outside, np.ones(len(leaves), dtype=bool)]
+    while len(ways) > 1 and _lacks(problem, subgraph(graph, ways[0]), watch):
+        ways = ways[1:]
+    inner = subgraph(graph, ways[0])
+    packing = pack_lowest(problem, inner, piece.multiplicities, watch=watch).packing
+    # within the arcs that were split off: what leaves keeps its units
+    packing = regrow_trees(problem, inner, packing, watch=watch).packing
+    table = table_of(to_forest(problem, inner, packing), np.zeros(len(piece.tails), dtype=np.int64))
+    rows = np.repeat(np.arange(len(table.units)), table.units)
+    parent, path = table.parent[rows], table.path[rows]
+    rank, taken = _units(graph, np.flatnonzero(leaves))
+    tree = np.full(len(rank), -1, dtype=np.int32)
+    for number, own in enumerate(path[:, n].tolist()):
+        if own >= 0:
+            tree[np.flatnonzero((taken == own) & (tree < 0))[0]] = number
+    inside = parent[:, :n]
+    return BoxTrees.of(
+        np.where(inside == n, -1, inside), path[:, :n], rank, taken, tree, table.path_offset, table.path_table
+    )
+
+
+def _lacks(problem: Instance, graph: LogicalGraph, watch: Watch) -> bool:
+    """Whether a logical graph violates condition C."""
+    arcs = replace(problem, tails=graph.tails, heads=graph.heads, bandwidths=graph.capacities)
+    return find_violated_cut(arcs, graph.capacities, watch=watch) is not None
+
+
+def trees_of_rank(leaves: BoolArray, units: Int64Array, trees: int, *, is_root: bool) -> BoxTrees:
+    """K trees of a rank by itself: it is entered by the first of its units, and left by all.
+
+    Parameters
+    ----------
+    leaves : array of bool, shape (l,)
+        Which of its links leave it.
+    units : array of int64, shape (l,)
+    trees : int
+    is_root : bool
+    """
+    into, out = (np.repeat(np.arange(len(units)), np.where(which, units, 0)) for which in (~leaves, leaves))
+    path = np.full(trees, -1) if is_root else into[:trees]
+    return BoxTrees.of(
+        np.full((trees, 1), -1, dtype=np.int32),
+        path[:, None].astype(np.int32),
+        np.zeros(len(out), dtype=np.int32),
+        out.astype(np.int32),
+        np.where(is_root & (np.arange(len(out)) < trees), np.arange(len(out)), -1).astype(np.int32),
+        np.arange(len(units) + 1, dtype=np.int64),
+        np.arange(len(units), dtype=np.int32),
+    )
+
+
+def _units(graph: LogicalGraph, arcs: Int64Array) -> tuple[Int32Array, Int32Array]:
+    """Tail and path of each unit of some arcs."""
+    counts = np.diff(graph.segment_offset)[arcs]
+    segments = ragged(graph.segment_offset[arcs], counts)
+    units = graph.segment_units[segments]
+    rank = np.repeat(np.repeat(graph.tails[arcs], counts), units)
+    return rank, np.repeat(graph.segment_path[segments], units)
