@@ -89,7 +89,7 @@ def test_bounds_say_whether_they_are_attained(lines: Any) -> None:
     ]
     told = lines(report.print_bound, FABRIC, collective(), bound(rate, is_tight=False, model="hosts forward"))
     assert told == [
-        "bound       6.67 GB/s (20/3) asymptotic algbw, 5 GB/s busbw, exact; an upper bound, not known to be "
+        "bound       6.67 GB/s (20/3) asymptotic algbw, 5 GB/s busbw, an upper bound, not known to be "
         "attained; hosts forward",
         witness,
     ]

@@ -43,8 +43,9 @@ def made_up(**values: Any) -> Any:
     return SimpleNamespace(**values)
 
 
-def group_optimum(*, exact: bool = True, upper: int = 7) -> Any:
-    return made_up(upper=Fraction(upper), lower=Fraction(upper), witness=CUT, is_exact=exact)
+def group_optimum(*, upper: int = 7, lower: int | None = None) -> Any:
+    lower = upper if lower is None else lower
+    return made_up(upper=Fraction(upper), lower=Fraction(lower), witness=CUT, is_exact=lower == upper)
 
 
 def test_the_limits_of_ranks() -> None:
@@ -57,8 +58,8 @@ def test_bounds_as_they_are_told() -> None:
     plain, whole = pose("ring:4", "allgather"), pose("ring:4", "allreduce")
     model = "without in-network multicast and aggregation"
     assert bound_of_groups(plain, group_optimum()) == Bound(Fraction(7), CUT, True, "")
-    assert bound_of_groups(whole, group_optimum(exact=False)).model == f"allreduce {model}"
-    assert not bound_of_groups(whole, group_optimum(exact=False)).is_tight
+    assert bound_of_groups(whole, group_optimum(lower=6)).model == f"allreduce {model}"
+    assert not bound_of_groups(whole, group_optimum(lower=6)).is_tight
     assert bound_of_groups(switched, group_optimum()).model == f"allgather {model}"
     for attained, is_tight in ((True, True), (False, False), (None, False)):
         found: Any = made_up(algbw=Fraction(3), witness=CUT, is_attained=attained)
@@ -91,7 +92,7 @@ def test_who_bounds_an_allreduce(small: pytest.MonkeyPatch) -> None:
 
     def as_group(problem: Problem, watch: Any) -> Any:
         asked.append("group")
-        return group_optimum(exact=tight[0])
+        return group_optimum(lower=7 if tight[0] else 6)
 
     small.setattr(bounds, "_bound_by_pieces", by_pieces)
     small.setattr(bounds, "groups_optimum", as_group)
@@ -178,9 +179,16 @@ def test_where_switches_lose(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "groups_optimum", lambda problem, watch: answer[0])
     problem = pose("ring:4", "allgather")
     assert bounds._where_switches_lose(problem, by_cuts, UNWATCHED) is by_cuts
-    for other in (group_optimum(upper=6), group_optimum(exact=False)):
-        answer[0] = other
-        assert bounds._where_switches_lose(problem, by_cuts, UNWATCHED).witness == CUT
+    for upper, lower, algbw, is_tight in ((6, 6, 6, True), (6, 5, 6, False)):
+        answer[0] = group_optimum(upper=upper, lower=lower)
+        found = bounds._where_switches_lose(problem, by_cuts, UNWATCHED)
+        assert (found.algbw, found.witness, found.is_tight) == (algbw, CUT, is_tight)
+    # of two bounds that nothing is known to attain, the lesser one
+    for upper in (7, 9):
+        answer[0] = group_optimum(upper=upper, lower=6)
+        assert bounds._where_switches_lose(problem, by_cuts, UNWATCHED) == replace(by_cuts, is_tight=False)
+    answer[0] = group_optimum(upper=9, lower=7)
+    assert bounds._where_switches_lose(problem, by_cuts, UNWATCHED) is by_cuts
     box = pose("dgx_a100:1", "allgather")
     able = ~box.topology.is_compute
     for changed in ({"multicast": able}, {"aggregation": able}, {"injection_bytes_per_s": 9 * ~able}):

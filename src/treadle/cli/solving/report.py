@@ -68,8 +68,8 @@ def print_bound(output: Output, topology: Topology, collective: Collective, boun
     """The optimum and what proves it."""
     what = "optimum" if bound.is_tight else "bound  "
     model = f"; {bound.model}" if bound.model else ""
-    loose = "" if bound.is_tight else "; an upper bound, not known to be attained"
-    output.line(f"{what}     {output.rates.both(bound.algbw, collective)}, exact{loose}{model}")
+    known = "exact" if bound.is_tight else "an upper bound, not known to be attained"
+    output.line(f"{what}     {output.rates.both(bound.algbw, collective)}, {known}{model}")
     witness = describe_witness(topology, collective, bound.witness, bound.algbw, output.rates)
     output.line(f"witness     {witness}")
 

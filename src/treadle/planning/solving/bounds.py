@@ -376,8 +376,12 @@ def _where_switches_lose(problem: Problem, by_cuts: Bound, watch: Watch) -> Boun
     topology = problem.topology
     if topology.multicast.any() or topology.aggregation.any() or topology.injection_bytes_per_s.any():
         return replace(by_cuts, is_tight=False)
-    exact = bound_of_groups(problem, groups_optimum(problem, watch))
-    return by_cuts if exact.is_tight and exact.algbw == by_cuts.algbw else exact
+    groups = groups_optimum(problem, watch)
+    if groups.lower == by_cuts.algbw:
+        return by_cuts
+    # the lesser bound counts, whoever it is of
+    is_by_cuts = not groups.is_exact and groups.upper >= by_cuts.algbw
+    return replace(by_cuts, is_tight=False) if is_by_cuts else bound_of_groups(problem, groups)
 
 
 def large_allreduce(problem: Problem, watch: Watch) -> Bound | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -254,7 +255,7 @@ def group_optimum(topology: Topology, collective: Collective, *, watch: Watch = 
         If the deadline passed before colours were stable.
     """
     watch.announce("groups")
-    union = union_of(topology, collective)
+    union = union_of(_without_surplus(topology, collective), collective)
     colours = refined(union, watch)
     n_classes, found = len(np.unique(colours.pairs)), None
     known: Sequence[Symmetry] = ()
@@ -272,7 +273,32 @@ def group_optimum(topology: Topology, collective: Collective, *, watch: Watch = 
         known = known or symmetries(union, colours, watch)
         other = _optimum_of(union, orbit_colours(union, known), watch, tuple(known))
         found = other if found is None else _better(found, other)
-    return found
+    return replace(found, topology=topology)
+
+
+def _without_surplus(topology: Topology, collective: Collective) -> Topology:
+    """The fabric with no more on any link than trees could use: solvers compute in floats of one scale.
+
+    All groups have one rate. What enters a rank, or leaves it where data are reduced, bounds it, and each
+    edge of a tree takes a link at most once. Links keep more than that: a proof still gives them no length.
+    """
+    ends = topology.tails if collective.kind.reduces else topology.heads
+    apart = topology.tails != topology.heads
+    width = np.zeros(topology.n_nodes, dtype=object)
+    np.add.at(width, ends[apart], topology.bandwidths[apart].astype(object))
+    weights = collective.weights or (1,) * collective.group_size
+    total = sum(weights)
+    rate = min(
+        Fraction(width[collective.ranks[rank]] * total, total - weight)
+        for group in collective.groups or (range(collective.n_ranks),)
+        for place, (rank, weight) in enumerate(zip(group, weights, strict=True))
+        # one that feeds in all there is need not be entered
+        if place != collective.root and weight < total
+    )
+    most = 2 * collective.n_ranks * ceil(rate) + 1
+    if not rate or most >= int(topology.bandwidths.max()):
+        return topology
+    return replace(topology, bandwidths=np.minimum(topology.bandwidths, most))
 
 
 def count_classes(topology: Topology, collective: Collective, *, watch: Watch = UNWATCHED) -> int:

@@ -52,7 +52,8 @@ def rounded_shares(
         for family in near.shares
         for values, group in zip(family, program.groups, strict=True)
     )
-    ticks = Fraction(_GRID / (pieces * max(largest, 1e-300)))  # per byte/s
+    # per byte/s; where the solver gave nothing to anybody any number will do
+    ticks = Fraction(_GRID / (pieces * largest)) if largest > 1e-290 else Fraction(_GRID // pieces)
     shares = [
         [
             _balanced(group, values * (program.unit * float(ticks) * (1 - _MARGIN)), pieces)
