@@ -85,6 +85,17 @@ def test_a_prompt_takes_its_products_and_one_token_of_the_head() -> None:
     assert found.tokens_per_s == pytest.approx(4096 / float(found.seconds))
 
 
+@pytest.mark.parametrize("phase", ["prefill", "decode"])
+def test_logits_are_kept_of_the_token_that_they_are_made_of(phase: str) -> None:
+    """Of 3 sequences 3 tokens, whatever their lengths: 128,256 words, two elements of two bytes."""
+    model = zoo_model("llama-3-8b")
+    found = served(mesh_of(tp=1), phase, sequences=3, model=model).memory
+    assert found.logits_bytes == 3 * 128_256 * 2 * 2
+    assert (
+        served(mesh_of(tp=4), phase, sequences=3, model=model).memory.logits_bytes == found.logits_bytes / 4
+    )
+
+
 def test_tensor_parallelism_sums_activations_of_the_tokens_there_are() -> None:
     """Two sums of 128 elements of two bytes, for each sequence, or for each token of its prompt."""
     mesh = mesh_of(dp=2, tp=4)

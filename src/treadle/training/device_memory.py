@@ -117,6 +117,8 @@ def memory_parts(
     order: Iterable[tuple[int, bool]],
     local: LocalWork,
     keeping: Keeping,
+    *,
+    read: LocalWork | None = None,
 ) -> MemoryParts:
     """The peak of each part on one device.
 
@@ -130,6 +132,8 @@ def memory_parts(
     local : LocalWork
         A micro-batch of this device.
     keeping : Keeping
+    read : LocalWork, optional
+        What logits are made of, where that is not all of `local`: the last token of each prompt.
 
     Raises
     ------
@@ -154,7 +158,7 @@ def memory_parts(
         weights * keeping.optimizer_bytes * is_training,
         _gathered(pieces, local, keeping),
         _activations(pieces, order, local, keeping) if is_training else _flowing(layers, local, keeping),
-        _logits(layers, local, keeping),
+        _logits(layers, read or local, keeping),
         _buffers(layers, local, keeping),
         0.0 if is_training else sum(_cache(layer, local, keeping) for layer in layers),
     )

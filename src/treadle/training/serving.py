@@ -122,6 +122,11 @@ class ServingSetup:
         return LocalWork(sequences, self.tokens, tp=tp, ep=ep, is_decoding=self.is_decoding)
 
     @property
+    def read(self) -> LocalWork:
+        """What logits are made of: the last token of each sequence."""
+        return replace(self.local, tokens=dict.fromkeys(self.tokens, 1))
+
+    @property
     def passes(self) -> list[tuple[ModelLayer, LocalWork]]:
         """Layers in order, and what a rank does in each.
 
@@ -130,8 +135,7 @@ class ServingSetup:
         """
         layers = self.model.layers
         last = max(place for place, layer in enumerate(layers) if layer.cache_elements)
-        one = replace(self.local, tokens=dict.fromkeys(self.tokens, 1))
-        found = [(layer, self.local if place <= last else one) for place, layer in enumerate(layers)]
+        found = [(layer, self.local if place <= last else self.read) for place, layer in enumerate(layers)]
         if not self.is_decoding:
             return found
         return [(layer, self.local) for layer in layers if layer.stream == layers[-1].stream]
@@ -175,7 +179,7 @@ class ServingOutcome:
             element_bytes=self.setup.element_bytes,
             is_training=False,
         )
-        return memory_parts([self.setup.model.layers], (), self.setup.local, keeping)
+        return memory_parts([self.setup.model.layers], (), self.setup.local, keeping, read=self.setup.read)
 
 
 def simulate_phase(setup: ServingSetup, costs: Costs) -> ServingOutcome:
