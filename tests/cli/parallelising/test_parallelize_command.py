@@ -200,6 +200,10 @@ def test_stages_hold_whole_layers(capsys: pytest.CaptureFixture[str]) -> None:
     less = found(capsys, *stages, "--gap", "0.5", "--memory", f"{limit}B", "--micro-batches", "4")
     assert less["searches"][0]["plans"][0]["memory_bytes"] <= limit
     assert less["notes"] != value["notes"]
+    # of a step, however many micro-batches it has
+    assert (value["tokens"], less["tokens"]) == (1024, 1024)
+    assert main(["parallelize", "tiny.json", *ASKED, *stages, "--gap", "0.5"]) == 0
+    assert " 4 layers, 1024 tokens a step\n" in capsys.readouterr().out
 
 
 def test_several_fabrics_are_set_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:

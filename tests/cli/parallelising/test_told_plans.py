@@ -305,11 +305,12 @@ def result(**changes: Any) -> Any:
         times=SimpleNamespace(words="by shapes"),
         overlap=SimpleNamespace(value="layer"),
     )
-    model = SimpleNamespace(name="m", parameters=1234567, layers=5, tokens=48)
+    model = SimpleNamespace(name="m", parameters=1234567, layers=5)
     matrix = SimpleNamespace(fabrics=("x", "y"), seconds=((1.0, None), (2.0, 3.0)), isolated_s=(4.0, None))
     values = {
         "request": request,
         "model": model,
+        "tokens": 48,
         "notes": ("assumed",),
         "searches": (search(meshes=(trial(inf, inf, is_searched=False),)),),
         "matrix": matrix,

@@ -24,7 +24,7 @@ def print_parallelize(output: Output, result: ParallelizeResult) -> None:
     model, request = result.model, result.request
     output.line(
         f"model       {model.name}: {count_text(model.parameters)} parameters, {model.layers} layers, "
-        f"{model.tokens} tokens a step"
+        f"{result.tokens} tokens a step"
     )
     output.line(f"memory      {gigabytes(request.memory_bytes)} a rank, on {request.device.name}")
     output.line(f"compute     {request.times.words}")
@@ -167,7 +167,7 @@ def parallelize_values(result: ParallelizeResult) -> dict[str, object]:
         "model": result.model.name,
         "parameters": result.model.parameters,
         "layers": result.model.layers,
-        "tokens": result.model.tokens,
+        "tokens": result.tokens,
         "gpu": request.device.name,
         "memory_limit_bytes": request.memory_bytes,
         "compute_times": request.times.words,

@@ -213,6 +213,12 @@ class ParallelizeResult(Tabular):
         """That of the first fabric."""
         return self.searches[0].best.plan
 
+    @property
+    def tokens(self) -> int:
+        """Of a step, all micro-batches of a pipeline together: the graph is that of one of them."""
+        pipeline = self.plan.pipeline
+        return self.model.tokens * (1 if pipeline is None else pipeline.micro_batches)
+
     def records(self) -> list[dict[str, Cell]]:
         """A row for each fabric and plan."""
         return [
