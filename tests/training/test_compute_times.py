@@ -162,6 +162,12 @@ def test_the_optimizer_is_bound_by_memory() -> None:
     assert "0.5 of plain's bf16 peak" in ROOFLINE.words
 
 
+@pytest.mark.parametrize(("precision", "moved"), [("bf16", 30), ("fp8", 30), ("tf32", 28), ("fp32", 28)])
+def test_only_masters_beside_narrower_weights_are_copied(precision: str, moved: int) -> None:
+    device = Accelerator("own", {precision: 1e12}, 2**30, 1e9, "")
+    assert RooflineTimes(device, precision, 0.5, 1.0).optimizer_s(1e9) == moved
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -24,6 +24,8 @@ from treadle.training.models.training_model import TrainingModel
 
 ADAM_BYTES_PER_PARAMETER = 30
 """Moved by a step of Adam: fp32 gradient read; fp32 master, moments read and written; bf16 weight written."""
+ADAM_BYTES_PER_FP32_PARAMETER = 28
+"""The same where the weight is its own master: no copy is written."""
 FUSED_ATTENTION_BACKWARD = 2.5
 """Backward FLOPs of a flash kernel, in forwards: five products for two, one of them recomputed (Dao 2023)."""
 _PLAIN_BACKWARD = 2.0
@@ -228,7 +230,9 @@ class RooflineTimes:
     def optimizer_s(self, parameters: float) -> float:
         """Seconds of a step of Adam over so many parameters: bound by the memory."""
         share = 1.0 if self.memory_efficiency is None else self.memory_efficiency
-        return parameters * ADAM_BYTES_PER_PARAMETER / (self.device.memory_bytes_per_s * share)
+        is_master = ELEMENT_BYTES[self.precision] == ELEMENT_BYTES["fp32"]
+        moved = ADAM_BYTES_PER_FP32_PARAMETER if is_master else ADAM_BYTES_PER_PARAMETER
+        return parameters * moved / (self.device.memory_bytes_per_s * share)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,8 @@ from treadle.training.models.model_layer import ModelLayer, Saved, Weight
 
 ADAM_STATE_BYTES = 12
 """Per parameter beside a 16-bit weight: master, and first and second moment, in fp32."""
+ADAM_MOMENT_BYTES = 8
+"""Per parameter beside an fp32 weight, which needs no master."""
 _LOGITS = "logits"
 _LOGIT_COPIES = 2.5
 """Of the fp32 logits when the loss is taken: they, its terms or gradients, and logits of half the width."""

@@ -106,6 +106,24 @@ def test_each_option_goes_where_it_belongs() -> None:
 
 
 @pytest.mark.parametrize(
+    ("gpu", "precision", "widths"),
+    [
+        ("a100", "bf16", (2, 2, 2, 12)),
+        ("a100", "fp16", (2, 2, 2, 12)),
+        ("h100", "fp8", (2, 2, 2, 12)),
+        ("a100", "tf32", (4, 4, 4, 8)),
+        ("a100", "fp32", (4, 4, 4, 8)),
+    ],
+)
+def test_a_weight_of_32_bits_is_its_own_master(gpu: str, precision: str, widths: tuple[int, ...]) -> None:
+    """16 bytes a parameter with its gradient and Adam's state: a copy in fp32 only beside narrower ones."""
+    options = asked(gpu=gpu, precision=precision).options
+    found = (options.weight_bytes, options.element_bytes, options.gradient_bytes, options.optimizer_bytes)
+    assert found == widths
+    assert sum((found[0], *found[2:])) == 16
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"sequence": 2**30 + 1}, "--sequence 1073741825: expected from 1 to 1073741824 tokens"),

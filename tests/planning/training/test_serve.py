@@ -9,6 +9,7 @@ import pytest
 from treadle.errors import TreadleError
 from treadle.planning import ServeResult, serve, step_costs
 from treadle.schedules.collective import CollectiveKind
+from treadle.training.models.zoo import zoo_model
 
 
 def served(**changes: Any) -> ServeResult:
@@ -43,6 +44,16 @@ def test_larger_batches_take_longer_and_give_more(phase: str) -> None:
     assert float(one.outcome.seconds) < float(eight.outcome.seconds)
     assert one.outcome.tokens_per_s < eight.outcome.tokens_per_s
     assert one.outcome.memory.total_bytes < eight.outcome.memory.total_bytes
+
+
+def test_weights_are_held_as_wide_as_they_are_read() -> None:
+    """8.03 billion of them over 8 ranks, but for norms, which all have."""
+    model = zoo_model("llama-3-8b")
+    norms = sum(weight.elements for layer in model.layers for weight in layer.weights if not weight.split)
+    held = (model.parameters - norms) / 8 + norms
+    for precision, width in (("bf16", 2), ("tf32", 4), ("fp32", 4)):
+        found = served(model="llama-3-8b", mesh="tp=8", precision=precision, batches=(1,))
+        assert found.rows[0].outcome.memory.weights_bytes == held * width
 
 
 def test_bounds_are_below() -> None:

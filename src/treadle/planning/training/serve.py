@@ -186,6 +186,7 @@ def serve(
                 batch * _replicas(laid_out),
                 asked.tokens,
                 Fraction(asked.options.capacity_factor),
+                weight_bytes=asked.options.weight_bytes,
                 element_bytes=asked.options.element_bytes,
             )
             outcome = simulate_phase(setup, own)

@@ -19,6 +19,7 @@ from treadle.planning.training.measured_network import NetworkEfficiency, as_net
 from treadle.schedules.mesh import Mesh
 from treadle.spelling import counted, spelt_alike, unknown
 from treadle.training.compute_times import MeasuredTimes, RooflineTimes, read_layer_times
+from treadle.training.device_memory import ADAM_MOMENT_BYTES, ADAM_STATE_BYTES
 from treadle.training.devices import ACCELERATORS, ELEMENT_BYTES, Accelerator, accelerator, read_accelerator
 from treadle.training.forms.axes import ParallelLayout
 from treadle.training.models.training_model import TrainingModel
@@ -31,6 +32,8 @@ from treadle.training.training_options import (
 
 DEFAULT_EFFICIENCY = 0.5
 """Of the peak, where nobody says: told in every report that takes it."""
+_MASTER_BYTES = 4
+"""Of a weight in fp32, to which the optimizer adds: a copy where weights are kept in less."""
 _MOST_FILE = 10**7
 _MOST_TOKENS = 2**30
 _MOST_CAPACITY = 1000
@@ -129,6 +132,8 @@ def asked_step(
         recompute=_word(Recompute, asked.get("recompute", "none"), "recompute"),
         element_bytes=element_bytes,
         gradient_bytes=gradient_bytes,
+        weight_bytes=element_bytes,
+        optimizer_bytes=ADAM_MOMENT_BYTES if element_bytes == _MASTER_BYTES else ADAM_STATE_BYTES,
         capacity_factor=_capacity(asked.get("capacity_factor", 1)),
         alltoall_overtakes=asked.get("alltoall_overtakes", False),
         streams=_word(CommunicationStreams, asked.get("streams", "one"), "streams"),
