@@ -157,6 +157,19 @@ def test_launches_cost_on_top() -> None:
         assert other.backward_s - one.backward_s == pytest.approx(2e-4)
 
 
+def test_weights_of_blocks_may_be_read_narrower() -> None:
+    """A product of so few tokens is bound by its weights: 1e6 of them at 1e9 bytes/s."""
+    work = Work("w", WorkKind.MATMUL, flops=2, weight_elements=10**6)
+    few, times = LocalWork(1, {"": 1}), replace(ROOFLINE, memory_efficiency=1.0)
+    for layer, widths in (
+        (ModelLayer("block", works=(work,), cache_elements=8), (1, 2, 4)),
+        (ModelLayer("head", works=(work,)), (2, 2, 2)),
+    ):
+        for given, width in zip((1, None, 4), widths, strict=True):
+            (found,) = replace(times, block_weight_bytes=given).work_times(layer, few)
+            assert found.forward_s == pytest.approx(width * 1e6 / 1e9)
+
+
 def test_the_optimizer_is_bound_by_memory() -> None:
     assert ROOFLINE.optimizer_s(1e9) == pytest.approx(1e9 * ADAM_BYTES_PER_PARAMETER / 0.8e9)
     assert "0.5 of plain's bf16 peak" in ROOFLINE.words

@@ -144,6 +144,8 @@ class RooflineTimes:
     fused_attention : bool
         A flash kernel: masked scores are skipped, and the backward pass computes the scores again. Else
         masked scores are computed too, and nothing again.
+    block_weight_bytes : int, optional
+        Of a weight of blocks (layers that leave keys and values), as it is read; None: as of all elements.
 
     Raises
     ------
@@ -157,6 +159,7 @@ class RooflineTimes:
     memory_efficiency: float | None = 0.8
     kernel_s: float = 0.0
     fused_attention: bool = True
+    block_weight_bytes: int | None = None
 
     def __post_init__(self) -> None:
         self.device.peak(self.precision)
@@ -195,6 +198,8 @@ class RooflineTimes:
             # Of experts that nobody chose, nothing is read: it shows when few tokens are decoded.
             visits = tokens * shards * layer.top_k * local.ep
             weights *= min(1.0, visits / layer.experts) / local.ep
+        if self.block_weight_bytes is not None and layer.cache_elements:
+            weights *= self.block_weight_bytes / width
         moved = tokens * work.moved_elements
         flops = tokens * work.flops
         if work.attended is not None:

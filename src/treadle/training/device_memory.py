@@ -49,6 +49,8 @@ class Keeping:
     weight_bytes, element_bytes, gradient_bytes, optimizer_bytes : int
         Per parameter as it is kept, per element as it is computed with, per gradient, and per parameter of
         the optimizer's state, master weights included.
+    block_weight_bytes : int, optional
+        Per parameter of blocks (layers that leave keys and values), where these are kept in other widths.
     is_training : bool
         Else there are neither gradients nor optimizer, nothing is saved, and a cache is kept.
     """
@@ -64,6 +66,7 @@ class Keeping:
     element_bytes: int = 2
     gradient_bytes: int = 2
     optimizer_bytes: int = ADAM_STATE_BYTES
+    block_weight_bytes: int | None = None
     is_training: bool = True
 
     def __post_init__(self) -> None:
@@ -155,7 +158,7 @@ def memory_parts(
     weights = sum(_kept(layer, local, keeping) for layer in layers)
     is_training = keeping.is_training
     return MemoryParts(
-        weights * keeping.weight_bytes,
+        sum(_kept(layer, local, keeping) * _weight_bytes(layer, keeping) for layer in layers),
         weights * keeping.gradient_bytes * is_training,
         weights * keeping.optimizer_bytes * is_training,
         _gathered(pieces, local, keeping),
@@ -177,6 +180,11 @@ def _shards(weight: Weight, keeping: Keeping) -> int:
 
 def _kept(layer: ModelLayer, local: LocalWork, keeping: Keeping) -> float:
     return sum(_whole(weight, local) / _shards(weight, keeping) for weight in layer.weights)
+
+
+def _weight_bytes(layer: ModelLayer, keeping: Keeping) -> int:
+    own = keeping.block_weight_bytes
+    return keeping.weight_bytes if own is None or not layer.cache_elements else own
 
 
 def _gathered(pieces: Sequence[Sequence[ModelLayer]], local: LocalWork, keeping: Keeping) -> float:

@@ -21,7 +21,13 @@ from treadle.units import parse_bandwidth, parse_size
 ELEMENT_BYTES: Mapping[str, int] = MappingProxyType({"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 2})
 """Bytes of an element of weights and activations, by the precision of products.
 
-fp8 is that of the operands only: weights stay, and activations mostly stay, in bf16.
+fp8 is that of the operands only: weights that are trained stay, and activations mostly stay, in bf16.
+"""
+SERVED_WEIGHT_BYTES: Mapping[str, int] = MappingProxyType({"fp8": 1})
+"""Bytes of a weight of blocks in checkpoints to serve at a precision, where they are fewer.
+
+Embedding and head stay in 16 bits there, as in the weights published with DeepSeek-V3 (its norms and routers,
+.02% of it, do so too and are not told apart).
 """
 _MOST_TEXT = 100_000
 

@@ -68,6 +68,8 @@ class ServingSetup:
         Tokens sent to experts over tokens routed.
     weight_bytes, element_bytes : int
         Of weights as they are kept, of activations and of keys and values.
+    block_weight_bytes : int, optional
+        Of weights of blocks (layers that leave keys and values), where these are kept in other widths.
 
     Raises
     ------
@@ -86,6 +88,7 @@ class ServingSetup:
     capacity_factor: Fraction = Fraction(1)
     weight_bytes: int = 2
     element_bytes: int = 2
+    block_weight_bytes: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "phase", ServingPhase(self.phase))
@@ -177,6 +180,7 @@ class ServingOutcome:
         keeping = Keeping(
             weight_bytes=self.setup.weight_bytes,
             element_bytes=self.setup.element_bytes,
+            block_weight_bytes=self.setup.block_weight_bytes,
             is_training=False,
         )
         return memory_parts([self.setup.model.layers], (), self.setup.local, keeping, read=self.setup.read)

@@ -230,6 +230,14 @@ def test_recomputing_attention_needs_attention() -> None:
         trained(model="resnet-18", mesh="dp=4", batch=4, sequence=None, recompute="attention")
 
 
+def test_weights_that_are_trained_stay_wide_in_fp8() -> None:
+    told = "fp8 is of the operands of products: weights and activations stay in 2 bytes"
+    asked: dict[str, Any] = {"gpu": "h100", "schedules": "bound", "simulates": False}
+    narrow, wide = (trained(precision=one, **asked) for one in ("fp8", "bf16"))
+    assert narrow.rows[0].outcome.memory == wide.rows[0].outcome.memory
+    assert [told in found.notes for found in (narrow, wide)] == [True, False]
+
+
 def test_a_baseline_that_is_quicker_is_told() -> None:
     """On a ring messages of a chain of trees wait for one another where the ring's own do not."""
     asked = {"mesh": "fsdp=8", "fabric": 'ring(8, bandwidth="25GB/s")', "sequence": 1024}

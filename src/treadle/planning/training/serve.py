@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from time import process_time
@@ -19,8 +19,9 @@ from treadle.planning.training.model_argument import as_model
 from treadle.planning.training.step_inputs import costs_of_rows, slow_links
 from treadle.planning.training.train_options import TrainKeywords, asked_step
 from treadle.schedules.mesh import Mesh
-from treadle.spelling import spelt_alike, unknown
-from treadle.training.devices import Accelerator
+from treadle.spelling import counted, spelt_alike, unknown
+from treadle.training.compute_times import RooflineTimes
+from treadle.training.devices import SERVED_WEIGHT_BYTES, Accelerator
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.serving import ServingOutcome, ServingPhase, ServingSetup, simulate_phase
 from treadle.watch import Progress, Watch
@@ -174,6 +175,9 @@ def serve(
     found, laid_out = as_model(model, samples=options.get("samples", False)), as_mesh(mesh)
     asked = asked_step(found, laid_out, gpu, {**options, "batch": 1, "contention": 1.0})
     costs = costs_of_rows(fabrics, schedules, laid_out, asked, options, Watch(progress))
+    narrow, times = SERVED_WEIGHT_BYTES.get(asked.precision), asked.times
+    if isinstance(times, RooflineTimes):
+        times = replace(times, block_weight_bytes=narrow)
     rows = []
     for own in costs:
         for batch in batches:
@@ -181,19 +185,26 @@ def serve(
                 found,
                 laid_out,
                 asked.device,
-                asked.times,
+                times,
                 ServingPhase(meant),
                 batch * _replicas(laid_out),
                 asked.tokens,
                 Fraction(asked.options.capacity_factor),
                 weight_bytes=asked.options.weight_bytes,
                 element_bytes=asked.options.element_bytes,
+                block_weight_bytes=narrow,
             )
             outcome = simulate_phase(setup, own)
             fabric, name = own.topology.name, own.scheduler.name
             rows.append(ServeRow(fabric, name, own.words, setup.sequences, outcome, own.model_words))
-    seconds, notes = process_time() - start, (*asked.notes, *slow_links(costs))
-    return ServeResult(found, laid_out, ServingPhase(meant), tuple(rows), notes, seconds)
+    notes = [*asked.notes, *slow_links(costs)]
+    if narrow is not None:
+        notes.append(
+            f"weights of blocks have {counted(narrow, 'byte')} in {asked.precision}; those of embedding and "
+            f"head, activations, keys and values have {asked.options.element_bytes}"
+        )
+    seconds = process_time() - start
+    return ServeResult(found, laid_out, ServingPhase(meant), tuple(rows), tuple(notes), seconds)
 
 
 def _replicas(mesh: Mesh) -> int:

@@ -266,9 +266,16 @@ def train(
         asked.contention,
         asked.network.words,
         calibration,
-        (*asked.notes, *_held_back(setup), *slow_links(costs), *_quicker_baselines(rows)),
+        (*asked.notes, *_kept_wide(setup), *_held_back(setup), *slow_links(costs), *_quicker_baselines(rows)),
         process_time() - start,
     )
+
+
+def _kept_wide(setup: TrainingSetup) -> Iterator[str]:
+    """Products may be of narrower operands than what is kept."""
+    if setup.precision == "fp8":
+        width = setup.options.weight_bytes
+        yield f"fp8 is of the operands of products: weights and activations stay in {width} bytes"
 
 
 def _held_back(setup: TrainingSetup) -> Iterator[str]:
