@@ -78,6 +78,17 @@ def test_activations_are_those_of_korthikanti(tp: int, is_fused: bool) -> None:
     assert full.activations_bytes == pytest.approx(len(BLOCKS) * 2 * size / tp + again)
 
 
+def test_what_is_not_computed_again_is_kept() -> None:
+    """Of gpt2: masks of the embedding, inputs of twelve blocks, and the final norm's input and output."""
+    tokens, hidden = 8 * 1024, 768
+    layers, keeping = zoo_model("gpt2").layers, Keeping(recompute="full")
+    full = memory_parts([layers], ONCE, LocalWork(8, {"": 1024}), keeping)
+    block = memory_parts([layers[1:2]], ONCE, LocalWork(8, {"": 1024}), Keeping()).activations_bytes
+    assert full.activations_bytes == tokens * hidden * 2 * (0.5 + 12 + 2) + block
+    none = memory_parts([layers], ONCE, LocalWork(8, {"": 1024}), replace(keeping, recompute="none"))
+    assert full.logits_bytes == none.logits_bytes
+
+
 def test_torchtitan_with_full_recomputation() -> None:
     """Llama 3.1 8B, 32768 tokens on 8 H100, full checkpointing: 83.9 GiB (its performance.md, table 2).
 

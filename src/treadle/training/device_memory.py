@@ -14,13 +14,12 @@ from treadle.brief import brief
 from treadle.errors import TreadleError
 from treadle.notebook import own_fields, shown
 from treadle.training.compute_times import LocalWork
-from treadle.training.models.model_layer import ModelLayer, Saved, Weight
+from treadle.training.models.model_layer import LOGITS, ModelLayer, Saved, Weight
 
 ADAM_STATE_BYTES = 12
 """Per parameter beside a 16-bit weight: master, and first and second moment, in fp32."""
 ADAM_MOMENT_BYTES = 8
 """Per parameter beside an fp32 weight, which needs no master."""
-_LOGITS = "logits"
 _LOGIT_COPIES = 2.5
 """Of the fp32 logits when the loss is taken: they, its terms or gradients, and logits of half the width."""
 
@@ -43,7 +42,7 @@ class Keeping:
     prefetch : int
         Layers gathered ahead.
     recompute : str
-        "none", "attention" (score matrices) or "full" (all but the input of each layer).
+        "none", "attention" (score matrices) or "full" (all but inputs of blocks, and what the head saves).
     fused_attention : bool
         Score matrices never reach memory.
     weight_bytes, element_bytes, gradient_bytes, optimizer_bytes : int
@@ -225,7 +224,7 @@ def _kept_of_layer(layer: ModelLayer, local: LocalWork, keeping: Keeping) -> flo
     return sum(
         _saved_bytes(layer, part, local, keeping)
         for part in layer.saved
-        if part.name != _LOGITS and (has_scores or not part.in_attention)
+        if part.name != LOGITS and (has_scores or not part.in_attention)
     )
 
 
@@ -243,12 +242,14 @@ def _activations(
     whole = [[_kept_of_layer(layer, local, keeping) for layer in piece] for piece in pieces]
     again = 0.0
     if keeping.recompute == "full":
-        # Of each layer its input is kept, or what it saves if that is less; one at a time is computed again.
-        again = max((one for piece in whole for one in piece), default=0.0)
-        saved = [
-            sum(min(own, _boundary(layer, local, keeping)) for layer, own in zip(piece, sizes, strict=True))
-            for piece, sizes in zip(pieces, whole, strict=True)
-        ]
+        # Of each block its input is kept, or what it saves if that is less; one at a time is computed again.
+        saved = []
+        for layers, sizes in zip(pieces, whole, strict=True):
+            total = 0.0
+            for layer, own in zip(layers, sizes, strict=True):
+                total += min(own, _boundary(layer, local, keeping)) if layer.is_checkpointed else own
+                again = max(again, own * layer.is_checkpointed)
+            saved.append(total)
     else:
         saved = [sum(piece) for piece in whole]
     in_flight = [0] * len(pieces)
@@ -273,7 +274,7 @@ def _logits(layers: Sequence[ModelLayer], local: LocalWork, keeping: Keeping) ->
         _saved_bytes(layer, part, local, keeping)
         for layer in layers
         for part in layer.saved
-        if part.name == _LOGITS
+        if part.name == LOGITS
     )
 
 

@@ -21,7 +21,9 @@ class Recompute(StrEnum):
 
     NONE = "none"
     ATTENTION = "attention"
+    """Scores, where no fused kernel spares them."""
     FULL = "full"
+    """Blocks, from their inputs; neither embedding nor head."""
 
 
 class ContextExchange(StrEnum):

@@ -15,7 +15,7 @@ from treadle.training.forms.axes import ParallelLayout
 from treadle.training.forms.layer_forms import layer_passes
 from treadle.training.forms.layer_passes import LayerAction, LayerSeconds
 from treadle.training.forms.share import share_of
-from treadle.training.models.model_layer import Attended, ModelLayer, Weight, Work, WorkKind
+from treadle.training.models.model_layer import Attended, ModelLayer, Saved, Weight, Work, WorkKind
 from treadle.training.timeline.task import Category
 from treadle.training.training_options import TrainingOptions
 
@@ -173,6 +173,20 @@ def test_recomputing_repeats_the_forward_pass_or_its_attention() -> None:
     ]
     _, some = passes(mesh_of(cp=2), seconds, options={"recompute": "attention"}, kv_elements=4)
     assert some == ["4", "2 again", "5", "reduce-scatter cp 32", "4"]
+
+
+def test_only_blocks_are_computed_again() -> None:
+    """The head's logits are kept, and the rows of a table were only read."""
+    lookup = Work("rows", WorkKind.LOOKUP, moved_elements=2)
+    for fields in ({"saved": (Saved("logits", 2),)}, {"works": (lookup,), "reductions": 1}):
+        asked: dict[str, Any] = {"options": {"recompute": "full"}, **fields}
+        _, full = passes(mesh_of(tp=2), LayerSeconds((4, 8)), **asked)
+        assert "8" in full
+        assert not [one for one in full if "again" in one]
+    _, block = passes(
+        mesh_of(tp=2), LayerSeconds((4, 8)), works=(lookup, CAUSAL), options={"recompute": "full"}
+    )
+    assert block == ["4 again", "8"]
 
 
 def test_nothing_is_computed_during_an_alltoall() -> None:

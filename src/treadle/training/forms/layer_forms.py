@@ -52,7 +52,7 @@ def layer_passes(layer: ModelLayer, seconds: LayerSeconds, share: Share) -> Laye
     else:
         parts = between_exchanges(experts, layer, share) + parts
     passes = passes_of(parts)
-    if share.options.recompute is not Recompute.FULL:
+    if share.options.recompute is not Recompute.FULL or not layer.is_checkpointed:
         return passes
     again = tuple(replace(action, is_recomputed=True) for action in passes.forward)
     return replace(passes, backward=again + passes.backward)

@@ -14,6 +14,9 @@ from fractions import Fraction
 from treadle.errors import TreadleError
 from treadle.notebook import own_fields, shown
 
+LOGITS = "logits"
+"""What a head saves for the loss, however much else is computed again."""
+
 
 class WorkKind(Enum):
     """What bounds an operation, and what its backward pass costs."""
@@ -261,6 +264,16 @@ class ModelLayer:
     def expert_parameters(self) -> int:
         """Elements of the weights that belong to experts."""
         return sum(weight.elements for weight in self.weights if weight.expert)
+
+    @property
+    def is_lookup(self) -> bool:
+        """Only rows of tables are read: there is no product whose input the backward pass needs."""
+        return bool(self.works) and all(work.kind is WorkKind.LOOKUP for work in self.works)
+
+    @property
+    def is_checkpointed(self) -> bool:
+        """Full recomputation repeats it: not tables, and no head, whose logits are kept for the loss."""
+        return not self.is_lookup and all(part.name != LOGITS for part in self.saved)
 
     @property
     def active_parameters(self) -> Fraction:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from treadle.training.models.attention import MASK, BlockParts, Heads
 from treadle.training.models.feed_forward import dense_parts, expert_parts
-from treadle.training.models.model_layer import Attended, ModelLayer, Saved, Weight, Work, WorkKind
+from treadle.training.models.model_layer import LOGITS, Attended, ModelLayer, Saved, Weight, Work, WorkKind
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.models.transformer_shape import TransformerShape
 
@@ -165,7 +165,7 @@ def _head(shape: TransformerShape, stream: str) -> ModelLayer:
         stream,
         parts.weights + own,
         (*parts.works, logits, loss),
-        (*parts.saved, Saved("logits", LOGIT_ELEMENTS * words)),
+        (*parts.saved, Saved(LOGITS, LOGIT_ELEMENTS * words)),
         boundary_elements=hidden,
         shares="embedding" if shape.is_tied else "",
     )
