@@ -25,7 +25,7 @@ from treadle.training.forms.issue import Chain, Issue
 from treadle.training.forms.layer_forms import layer_passes
 from treadle.training.forms.layer_passes import layer_seconds
 from treadle.training.forms.share import Share
-from treadle.training.forms.suitable import check_suitable
+from treadle.training.forms.suitable import check_positions, check_suitable
 from treadle.training.models.model_layer import ModelLayer
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.timeline.streams import run_tasks
@@ -75,7 +75,7 @@ class ServingSetup:
     ------
     ScheduleError
         If the mesh has other axes or the model nothing to share along them, replicas do not share the
-        sequences equally, or the model keeps nothing from token to token.
+        sequences equally, the model keeps nothing from token to token, or has too few positions.
     """
 
     model: TrainingModel
@@ -101,6 +101,7 @@ class ServingSetup:
         check_suitable(self.model, layout)
         if missing := [stream for stream in self.model.streams if self.tokens.get(stream, 0) < 1]:
             raise ScheduleError(f"model {self.model.name}: how many tokens has stream {missing[0]!r}?")
+        check_positions(self.model, self.tokens)
         if not any(layer.cache_elements for layer in self.model.layers):
             raise ScheduleError(
                 f"model {self.model.name}: keeps no keys and values, so that nothing is decoded"

@@ -18,7 +18,7 @@ from treadle.training.forms.axes import ParallelLayout
 from treadle.training.forms.layer_passes import layer_seconds
 from treadle.training.forms.pipeline_parallel import stage_order
 from treadle.training.forms.share import Share, share_of
-from treadle.training.forms.suitable import check_suitable
+from treadle.training.forms.suitable import check_positions, check_suitable
 from treadle.training.forms.training_tasks import PlacedModel, place_model, training_tasks
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.timeline.contention import Contention
@@ -57,7 +57,8 @@ class TrainingSetup:
     ------
     ScheduleError
         If the mesh's axes have no meaning or nothing to share in this model, the batch or the sequences
-        cannot be shared equally, a stream is missing, or there are more than `MOST_PASSES` to simulate.
+        cannot be shared equally, a stream is missing or too long for the model's positions, or there are more
+        than `MOST_PASSES` to simulate.
     """
 
     model: TrainingModel
@@ -73,6 +74,7 @@ class TrainingSetup:
         if missing := [stream for stream in self.model.streams if stream not in self.tokens]:
             raise ScheduleError(f"model {self.model.name}: how many tokens has stream {missing[0]!r}?")
         check_suitable(self.model, ParallelLayout(self.mesh))
+        check_positions(self.model, self.tokens)
         self.device.peak(self.precision)
         _ = self.share
         passes = 2 * self.model.n_layers * self.options.micro_batches

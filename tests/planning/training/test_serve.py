@@ -23,7 +23,7 @@ def served(**changes: Any) -> ServeResult:
         "batches": (1, 8),
     }
     return serve(
-        changes.pop("model", "gpt2"), changes.pop("fabric", "dgx_a100_flat:1"), **{**asked, **changes}
+        changes.pop("model", "gpt2-medium"), changes.pop("fabric", "dgx_a100_flat:1"), **{**asked, **changes}
     )
 
 
@@ -31,8 +31,8 @@ def test_decoding_exposes_two_sums_a_layer_and_what_the_head_needs() -> None:
     found = served(mesh="tp=8", batches=(4,))
     costs = step_costs("dgx_a100_flat:1", "tp=8")
     exposed = found.rows[0].outcome.device_time.exposed_s
-    # 12 blocks, two sums each of 4 tokens x 768 elements x 2 bytes
-    least = 24 * costs.time_s(CollectiveKind.ALLREDUCE, ("tp",), 4 * 768 * 2)
+    # 24 blocks, two sums each of 4 tokens x 1024 elements x 2 bytes
+    least = 48 * costs.time_s(CollectiveKind.ALLREDUCE, ("tp",), 4 * 1024 * 2)
     assert least <= float(sum(exposed.values())) <= 1.2 * least
 
 
@@ -92,6 +92,9 @@ def test_bounds_are_below() -> None:
         ({"mesh": "tp=8", "bucket_bytes": 1}, "bucket_bytes is of training steps"),
         ({"mesh": "tp=8", "calibrate_s": 1.0}, "calibrate_s is of training steps"),
         ({"mesh": "tp=8", "sequence_parallel": False}, "sequence_parallel is of training steps"),
+        ({"mesh": "tp=8", "model": "gpt2"}, "expected tp to divide the 12 attention heads of gpt2"),
+        ({"mesh": "tp=8", "sequence": 1025}, "1025 tokens; expected at most its 1024 learned positions"),
+        ({"mesh": "tp=8", "sequence": 1025, "phase": "prefill"}, "at most its 1024 learned positions"),
         ({"mesh": "dp=8", "model": "resnet-50", "sequence": None}, "keys and values"),
     ],
 )

@@ -61,7 +61,11 @@ def test_contention_only_makes_it_slower() -> None:
 
 def test_bounds_are_below_all_schedules() -> None:
     found = trained(
-        fabric="dgx_h100:2", mesh="fsdp=2,tp=8", schedules=["treadle", "ring", "tree", "bound"], batch=2
+        model="gpt2-medium",
+        fabric="dgx_h100:2",
+        mesh="fsdp=2,tp=8",
+        schedules=["treadle", "ring", "tree", "bound"],
+        batch=2,
     )
     times = {row.schedule: float(row.outcome.iteration_s) for row in found.rows}
     assert times["bound"] == min(times.values())
@@ -141,6 +145,8 @@ def test_a_device_of_ones_own(tmp_path: Path) -> None:
         ({"sequence": "1,2"}, "1 stream of tokens, found 2 numbers"),
         ({"sequence": 0}, "from 1 to"),
         ({"sequence": {"x": 1}}, "tokens of the streams"),
+        ({"sequence": 4096}, "model gpt2: 4096 tokens; expected at most its 1024 learned positions"),
+        ({"mesh": "tp=4", "model": "gpt2-xl"}, "expected tp to divide the 25 attention heads of gpt2-xl"),
         ({"efficiency": 1.5}, "expected a share of the peak"),
         ({"efficiency": 0.5, "calibrate_s": 1.0}, "leave one of them out"),
         ({"contention": "3"}, "from 1"),

@@ -61,9 +61,9 @@ class ServeRow:
     --------
     >>> from treadle import planning
     >>> box = {"mesh": "tp=8", "gpu": "h100", "schedules": "bound"}
-    >>> found = planning.serve("gpt2", "dgx_h100:1", phase="decode", **box)
+    >>> found = planning.serve("gpt2-medium", "dgx_h100:1", phase="decode", **box)
     >>> found.rows[0].schedule, found.rows[0].sequences, found.rows[0].outcome
-    ('bound', 1, <ServingOutcome 3.97e-05 s, 2.52e+04 s tokens per>)
+    ('bound', 1, <ServingOutcome 8.94e-05 s, 1.12e+04 s tokens per>)
     """
 
     fabric: str
@@ -94,9 +94,9 @@ class ServeResult(Tabular):
     --------
     >>> from treadle import planning
     >>> box = {"mesh": "tp=8", "gpu": "h100", "schedules": "bound"}
-    >>> found = planning.serve("gpt2", "dgx_h100:1", phase="decode", **box)
+    >>> found = planning.serve("gpt2-medium", "dgx_h100:1", phase="decode", **box)
     >>> [(row.sequences, f"{row.outcome.seconds * 1e3:.3f} ms") for row in found.rows]
-    [(1, '0.040 ms'), (8, '0.053 ms'), (64, '0.158 ms')]
+    [(1, '0.089 ms'), (8, '0.124 ms'), (64, '0.403 ms')]
     """
 
     model: TrainingModel
@@ -159,9 +159,9 @@ def serve(
     --------
     >>> from treadle import planning
     >>> box = {"mesh": "tp=8", "gpu": "h100", "schedules": "bound"}
-    >>> found = planning.serve("gpt2", "dgx_h100:1", phase="decode", **box)
+    >>> found = planning.serve("gpt2-medium", "dgx_h100:1", phase="decode", **box)
     >>> found.rows[0].outcome
-    <ServingOutcome 3.97e-05 s, 2.52e+04 s tokens per>
+    <ServingOutcome 8.94e-05 s, 1.12e+04 s tokens per>
     """
     start = process_time()
     meant = spelt_alike(phase, list(ServingPhase))

@@ -1,6 +1,8 @@
-"""Whether a model can be spread over a mesh: what each axis needs of its layers."""
+"""Whether a model can be spread over a mesh and take such sequences: what each needs of its layers."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from treadle.errors import ScheduleError
 from treadle.training.forms.axes import ParallelLayout
@@ -13,8 +15,8 @@ def check_suitable(model: TrainingModel, layout: ParallelLayout) -> None:
     Raises
     ------
     ScheduleError
-        If no layer has reductions for tp, keys and values for cp or experts for ep, or ep does not divide
-        the experts.
+        If no layer has reductions for tp, keys and values for cp or experts for ep, or tp does not divide
+        the heads of attention, ep the experts.
     """
     experts = {layer.experts for layer in model.layers if layer.experts}
     needs = {
@@ -25,7 +27,28 @@ def check_suitable(model: TrainingModel, layout: ParallelLayout) -> None:
     for axis, (words, has_them) in needs.items():
         if layout.size(axis) > 1 and not has_them:
             raise ScheduleError(f"mesh {layout.mesh.text}: {model.name} has no {words}")
+    heads = model.shape.attention.heads if model.shape is not None else 0
+    if heads % layout.size("tp"):
+        raise ScheduleError(
+            f"mesh {layout.mesh.text}: expected tp to divide the {heads} attention heads of {model.name}"
+        )
     if spread := [number for number in experts if number % layout.size("ep")]:
         raise ScheduleError(
             f"mesh {layout.mesh.text}: expected ep to divide the {spread[0]} experts of {model.name}"
+        )
+
+
+def check_positions(model: TrainingModel, tokens: Mapping[str, int]) -> None:
+    """Refuses sequences for which the model has no positions.
+
+    Raises
+    ------
+    ScheduleError
+        If a stream has more tokens than there are learned positions.
+    """
+    most = model.shape.positions if model.shape is not None else 0
+    longest = max(tokens.values(), default=0)
+    if most and longest > most:
+        raise ScheduleError(
+            f"model {model.name}: {longest} tokens; expected at most its {most} learned positions"
         )
