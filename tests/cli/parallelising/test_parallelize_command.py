@@ -68,7 +68,7 @@ def test_the_report_says_what_is_assumed_and_proved(capsys: pytest.CaptureFixtur
         "proved      no plan of this kind takes less than ",
         "checked     ",
         "overlap     layer: ",
-        "tensor      block/attention.wq.weight: parameter of letters kgdh",
+        "tensor      block/layers.*.attention.wq.weight: parameter of letters kgdh",
         "instead",
     ):
         assert words in out
@@ -132,9 +132,9 @@ def test_pins_are_kept_and_their_price_is_told(
     other = str(searched[1] / "plan.json")
     pinned = ["--pin", "block/wq=h:0", "-o", "pinned.json", "--diff", other]
     assert main(["parallelize", "tiny.json", *ASKED, *pinned]) == 0
-    assert "stored attention.wq.weight" in capsys.readouterr().out
+    assert "stored layers.*.attention.wq.weight" in capsys.readouterr().out
     plan = read_plan("pinned.json")
-    assert plan.parts["block"][0].parameters["attention.wq.weight"].axes == ("0",)
+    assert plan.parts["block"][0].parameters["layers.*.attention.wq.weight"].axes == ("0",)
     assert plan.claim is not None
     assert plan.claim.seconds >= free * 0.8
 

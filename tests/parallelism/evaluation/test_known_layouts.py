@@ -34,15 +34,15 @@ BATCH, TOKENS, HIDDEN, INNER, HEADS, KEY_HEADS, SIZE = 16, 8192, 4096, 14336, 32
 MODEL = model_graph(zoo_model("llama-3-8b"), batch=BATCH, sequence=TOKENS)
 DEVICE = DeviceNumbers(5e14, 2.5e12)
 WEIGHTS = {
-    "attention.wq.weight": HIDDEN * HIDDEN,
-    "attention.wk.weight": HIDDEN * KEY_HEADS * SIZE,
-    "attention.wv.weight": HIDDEN * KEY_HEADS * SIZE,
-    "attention.wo.weight": HIDDEN * HIDDEN,
-    "feed_forward.w1.weight": HIDDEN * INNER,
-    "feed_forward.w2.weight": HIDDEN * INNER,
-    "feed_forward.w3.weight": HIDDEN * INNER,
-    "attention_norm.weight": HIDDEN,
-    "ffn_norm.weight": HIDDEN,
+    "layers.*.attention.wq.weight": HIDDEN * HIDDEN,
+    "layers.*.attention.wk.weight": HIDDEN * KEY_HEADS * SIZE,
+    "layers.*.attention.wv.weight": HIDDEN * KEY_HEADS * SIZE,
+    "layers.*.attention.wo.weight": HIDDEN * HIDDEN,
+    "layers.*.feed_forward.w1.weight": HIDDEN * INNER,
+    "layers.*.feed_forward.w2.weight": HIDDEN * INNER,
+    "layers.*.feed_forward.w3.weight": HIDDEN * INNER,
+    "layers.*.attention_norm.weight": HIDDEN,
+    "layers.*.ffn_norm.weight": HIDDEN,
 }
 """Elements of a block's parameters."""
 

@@ -197,6 +197,25 @@ def test_layers_are_counted_by_a_star_or_a_slice() -> None:
     assert 'layers = model.get_submodule("layers")' in lines
 
 
+def test_layers_without_a_rule_are_counted_one_by_one() -> None:
+    assert _split("layers.0|3|4.up") == ("layers.0|3|4", "up")
+    few = tuple(replace(one, path=one.path.replace("*", "0|3|4")) for one in BLOCK.weights)
+    block = replace(BLOCK, weights=few, recompute=RecomputeSetting.ALL)
+    lines = body(replace(LAYOUT, parts=(block,)))
+    chosen = 'for part in [list(model.get_submodule("layers").children())[at] for at in (0, 3, 4)]:'
+    assert [line for line in lines if line.startswith("for part")] == [chosen] * 2
+    assert "for name, block in [list(layers.named_children())[at] for at in (0, 3, 4)]:" in lines
+
+
+def test_layers_that_no_path_counts_are_told() -> None:
+    lost = tuple(replace(one, path=one.path.replace("layers.*.", "")) for one in BLOCK.weights)
+    layout = replace(LAYOUT, parts=(replace(BLOCK, weights=lost),))
+    told = "block: its paths do not say where its layers are; the code has none of them"
+    assert told in [str(one) for one in unsaid(layout)]
+    assert f"- {told}\n" in torch_code(layout)
+    assert told not in [str(one) for one in unsaid(LAYOUT)]
+
+
 def test_layouts_that_code_cannot_make_are_refused() -> None:
     def words(**changes: object) -> str:
         with pytest.raises(InfeasibleError) as caught:

@@ -25,7 +25,7 @@ def test_a_pinned_parameter_is_stored_so(problem: SearchProblem, state: str) -> 
     assert isinstance(found, Incumbent)
     assert found.plan is not None
     plan = problem.decode(found.plan)
-    assert str(plan.plan_of("block").parameters["attention.wq.weight"]) == state
+    assert str(plan.plan_of("block").parameters["layers.*.attention.wq.weight"]) == state
 
 
 def test_a_pinned_tensor_is_made_so(problem: SearchProblem) -> None:

@@ -100,10 +100,10 @@ def test_a_decoded_plan_fits_its_model_and_says_what_was_chosen(
     labels = best(problem)
     plan = problem.decode(labels)
     check_fit(plan, model)
-    weight = numbers(problem)["block/attention.wq.weight"]
+    weight = numbers(problem)["block/layers.*.attention.wq.weight"]
     label, stored = labels[weight], problem.table.variables[weight]
     assert isinstance(stored, StateVariable)
-    assert plan.plan_of("block").parameters["attention.wq.weight"] == stored.states[label]
+    assert plan.plan_of("block").parameters["layers.*.attention.wq.weight"] == stored.states[label]
     number = numbers(problem)["block/query"]
     query = problem.table.variables[number]
     assert isinstance(query, OperatorVariable)

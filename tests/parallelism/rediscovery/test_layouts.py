@@ -125,7 +125,7 @@ def test_expert_parallelism_where_exchanges_are_fast() -> None:
     assert found.cuts("experts_up") == found.cuts("experts_down") == {("x", "e")}
     assert found.cuts("dispatch") == {("x", "b")}
     graph_part = graph.part("block").graph
-    for path in ("experts.w1.weight", "experts.w2.weight", "experts.w3.weight"):
+    for path in (f"layers.*.experts.w{number}.weight" for number in (1, 2, 3)):
         assert found.stored()[path] == {"x"}
         tensor = graph_part.spelled(graph.part("block").parameters[path])
         assert not [one for times in found.result.parts for one in times.movements if one.tensor == tensor]

@@ -54,9 +54,10 @@ def test_names_of_tensors() -> None:
 def test_a_module_s_name_means_its_weight() -> None:
     model = model_graph(zoo_model("gpt2"), batch=8, sequence=128)
     ((part, tensor),) = found_tensors(model, "wq")
-    assert model.part(part).graph.nodes[tensor.node].path == "attention.wq.weight"
+    assert model.part(part).graph.nodes[tensor.node].path == "layers.*.attention.wq.weight"
     ((part, tensor),) = found_tensors(model, "attention.wq.bias")
-    assert model.part(part).graph.nodes[tensor.node].path == "attention.wq.bias"
+    assert model.part(part).graph.nodes[tensor.node].path == "layers.*.attention.wq.bias"
+    assert found_tensors(model, "block/attention.wq") == found_tensors(model, "wq")
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,9 @@ def unsaid(layout: ExportLayout) -> tuple[Refusal, ...]:
     for part in layout.parts:
         if part.repeats == 1 < most and part.recompute is not RecomputeSetting.NONE:
             found.append(Refusal("is computed again in the backward pass; the code keeps it", part.name))
+        if part.repeats > 1 and not all(_split(weight.path)[0] for weight in part.weights):
+            reason = "its paths do not say where its layers are; the code has none of them"
+            found.append(Refusal(reason, part.name))
         found += [
             Refusal("its results stay cut; the code gathers them", f"{part.name}: {weight.path}")
             for weight in part.weights
@@ -213,7 +216,7 @@ def _split(path: str) -> tuple[str, str]:
     """A path's words up to that which counts layers, and those after it."""
     words = path.split(".")
     for number, word in enumerate(words):
-        if word == "*" or re.fullmatch(r"\[\d+:\d+(:\d+)?\]", word):
+        if word == "*" or re.fullmatch(r"\[\d+:\d+(:\d+)?\]|\d+(\|\d+)+", word):
             return ".".join(words[: number + 1]), ".".join(words[number + 1 :])
     return "", path
 
@@ -226,7 +229,9 @@ def _modules(owner: str) -> str:
     layers = f'model.get_submodule("{".".join(words)}")'
     if last == "*":
         return f"list({layers}.children())"
-    return f"list({layers}.children()){last}"
+    if last.startswith("["):
+        return f"list({layers}.children()){last}"
+    return f"[list({layers}.children())[at] for at in ({last.replace('|', ', ')})]"
 
 
 def _checkpoint_lines(blocks: list[PartLayout]) -> Iterator[str]:
@@ -239,8 +244,10 @@ def _checkpoint_lines(blocks: list[PartLayout]) -> Iterator[str]:
             if owner:
                 parent, _, last = owner.rpartition(".")
                 yield f'    layers = model.get_submodule("{parent}")'
-                chosen = "" if last == "*" else last
-                yield f"    for name, block in list(layers.named_children()){chosen}:"
+                chosen = "list(layers.named_children())" + ("" if last == "*" else last)
+                if "|" in last:
+                    chosen = f"[list(layers.named_children())[at] for at in ({last.replace('|', ', ')})]"
+                yield f"    for name, block in {chosen}:"
                 yield f"        setattr(layers, name, checkpoint_wrapper(block{extra}))"
             else:
                 yield f"    model = checkpoint_wrapper(model{extra})"

@@ -27,7 +27,7 @@ class Change:
     part : str
         "" for the whole plan.
     what : str
-        ``stored attention.wq.weight``, ``query``, ``mesh``.
+        ``stored layers.*.attention.wq.weight``, ``query``, ``mesh``.
     ours, theirs : str
     """
 

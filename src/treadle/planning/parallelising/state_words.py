@@ -80,7 +80,7 @@ def found_tensors(model: ModelGraph, name: str) -> list[tuple[str, TensorRef]]:
     ----------
     model : ModelGraph
     name : str
-        A node (``query``, ``attention.1`` for its second result), a parameter's path or a word of it
+        A node (``query``, ``attention.1`` for its second result), a parameter's path, its end or a word of it
         (``wq``), in all parts or behind a part's name: ``block/wq``.
 
     Raises
@@ -98,7 +98,8 @@ def found_tensors(model: ModelGraph, name: str) -> list[tuple[str, TensorRef]]:
     for part in parts:
         for path, tensor in part.parameters.items():
             known.append(path)
-            if wanted in (path, path.removesuffix(_WEIGHT)):
+            called = (path, path.removesuffix(_WEIGHT))
+            if wanted in called or ("." in wanted and any(one.endswith(f".{wanted}") for one in called)):
                 exact.append((part.name, tensor))
             elif wanted in path.split("."):
                 (weights if path.endswith(_WEIGHT) else loose).append((part.name, tensor))

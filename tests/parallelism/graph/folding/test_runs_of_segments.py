@@ -8,7 +8,14 @@ from parallelism.plan.small_models import Drafted, square_loss, two_matrices
 from treadle.errors import TreadleError
 from treadle.parallelism.graph.compute_graph import OperatorKind, Source, TensorRef
 from treadle.parallelism.graph.folding.cuts import PartCut
-from treadle.parallelism.graph.folding.fold import _ends, _first_dimensions, _Run, _runs, _word, repeated
+from treadle.parallelism.graph.folding.fold import (
+    _ends,
+    _first_dimensions,
+    _Run,
+    _runs,
+    repeated,
+    shared_word,
+)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +49,7 @@ def test_equal_stretches_that_follow_each_other(segments: str, runs: list[tuple[
     ],
 )  # fmt: skip
 def test_what_paths_of_equal_parts_are_called(words: list[str], called: str) -> None:
-    assert _word(words) == called
+    assert shared_word(words) == called
 
 
 def test_cuts_around_segments() -> None:

@@ -35,10 +35,12 @@ class Forward:
     ----------
     sizes : mapping of str to int
         Elements of each letter.
+    owner : str
+        The module that parameters belong to: ``layers.*`` for all of a list; "": the model itself.
     """
 
-    def __init__(self, sizes: Mapping[str, int]) -> None:
-        self.sizes = sizes
+    def __init__(self, sizes: Mapping[str, int], owner: str = "") -> None:
+        self.sizes, self.owner = sizes, owner
         self.nodes: list[Node] = []
         self._numbers: dict[str, int] = {}
 
@@ -82,9 +84,10 @@ class Forward:
         )[0]
 
     def parameter(self, path: str, word: str) -> TensorRef:
-        """Add a parameter; its node is called as the last words of its path."""
-        stem = path.removesuffix(".weight")
-        return self.placeholder(stem.replace(".", "_"), word, Source.PARAMETER, path=path)
+        """Add a parameter of the owner; its node is called as the path within it."""
+        name = path.removesuffix(".weight").replace(".", "_")
+        whole = f"{self.owner}.{path}" if self.owner else path
+        return self.placeholder(name, word, Source.PARAMETER, path=whole)
 
     def add(self, node: Node) -> tuple[TensorRef, ...]:
         """Add a node; its results."""

@@ -16,6 +16,7 @@ from treadle.parallelism.graph.blocks.feed_forward_half import (
 from treadle.parallelism.graph.blocks.forward import Forward
 from treadle.parallelism.graph.blocks.gradients import joint_graph
 from treadle.parallelism.graph.compute_graph import OperatorKind, Source, TensorRef
+from treadle.parallelism.graph.folding.fold import shared_word
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart, Tie
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.models.transformer_shape import BlockKind, TransformerShape
@@ -24,6 +25,8 @@ LOGIT_BYTES = 4
 """The loss is taken in float32."""
 _TABLE = "tok_embeddings.weight"
 _HEAD = "output.weight"
+_BLOCKS = "layers"
+"""The list of blocks in a module whose parameters are called as here: torchtitan's models are."""
 
 
 def model_graph(model: TrainingModel, *, batch: int, sequence: int) -> ModelGraph:
@@ -73,7 +76,8 @@ def model_graph(model: TrainingModel, *, batch: int, sequence: int) -> ModelGrap
     for kind in distinct:
         own = attention_sizes(shape.attention) | feed_forward_sizes(shape, kind, sequence)
         name = _kind_name(kind, distinct)
-        blocks.append(_block(Forward(sizes | own), shape, kind, name, kinds.count(kind)))
+        owner = f"{_BLOCKS}.{_places([place for place, other in enumerate(kinds) if other == kind], kinds)}"
+        blocks.append(_block(Forward(sizes | own, owner), shape, kind, name, kinds.count(kind)))
     return ModelGraph(
         model.name,
         (
@@ -97,6 +101,13 @@ def _kind_name(kind: BlockKind, kinds: list[BlockKind]) -> str:
     if len({other.window for other in kinds}) > 1 and kind.window:
         words.append("windowed")
     return " ".join([*words, "block"])
+
+
+def _places(places: list[int], kinds: list[BlockKind]) -> str:
+    """Blocks of a kind among all, as a path has them: all, a slice, or one by one."""
+    if len(places) == len(kinds) > 1:
+        return "*"
+    return shared_word([str(place) for place in places], has_all=False)
 
 
 def _norm(forward: Forward, shape: TransformerShape, name: str, x: TensorRef) -> TensorRef:

@@ -168,15 +168,28 @@ def _merged(instances: Sequence[ModelPart]) -> ModelPart:
     for number, node in enumerate(first.nodes):
         paths = [part.graph.nodes[number].path.split(".") for part in instances]
         if node.source in (Source.PARAMETER, Source.BUFFER) and len({len(path) for path in paths}) == 1:
-            words = [_word(found) for found in zip(*paths, strict=True)]
+            words = [shared_word(found) for found in zip(*paths, strict=True)]
             node = replace(node, path=".".join(words))
         nodes.append(node)
     graph = replace(first, nodes=tuple(nodes))
     return replace(instances[0], graph=graph, repeats=len(instances))
 
 
-def _word(found: Sequence[str]) -> str:
-    """What paths of equal parts have at one place: a word, numbers as a slice, or ``*`` for 0, 1, 2, ..."""
+def shared_word(found: Sequence[str], *, has_all: bool = True) -> str:
+    """What paths of equal parts have at one place: a word, numbers as a slice, or ``*`` for 0, 1, 2, ...
+
+    Parameters
+    ----------
+    found : sequence of str
+        Words of the parts, in order.
+    has_all : bool
+        No other part has numbers there: 0, 1, 2, ... are all that there are.
+
+    Examples
+    --------
+    >>> shared_word(["0", "1", "2"]), shared_word(["0", "1", "2"], has_all=False), shared_word(["1", "3"])
+    ('*', '[0:3]', '[1:4:2]')
+    """
     if len(set(found)) == 1:
         return found[0]
     if not all(word.isascii() and word.isdigit() for word in found):
@@ -185,7 +198,7 @@ def _word(found: Sequence[str]) -> str:
     step = second - first
     if [int(word) for word in found] != list(range(first, last + 1, step or 1)):
         return "|".join(found)
-    if (first, step) == (0, 1):
+    if has_all and (first, step) == (0, 1):
         return "*"
     return f"[{first}:{last + 1}]" if step == 1 else f"[{first}:{last + 1}:{step}]"
 
