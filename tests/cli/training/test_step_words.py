@@ -80,6 +80,7 @@ def options(**changes: Any) -> Any:
         "micro_batches": 1,
         "interleave": 1,
         "recompute": "none",
+        "has_fused_attention": True,
         "gradient_bytes": 2,
         "element_bytes": 2,
         "bucket_bytes": None,
@@ -197,6 +198,8 @@ def test_the_setting_of_a_step(lines: Any) -> None:
     assert step_report._step(result(options=options(micro_batches=2, interleave=1))) == (
         "12 sequences of 2048 tokens, 2 micro-batches, recompute none, streams one"
     )
+    scored = result(options=options(recompute="attention", has_fused_attention=False))
+    assert ", recompute attention, attention not fused, " in step_report._step(scored)
 
 
 CELLS = "1.50 s 1.00 s 375 ms 250 ms 0 50.0 ms 45.7% 12.3K"

@@ -74,6 +74,7 @@ def test_each_option_goes_where_it_belongs() -> None:
         sequence_parallel=False,
         context_exchange="Ring",
         recompute="attention",
+        fused_attention=False,
         precision="fp32",
         gradients="bf16",
         efficiency=0.25,
@@ -88,6 +89,7 @@ def test_each_option_goes_where_it_belongs() -> None:
     assert (options.reshard_after_forward, options.sequence_parallel) == (True, False)
     assert options.context_exchange is ContextExchange.RING
     assert options.recompute is Recompute.ATTENTION
+    assert (options.has_fused_attention, found.times.fused_attention) == (False, False)
     assert options.streams is CommunicationStreams.PER_AXIS
     assert (options.kappa, options.element_bytes, options.gradient_bytes) == (1.5, 4, 2)
     assert (found.times.efficiency, found.times.memory_efficiency) == (0.25, 0.75)
@@ -278,7 +280,7 @@ def test_bends_of_the_time_are_met(hidden: float) -> None:
         ({"cp": 2}, {"context_exchange": "ring", "bucket_bytes": 1}),
         ({"ep": 2}, {"capacity_factor": Fraction(2), "alltoall_overtakes": True, "bucket_bytes": 1}),
         ({"dp": 2, "fsdp": 1}, {"bucket_bytes": 1}),
-        ({"dp": 1}, {"recompute": "attention"}),
+        ({"dp": 1}, {"recompute": "attention", "has_fused_attention": False}),
     ],
 )
 def test_options_matter_where_their_axis_has_ranks(axes: dict[str, int], options: dict[str, Any]) -> None:
@@ -290,6 +292,16 @@ def test_options_matter_where_their_axis_has_ranks(axes: dict[str, int], options
         plain = TrainingModel("plain", (ModelLayer("l", weights=(Weight("w", 1),)),))
         with pytest.raises(FormatError, match=r"plain has no attention: leave it out, or say full$"):
             check_options_matter(plain, mesh_of(**axes), TrainingOptions(kappa=1, **options))
+        with pytest.raises(
+            FormatError, match=r"^--no-fused-attention: plain has no attention: leave it out$"
+        ):
+            check_options_matter(plain, mesh_of(**axes), TrainingOptions(kappa=1, has_fused_attention=False))
+        with pytest.raises(
+            FormatError, match=r"a fused kernel keeps no scores .* or say --no-fused-attention$"
+        ):
+            check_options_matter(
+                GPT, mesh_of(**axes), TrainingOptions(kappa=1, recompute=Recompute.ATTENTION)
+            )
         return
     for name, value in options.items():
         with pytest.raises(FormatError, match=f"which mesh {mesh_of(**alone).text} lacks; leave it out$"):

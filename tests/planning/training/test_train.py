@@ -236,6 +236,21 @@ def test_recomputing_attention_needs_attention() -> None:
         trained(model="resnet-18", mesh="dp=4", batch=4, sequence=None, recompute="attention")
 
 
+def test_scores_are_kept_or_computed_again_where_attention_is_not_fused() -> None:
+    """Of each of 12 heads and 512 tokens 512 scores: softmax of 2 bytes, its mask of 1, what is left of 2."""
+    asked: dict[str, Any] = {"mesh": "dp=4", "schedules": "bound", "simulates": False}
+    fused, kept, again = (
+        trained(**asked, **options).rows[0].outcome
+        for options in ({}, {"fused_attention": False}, {"fused_attention": False, "recompute": "attention"})
+    )
+    scores = 12 * 12 * 512 * 512 * (2 + 1 + 2)
+    sizes = [row.memory[0].activations_bytes for row in (fused, kept, again)]
+    assert [size - sizes[0] for size in sizes] == [0, scores, 0]
+    assert float(kept.compute_s) < float(again.compute_s)
+    with pytest.raises(TreadleError, match="a fused kernel keeps no scores"):
+        trained(**asked, recompute="attention")
+
+
 def test_weights_that_are_trained_stay_wide_in_fp8() -> None:
     told = "fp8 is of the operands of products: weights and activations stay in 2 bytes"
     asked: dict[str, Any] = {"gpu": "h100", "schedules": "bound", "simulates": False}

@@ -102,6 +102,8 @@ def _step(result: TrainResult) -> str:
     if options.interleave > 1:
         words.append(f"{options.interleave} pieces a stage")
     words.append(f"recompute {options.recompute}")
+    if not options.has_fused_attention:
+        words.append("attention not fused")
     if options.gradient_bytes != options.element_bytes:
         words.append(f"gradients of {options.gradient_bytes} bytes")
     buckets = {row.outcome.bucket_bytes for row in result.rows} - {None}

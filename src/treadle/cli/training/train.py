@@ -104,8 +104,16 @@ def command(
         str, typer.Option(help="Over cp: gather keys and values, or pass them round a ring.", metavar="NAME")
     ] = "gather",
     recompute: Annotated[
-        str, typer.Option(help="In the backward pass: none, attention or full.", metavar="NAME")
+        str,
+        typer.Option(help="In the backward pass: none, attention (if not fused) or full.", metavar="NAME"),
     ] = "none",
+    fused_attention: Annotated[
+        bool,
+        typer.Option(
+            "--fused-attention/--no-fused-attention",
+            help="Attention keeps no scores and computes them again by itself.",
+        ),
+    ] = True,
     precision: Annotated[
         str | None, typer.Option(help="Of products: bf16, fp16, fp8, fp32, tf32.", metavar="NAME")
     ] = None,
@@ -216,6 +224,7 @@ def command(
         "sequence_parallel": sequence_parallel,
         "context_exchange": context_exchange,
         "recompute": recompute,
+        "fused_attention": fused_attention,
         "precision": precision,
         "gradients": gradients,
         "layer_times": layer_times,
@@ -307,6 +316,7 @@ _TRAINING_DEFAULTS: dict[str, object] = {
     "interleave": 1,
     "prefetch": 1,
     "recompute": "none",
+    "fused_attention": True,
     "streams": "one",
     "alltoall_overtakes": False,
     "context_exchange": "gather",

@@ -46,3 +46,10 @@ def check_options_matter(model: TrainingModel, mesh: Mesh, options: TrainingOpti
             raise FormatError(f"{name}: it needs {need}, which mesh {mesh.text} lacks; leave it out")
     if options.recompute is Recompute.ATTENTION and not attends:
         raise FormatError(f"--recompute attention: {model.name} has no attention: leave it out, or say full")
+    if not options.has_fused_attention and not attends:
+        raise FormatError(f"--no-fused-attention: {model.name} has no attention: leave it out")
+    if options.recompute is Recompute.ATTENTION and options.has_fused_attention:
+        raise FormatError(
+            "--recompute attention: a fused kernel keeps no scores and computes them again by itself; leave "
+            "it out, or say --no-fused-attention"
+        )

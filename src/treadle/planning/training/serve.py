@@ -37,6 +37,7 @@ _TRAINING_ONLY = (
         "prefetch",
         "reshard",
         "recompute",
+        "fused_attention",
         "gradients",
     ),
     *("calibrate_s", "contention", "streams", "alltoall_overtakes", "context_exchange", "sequence_parallel"),

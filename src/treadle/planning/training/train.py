@@ -192,6 +192,9 @@ def train(
     sequence_parallel : bool
     context_exchange : {"gather", "ring"}
     recompute : {"none", "attention", "full"}
+        In the backward pass; attention only where it is not fused.
+    fused_attention : bool
+        A kernel that keeps no scores and computes them again by itself; default yes.
     precision, gradients : str, optional
         Of products and activations (default bf16), and of the gradients that are reduced (default as these).
     layer_times : Path or str, optional

@@ -61,6 +61,7 @@ class TrainKeywords(TypedDict, total=False):
     sequence_parallel: bool
     context_exchange: str
     recompute: str
+    fused_attention: bool
     precision: str | None
     gradients: str | None
     layer_times: Path | str | None
@@ -130,6 +131,7 @@ def asked_step(
         sequence_parallel=asked.get("sequence_parallel", True),
         context_exchange=_word(ContextExchange, asked.get("context_exchange", "gather"), "context exchange"),
         recompute=_word(Recompute, asked.get("recompute", "none"), "recompute"),
+        has_fused_attention=asked.get("fused_attention", True),
         element_bytes=element_bytes,
         gradient_bytes=gradient_bytes,
         weight_bytes=element_bytes,
@@ -227,6 +229,7 @@ def _times(
         precision,
         DEFAULT_EFFICIENCY if efficiency is None else efficiency,
         memory_efficiency=asked.get("memory_efficiency", 0.8),
+        fused_attention=asked.get("fused_attention", True),
     )
 
 
