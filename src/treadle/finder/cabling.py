@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 
-import numpy as np
-
+from treadle.topologies.cables import partners
 from treadle.topologies.topology import Topology
 
 
@@ -42,27 +40,18 @@ def cables(topology: Topology) -> tuple[Cable, ...]:
     both directions; then a node's k-th lone link out and its k-th lone link in share a port (transmit and
     receive side). A self-loop joins the two sides of one port.
     """
-    waiting: dict[tuple[int, int, int], list[int]] = defaultdict(list)
-    partner = np.full(topology.n_links, -1)
-    ends = list(
-        zip(topology.tails.tolist(), topology.heads.tolist(), topology.bandwidths.tolist(), strict=True)
-    )
-    for link, (tail, head, bandwidth) in enumerate(ends):
-        opposite = waiting[head, tail, bandwidth]
-        if tail != head and opposite:
-            other = opposite.pop(0)
-            partner[link], partner[other] = other, link
-        else:
-            waiting[tail, head, bandwidth].append(link)
+    tails, heads = topology.tails.tolist(), topology.heads.tolist()
+    ends = list(zip(tails, heads, strict=True))
+    partner = partners(zip(tails, heads, topology.bandwidths.tolist(), strict=True))
     ports = [0] * topology.n_nodes
     found: list[Cable] = []
-    for link, (tail, head, _) in enumerate(ends):
+    for link, (tail, head) in enumerate(ends):
         if partner[link] > link:
             found.append(Cable(tail, ports[tail], head, ports[head], True, link))
             ports[tail] += 1
             ports[head] += 1
     out, into = list(ports), list(ports)
-    for link, (tail, head, _) in enumerate(ends):
+    for link, (tail, head) in enumerate(ends):
         if partner[link] < 0:
             found.append(Cable(tail, out[tail], head, into[head], False, link))
             out[tail] += 1

@@ -95,7 +95,7 @@ def figure_8(full: bool) -> Iterator[Ours]:
 
 
 def figure_9(full: bool) -> Iterator[Ours]:
-    """Schemes on 81 nodes of degree 8, pairs of neighbours parted at random."""
+    """Schemes on 81 nodes of degree 8, cables failed at random."""
     whole = "generalized_kautz(8, 81)"
     cases = {
         f"{links} links disabled": f"punctured({whole}, links={links}, seed=1)" if links else whole

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import treadle
 from treadle.errors import FormatError, TopologyError, TreadleError
 from treadle.planning import parse_amounts
 from treadle.planning.building.resilience import (
@@ -14,7 +15,6 @@ from treadle.planning.building.resilience import (
     FailureLevel,
     ResilienceResult,
     _count,
-    _neighbours,
     resilience,
     resilience_summary,
 )
@@ -101,13 +101,49 @@ def test_levels_follow_each_other_from_the_seed() -> None:
     assert found.cables == 5
 
 
-def test_neighbours_are_told_once() -> None:
-    builder = TopologyBuilder("odd")
-    names = [builder.compute(name) for name in "cab"]
-    builder.duplex(names[2], names[0], 1)
-    builder.duplex(names[2], names[0], 1)
-    builder.link(names[1], names[0], 1)
-    assert _neighbours(builder.build()) == {("c", "b"), ("c", "a")}
+def test_a_cable_is_that_of_the_cabling_list() -> None:
+    """Four in parallel between each two of three nodes; rates without one are those of a fabric by hand."""
+    whole = "with_parallel_links(complete(3), 4)"
+    found = resilience(whole, cables=1, samples=8)
+    assert found.cables == len(treadle.cabling(whole).sheet.wires) == 12
+    builder = TopologyBuilder("one less")
+    for name in "abc":
+        builder.compute(name)
+    for one, other, count in (("a", "b", 4), ("b", "c", 4), ("a", "c", 3)):
+        for _ in range(count):
+            builder.duplex(one, other, 1)
+    for level in found.levels:
+        rates = [treadle.bound(one, level.collective).algbw for one in (builder.build(), parse(whole))]
+        assert set(level.shares) == {float(rates[0] / rates[1])}
+    assert [level.worst for level in found.levels] == [float(Fraction(11, 12)), 0.875]
+
+
+def test_one_of_parallel_fibres_may_fail() -> None:
+    found = resilience("uni_ring(3, 5)", cables=1, samples=2, collectives=["allgather"])
+    assert found.cables == 15
+    assert found.levels[0].shares == (float(Fraction(2, 3)),) * 2
+    assert found.levels[0].harms[0].cable == "n0->n1#2"
+
+
+def test_alike_cables_in_parallel_are_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def counted(fabric: Any, *words: Any, **options: Any) -> Any:
+        asked.append(fabric.name)
+        return treadle.bound(fabric, *words, **options)
+
+    monkeypatch.setattr("treadle.planning.building.resilience.bound", counted)
+    resilience("with_parallel_links(complete(3), 4)", cables=1, samples=30, seed=1, collectives=["allgather"])
+    assert len(asked) == 4  # the whole, and one for each of three pairs of nodes
+
+
+@pytest.mark.parametrize(
+    ("what", "fabric"), [("cable", "path(2)"), ("cable", "path(3)"), ("node", "path(1)")]
+)
+def test_where_nothing_can_fail(what: str, fabric: str) -> None:
+    amounts: Any = {"cables": 1} if what == "cable" else {"cables": (), "nodes": 1}
+    with pytest.raises(TopologyError, match=rf"no {what} (of path\(3\) )?can fail"):
+        resilience(fabric, **amounts, samples=1, collectives=["allgather"])
 
 
 def test_tables_of_failures() -> None:

@@ -12,10 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treadle.errors import TopologyError
+from treadle.finder.cabling import cables
+from treadle.topologies.cables import named_cables
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.catalogue.graphs import path, ring, torus
+from treadle.topologies.catalogue.kautz import de_bruijn
 from treadle.topologies.catalogue.platforms import dgx_a100
-from treadle.topologies.catalogue.random_graphs import jellyfish, punctured, random_regular_digraph, xpander
+from treadle.topologies.catalogue.random_graphs import (
+    failed_cables,
+    jellyfish,
+    punctured,
+    random_regular_digraph,
+    xpander,
+)
+from treadle.topologies.catalogue.rings import bi_ring, uni_ring
 from treadle.topologies.distances import diameter
 from treadle.topologies.properties import are_ranks_connected, is_symmetric
 from treadle.topologies.topology import Topology
@@ -131,10 +141,27 @@ def test_punctured_torus(links: int, nodes: int, seed: int) -> None:
     assert len(survivors) - len(undirected_pairs(left)) == links
 
 
-def test_punctured_takes_parallel_links_and_both_directions() -> None:
+def test_punctured_takes_both_directions_and_one_of_parallel_cables() -> None:
     fabric = from_arcs("triangle", [0, 1, 0, 1, 1, 2, 2, 0], [1, 0, 1, 0, 2, 1, 0, 2], n=3)
-    outcomes = {punctured(fabric, links=1, seed=seed).n_links for seed in range(20)}
-    assert outcomes == {4, 6}
+    found = [punctured(fabric, links=1, seed=seed) for seed in range(20)]
+    assert {left.n_links for left in found} == {6}
+    assert {len(undirected_pairs(left)) for left in found} == {2, 3}
+    for seed, left in enumerate(found):
+        (cable,) = failed_cables(fabric, links=1, seed=seed)
+        assert left == with_failed_links(fabric, cable.name)
+    assert {punctured(fabric, links=2, seed=seed).n_links for seed in range(20)} == {4}
+
+
+def test_cables_that_fail_are_those_of_the_cabling_list_between_two_nodes() -> None:
+    for fabric in (de_bruijn(2, 3), uni_ring(3, 5), bi_ring(4, 3), torus(3, 3)):
+        wires = [wire for wire in cables(fabric) if wire.tail != wire.head]
+        assert {cable.links[0] for cable in named_cables(fabric)} == {wire.link for wire in wires}
+        for cable in named_cables(fabric):
+            kept = np.delete(np.arange(fabric.n_links), cable.links)
+            left = with_failed_links(fabric, cable.name)
+            assert left.n_links == len(kept)
+            assert np.array_equal(left.tails, fabric.tails[kept])
+            assert np.array_equal(left.heads, fabric.heads[kept])
 
 
 def test_punctured_skips_what_would_disconnect() -> None:
@@ -187,11 +214,11 @@ def test_bad_arguments_are_refused() -> None:
         jellyfish(4, 2, seed=-1)
     with pytest.raises(TopologyError, match="builds at most"):
         random_regular_digraph(2**20, 4)
-    with pytest.raises(TopologyError, match="only 1 links of ring"):
+    with pytest.raises(TopologyError, match="only 1 cables of ring"):
         punctured(ring(5), links=2)
-    with pytest.raises(TopologyError, match="only 0 links of ring"):
+    with pytest.raises(TopologyError, match="no cable of ring.* can fail without"):
         punctured(ring(5, bidirectional=False), links=1)
-    with pytest.raises(TopologyError, match="only 0 nodes of ring"):
+    with pytest.raises(TopologyError, match="no node of ring.* can fail without"):
         punctured(ring(5, bidirectional=False), nodes=1)
     with pytest.raises(TopologyError, match="nodes must be at most 2"):
         punctured(path(3), nodes=3)

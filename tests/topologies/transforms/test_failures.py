@@ -114,3 +114,15 @@ def test_an_arrow_in_a_pattern_means_links_that_way_only() -> None:
     fabric = parse("ring(4, bidirectional=False)")
     assert named_failures(fabric, "n?->n0") == (("n3->n0",), ())
     assert set(named_failures(fabric, "n?--n0")[0]) == {"n1--n0", "n3--n0"}
+
+
+def test_one_of_several_cables_fails_by_its_number() -> None:
+    fabric = parse("with_parallel_links(ring(4), 3)")
+    assert named_failures(fabric, "n0--n1#2, n1->n2#0,n3") == (("n0--n1#2", "n1->n2#0"), ("n3",))
+    left = without_failures(fabric, "n0--n1#2,n1->n2#0")
+    assert left.n_links == fabric.n_links - 3
+    assert parse(left.name) == left
+    with pytest.raises(TopologyError, match="there is no link 'n0--n1#3'"):
+        without_failures(fabric, "n0--n1#3")
+    with pytest.raises(TopologyError, match="no node is called 'n9#0'"):
+        without_failures(fabric, "n0--n9#0")

@@ -71,6 +71,33 @@ def test_parallel_links_fail_together_and_names_may_hold_arrows():
     assert links_of(with_failed_links(builder.build(), "a->b->c")) == [("a", "c", 1), ("c", "a->b", 7)]
 
 
+def test_a_number_means_one_cable_or_link_of_several():
+    builder = TopologyBuilder("several")
+    for name in ("a", "b", "b#1"):
+        builder.compute(name)
+    for bandwidth in (3, 4):
+        builder.duplex("a", "b", bandwidth)
+    builder.link("b", "a", 5)
+    builder.link("a", "b#1", 6)
+    fabric = builder.build()
+    whole = [("a", "b", 3), ("b", "a", 3), ("a", "b", 4), ("b", "a", 4), ("b", "a", 5), ("a", "b#1", 6)]
+    for name, gone in (
+        ("a--b#0", [0, 1]),
+        ("b--a#1", [2, 3]),
+        ("a->b#0", [0]),
+        ("a->b#1", [5]),  # as it stands it is the link to the node of that name
+        ("a->b#1#0", [5]),
+        ("b->a#2", [4]),
+        ("a->b", [0, 2]),
+    ):
+        left = with_failed_links(fabric, name)
+        assert links_of(left) == sorted(link for place, link in enumerate(whole) if place not in gone)
+    with pytest.raises(TopologyError, match=r"no link 'a--b#2': cables of both .* from 0, 2 in all"):
+        with_failed_links(fabric, "a--b#2")
+    with pytest.raises(TopologyError, match=r"no link 'b->a#3': links that way .* from 0, 3 in all"):
+        with_failed_links(fabric, "b->a#3")
+
+
 def test_compute_nodes_stay_and_switches_that_lead_nowhere_go():
     isolated = with_failed_links(dgx_a100_flat(2), "box0.gpu3--ib0", "box0.gpu3--box0.nvswitch")
     assert len(isolated.compute_nodes) == 16

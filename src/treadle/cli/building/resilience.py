@@ -69,7 +69,9 @@ def command(
 
 def _print(output: Output, result: planning.ResilienceResult) -> None:
     whole = ", ".join(f"{name} {output.rates(rate)}" for name, rate in result.whole.items())
-    output.line(f"fabric      {result.topology.name}: {counted(result.cables, 'cable')}")
+    loops = int((result.topology.tails == result.topology.heads).sum())
+    beside = f", and {loops} from a node to itself, which carry nothing" if loops else ""
+    output.line(f"fabric      {result.topology.name}: {counted(result.cables, 'cable')}{beside}")
     output.line(f"optimum     {whole} busbw, nothing failed")
     output.line()
     rows = [

@@ -10,8 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from hashlib import sha256
 from math import floor
 from time import monotonic
+
+import numpy as np
 
 from treadle.brief import brief
 from treadle.checking import checked, unexpected
@@ -22,9 +25,10 @@ from treadle.planning.solving.bounds import bound
 from treadle.planning.stages import Stopwatch
 from treadle.planning.tabular import Cell, Tabular, plain_row
 from treadle.schedules.collective import CollectiveKind, busbw_factor
-from treadle.topologies.catalogue.random_graphs import punctured
+from treadle.topologies.cables import NamedCable, named_cables
+from treadle.topologies.catalogue.random_graphs import failed_cables, punctured
 from treadle.topologies.topology import Topology
-from treadle.topologies.transforms.changes import with_failed_links
+from treadle.topologies.transforms.changes import with_bandwidths
 from treadle.watch import Progress, TimeLimitError, Watch
 
 MOST_SAMPLES = 10_000
@@ -41,7 +45,7 @@ class CableHarm:
     Parameters
     ----------
     cable : str
-        ``one--other``.
+        Its name as `with_failed_links` takes it.
     regained : float
         Share of the whole fabric's optimum that comes back when this cable alone is mended.
     """
@@ -59,7 +63,7 @@ class FailureLevel:
     ----------
     collective : str
     cables, nodes : int
-        That fail at once: neighbours that are parted, and compute nodes.
+        That fail at once; nodes are compute nodes.
     shares : tuple of float
         Of each draw: its optimum in busbw over that of the whole fabric.
     fabrics : tuple of str
@@ -108,7 +112,7 @@ class ResilienceResult(Tabular):
     ----------
     topology : Topology
     cables : int
-        Pairs of neighbours.
+        Those that join two nodes; a cabling list has those from a node to itself besides.
     whole : mapping of collective to Fraction
         Optimum of the whole fabric, busbw in bytes/s.
     levels : tuple of FailureLevel
@@ -203,7 +207,7 @@ def resilience(
         A fabric, direct or switched.
     cables, nodes : sequence of int or Fraction, or str
         How many fail at once, or what share of all (at least one); each by itself. ``"1%,5%"`` is a text for
-        two levels.
+        two levels. Cables are those of `cabling` that join two nodes.
     samples : int
         Draws of each level; each leaves all ranks that did not fail able to reach each other.
     collectives : sequence of str
@@ -233,19 +237,19 @@ def resilience(
         raise FormatError(f"resilience: seed: {seed}, expected 0 to 2**31 - 1")
     kinds = [resolve_kind(one) for one in collectives]
     fabric = resolve_topology(topology)
-    pairs = len(_neighbours(fabric))
-    levels = [(_count(one, pairs, "cables"), 0) for one in _as_amounts(cables, "cables")]
+    total = len(named_cables(fabric))
+    levels = [(_count(one, total, "cables"), 0) for one in _as_amounts(cables, "cables")]
     ranks = len(fabric.compute_nodes)
     levels += [(0, _count(one, ranks, "nodes")) for one in _as_amounts(nodes, "nodes")]
     watch = Stopwatch(progress)
-    limit = Watch(progress, None if time_limit_s is None else monotonic() + time_limit_s)
+    optima = _Optima(Watch(progress, None if time_limit_s is None else monotonic() + time_limit_s))
     whole: dict[CollectiveKind, Fraction] = {}
     with watch.stage("whole"):
         for kind in kinds:
-            whole[kind] = _optimum(fabric, kind, limit)
-    found = tuple(_levels(fabric, levels, whole, (samples, seed), watch, limit))
+            whole[kind] = optima.of(fabric, kind)
+    found = tuple(_levels(fabric, levels, whole, (samples, seed), watch, optima))
     by_name = {str(kind): rate for kind, rate in whole.items()}
-    return ResilienceResult(fabric, pairs, by_name, found, watch.seconds())
+    return ResilienceResult(fabric, total, by_name, found, watch.seconds())
 
 
 def _levels(
@@ -254,7 +258,7 @@ def _levels(
     whole: Mapping[CollectiveKind, Fraction],
     draws: tuple[int, int],
     watch: Stopwatch,
-    limit: Watch,
+    optima: _Optima,
 ) -> Iterator[FailureLevel]:
     samples, seed = draws
     for links, nodes in dict.fromkeys(levels):
@@ -264,48 +268,74 @@ def _levels(
             shares = []
             with watch.stage("optima"):
                 for draw, one in enumerate(left):
-                    if limit.progress is not None:
-                        limit.progress(f"{kind}, {links or nodes} failures", draw, samples)
-                    shares.append(float(_optimum(one, kind, limit) / rate))
+                    if optima.limit.progress is not None:
+                        optima.limit.progress(f"{kind}, {links or nodes} failures", draw, samples)
+                    shares.append(float(optima.of(one, kind) / rate))
+            harms: tuple[CableHarm, ...] = ()
             with watch.stage("cables"):
-                worst = left[shares.index(min(shares))]
-                harms = _harms(fabric, worst, kind, rate, limit) if links else ()
+                if links:
+                    worst = shares.index(min(shares))
+                    failed = failed_cables(fabric, links=links, seed=seed + worst)
+                    harms = _harms(fabric, failed, left[worst], kind, rate, optima)
             yield FailureLevel(str(kind), links, nodes, tuple(shares), tuple(one.name for one in left), harms)
 
 
 def _harms(
-    fabric: Topology, left: Topology, kind: CollectiveKind, whole: Fraction, limit: Watch
+    fabric: Topology,
+    failed: Sequence[NamedCable],
+    left: Topology,
+    kind: CollectiveKind,
+    whole: Fraction,
+    optima: _Optima,
 ) -> tuple[CableHarm, ...]:
     """What mending each failed cable alone gives back, the most first."""
-    failed = sorted(_neighbours(fabric) - _neighbours(left))
-    names = [f"{one}--{other}" for one, other in failed]
-    least = _optimum(left, kind, limit)
+    failed = sorted(failed)
+    least = optima.of(left, kind)
     found = []
-    for place, name in enumerate(names[:_MOST_SUSPECTS]):
-        others = names[:place] + names[place + 1 :]
-        mended = with_failed_links(fabric, *others) if others else fabric
-        found.append(CableHarm(name, float((_optimum(mended, kind, limit) - least) / whole)))
+    for place, cable in enumerate(failed[:_MOST_SUSPECTS]):
+        others = [link for one in (*failed[:place], *failed[place + 1 :]) for link in one.links]
+        bandwidths = fabric.bandwidths.copy()
+        bandwidths[others] = 0
+        mended = with_bandwidths(fabric, bandwidths, fabric.name)[0] if others else fabric
+        found.append(CableHarm(cable.name, float((optima.of(mended, kind) - least) / whole)))
     return tuple(sorted(found, key=lambda harm: -harm.regained))
 
 
-def _neighbours(topology: Topology) -> set[tuple[str, str]]:
-    """Names of all pairs of nodes that links join, in the order of the names of the whole fabric's nodes."""
-    names = topology.node_names
-    ends = zip(topology.tails.tolist(), topology.heads.tolist(), strict=True)
-    return {(names[min(pair)], names[max(pair)]) for pair in ends if pair[0] != pair[1]}
+class _Optima:
+    """Optima of what is left of one fabric, each asked for once: alike cables in parallel leave the same."""
+
+    def __init__(self, limit: Watch) -> None:
+        self.limit = limit
+        self._known: dict[tuple[CollectiveKind, bytes], Fraction] = {}
+
+    def of(self, fabric: Topology, kind: CollectiveKind) -> Fraction:
+        """Optimal busbw, bytes/s: what flows attain, of an all-to-all."""
+        key = kind, _content(fabric)
+        if key not in self._known:
+            seconds = self.limit.seconds_left
+            if seconds == 0:
+                raise TimeLimitError(
+                    "resilience: time ran out; take fewer --samples or a longer --time-limit"
+                )
+            result = bound(fabric, kind, time_limit_s=seconds)
+            factor = busbw_factor(result.collective.kind, result.collective.group_size)
+            self._known[key] = result.algbw * factor
+        return self._known[key]
 
 
-def _optimum(fabric: Topology, kind: CollectiveKind, limit: Watch) -> Fraction:
-    """Optimal busbw, bytes/s: what flows attain, of an all-to-all."""
-    seconds = limit.seconds_left
-    if seconds == 0:
-        raise TimeLimitError("resilience: time ran out; take fewer --samples or a longer --time-limit")
-    result = bound(fabric, kind, time_limit_s=seconds)
-    return result.algbw * busbw_factor(result.collective.kind, result.collective.group_size)
+def _content(fabric: Topology) -> bytes:
+    """A digest of which nodes are left and which links join them, in whatever order."""
+    links = np.stack([fabric.tails, fabric.heads, fabric.bandwidths, fabric.latencies_ns]).astype(np.int64)
+    digest = sha256(repr(fabric.node_names).encode())
+    digest.update(np.ascontiguousarray(links[:, np.lexsort(links)]).tobytes())
+    return digest.digest()
 
 
 def _count(amount: Amount, total: int, what: str) -> int:
     """Cables or nodes that fail: a share of all is rounded, to at least one."""
+    if total < 2:
+        none = "cable can fail without parting the ranks" if what == "cables" else "node can fail"
+        raise TopologyError(f"resilience: no {none}; the fabric has {total}")
     count = max(1, floor(amount * total + Fraction(1, 2))) if isinstance(amount, Fraction) else amount
     if not 1 <= count < total:
         raise TopologyError(f"resilience: {count} {what} of {total} are to fail; expected 1 to {total - 1}")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from time import monotonic
@@ -15,7 +16,9 @@ from treadle.planning.fabrics_and_plans import PlanLike, as_plan
 from treadle.planning.repairing.repair import RepairResult, check_repairable, forwarding, repair
 from treadle.schedules.plan import Plan
 from treadle.synthesis.parallel import map_blocks, runs_apart
+from treadle.topologies.cables import named_cables
 from treadle.topologies.topology import Topology
+from treadle.topologies.transforms.changes import with_failed_links
 from treadle.watch import Progress, Watch
 
 _BATCH = 64
@@ -23,7 +26,10 @@ _BATCH = 64
 
 
 class Failures(StrEnum):
-    """What may fail: a cable (a link and the one back), a node (GPU, NIC or switch), or either.
+    """What may fail: a cable, a node (GPU, NIC or switch), or either.
+
+    Cables are those of `cabling` that join two nodes: a link and the one back of equal bandwidth, or a link
+    alone; each of several in parallel by itself.
 
     Examples
     --------
@@ -46,7 +52,8 @@ class Failure:
     Parameters
     ----------
     name : str
-        A node, or a cable as `repair` takes it: ``one--other``, ``tail->head`` where there is no way back.
+        A node, or a cable as `repair` takes it: ``one--other``, ``tail->head`` where there is no way back,
+        ``one--other#0`` where there are several.
     is_node : bool
     """
 
@@ -85,10 +92,17 @@ class HardenedRow:
     @property
     def loss(self) -> Fraction | None:
         """Share of the optimum that is lost, of the plan's throughput where no optimum is known; of busbw."""
-        if self.result is None:
-            return None
-        lost = self.result.optimum_loss
-        return self.result.throughput_loss if lost is None else lost
+        return self.throughput_loss if self.optimum_loss is None else self.optimum_loss
+
+    @property
+    def optimum_loss(self) -> Fraction | None:
+        """As of `RepairResult`."""
+        return None if self.result is None else self.result.optimum_loss
+
+    @property
+    def throughput_loss(self) -> Fraction | None:
+        """As of `RepairResult`: a plan that was below the optimum may lose more or less than it."""
+        return None if self.result is None else self.result.throughput_loss
 
 
 def single_failures(topology: Topology, which: Failures) -> tuple[Failure, ...]:
@@ -100,17 +114,11 @@ def single_failures(topology: Topology, which: Failures) -> tuple[Failure, ...]:
     >>> [one.name for one in single_failures(parse("star(3)"), Failures.ALL)]
     ['n0--n1', 'n0--n2', 'n0', 'n1', 'n2']
     """
-    names = topology.node_names
-    ends = list(zip(topology.tails.tolist(), topology.heads.tolist(), strict=True))
-    present, found = set(ends), []
+    found = []
     if which is not Failures.NODES:
-        for tail, head in dict.fromkeys(ends):
-            if tail == head or ((head, tail) in present and tail > head):
-                continue  # a self-loop carries nothing; the other direction stands for both
-            arrow = "--" if (head, tail) in present else "->"
-            found.append(Failure(f"{names[tail]}{arrow}{names[head]}", is_node=False))
+        found += [Failure(cable.name, is_node=False) for cable in named_cables(topology)]
     if which is not Failures.CABLES:
-        found += [Failure(name, is_node=True) for name in names]
+        found += [Failure(name, is_node=True) for name in topology.node_names]
     return tuple(found)
 
 
@@ -160,11 +168,68 @@ def harden(
     if forward:
         forwarding(plan.collective)
     failures = single_failures(plan.topology, Failures(which))
+    stand_in = _stand_ins(plan.topology, failures)
+    awaited = Counter(stand_in.values())
+    kept: dict[Failure, HardenedRow] = {}
     at_once = _BATCH if runs_apart() else 1
     for first in range(0, len(failures), at_once):
         watch.announce(f"failure {first + 1} of {len(failures)}")
-        blocks = [(plan, one, trim, forward, watch.seconds_left) for one in failures[first : first + at_once]]
-        yield from map_blocks("failures", _row, blocks)
+        batch = failures[first : first + at_once]
+        fresh = [one for one in batch if one not in stand_in]
+        blocks = [(plan, one, trim, forward, watch.seconds_left) for one in fresh]
+        made = dict(zip(fresh, map_blocks("failures", _row, blocks), strict=True))
+        kept |= {one: made[one] for one in fresh if one in awaited}
+        for one in batch:
+            if one in made:
+                yield made.pop(one)
+                continue
+            like, row = stand_in[one], kept[stand_in[one]]
+            awaited[like] -= 1
+            if not awaited[like]:
+                del kept[like]
+            # why there is no plan is told of each by its own name
+            is_served = row.result is not None
+            yield _renamed(row, one) if is_served else _row(plan, one, trim, forward, watch.seconds_left)
+
+
+def _stand_ins(topology: Topology, failures: Sequence[Failure]) -> dict[Failure, Failure]:
+    """For a failure the first one that leaves an equal fabric: of cables in parallel that are alike.
+
+    A plan for the one is a plan for the other, link by link.
+    """
+    first: dict[tuple[object, ...], Failure] = {}
+    found: dict[Failure, Failure] = {}
+    cables = {cable.name: cable.links for cable in named_cables(topology)}
+    for one in failures:
+        if one.is_node or "#" not in one.name:
+            continue
+        links = list(cables[one.name])
+        nodes = frozenset((int(topology.tails[links[0]]), int(topology.heads[links[0]])))
+        kind = nodes, *topology.bandwidths[links].tolist(), *topology.latencies_ns[links].tolist()
+        like = first.setdefault(kind, one)
+        if like is not one and _without(topology, like) == _without(topology, one):
+            found[one] = like
+    return found
+
+
+def _without(topology: Topology, cable: Failure) -> Topology:
+    return with_failed_links(topology, cable.name)
+
+
+def _renamed(row: HardenedRow, failure: Failure) -> HardenedRow:
+    """The row of an equal fabric under the name of this failure; it took no time of its own."""
+    assert row.result is not None
+    old = row.result
+    fabric = old.new.topology
+    name = fabric.name.replace(f'"{row.failure.name}"', f'"{failure.name}"')
+    plan = replace(old.new, topology=replace(fabric, name=name))
+    result = replace(
+        old,
+        solved=replace(old.solved, plan=plan),
+        links=(failure.name,),
+        seconds=dict.fromkeys(old.seconds, 0.0),
+    )
+    return HardenedRow(failure, result)
 
 
 def _row(plan: Plan, failure: Failure, trim: bool, forward: bool, seconds_left: float | None) -> HardenedRow:

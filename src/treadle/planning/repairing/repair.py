@@ -152,7 +152,8 @@ def repair(
     plan : Plan
         Its schedules are replaced and not looked at; its witness is checked, since losses refer to it.
     links : sequence of str
-        ``tail->head`` for one direction, ``one--other`` for both; parallel links fail together.
+        ``tail->head`` for one direction, ``one--other`` for both; parallel links fail together, one of them
+        by its number (``one--other#2``, from 0).
     nodes : sequence of str
         Compute nodes, which then are no ranks any more, switches or NICs.
     algorithm, form : str, optional

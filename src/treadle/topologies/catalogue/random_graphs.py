@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, Int64Array
 from treadle.errors import TopologyError
+from treadle.topologies.cables import NamedCable, named_cables
 from treadle.topologies.catalogue.direct import from_arcs, from_edges, graph_name
 from treadle.topologies.limits import check_count, check_size
 from treadle.topologies.properties import are_ranks_connected
 from treadle.topologies.topology import Topology
-from treadle.topologies.transforms.changes import with_failed_links, with_failed_nodes
+from treadle.topologies.transforms.changes import with_bandwidths, with_failed_nodes
 
 _ATTEMPTS = 10_000
 _TRIES_PER_SWAP = 100
@@ -164,8 +165,8 @@ def punctured(topology: Topology, *, links: int = 0, nodes: int = 0, seed: int =
     ----------
     topology : Topology
     links : int
-        Pairs of neighbours to part: links of both directions fail, parallel links together, as ``one--other``
-        means in `with_failed_links`.
+        Cables to fail, of those that join two nodes: a link and the one back of equal bandwidth are one, as
+        in a cabling list, and so is a link without such a partner. Of parallel cables each fails by itself.
     nodes : int
         Compute nodes to fail, with all their links; before the links.
     seed : int
@@ -201,11 +202,25 @@ def punctured(topology: Topology, *, links: int = 0, nodes: int = 0, seed: int =
     rng = np.random.default_rng(seed)
     failed_nodes = _survivable_nodes(topology, nodes, rng)
     left = with_failed_nodes(topology, *failed_nodes) if failed_nodes else topology
-    failed_links = _survivable_links(left, links, rng)
-    left = with_failed_links(left, *failed_links) if failed_links else left
+    failed = [link for cable in _survivable_cables(left, links, rng) for link in cable.links]
+    bandwidths = left.bandwidths.copy()
+    bandwidths[failed] = 0
+    left = with_bandwidths(left, bandwidths, left.name)[0] if failed else left
     counts = (("links", links), ("nodes", nodes), ("seed", seed))
     words = [topology.name, *(f"{key}={value}" for key, value in counts if value)]
     return replace(left, name=f"punctured({', '.join(words)})")
+
+
+def failed_cables(topology: Topology, *, links: int, seed: int) -> tuple[NamedCable, ...]:
+    """The cables that fail in `punctured` of as many links and no nodes, by the names of `with_failed_links`.
+
+    Examples
+    --------
+    >>> from treadle.topologies.catalogue.graphs import torus
+    >>> [cable.name for cable in failed_cables(torus(3, 3), links=2, seed=1)]
+    ['n1_1--n1_2', 'n0_0--n0_2']
+    """
+    return tuple(_survivable_cables(topology, links, np.random.default_rng(seed)))
 
 
 def _check_degree(function: str, n: int, d: int) -> None:
@@ -313,41 +328,47 @@ def _survivable_nodes(topology: Topology, count: int, rng: np.random.Generator) 
                 break
         else:
             keep[node] = True
-    _check_failed(topology, "nodes", len(failed), count)
+    _check_failed(topology, "node", len(failed), count)
     return failed
 
 
-def _survivable_links(topology: Topology, count: int, rng: np.random.Generator) -> list[str]:
-    """Names ``one--other`` of random links without which the ranks stay connected."""
-    low, high = np.minimum(topology.tails, topology.heads), np.maximum(topology.tails, topology.heads)
-    keys = low.astype(np.int64) * topology.n_nodes + high
+def _survivable_cables(topology: Topology, count: int, rng: np.random.Generator) -> list[NamedCable]:
+    """Random cables without which the ranks stay connected."""
+    cables = named_cables(topology) if count else ()
+    first = np.array([cable.links[0] for cable in cables], dtype=np.int64)
+    of_link = np.full(topology.n_links, -1)
+    for number, cable in enumerate(cables):
+        of_link[list(cable.links)] = number
     everywhere = np.ones(topology.n_nodes, dtype=np.bool_)
     keep = np.ones(topology.n_links, dtype=np.bool_)
     failed: list[int] = []
-    # Batches, halved where they cannot fail as a whole: the same as one after another, since what connects
-    # the ranks without all of a batch does so without a part of it.
-    waiting = [rng.permutation(np.unique(keys[low != high]))]
+    # By their ends, so that the draw does not depend on the order of the links. Batches, halved where they
+    # cannot fail as a whole: the same as one after another, since what connects the ranks without all of a
+    # batch does so without a part of it.
+    ends = np.sort(np.stack([topology.tails[first], topology.heads[first]]), axis=0)
+    waiting = [rng.permutation(np.lexsort((ends[1], ends[0])))]
     while waiting and len(failed) < count:
         batch = waiting.pop()
         if len(batch) > count - len(failed):
             waiting.append(batch[count - len(failed) :])
             batch = batch[: count - len(failed)]
-        alive = keep & ~np.isin(keys, batch)
+        alive = keep & ~np.isin(of_link, batch)
         if _stays_connected(topology, everywhere, alive):
             keep = alive
             failed.extend(batch.tolist())
         elif len(batch) > 1:
             half = len(batch) // 2
             waiting += [batch[half:], batch[:half]]
-    _check_failed(topology, "links", len(failed), count)
-    names = topology.node_names
-    return [f"{names[key // topology.n_nodes]}--{names[key % topology.n_nodes]}" for key in failed]
+    _check_failed(topology, "cable", len(failed), count)
+    return [cables[number] for number in failed]
 
 
 def _check_failed(topology: Topology, what: str, found: int, count: int) -> None:
+    if found < count and not found:  # each was tried by itself, so no seed helps
+        raise TopologyError(f"punctured: no {what} of {topology.name} can fail without parting the ranks")
     if found < count:
         raise TopologyError(
-            f"punctured: only {found} {what} of {topology.name} can fail, in the order drawn, before it "
+            f"punctured: only {found} {what}s of {topology.name} can fail, in the order drawn, before it "
             f"falls apart, expected {count}; ask for fewer or another seed"
         )
 

@@ -12,11 +12,14 @@ import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array
 from treadle.errors import TopologyError
+from treadle.topologies.cables import partners
 from treadle.topologies.limits import check_count, check_size
 from treadle.topologies.naming import as_name
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology
 from treadle.topologies.transforms.balance import balanced_capacities
 
+_NUMBERED = re.compile(r"(.+)#([0-9]{1,9})", re.DOTALL)
+"""A link's name with the number of one of several."""
 _RANGE = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
 
 
@@ -27,7 +30,9 @@ def with_failed_links(topology: Topology, *names: str) -> Topology:
     ----------
     topology : Topology
     *names : str
-        ``tail->head`` for one direction, ``one--other`` for both; parallel links fail together.
+        ``tail->head`` for one direction, ``one--other`` for both; parallel links fail together. A number
+        from 0 behind it means one of several: ``one--other#2`` the third cable that joins the two both ways,
+        ``tail->head#2`` the third link that way, in the order of the fabric's links.
 
     Returns
     -------
@@ -51,6 +56,9 @@ def with_failed_links(topology: Topology, *names: str) -> Topology:
     >>> from treadle.topologies.catalogue.platforms import dgx_a100
     >>> with_failed_links(dgx_a100(1), "box0.gpu0--box0.nvswitch").n_links
     14
+    >>> from treadle.topologies import parse
+    >>> with_failed_links(parse("with_parallel_links(ring(4), 3)"), "n0--n1#2").n_links
+    22
     """
     keep = np.ones(topology.n_links, dtype=np.bool_)
     for name in names:
@@ -73,12 +81,13 @@ def _written(argument: int | str) -> str:
 
 def _named_links(topology: Topology, name: str) -> BoolArray:
     """Mask of the links that `name` means."""
-    for arrow in ("->", "--"):
-        # A node's name may itself contain the arrow: take the place that leaves two known names.
-        for match in re.finditer(f"(?={arrow})", name):
-            ends = name[: match.start()], name[match.start() + 2 :]
-            if all(has_node(topology, end) for end in ends):
-                return _links_between(topology, name, ends, both=arrow == "--")
+    ends = _link_ends(topology, name)
+    if ends is not None:
+        return _links_between(topology, name, ends)
+    numbered = _NUMBERED.fullmatch(name)
+    ends = None if numbered is None else _link_ends(topology, numbered[1])
+    if numbered is not None and ends is not None:
+        return _one_between(topology, name, ends, int(numbered[2]))
     for arrow in ("->", "--"):
         if arrow in name:
             for end in name.split(arrow, 1):
@@ -86,13 +95,49 @@ def _named_links(topology: Topology, name: str) -> BoolArray:
     raise TopologyError(f"{topology.name}: link {name!r}: expected 'tail->head' or 'one--other'")
 
 
-def _links_between(topology: Topology, name: str, ends: tuple[str, str], *, both: bool) -> BoolArray:
-    one, other = (topology.node_index(end) for end in ends)
+def _link_ends(topology: Topology, name: str) -> tuple[int, int, bool] | None:
+    """The nodes at the ends of a link by its name, and whether both directions are meant."""
+    for arrow in ("->", "--"):
+        # A node's name may itself contain the arrow: take the place that leaves two known names.
+        for match in re.finditer(f"(?={arrow})", name):
+            ends = name[: match.start()], name[match.start() + 2 :]
+            if all(has_node(topology, end) for end in ends):
+                return topology.node_index(ends[0]), topology.node_index(ends[1]), arrow == "--"
+    return None
+
+
+def is_link_name(topology: Topology, name: str) -> bool:
+    """Whether a name is of two known nodes with an arrow between, perhaps with a number behind."""
+    numbered = _NUMBERED.fullmatch(name)
+    readings = [name] if numbered is None else [name, numbered[1]]
+    return any(_link_ends(topology, reading) is not None for reading in readings)
+
+
+def _links_between(topology: Topology, name: str, ends: tuple[int, int, bool]) -> BoolArray:
+    one, other, both = ends
     chosen: BoolArray = (topology.tails == one) & (topology.heads == other)
     if both:
         chosen = chosen | ((topology.tails == other) & (topology.heads == one))
     if not chosen.any():
         raise TopologyError(f"{topology.name}: there is no link {name!r}")
+    return chosen
+
+
+def _one_between(topology: Topology, name: str, ends: tuple[int, int, bool], number: int) -> BoolArray:
+    """One of the cables between two nodes that are of both directions, or of the links of one direction."""
+    links = np.flatnonzero(_links_between(topology, name, ends))
+    choices, kind = [[link] for link in links], "links that way"
+    if ends[2]:
+        arrays = (topology.tails, topology.heads, topology.bandwidths)
+        partner = partners(zip(*(array[links].tolist() for array in arrays), strict=True))
+        choices = [[links[place], links[back]] for place, back in enumerate(partner) if back > place]
+        kind = "cables of both directions"
+    if number >= len(choices):
+        raise TopologyError(
+            f"{topology.name}: there is no link {name!r}: {kind} are numbered from 0, {len(choices)} in all"
+        )
+    chosen = np.zeros(topology.n_links, dtype=np.bool_)
+    chosen[choices[number]] = True
     return chosen
 
 

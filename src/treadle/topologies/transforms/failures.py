@@ -11,7 +11,12 @@ import numpy as np
 from treadle.arrays import BoolArray
 from treadle.errors import TopologyError
 from treadle.topologies.topology import Topology
-from treadle.topologies.transforms.changes import has_node, with_failed_links, with_failed_nodes
+from treadle.topologies.transforms.changes import (
+    has_node,
+    is_link_name,
+    with_failed_links,
+    with_failed_nodes,
+)
 
 _ARROWS = ("->", "--")
 _PATTERN = frozenset("*?[")
@@ -25,8 +30,9 @@ def without_failures(topology: Topology, failed: Sequence[str] | str) -> Topolog
     topology : Topology
     failed : str or sequence of str
         Each is a name or several with commas between: ``one--other`` for a link in both directions,
-        ``tail->head`` for one, else a node. ``*``, ``?`` and ``[...]`` stand for any characters, as in a
-        shell (``leaf3--spine*``, ``box0.*``); what a name means as it stands wins.
+        ``tail->head`` for one, ``one--other#2`` for one cable of several, else a node. ``*``, ``?`` and
+        ``[...]`` stand for any characters, as in a shell (``leaf3--spine*``, ``box0.*``); what a name means as
+        it stands wins.
 
     Returns
     -------
@@ -75,7 +81,7 @@ def named_failures(
 
 def _split(topology: Topology, text: str) -> list[str]:
     """The names in a list with commas; one that has commas itself stands alone."""
-    if "," not in text or has_node(topology, text) or any(_exact_ends(topology, text)):
+    if "," not in text or has_node(topology, text) or is_link_name(topology, text):
         return [text.strip()]
     return [part.strip() for part in text.split(",")]
 
@@ -84,7 +90,7 @@ def _meant(topology: Topology, name: str) -> tuple[list[str], bool]:
     """Exact names that one stands for, and whether they are of links."""
     if has_node(topology, name):
         return [name], False
-    if any(_exact_ends(topology, name)):
+    if is_link_name(topology, name):
         return [name], True
     if not _PATTERN & set(name):
         if any(arrow in name for arrow in _ARROWS):
@@ -105,10 +111,6 @@ def _ends(name: str) -> Iterator[tuple[str, str, str]]:
     for arrow in _ARROWS:
         for match in re.finditer(f"(?={arrow})", name):
             yield arrow, name[: match.start()], name[match.start() + 2 :]
-
-
-def _exact_ends(topology: Topology, name: str) -> Iterator[bool]:
-    return (has_node(topology, tail) and has_node(topology, head) for _, tail, head in _ends(name))
 
 
 def _links_between(
