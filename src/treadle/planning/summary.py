@@ -143,7 +143,10 @@ def hardened_summary(row: HardenedRow, plan: str | None) -> dict[str, object]:
         return {**values, "refusal": row.refusal, **({"late": True} if row.is_late else {})}
     solved = row.result.solved
     values |= {**throughput(row.result.new), "optimal": solved.is_optimal, "verified": solved.report.is_ok}
-    values |= {"loss": float(row.loss), "lost_ranks": list(row.result.lost_ranks)}
+    values |= {"loss": float(row.loss)}
+    for key, lost in (("optimum_loss", row.optimum_loss), ("throughput_loss", row.throughput_loss)):
+        values |= {} if lost is None else {key: float(lost)}
+    values |= {"lost_ranks": list(row.result.lost_ranks)}
     values |= {"seconds": row.result.seconds["total"]}
     return values if plan is None else {**values, "plan": plan}
 

@@ -126,12 +126,13 @@ def hardened(name: str, new: Plan | None = None, loss: Fraction | None = None, *
         seconds={"total": 1.256},
     )
     values = {"failure": SimpleNamespace(name=name, is_node=False), "refusal": "", "is_late": False}
-    return SimpleNamespace(**(values | {"result": result, "loss": loss} | changes))
+    losses = {"loss": loss, "optimum_loss": loss, "throughput_loss": loss}
+    return SimpleNamespace(**(values | {"result": result} | losses | changes))
 
 
 ROWS = [
     hardened("n0--n1", SMALL, Fraction(1, 8)),
-    hardened("a b/c" + "d" * 90, replace(SMALL, optimal_algbw=None), Fraction(1, 2)),
+    hardened("a b/c" + "d" * 90, replace(SMALL, optimal_algbw=None), Fraction(1, 2), optimum_loss=None),
     hardened("n2", refusal="n3 is cut off"),
 ]
 
@@ -163,13 +164,14 @@ def test_failures_in_a_table(run: Any) -> None:
     long = "a b/c" + "d" * 90
     assert told[2:] == [
         "",
-        "failure algbw busbw optimum loss CPU s plan",
-        "n0--n1 6 GB/s 4 GB/s 6 GB/s 12.5% 1.26 -",
-        f"{long} 6 GB/s 4 GB/s - 50.0% 1.26 -",
-        "n2 - - - - - -",
+        "failure algbw busbw optimum optimum loses plan loses CPU s plan",
+        "n0--n1 6 GB/s 4 GB/s 6 GB/s 12.5% 12.5% 1.26 -",
+        f"{long} 6 GB/s 4 GB/s - - 50.0% 1.26 -",
+        "n2 - - - - - - -",
         "",
         "n2: n3 is cut off",
-        "loss 31.2% on average over 2 failures, 50.0% at worst (" + long + ")",
+        "loss 12.5% of the optimum on average over 1 failure, 12.5% at worst (n0--n1)",
+        "31.2% of the plan's throughput on average over 2 failures, 50.0% at worst (" + long + ")",
         "unserved 1 failure, for which there is no plan",
     ]
     asked.pop("progress")
@@ -186,7 +188,8 @@ def test_failures_in_a_table(run: Any) -> None:
     assert (asked["which"], asked["trim"], asked["time_limit_s"]) == (planning.Failures.NODES, True, 120)
     assert "n0--n1   48 Gbit/s  32 Gbit/s" in out
     assert "unserved" not in out
-    assert "loss        12.5% on average over 1 failure, 12.5% at worst (n0--n1)" in out
+    both = "12.5% of the optimum and of the plan's throughput on average over 1 failure"
+    assert f"loss        {both}, 12.5% at worst (n0--n1)" in out
 
 
 def test_plans_for_failures_are_named_after_them(run: Any, tmp_path: Path) -> None:

@@ -35,7 +35,9 @@ from treadle.schedules.plan_files.archive import save_plan
 
 INDEX = "failures.json"
 """The file that says which plan is for which failure."""
-_HEADINGS = ("failure", "algbw", "busbw", "optimum", "loss", "CPU s", "plan")
+_HEADINGS = ("failure", "algbw", "busbw", "optimum", "optimum loses", "plan loses", "CPU s", "plan")
+_LOSSES = (("optimum_loss", "the optimum"), ("throughput_loss", "the plan's throughput"))
+"""Keys of what is lost, and of what that is a share."""
 
 
 def command(
@@ -111,22 +113,28 @@ def _written(rows: Iterator[HardenedRow], folder: Path | None) -> Iterator[tuple
 
 def _cells(output: Output, row: HardenedRow, path: str) -> tuple[str, ...]:
     if row.result is None or row.loss is None:
-        return row.failure.name, "-", "-", "-", "-", "-", "-"
+        return row.failure.name, *("-" for _ in _HEADINGS[1:])
     new = row.result.new
     optimum = "-" if new.optimal_algbw is None else output.rates(new.optimal_algbw)
     seconds = f"{row.result.seconds['total']:.2f}"
     rates = (output.rates(new.algbw), output.rates(busbw(new.algbw, new.collective)))
-    return row.failure.name, *rates, optimum, f"{float(row.loss):.1%}", seconds, path or "-"
+    losses = ("-" if one is None else f"{float(one):.1%}" for one in (row.optimum_loss, row.throughput_loss))
+    return row.failure.name, *rates, optimum, *losses, seconds, path or "-"
 
 
 def _print_worst(output: Output, summaries: list[dict[str, object]], unserved: int) -> None:
-    served = [one for one in summaries if "loss" in one]
-    if served:
-        worst = max(served, key=lambda one: float(str(one["loss"])))
-        mean = sum(float(str(one["loss"])) for one in served) / len(served)
+    told: dict[tuple[float, ...], tuple[str, str]] = {}
+    for key, whole in _LOSSES:
+        served = [one for one in summaries if key in one]
+        losses = tuple(float(str(one[key])) for one in served)
+        if losses in told:  # of a plan that is best before and after both are the same
+            told[losses] = f"{told[losses][0]} and of {whole}", told[losses][1]
+        elif served:
+            told[losses] = whole, str(served[losses.index(max(losses))]["failure"])
+    for number, (losses, (whole, worst)) in enumerate(told.items()):
         output.line(
-            f"loss        {mean:.1%} on average over {counted(len(served), 'failure')}, "
-            f"{float(str(worst['loss'])):.1%} at worst ({worst['failure']})"
+            f"{'' if number else 'loss':12}{sum(losses) / len(losses):.1%} of {whole} on average over "
+            f"{counted(len(losses), 'failure')}, {max(losses):.1%} at worst ({worst})"
         )
     if unserved:
         output.line(f"unserved    {counted(unserved, 'failure')}, for which there is no plan")
