@@ -77,6 +77,45 @@ def test_unequal_pairs_are_direct_links(tmp_path: Path) -> None:
     assert found.topology == dgx1_v100()
 
 
+def degraded(n: int, links: int, lost: dict[int, int]) -> list[list[int]]:
+    """Cells of a box with NVSwitches in which GPUs have fewer links: a pair shows the lesser count."""
+    own = [lost.get(i, links) for i in range(n)]
+    return [[0 if i == j else min(own[i], own[j]) for j in range(n)] for i in range(n)]
+
+
+@pytest.mark.parametrize("lost", [{3: 17}, {0: 17}, {3: 17, 5: 12}, {1: 17, 2: 17, 4: 17, 6: 17}])
+def test_gpus_that_lost_links_to_switches_are_named(tmp_path: Path, lost: dict[int, int]) -> None:
+    """They keep what they have; that with fewest bounds an allgather: it receives 7 of 8 shards."""
+    found = imported(tmp_path, nvidia_smi_matrix(degraded(8, 18, lost), own_nic(8)), gpu="h100")
+    assert found.topology.switches.size == 1
+    said = {warning.place: warning.text for warning in found.warnings}
+    assert said == {
+        f"GPU{gpu}": f"has {count} NVLink links, another GPU has 18" for gpu, count in lost.items()
+    }
+    assert algbw(found) == Fraction(min(lost.values()) * 25 * 8, 7)
+
+
+def test_a_gpu_without_its_links_to_switches_is_named(tmp_path: Path) -> None:
+    for n, links, gpu in ((8, 18, "h100"), (16, 12, "a100"), (4, 12, "a100")):
+        text = nvidia_smi_matrix(degraded(n, links, {3: 0}), own_nic(n))
+        with pytest.raises(FormatError, match="GPU3 has no NVLinks, other GPUs have; if that is how it is, "):
+            imported(tmp_path, text, gpu=gpu)
+
+
+def test_a_pair_that_neither_switches_nor_links_explain_is_named(tmp_path: Path) -> None:
+    cells = even(8, 18)
+    cells[2][5] = cells[5][2] = 17
+    with pytest.raises(FormatError) as refused:
+        imported(tmp_path, nvidia_smi_matrix(cells, own_nic(8)), gpu="h100")
+    assert str(refused.value).endswith(
+        "matrix.txt:4: GPU2 to GPU5 is NV17: over NVSwitches it would be NV18, as to other GPUs; without "
+        "NVSwitches GPU0 would have 126 links, h100 have 18"
+    )
+    # few pairs alike are no box with NVSwitches: links that the model has not
+    with pytest.raises(FormatError, match=r"GPU0 has 6 NVLink links, p100 have 4; is it of another model"):
+        imported(tmp_path, nvidia_smi_matrix(HYBRID_CUBE, own_nic(8)), gpu="p100")
+
+
 def test_gpus_without_near_nics_use_those_of_others(tmp_path: Path) -> None:
     """Two NICs to a switch of two of four GPUs; 16 lanes of 16 GT/s are no limit to 12.5 GB/s each."""
     text = nvidia_smi_matrix(even(4, 4), [[], [], [0, 1], [0, 1]], legend=False)

@@ -1,14 +1,16 @@
 """The matrix of ``nvidia-smi topo -m``: NVLinks between GPUs, and how near NICs are.
 
-It counts links and has no speeds: the model of the GPUs says them. GPUs whose pairs all show as many links
-are joined by NVSwitches if direct links would take more than a GPU has. PIX and PXB are paths over PCIe
-switches alone; PHB, NODE and SYS go over CPUs. Meaning of the words: the legend that the tool itself prints.
+It counts links and has no speeds: the model of the GPUs says them. Where direct links would take more than a
+GPU has, they go to NVSwitches: a pair then shows the links of the GPU with fewer of them, so that a GPU that
+lost some is told. PIX and PXB are paths over PCIe switches alone; PHB, NODE and SYS go over CPUs. Meaning
+of the words: the legend that the tool itself prints.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -63,11 +65,9 @@ def read_box(source: SourceText, options: ImportOptions) -> Box:
             f"shows no NVLinks between GPUs, of which a {name} has {model.links} (does the fabric manager "
             f"run?); if there are none, say --gpu pcie"
         )
-    counts: dict[tuple[int, int | None], int] = {(one, other): count for (one, other), count in links.items()}
-    shown = set(links.values())
-    has_switch = len(links) == n * (n - 1) and len(shown) == 1 and (n - 1) * max(shown) > model.links
-    if has_switch:
-        counts = {(gpu, None): max(shown) for gpu in range(n)}
+    counts = _switch_counts(source, matrix, links, name)
+    if not counts:
+        counts = {(one, other): count for (one, other), count in links.items()}
     bridges, slots = _near_groups(matrix, model, options)
     gpus = [
         Gpu(name=name_of, model=name, slot=slots.get(number, Slot()))
@@ -157,6 +157,37 @@ def _link_counts(source: SourceText, matrix: _Matrix) -> dict[tuple[int, int], i
                     raise source.error(f"{matrix.gpus[one]}: NV0 is no link", line=matrix.lines[one])
                 counts[one, other] = int(match[1])
     return counts
+
+
+def _switch_counts(
+    source: SourceText, matrix: _Matrix, links: Mapping[tuple[int, int], int], name: str
+) -> dict[tuple[int, int | None], int]:
+    """NVLinks of each GPU to NVSwitches; none where the pairs may be joined directly.
+
+    FormatError where most pairs are as NVSwitches make them, and one can neither be so nor be direct.
+    """
+    n, model = len(matrix.gpus), GPU_MODELS[name]
+    cells = [[links.get((one, other), 0) for other in range(n)] for one in range(n)]
+    most = max(range(n), key=lambda gpu: sum(cells[gpu]))
+    if sum(cells[most]) <= model.links:
+        return {}
+    # a pair shows the lesser of two counts, so a GPU's largest cell is its own count; only the GPU that alone
+    # has most links may have more, which no other GPU would ever receive
+    own = [max(row) for row in cells]
+    pairs = [(one, other) for one in range(n) for other in range(one + 1, n)]
+    odd = [(one, other) for one, other in pairs if cells[one][other] != min(own[one], own[other])]
+    if not odd:
+        return {(gpu, None): count for gpu, count in enumerate(own) if count}
+    shown, times = Counter(cells[one][other] for one, other in pairs).most_common(1)[0]
+    if shown and 2 * times > len(pairs):
+        one, other = odd[0]
+        raise source.error(
+            f"{matrix.gpus[one]} to {matrix.gpus[other]} is {matrix.rows[one][other]}: over NVSwitches it "
+            f"would be NV{min(own[one], own[other])}, as to other GPUs; without NVSwitches "
+            f"{matrix.gpus[most]} would have {sum(cells[most])} links, {name} have {model.links}",
+            line=matrix.lines[one],
+        )
+    return {}
 
 
 def _near_groups(
