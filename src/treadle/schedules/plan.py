@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
@@ -214,6 +214,23 @@ class Plan:
             if entry.serves(size_bytes):
                 return entry.schedule
         raise ScheduleError(f"plan: no schedule serves {size_bytes} bytes")
+
+
+def serving(entries: Sequence[PlanEntry], sizes: Sequence[int]) -> list[tuple[PlanEntry, list[int]]]:
+    """Which sizes, by their places in the list, each entry serves; entries that serve none are left out.
+
+    Raises
+    ------
+    ScheduleError
+        If a size is served by none.
+    """
+    served: list[tuple[PlanEntry, list[int]]] = [(entry, []) for entry in entries]
+    for place, size in enumerate(sizes):
+        places = next((places for entry, places in served if entry.serves(size)), None)
+        if places is None:
+            raise ScheduleError(f"plan: no schedule serves {size} bytes")
+        places.append(place)
+    return [(entry, places) for entry, places in served if places]
 
 
 class HasPlan(Protocol):

@@ -118,7 +118,7 @@ def command(
         output.line("optimal     yes: the schedule attains the bound that its witness proves")
     output.result(
         {
-            **verify_summary(loaded, result.topology, result.report),
+            **verify_summary(loaded, result.topology, result.whole_report),
             "verified": result.is_ok,
             "topology_hash": result.topology_hash,
             "topology_embedded": result.is_embedded,

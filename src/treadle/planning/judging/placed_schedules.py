@@ -24,7 +24,7 @@ from treadle.formats.schedule_source import ScheduleSource, schedule_sources, to
 from treadle.planning.fabrics_and_plans import FabricLike, as_plan
 from treadle.planning.judging.foreign_trees import forest_of_trees
 from treadle.planning.judging.texts import read_text
-from treadle.planning.judging.verification import verify
+from treadle.planning.judging.verification import verify, whole_report
 from treadle.planning.measuring.congestion import algbw_of_program
 from treadle.planning.problem import Problem, pose
 from treadle.planning.solving.bounds import find_bound
@@ -35,7 +35,7 @@ from treadle.program.group_lists import ProgramGroups, as_groups
 from treadle.program.program import OperationKind, Program
 from treadle.runtime.measured_sizes import measure
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.plan import HasPlan, Plan
+from treadle.schedules.plan import HasPlan, Plan, PlanEntry, serving
 from treadle.schedules.plan_files.archive import load_plan
 from treadle.schedules.schedule import Schedule, unit_trees
 from treadle.schedules.trees.group_schedule import GroupSchedule
@@ -73,7 +73,7 @@ class PlacedSchedule:
     report : Report
         Violations of the text and of its placing; algbw where there are none.
     schedule : Schedule, optional
-        Of ours; None for texts of messages.
+        Of ours; None for texts of messages. Of a plan by size that for the largest, as algbw is.
     messages : Program, optional
         Those of a text, with their paths; None where something is wrong with it.
     notes : tuple of str
@@ -82,6 +82,8 @@ class PlacedSchedule:
         The most that any schedule reaches, bytes/s, where that was found.
     witness : Witness, optional
         Which proves it.
+    entries : tuple of PlanEntry
+        Of a plan, on this fabric: which schedule serves which sizes; none of others.
 
     Examples
     --------
@@ -104,6 +106,7 @@ class PlacedSchedule:
     notes: tuple[str, ...] = ()
     optimal_algbw: Fraction | None = None
     witness: Witness | None = None
+    entries: tuple[PlanEntry, ...] = ()
 
     @property
     def topology(self) -> Topology:
@@ -149,6 +152,15 @@ class PlacedSchedule:
             return as_groups(self.program)
         self.require()
         return lower_groups(self.topology, self.collective, self.schedule)
+
+    def by_size(self, sizes: Sequence[int]) -> list[tuple[PlacedSchedule, list[int]]]:
+        """What serves which of some sizes, as by `treadle.schedules.plan.serving`."""
+        if not self.entries:
+            return [(self, list(range(len(sizes))))]
+        return [
+            (replace(self, schedule=entry.schedule, entries=()), places)
+            for entry, places in serving(self.entries, sizes)
+        ]
 
     @property
     def trees(self) -> int | None:
@@ -230,7 +242,6 @@ def _of_plan(plan: Plan, problem: Problem, name: str) -> PlacedSchedule:
     if plan.collective.kind is not problem.collective.kind:
         return _refused(name, "plan", problem, _other_kind(plan.collective.kind, problem))
     result = verify(plan, problem.topology)
-    schedule = plan.entries[-1].schedule
     try:
         moved = result.moved(plan)
     except TreadleError as error:
@@ -240,14 +251,16 @@ def _of_plan(plan: Plan, problem: Problem, name: str) -> PlacedSchedule:
     if moved is not None and moved.collective != problem.collective:
         return _refused(name, "plan", problem, "the plan is for other ranks, groups, weights or demands")
     if moved is None:
-        return PlacedSchedule(name, "plan", problem, result.report, schedule)
-    schedule = moved.entries[-1].schedule
+        return PlacedSchedule(name, "plan", problem, result.whole_report, plan.entries[-1].schedule)
+    schedule, entries = moved.entries[-1].schedule, moved.entries
     if topology_hash(plan.topology) == topology_hash(problem.topology):
-        return PlacedSchedule(name, "plan", problem, result.report, schedule)
+        return PlacedSchedule(name, "plan", problem, result.whole_report, schedule, entries=entries)
     # what it claims, and the witness, are of the fabric that it was made for
-    report = verify_schedule(problem.topology, problem.collective, schedule)
+    report = whole_report(
+        [verify_schedule(problem.topology, problem.collective, entry.schedule) for entry in entries]
+    )
     note = f"the plan was made for {plan.topology.name}; its claims are left aside"
-    return PlacedSchedule(name, "plan", problem, report, schedule, notes=(note,))
+    return PlacedSchedule(name, "plan", problem, report, schedule, notes=(note,), entries=entries)
 
 
 def _of_schedule(schedule: Schedule, problem: Problem, name: str) -> PlacedSchedule:

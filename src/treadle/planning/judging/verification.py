@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
@@ -80,6 +81,11 @@ class VerifyResult:
     def report(self) -> Report:
         """Of the schedule for the largest sizes, which the plan's claims are about."""
         return self.reports[-1]
+
+    @property
+    def whole_report(self) -> Report:
+        """Of all schedules together: `report`, with the violations of the others before its own."""
+        return whole_report(self.reports)
 
 
 class UnverifiedPlanError(ScheduleError):
@@ -195,6 +201,15 @@ def _verify_placed(path: Path, fabric: Topology, root: int) -> VerifyResult:
 
     placed = place_file(path, fabric, root=root)
     return VerifyResult(fabric, topology_hash(fabric), False, (placed.report,), placed=placed)
+
+
+def whole_report(reports: Sequence[Report]) -> Report:
+    """The last report of a plan's, with the violations of all."""
+    return replace(
+        reports[-1],
+        violations=tuple(violation for report in reports for violation in report.violations),
+        n_violations=sum(report.n_violations for report in reports),
+    )
 
 
 def require_verified(plan: Plan) -> None:

@@ -221,13 +221,17 @@ def simulate(
     model = None if options and cost_model is None else cost_model_of(plan.topology, cost_model)
     options = options or SimulationOptions()
     if isinstance(plan, PlacedSchedule):
-        subject = SimulatedSubject(
-            plan.problem, task_graph(plan.topology, plan.program), plan.schedule, plan.witness
-        )
-        sized = list(
-            simulated(subject, sizes, options, auto_slices=auto_slices, cost_model=model, progress=progress)
-        )
-        return SimulationRun(tuple(row for row, _ in sized), sized[-1][1])
+        sized: dict[int, tuple[SimulatedRow, Simulation]] = {}
+        for part, places in plan.by_size(sizes):
+            subject = SimulatedSubject(
+                part.problem, task_graph(part.topology, part.program), part.schedule, part.witness
+            )
+            own = [sizes[place] for place in places]
+            runs = simulated(
+                subject, own, options, auto_slices=auto_slices, cost_model=model, progress=progress
+            )
+            sized.update(zip(places, runs, strict=True))
+        return SimulationRun(tuple(sized[place][0] for place in range(len(sizes))), sized[len(sizes) - 1][1])
     require_verified(plan)
     rows: dict[int, SimulatedRow] = {}
     last: Simulation | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from time import monotonic, process_time, time
 from typing import Unpack, cast
@@ -348,7 +348,7 @@ def _brought_row(placed: PlacedSchedule, asked: _Asked) -> ComparisonRow:
     measured = None
     if report.is_ok:
         try:
-            measured = _measured(placed.problem, placed.schedule, placed.programs, asked)
+            measured = _brought_measures(placed, asked)
         except TreadleError as error:
             measured = RowMeasures(refusal=str(error))
     return ComparisonRow(
@@ -356,11 +356,22 @@ def _brought_row(placed: PlacedSchedule, asked: _Asked) -> ComparisonRow:
     )
 
 
-def _measured(
+def _brought_measures(placed: PlacedSchedule, asked: _Asked) -> RowMeasures:
+    """Of a schedule that was there: a plan by size is priced at each size by what serves it there."""
+    rows: dict[int, SimulatedRow] = {}
+    for part, places in placed.by_size(asked.sizes):
+        sizes = tuple(asked.sizes[at] for at in places)
+        own = replace(asked, sizes=sizes, least=tuple(asked.least[at] for at in places))
+        rows.update(zip(places, _times(part.problem, part.schedule, part.programs, own), strict=True))
+    # links are told of for the largest sizes, as algbw is
+    busy = congestion(placed.topology, placed.programs.programs, asked.bound.algbw)
+    return RowMeasures(busy, tuple(rows[place] for place in sorted(rows)))
+
+
+def _times(
     problem: Problem, schedule: Schedule | None, programs: ProgramGroups, asked: _Asked
-) -> RowMeasures:
-    """Where messages congest, and how long they take."""
-    found = congestion(problem.topology, programs.programs, asked.bound.algbw)
+) -> tuple[SimulatedRow, ...]:
+    """How long messages take at each size."""
     subject = SimulatedSubject(
         problem, task_graph(problem.topology, programs.lists), schedule, asked.bound.witness
     )
@@ -372,7 +383,7 @@ def _measured(
         cost_model=asked.cost_model,
         bounds=asked.least,
     )
-    return RowMeasures(found, tuple(row for row, _ in rows))
+    return tuple(row for row, _ in rows)
 
 
 def _options(scheduler: Scheduler, *, trim: bool, seed: int) -> SchedulerOptions:
@@ -425,7 +436,8 @@ def _row(problem: Problem, chosen: _Chosen, asked: _Asked, watch: Watch) -> Comp
     if asked.measures and report.is_ok:
         try:
             program = lower_groups(problem.topology, problem.collective, schedule)
-            measured = _measured(problem, schedule, program, asked)
+            busy = congestion(problem.topology, program.programs, bound.algbw)
+            measured = RowMeasures(busy, _times(problem, schedule, program, asked))
         except TreadleError as error:
             measured = RowMeasures(refusal=str(error))
     return ComparisonRow(

@@ -1,0 +1,81 @@
+"""Plans beside others on a fabric: which schedule serves a size, and what is wrong with any of them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from treadle import planning
+from treadle.errors import ScheduleError
+from treadle.planning.judging.placed_schedules import place_schedule
+from treadle.planning.problem import pose
+from treadle.schedules.plan import Plan, PlanEntry, serving
+from treadle.schedules.steps.steps import StepSchedule
+
+SIZES = (2**10, 2**20, 2**30)
+
+
+def by_size(fabric: str = "dgx_a100(1)") -> Plan:
+    """One step up to 1 MB, a ring's trees from there on: two schedules whose times are far apart."""
+    small, large = (
+        planning.solve(fabric, "allreduce", algorithm=name).plan for name in ("factor-allreduce", "ring")
+    )
+    entries = (
+        PlanEntry(0, 2**20 - 1, small.entries[0].schedule, "factor-allreduce"),
+        PlanEntry(2**20, None, large.entries[0].schedule, "ring"),
+    )
+    return dataclasses.replace(large, entries=entries)
+
+
+def test_a_plan_by_size_is_priced_at_each_size_by_what_serves_it() -> None:
+    plan = by_size()
+    found = planning.compare(
+        plan.topology,
+        "allreduce",
+        algorithms=["factor-allreduce", "ring"],
+        beside=dataclasses.replace(plan, algorithm="both"),
+        sizes=SIZES,
+    )
+    times = {row.algorithm: [at.time for at in row.measured.sizes] for row in found.rows if row.measured}
+    steps, ring = times["factor-allreduce"], times["ring"]
+    [brought] = [row for row in found.rows if row.form == "plan"]
+    assert brought.measured is not None
+    assert [at.size_bytes for at in brought.measured.sizes] == list(SIZES)
+    assert [at.time for at in brought.measured.sizes] == [steps[0], ring[1], ring[2]]
+    assert steps[0] < ring[0]
+    assert ring[2] < steps[2]
+
+
+def test_a_placed_plan_by_size_is_simulated_as_the_plan_is() -> None:
+    plan = by_size()
+    placed = place_schedule(plan, pose(plan.topology, "allreduce"))
+    sizes = (SIZES[2], SIZES[0], SIZES[1])
+    own, others = (planning.simulate(one, sizes).rows for one in (plan, placed))
+    assert [(row.size_bytes, row.time) for row in own] == [(row.size_bytes, row.time) for row in others]
+
+
+def test_what_is_wrong_with_small_sizes_is_told_too() -> None:
+    """A report of the largest sizes alone would let a plan pass whose other schedules are false."""
+    plan = by_size()
+    small = plan.entries[0].schedule
+    assert isinstance(small, StepSchedule)
+    assert small.reduce is not None
+    one_way = dataclasses.replace(small.reduce, link=np.zeros_like(small.reduce.link))
+    first = dataclasses.replace(plan.entries[0], schedule=dataclasses.replace(small, reduce=one_way))
+    false = dataclasses.replace(plan, entries=(first, plan.entries[1]))
+    found = planning.verify(false, "dgx_a100(1)")
+    assert found.report.is_ok
+    assert not found.whole_report.is_ok
+    placed = place_schedule(false, pose("dgx_a100(1)", "allreduce"))
+    assert not placed.report.is_ok
+
+
+def test_a_size_between_the_ranges_is_served_by_none() -> None:
+    plan = by_size()
+    small, large = plan.entries
+    gap = (dataclasses.replace(small, max_bytes=2**12), large)
+    assert serving(gap, [2**20, 1]) == [(gap[0], [1]), (large, [0])]
+    with pytest.raises(ScheduleError, match="no schedule serves 8192 bytes"):
+        serving(gap, [2**13])
