@@ -77,7 +77,7 @@ def test_amounts_that_are_none(text: str) -> None:
 def test_failures_beyond_what_there_is() -> None:
     with pytest.raises(TopologyError, match="9 nodes of 9 are to fail"):
         resilience("torus:3,3", cables=(), nodes=[9])
-    with pytest.raises(TreadleError, match="no cable of path.3. can fail without parting the ranks"):
+    with pytest.raises(TreadleError, match=r"no cable of path.3. can fail without parting the ranks"):
         resilience("path:3", cables=[1])
     with pytest.raises(FormatError, match="samples"):
         resilience("torus:3,3", samples=0)

@@ -13,7 +13,7 @@ import pytest
 from treadle.errors import InfeasibleError
 from treadle.finder.cabling import cables
 from treadle.planning.building.rewiring import RewiringPlan, reconfigure
-from treadle.topologies import Topology, parse
+from treadle.topologies import Topology, parse, with_links
 
 
 def links(topology: Topology) -> Counter[tuple[int, int]]:
@@ -87,6 +87,16 @@ def test_equal_fabrics_need_nothing() -> None:
     assert graph.number_of_edges() == 32
     plan = reconfigure("hypercube(4)", "torus(4, 4)")
     assert plan.n_changed == 0
+    assert plan.n_in_order > 0
+
+
+def test_equal_fabrics_are_recognised_whatever_their_links_take() -> None:
+    """A designed fabric carries its network's rate and delay, one by name has 1 byte/s."""
+    order = "13,1,6,2,9,0,7,14,3,11,5,10,15,4,8,12"
+    wanted = f'with_nodes_ordered(torus(4, 4), "{order}")'
+    now = with_links(parse("torus(4, 4)"), bandwidth=3_125_000_000, latency=10_000)
+    plan = reconfigure(now, wanted)
+    assert plan.changes == ()
     assert plan.n_in_order > 0
 
 

@@ -28,6 +28,7 @@ from treadle.synthesis.core_values.flow_values import Annealing
 from treadle.topologies.isomorphism import UndecidedError, find_isomorphism
 from treadle.topologies.properties import has_switches
 from treadle.topologies.topology import Topology
+from treadle.topologies.transforms.changes import with_links
 from treadle.watch import Progress, Watch
 
 MAX_NODES = 4096
@@ -95,14 +96,15 @@ class RewiringPlan:
         """Commands as CSV, each with the node of the wanted fabric whose part its ends take."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(["action", "from_node", "from_port", "to_node", "to_port", "from_part", "to_part"])
-        names = self.topology.node_names
+        writer.writerow(["action", "from_node", "from_port", "to_node", "to_port", "duplex", "from_part", "to_part"])
+        names, duplex = self.topology.node_names, "yes" if self.is_duplex else "no"
         part = np.empty(len(self.node), dtype=np.int64)
         part[self.node] = np.arange(len(self.node))
         for one in self.changes:
             action = "connect" if one.is_made else "disconnect"
             parts = [self.other.node_names[part[node]] for node in (one.tail, one.head)]
-            writer.writerow([action, names[one.tail], one.tail_port, names[one.head], one.head_port, *parts])
+            ends = (names[one.tail], one.tail_port, names[one.head], one.head_port)
+            writer.writerow([action, *ends, duplex, *parts])
         return out.getvalue()
 
 
@@ -169,8 +171,10 @@ def reconfigure(
 def _relabelled(now: Topology, wanted: Topology, seed: int, watch: Watch) -> Int32Array:
     """By wanted node, the node that takes its part."""
     n = now.n_nodes
+    # what is plugged counts, not how fast it is: a fabric by name has links of other rates than one designed
+    alike = [with_links(fabric, bandwidth=1) for fabric in (wanted, now)]
     try:
-        same = find_isomorphism(wanted, now)
+        same = find_isomorphism(*alike)
     except UndecidedError:
         same = None
     if same is not None:

@@ -31,8 +31,8 @@ def without_failures(topology: Topology, failed: Sequence[str] | str) -> Topolog
     failed : str or sequence of str
         Each is a name or several with commas between: ``one--other`` for a link in both directions,
         ``tail->head`` for one, ``one--other#2`` for one cable of several, else a node. ``*``, ``?`` and
-        ``[...]`` stand for any characters, as in a shell (``leaf3--spine*``, ``box0.*``); what a name means as
-        it stands wins.
+        ``[...]`` stand for any characters, as in a shell (``leaf3--spine*``, ``box0.*``); what a name means
+        as it stands wins.
 
     Returns
     -------
