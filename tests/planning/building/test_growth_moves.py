@@ -40,6 +40,7 @@ def test_a_ring_grows_by_one() -> None:
         "steps": 2,
         "t_b_exact": "3/4",
         "connected": True,
+        "duplex": True,
     }
     assert plan.topology.name == "ring(3), grown to 4"
     assert plan.topology.node_names == ("n0", "n1", "n2", "n3")
@@ -66,7 +67,9 @@ def test_ports_and_stages(name: str, nodes: int, ports: set[int], stages: list[i
     """A stage pulls one cable and adds two; the ends of the one that was pulled keep their ports."""
     plan = grow(name, nodes)
     rows = list(csv.DictReader(io.StringIO(plan.text())))
-    assert list(rows[0]) == ["stage", "action", "from_node", "from_port", "to_node", "to_port"]
+    assert list(rows[0]) == ["stage", "action", "from_node", "from_port", "to_node", "to_port", "duplex"]
+    two_way = all(wire.is_duplex for wire in cables(parse(name)))
+    assert {row["duplex"] for row in rows} == {"yes" if two_way else "no"}
     counted = Counter(int(row["stage"]) for row in rows)
     assert list(counted) == list(range(1, len(counted) + 1))
     assert sorted(counted.values(), reverse=True) == sorted(stages, reverse=True)
@@ -241,10 +244,11 @@ def test_commands_name_the_parts_that_ends_take() -> None:
     plan = reconfigure(six, turned)
     assert plan.changes == ()
     assert plan.n_in_order > 0
-    assert plan.text() == "action,from_node,from_port,to_node,to_port,from_part,to_part\n"
+    assert plan.text() == "action,from_node,from_port,to_node,to_port,duplex,from_part,to_part\n"
     other = reconfigure(six, fabric("b", ring_of(0, 1, 2) + ring_of(3, 4, 5), 6))
     rows = list(csv.DictReader(io.StringIO(other.text())))
     assert [row["action"] for row in rows] == ["disconnect"] * 2 + ["connect"] * 2
+    assert {row["duplex"] for row in rows} == {"yes"}
     part = {f"a{node}": f"b{place}" for place, node in enumerate(other.node.tolist())}
     for row in rows:
         assert (part[row["from_node"]], part[row["to_node"]]) == (row["from_part"], row["to_part"])

@@ -86,7 +86,7 @@ class GrowthPlan:
     >>> import treadle
     >>> plan = treadle.grow("ring:3", 4)
     >>> plan.n_cut, plan.is_connected, plan.text().splitlines()[1:]
-    (1, True, ['1,pull,n2,1,n0,1', '1,add,n2,1,n3,0', '1,add,n3,1,n0,1'])
+    (1, True, ['1,pull,n2,1,n0,1,yes', '1,add,n2,1,n3,0,yes', '1,add,n3,1,n0,1,yes'])
     """
 
     before: Topology
@@ -101,16 +101,21 @@ class GrowthPlan:
         """Cables that are pulled."""
         return sum(not move.is_added for move in self.moves)
 
+    @property
+    def is_duplex(self) -> bool:
+        """Whether every cable that is moved joins both directions of two ports, else one direction."""
+        return all(wire.is_duplex for wire in cables(self.before))
+
     def text(self) -> str:
-        """The moves as CSV."""
+        """The moves as CSV; ``duplex`` is as in a cabling list."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(["stage", "action", "from_node", "from_port", "to_node", "to_port"])
-        names = self.topology.node_names
+        writer.writerow(["stage", "action", "from_node", "from_port", "to_node", "to_port", "duplex"])
+        names, duplex = self.topology.node_names, "yes" if self.is_duplex else "no"
         for move in self.moves:
             action = "add" if move.is_added else "pull"
             ends = (names[move.tail], move.tail_port, names[move.head], move.head_port)
-            writer.writerow([move.stage, action, *ends])
+            writer.writerow([move.stage, action, *ends, duplex])
         return out.getvalue()
 
 
@@ -390,4 +395,5 @@ def growth_summary(plan: GrowthPlan) -> dict[str, object]:
         "steps": plan.steps,
         "t_b_exact": f"{plan.t_b.numerator}/{plan.t_b.denominator}",
         "connected": plan.is_connected,
+        "duplex": plan.is_duplex,
     }
