@@ -49,11 +49,21 @@ def words(action: LayerAction) -> str:
 
 
 def test_tensor_parallelism_with_sequence_parallelism() -> None:
-    """Two blocks, attention in the middle of the first; each begins with a gather and ends with a scatter."""
+    """Two blocks, attention in the middle of the first; each begins with a gather and ends with a scatter.
+
+    Inputs, of which memory counts a rank's part, are gathered again beside half of what a block begins with.
+    """
     forward, backward = passes(mesh_of(tp=2), LayerSeconds((4, 8), (2, 5)), reductions=2)
     gather, scatter = "allgather tp 80", "reduce-scatter tp 80"
     assert forward == [gather, "1", "2", "1", scatter, gather, "2", scatter]
-    assert backward == [gather, "4", scatter, gather, "2", "5", "2", scatter]
+    again = f"2 + {gather}", "2", scatter, gather, "2", "5", f"1 + {gather}", "1"
+    assert backward == [gather, *again, scatter]
+
+
+def test_rows_of_a_table_need_no_input_again() -> None:
+    lookup = Work("rows", WorkKind.LOOKUP, moved_elements=2)
+    _, backward = passes(mesh_of(tp=2), LayerSeconds((4, 8)), works=(lookup,), reductions=1)
+    assert backward == ["allgather tp 80", "8", "reduce-scatter tp 80"]
 
 
 def test_tensor_parallelism_by_sums() -> None:
@@ -72,7 +82,8 @@ def test_keys_and_values_are_gathered_before_attention() -> None:
     """4 elements for each of 8 / 2 tokens of a rank."""
     forward, backward = passes(mesh_of(cp=2), LayerSeconds((4, 8), (2, 5)), kv_elements=4)
     assert forward == ["2", "allgather cp 32", "2", "2"]
-    assert backward == ["4", "5", "reduce-scatter cp 32", "4"]
+    # a rank keeps its own: they are gathered again for the backward pass
+    assert backward == ["4", "allgather cp 32", "5", "reduce-scatter cp 32", "4"]
     for pieces, size in ((4, 8), (2, 16), (1, 32)):
         layer: dict[str, Any] = {"kv_elements": 4, "kv_pieces": pieces}
         cut, _ = passes(mesh_of(cp=2, tp=4), LayerSeconds((4, 8), (2, 5)), **layer)
@@ -167,12 +178,13 @@ def test_recomputing_repeats_the_forward_pass_or_its_attention() -> None:
         "2 again",
         "2 again",
         "4",
+        "allgather cp 32",
         "5",
         "reduce-scatter cp 32",
         "4",
     ]
     _, some = passes(mesh_of(cp=2), seconds, options={"recompute": "attention"}, kv_elements=4)
-    assert some == ["4", "2 again", "5", "reduce-scatter cp 32", "4"]
+    assert some == ["4", "allgather cp 32", "2 again", "5", "reduce-scatter cp 32", "4"]
 
 
 def test_only_blocks_are_computed_again() -> None:

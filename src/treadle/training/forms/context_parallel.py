@@ -1,9 +1,9 @@
 """Context parallelism: attention of a rank's part of a sequence to the keys and values of all ranks.
 
-`GATHER` (Llama 3, section 3.3.2): keys and values are gathered before attention, and their gradients
-reduce-scattered after its backward pass. `RING` (Liu et al. 2023, Ring Attention): in each of cp - 1 rounds
-a rank sends the keys and values that it has while it attends to them; in the backward pass their gradients
-travel with them, and go home in one round more.
+`GATHER` (Llama 3, section 3.3.2): keys and values are gathered before attention, and again before its
+backward pass, as a rank keeps its own; their gradients are reduce-scattered after it. `RING` (Liu et al.
+2023, Ring Attention): in each of cp - 1 rounds a rank sends the keys and values that it has while it attends
+to them; in the backward pass their gradients travel with them, and go home in one round more.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def attention(layer: ModelLayer, seconds: tuple[Seconds, Seconds], share: Share)
         gather = LayerAction(exchange=Communication(CollectiveKind.ALLGATHER, axes, n * size))
         scatter = LayerAction(exchange=Communication(CollectiveKind.REDUCE_SCATTER, axes, n * size))
         part = computing((forward, backward))
-        return [LayerPart((gather,), (scatter,)), LayerPart(part.forward, again + part.backward)]
+        return [LayerPart((gather,), (scatter,)), LayerPart(part.forward, (gather, *again, *part.backward))]
     return [LayerPart(_rounds(forward, n, axes, size), (*again, *_rounds_back(backward, n, axes, size)))]
 
 
