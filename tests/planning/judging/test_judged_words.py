@@ -24,7 +24,7 @@ from treadle.planning.judging.placed_schedules import (
 )
 from treadle.planning.judging.point_to_point import Shortfall, _loads, shortfall
 from treadle.planning.judging.texts import is_file, read_text, told_name, verify_text
-from treadle.planning.judging.verification import _notes, _part
+from treadle.planning.judging.verification import _notes, part_that_is_known
 from treadle.program.program import OperationKind
 from treadle.schedules.alltoall.demands import Demands
 from treadle.topologies import TopologyBuilder, parse, topology_hash
@@ -159,7 +159,7 @@ def test_false_plans_name_their_first_fault() -> None:
 )
 def test_nodes_that_a_plan_does_not_know(fabric: str, told: str) -> None:
     own, whole = parse("path:4"), parse(fabric)
-    part = _part(own, whole)
+    part = part_that_is_known(own, whole)
     assert part.node_names == own.node_names
     assert _notes(own, whole, part) == (f"the plan was made for path(4), not for {whole.name}: {told}",)
     assert _notes(part, whole, part) == (), "it was made for this part"
@@ -170,10 +170,10 @@ def test_nodes_that_a_plan_does_not_know(fabric: str, told: str) -> None:
 
 def test_fabrics_that_share_all_nodes_or_none() -> None:
     ring = parse("ring:4")
-    assert _part(ring, parse("complete:4")) == parse("complete:4")
+    assert part_that_is_known(ring, parse("complete:4")) == parse("complete:4")
     assert _notes(ring, parse("complete:4"), parse("complete:4")) == ()
     boxes = parse("dgx_a100:1")
-    assert _part(ring, boxes) is boxes
+    assert part_that_is_known(ring, boxes) is boxes
     assert not verify(solve("ring:4", "allgather"), boxes).is_ok
     embedded = verify(solve("ring:4", "allgather"))
     assert (embedded.is_embedded, embedded.n_absent, embedded.notes) == (True, 0, ())
@@ -183,12 +183,14 @@ def test_witnesses_of_links_prove_nothing_elsewhere() -> None:
     plan = solve("ring:4", "allreduce").plan
     found = verify(plan, "complete:4")
     assert not found.is_ok
-    assert found.report.violations[0].kind is ViolationKind.MEMBERSHIP
+    assert found.report.violations[0].kind is ViolationKind.BOUND
     assert found.report.n_violations == 1
     assert str(found.report.violations[0]) == (
-        f"membership: complete(4): nodes or links differ from the plan's fabric, so its {plan.witness.kind} "  # type: ignore[union-attr]
-        "witness proves nothing there; solve for this fabric"
+        "bound: the plan's optimum is claimed for ring(4); nodes or links of complete(4) differ, so the "
+        f"{plan.witness.kind} witness proves nothing there"  # type: ignore[union-attr]
     )
+    assert found.report.algbw == plan.algbw, "the schedule is judged though its claim is not"
+    assert found.is_sound
 
 
 def test_words_that_are_for_texts(tmp_path: Path) -> None:

@@ -13,6 +13,9 @@ from treadle.planning.judging.placed_schedules import place_schedule
 from treadle.planning.problem import pose
 from treadle.schedules.plan import Plan, PlanEntry, serving
 from treadle.schedules.steps.steps import StepSchedule
+from treadle.topologies import parse
+from treadle.topologies.transforms.failures import without_failures
+from treadle.verification.violations import ViolationKind
 
 SIZES = (2**10, 2**20, 2**30)
 
@@ -79,3 +82,56 @@ def test_a_size_between_the_ranges_is_served_by_none() -> None:
     assert serving(gap, [2**20, 1]) == [(gap[0], [1]), (large, [0])]
     with pytest.raises(ScheduleError, match="no schedule serves 8192 bytes"):
         serving(gap, [2**13])
+
+
+@pytest.mark.parametrize(
+    ("fabric", "kind", "failed", "witness"),
+    [
+        ("ring(4)", "allreduce", "n0--n1", "lengths"),
+        ("complete(4)", "allgather", "n0--n1", "cut"),
+        ("torus(3, 3)", "alltoall", "n0_0--n0_1", "distances"),
+    ],
+)
+def test_a_plan_for_a_part_of_the_fabric_is_judged_as_a_schedule(
+    fabric: str, kind: str, failed: str, witness: str
+) -> None:
+    """A plan that leaves a link out runs on the whole fabric, whatever proves the optimum of its own."""
+    part = without_failures(parse(fabric), failed)
+    plan = planning.solve(part, kind).plan
+    assert plan.witness is not None
+    assert plan.witness.kind == witness
+    placed = place_schedule(plan, pose(fabric, kind))
+    assert placed.report.violations == ()
+    assert placed.notes == (f"the plan was made for {part.name}; its claims are left aside",)
+    assert placed.algbw == plan.algbw
+    found = planning.verify(plan, fabric)
+    assert found.is_sound
+    assert {violation.kind for violation in found.report.violations} == {ViolationKind.BOUND}
+
+
+@pytest.mark.parametrize("kind", ["allgather", "allreduce"])
+def test_every_link_that_a_fabric_lacks_is_told(kind: str) -> None:
+    """Whatever the witness is: it hides nothing of the schedule, and is told itself."""
+    plan = planning.solve("dgx_a100(2)", kind).plan
+    left = without_failures(plan.topology, "box0.nic3")
+    found = planning.verify(plan, left)
+    told = {str(violation) for violation in found.report.violations}
+    lost = {"box0.gpu3->box0.nic3", "box0.nic3->ib1", "ib1->box0.nic3", "box0.nic3->box0.gpu3"}
+    expected = {f"membership: the schedule uses link {one}, which {left.name} does not have" for one in lost}
+    assert expected <= told
+    # the cut that proves the allgather's optimum is around another GPU, and is the same on what is left
+    others = ViolationKind.BOUND in {violation.kind for violation in found.report.violations}
+    assert others == (kind == "allreduce")
+    assert len(told) == len(lost) + others
+    assert not found.is_sound
+
+
+def test_ranks_that_a_fabric_lacks_are_counted() -> None:
+    found = planning.verify(planning.solve("ring(8)", "allreduce"), "ring(4)")
+    first = found.report.violations[0]
+    assert str(first) == (
+        "membership: the plan has 8 ranks, ring(4) has 4 compute nodes, and none called n4, n5, n6 and 1 more"
+    )
+    lost = [one.message for one in found.report.violations if "uses link" in one.message]
+    assert "the schedule uses link n3->n4, which ring(4) does not have" in lost
+    assert "the schedule uses link n6->n7, which ring(4) does not have" in lost

@@ -23,8 +23,9 @@ from treadle.formats.judgement import Judgement, Terms
 from treadle.formats.schedule_source import ScheduleSource, schedule_sources, told_source
 from treadle.planning.fabrics_and_plans import FabricLike, as_plan
 from treadle.planning.judging.foreign_trees import forest_of_trees
+from treadle.planning.judging.moved_plans import judged_on, moved_plan
 from treadle.planning.judging.texts import read_text
-from treadle.planning.judging.verification import verify, whole_report
+from treadle.planning.judging.verification import part_that_is_known, whole_report
 from treadle.planning.measuring.congestion import algbw_of_program
 from treadle.planning.problem import Problem, pose
 from treadle.planning.solving.bounds import find_bound
@@ -241,26 +242,25 @@ def _of_plan(plan: Plan, problem: Problem, name: str) -> PlacedSchedule:
     """A plan, on the fabric that is asked about: what it embeds is not trusted."""
     if plan.collective.kind is not problem.collective.kind:
         return _refused(name, "plan", problem, _other_kind(plan.collective.kind, problem))
-    result = verify(plan, problem.topology)
+    fabric = problem.topology
+    notes: tuple[str, ...] = ()
+    is_its_own = topology_hash(plan.topology) == topology_hash(fabric)
+    if not is_its_own:
+        # what it claims, and the witness, are of the fabric that it was made for
+        notes = (f"the plan was made for {plan.topology.name}; its claims are left aside",)
+    report = None
     try:
-        moved = result.moved(plan)
+        fabric = fabric if is_its_own else part_that_is_known(plan.topology, fabric)
+        report = whole_report(judged_on(plan, fabric, with_claims=is_its_own))
+        moved = moved_plan(plan, fabric)
     except TreadleError as error:
-        moved = None
-        if result.report.is_ok:
+        if report is None or report.is_ok:
             return _refused(name, "plan", problem, str(error))
-    if moved is not None and moved.collective != problem.collective:
+        return PlacedSchedule(name, "plan", problem, report, plan.entries[-1].schedule)
+    if moved.collective != problem.collective:
         return _refused(name, "plan", problem, "the plan is for other ranks, groups, weights or demands")
-    if moved is None:
-        return PlacedSchedule(name, "plan", problem, result.whole_report, plan.entries[-1].schedule)
-    schedule, entries = moved.entries[-1].schedule, moved.entries
-    if topology_hash(plan.topology) == topology_hash(problem.topology):
-        return PlacedSchedule(name, "plan", problem, result.whole_report, schedule, entries=entries)
-    # what it claims, and the witness, are of the fabric that it was made for
-    report = whole_report(
-        [verify_schedule(problem.topology, problem.collective, entry.schedule) for entry in entries]
-    )
-    note = f"the plan was made for {plan.topology.name}; its claims are left aside"
-    return PlacedSchedule(name, "plan", problem, report, schedule, notes=(note,), entries=entries)
+    entries = moved.entries
+    return PlacedSchedule(name, "plan", problem, report, entries[-1].schedule, notes=notes, entries=entries)
 
 
 def _of_schedule(schedule: Schedule, problem: Problem, name: str) -> PlacedSchedule:

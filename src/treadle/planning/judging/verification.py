@@ -11,11 +11,10 @@ from treadle.brief import brief
 from treadle.checking import checked
 from treadle.errors import ScheduleError, TopologyError
 from treadle.planning.fabrics_and_plans import FabricLike, PlanLike, as_plan
+from treadle.planning.judging.moved_plans import judged_on
 from treadle.planning.judging.texts import TextVerification, read_text, verify_text
 from treadle.planning.problem import resolve_topology
-from treadle.planning.solving.transfer import transfer_collective, transfer_schedule
 from treadle.schedules.plan import HasPlan, Plan
-from treadle.schedules.witness import CutWitness
 from treadle.topologies import subset, topology_hash
 from treadle.topologies.topology import Topology
 from treadle.verification.schedules import verify_plan
@@ -27,6 +26,9 @@ if TYPE_CHECKING:
 
 _SHOWN = 3
 """Nodes that a note names."""
+
+_OF_CLAIMS = (ViolationKind.LOAD, ViolationKind.CLAIM, ViolationKind.BOUND)
+"""Violations that say of a schedule only that it is not what is claimed of it."""
 
 
 @brief("topology", "is_ok", "is_embedded", "reports", "n_absent")
@@ -73,9 +75,15 @@ class VerifyResult:
         """No violation anywhere."""
         return all(report.is_ok for report in self.reports)
 
-    def moved(self, plan: Plan) -> Plan:
-        """The plan on the fabric that it was held against; TopologyError, ScheduleError if it has none."""
-        return _moved(plan, self.topology)
+    @property
+    def is_sound(self) -> bool:
+        """All schedules do there what they are for, whether or not what the plan claims of them is true."""
+        return all(
+            report.algbw is not None
+            and report.n_violations == len(report.violations)
+            and all(violation.kind in _OF_CLAIMS for violation in report.violations)
+            for report in self.reports
+        )
 
     @property
     def report(self) -> Report:
@@ -186,11 +194,11 @@ def verify(
     whole_hash, n_absent = topology_hash(fabric), 0
     notes: tuple[str, ...] = ()
     try:
-        part = _part(plan.topology, fabric)
+        part = part_that_is_known(plan.topology, fabric)
         n_absent = len(fabric.compute_nodes) - len(part.compute_nodes)
         notes = _notes(plan.topology, fabric, part)
         fabric = part
-        reports = verify_plan(_moved(plan, fabric), topology=fabric)
+        reports = judged_on(plan, fabric)
     except (TopologyError, ScheduleError) as error:
         reports = (_refused(str(error)),)
     return VerifyResult(fabric, whole_hash, False, reports, n_absent, notes)
@@ -219,7 +227,7 @@ def require_verified(plan: Plan) -> None:
         raise UnverifiedPlanError(result)
 
 
-def _part(own: Topology, fabric: Topology) -> Topology:
+def part_that_is_known(own: Topology, fabric: Topology) -> Topology:
     """The trusted fabric without the compute nodes that the plan's fabric lacks."""
     known = {own.node_names[node] for node in own.compute_nodes.tolist()}
     names = [fabric.node_names[node] for node in fabric.compute_nodes.tolist()]
@@ -241,36 +249,6 @@ def _notes(own: Topology, fabric: Topology, part: Topology) -> tuple[str, ...]:
         f"the plan was made for {own.name}, not for {fabric.name}: {shown}, which it does not know, "
         f"{'is' if len(absent) == 1 else 'are'} taken as absent",
     )
-
-
-def _moved(plan: Plan, fabric: Topology) -> Plan:
-    """The plan on the trusted fabric."""
-    if fabric == plan.topology:
-        return plan
-    source = plan.topology
-    witness = plan.witness
-    if isinstance(witness, CutWitness):
-        names = (source.node_names[node] for node in witness.nodes)
-        witness = CutWitness(tuple(sorted(fabric.node_index(name) for name in names)))
-    elif witness is not None and _shape(fabric) != _shape(source):
-        raise ScheduleError(
-            f"{fabric.name}: nodes or links differ from the plan's fabric, so its {witness.kind} "
-            f"witness proves nothing there; solve for this fabric"
-        )
-    return replace(
-        plan,
-        topology=fabric,
-        collective=transfer_collective(plan.collective, source, fabric),
-        entries=tuple(
-            replace(entry, schedule=transfer_schedule(entry.schedule, source, fabric))
-            for entry in plan.entries
-        ),
-        witness=witness,
-    )
-
-
-def _shape(topology: Topology) -> tuple[object, ...]:
-    return topology.node_names, topology.tails.tobytes(), topology.heads.tobytes()
 
 
 def _refused(message: str) -> Report:

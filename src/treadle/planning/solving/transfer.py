@@ -47,6 +47,30 @@ def transfer_schedule(
     def moved(links: Int32Array) -> Int32Array:
         return _moved(links, places, source, target)
 
+    return _with_links(schedule, moved)
+
+
+def lost_links(schedule: Schedule, source: Topology, target: Topology) -> list[int]:
+    """Numbers of the links of `source`, rising, that a schedule uses and `target` lacks.
+
+    Raises
+    ------
+    ScheduleError
+        If it uses one that `source` itself lacks.
+    """
+    places, lost = _link_numbers(source, target), np.zeros(source.n_links, dtype=bool)
+
+    def noted(links: Int32Array) -> Int32Array:
+        _check_known(links, source)
+        lost[links] |= places[links] < 0
+        return links
+
+    _with_links(schedule, noted)
+    return [int(link) for link in np.flatnonzero(lost)]
+
+
+def _with_links(schedule: Schedule, moved: Callable[[Int32Array], Int32Array]) -> Schedule:
+    """The schedule with every array of link numbers replaced."""
     if isinstance(schedule, ForestSchedule):
         return replace(
             schedule,
@@ -128,11 +152,7 @@ def _moved_sends(steps: Steps, moved: Callable[[Int32Array], Int32Array]) -> Ste
 
 
 def _moved(links: Int32Array, numbers: Int32Array, source: Topology, target: Topology) -> Int32Array:
-    beyond = np.flatnonzero((links < 0) | (links >= len(numbers)))
-    if beyond.size:
-        raise ScheduleError(
-            f"the schedule uses link number {links[beyond[0]]}, {source.name} has {len(numbers)} links"
-        )
+    _check_known(links, source)
     moved = numbers[links]
     lost = np.flatnonzero(moved < 0)
     if lost.size:
@@ -140,3 +160,11 @@ def _moved(links: Int32Array, numbers: Int32Array, source: Topology, target: Top
         raise ScheduleError(f"the schedule uses link {name}, which {target.name} does not have")
     moved.setflags(write=False)
     return moved
+
+
+def _check_known(links: Int32Array, source: Topology) -> None:
+    beyond = np.flatnonzero((links < 0) | (links >= source.n_links))
+    if beyond.size:
+        raise ScheduleError(
+            f"the schedule uses link number {links[beyond[0]]}, {source.name} has {source.n_links} links"
+        )
