@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -293,3 +294,22 @@ def test_trees_of_very_many_ranks_are_not_written_out(monkeypatch: pytest.Monkey
             InfeasibleError, match=r"9 ranks are too many to be written out \(at most 8 ranks\)"
         ):
             solve("ring:9", kind)
+
+
+def test_failed_links_and_nodes_may_be_patterns() -> None:
+    """As --without takes them; the result has every exact name, so that it can be told and done again."""
+    old = solve("dgx_a100(2, gpus_per_box=4)", "allgather").plan
+    boxes = checked(repair(old, nodes=["box0.nic[12]", "box1.gpu3"]))
+    assert boxes.nodes == ("box0.nic1", "box0.nic2", "box1.gpu3")
+    assert boxes.lost_ranks == ("box1.gpu3",)
+    links = checked(repair(old, links=["box0.gpu0--box0.nic?", "box0.gpu1--box0.nic1,box0.gpu2--box0.nic2"]))
+    assert links.links == ("box0.gpu0--box0.nic0", "box0.gpu1--box0.nic1", "box0.gpu2--box0.nic2")
+    whole = repair(old, nodes=["box0.*"])
+    assert whole.new.collective.n_ranks == 4
+    for failed, told in (
+        ({"nodes": ["box0.gpu0--box0.*"]}, "names links, expected nodes"),
+        ({"links": ["box0.*"]}, "names nodes, expected links"),
+        ({"nodes": ["box9.*"]}, "no node and no link is called as 'box9.*'"),
+    ):
+        with pytest.raises(TopologyError, match=re.escape(told)):
+            repair(old, **failed)  # type: ignore[arg-type]

@@ -87,9 +87,9 @@ def test_few_ranks_are_named(n: int, words: str) -> None:
 def test_nothing_and_the_same_twice_do_not_fail() -> None:
     ring = parse("ring(4)")
     with pytest.raises(ScheduleError, match=r"^repair: nothing failed; name a link or a node \(--link A--B"):
-        repair_module._without(ring, (), ())
+        repair_module._check_named(ring, (), ())
     with pytest.raises(TopologyError, match=r"^ring\(4\): 'n1' is named 3 times as failed$"):
-        repair_module._without(ring, ("n1",), ("n1", "n1"))
+        repair_module._check_named(ring, ("n1",), ("n1", "n1"))
 
 
 def test_one_group_has_nobody_to_forward_for_it() -> None:

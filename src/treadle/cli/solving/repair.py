@@ -48,13 +48,17 @@ def command(
         list[str] | None,
         typer.Option(
             "--link",
-            help="A failed link: A--B both ways, 'A->B' one way; again for more.",
+            help="A failed link: A--B both ways, 'A->B' one way; patterns as of --without; again for more.",
             metavar="LINK",
         ),
     ] = None,
     nodes: Annotated[
         list[str] | None,
-        typer.Option("--node", help="A failed GPU, NIC or switch; again for more.", metavar="NODE"),
+        typer.Option(
+            "--node",
+            help="A failed GPU, NIC or switch, or a pattern ('box0.*'); again for more.",
+            metavar="NODE",
+        ),
     ] = None,
     new: Annotated[
         Path | None, typer.Option("-o", "--output", help="Plan file to write.", writable=True)

@@ -29,7 +29,7 @@ from treadle.schedules.witness import CutWitness
 from treadle.synthesis.scheduler_options import Form, OptionKeywords
 from treadle.topologies import reached
 from treadle.topologies.topology import Topology
-from treadle.topologies.transforms.failures import without_links_and_nodes
+from treadle.topologies.transforms.failures import named_links, named_nodes, without_links_and_nodes
 from treadle.watch import Progress
 
 _SHOWN = 3
@@ -49,7 +49,7 @@ class RepairResult:
     solved : SolveResult
         The new plan, verified.
     links, nodes : tuple of str
-        What failed, as named by the user.
+        What failed, each by its exact name.
     lost_links : int
         Directed links of the old fabric that the new one lacks, those of failed nodes among them.
     lost_ranks : tuple of str
@@ -153,9 +153,10 @@ def repair(
         Its schedules are replaced and not looked at; its witness is checked, since losses refer to it.
     links : sequence of str
         ``tail->head`` for one direction, ``one--other`` for both; parallel links fail together, one of them
-        by its number (``one--other#2``, from 0).
+        by its number (``one--other#2``, from 0). Patterns and lists with commas as
+        `treadle.topologies.without_failures` takes them.
     nodes : sequence of str
-        Compute nodes, which then are no ranks any more, switches or NICs.
+        Compute nodes, which then are no ranks any more, switches or NICs; patterns and lists as well.
     algorithm, form : str, optional
         Instead of those of the plan. Another algorithm takes its own defaults for all other options. A plan
         that was asked for in factored form becomes an explicit one if what is left has no factored forest.
@@ -196,7 +197,9 @@ def repair(
     start, watch = process_time(), Stopwatch(progress)
     with watch.stage("failures"):
         check_repairable(plan)
-        fabric = _without(plan.topology, links, nodes)
+        _check_named(plan.topology, links, nodes)
+        links, nodes = named_links(plan.topology, links), named_nodes(plan.topology, nodes)
+        fabric = without_links_and_nodes(plan.topology, links, nodes)
         collective, lost_ranks = _restricted(plan, fabric)
         if forward:
             collective = forwarding(collective)
@@ -306,14 +309,12 @@ def check_repairable(plan: Plan) -> None:
         )
 
 
-def _without(topology: Topology, links: Sequence[str], nodes: Sequence[str]) -> Topology:
-    """What is left of a fabric; links are named by the whole one, so they go first."""
+def _check_named(topology: Topology, links: Sequence[str], nodes: Sequence[str]) -> None:
     if not links and not nodes:
         raise ScheduleError("repair: nothing failed; name a link or a node (--link A--B, --node NAME)")
     for name, times in Counter((*links, *nodes)).items():
         if times > 1:
             raise TopologyError(f"{topology.name}: {name!r} is named {times} times as failed")
-    return without_links_and_nodes(topology, links, nodes)
 
 
 def _gone(old: Topology, new: Topology) -> set[str]:

@@ -79,6 +79,36 @@ def named_failures(
     return tuple(links), tuple(nodes)
 
 
+def named_links(topology: Topology, typed: Sequence[str]) -> tuple[str, ...]:
+    """Exact names of the links that names and patterns mean; each once. A name without a pattern stays.
+
+    Raises
+    ------
+    TopologyError
+        If a pattern, or a list with commas, is of nothing, or of nodes.
+    """
+    return _named(topology, typed, of_links=True)
+
+
+def named_nodes(topology: Topology, typed: Sequence[str]) -> tuple[str, ...]:
+    """As `named_links`, of nodes."""
+    return _named(topology, typed, of_links=False)
+
+
+def _named(topology: Topology, typed: Sequence[str], *, of_links: bool) -> tuple[str, ...]:
+    names: dict[str, None] = {}
+    for text in typed:
+        if "," not in text and not _PATTERN & set(text):
+            names[text] = None  # who takes it out says what is wrong with it
+            continue
+        links, nodes = named_failures(topology, text)
+        if nodes if of_links else links:
+            found, wanted = ("nodes", "links") if of_links else ("links", "nodes")
+            raise TopologyError(f"{topology.name}: {text[:60]!r} names {found}, expected {wanted}")
+        names.update(dict.fromkeys(links if of_links else nodes))
+    return tuple(names)
+
+
 def _split(topology: Topology, text: str) -> list[str]:
     """The names in a list with commas; one that has commas itself stands alone."""
     if "," not in text or has_node(topology, text) or is_link_name(topology, text):
