@@ -58,15 +58,23 @@ def nccl_xml(
     return "\n".join([*lines, "  </cpu>", "</system>", ""])
 
 
-def nvidia_smi_matrix(links: list[list[int]], near: list[list[int]], *, legend: bool = True) -> str:
-    """What ``nvidia-smi topo -m`` prints: `links[i][j]` NVLinks, `near[i]` the NICs PIX to GPU i."""
+def nvidia_smi_matrix(
+    links: list[list[int]], near: list[list[int]], *, legend: bool = True, cpus: list[str] | None = None
+) -> str:
+    """What ``nvidia-smi topo -m`` prints: `links[i][j]` NVLinks, `near[i]` the NICs PIX to GPU i.
+
+    `cpus` are the GPUs' affinities, those of one CPU unless given; none at all if empty.
+    """
     n, m = len(links), max((nic for row in near for nic in row), default=-1) + 2
     names = [f"GPU{i}" for i in range(n)] + [f"NIC{i}" for i in range(m)]
-    lines = ["\x1b[4m\t" + "\t".join(names) + "\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m"]
+    affinity = ["0-23"] * n if cpus is None else cpus
+    titles = ["CPU Affinity", "NUMA Affinity", "GPU NUMA ID"] if affinity else []
+    lines = ["\x1b[4m\t" + "\t".join([*names, *titles]) + "\x1b[0m"]
     for i, row in enumerate(links):
         cells = [" X " if i == j else f"NV{count}" if count else "SYS" for j, count in enumerate(row)]
         cells += ["PIX" if nic in near[i] else "NODE" for nic in range(m)]
-        lines.append("\t".join([f"GPU{i}", *cells, "0-23", "0", "", "N/A"]))
+        numa = [affinity[i], str(sorted(set(affinity)).index(affinity[i])), "", "N/A"] if affinity else []
+        lines.append("\t".join([f"GPU{i}", *cells, *numa]))
     for nic in range(m):
         cells = ["PIX" if nic in near[i] else "NODE" for i in range(n)]
         cells += [" X " if nic == other else "NODE" for other in range(m)]

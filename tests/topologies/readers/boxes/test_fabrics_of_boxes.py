@@ -227,6 +227,7 @@ def test_speeds_of_nics_that_are_typed() -> None:
 
 NO_HOST = tuple(Bridge(kind=BridgeKind.SWITCH, name=f"s{k}") for k in range(2))
 DUMP = "read a dump of the machine (NCCL_TOPO_DUMP_FILE)"
+NEEDS = "which --pcie full, GPUs that links do not join, and NICs that share no switch with a GPU need"
 EXPECTED = "expected one-switch, rail, rails:K or leaf-spine:L,S[,over]"
 
 
@@ -288,14 +289,12 @@ EXPECTED = "expected one-switch, rail, rails:K or leaf-spine:L,S[,over]"
         (
             {"gpus": (gpu(0, 0),), "links": (), "nics": (nic(0, 0),), "bridges": NO_HOST, "host_links": ()},
             {"pcie": PcieDetail.FULL},
-            f"does not say what lies between G0 and the CPUs, which --pcie full, and NICs that "
-            f"share no switch with a GPU, need; {DUMP}",
+            f"does not say what lies between G0 and the CPUs, {NEEDS}; {DUMP}",
         ),
         (
             {"nics": (nic(0, None),)},
             {"boxes": 2, "network": "rail", "nics": "all"},
-            f"does not say what lies between n0 and the CPUs, which --pcie full, and NICs that "
-            f"share no switch with a GPU, need; {DUMP}",
+            f"does not say what lies between n0 and the CPUs, {NEEDS}; {DUMP}",
         ),
         ({}, {"nics": "n0,eth9"}, "--nics: no NIC is called 'eth9'; there are n0, n1, n2"),
         ({"nics": ()}, {"nics": "eth9"}, "--nics: no NIC is called 'eth9'; there are none"),
@@ -308,17 +307,17 @@ EXPECTED = "expected one-switch, rail, rails:K or leaf-spine:L,S[,over]"
         (
             {"gpus": (*BOX.gpus[:2], gpu(2, None))},
             {"pcie": PcieDetail.FULL},
-            "does not say how fast PCIe is, which --pcie full and GPUs without links need",
+            f"does not say what lies between G2 and the CPUs, {NEEDS}; {DUMP}",
         ),
         (  # above one GPU and one NIC: without the NIC this switch would be nothing but a piece of the way
             {"bridges": (*TREE[:3], bridge("s1", 1))},
             {"boxes": 2, "network": "rail", "nics": "n1", "pcie": PcieDetail.FULL},
-            "does not say how fast PCIe is, which --pcie full and GPUs without links need",
+            f"does not say how fast PCIe is, which --pcie full and GPUs without links need; {DUMP}",
         ),
         (
             {"links": BOX.links[:2], "host_links": ()},
             {},
-            "does not say what joins G0 and G2: neither links nor CPUs",
+            f"does not say what joins G0 and G2: neither links nor CPUs; {DUMP}",
         ),
     ],
 )

@@ -168,12 +168,6 @@ def test_a_malformed_matrix_is_refused(tmp_path: Path, change: tuple[str, str], 
             {"gpu": "a100", "boxes": 2, "network": "rail"},
             "speed of NIC mlx5_0 is not in the file",
         ),
-        (even(8, 18), {"gpu": "h100", "pcie": "full"}, "does not say what lies between GPU0 and the CPUs"),
-        (
-            even(8, 18),
-            {"gpu": "h100", "boxes": 2, "network": "rail", "nic_bandwidth": 50 * GB, "nics": "all"},
-            "does not say what lies between GPU0 and the CPUs",
-        ),
     ],
 )
 def test_what_the_matrix_does_not_say_is_asked(
@@ -183,8 +177,90 @@ def test_what_the_matrix_does_not_say_is_asked(
         imported(tmp_path, nvidia_smi_matrix(links, own_nic(len(links))), **options)
 
 
-def test_without_near_nics_another_file_is_asked_for(tmp_path: Path) -> None:
-    """There is no tree over which others could be reached, so ``--nics all`` is no remedy."""
+TWO_BOXES: dict[str, Any] = {"gpu": "h100", "boxes": 2, "network": "rail", "nic_bandwidth": 50 * GB}
+A_DUMP = r"; read a dump of the machine \(NCCL_TOPO_DUMP_FILE\)$"
+
+
+def test_without_affinities_another_file_is_asked_for(tmp_path: Path) -> None:
+    """There is no tree over which NICs could be reached, so options are no remedy."""
+    text = nvidia_smi_matrix(even(8, 18), own_nic(8), cpus=[])
+    far = text.replace("PIX", "NODE")
+    with pytest.raises(FormatError, match="no NIC shares a PCIe switch .* the file has no.*" + A_DUMP):
+        imported(tmp_path, far, **TWO_BOXES)
+    for options in ({"gpu": "h100", "pcie": "full"}, {**TWO_BOXES, "nics": "all"}):
+        with pytest.raises(FormatError, match="what lies between GPU0 and the CPUs, .*" + A_DUMP):
+            imported(tmp_path, text, **options)
+
+
+def test_far_nics_are_reached_over_the_cpu(tmp_path: Path) -> None:
+    """A GPU receives 15 of 16 shards over 18 NVLinks and 16 lanes of PCIe 5."""
     far = nvidia_smi_matrix(even(8, 18), own_nic(8)).replace("PIX", "NODE")
-    with pytest.raises(FormatError, match="no NIC shares a PCIe switch with a GPU, and the file has no"):
-        imported(tmp_path, far, gpu="h100", boxes=2, network="rail", nic_bandwidth=50 * GB)
+    with pytest.raises(FormatError, match="no NIC shares a PCIe switch with a GPU; --nics all takes"):
+        imported(tmp_path, far, **TWO_BOXES)
+    found = imported(tmp_path, far, **TWO_BOXES, nics="all")
+    assert algbw(found) == Fraction((18 * 25 + 63) * 16, 15)
+    assert found.defaulted[-1].text == "PCIe: 16 lanes of 32 GT/s to each GPU, as of h100"
+
+
+PAIRS = [[0, 12, 0, 0], [12, 0, 0, 0], [0, 0, 0, 12], [0, 0, 12, 0]]
+
+
+def test_pairs_of_bridged_gpus_are_joined_over_the_cpus(tmp_path: Path) -> None:
+    """Two of four shards enter a pair over what NCCL takes for unknown CPUs, or over its GPUs' PCIe."""
+    text = nvidia_smi_matrix(PAIRS, [[], [], [], []], cpus=["0-15", "0-15", "16-31", "16-31"])
+    with pytest.raises(FormatError, match=r"no NVLinks join GPU0 and GPU2; .*, --pcie full joins them over"):
+        imported(tmp_path, text, gpu="a100")
+    found = imported(tmp_path, text, gpu="a100", pcie="full")
+    assert algbw(found) == 2 * 6
+    assert [warning.text for warning in found.warnings] == [
+        "between CPUs: 6 GB/s each way, as the libraries take it of CPUs that they do not know; "
+        "the file does not say"
+    ]
+    one = imported(tmp_path, nvidia_smi_matrix(PAIRS, [[], [], [], []]), gpu="a100", pcie="full")
+    assert algbw(one) == 2 * 2 * Fraction("31.5")
+    assert [(warning.place, warning.text) for warning in one.warnings] == [
+        ("GPU0", "SYS to GPU2, and CPUs 0-23 are those of both: taken as of one CPU")
+    ]
+
+
+def test_pairs_without_affinities_are_not_sent_to_the_pcie_tree(tmp_path: Path) -> None:
+    text = nvidia_smi_matrix(PAIRS, [[0], [0], [1], [1]], cpus=[])
+    with pytest.raises(FormatError) as refused:
+        imported(tmp_path, text, gpu="a100")
+    assert str(refused.value).endswith(
+        "no NVLinks join GPU0 and GPU2; if that is how it is, read a dump of the machine "
+        "(NCCL_TOPO_DUMP_FILE) with --pcie full: this file does not say how PCIe joins them"
+    )
+    with pytest.raises(FormatError, match="what lies between GPU0 and the CPUs, .*" + A_DUMP):
+        imported(tmp_path, text, gpu="a100", pcie="full")
+    half = nvidia_smi_matrix(PAIRS, [[], [], [], []], cpus=["0-15", "N/A", "16-31", "16-31"])
+    with pytest.raises(FormatError, match="what lies between GPU0 and the CPUs, .*" + A_DUMP):
+        imported(tmp_path, half, gpu="a100", pcie="full")
+
+
+def test_a_box_is_taken_with_the_links_that_it_has(tmp_path: Path) -> None:
+    """A GPU without NVLinks receives 7 of 8 shards over 16 lanes of PCIe 5."""
+    for lost, expected in (({3: 0}, Fraction(63 * 8, 7)), ({3: 17}, Fraction((17 * 25 + 63) * 8, 7))):
+        text = nvidia_smi_matrix(degraded(8, 18, lost), own_nic(8))
+        found = imported(tmp_path, text, gpu="h100", pcie="full")
+        assert algbw(found) == expected
+        assert [warning.place for warning in found.warnings if "links" in warning.text] == ["GPU3"]
+
+
+def test_gpus_below_one_switch_share_its_way_up(tmp_path: Path) -> None:
+    """GPU 0 and 2 are PIX: both hang from a switch; the others from the CPU itself."""
+    text = nvidia_smi_matrix(PAIRS, [[], [], [], []]).replace("SYS", "NODE")
+    text = text.replace("X \tNV12\tNODE", "X \tNV12\tPIX").replace("GPU2\tNODE", "GPU2\tPIX")
+    found = imported(tmp_path, text, gpu="a100", pcie="full").topology
+    names = [found.link_name(link) for link in range(found.n_links)]
+    ways = [name for name in names if name.startswith("box0.") and name.endswith(("pcie0", "cpu0"))]
+    assert sorted(ways) == [
+        "box0.cpu0->box0.pcie0",
+        "box0.gpu0->box0.pcie0",
+        "box0.gpu1->box0.cpu0",
+        "box0.gpu2->box0.pcie0",
+        "box0.gpu3->box0.cpu0",
+        "box0.pcie0->box0.cpu0",
+    ]
+    with pytest.raises(FormatError, match="does not say how fast PCIe is, .*" + A_DUMP):
+        imported(tmp_path, text.replace("NV12", "PHB"), gpu="pcie")

@@ -33,26 +33,30 @@ Legend:
 
 
 def test_an_odd_matrix() -> None:
-    """Unequal links; GPUs 0 and 1 share a switch with NIC 0, GPU 2 with the last; NIC 1 hangs nowhere."""
+    """Unequal links; GPUs 0 and 1 share a switch with NIC 0, GPU 2 with the last; NIC 1 is at a CPU."""
     box = smi(ODD)
     assert [(gpu.name, gpu.model, gpu.slot.above, gpu.slot.bandwidth) for gpu in box.gpus] == [
-        ("GPU0", "v100", 0, 15_753_846_153),
-        ("GPU1", "v100", 0, 15_753_846_153),
-        ("GPU2", "v100", 1, 15_753_846_153),
+        ("GPU0", "v100", 2, 15_753_846_153),
+        ("GPU1", "v100", 2, 15_753_846_153),
+        ("GPU2", "v100", 3, 15_753_846_153),
     ]
     assert [(link.gpu, link.other, link.count, link.bandwidth) for link in box.links] == [
         (0, 1, 2, 50 * GB),
         (1, 2, 1, 25 * GB),
     ]
     assert [(nic.name, nic.slot.above, nic.slot.bandwidth) for nic in box.nics] == [
-        ("mlx5_3", 0, None),
-        ("mlx5_4", None, None),
-        ("mlx5_9", 1, None),
+        ("mlx5_3", 2, None),
+        ("mlx5_4", 0, None),
+        ("mlx5_9", 3, None),
     ]
     assert [(one.kind, one.name, one.above) for one in box.bridges] == [
-        (BridgeKind.SWITCH, "switch of GPU0", None),
-        (BridgeKind.SWITCH, "switch of GPU2", None),
+        (BridgeKind.HOST, "CPUs 0-7", None),
+        (BridgeKind.HOST, "CPUs 8-15", None),
+        (BridgeKind.SWITCH, "switch of GPU0", 0),
+        (BridgeKind.SWITCH, "switch of GPU2", 1),
     ]
+    assert {bridge.bandwidth for bridge in box.bridges[2:]} == {15_753_846_153}
+    assert [(joint.one, joint.other, joint.bandwidth) for joint in box.host_links] == [(0, 1, 6 * GB)]
     assert box.defaulted[-1].text == "PCIe: 16 lanes of 8 GT/s to each GPU, as of v100"
     library = smi(ODD, links=LinkSpeeds.LIBRARY)
     assert [link.bandwidth for link in library.links] == [40 * GB, 20 * GB]

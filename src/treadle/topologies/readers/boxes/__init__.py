@@ -43,7 +43,7 @@ FORMATS = (
         read=f"{_ROOM}.nvidia_smi:read",
         options=BOX_OPTIONS,
         tells=begins_nvidia_smi,
-        says="numbers of NVLinks between GPUs; NICs, and which share a PCIe switch with a GPU",
+        says="numbers of NVLinks between GPUs; NICs, and which share a PCIe switch with a GPU; affinities",
         asks=f"--gpu; --nic-bandwidth; {_NETWORK}",
     ),
     TopologyFormat(

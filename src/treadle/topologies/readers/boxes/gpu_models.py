@@ -21,6 +21,8 @@ DEFAULT_GT_PER_S = Fraction(8)
 """What the libraries take where a PCIe link's speed is not known."""
 DEFAULT_LANES = 16
 """What the libraries take where a PCIe link's width is not known."""
+UNKNOWN_CPU_GB_PER_S = 6
+"""What the libraries take for the way between two CPUs that they do not know."""
 
 
 class Wiring(StrEnum):

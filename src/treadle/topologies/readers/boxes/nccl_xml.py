@@ -31,6 +31,7 @@ from treadle.topologies.readers.boxes.gpu_models import (
     DEFAULT_GT_PER_S,
     DEFAULT_LANES,
     GB_PER_S,
+    UNKNOWN_CPU_GB_PER_S,
     pcie_bandwidth,
 )
 from treadle.topologies.readers.boxes.networks import fabric_of
@@ -49,8 +50,6 @@ _MBIT_PER_S = 125_000
 _LIBRARY_NET = 10 * GB_PER_S // 8
 """What the libraries take for a NIC whose speed they do not know."""
 _CPU_SPEEDS = {"ppc64": 32, "arm64": 6}
-_UNKNOWN_CPU = 6
-"""GB/s; of old Intel's and of all others."""
 _NEWEST_INTEL = ((0xCF, 40), (0x8F, 22), (0x55, 10))
 
 
@@ -205,9 +204,9 @@ class _Reader:
             return 16, True
         family, model = (self.read.number(element, key, 0, 4095, 0) for key in ("familyid", "modelid"))
         if vendor in ("CentaurHauls", "  Shanghai  "):
-            return (9, True) if (family, model) == (7, 0x5B) else (_UNKNOWN_CPU, False)
+            return (9, True) if (family, model) == (7, 0x5B) else (UNKNOWN_CPU_GB_PER_S, False)
         newer = (speed for least, speed in _NEWEST_INTEL if family == 6 and model >= least)
-        return next(newer, _UNKNOWN_CPU), vendor == "GenuineIntel" and family == 6 and model > 0
+        return next(newer, UNKNOWN_CPU_GB_PER_S), vendor == "GenuineIntel" and family == 6 and model > 0
 
     def _bridge(self, bridge: Bridge) -> int:
         self.bridges.append(bridge)

@@ -89,8 +89,8 @@ def fabric_of(source: SourceText, box: Box, options: ImportOptions, format: str)
         _choose_nics(source, box, options, [])
     tree: tuple[PcieLink, ...] = ()
     if is_full:
-        _check_full(source, box, speeds)
         _check_rooted(source, box, speeds)
+        _check_full(source, box, speeds)
         tree = full_tree(box, speeds)
         warnings += _host_findings(box)
     elif boxes > 1:
@@ -200,8 +200,10 @@ def _check_full(source: SourceText, box: Box, speeds: Mapping[int, int]) -> None
     tree = full_tree(box, {})
     # with the NICs: a bridge of one GPU, which goes where it is alone, stays where a NIC is below it, too
     slow = next((link for link in full_tree(box, speeds) if link.bandwidth is None), None)
-    if slow is not None or any(gpu.slot.above is None for gpu in box.gpus):
-        raise source.error("does not say how fast PCIe is, which --pcie full and GPUs without links need")
+    if slow is not None:
+        raise source.error(
+            f"does not say how fast PCIe is, which --pcie full and GPUs without links need; {_DUMP}"
+        )
     n = len(box.gpus)
     bridges = [(link.lower, link.upper) for link in tree]
     numbers = {Place("gpu", number): number for number in range(n)}
@@ -218,18 +220,20 @@ def _check_full(source: SourceText, box: Box, speeds: Mapping[int, int]) -> None
     apart = joined_parts(n, pairs)
     if len(apart) > 1:
         one_name, other_name = (box.gpus[part[0]].name for part in apart[:2])
-        raise source.error(f"does not say what joins {one_name} and {other_name}: neither links nor CPUs")
+        raise source.error(
+            f"does not say what joins {one_name} and {other_name}: neither links nor CPUs; {_DUMP}"
+        )
 
 
 def _check_rooted(source: SourceText, box: Box, nics: Iterable[int]) -> None:
-    """The whole tree goes up to the CPUs; a matrix knows only who shares a switch."""
+    """The whole tree goes up to the CPUs; a matrix may know only who shares a switch."""
     devices: list[Gpu | Nic] = [*box.gpus, *(box.nics[nic] for nic in nics)]
     for one in devices:
         chain = box.chain(one.slot)
         if not chain or box.bridges[chain[-1]].kind is not BridgeKind.HOST:
             raise source.error(
-                f"does not say what lies between {one.name} and the CPUs, which --pcie full, and NICs that "
-                f"share no switch with a GPU, need; {_DUMP}"
+                f"does not say what lies between {one.name} and the CPUs, which --pcie full, GPUs that links "
+                f"do not join, and NICs that share no switch with a GPU need; {_DUMP}"
             )
 
 

@@ -2,8 +2,8 @@
 
 It counts links and has no speeds: the model of the GPUs says them. Where direct links would take more than a
 GPU has, they go to NVSwitches: a pair then shows the links of the GPU with fewer of them, so that a GPU that
-lost some is told. PIX and PXB are paths over PCIe switches alone; PHB, NODE and SYS go over CPUs. Meaning
-of the words: the legend that the tool itself prints.
+lost some is told. PIX and PXB are paths over PCIe switches alone; PHB, NODE and SYS go over CPUs. GPUs
+of one CPU affinity hang from one CPU. Meaning of the words: the legend that the tool itself prints.
 """
 
 from __future__ import annotations
@@ -14,11 +14,35 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from treadle.topologies.readers.boxes.box import Box, Bridge, BridgeKind, Gpu, Nic, Slot, joined_parts
-from treadle.topologies.readers.boxes.gpu_models import DEFAULT_LANES, GPU_MODELS, GpuModel, pcie_bandwidth
+from treadle.topologies.readers.boxes.box import (
+    Box,
+    Bridge,
+    BridgeKind,
+    Gpu,
+    HostLink,
+    HostSpeed,
+    Nic,
+    Slot,
+    joined_parts,
+)
+from treadle.topologies.readers.boxes.gpu_models import (
+    DEFAULT_LANES,
+    GB_PER_S,
+    GPU_MODELS,
+    UNKNOWN_CPU_GB_PER_S,
+    GpuModel,
+    pcie_bandwidth,
+)
 from treadle.topologies.readers.boxes.networks import fabric_of
 from treadle.topologies.readers.boxes.wiring import asks_model, typed_model, wire
-from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, LinkSpeeds, SourceText
+from treadle.topologies.readers.imported import (
+    Finding,
+    Imported,
+    ImportOptions,
+    LinkSpeeds,
+    PcieDetail,
+    SourceText,
+)
 
 MAX_COLUMNS = 256
 """Most GPUs and NICs of a matrix."""
@@ -26,17 +50,27 @@ _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _GPU = re.compile(r"GPU[0-9]{1,4}")
 _CELL = re.compile(r"X|NV([0-9]{1,4})|PIX|PXB|PHB|NODE|SYS|SOC")
 _LEGEND = re.compile(r"\s*(NIC[0-9]{1,4}):\s+(\S+)\s*")
+_CPUS = re.compile(r"[0-9]+(?:-[0-9]+)?(?:,[0-9]+(?:-[0-9]+)?)*")
 _NEAR = ("PIX", "PXB")
+_ONE_CPU = (*_NEAR, "PHB", "NODE")
 
 
 @dataclass(frozen=True)
 class _Matrix:
-    """The table: names of its columns, GPUs first, and the cells of the GPUs' rows, each with its line."""
+    """The table: names of its columns, GPUs first, and the cells of the GPUs' rows, each with its line.
+
+    `cpus` are the GPUs' affinities; "" where a row has none.
+    """
 
     gpus: tuple[str, ...]
     nics: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     lines: tuple[int, ...]
+    cpus: tuple[str, ...]
+
+    def has_cpus(self) -> bool:
+        """Whether it says of each GPU which CPU it hangs from."""
+        return all(self.cpus)
 
 
 def read(source: SourceText, options: ImportOptions) -> Imported:
@@ -68,22 +102,31 @@ def read_box(source: SourceText, options: ImportOptions) -> Box:
     counts = _switch_counts(source, matrix, links, name)
     if not counts:
         counts = {(one, other): count for (one, other), count in links.items()}
-    bridges, slots = _near_groups(matrix, model, options)
+    bridges, slots = _pcie_tree(matrix, model, options)
+    hosts = [number for number, bridge in enumerate(bridges) if bridge.kind is BridgeKind.HOST]
     gpus = [
         Gpu(name=name_of, model=name, slot=slots.get(number, Slot()))
         for number, name_of in enumerate(matrix.gpus)
     ]
-    wired = wire(source, gpus, counts, options)
-    found = (_pcie_finding(name, model),) if slots else ()
+    wired = wire(source, gpus, counts, options, has_cpus=matrix.has_cpus())
+    asks_tree = options.pcie is PcieDetail.FULL or options.nics is not None
+    found = (_pcie_finding(name, model),) if len(bridges) > len(hosts) or asks_tree else ()
     nics = [Nic(name=nic, slot=slots.get(n + number, Slot())) for number, nic in enumerate(matrix.nics)]
     return Box(
         gpus=tuple(gpus),
         links=wired.links,
         nics=tuple(nics),
         bridges=tuple(bridges),
+        host_links=tuple(
+            HostLink(
+                one=one, other=other, bandwidth=UNKNOWN_CPU_GB_PER_S * GB_PER_S, origin=HostSpeed.UNKNOWN
+            )
+            for place, one in enumerate(hosts)
+            for other in hosts[place + 1 :]
+        ),
         link_word=wired.word,
         defaulted=(*wired.defaulted, *found),
-        warnings=wired.warnings,
+        warnings=(*wired.warnings, *_affinity_doubts(matrix)),
     )
 
 
@@ -104,14 +147,17 @@ def _matrix(source: SourceText) -> _Matrix:
         raise source.error("expected GPU0, GPU1, ... and then NICs as columns", line=top + 1)
     if len(columns) > MAX_COLUMNS or len(set(columns)) < len(columns):
         raise source.error(f"expected at most {MAX_COLUMNS} different columns", line=top + 1)
-    rows: dict[str, tuple[int, tuple[str, ...]]] = {}
+    has_cpus = lines[top][len(columns) :][:2] == ["CPU", "Affinity"]
+    rows: dict[str, tuple[int, tuple[str, ...], str]] = {}
     for place, words in enumerate(lines[top + 1 :], start=top + 2):
         if not words or words[0] == "Legend:":
             break
         if words[0] in gpus:
             if words[0] in rows:
                 raise source.error(f"{words[0]} has a second row", line=place)
-            rows[words[0]] = place, _cells(source, words, columns, place)
+            said = words[len(columns) + 1] if has_cpus and len(words) > len(columns) + 1 else ""
+            cpus = said if _CPUS.fullmatch(said) else ""
+            rows[words[0]] = place, _cells(source, words, columns, place), cpus
         elif words[0] not in columns:
             raise source.error(f"row {words[0][:40]!r} is none of the columns", line=place)
     missing = [gpu for gpu in gpus if gpu not in rows]
@@ -121,9 +167,8 @@ def _matrix(source: SourceText) -> _Matrix:
     names = [legend.get(nic, nic) for nic in columns[n:]]
     if len(set(names)) < len(names):
         names = columns[n:]
-    return _Matrix(
-        tuple(gpus), tuple(names), tuple(rows[gpu][1] for gpu in gpus), tuple(rows[gpu][0] for gpu in gpus)
-    )
+    places, cells, affinities = zip(*(rows[gpu] for gpu in gpus), strict=True)
+    return _Matrix(tuple(gpus), tuple(names), cells, places, affinities)
 
 
 def _cells(source: SourceText, words: Sequence[str], columns: Sequence[str], line: int) -> tuple[str, ...]:
@@ -190,28 +235,57 @@ def _switch_counts(
     return {}
 
 
-def _near_groups(
+def _pcie_tree(
     matrix: _Matrix, model: GpuModel, options: ImportOptions
 ) -> tuple[list[Bridge], dict[int, Slot]]:
-    """A PCIe switch for each set of GPUs and NICs that are near; NICs are numbered after the GPUs."""
+    """CPUs where all affinities are said, and a PCIe switch for each set of GPUs and NICs that are near.
+
+    NICs are numbered after the GPUs. A NIC that is near to none hangs from the CPU of the GPUs with which it
+    shares one by its cells.
+    """
     n = len(matrix.gpus)
-    pairs = [
-        (gpu, n + nic)
-        for gpu, row in enumerate(matrix.rows)
-        for nic, cell in enumerate(row[n:])
-        if cell in _NEAR
-    ]
     speed = None
     if model.gt_per_s:
         speed = pcie_bandwidth(Fraction(model.gt_per_s), DEFAULT_LANES, options.links or LinkSpeeds.NOMINAL)
-    bridges: list[Bridge] = []
-    slots: dict[int, Slot] = {}
-    for part in joined_parts(n + len(matrix.nics), pairs):
+    known = list(dict.fromkeys(matrix.cpus)) if matrix.has_cpus() else []
+    bridges = [Bridge(kind=BridgeKind.HOST, name=f"CPUs {cpus}") for cpus in known]
+    host_of: dict[int, int | None] = dict.fromkeys(range(n + len(matrix.nics)))
+    if known:
+        host_of |= {gpu: known.index(cpus) for gpu, cpus in enumerate(matrix.cpus)}
+        for nic in range(n, n + len(matrix.nics)):
+            sharing = {host_of[gpu] for gpu, row in enumerate(matrix.rows) if row[nic] in _ONE_CPU}
+            host_of[nic] = sharing.pop() if len(sharing) == 1 else None
+    slots = {
+        member: Slot(above=host, bandwidth=speed if member < n else None)
+        for member, host in host_of.items()
+        if host is not None
+    }
+    near = [
+        (gpu, other)
+        for gpu, row in enumerate(matrix.rows)
+        for other, cell in enumerate(row)
+        if cell in _NEAR and other > gpu
+    ]
+    for part in joined_parts(n + len(matrix.nics), near):
         if len(part) > 1:
+            name = f"switch of {matrix.gpus[part[0]]}"
+            shared = {host_of[member] for member in part if member < n}
+            above = shared.pop() if len(shared) == 1 else None
             for member in part:
                 slots[member] = Slot(above=len(bridges), bandwidth=speed if member < n else None)
-            bridges.append(Bridge(kind=BridgeKind.SWITCH, name=f"switch of {matrix.gpus[part[0]]}"))
+            # as wide upwards as to a GPU, which is how switches with a GPU below are built
+            bridges.append(Bridge(kind=BridgeKind.SWITCH, name=name, above=above, bandwidth=speed))
     return bridges, slots
+
+
+def _affinity_doubts(matrix: _Matrix) -> tuple[Finding, ...]:
+    """Two GPUs with the same CPUs and a way between CPUs, as where the kernel knows of no NUMA nodes."""
+    for one, row in enumerate(matrix.rows):
+        for other in range(one + 1, len(matrix.gpus)):
+            if row[other] in ("SYS", "SOC") and matrix.has_cpus() and matrix.cpus[one] == matrix.cpus[other]:
+                text = f"{row[other]} to {matrix.gpus[other]}, and CPUs {matrix.cpus[one]} are those of both"
+                return (Finding(f"{text}: taken as of one CPU", matrix.gpus[one]),)
+    return ()
 
 
 def _pcie_finding(name: str, model: GpuModel) -> Finding:

@@ -98,7 +98,14 @@ def link_kind(gpu: Gpu) -> LinkKind | None:
     return GPU_MODELS[gpu.model].kind if gpu.model else None
 
 
-def wire(source: SourceText, gpus: Sequence[Gpu], counts: LinkCounts, options: ImportOptions) -> Wired:
+def wire(
+    source: SourceText,
+    gpus: Sequence[Gpu],
+    counts: LinkCounts,
+    options: ImportOptions,
+    *,
+    has_cpus: bool = True,
+) -> Wired:
     """Join GPUs by the links that a file counts, or by those of their model.
 
     Parameters
@@ -109,6 +116,8 @@ def wire(source: SourceText, gpus: Sequence[Gpu], counts: LinkCounts, options: I
         With the model that ``--gpu`` names, if any.
     counts : mapping
     options : ImportOptions
+    has_cpus : bool
+        Whether the file says which CPU each GPU hangs from, so that PCIe can join what links do not.
 
     Raises
     ------
@@ -133,7 +142,8 @@ def wire(source: SourceText, gpus: Sequence[Gpu], counts: LinkCounts, options: I
             links.append(GpuLink(gpu=one, other=other, count=count, bandwidth=count * speed))
     kinds = {kind for kind in map(link_kind, gpus) if kind is not None}
     word = next(iter(kinds)).word
-    _check_all_joined(source, gpus, links, word, options)
+    if word == "NVLink" and options.pcie is not PcieDetail.FULL:  # xGMI hives may be several
+        _check_all_joined(source, gpus, links, _OVER_PCIE if has_cpus else _BY_A_DUMP)
     amounts = sorted({kind.speed(speeds) for kind in kinds})
     shown = ", ".join(format_link_bandwidth(amount) for amount in amounts)
     told = Finding(f"each {word} link carries {shown} each way ({speeds})")
@@ -153,21 +163,23 @@ def _speed(source: SourceText, gpu: Gpu, speeds: LinkSpeeds) -> int:
     return kind.speed(speeds)
 
 
-def _check_all_joined(
-    source: SourceText, gpus: Sequence[Gpu], links: Iterable[GpuLink], word: str, options: ImportOptions
-) -> None:
-    """Refuse NVLinks that leave GPUs out, unless the PCIe tree was asked for; xGMI hives may be several."""
-    if word != "NVLink" or options.pcie is PcieDetail.FULL:
-        return
+_OVER_PCIE = "if that is how it is, --pcie full joins them over PCIe"
+_BY_A_DUMP = (
+    "if that is how it is, read a dump of the machine (NCCL_TOPO_DUMP_FILE) with --pcie full: this file does "
+    "not say how PCIe joins them"
+)
+
+
+def _check_all_joined(source: SourceText, gpus: Sequence[Gpu], links: Iterable[GpuLink], remedy: str) -> None:
+    """Refuse NVLinks that leave GPUs out."""
     n, ends = len(gpus), [(link.gpu, link.other) for link in links]
     alone = set(range(n)) - {end for pair in ends for end in pair}
-    remedy = "if that is how it is, --pcie full joins them over PCIe"
     if alone:
-        raise source.error(f"{gpus[min(alone)].name} has no {word}s, other GPUs have; {remedy}")
+        raise source.error(f"{gpus[min(alone)].name} has no NVLinks, other GPUs have; {remedy}")
     parts = joined_parts(n, ((one, n if other is None else other) for one, other in ends))
     if len(parts) > 1:
         one, other = (gpus[part[0]].name for part in parts[:2])
-        raise source.error(f"no {word}s join {one} and {other}; {remedy}")
+        raise source.error(f"no NVLinks join {one} and {other}; {remedy}")
 
 
 def _totals(counts: LinkCounts) -> Counter[int]:
