@@ -235,6 +235,17 @@ def test_a_curve_that_falls() -> None:
     assert falls(Case(log=log()), ()) == []
 
 
+def test_a_curve_that_falls_within_a_box_is_no_networks() -> None:
+    table = ResultTable((row(1, 1024, 10.0), row(2, 2048, 5.0)))
+    text = "busbw falls with the size: 10 GB/s at 1KB, 5 at 2KB: within a box, where no network takes part"
+    (found,) = falls(Case(log=log(), table=table, n_hosts=1), ())
+    assert (found.name, found.text, found.lines) == ("falls-with-size", text, (line(1), line(2)))
+    assert "NVLinks" in found.remedy
+    assert "RoCE" not in found.remedy
+    (found,) = falls(Case(log=log(), table=table, n_hosts=2), ())
+    assert found.text.endswith("congestion in the network")
+
+
 def test_a_curve_that_still_rises() -> None:
     text = "busbw still rises at 8KB, the largest size: the peak was not reached"
     expected = [Suspect("small-sizes", text, (line(2), line(3)), "measure larger sizes: -e 8G")]

@@ -32,7 +32,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         name="falls-with-size",
-        looks_for="large sizes much slower than middling ones: congestion",
+        looks_for="large sizes much slower than middling ones: congestion, if data passes a network",
         evidence="rows of the table",
         is_always=True,
         find=falls,

@@ -36,12 +36,19 @@ def falls(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
         return []
     later = (row for row in table.rows if row.size > peak.size)
     first = next(row for row in later if row.busbw < _FALLEN * peak.busbw)
-    text = (
-        f"busbw falls with the size: {peak.busbw:g} GB/s at {format_size(peak.size)}, {last.busbw:g} at "
-        f"{format_size(last.size)}: congestion in the network"
-    )
+    why = "congestion in the network"
     remedy = (
         "see the switches' counters: PFC and ECN of RoCE, adaptive routing, other traffic; NCCL_IB_TC, _SL"
+    )
+    if case.is_one_box:
+        why = "within a box, where no network takes part"
+        remedy = (
+            "see the GPUs under load: throttling (nvidia-smi -q -d PERFORMANCE,CLOCK), errors of NVLinks "
+            "(nvidia-smi nvlink -e), other jobs of the box"
+        )
+    text = (
+        f"busbw falls with the size: {peak.busbw:g} GB/s at {format_size(peak.size)}, {last.busbw:g} at "
+        f"{format_size(last.size)}: {why}"
     )
     lines = tuple(dict.fromkeys((peak.line, first.line, last.line)))
     return [Suspect("falls-with-size", text, lines, remedy)]

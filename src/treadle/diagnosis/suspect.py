@@ -92,6 +92,11 @@ class Case:
         """Whether data has to pass the network."""
         return self.n_hosts > 1
 
+    @property
+    def is_one_box(self) -> bool:
+        """Whether it is known that no data passes a network."""
+        return self.n_hosts == 1
+
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
