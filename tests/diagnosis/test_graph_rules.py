@@ -255,9 +255,30 @@ def test_a_curve_that_still_rises() -> None:
     assert judged(still_rising, *rows[1:]) == expected
     assert judged(still_rising, rows[2]) == []
     assert judged(still_rising, row(2, 4096, 100.0), row(3, 8193, 115.0)) == []
+    # larger at equal sizes: the same measured twice
+    assert judged(still_rising, row(2, 8192, 100.0), row(3, 8192, 200.0)) == []
+    assert judged(still_rising, *rows[1:], row(4, 8192, 90.0)) == expected
     assert judged(still_rising, row(2, 4096, 100.0), row(3, 8192, 114.0)) == []
     assert judged(still_rising, row(1, 1024, 116.0), *rows[1:]) == []
     assert still_rising(Case(log=log()), ()) == []
+
+
+@pytest.mark.parametrize(("factor", "least"), [(2, 115.0), (4, 132.25), (8, 152.0875), (3, 124.7955)])
+def test_a_rise_is_judged_by_the_doubling(factor: int, least: float) -> None:
+    """Of nccl-tests' steps -f: 1.15 for each doubling that lies between the last two sizes."""
+    before = row(1, 2**20, 100.0)
+    (found,) = judged(still_rising, before, row(2, factor * 2**20, least * 1.0001))
+    assert (found.name, found.lines) == ("small-sizes", (line(1), line(2)))
+    assert judged(still_rising, before, row(2, factor * 2**20, least * 0.9999)) == []
+
+
+def test_a_rise_between_close_sizes_is_seen_over_a_doubling() -> None:
+    """nccl-tests' steps -i: sizes grow by as much each time, and by less and less of themselves."""
+    rows = [row(at, at * 2**20, 10.0 * at) for at in range(1, 9)]
+    (found,) = judged(still_rising, *rows)
+    assert found.lines == (line(4), line(8))
+    flat = [row(at, (100 + at) * 2**20, 50 + at / 10) for at in range(8)]
+    assert judged(still_rising, *flat) == []
 
 
 HELD_BACK = {

@@ -102,8 +102,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         name="small-sizes",
-        looks_for="sizes too small to reach the peak",
-        evidence="the last two rows",
+        looks_for="sizes too small to reach the peak: 15% more with each doubling, up to the last",
+        evidence="the last row, and the last of at most half its size",
         is_always=False,
         find=still_rising,
     ),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 from treadle.diagnosis.suspect import Case, Suspect
 from treadle.units import format_size
 
 _FALLEN = 0.7
 """Of the peak: a curve that ends below has fallen; protocols change by less."""
 _RISING = 1.15
-"""A last doubling of the size that still brings so much has not reached the peak."""
+"""A doubling of the size that brings so much has not reached the peak."""
 
 
 def wrong_results(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
@@ -59,8 +61,12 @@ def still_rising(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
     table = case.table
     if table is None or len(table.rows) < 2:
         return []
-    before, last = sorted(table.rows, key=lambda row: row.size)[-2:]
-    if last.size > 2 * before.size or last is not table.peak or last.busbw < _RISING * before.busbw:
+    *smaller, last = sorted(table.rows, key=lambda row: (row.size, row.busbw))
+    # sizes closer than a doubling differ by noise; they are compared only where there are no others
+    before = next((row for row in reversed(smaller) if 2 * row.size <= last.size), smaller[0])
+    if before.size == last.size or last is not table.peak:
+        return []
+    if last.busbw < before.busbw * _RISING ** max(1.0, math.log2(last.size / before.size)):
         return []
     text = f"busbw still rises at {format_size(last.size)}, the largest size: the peak was not reached"
     return [Suspect("small-sizes", text, (before.line, last.line), "measure larger sizes: -e 8G")]

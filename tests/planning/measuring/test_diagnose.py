@@ -279,6 +279,9 @@ def test_sizes_that_are_too_small(tmp_path: Path) -> None:
     figures = [(2**20, 5.0), (2**21, 10.0), (2**22, 20.0)]
     found = examined(tmp_path, [*ranks(2, 8), *direct(4), *table(ALLREDUCE, 16, figures)], nvswitch_boxes(2))
     assert "small-sizes" in names(found)
+    fours = [(2**16, 4.0), (2**18, 9.0), (2**20, 18.0), (2**22, 64.8)]  # -f 4
+    found = examined(tmp_path, [*ranks(2, 8), *direct(4), *table(ALLREDUCE, 16, fours)], nvswitch_boxes(2))
+    assert "small-sizes" in names(found)
 
 
 def test_fabric_from_the_system_tree(tmp_path: Path) -> None:
