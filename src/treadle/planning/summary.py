@@ -135,19 +135,15 @@ def repair_summary(result: RepairResult) -> dict[str, object]:
 
 def hardened_summary(row: HardenedRow, plan: str | None) -> dict[str, object]:
     """One failure of ``harden --json``; `plan` is the name of the file with the plan for it."""
-    values: dict[str, object] = {
-        "failure": row.failure.name,
-        "kind": "node" if row.failure.is_node else "cable",
-    }
+    kind = "node" if row.failure.is_node else "cable"
+    values: dict[str, object] = {"failure": row.failure.name, "kind": kind}
     if row.result is None or row.loss is None:
         return {**values, "refusal": row.refusal, **({"late": True} if row.is_late else {})}
     solved = row.result.solved
     values |= {**throughput(row.result.new), "optimal": solved.is_optimal, "verified": solved.report.is_ok}
-    values |= {"loss": float(row.loss)}
-    for key, lost in (("optimum_loss", row.optimum_loss), ("throughput_loss", row.throughput_loss)):
-        values |= {} if lost is None else {key: float(lost)}
-    values |= {"lost_ranks": list(row.result.lost_ranks)}
-    values |= {"seconds": row.result.seconds["total"]}
+    lost = {"loss": row.loss, "optimum_loss": row.optimum_loss, "throughput_loss": row.throughput_loss}
+    values |= {key: float(share) for key, share in lost.items() if share is not None}
+    values |= {"lost_ranks": list(row.result.lost_ranks), "seconds": row.result.seconds["total"]}
     return values if plan is None else {**values, "plan": plan}
 
 

@@ -96,7 +96,9 @@ class RewiringPlan:
         """Commands as CSV, each with the node of the wanted fabric whose part its ends take."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(["action", "from_node", "from_port", "to_node", "to_port", "duplex", "from_part", "to_part"])
+        writer.writerow(
+            ["action", "from_node", "from_port", "to_node", "to_port", "duplex", "from_part", "to_part"]
+        )
         names, duplex = self.topology.node_names, "yes" if self.is_duplex else "no"
         part = np.empty(len(self.node), dtype=np.int64)
         part[self.node] = np.arange(len(self.node))
