@@ -22,7 +22,7 @@ BOTH = "--fabric and --fabric-output go together"
 
 
 def fitted(bandwidth: int | None, latency_ns: int = 1234) -> Any:
-    return SimpleNamespace(latency_ns=latency_ns, bandwidth_bytes_per_s=bandwidth)
+    return SimpleNamespace(latency_ns=latency_ns, bandwidth_bytes_per_s=bandwidth, has_steps=True)
 
 
 @pytest.mark.parametrize(

@@ -193,6 +193,29 @@ def test_the_command_writes_options_and_a_fabric(tmp_path: Path, capsys: pytest.
     )
 
 
+def test_the_latency_of_a_whole_collective_is_none_of_a_link(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """22.4 us of 14 steps: a ring's links have 1.6 us, and 14 times too much if no one says how many."""
+    path, fabric = tmp_path / "in.json", tmp_path / "fabric.json"
+    value = json_output(times(22.4e-6, 1e-11, factor=1.75), ranks=8, program="all_reduce_perf")
+    path.write_text(json.dumps(value), encoding="utf-8")
+    written = ["--fabric", "ring(8)", "--fabric-output", str(fabric)]
+    assert main(["calibrate", str(path), *written]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(
+        "treadle: --fabric: takes the latency of a step, and the file does not say how many"
+    )
+    assert "--steps" in error
+    assert not fabric.exists()
+    assert main(["calibrate", str(path)]) == 0
+    options = capsys.readouterr().out.splitlines()[-1]
+    assert "latency=" not in options
+    assert options.endswith('B/s"; say --steps for the latency of a link')
+    assert main(["calibrate", str(path), *written, "--steps", "14"]) == 0
+    assert set(load_topology(fabric).latencies_ns.tolist()) == {1600}
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -228,16 +228,18 @@ def test_what_is_told_of_a_fit() -> None:
 
 def test_what_is_told_of_a_fit_without_figures() -> None:
     bare = fitted(steps=False)
-    assert (bare.alpha_s, bare.bandwidth_bytes_per_s, bare.options(2)) == (0.0, None, {"latency": "0ns"})
+    assert (bare.alpha_s, bare.bandwidth_bytes_per_s, bare.options(2)) == (0.0, None, {})
     assert calibration_lines(bare) == [
         "error of the fit                mean 12.50%, max 25.00% over 3 times",
-        'options of a graph, degree 1    latency="0ns"',
+        "options of a graph, degree 1    none; say --steps for the latency of a link",
     ]
     told = calibration_summary(bare)
     assert (told["alpha_is"], told["bandwidth_bytes_per_s"]) == ("the whole collective", None)
     assert not {key for key in told if key.startswith(("alpha_s", "epsilon", "inverse"))}
     whole = fitted(steps=False, alpha=Estimate(1e-6, 0.0, 2e-6))
     assert calibration_lines(whole)[0] == "alpha (the whole collective)    1 (95 %: 0 to 2) us"
+    assert "latency_ns" not in calibration_summary(whole)
+    assert fitted(steps=True).options() == {"latency": "0ns"}
 
 
 def test_steps_count_where_all_are_known() -> None:

@@ -175,7 +175,15 @@ def _fit_cells(point: FittedPoint) -> tuple[str, ...]:
 
 
 def _write_fabric(expression: str, path: Path, result: Calibration) -> None:
-    """The fabric with alpha as every link's latency and B shared by the links of a node."""
+    """The fabric with alpha as every link's latency and B shared by the links of a node.
+
+    FormatError if alpha is not of a step: a simulation would count it once for each.
+    """
+    if not result.has_steps:
+        raise FormatError(
+            "--fabric: takes the latency of a step, and the file does not say how many its times have; "
+            "say it by --steps, such as 2(N-1) of a ring's allreduce"
+        )
     topology = pose(expression, CollectiveKind.ALLGATHER).topology
     degrees = np.bincount(topology.tails[topology.tails != topology.heads], minlength=topology.n_nodes)
     if topology.switches.size or len(set(topology.bandwidths.tolist())) != 1 or len(set(degrees)) != 1:

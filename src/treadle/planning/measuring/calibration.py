@@ -39,7 +39,7 @@ class Calibration:
 
     @property
     def latency_ns(self) -> int:
-        """Alpha as a link's latency in whole nanoseconds."""
+        """Alpha in whole nanoseconds: a link's latency only with `has_steps`."""
         return round(self.alpha_s * 1e9)
 
     @property
@@ -49,8 +49,12 @@ class Calibration:
         return round(1 / inverse) if inverse > 0 else None
 
     def options(self, degree: int = 1) -> dict[str, str]:
-        """Keyword arguments of the catalogue's graphs of a degree: B is shared by that many links."""
-        options = {"latency": f"{self.latency_ns}ns"}
+        """Keyword arguments of the catalogue's graphs of a degree: B is shared by that many links.
+
+        Without `has_steps` there is no latency among them: each step of a simulation would cost alpha, the
+        latency of all steps together.
+        """
+        options = {"latency": f"{self.latency_ns}ns"} if self.has_steps else {}
         if self.bandwidth_bytes_per_s is not None:
             options["bandwidth"] = f"{max(1, self.bandwidth_bytes_per_s // degree)}B/s"
         return options
@@ -113,7 +117,7 @@ def calibration_summary(result: Calibration, degree: int = 1) -> dict[str, objec
     values: dict[str, object] = {
         "measurements": len(result.measurements),
         "alpha_is": "a step" if result.has_steps else "the whole collective",
-        "latency_ns": result.latency_ns,
+        **({"latency_ns": result.latency_ns} if result.has_steps else {}),
         "bandwidth_bytes_per_s": result.bandwidth_bytes_per_s,
         "degree": degree,
         "options": result.options(degree),
@@ -148,6 +152,8 @@ def calibration_lines(
     errors = f"mean {fit.mean_error:.2%}, max {fit.max_error:.2%}"
     lines.append(f"{'error of the fit':<32}{errors} over {count} times")
     options = ", ".join(f'{key}="{value}"' for key, value in result.options(degree).items())
+    if not result.has_steps:
+        options = f"{options or 'none'}; say --steps for the latency of a link"
     lines.append(f"{f'options of a graph, degree {degree}':<32}{options}")
     return lines
 

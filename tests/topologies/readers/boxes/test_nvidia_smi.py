@@ -245,6 +245,7 @@ def test_a_box_is_taken_with_the_links_that_it_has(tmp_path: Path) -> None:
         found = imported(tmp_path, text, gpu="h100", pcie="full")
         assert algbw(found) == expected
         assert [warning.place for warning in found.warnings if "links" in warning.text] == ["GPU3"]
+        assert found.defaulted[-1].text == "PCIe: 16 lanes of 32 GT/s to each GPU and PCIe switch, as of h100"
 
 
 def test_gpus_below_one_switch_share_its_way_up(tmp_path: Path) -> None:

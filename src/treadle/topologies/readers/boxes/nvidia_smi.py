@@ -110,7 +110,9 @@ def read_box(source: SourceText, options: ImportOptions) -> Box:
     ]
     wired = wire(source, gpus, counts, options, has_cpus=matrix.has_cpus())
     asks_tree = options.pcie is PcieDetail.FULL or options.nics is not None
-    found = (_pcie_finding(name, model),) if len(bridges) > len(hosts) or asks_tree else ()
+    n_switches = len(bridges) - len(hosts)
+    whom = "each GPU and PCIe switch" if asks_tree and n_switches else "each GPU"
+    found = (_pcie_finding(name, model, whom),) if n_switches or asks_tree else ()
     nics = [Nic(name=nic, slot=slots.get(n + number, Slot())) for number, nic in enumerate(matrix.nics)]
     return Box(
         gpus=tuple(gpus),
@@ -288,7 +290,7 @@ def _affinity_doubts(matrix: _Matrix) -> tuple[Finding, ...]:
     return ()
 
 
-def _pcie_finding(name: str, model: GpuModel) -> Finding:
+def _pcie_finding(name: str, model: GpuModel, whom: str) -> Finding:
     if not model.gt_per_s:
         return Finding("PCIe: no less than what the NICs take, which the matrix does not say")
-    return Finding(f"PCIe: {DEFAULT_LANES} lanes of {model.gt_per_s} GT/s to each GPU, as of {name}")
+    return Finding(f"PCIe: {DEFAULT_LANES} lanes of {model.gt_per_s} GT/s to {whom}, as of {name}")
