@@ -272,7 +272,9 @@ def test_failures_of_hardened_plans() -> None:
     plan = solve("ring:4", "allgather").plan
     solved = made_up(is_optimal=True, report=made_up(is_ok=False))
     result = made_up(solved=solved, new=plan, lost_ranks=(3, 1), seconds={"total": 9.0, "x": 1.0})
-    row = made_up(failure=failure, result=result, loss=Fraction(1, 4), refusal="", is_late=False)
+    result.throughput_loss = Fraction(1, 2)
+    lost = {"loss": Fraction(1, 4), "optimum_loss": Fraction(1, 4)}
+    row = made_up(failure=failure, result=result, **lost, refusal="", is_late=False)
     wanted = {
         "failure": "n0--n1",
         "kind": "cable",
@@ -280,6 +282,8 @@ def test_failures_of_hardened_plans() -> None:
         "optimal": True,
         "verified": False,
         "loss": 0.25,
+        "throughput_loss": 0.5,
+        "optimum_loss": 0.25,
         "lost_ranks": [3, 1],
         "seconds": 9.0,
     }

@@ -131,6 +131,8 @@ def test_notations(text: str, expected: str) -> None:
         ("C(5,{1)", "'}' is missing"),
         ("K5*", "a number is missing"),
         ("K5^0", "a power of 0"),
+        ("torus(3,3)", "it is an expression"),
+        ('L(torus(3,"(")', "')' is missing"),
         ("K5^33", "a power of 33"),
         ("K1234567890", "a number is missing"),
         ("(" * 17 + "K5" + ")" * 17, "brackets are nested too deep"),
@@ -142,6 +144,28 @@ def test_notations_that_are_refused(text: str, reason: str) -> None:
     example = "expected one as in L^2(Diamond^2), K4,4*2 or UniRing(1,4)^2 x BiRing(2,8)"
     assert str(refused.value) == f"notation {text!r}: {reason}; {example}"
     assert notation_expression("(" * 16 + "K123456789" + ")" * 16) == "complete(123456789)"
+
+
+@pytest.mark.parametrize(
+    ("text", "expression"),
+    [
+        ("Jellyfish(12,3)", "jellyfish(12, 3)"),
+        ("L(Xpander(4,4))", "line_graph(xpander(4, 4))"),
+        ('L^2(abelian_cayley("8",3,1))', 'line_graph(abelian_cayley("8",3,1), 2)'),
+        ("torus(3,4)*2", "degree_expansion(torus(3,4), 2)"),
+        ("K4x(K3)", "cartesian_product(complete(4), complete(3))"),
+        (
+            "with_parallel_links(uni_ring(1,4),2) x K3",
+            "cartesian_product(with_parallel_links(uni_ring(1,4),2), complete(3))",
+        ),
+        (
+            'with_nodes_ordered(diamond(),"0,(,1")^2',
+            'cartesian_power(with_nodes_ordered(diamond(),"0,(,1"), 2)',
+        ),
+    ],
+)
+def test_any_graph_may_be_a_call(text: str, expression: str) -> None:
+    assert notation_expression(text) == expression
 
 
 def test_notations_have_up_to_400_words_and_signs() -> None:

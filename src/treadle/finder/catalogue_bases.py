@@ -17,7 +17,7 @@ from importlib.resources import files
 from math import comb, isqrt, prod
 
 from treadle.finder.base_formulas import bandwidth_optimal
-from treadle.finder.construction import Base, ScheduleMethod
+from treadle.finder.construction import Base, ScheduleMethod, in_one_word
 from treadle.finder.predict import Performance
 from treadle.finder.search import FabricCandidate
 from treadle.topologies.catalogue.finite_field import prime_power
@@ -55,7 +55,7 @@ class CatalogueGraph:
     @property
     def base(self) -> Base:
         """With the expression, without blanks, as notation."""
-        return Base(self.expression, self.expression.replace(" ", ""), ScheduleMethod.BFB, self.family)
+        return Base(self.expression, in_one_word(self.expression), ScheduleMethod.BFB, self.family)
 
 
 def closed_form_graphs() -> Iterator[CatalogueGraph]:

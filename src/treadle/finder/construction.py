@@ -126,7 +126,16 @@ def expression(construction: Construction) -> str:
 
 
 def notation(construction: Construction) -> str:
-    """The topology as the dissertation writes it, in plain characters: ``L^3(C(16,{3,4}))``."""
+    """The topology as the dissertation writes it, in plain characters: ``L^3(C(16,{3,4}))``.
+
+    What papers have no sign for stands in the catalogue's language. `treadle.topologies.parse` reads either.
+
+    Examples
+    --------
+    >>> ring = Base("uni_ring(1, 4)", "UniRing(1,4)", ScheduleMethod.BFB, "ring")
+    >>> notation(LineGraph(Power(ring, 2))), notation(LineGraph(Parallel(ring, 2)))
+    ('L(UniRing(1,4)^2)', 'L(with_parallel_links(uni_ring(1,4),2))')
+    """
     match construction:
         case Base():
             return construction.notation
@@ -138,17 +147,18 @@ def notation(construction: Construction) -> str:
             return f"{_operand(of)}^{exponent}"
         case Product(factors):
             return " x ".join(map(_operand, factors))
-        case Parallel(of, times):
-            return f"{times} links of {_operand(of)}"
-        case WithReverse(of):
-            return f"{_operand(of)} + reverse"
-        case Placed(of, _):
-            return f"{notation(of)}, placed"
+        case Parallel() | WithReverse() | Placed():
+            return in_one_word(expression(construction))
+
+
+def in_one_word(expression: str) -> str:
+    """An expression without blanks, as notation."""
+    return expression.replace(", ", ",")
 
 
 def _operand(construction: Construction) -> str:
     text = notation(construction)
-    return text if isinstance(construction, Base | LineGraph) else f"({text})"
+    return f"({text})" if isinstance(construction, Power | DegreeExpansion | Product) else text
 
 
 def is_breadth_first(construction: Construction) -> bool:

@@ -14,6 +14,7 @@ from treadle.finder.construction import (
     Power,
     Product,
     ScheduleMethod,
+    in_one_word,
     is_breadth_first,
 )
 
@@ -49,7 +50,7 @@ def construction_of(expression: str) -> Construction:
 def _base(text: str) -> Base:
     if text in _EXACT:
         return Base(text, _EXACT[text], ScheduleMethod.EXACT, "exact synthesis")
-    return Base(text, text.replace(" ", ""), ScheduleMethod.BFB, text.partition("(")[0].replace("_", " "))
+    return Base(text, in_one_word(text), ScheduleMethod.BFB, text.partition("(")[0].replace("_", " "))
 
 
 def _read(node: ast.expr) -> Construction:

@@ -59,6 +59,10 @@ class FlowRate:
     gap: float
 
 
+LABEL_LENGTH = 64
+"""Characters of a fabric's name in a column: those of nearly all that no neighbour search made."""
+
+
 @brief("candidate", "distances", "flow")
 @dataclass(frozen=True)
 class Option:
@@ -88,8 +92,14 @@ class Option:
 
     @property
     def notation(self) -> str:
-        """The topology as papers write it."""
+        """The topology as papers write it, and in the catalogue's language what they have no sign for."""
         return notation(self.candidate.construction)
+
+    @property
+    def label(self) -> str:
+        """The notation, cut where it is too long for a column."""
+        text = self.notation
+        return text if len(text) <= LABEL_LENGTH else f"{text[: LABEL_LENGTH - 3]}..."
 
     @property
     def degree(self) -> int:

@@ -13,7 +13,7 @@ from math import lcm
 
 from treadle.finder.base_formulas import closed_form_bases
 from treadle.finder.catalogue_bases import catalogue_bases
-from treadle.finder.construction import Base, LineGraph, ScheduleMethod
+from treadle.finder.construction import Base, LineGraph, ScheduleMethod, in_one_word
 from treadle.finder.predict import Performance
 from treadle.finder.search import FabricCandidate
 from treadle.finder.searches.abelian_table import AbelianTable, shipped_abelian_table
@@ -69,10 +69,11 @@ def _from_figures(family: str, n: int, d: int, row: tuple[int, Fraction, Fractio
     steps, t_b, t_b_reduce = row
     is_two_way = family in ("jellyfish", "xpander")
     if family == "jellyfish":
-        base = Base(f"jellyfish({n}, {d})", f"Jellyfish({d},{n})", ScheduleMethod.BFB, "random regular")
+        base = Base(f"jellyfish({n}, {d})", f"Jellyfish({n},{d})", ScheduleMethod.BFB, "random regular")
         has_loops = False
     elif family == "xpander":
-        base = Base(f"xpander({d}, {n // (d + 1)})", f"Xpander({d},{n})", ScheduleMethod.BFB, "random lift")
+        lift = n // (d + 1)
+        base = Base(f"xpander({d}, {lift})", f"Xpander({d},{lift})", ScheduleMethod.BFB, "random lift")
         has_loops = False
     elif family == "generalized_kautz":
         base = Base(f"generalized_kautz({d}, {n})", f"Pi({d},{n})", ScheduleMethod.BFB, "generalized Kautz")
@@ -136,7 +137,7 @@ def candidate_of_cayley(entry: LibraryEntry) -> FabricCandidate:
         has_exact_line_graphs=entry.bidirectional and n > 2,
         is_exact=is_exact,
     )
-    base = Base(entry.expression, _short(entry.expression), ScheduleMethod.BFB, "Cayley")
+    base = Base(entry.expression, in_one_word(entry.expression), ScheduleMethod.BFB, "Cayley")
     return FabricCandidate(base, figures, figures, symmetric)
 
 
@@ -156,14 +157,8 @@ def candidate_of_line_graph(entry: LineGraphEntry) -> FabricCandidate:
         has_exact_line_graphs=False,
     )
     reduce = gather if entry.reduce_t_b == entry.gather_t_b else replace(gather, t_b=entry.reduce_t_b)
-    base = Base(entry.base, _short(entry.base), ScheduleMethod.BFB, "Cayley")
+    base = Base(entry.base, in_one_word(entry.base), ScheduleMethod.BFB, "Cayley")
     return FabricCandidate(LineGraph(base, entry.power), gather, reduce)
-
-
-def _short(expression: str) -> str:
-    """The family and the arguments without blanks: ``Cay metacyclic(64,4,15,197,211,226,4)``."""
-    kind, _, arguments = expression.partition("_cayley")
-    return f"Cay {kind}{arguments.replace(' ', '')}"
 
 
 def _decode(

@@ -124,8 +124,7 @@ def repair_summary(result: RepairResult) -> dict[str, object]:
         "before": before,
         "throughput_loss": float(result.throughput_loss),
     }
-    if result.optimum_loss is not None:
-        values["optimum_loss"] = float(result.optimum_loss)
+    values |= {} if result.optimum_loss is None else {"optimum_loss": float(result.optimum_loss)}
     if result.lone_bottleneck is not None:
         values["lone_bottleneck"] = result.lone_bottleneck
     if result.contest is not None:
@@ -141,9 +140,11 @@ def hardened_summary(row: HardenedRow, plan: str | None) -> dict[str, object]:
         return {**values, "refusal": row.refusal, **({"late": True} if row.is_late else {})}
     solved = row.result.solved
     values |= {**throughput(row.result.new), "optimal": solved.is_optimal, "verified": solved.report.is_ok}
-    lost = {"loss": row.loss, "optimum_loss": row.optimum_loss, "throughput_loss": row.throughput_loss}
-    values |= {key: float(share) for key, share in lost.items() if share is not None}
-    values |= {"lost_ranks": list(row.result.lost_ranks), "seconds": row.result.seconds["total"]}
+    values["loss"] = float(row.loss)
+    values |= {} if row.optimum_loss is None else {"optimum_loss": float(row.optimum_loss)}
+    values["throughput_loss"] = float(row.result.throughput_loss)
+    values["lost_ranks"] = list(row.result.lost_ranks)
+    values["seconds"] = row.result.seconds["total"]
     return values if plan is None else {**values, "plan": plan}
 
 

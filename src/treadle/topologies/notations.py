@@ -1,7 +1,8 @@
 """The notation of papers, ``L^2(Diamond^2)`` or ``UniRing(1,4)^3 x UniRing(1,8)``, as catalogue expressions.
 
 Tables A.1 and A.3 of the dissertation: L for line graphs, ^ for Cartesian powers, x or □ for products, * for
-degree expansions, and the names of its graphs.
+degree expansions, and the names of its graphs. Any graph in it may be a call of the catalogue's language, as
+in ``L^2(abelian_cayley("8",3,1))``: what the finder writes of graphs that papers have no name for is read.
 """
 
 from __future__ import annotations
@@ -13,6 +14,10 @@ from types import MappingProxyType
 from treadle.errors import FormatError
 
 _TOKENS = re.compile(r"\s*(L(?=[\d^(])|[A-Za-zΠ]+|\d+|\^|\*|□|×|[(){},])")
+_CALL = re.compile(r"\s*(?!x\()([a-z][a-z0-9_]*\()")
+"""Where a call begins; an x before a bracket is a product's."""
+_PIECE = re.compile(r"\"[^\"]*\"|[()]|[^()\"]+")
+"""Of a call: a string, a bracket, or what is between."""
 _MOST_TOKENS = 400
 _MOST_DEPTH = 16
 
@@ -29,12 +34,14 @@ _NAMES: Mapping[str, Callable[[list[int], list[int]], str]] = MappingProxyType(
         "DistReg": lambda a, _: f"distance_regular({a[0]}, {a[1]})",
         "H": lambda a, _: f"hamming({a[0]}, {a[1]})",
         "Hamming": lambda a, _: f"hamming({a[0]}, {a[1]})",
+        "Jellyfish": lambda a, _: f"jellyfish({a[0]}, {a[1]})",
         "K": lambda a, _: f"complete({a[0]})" if len(a) == 1 else f"complete_bipartite({a[0]}, {a[1]})",
         "Kautz": lambda a, _: f"kautz({a[0]}, {a[1]})",
         "Pi": lambda a, _: f"generalized_kautz({a[0]}, {a[1]})",
         "Q": lambda a, _: f"hypercube({a[0]})",
         "Torus": lambda a, _: f"torus({', '.join(map(str, a))})",
         "UniRing": lambda a, _: f"uni_ring({a[0]}, {a[1]})",
+        "Xpander": lambda a, _: f"xpander({a[0]}, {a[1]})",
         "Π": lambda a, _: f"generalized_kautz({a[0]}, {a[1]})",
     }
 )
@@ -58,6 +65,8 @@ def notation_expression(text: str) -> str:
     'line_graph(cartesian_power(diamond(), 2), 2)'
     >>> notation_expression("UniRing(1,4)^2 x BiRing(2,8)")
     'cartesian_product(uni_ring(1, 4), uni_ring(1, 4), bi_ring(2, 8))'
+    >>> notation_expression('L(abelian_cayley("8",3,1))')
+    'line_graph(abelian_cayley("8",3,1))'
     """
     return _Notation(text).whole()
 
@@ -70,13 +79,31 @@ class _Notation:
         self._words: list[str] = []
         place = 0
         while place < len(text.rstrip()) and len(self._words) < _MOST_TOKENS:
+            call = _CALL.match(text, place)
             match = _TOKENS.match(text, place)
-            if match is None:
+            if call is not None:
+                place = self._call_end(text, call.end())
+                self._words.append(text[call.start(1) : place])
+            elif match is not None:
+                self._words.append(match[1])
+                place = match.end()
+            else:
                 raise self._error(f"{text[place : place + 10]!r} is not understood")
-            self._words.append(match[1])
-            place = match.end()
         if place < len(text.rstrip()):
             raise self._error(f"it has more than {_MOST_TOKENS} words and signs")
+        if len(self._words) == 1 and self._words[0].endswith(")"):
+            raise self._error("it is an expression")
+
+    def _call_end(self, text: str, place: int) -> int:
+        """The place behind the bracket that closes a call."""
+        is_open = 1
+        while is_open:
+            piece = _PIECE.match(text, place)
+            if piece is None:
+                raise self._error("')' is missing")
+            is_open += {"(": 1, ")": -1}.get(piece[0], 0)
+            place = piece.end()
+        return place
 
     def whole(self) -> str:
         found = self._product(0)
@@ -144,6 +171,8 @@ class _Notation:
             self._need(")")
             return f"line_graph({inner})" if times == 1 else f"line_graph({inner}, {times})"
         name = self._words.pop(0) if self._words else ""
+        if len(name) > 1 and name.endswith(")"):
+            return name
         if name not in _NAMES:
             raise self._error(f"no graph is called {name[:20]!r}" if name else "a graph is missing")
         numbers, offsets = self._arguments()

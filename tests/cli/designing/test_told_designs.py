@@ -39,6 +39,7 @@ def row(name: str, **changes: Any) -> Any:
         "placement": None,
         "own_order_s": None,
     }
+    option["label"] = changes.pop("label", option["notation"])
     option |= {key: changes.pop(key) for key in tuple(changes) if key in option}
     return SimpleNamespace(option=SimpleNamespace(**option), **(values | changes))
 
@@ -102,6 +103,13 @@ def test_a_frontier(lines: Any) -> None:
         "all-to-all: of a flow within 0.1% of the optimum; >= are bounds by distances",
         "best A()",
     ]
+
+
+def test_a_name_too_long_for_its_column_stands_below(lines: Any) -> None:
+    made = result(row("A"), row("B" * 99, label="BB..."))
+    told = lines(design._print_frontier, made, made.rows[0])
+    assert any(line.startswith("2 BB... 7") for line in told)
+    assert told[-2:] == [f"named row 2: {'B' * 99}", "best A()"]
 
 
 def test_a_frontier_of_groups_and_placed_ranks(lines: Any) -> None:

@@ -123,6 +123,7 @@ def hardened(name: str, new: Plan | None = None, loss: Fraction | None = None, *
         new=new,
         solved=SimpleNamespace(is_optimal=True, report=SimpleNamespace(is_ok=True)),
         lost_ranks=("n3",),
+        throughput_loss=loss,
         seconds={"total": 1.256},
     )
     values = {"failure": SimpleNamespace(name=name, is_node=False), "refusal": "", "is_late": False}

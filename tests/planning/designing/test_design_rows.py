@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from treadle.errors import ScheduleError
-from treadle.finder.construction import expression
+from treadle.errors import ScheduleError, TopologyError
+from treadle.finder.construction import expression, notation
 from treadle.finder.evaluate import GroupFigures
 from treadle.finder.measure import FlowRate, Option
 from treadle.finder.workload import Call, Exchange, Network, Workload
@@ -21,6 +22,7 @@ from treadle.planning.designing.candidates import named_option
 from treadle.planning.designing.design_result import DesignResult, DesignRow
 from treadle.planning.designing.placements import PricedFabric
 from treadle.schedules.collective import CollectiveKind
+from treadle.topologies import dump_topology, parse
 
 GATHER, SUM, EXCHANGE = Exchange.ALLGATHER, Exchange.ALLREDUCE, Exchange.ALLTOALL
 NETWORK = Network(alpha_s=0.5, bandwidth_bytes_per_s=8)
@@ -198,6 +200,35 @@ def test_products_of_graphs_that_are_not_optimal_are_measured_up_to_a_size(
     assert hybrids._measured_product((odd, ring)) is None
     assert hybrids._measured_product((odd,)) is odd.candidate
     hybrids._measured_product.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "degree", "group"), [(20, 4, None), (24, 2, None), (32, 4, None), (90, 4, None), (24, 4, 4)]
+)
+def test_what_a_design_calls_a_fabric_names_it(nodes: int, degree: int, group: int | None) -> None:
+    """Every row and every fabric that none beats, placed ranks and copies too, by notation and expression."""
+    calls = (Call(SUM, 2**20, group_size=group), Call(GATHER, 2**20, group_size=group, stride=2))
+    calls = calls if group else calls[:1]
+    found = design(
+        nodes, degree, network=Network(1e-5, 10**10), workload=Workload("w", calls), use_cache=False
+    )
+    candidates = [row.option.candidate for row in found.rows]
+    for one in (*candidates, *found.others):
+        named = parse(notation(one.construction))
+        assert named == parse(expression(one.construction))
+        assert named.n_nodes == nodes
+
+
+def test_a_file_is_a_design_only_where_an_expression_constructs_it(tmp_path: Path) -> None:
+    torus = parse("torus(3, 3)")
+    for name, fabric in (("own", replace(torus, name="mine")), ("named", torus)):
+        (tmp_path / f"{name}.json").write_text(dump_topology(fabric), encoding="utf-8")
+    named = named_option(str(tmp_path / "named.json"), 9, 4)
+    assert named.expression == "torus(3, 3)"
+    with pytest.raises(
+        TopologyError, match=r"own\.json is a file, and the finder takes fabrics that an expr"
+    ):
+        named_option(str(tmp_path / "own.json"), 9, 4)
 
 
 def test_networks_give_each_link_a_byte() -> None:

@@ -211,7 +211,7 @@ def command(
                 seed=seed,
                 progress=progress,
             )
-        print_rivals(output, found, chosen.option.notation)
+        print_rivals(output, found, chosen.option.label)
         values |= planning.rivalry_summary(found)
     if grow is not None or reconfigure is not None:
         with ProgressLine(quiet=output.is_silent) as progress:
@@ -322,7 +322,7 @@ def _print_frontier(output: Output, result: planning.DesignResult, chosen: plann
     rows = [
         (
             f"{place}{'*' if row is chosen else ''}",
-            row.option.notation,
+            row.option.label,
             str(row.option.candidate.steps) if row.option.parts == 1 else "-",
             f"{float(row.option.candidate.t_b_both / 2):.4f}" if row.option.parts == 1 else "-",
             "-" if row.option.diameter is None else str(row.option.diameter),
@@ -361,6 +361,9 @@ def _print_frontier(output: Output, result: planning.DesignResult, chosen: plann
         )
     else:
         output.line("            all-to-all: bounds by distances")
+    for place, row in enumerate(result.rows, start=1):
+        if row.option.label != row.option.notation:
+            output.line(f"named       row {place}: {row.option.notation}")
     _print_placements(output, result)
     output.line(f"{'best  ' if chosen is result.best else 'picked'}      {chosen.option.expression}")
 

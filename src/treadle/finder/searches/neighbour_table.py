@@ -15,7 +15,7 @@ from functools import cache
 from importlib.resources import files
 
 from treadle.errors import FormatError
-from treadle.finder.construction import Base, ScheduleMethod
+from treadle.finder.construction import Base, ScheduleMethod, in_one_word
 from treadle.finder.measure import figures_of
 from treadle.finder.predict import Performance
 from treadle.finder.search import FabricCandidate
@@ -142,6 +142,5 @@ def candidate_of_neighbour(entry: NeighbourEntry) -> FabricCandidate:
         has_exact_line_graphs=False,
     )
     reduce = gather if entry.reduce == entry.gather else replace(gather, t_b=entry.reduce)
-    notation = f"Neighbour({entry.degree},{entry.nodes})"
-    base = Base(entry.expression, notation, ScheduleMethod.BFB, "neighbour")
+    base = Base(entry.expression, in_one_word(entry.expression), ScheduleMethod.BFB, "neighbour")
     return FabricCandidate(base, gather, reduce, is_reverse_symmetric=two_way)

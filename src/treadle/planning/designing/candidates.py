@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from treadle.errors import InfeasibleError, TopologyError
+from treadle.errors import InfeasibleError, TopologyError, TreadleError
 from treadle.finder.construction import Base, ScheduleMethod
 from treadle.finder.expression_reading import construction_of
 from treadle.finder.measure import Option, figures_of, is_quick_breadth_first, measured_options
@@ -20,6 +20,8 @@ from treadle.finder.searches.neighbour_table import (
 )
 from treadle.finder.tables import shipped_tables
 from treadle.topologies import generalized_kautz, is_regular, parse
+from treadle.topologies.expressions import parse_imported
+from treadle.topologies.topology import Topology
 
 _SURELY_MEASURED = 2048
 """Nodes up to which candidates that only may be good are measured too: at most a few seconds."""
@@ -134,9 +136,16 @@ def named_option(text: str, nodes: int, degree: int) -> Option:
     Raises
     ------
     TreadleError
-        If it names no fabric, or one of another size or degree, or one that is not regular.
+        If it names no fabric, or one of another size or degree, or one that is not regular; or if it is a
+        file of a fabric that is not known by an expression, which says how the fabric is constructed.
     """
-    topology = parse(text)
+    imported = parse_imported(text)
+    topology = imported.topology
+    if imported.format != "catalogue" and not _is_named(topology):
+        raise TopologyError(
+            f"design: {text[:80]} is a file, and the finder takes fabrics that an expression or a notation "
+            f"constructs ('treadle topology list'); 'treadle solve' plans for the fabric of a file"
+        )
     if not is_regular(topology) or (topology.n_nodes, topology.n_links) != (nodes, nodes * degree):
         raise TopologyError(
             f"design: {text[:80]} has {topology.n_nodes} nodes and {topology.n_links} links; expected a "
@@ -144,6 +153,15 @@ def named_option(text: str, nodes: int, degree: int) -> Option:
         )
     candidate = replace(_unmeasured(topology.n_nodes, degree), construction=construction_of(topology.name))
     return min(measured_options([candidate]), key=lambda one: (one.candidate.t_b_both, one.candidate.steps))
+
+
+def _is_named(topology: Topology) -> bool:
+    """Whether the name is an expression of this very fabric, as of one that was exported."""
+    try:
+        named = parse_imported(topology.name)
+    except TreadleError:
+        return False
+    return named.format == "catalogue" and named.topology == topology
 
 
 def _unmeasured(nodes: int, degree: int) -> FabricCandidate:

@@ -275,7 +275,7 @@ def design_plan(
     >>> kind = treadle.CollectiveKind.ALLGATHER
     >>> plan, is_cached = treadle.planning.design_plan(found, kind, use_cache=False)
     >>> plan.algorithm, is_cached, treadle.verify(plan).is_ok
-    ('finder: Cay abelian("8",3,1)', False, True)
+    ('finder: abelian_cayley("8",3,1)', False, True)
     """
     chosen = row or result.best
     if chosen.option.parts > 1:
@@ -313,5 +313,5 @@ def _plan(topology: Topology, option: Option, kind: CollectiveKind) -> Plan:
     schedule = StepSchedule(kind, **parts)
     problem = Problem(topology, on_all_ranks(topology, kind))
     bound = bound_beside(problem, schedule)
-    plan, _ = judged(problem, Proposal(f"finder: {option.notation}", schedule, bound))
+    plan, _ = judged(problem, Proposal(f"finder: {option.label}", schedule, bound))
     return replace(plan, provenance={"version": __version__, "construction": option.expression})

@@ -20,8 +20,8 @@ from treadle.finder.construction import (
     Product,
     ScheduleMethod,
     expression,
+    in_one_word,
     is_breadth_first,
-    notation,
 )
 from treadle.finder.evaluate import GroupFigures
 from treadle.finder.measure import Option, measured_options
@@ -188,10 +188,9 @@ class _HybridSearch:
         inner = _measured_product(linked)
         if inner is None:
             return None
-        text, name = expression(inner.construction), notation(inner.construction)
+        text = expression(inner.construction)
         if copies > 1:
             text = f"disjoint_copies({text}, {copies})"
-            name = f"{copies} copies of {name}"
         placed = [axis for at in order for axis in blocks[at]]
         if placed != sorted(placed):
             own = "x".join(str(self.sizes[axis]) for axis in placed)
@@ -199,7 +198,7 @@ class _HybridSearch:
             text = f'with_axes_ordered({text}, "{own}", "{back}")'
         if copies == 1 and placed == sorted(placed):
             return measured_options([inner])[0]
-        base = Base(text, name, ScheduleMethod.BFB, "hybrid")
+        base = Base(text, in_one_word(text), ScheduleMethod.BFB, "hybrid")
         gather = _of_size(inner.gather, self.nodes)
         reduce = gather if inner.reduce is inner.gather else _of_size(inner.reduce, self.nodes)
         distances = measured_options([inner])[0].distances if copies == 1 else None

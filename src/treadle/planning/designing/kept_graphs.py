@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from treadle.errors import TreadleError
-from treadle.finder.construction import Base, ScheduleMethod, expression
+from treadle.finder.construction import Base, ScheduleMethod, expression, in_one_word
 from treadle.finder.search import FabricCandidate
 from treadle.planning.designing.candidates import named_option
 from treadle.planning.designing.store import keep_value, key_of
@@ -50,8 +50,8 @@ def kept_graphs(
             same = figures.reduce is figures.gather
             reduce = gather if same else replace(figures.reduce, is_bidirectional=two_way)
             made = figures.construction
-            if text.startswith("with_"):  # too long for a column
-                made = Base(text, f"Neighbour({degree},{nodes})", ScheduleMethod.BFB, "neighbour")
+            if text.startswith("with_"):
+                made = Base(text, in_one_word(text), ScheduleMethod.BFB, "neighbour")
             found.append(replace(figures, construction=made, gather=gather, reduce=reduce))
     return tuple(found)
 

@@ -72,7 +72,7 @@ def design_page(
             "title": f"{result.nodes} nodes of {counted(result.degree, 'port')}",
             "lede": f"{counted(len(result.rows), 'fabric')} that no other known one beats ({direction}): "
             "fewer steps are quicker for small data, less bandwidth time for large. Cables are those of "
-            f"{chosen.option.notation}.",
+            f"{chosen.option.label}.",
             "tiles": _tiles(result, chosen, built),
             "chosen": place,
             "pareto": pareto_chart(points, result.limits),
@@ -125,7 +125,7 @@ def _points(result: DesignResult) -> list[ChartPoint]:
             ChartPoint(
                 str(number),
                 "frontier",
-                option.notation,
+                option.label,
                 option.nodes,
                 option.degree,
                 option.candidate.steps,
