@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,8 +14,10 @@ from treadle.errors import ScheduleError, TopologyError
 from treadle.planning.repairing import repair as repair_module
 from treadle.planning.repairing import repair_candidates
 from treadle.planning.repairing.hardening import Failure, HardenedRow
-from treadle.planning.repairing.repair import RepairResult, forwarding
+from treadle.planning.repairing.repair import RepairResult, forwarding, repair
 from treadle.planning.repairing.repair_candidates import JUDGED_AT, Contender, best_for
+from treadle.planning.solving.solve import solve
+from treadle.planning.summary import repair_summary
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.witness import CutWitness
 from treadle.synthesis.scheduler_options import Form
@@ -251,3 +253,23 @@ def test_where_no_algorithm_serves_all_say_why(monkeypatch: pytest.MonkeyPatch) 
         "left: no algorithm serves what is left: bfb: no bfb; forestcoll --trees 1: no forestcoll 1; "
         "forestcoll: no forestcoll; exact: no exact"
     )
+
+
+def test_a_plan_by_size_says_that_its_ranges_are_given_up() -> None:
+    """One schedule takes the place of several; nobody is to find that out at another size."""
+    whole = solve("complete:4", "allreduce").plan
+    [only] = whole.entries
+    entries = (replace(only, max_bytes=999), replace(only, min_bytes=1000))
+    chosen = repair(replace(whole, entries=entries, algorithm="by-size"), links=["n0--n1"])
+    assert chosen.contest is not None
+    assert chosen.solved.notes[-1] == (
+        "the plan had 2 schedules by size; this is one for all sizes, chosen at 1MB; for ranges anew: "
+        "treadle solve 'complete(4)' allreduce --without n0--n1 --size SIZES, with the options that the plan "
+        "was made with"
+    )
+    assert chosen.solved.notes[-1] in cast("list[str]", repair_summary(chosen)["notes"])
+    failed = ["n0--n1", "n1->n2"]
+    told = repair(replace(whole, entries=entries), links=failed, algorithm="forestcoll", trim=True)
+    assert "for all sizes; for ranges anew" in told.solved.notes[-1]
+    assert "--without 'n0--n1,n1->n2' --size" in told.solved.notes[-1]
+    assert not any("by size" in note for note in repair(whole, links=["n0--n1"]).solved.notes)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from shlex import quote
 from time import process_time
 from typing import cast
 
@@ -30,6 +31,7 @@ from treadle.synthesis.scheduler_options import Form, OptionKeywords
 from treadle.topologies import reached
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.failures import named_links, named_nodes, without_links_and_nodes
+from treadle.units import format_size
 from treadle.watch import Progress
 
 _SHOWN = 3
@@ -144,7 +146,8 @@ def repair(
     """Plan anew, as the old plan was made, for its fabric without some links and nodes.
 
     Plans of `design` were made together with their fabrics, so no algorithm makes such a plan for what is
-    left: several are run, and the fastest plan is taken. A plan of several groups of ranks at once is solved
+    left: several are run, and the fastest plan is taken. So it is for a plan by size, whose ranges are given
+    up, as a note says; `solve_sizes` makes them anew. A plan of several groups of ranks at once is solved
     anew for all of them together.
 
     Parameters
@@ -214,6 +217,9 @@ def repair(
     else:
         how = _how(plan, algorithm, form, trim=trim)
         solved = _as_before(fabric, collective, how, form, _Limits(time_limit_s, progress))
+    if len(plan.entries) > 1:
+        note = _ranges_note(plan, (*links, *nodes), contest)
+        solved = replace(solved, notes=(*solved.notes, note))
     watch.include(solved.seconds)
     return RepairResult(
         old=plan,
@@ -287,6 +293,17 @@ def _solved(
         time_limit_s=limits.time_limit_s,
         progress=limits.progress,
         **options,
+    )
+
+
+def _ranges_note(plan: Plan, failed: Sequence[str], contest: Contest | None) -> str:
+    """That one schedule replaces those of a plan by size, and how to have them again."""
+    without = ",".join(failed) if len(failed) <= _SHOWN else "NAMES"
+    at = "" if contest is None else f", chosen at {format_size(contest.size_bytes)}"
+    return (
+        f"the plan had {len(plan.entries)} schedules by size; this is one for all sizes{at}; for ranges "
+        f"anew: treadle solve {quote(plan.topology.name)} {plan.collective.kind} --without {quote(without)} "
+        f"--size SIZES, with the options that the plan was made with"
     )
 
 
