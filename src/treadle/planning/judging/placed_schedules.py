@@ -423,7 +423,7 @@ def violation_text(violation: Violation) -> str:
     >>> ring = treadle.solve("ring:4", "allgather")
     >>> found = planning.place_schedule(ring, planning.pose("path:4", "allgather"))
     >>> planning.violation_text(found.report.violations[0])
-    'membership: the schedule uses link n0->n3, which path(4) does not have'
+    'membership: the schedule uses link n3->n0, which path(4) does not have'
     """
     return violation.message if violation.kind is ViolationKind.TEXT else str(violation)
 
