@@ -251,3 +251,20 @@ def test_without_simgrid_the_message_says_where_it_is(
     monkeypatch.setenv("PATH", "")
     assert main(["simulate", str(plan), "--size", "64B", "--referee", "simgrid"]) == 5
     assert "libsimgrid-dev" in capsys.readouterr().err
+
+
+def test_the_algbw_of_steps_is_told_from_times_that_overlap(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Chunks of a step wait for no other step: at a large size only what the links carry counts."""
+    fabric, plan = "with_failed_nodes(dgx_a100(2, 2), 'box0.nic0')", str(tmp_path / "steps.plan")
+    steps = ["--algorithm", "factor-allreduce", "--chunks", "4"]
+    assert main(["solve", fabric, "allreduce", *steps, "-o", plan, "-q"]) == 0
+    assert main(["simulate", plan, "--size", "8G"]) == 0
+    out = capsys.readouterr().out
+    told = "algbw, 35.64 GB/s busbw, verified; one step after another, below they overlap\n"
+    assert f"asymptotic  23.76 GB/s (2400/101) {told}" in out
+    [row] = [line for line in out.splitlines() if line.strip().startswith("8GB ")]
+    assert float(row.split()[3]) > 24.9
+    assert main(["simulate", fabric, "allreduce", "--size", "1G"]) == 0
+    assert "busbw, verified\n" in capsys.readouterr().out

@@ -53,6 +53,7 @@ from treadle.planning.measuring.size_bounds import size_bound_values
 from treadle.planning.summary import exact_text, throughput
 from treadle.planning.together.shared_rates import SharedRates
 from treadle.schedules.plan import Plan
+from treadle.schedules.steps.steps import StepSchedule
 from treadle.topologies.topology import Topology
 from treadle.units import format_size, parse_bandwidth, parse_size, parse_time_ns
 from treadle.watch import Watch
@@ -242,6 +243,12 @@ def _placed(path: str, topology: Topology | None, progress: ProgressLine) -> Pla
     return placed
 
 
+def _how_steps_count(plan: _Simulated) -> str:
+    """That the algbw of steps is of one after another, which times of messages may well exceed."""
+    schedule = plan.schedule if isinstance(plan, PlacedSchedule) else plan.entries[-1].schedule
+    return "; one step after another, below they overlap" if isinstance(schedule, StepSchedule) else ""
+
+
 def _print(
     output: Output,
     plan: _Simulated,
@@ -262,7 +269,9 @@ def _print(
         output.line(f"costs       {model.source}")
     rates = output.rates
     scaled = rates(busbw(plan.algbw, plan.collective))
-    output.line(f"asymptotic  {rates.exact(plan.algbw)} algbw, {scaled} busbw, verified")
+    output.line(
+        f"asymptotic  {rates.exact(plan.algbw)} algbw, {scaled} busbw, verified{_how_steps_count(plan)}"
+    )
     for note in plan.notes if isinstance(plan, PlacedSchedule) else ():
         output.line(f"note        {note}")
     if plan.optimal_algbw is not None:
