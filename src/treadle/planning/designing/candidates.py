@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 from treadle.errors import InfeasibleError, TopologyError, TreadleError
 from treadle.finder.construction import Base, ScheduleMethod
@@ -143,7 +144,7 @@ def named_option(text: str, nodes: int, degree: int) -> Option:
     topology = imported.topology
     if imported.format != "catalogue" and not _is_named(topology):
         raise TopologyError(
-            f"design: {text[:80]} is a file, and the finder takes fabrics that an expression or a notation "
+            f"design: {Path(text).name[:80]} is a file, and the finder takes fabrics that an expression or a notation "
             f"constructs ('treadle topology list'); 'treadle solve' plans for the fabric of a file"
         )
     if not is_regular(topology) or (topology.n_nodes, topology.n_links) != (nodes, nodes * degree):
