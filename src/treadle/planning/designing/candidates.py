@@ -144,8 +144,8 @@ def named_option(text: str, nodes: int, degree: int) -> Option:
     topology = imported.topology
     if imported.format != "catalogue" and not _is_named(topology):
         raise TopologyError(
-            f"design: {Path(text).name[:80]} is a file, and the finder takes fabrics that an expression or a notation "
-            f"constructs ('treadle topology list'); 'treadle solve' plans for the fabric of a file"
+            f"design: {Path(text).name[:80]} is a file, and the finder takes fabrics that an expression or a "
+            f"notation constructs ('treadle topology list'); 'treadle solve' plans for the fabric of a file"
         )
     if not is_regular(topology) or (topology.n_nodes, topology.n_links) != (nodes, nodes * degree):
         raise TopologyError(
