@@ -14,12 +14,13 @@ from shortcuts.switched_ranks import in_boxes
 from treadle.errors import InfeasibleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
-from treadle.synthesis.trees import pack_forest
+from treadle.synthesis.trees import pack_forest, tree_synthesis
 from treadle.synthesis.trees import pipeline as module
 from treadle.synthesis.trees.instance import instance_of
 from treadle.synthesis.trees.packers.packed import Packed, Packer, PackingAttempt
 from treadle.synthesis.trees.pipeline import Synthesis, synthesise
 from treadle.synthesis.trees.tree_budget import TreeBudget
+from treadle.synthesis.trees.tree_synthesis import StageClock
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
 from treadle.watch import UNWATCHED, TimeLimitError
@@ -63,7 +64,8 @@ def staged(
     monkeypatch.setattr(module, "_from_whole", of_whole)
     monkeypatch.setattr(module, "_from_pieces", of_pieces)
     monkeypatch.setattr(module, "_lowered", lower)
-    monkeypatch.setattr(module, "height_max", lambda schedule: schedule.height)
+    for where in (module, tree_synthesis):
+        monkeypatch.setattr(where, "height_max", lambda schedule: schedule.height)
 
     def run(fabric: Topology, packer: Packer | None = None, **budget: Any) -> tuple[Any, list[Any]]:
         asked.clear()
@@ -150,7 +152,7 @@ def test_pieces_that_are_not_taken(
 ) -> None:
     monkeypatch.setattr(module, "decompose", lambda *_, **__: decomposed)
     collective = on_all_ranks(DIRECT, K.ALLGATHER)
-    problem, clock = instance_of(DIRECT, collective), module._Clock()
+    problem, clock = instance_of(DIRECT, collective), StageClock()
     found = module._from_pieces(problem, collective, TreeBudget(), packer, clock, UNWATCHED)
     assert found == PackingAttempt(Packer.TIGHT_CUTS, words)
 
@@ -187,7 +189,7 @@ def test_pieces_written_out(
     # a broadcast from the end of a line of four: three hops
     fabric = parse("mesh(4)")
     collective = on_all_ranks(fabric, K.BROADCAST, root=0)
-    problem, clock = instance_of(fabric, collective), module._Clock()
+    problem, clock = instance_of(fabric, collective), StageClock()
     got: Any = module._from_pieces(problem, collective, TreeBudget(), packer, clock, UNWATCHED)
     assert (seen["lower"], got.schedule, got.algbw, got.trees_per_root) == (False, "written out", 5, 3)
     assert (got.exact_trees_per_root, got.exact_algbw) == ((6, 8) if exact else (11, 7))
@@ -294,7 +296,7 @@ def test_trees_are_routed_on_the_fabric_or_packed(
     monkeypatch.setattr(module, "to_forest", lambda *_: "forest")
     problem = instance_of(DIRECT, on_all_ranks(DIRECT, K.BROADCAST, root=1))
     units: Any = SimpleNamespace(fixed=SimpleNamespace(trees=7), capacities="room")
-    found = module._build(problem, units, module._Clock(), packer, UNWATCHED)
+    found = module._build(problem, units, StageClock(), packer, UNWATCHED)
     assert calls == ([] if packer is Packer.GROWTH else [("room", [0, 7, 0, 0], packer is not None)])
     assert bool(searches) is searched
     if not packs:
