@@ -17,7 +17,6 @@ from treadle.synthesis.trees.tight_cuts.tight_cuts import _choices
 from treadle.topologies import parse
 from treadle.watch import TimeLimitError, Watch
 
-
 OF_THE_CORE = {"vertex matching", "switch removal", "tree packing", "shortest paths", "cut search"}
 """Short work of the core, which is told of only where the machine is so busy that it takes a millisecond."""
 
