@@ -10,21 +10,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treadle import planning
+from treadle.errors import InfeasibleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.forest_cost import height_max
-from treadle.synthesis.trees import Packer, TreeBudget, synthesise
+from treadle.synthesis.trees import Packer, TreeBudget, pipeline, synthesise
 from treadle.synthesis.trees.instance import instance_of
 from treadle.synthesis.trees.one_root import box_by_box, one_root_forest
 from treadle.synthesis.trees.one_root.box_by_box import BoxForest, grow_box_by_box
 from treadle.synthesis.trees.one_root.one_root_forest import SEARCHED_RANKS, synthesise_box_by_box
 from treadle.synthesis.trees.optimality import instance_optimum
 from treadle.synthesis.trees.packers.packed import PackingAttempt
+from treadle.synthesis.trees.tight_cuts import decompose
 from treadle.synthesis.trees.tree_synthesis import Synthesis
 from treadle.topologies import Topology, TopologyBuilder, parse
 from treadle.topologies.transforms.failures import without_failures
 from treadle.verification.schedules import verify
+from treadle.watch import TimeLimitError
 
 NO_BOXES = "no boxes are joined by one layer of switches"
 ROOTED = (CollectiveKind.BROADCAST, CollectiveKind.REDUCE)
@@ -265,3 +268,50 @@ def test_more_trees_of_boxes_within_boxes() -> None:
     exact = planning.solve("fat_tree:16", "broadcast", exact=True)
     assert exact.report.height_max == 1023
     assert isinstance(found.plan.collective, Collective)
+
+
+def test_more_trees_that_cannot_be_had_take_nothing_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time is up, or units are too many, when a forest of fewer trees is there."""
+    builder = TopologyBuilder("one switch")
+    top = builder.switch("top")
+    for number in range(6):
+        builder.duplex(builder.compute(f"gpu{number}"), top, 4)
+    star = builder.build()
+    collective = on_all_ranks(star, CollectiveKind.BROADCAST, root=0)
+    assert height_max(synthesise(star, collective).schedule) < 5
+    usual = pipeline._of_any_roots
+    for error in (TimeLimitError("more trees"), InfeasibleError("too many units")):
+
+        def once(
+            problem: Any, collective: Any, budget: TreeBudget, *rest: Any, error: Any = error
+        ) -> Synthesis:
+            if budget.trees is not None:
+                raise error
+            return usual(problem, collective, budget, *rest)
+
+        monkeypatch.setattr(pipeline, "_of_any_roots", once)
+        assert height_max(synthesise(star, collective).schedule) == 5
+    real = decompose.decompose_with
+
+    def late(problem: Any, trees: Any, **words: Any) -> Any:
+        if list(trees) == [8]:
+            raise TimeLimitError("tight cuts")
+        return real(problem, trees, **words)
+
+    monkeypatch.setattr(decompose, "decompose_with", late)
+    found = planning.solve("fat_tree:16", "broadcast", form="factored")
+    assert (found.report.height_max, found.is_late) == (1023, False)
+
+
+def test_too_many_units_are_left_to_other_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any, **__: Any) -> Any:
+        raise InfeasibleError("units")
+
+    monkeypatch.setattr(box_by_box, "first_possible", refused)
+    made = one("dgx_h100(2)")
+    assert made.attempts[0] == PackingAttempt(Packer.BOX_BY_BOX, "failed: units")
+    monkeypatch.undo()
+    monkeypatch.setattr(box_by_box, "UNIT_LIMIT", 2**8)
+    found = boxed(parse("leaf_spine(64,1)"))
+    assert isinstance(found, BoxForest)
+    assert len(found.forest.tree_root) == 1

@@ -15,13 +15,13 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int32Array, Int64Array, offsets_of
+from treadle.arrays import Int32Array, Int64Array, exact_sum, offsets_of
 from treadle.refusal import Refusal
 from treadle.schedules.factored.piece_trees import ragged
 from treadle.schedules.trees.forest import Direction, Forest
 from treadle.schedules.trees.forest_transforms import reverse
 from treadle.synthesis.trees.fixed_trees import FixedTreesOptimum, exact_choices
-from treadle.synthesis.trees.instance import Instance
+from treadle.synthesis.trees.instance import UNIT_LIMIT, Instance
 from treadle.synthesis.trees.one_root.arrangement import Exits, Parts, arrange
 from treadle.synthesis.trees.one_root.trees_in_box import BoxTrees, trees_of_box, trees_of_rank
 from treadle.synthesis.trees.optimality import Optimum, instance_optimum
@@ -40,7 +40,6 @@ _MOST_CELLS = 2**24
 
 _MOST_BOX = 2**15
 """Trees times ranks of a box, which the packers of small problems are for."""
-
 
 _TURNS = 16
 """How often boxes that several switches join are given other trees, where some tree does not come to all."""
@@ -146,8 +145,9 @@ def _within(
     """The forest if that is the optimum; None if some box cannot have its trees."""
     units = first_possible(problem, _choices(problem, best, budget, watch.unlimited), watch.unlimited)
     fixed = units.fixed
-    if (more := lower_number(budget, problem.weights, fixed.trees)) is not None:
-        times = more // fixed.trees
+    more = lower_number(budget, problem.weights, fixed.trees)
+    times = 1 if more is None else more // fixed.trees
+    if more is not None and exact_sum(units.capacities) * times < UNIT_LIMIT:
         fixed = replace(fixed, trees=more, scale=fixed.scale * times)
         units = replace(units, fixed=fixed, capacities=units.capacities * times)
     multiplicities = problem.weights * fixed.trees

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
+from treadle.errors import InfeasibleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective
 from treadle.schedules.trees.forest_cost import height_max
 from treadle.synthesis.trees.heights import lowest_height
 from treadle.synthesis.trees.instance import Instance, instance_of
-from treadle.synthesis.trees.one_root.box_by_box import grow_box_by_box
+from treadle.synthesis.trees.one_root.box_by_box import BoxForest, grow_box_by_box
 from treadle.synthesis.trees.optimality import instance_optimum
 from treadle.synthesis.trees.packers.packed import Packer, PackingAttempt
 from treadle.synthesis.trees.tree_budget import TreeBudget, lower_number
 from treadle.synthesis.trees.tree_synthesis import StageClock, Synthesis, preferred, schedule_of
 from treadle.synthesis.trees.tree_units import exact_number
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
+from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 SEARCHED_RANKS = 1024
 """Up to so many ranks trees of one root are sought in every way, and not just box by box."""
@@ -66,8 +68,9 @@ def lower_of_one_root(
     found = usual(problem, collective, budget, packer, clock, watch)
     number = lower_number(budget, problem.weights, found.trees_per_root)
     if number is not None and height_max(found.schedule) > found.height_bound:
-        more = usual(problem, collective, TreeBudget(trees=number), packer, clock, watch)
-        made.append(replace(more, exact_trees_per_root=found.exact_trees_per_root))
+        with suppress(TimeLimitError, InfeasibleError):  # then what there is stays
+            more = usual(problem, collective, TreeBudget(trees=number), packer, clock, watch)
+            made.append(replace(more, exact_trees_per_root=found.exact_trees_per_root))
     for each in made:
         if (-each.algbw, height_max(each.schedule)) < (-found.algbw, height_max(found.schedule)):
             found = preferred(each, found)
@@ -78,7 +81,11 @@ def _from_boxes(
     problem: Instance, collective: Collective, budget: TreeBudget, clock: StageClock, watch: Watch
 ) -> Synthesis | PackingAttempt:
     """The forest of one root box by box; or why there is none."""
-    found = grow_box_by_box(problem, budget, watch=watch)
+    found: BoxForest | Refusal
+    try:
+        found = grow_box_by_box(problem, budget, watch=watch)
+    except InfeasibleError as error:  # other ways may need fewer units; what none can do, they say
+        found = Refusal(str(error))
     clock.stop("box_by_box")
     if isinstance(found, Refusal):
         return PackingAttempt(Packer.BOX_BY_BOX, f"failed: {found}")

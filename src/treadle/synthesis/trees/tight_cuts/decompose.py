@@ -32,7 +32,7 @@ from treadle.synthesis.trees.tree_budget import (
 from treadle.synthesis.trees.tree_units import exact_number
 from treadle.topologies.topology import Topology
 from treadle.verification.factored.height import forest_height
-from treadle.watch import UNWATCHED, Watch
+from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 _MOST_TREES = 2**20
 """Per unit of weight, where the optimum is asked for however many it takes."""
@@ -249,7 +249,10 @@ def _of_more_trees(
     number = lower_number(budget, problem.weights, found.trees)
     if number is None or not len(problem.relays):
         return found
-    more = decompose_with(problem, [number], watch=watch)
+    try:
+        more = decompose_with(problem, [number], watch=watch)
+    except TimeLimitError:  # what there is stays
+        return found
     if isinstance(more, Refusal) or more.algbw < found.algbw:
         return found
     heights = (forest_height(one.forest.layers).hops for one in (found, more))
