@@ -271,3 +271,38 @@ def test_edges_begin_at_the_last_switch_that_has_the_data(
     (found,) = single_path_trees(pruned)
     assert found.paths == {rank: [(way, 3)] for rank, way in ways.items()}
     assert (made.traffic_before, made.traffic_after) == (8, sum(map(len, ways.values())))
+
+
+@pytest.mark.parametrize("direction", [OUT, IN])
+def test_trees_packed_through_switches_stay(direction: Direction) -> None:
+    """Rank 1's edge begins at the switch, to which the data comes on the way to rank 2."""
+    fabric = around_a_switch(3, turns_round=True)
+    out = direction is OUT
+    ways = {1: (3,) if out else (2,), 2: (0, 5) if out else (4, 1)}
+    spec = TreeSpec(0, 4, [-1, 0, 0], {rank: [(way, 4)] for rank, way in ways.items()})
+    made = prune_for_switches(fabric, schedule_of(forest_from_trees(direction, 3, [spec])))
+    (forest,) = made.schedule.forests
+    assert isinstance(forest, Forest)
+    assert list(single_path_trees(forest)) == [spec]
+
+
+@pytest.mark.parametrize("direction", [OUT, IN])
+def test_an_edge_that_begins_at_another_switch_is_not_asked_for(direction: Direction) -> None:
+    """Switch t copies by itself and feeds rank 1 over s; the four sends from rank 0 over s become one."""
+    builder = TopologyBuilder("two kinds")
+    builder.switch("s", multicast=True, aggregation=True)
+    builder.switch("t", multicast=True, aggregation=True, turns_round=True)
+    for rank in range(6):
+        builder.compute(f"r{rank}")
+        builder.duplex(f"r{rank}", "s", 99)  # rank r: up 2 r, down 2 r + 1
+    builder.duplex("r0", "t", 99)
+    builder.duplex("t", "s", 99)
+    fabric = builder.build()
+    given = {1: (14, 3), 2: (0, 5), 3: (0, 7), 4: (0, 9), 5: (0, 11)}
+    alone: dict[int, tuple[int, ...]] = {rank: (2 * rank + 1,) for rank in (3, 4, 5)}
+    if direction is IN:  # every link back
+        given = {rank: (last - 1, first + 1) for rank, (first, last) in given.items()}
+        alone = {rank: (last - 1,) for rank, (last,) in alone.items()}
+    spec = TreeSpec(0, 1, [-1, *[0] * 5], {rank: [(way, 1)] for rank, way in given.items()})
+    (found,) = asked(fabric, [spec], 6, direction)
+    assert found.paths == {rank: [(way, 1)] for rank, way in (given | alone).items()}

@@ -37,6 +37,8 @@ def prune_for_switches(topology: Topology, schedule: ForestSchedule) -> Pruning:
     A switch that works by itself is used wherever a tree passes it again. One that works for ranks that ask
     loads other links besides, the asker's own above all: `use_operations` decides for which trees that pays.
 
+    Trees that were packed through switches stay as they are.
+
     Source: section 4.5.6 and figure 4.8c of the dissertation.
     """
     first = replace(
@@ -69,6 +71,8 @@ def _pruned_tree(topology: Topology, forest: Forest, spec: TreeSpec, capable: Bo
     for rank in breadth_first(spec):
         ((links, units),) = spec.paths[rank]
         steps = links if outward else links[::-1]
+        if not topology.is_compute[near[steps[0]]]:
+            return spec  # packed through switches already: this edge does not begin at the parent
         nodes = [int(near[link]) for link in steps]
         # what a capable switch has seen need not come from the parent again: the edge begins there
         start = max((i for i, node in enumerate(nodes) if node in reached), default=0)

@@ -138,8 +138,9 @@ class _Oriented:
             if len(links) != 2:
                 continue
             first, last = links if self.outward else links[::-1]
-            middle = int((self.topology.heads if self.outward else self.topology.tails)[first])
-            ends = {self.nodes[rank], self.nodes[spec.parent[rank]]}
+            from_parent = int(self.topology.tails[first]), int(self.topology.heads[first])
+            near, middle = from_parent if self.outward else from_parent[::-1]
+            ends = {self.nodes[rank], near}  # an edge may begin at another switch
             if middle == switch.node and ends.issubset(switch.members):
                 found[rank] = first, last
         return found
