@@ -153,6 +153,8 @@ class Judgement:
         Equal parts of the buffer that the files name.
     is_part : bool
         They hold one rank of several, which was judged alone.
+    notes : tuple of str
+        Limits of the result: values that a runtime assumes, runtimes that do not load the files.
     """
 
     check: Check
@@ -164,6 +166,7 @@ class Judgement:
     variant: str = ""
     n_chunks: int | None = None
     is_part: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:

@@ -238,6 +238,7 @@ def judged(**changes: Any) -> Any:
         "is_part": False,
         "collective": "allreduce",
         "violations": (),
+        "notes": (),
     }
     return SimpleNamespace(**(values | changes))
 
@@ -270,12 +271,13 @@ def judged(**changes: Any) -> Any:
             ],
         ),
         (
-            {"violations": ("a",)},
+            {"violations": ("a",), "notes": ("b",)},
             1,
             [
                 "executed    allreduce, on integer contributions; never by the runtime itself",
                 "verified    NO: 1 violation",
                 "            a",
+                "note        b",
             ],
         ),
     ],

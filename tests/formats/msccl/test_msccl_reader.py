@@ -165,16 +165,46 @@ def test_a_stream_has_one_thread_block(other: str, message: str) -> None:
 
 
 def test_dialects_differ_in_spelling_and_limits() -> None:
-    old = 'coll="broadcast"'
-    assert parsed(old, 'coll="reduce_scatter"', "legacy").collective == "reduce_scatter"
+    old = 'coll="broadcast" inplace="0" outofplace="1" minBytes="5" maxBytes="4"'
+    new = 'coll="{}" inplace="0" outofplace="1" minBytes="4" maxBytes="4"'
+    assert parsed(old, new.format("reduce_scatter"), "legacy").collective == "reduce_scatter"
     with pytest.raises(FormatError, match="coll='reducescatter': expected one of allreduce, allgather"):
-        parsed(old, 'coll="reducescatter"', "legacy")
-    assert parsed(old, 'coll="reducescatter"', "rccl").collective == "reducescatter"
+        parsed(old, new.format("reducescatter"), "legacy")
+    with pytest.raises(FormatError, match="file:1: <algo> minBytes=5: expected at most maxBytes=4"):
+        parsed(profile="legacy")
+    assert parsed(old, new.format("reducescatter"), "rccl").collective == "reducescatter"
     for profile, channels in (("azure", 32), ("legacy", 32), ("rccl", 128)):
-        assert parsed('nchannels="3"', f'nchannels="{channels}"', profile).violations == []
-        assert parsed('nchannels="3"', f'nchannels="{channels + 1}"', profile).violations == [
+        text = TEXT.replace('minBytes="5"', 'minBytes="0"')
+        found = [text.replace('nchannels="3"', f'nchannels="{one}"') for one in (channels, channels + 1)]
+        assert parse_msccl_xml(found[0], profile, "file").violations == []
+        assert parse_msccl_xml(found[1], profile, "file").violations == [
             f"{channels + 1} channels, the limit is {channels}"
         ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "defaults"),
+    [
+        (' minBytes="5"', "", ("minBytes 0",)),
+        (' minBytes="5" maxBytes="4"', "", ("minBytes 0", "maxBytes 134217728")),
+        (' maxBytes="4"', "", ("maxBytes 134217728",)),
+        (' outofplace="1" minBytes="5"', "", ("minBytes 0",)),
+    ],
+)
+def test_the_legacy_runtime_has_defaults_for_sizes(old: str, new: str, defaults: tuple[str, ...]) -> None:
+    found = parsed(old, new, "legacy")
+    assert (found.defaults, found.in_place, found.violations) == (defaults, (False,), [])
+    for profile in ("azure", "rccl"):
+        with pytest.raises(FormatError, match="lacks the attribute"):
+            parsed(old, new, profile)
+
+
+def test_the_legacy_runtime_serves_the_mode_that_inplace_names() -> None:
+    for flags, modes in (('"1" outofplace="1"', (True,)), ('"0" outofplace="0"', (False,))):
+        text = TEXT.replace('"0" outofplace="1" minBytes="5"', f'{flags} minBytes="0"')
+        assert parse_msccl_xml(text, "legacy", "file").in_place == modes
+    with pytest.raises(FormatError, match="lacks the attribute inplace"):
+        parsed(' inplace="0" outofplace="1" minBytes="5"', "", "legacy")
 
 
 def test_other_tops_and_long_texts_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,36 @@ def test_what_is_no_text_or_no_sound_one(
 def test_options_of_texts_are_refused_for_plans(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(GOLDEN / "ring_version1.plan"), "--root", "1"]) == 2
     assert "are for texts" in capsys.readouterr().err
+
+
+def test_a_text_of_msccl_tools_is_verified(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    # ir.py of microsoft/msccl-tools writes neither sizes nor outofplace
+    text = (GOLDEN / "allreduce_chain3.xml").read_text(encoding="utf-8")
+    bare = re.sub(r' (minBytes|maxBytes|outofplace)="[0-9]+"', "", text)
+    path = tmp_path / "bare.xml"
+    path.write_text(bare, encoding="utf-8")
+    assert main(["verify", str(path), "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert (values["format"], values["verified"]) == ("msccl-xml (legacy)", True)
+    assert values["notes"] == [
+        "minBytes 0, maxBytes 134217728: defaults of legacy, absent in the file",
+        "not supported by azure, rccl: line 1: <algo> lacks the attribute minBytes",
+    ]
+    assert main(["verify", str(path)]) == 0
+    assert f"note        {values['notes'][1]}" in capsys.readouterr().out
+    assert main(["verify", str(path), "--profile", "azure"]) == 2
+    assert "lacks the attribute minBytes" in capsys.readouterr().err
+    assert verify_text(text).notes == ()
+    # 65 steps are too many for two of the runtimes
+    step = '<step s="{}" type="nop" srcbuf="i" srcoff="-1" dstbuf="o" dstoff="-1" cnt="0" '
+    step += 'depid="-1" deps="-1" hasdep="0"/>'
+    block = f'<tb id="9" send="-1" recv="-1" chan="0">{"".join(map(step.format, range(65)))}</tb></gpu>'
+    number = text.split("</gpu>")[0].count("<tb ")
+    long = text.replace("</gpu>", block.replace('id="9"', f'id="{number}"'), 1)
+    long = re.sub('maxBytes="[0-9]+"', f'maxBytes="{2**30}"', long)
+    assert verify_text(long).notes == (
+        f"not supported by azure, rccl: rank 0 tb {number}: 65 steps, the limit is 64",
+    )
 
 
 def test_the_profile_is_the_first_whose_limits_hold() -> None:

@@ -233,6 +233,8 @@ def _print_text(output: Output, path: Path, found: TextVerification) -> int:
         output.line(f"            {violation}")
     if len(found.violations) > SHOWN_VIOLATIONS:
         output.line(f"            and {len(found.violations) - SHOWN_VIOLATIONS} more (see --json)")
+    for note in found.notes:
+        output.line(f"note        {note}")
     output.result(
         {
             "format": found.format,
@@ -243,6 +245,7 @@ def _print_text(output: Output, path: Path, found: TextVerification) -> int:
             **({"verified": not found.violations} if found.violations or executed else {}),
             "violations": list(found.violations),
             "n_violations": len(found.violations),
+            **({"notes": list(found.notes)} if found.notes else {}),
             "path": str(path),
         }
     )

@@ -41,6 +41,8 @@ class Interpretation:
     n_ranks, n_chunks, n_steps, n_messages : int
     violations : tuple of str
         Empty if the text does what its collective asks, within the limits of the profile.
+    defaults : tuple of str
+        Absent attributes and the values that the runtime takes for them.
     """
 
     collective: str
@@ -49,6 +51,7 @@ class Interpretation:
     n_steps: int
     n_messages: int
     violations: tuple[str, ...]
+    defaults: tuple[str, ...] = ()
 
 
 def interpret_msccl_xml(
@@ -118,6 +121,7 @@ def interpret_msccl_xml(
         n_steps=len(algorithm.steps),
         n_messages=sum(map(len, edges.messages)),
         violations=_listed(algorithm.violations),
+        defaults=algorithm.defaults,
     )
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
 from treadle.errors import FormatError
 from treadle.formats.judgement import Check, Judgement, Terms, decoded
-from treadle.formats.msccl.judge import interpret_msccl_xml
+from treadle.formats.msccl.judge import Interpretation, interpret_msccl_xml
 from treadle.formats.msccl.reader import LIMITS, Algorithm, parse_msccl_xml
 
 
@@ -26,25 +27,22 @@ def judge(files: Sequence[bytes], terms: Terms) -> Judgement:
     """
     source = terms.source or "MSCCL XML"
     text = decoded(files[0], source)
-    first: Judgement | None = None
+    first: tuple[str, Interpretation] | None = None
     refusal: FormatError | None = None
     for profile in LIMITS if terms.profile is None else (terms.profile,):
         try:
-            found = _executed(text, profile, terms.root, source)
+            found = interpret_msccl_xml(text, profile=profile, root=terms.root, source=source)
         except FormatError as error:
             refusal = refusal or error
             continue
+        first = first or (profile, found)
         if not found.violations:
-            return found
-        first = first or found
+            first = profile, found
+            break
     if first is None:
         assert refusal is not None
         raise refusal
-    return first
-
-
-def _executed(text: str, profile: str, root: int, source: str) -> Judgement:
-    seen = interpret_msccl_xml(text, profile=profile, root=root, source=source)
+    profile, seen = first
     return Judgement(
         Check.EXECUTED,
         seen.violations,
@@ -53,4 +51,24 @@ def _executed(text: str, profile: str, root: int, source: str) -> Judgement:
         seen.collective,
         variant=f" ({profile})",
         n_chunks=seen.n_chunks,
+        notes=tuple(_notes(text, profile, seen, source)),
     )
+
+
+def _notes(text: str, profile: str, seen: Interpretation, source: str) -> Iterator[str]:
+    """Yield what this runtime assumes, and why others would not load the text."""
+    if seen.defaults:
+        yield f"{', '.join(seen.defaults)}: defaults of {profile}, absent in the file"
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for other in LIMITS:
+        if other == profile:
+            continue
+        try:
+            violations = parse_msccl_xml(text, other, source).violations
+        except FormatError as error:
+            reasons[str(error).replace(f"{source}:", "line ", 1)].append(other)
+        else:
+            if violations:
+                reasons[violations[0]].append(other)
+    for reason, others in reasons.items():
+        yield f"not supported by {', '.join(others)}: {reason}"

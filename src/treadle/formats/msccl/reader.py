@@ -20,6 +20,8 @@ MAX_CHUNKS = 4 * 10**6
 _COLLECTIVES = ("allreduce", "allgather", "reducescatter", "broadcast", "reduce", "alltoall")
 LIMITS = {"azure": (64, 1024, 32), "legacy": (256, 216, 32), "rccl": (64, 64, 128)}
 """Steps of a thread block, thread blocks of a rank, channels, for each profile."""
+LEGACY_SIZES = {"minBytes": 0, "maxBytes": 2**27}
+"""Defaults of microsoft/msccl for absent attributes (src/graph/topo.cc); other runtimes require both."""
 RECEIVING = {"r", "rcs", "rrs", "rrc", "rrcs"}
 SENDING = {"s", "rcs", "rrs", "rrcs"}
 STORING = {"r", "rcs", "rrc", "rrcs", "cpy", "re"}
@@ -55,6 +57,8 @@ class Algorithm:
     n_ranks: int
     n_chunks: int
     in_place: tuple[bool, ...]
+    defaults: tuple[str, ...] = ()
+    """Absent attributes and the values that the runtime takes for them."""
     sizes: list[dict[str, int]] = field(default_factory=list)
     steps: list[MscclStep] = field(default_factory=list)
     blocks: list[tuple[int, int, int, int]] = field(default_factory=list)
@@ -137,14 +141,18 @@ def parse_msccl_xml(text: str, profile: str, source: str) -> Algorithm:
     read.word(top, "proto", ("Simple", "LL", "LL128"))
     steps, thread_blocks, channels = LIMITS[profile]
     n_channels = read.number(top, "nchannels", 1, 2**15)
-    for key in ("minBytes", "maxBytes"):
-        read.number(top, key, 0, 2**62)
-    modes = [(read.number(top, "inplace", 0, 1), True), (read.number(top, "outofplace", 0, 1), False)]
+    absent = [key for key in LEGACY_SIZES if profile == "legacy" and top.get(key) is None]
+    least, most = (
+        LEGACY_SIZES[key] if key in absent else read.number(top, key, 0, 2**62) for key in LEGACY_SIZES
+    )
+    if profile == "legacy" and least > most:
+        raise read.fail(top, f"minBytes={least}: expected at most maxBytes={most}")
     algorithm = Algorithm(
         collective=read.word(top, "coll", names),
         n_ranks=read.number(top, "ngpus", 1, 4096),
         n_chunks=read.number(top, "nchunksperloop", 1, MAX_CHUNKS),
-        in_place=tuple(mode for flag, mode in modes if flag),
+        in_place=_modes(read, top, profile),
+        defaults=tuple(f"{key} {LEGACY_SIZES[key]}" for key in absent),
     )
     if algorithm.n_ranks * algorithm.n_chunks > MAX_CHUNKS:
         raise read.fail(top, f"ngpus x nchunksperloop: expected at most {MAX_CHUNKS}")
@@ -162,6 +170,14 @@ def parse_msccl_xml(text: str, profile: str, source: str) -> Algorithm:
         _parse_blocks(read, algorithm, rank, gpu, n_channels, steps, thread_blocks)
     algorithm.first_block.append(len(algorithm.blocks))
     return algorithm
+
+
+def _modes(read: _Reader, top: etree._Element, profile: str) -> tuple[bool, ...]:
+    """Return whether calls in place, out of place or both are served."""
+    in_place = read.number(top, "inplace", 0, 1)
+    # the legacy runtime serves one mode and ignores `outofplace`, which msccl-tools does not write
+    out_of_place = 1 - in_place if profile == "legacy" else read.number(top, "outofplace", 0, 1)
+    return tuple(mode for flag, mode in ((in_place, True), (out_of_place, False)) if flag)
 
 
 def _parse_blocks(

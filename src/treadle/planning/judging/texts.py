@@ -33,6 +33,8 @@ class TextVerification:
     violations : tuple of str
     is_part : bool
         It holds one rank of several, which was judged alone.
+    notes : tuple of str
+        Limits of the result: values that a runtime assumes, runtimes that do not load the text.
     """
 
     format: str
@@ -42,6 +44,7 @@ class TextVerification:
     counts: tuple[tuple[str, int], ...]
     violations: tuple[str, ...]
     is_part: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def is_ok(self) -> bool:
@@ -129,4 +132,5 @@ def verify_text(
         (*(count for count in found.counts if count[0] not in ("rank", "file")), *chunks),
         found.violations,
         found.is_part,
+        found.notes,
     )
