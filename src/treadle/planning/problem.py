@@ -145,7 +145,8 @@ def pose(
         A Collective is taken as it is, and all other parameters but `file_format` must then be left out.
     ranks : sequence of int, or str, optional
         Places among the fabric's compute nodes from 0, or text: ``0-7,16-23`` or names and patterns
-        (``box0.*,box1.gpu3``). Ranks keep the fabric's order. Default: all.
+        (``box0.*,box1.gpu3``). They are numbered in the order given, from 0: for the mesh, the root, weights
+        and demands, too. Nodes that one pattern matches keep the fabric's order. Default: all.
     forward : bool
         Compute nodes outside `ranks` forward, with a mesh also ranks of other groups; otherwise they are
         absent.
@@ -197,7 +198,7 @@ def pose(
     forwarders: tuple[int, ...] = ()
     if len(places) < n and forward:
         forwarders = tuple(int(node) for node in fabric.compute_nodes if int(node) not in set(chosen))
-    elif len(places) < n:
+    elif places != list(range(n)) and not forward:
         fabric = subset(fabric, *places)
         chosen = [int(node) for node in fabric.compute_nodes]
     groups = groups_of(options.get("mesh"), options.get("axes"), len(chosen), fabric.name)
@@ -234,7 +235,10 @@ def _collective(
 
 
 def select_ranks(topology: Topology, ranks: Sequence[int] | str) -> list[int]:
-    """Places among the compute nodes, rising; TopologyError for one that does not exist or is named twice."""
+    """Return the positions among the compute nodes, in the order given.
+
+    TopologyError for a rank that does not exist or is named twice.
+    """
     names = [topology.node_names[int(node)] for node in topology.compute_nodes]
     places = _typed_places(topology, names, ranks) if isinstance(ranks, str) else [int(r) for r in ranks]
     seen: set[int] = set()
@@ -244,7 +248,7 @@ def select_ranks(topology: Topology, ranks: Sequence[int] | str) -> list[int]:
         if place in seen:
             raise TopologyError(f"rank {place} ({names[place]}) is chosen twice")
         seen.add(place)
-    return sorted(places)
+    return places
 
 
 def _typed_places(topology: Topology, names: Sequence[str], text: str) -> list[int]:

@@ -55,12 +55,11 @@ def problems_of(
     """
     nodes = tuple(int(fabric.compute_nodes[place]) for place in places)
     others = tuple(int(node) for node in fabric.compute_nodes if int(node) not in set(nodes))
-    whole = Problem(fabric, Collective(kind, nodes, root=root, forwarders=others))
+    part = fabric if nodes == tuple(fabric.compute_nodes.tolist()) else subset(fabric, *places)
+    alone = Problem(part, Collective(kind, tuple(part.compute_nodes.tolist()), root=root))
     if not others:
-        return (whole,)
-    part = subset(fabric, *sorted(places))
-    own = tuple(part.node_index(fabric.node_names[node]) for node in nodes)
-    return Problem(part, Collective(kind, own, root=root)), whole
+        return (alone,)
+    return alone, Problem(fabric, Collective(kind, nodes, root=root, forwarders=others))
 
 
 def provide(problems: Sequence[Problem], index: PlanIndex | None, settings: Settings) -> list[SharedPlan]:

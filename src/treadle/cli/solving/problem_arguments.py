@@ -39,7 +39,7 @@ LeftOutCollectiveArgument = Annotated[
 """Of commands that take --jobs in its place."""
 RanksOption = Annotated[
     str | None,
-    typer.Option(help="Only these compute nodes, as 0-7,16-23 or box0.*.", metavar="RANKS"),
+    typer.Option(help="Compute nodes in rank order, e.g. 0-7,16-23 or box0.*.", metavar="RANKS"),
 ]
 ForwardOption = Annotated[
     bool, typer.Option("--forward", help="Nodes outside --ranks, or of other groups, forward.")

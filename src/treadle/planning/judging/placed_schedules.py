@@ -250,8 +250,8 @@ def _of_plan(plan: Plan, problem: Problem, name: str) -> PlacedSchedule:
         notes = (f"the plan was made for {plan.topology.name}; its claims are left aside",)
     report = None
     try:
-        fabric = fabric if is_its_own else part_that_is_known(plan.topology, fabric)
-        report = whole_report(judged_on(plan, fabric, with_claims=is_its_own))
+        part = fabric if is_its_own else part_that_is_known(plan.topology, fabric)
+        report = whole_report(judged_on(plan, part, with_claims=is_its_own))
         moved = moved_plan(plan, fabric)
     except TreadleError as error:
         if report is None or report.is_ok:

@@ -228,11 +228,12 @@ def require_verified(plan: Plan) -> None:
 
 
 def part_that_is_known(own: Topology, fabric: Topology) -> Topology:
-    """The trusted fabric without the compute nodes that the plan's fabric lacks."""
-    known = {own.node_names[node] for node in own.compute_nodes.tolist()}
-    names = [fabric.node_names[node] for node in fabric.compute_nodes.tolist()]
-    places = [place for place, name in enumerate(names) if name in known]
-    return fabric if len(places) in (0, len(names)) else subset(fabric, *places)
+    """The trusted fabric without the compute nodes that the plan's fabric lacks, the others in its order."""
+    nodes = fabric.compute_nodes.tolist()
+    number = {fabric.node_names[node]: place for place, node in enumerate(nodes)}
+    known = (own.node_names[node] for node in own.compute_nodes.tolist())
+    places = [number[name] for name in known if name in number]
+    return fabric if places in ([], list(range(len(nodes)))) else subset(fabric, *places)
 
 
 def _notes(own: Topology, fabric: Topology, part: Topology) -> tuple[str, ...]:

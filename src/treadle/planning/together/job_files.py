@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from treadle.errors import FormatError, TreadleError
 from treadle.planning.input_text import read_input_text
-from treadle.planning.problem import ProblemOptions, pose, resolve_kind, select_ranks
+from treadle.planning.problem import ProblemOptions, pose, resolve_kind
 from treadle.schedules.collective import Collective
 from treadle.schedules.jobs import Job, check_jobs
 from treadle.topologies.topology import Topology
@@ -98,7 +98,7 @@ def _posed(table: Mapping[str, Any], kind: str, topology: Topology) -> Collectiv
         raise FormatError(f"forward: {forward!r}, expected true or false")
     # posed as if all forwarded, so that the fabric and its numbers stay as they are
     options = {
-        "ranks": _ranks(table, topology),
+        "ranks": _ranks(table),
         "root": _root(table),
         "mesh": _text(table, "mesh") or None,
         "axes": _text(table, "axes") or None,
@@ -112,12 +112,12 @@ def _posed(table: Mapping[str, Any], kind: str, topology: Topology) -> Collectiv
     )
 
 
-def _ranks(table: Mapping[str, Any], topology: Topology) -> str | list[int] | None:
+def _ranks(table: Mapping[str, Any]) -> str | list[int] | None:
     ranks = table.get("ranks")
     if ranks is None or isinstance(ranks, str):
         return ranks
     if isinstance(ranks, list) and all(type(rank) is int for rank in ranks):
-        return select_ranks(topology, ranks)
+        return ranks
     raise FormatError(f"ranks: {str(ranks)[:40]}, expected text such as '0-7' or a list of integers")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import compress
 
@@ -186,19 +186,19 @@ def with_failed_nodes(topology: Topology, *names: str) -> Topology:
 
 
 def subset(topology: Topology, *members: int | str) -> Topology:
-    """The fabric with some of its compute nodes only; the others are absent.
+    """The fabric with some of its compute nodes only, in the order given; the others are absent.
 
     Parameters
     ----------
     topology : Topology
     *members : int or str
         Ranks, names of compute nodes, or ranges of ranks such as ``"0-7"`` (both ends included). Their order
-        does not matter: rank order stays.
+        is the rank order of the result; a node named again keeps its first position.
 
     Returns
     -------
     Topology
-        Switches that lead nowhere go, as in `with_failed_links`.
+        Switches that lead nowhere go, as in `with_failed_links`, unless no compute node does.
 
     Raises
     ------
@@ -210,14 +210,34 @@ def subset(topology: Topology, *members: int | str) -> Topology:
     >>> from treadle.topologies.catalogue.platforms import mi250
     >>> subset(mi250(2), "0-7", "16-23") == mi250(2, gpus_per_box=8)
     True
+    >>> from treadle.topologies.catalogue.graphs import ring
+    >>> subset(ring(4), 2, 0).node_names
+    ('n2', 'n0')
     """
     if not members:
         raise TopologyError(f"subset of {topology.name}: expected at least one rank or compute node")
+    order = list(dict.fromkeys(node for member in members for node in _member_nodes(topology, member)))
     keep = ~topology.is_compute
-    for member in members:
-        keep[_member_nodes(topology, member)] = True
+    keep[order] = True
     label = _label("subset", topology, members)
-    return _restricted(topology, label, keep, np.ones(topology.n_links, dtype=np.bool_))
+    part = replace(topology, name=label)
+    if not keep.all():
+        part = _restricted(topology, label, keep, np.ones(topology.n_links, dtype=np.bool_))
+    return _with_rank_order(part, [part.node_index(topology.node_names[node]) for node in order])
+
+
+def _with_rank_order(topology: Topology, order: Sequence[int]) -> Topology:
+    """Renumber the compute nodes, given in their new order; switches and links keep their numbers."""
+    old = np.arange(topology.n_nodes)
+    old[topology.compute_nodes] = order
+    new = np.argsort(old)
+    return replace(
+        topology,
+        node_names=tuple(topology.node_names[node] for node in old.tolist()),
+        tails=new[topology.tails].astype(np.int32),
+        heads=new[topology.heads].astype(np.int32),
+        injection_bytes_per_s=topology.injection_bytes_per_s[old],
+    )
 
 
 def _member_nodes(topology: Topology, member: int | str) -> list[int]:
