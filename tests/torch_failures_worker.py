@@ -36,14 +36,14 @@ def die_after(sums: int) -> None:
     """Kill this process when it has added up so many messages from now on."""
     original, left = Transport.run, [sums]
 
-    def run(self: Transport, script: Any, areas: Any, combine: Any, deadline: float) -> None:
+    def run(self: Transport, script: Any, areas: Any, combine: Any, *rest: Any) -> None:
         def deadly(*arguments: Any) -> None:
             left[0] -= 1
             if left[0] < 0:
                 os.kill(os.getpid(), signal.SIGKILL)
             combine(*arguments)
 
-        original(self, script, areas, deadly, deadline)
+        original(self, script, areas, deadly, *rest)
 
     Transport.run = run
 

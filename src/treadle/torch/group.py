@@ -15,17 +15,20 @@ from torch._C._distributed_c10d import (
     AllreduceOptions,
     AllToAllOptions,
     BroadcastOptions,
+    GatherOptions,
     PrefixStore,
     ProcessGroup,
     ProcessGroupGloo,
     ReduceOptions,
     ReduceScatterOptions,
+    ScatterOptions,
     Store,
     Work,
 )
 from torch.distributed import ReduceOp
 
 from treadle.torch import collectives
+from treadle.torch.agreement import CallAgreement, CallSignature, signature
 from treadle.torch.call_options import Fallback, as_list, call_options, one_by_one, own_timeout, reductions_of
 from treadle.torch.collectives import are_alike, are_plain, joined
 from treadle.torch.gpu import gpu_streams as streams
@@ -33,9 +36,12 @@ from treadle.torch.gpu.gpu_calls import GpuCalls, GpuWork, nccl_group
 from treadle.torch.group_engine import Engine, NoPlanError
 from treadle.torch.plans import Membership
 from treadle.torch.settings import Settings
+from treadle.torch.transport import end_waits
 from treadle.torch.work import JobQueue
 
 LOGGER = logging.getLogger("treadle.torch")
+
+_LISTS = "in lists"
 
 
 class TreadleGroup(ProcessGroup):
@@ -72,6 +78,9 @@ class TreadleGroup(ProcessGroup):
         if self._nccl is not None:
             self._register_backend(torch.device("cuda"), ProcessGroup.BackendType.NCCL, self._nccl)
         self._gpu = GpuCalls(PrefixStore("gpu/", store), membership, settings, self._nccl)
+        self._calls = CallAgreement(
+            PrefixStore("calls/", store), membership, self._engine.gather, self._stop_calls
+        )
         self._queue = JobQueue()
         self._warned: set[tuple[str, str]] = set()
 
@@ -99,7 +108,8 @@ class TreadleGroup(ProcessGroup):
                 collectives.allreduce(self._engine_of(tensor), tensor, how, own_timeout(options))
             return list(tensors)
 
-        return self._run("allreduce", job, fallback, options, bool(reductions), tensors[0])
+        asked = signature("allreduce", tensors, options.reduceOp)
+        return self._run(asked, job, fallback, options, bool(reductions), tensors[0])
 
     def all_gather_single(self, output: Any, input: Any, opts: Any = None) -> Work:
         """Put the tensors of all ranks into one, one after another."""
@@ -128,9 +138,8 @@ class TreadleGroup(ProcessGroup):
             output.numel() == own.numel() * self._size and output.dtype == own.dtype
             for output, own in zip(outputs, inputs, strict=True)
         )
-        return self._run(
-            "allgather", job, fallback, options, fits and are_plain(*outputs, *inputs), inputs[0]
-        )
+        asked = signature("allgather", outputs)
+        return self._run(asked, job, fallback, options, fits and are_plain(*outputs, *inputs), inputs[0])
 
     def allgather(
         self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: timedelta | None = None
@@ -152,7 +161,7 @@ class TreadleGroup(ProcessGroup):
             for listed, own in zip(outputs, inputs, strict=True)
         )
         return self._run(
-            "allgather",
+            signature("allgather", [tensor for listed in outputs for tensor in listed], note=_LISTS),
             job,
             lambda: self._other(inputs).allgather(outputs, inputs, options),
             options,
@@ -196,7 +205,8 @@ class TreadleGroup(ProcessGroup):
             for output, listed in zip(outputs, lists, strict=True)
         )
         if not fits:
-            return self._run("reduce-scatter", list, fallback, options, False, outputs[0])
+            asked = signature("reduce-scatter", [one for listed in lists for one in listed], note=_LISTS)
+            return self._run(asked, list, fallback, options, False, outputs[0])
         wholes = [joined(listed) for listed in lists]
         return self._scatter_reduced(outputs, wholes, options, fallback)
 
@@ -215,7 +225,7 @@ class TreadleGroup(ProcessGroup):
             for output, whole in zip(outputs, wholes, strict=True)
         )
         return self._run(
-            "reduce-scatter",
+            signature("reduce-scatter", wholes, options.reduceOp),
             job,
             fallback,
             options,
@@ -249,7 +259,12 @@ class TreadleGroup(ProcessGroup):
 
         # sizes that are given may be equal at this rank alone, so that all ranks must agree first
         is_servable = are_plain(output, input) and (fits or any(splits))
-        return self._run("alltoall", job, fallback, options, is_servable, output)
+        asked = (
+            signature("alltoall", [], note="of given sizes")
+            if any(splits)
+            else signature("alltoall", [output])
+        )
+        return self._run(asked, job, fallback, options, is_servable, output)
 
     def alltoall(
         self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: timedelta | None = None
@@ -269,7 +284,8 @@ class TreadleGroup(ProcessGroup):
             return self._other(output_tensors).alltoall(output_tensors, input_tensors, options)
 
         is_servable = are_plain(*output_tensors, *input_tensors)
-        return self._run("alltoall", job, fallback, options, is_servable, output_tensors[0])
+        asked = signature("alltoall", [], note=_LISTS)
+        return self._run(asked, job, fallback, options, is_servable, output_tensors[0])
 
     def broadcast(
         self, tensors: Any, opts: Any = None, timeout: timedelta | None = None, **keywords: Any
@@ -284,7 +300,7 @@ class TreadleGroup(ProcessGroup):
             return list(tensors)
 
         return self._run(
-            "broadcast",
+            signature("broadcast", tensors, root=options.rootRank),
             job,
             lambda: self._other(tensors).broadcast(tensors, options),
             options,
@@ -321,7 +337,7 @@ class TreadleGroup(ProcessGroup):
             return list(tensors)
 
         return self._run(
-            "reduce",
+            signature("reduce", tensors, options.reduceOp, options.rootRank),
             job,
             lambda: self._other(tensors).reduce(tensors, options),
             options,
@@ -329,15 +345,35 @@ class TreadleGroup(ProcessGroup):
             tensors[0],
         )
 
-    def gather(self, *arguments: Any, **keywords: Any) -> Work:
+    def gather(
+        self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: timedelta | None = None
+    ) -> Work:
         """Gloo's gather."""
-        self._warn("gather", "Treadle has no plans for it")
-        return self._other(*arguments).gather(*arguments, **keywords)
+        inputs, outputs = as_list(input_tensors), _lists(output_tensors)
+        options = call_options(GatherOptions(), "rootRank", opts, timeout)
+        return self._run(
+            signature("gather", inputs, root=options.rootRank),
+            list,
+            lambda: self._other(inputs).gather(outputs, inputs, options),
+            options,
+            False,
+            inputs[0],
+        )
 
-    def scatter(self, *arguments: Any, **keywords: Any) -> Work:
+    def scatter(
+        self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: timedelta | None = None
+    ) -> Work:
         """Gloo's scatter."""
-        self._warn("scatter", "Treadle has no plans for it")
-        return self._other(*arguments).scatter(*arguments, **keywords)
+        outputs, inputs = as_list(output_tensors), _lists(input_tensors)
+        options = call_options(ScatterOptions(), "rootRank", opts, timeout)
+        return self._run(
+            signature("scatter", outputs, root=options.rootRank),
+            list,
+            lambda: self._other(outputs).scatter(outputs, inputs, options),
+            options,
+            False,
+            outputs[0],
+        )
 
     # Left to torch, these reach gloo with the interpreter's lock held; if gloo's thread then drops a tensor
     # under the mutex that they wait for, both wait for ever. Calls from here release the lock.
@@ -368,6 +404,7 @@ class TreadleGroup(ProcessGroup):
     def shutdown(self) -> None:
         """Finish what is under way, then drop all connections."""
         self._queue.close()
+        self._calls.close()
         self._engine.close()
         self._gpu.close()
         super().shutdown()
@@ -379,7 +416,7 @@ class TreadleGroup(ProcessGroup):
 
     def _run(
         self,
-        name: str,
+        asked: CallSignature,
         job: Callable[[], list[Tensor]],
         fallback: Fallback,
         options: Any,
@@ -391,34 +428,42 @@ class TreadleGroup(ProcessGroup):
         if self._size == 1:
             return fallback()
         if streams.is_on_gpu(tensor):
-            return self._run_on_gpu(name, job, fallback, is_servable)
+            return self._run_on_gpu(asked, job, fallback, is_servable)
 
         def turn() -> list[Tensor]:
-            reason = "gloo alone serves such tensors, sizes or operations"
-            if is_servable:
-                try:
-                    return job()
-                except NoPlanError as error:
-                    reason = str(error)
-            self._warn(name, reason)
-            work = fallback()
-            work.wait()
-            return list(work.result())
+            with self._calls.call(asked):
+                reason = "gloo alone serves such tensors, sizes or operations"
+                if is_servable:
+                    try:
+                        return job()
+                    except NoPlanError as error:
+                        reason = str(error)
+                self._warn(asked.name, reason)
+                self._calls.compare(asked)  # each time: gloo ends the process where sizes differ
+                work = fallback()
+                work.wait()
+                return list(work.result())
 
-        return self._queue.run(turn, name, is_awaited=not options.asyncOp)
+        return self._queue.run(turn, asked.name, is_awaited=not options.asyncOp)
 
     def _run_on_gpu(
-        self, name: str, job: Callable[[], list[Tensor]], fallback: Fallback, is_servable: bool
+        self, asked: CallSignature, job: Callable[[], list[Tensor]], fallback: Fallback, is_servable: bool
     ) -> Work:
         """Put a job on the caller's stream, in the caller's thread, or leave it to NCCL."""
         reason = "no kernel serves such tensors, sizes or operations"
-        if is_servable:
-            try:
-                return GpuWork(self._gpu, job())
-            except NoPlanError as error:
-                reason = str(error)
-        self._warn(name, reason, "gloo" if self._nccl is None else "NCCL")
-        return fallback()
+        with self._gpu.calls.call(asked):
+            if is_servable:
+                try:
+                    return GpuWork(self._gpu, job())
+                except NoPlanError as error:
+                    reason = str(error)
+            self._warn(asked.name, reason, "gloo" if self._nccl is None else "NCCL")
+            return fallback()
+
+    def _stop_calls(self, words: str) -> None:
+        """Make the call under way fail, from another thread."""
+        self._engine.abort(words)
+        end_waits(self._gloo)
 
     def _engine_of(self, tensor: Tensor) -> collectives.RunsCalls:
         return self._gpu if streams.is_on_gpu(tensor) else self._engine
@@ -447,3 +492,8 @@ class TreadleGroup(ProcessGroup):
         self._gloo.allreduce([vote], options).wait()
         if not vote.item():
             raise NoPlanError("the parts are not equal at all ranks")
+
+
+def _lists(tensors: Any) -> list[list[Tensor]]:
+    """Lists of tensors, of which one may be given alone; none at ranks that are not the root."""
+    return [list(tensors)] if tensors and isinstance(tensors[0], Tensor) else list(tensors)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from hashlib import blake2b
 from time import monotonic
+from typing import NoReturn
 
 import torch
 from torch import Tensor
@@ -72,6 +74,19 @@ class TensorCall:
         """Bytes of the larger per-rank buffer."""
         return self.count * int(self.target.element_size())
 
+    @property
+    def first_tag(self) -> int:
+        """A number that calls of other sizes, types and operations do not have, but for one in 2^31."""
+        operation = "" if self.reduction is None else self.reduction.name
+        asked = (self.kind.value, self.root, self.count, self.target.dtype, operation)
+        return int.from_bytes(blake2b(repr(asked).encode(), digest_size=4).digest()) % 2**31
+
+    def scaled(self, n_ranks: int) -> TensorCall:
+        """The call with its source as it is combined: see `TensorReduction.begin`."""
+        if self.reduction is None or not self.reduction.is_scaled:
+            return self
+        return replace(self, source=self.reduction.begin(self.source, n_ranks, in_place=self.in_place))
+
 
 class Engine:
     """One rank's side of a group's collectives; calls come one at a time, in the same order at all ranks.
@@ -136,15 +151,37 @@ class Engine:
     def _carry_out(self, call: TensorCall, part: RankPart) -> None:
         timeout = call.timeout or self._group.timeout
         deadline = monotonic() + timeout.total_seconds()
-        if self._transport is None:
-            group = self._group
-            self._transport = Transport(self._store, group.rank, len(group.places), timeout)
+        transport = self._connected(timeout)
         script = self._script(part, call.count, call.target.element_size())
         own = self._room(script, call.target.dtype)
-        combine = None if call.reduction is None else call.reduction.combine
-        self._transport.run(script, (call.source, call.target, *own), combine, deadline)
-        if call.reduction is not None and call.root in (-1, self._group.rank):
-            call.reduction.finish(call.target, len(self._group.places))
+        n_ranks, reduction = len(self._group.places), call.reduction
+        combine = None if reduction is None else reduction.combine
+        areas = (call.scaled(n_ranks).source, call.target, *own)
+        transport.run(script, areas, combine, deadline, call.first_tag)
+        if reduction is not None and call.root in (-1, self._group.rank):
+            reduction.finish(call.target, n_ranks)
+
+    def _connected(self, timeout: timedelta) -> Transport:
+        if self._transport is None:
+            self._transport = Transport(self._store, self._group.rank, len(self._group.places), timeout)
+        return self._transport
+
+    def gather(self, what: str, data: bytes) -> list[bytes]:
+        """Exchange as many bytes of every rank, for the call `what`.
+
+        Raises
+        ------
+        DistBackendError
+            As of `run`.
+        """
+        self.check()
+        try:
+            found = self._connected(self._group.timeout).gather(data)
+        except TransportError as error:
+            problem = str(error)
+        else:
+            return found
+        return self._fail(what, problem)
 
     def _script(self, part: RankPart, count: int, element_bytes: int) -> Script:
         key = (id(part), count, element_bytes)  # the source keeps every part
@@ -179,13 +216,14 @@ class Engine:
         self._workspace = torch.empty(0, dtype=torch.uint8)
         self._scripts.clear()
 
-    def abort(self) -> None:
-        """Make this rank's waits fail, from another thread."""
-        self._failure = self._failure or f"treadle: group {self._group.name} was aborted"
-        if self._transport is not None:
-            self._transport.abort()
+    def abort(self, words: str = "") -> None:
+        """Make this rank's waits fail, from another thread, and later calls with these words."""
+        self._failure = words or self._failure or f"treadle: group {self._group.name} was aborted"
+        transport = self._transport
+        if transport is not None:
+            transport.abort()
 
-    def _fail(self, what: str, problem: str) -> None:
+    def _fail(self, what: str, problem: str) -> NoReturn:
         self._failure = (
             f"treadle: {what} in group {self._group.name} failed at rank {self._group.rank} of "
             f"{len(self._group.places)}: {problem}; the group cannot be used any more: end this process, or "

@@ -19,17 +19,28 @@ class TensorReduction:
 
     Parameters
     ----------
+    name : str
+        Torch's name of the operation.
     combine : callable
         combine(own, arrived, target); associative and commutative but for rounding.
     is_average : bool
         The sum is divided by the number of ranks at the end.
+    is_scaled : bool
+        Every contribution is divided by the number of ranks at the start, since a sum may be too large for
+        the type where the average is not.
     kernel : Reduction, optional
-        As kernels on GPUs know it; None: they do not.
+        The way in which kernels on GPUs combine contributions that `begin` has returned; None: they do not.
     """
 
+    name: str
     combine: Combine
     is_average: bool = False
+    is_scaled: bool = False
     kernel: Reduction | None = None
+
+    def begin(self, contribution: Tensor, n_ranks: int, *, in_place: bool) -> Tensor:
+        """Scale a contribution, in its place where that may be written."""
+        return contribution.div_(n_ranks) if in_place else contribution.div(n_ranks)
 
     def finish(self, result: Tensor, n_ranks: int) -> None:
         """Turn sums into averages: integers towards minus infinity."""
@@ -51,12 +62,27 @@ _TYPES = (
     torch.int64,
 )
 
+_SCALED = (torch.float16, torch.bfloat16)
+"""Averages of these are scaled first."""
+
+_KERNELS = {
+    "SUM": Reduction.SUM,
+    "AVG": Reduction.AVG,
+    "MAX": Reduction.MAX,
+    "MIN": Reduction.MIN,
+}
+
 
 def _into(function: Callable[..., Tensor]) -> Combine:
     def combine(own: Tensor, arrived: Tensor, target: Tensor) -> None:
         function(own, arrived, out=target)
 
     return combine
+
+
+def operation_name(operation: ReduceOp) -> str:
+    """Torch's name of an operation, with or without a factor."""
+    return str((operation if isinstance(operation, ReduceOp.RedOpType) else operation.op).name)
 
 
 def reduction_of(operation: ReduceOp, dtype: torch.dtype) -> TensorReduction | None:
@@ -67,31 +93,22 @@ def reduction_of(operation: ReduceOp, dtype: torch.dtype) -> TensorReduction | N
     if dtype not in _TYPES:
         return None
     functions = {
-        ReduceOp.SUM: torch.add,
-        ReduceOp.AVG: torch.add,
-        ReduceOp.MAX: torch.maximum,
-        ReduceOp.MIN: torch.minimum,
-        ReduceOp.PRODUCT: torch.mul,
+        "SUM": torch.add,
+        "AVG": torch.add,
+        "MAX": torch.maximum,
+        "MIN": torch.minimum,
+        "PRODUCT": torch.mul,
     }
     if not dtype.is_floating_point:
-        functions |= {
-            ReduceOp.BAND: torch.bitwise_and,
-            ReduceOp.BOR: torch.bitwise_or,
-            ReduceOp.BXOR: torch.bitwise_xor,
-        }
-    for known, function in functions.items():
-        if operation == known:
-            return TensorReduction(
-                _into(function), is_average=known == ReduceOp.AVG, kernel=_kernel_of(operation)
-            )
-    return None
-
-
-def _kernel_of(operation: ReduceOp) -> Reduction | None:
-    kernels = {
-        ReduceOp.SUM: Reduction.SUM,
-        ReduceOp.AVG: Reduction.AVG,
-        ReduceOp.MAX: Reduction.MAX,
-        ReduceOp.MIN: Reduction.MIN,
-    }
-    return next((kernel for known, kernel in kernels.items() if operation == known), None)
+        functions |= {"BAND": torch.bitwise_and, "BOR": torch.bitwise_or, "BXOR": torch.bitwise_xor}
+    name = operation_name(operation)
+    if name not in functions:
+        return None
+    is_scaled = name == "AVG" and dtype in _SCALED
+    return TensorReduction(
+        name,
+        _into(functions[name]),
+        is_average=name == "AVG" and not is_scaled,
+        is_scaled=is_scaled,
+        kernel=Reduction.SUM if is_scaled else _KERNELS.get(name),
+    )

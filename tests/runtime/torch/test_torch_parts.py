@@ -36,7 +36,7 @@ from treadle.torch.transport import TransportError, _one_line
 from treadle.torch.work import JobQueue
 
 LIMIT = timedelta(seconds=7)
-SUM = TensorReduction(lambda own, arrived, target: torch.add(own, arrived, out=target))
+SUM = TensorReduction("SUM", lambda own, arrived, target: torch.add(own, arrived, out=target))
 
 
 class Told:
@@ -171,9 +171,9 @@ def test_every_operation_combines_two_tensors(
 def test_averages_are_finished_and_sums_are_not() -> None:
     for dtype, values in ((torch.int32, [-4, 3]), (torch.float32, [-3.5, 3.5])):
         sums = torch.tensor([-7, 7]).to(dtype)
-        TensorReduction(SUM.combine).finish(sums, 2)
+        TensorReduction("SUM", SUM.combine).finish(sums, 2)
         assert sums.tolist() == [-7, 7]
-        TensorReduction(SUM.combine, is_average=True).finish(sums, 2)
+        TensorReduction("SUM", SUM.combine, is_average=True).finish(sums, 2)
         assert sums.tolist() == values
     tensors = [torch.zeros(2), torch.zeros(2, dtype=torch.int32)]
     assert len(reductions_of(ReduceOp.SUM, tensors)) == 2

@@ -97,6 +97,18 @@ def collectives(
     return found
 
 
+def averages(ours: Any) -> dict[str, bool]:
+    """Averages whose sums are beyond the type: 30000 of float16, 2^127 of bfloat16."""
+    found = {}
+    for dtype, value in ((torch.float16, 30000.0), (torch.bfloat16, 2.0**127)):
+        tensor, part = torch.full((33,), value, dtype=dtype), torch.empty(9, dtype=dtype)
+        whole = torch.full((9 * SIZE,), value, dtype=dtype)
+        dist.all_reduce(tensor, ReduceOp.AVG, group=ours)
+        dist.reduce_scatter_tensor(part, whole, ReduceOp.AVG, group=ours)
+        found[f"averages {dtype}"] = bool(torch.cat([tensor, part, whole]).eq(value).all())
+    return found
+
+
 def on_peers_memory(ours: Any, gloo: Any, types: Sequence[tuple[torch.dtype, int]]) -> dict[str, bool]:
     """Collectives on tensors that peers reach, and on parts of them; others between."""
     found: dict[str, bool] = {}
@@ -214,7 +226,7 @@ def main() -> None:
     CAPTURING[0] = True  # noqa: F821
     found["first in a graph"] = failure(lambda: dist.all_reduce(torch.ones(4), group=ours))
     CAPTURING[0] = False  # noqa: F821
-    found["lanes"] = collectives(ours, gloo)
+    found["lanes"] = collectives(ours, gloo) | averages(ours)
     found["lanes"]["large"] = both(ours, gloo, lambda group: _sum(group, 2**20 + 3))
     found["lanes"]["replayed"] = replayed(ours)
     found["lanes log"] = list(LINES)
@@ -228,7 +240,7 @@ def main() -> None:
         os.environ["FAKE_CUDA_DEVICES"] = devices
         streams.device_of = lambda _, devices=devices: RANK % int(devices)
         ours, gloo = start(name, asks, fabric="dgx_h100(1, 4, nvls=True)", algorithm=nvls)
-        found[name] = collectives(ours, gloo, *few)
+        found[name] = collectives(ours, gloo, *few) | averages(ours)
         found[name]["replayed"] = replayed(ours, 10)
         found[f"{name} log"] = list(LINES)
         LINES.clear()
@@ -242,7 +254,7 @@ def main() -> None:
     opening.host_name = lambda: f"host {RANK // 2}"
     ours, gloo = start("steps", GpuSettings())
     ours._gpu._transport = GroupedSteps(ours._gloo)
-    found["steps"] = collectives(ours, gloo)
+    found["steps"] = collectives(ours, gloo) | averages(ours)
     found["steps log"] = list(LINES)
     dist.destroy_process_group()
 

@@ -12,11 +12,12 @@ from torch.distributed import DistBackendError
 from torch.futures import Future
 
 from treadle.errors import TreadleError
+from treadle.torch.agreement import CallAgreement
 from treadle.torch.gpu import gpu_streams as streams
 from treadle.torch.gpu.gpu_engine import GpuEngine
 from treadle.torch.gpu.gpu_settings import GpuWay
 from treadle.torch.gpu.grouped_steps import GroupedSteps, RankSteps, steps_of
-from treadle.torch.group_engine import NoPlanError, TensorCall
+from treadle.torch.group_engine import Engine, NoPlanError, TensorCall
 from treadle.torch.plans import Membership, PlanSource
 from treadle.torch.settings import Settings
 
@@ -52,6 +53,11 @@ class GpuCalls:
         self._lanes = GpuEngine(PrefixStore("lanes/", store), group, settings, settings.gpu)
         self._source = PlanSource(PrefixStore("steps/", store), group, settings)
         self._transport = None if nccl is None else GroupedSteps(nccl)
+        # signatures are exchanged through the host's memory
+        self._engine = Engine(PrefixStore("signatures/", store), group, settings)
+        self.calls = CallAgreement(
+            PrefixStore("calls/", store), group, self._engine.gather, self._engine.abort
+        )
         self._steps: dict[int, RankSteps] = {}
         self._told: set[str] = set()
 
@@ -112,6 +118,8 @@ class GpuCalls:
 
     def close(self) -> None:
         """Give memory of peers back."""
+        self.calls.close()
+        self._engine.close()
         self._lanes.close()
 
 

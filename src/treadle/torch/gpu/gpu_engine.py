@@ -106,12 +106,16 @@ class GpuEngine:
         try:
             found = self._source.program(call.kind, call.root, call.size_bytes, in_place=call.in_place)
             choice = self._choice(found, call.size_bytes)
+            if not call.in_place:
+                call = call.scaled(len(self._group.places))
             way = self._way(call, kernel, choice, found)
             admitted = self._admit(lanes, way.lanes)
         except TreadleError as error:
             raise NoPlanError(str(error)) from None
         try:
             ready = self._ready(lanes, admitted, choice, kernel)
+            if call.in_place:  # what no lanes serve is left as it was
+                call = call.scaled(len(self._group.places))
             lanes.launch(
                 ready,
                 way.buffers,

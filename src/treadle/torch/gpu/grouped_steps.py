@@ -145,6 +145,7 @@ class GroupedSteps:
         call : TensorCall
         """
         program, count = steps.program, call.count
+        call = call.scaled(program.n_ranks)
         ends = [program.element(chunk, count) for chunk in steps.bounds]
         areas = _Areas(steps, call, ends)
         arrived: dict[tuple[int, int], list[Tensor]] = {}
