@@ -7,14 +7,14 @@ src/ext/nccl/nccl.cc and ``useIB`` of src/core/executor/executor.cc of microsoft
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from treadle.brief import brief
 from treadle.errors import ScheduleError
-from treadle.formats.mscclpp.reader import ExecutionPlan, MscclppOperation, parse_mscclpp_json
+from treadle.formats.mscclpp.reader import ExecutionPlan, parse_mscclpp_json
 
 ALIGNMENT = 16
 """Bytes: the executor cuts buffers by them."""
@@ -156,17 +156,10 @@ def _neighbours(plan: ExecutionPlan) -> Iterator[tuple[int, int]]:
     """Pairs of ranks with a channel of memory between them, or a switch that both use."""
     for rank, kinds in enumerate(plan.peers):
         yield from ((rank, peer) for peer in kinds.get("memory", ()))
-    for blocks in plan.blocks:
-        for operation in _flat(one for block in blocks for one in block):
-            for place in (*operation.sources, *operation.targets):
-                if place.how == "switch":
-                    yield from ((place.ranks[0], other) for other in place.ranks[1:])
-
-
-def _flat(operations: Iterable[MscclppOperation]) -> Iterator[MscclppOperation]:
-    for operation in operations:
-        yield operation
-        yield from operation.inner
+    for operation in plan.operations:
+        for place in (*operation.sources, *operation.targets):
+            if place.how == "switch":
+                yield from ((place.ranks[0], other) for other in place.ranks[1:])
 
 
 def _is_in_place(call: CollectiveCall) -> bool:

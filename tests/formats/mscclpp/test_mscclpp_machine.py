@@ -11,10 +11,10 @@ import pytest
 from treadle.errors import FormatError
 from treadle.formats.mscclpp import judge_machine
 from treadle.formats.mscclpp.judge import _shapes
-from treadle.formats.mscclpp.judge_blocks import BlockAtWork, merge
+from treadle.formats.mscclpp.judge_blocks import BlockAtWork, News, merge
 from treadle.formats.mscclpp.judge_machine import Machine, _sum
 from treadle.formats.mscclpp.judge_packets import _ends
-from treadle.formats.mscclpp.judge_slices import is_sum, unrolled
+from treadle.formats.mscclpp.judge_slices import Scale, is_sum, unrolled
 from treadle.formats.mscclpp.reader import BufferChunks, ExecutionPlan, MscclppOperation
 
 Ops = list[MscclppOperation]
@@ -118,10 +118,13 @@ COPY, PUT = gathering(0)[3:5]
             ["copy: races on chunk 1 of buffer o of gpu 0"],
         ),
         (changed(3, replace(COPY, sources=(part(0, "s"),))), ["copy: reads chunk 0 of gpu 0 undefined"]),
-        (changed(3, replace(COPY, targets=(part(0, "o", 0, 0),))), ["past"]),
+        (changed(3, replace(COPY, targets=(part(0, "o", 0, -1),))), ["past"]),
         (changed(3, replace(COPY, targets=(part(0, "o", 0, 2),))), ["copy: copy does not take these"]),
         (changed(3, replace(COPY, sources=(), targets=())), ["copy: copy does not take these"]),
-        (changed(3, replace(COPY, sources=(part(0, "i", 0, 0),), targets=(part(0, "o", 0, 0),))), ["past"]),
+        (
+            changed(3, replace(COPY, sources=(part(0, "i", 0, 0),), targets=(part(0, "o", 0, 0),))),
+            ["gpu 0: 1 output chunks wrong, first 0"],  # a block's part may be empty
+        ),
         (changed(4, replace(PUT, targets=(part(0, "o", 0),))), ["put: put does not take these"]),
         (changed(3, replace(COPY, targets=(there(1, "o"),))), ["copy: copy does not take these"]),
     ],
@@ -333,6 +336,14 @@ PACKET, OTHER = part(0, "s", 4, 2), part(0, "s", 8, 2)
         ("respkt", (OWN, PACKET), (OWN, *[FAR] * 10), None),
         ("respkt", (OWN, replace(PACKET, size=1)), (OWN, FAR), None),
         ("respkt", (OWN, *[PACKET] * 10), (OWN, FAR), None),
+        ("cpkt", (OWN,), (PACKET,), ("i", "packets")),
+        ("cpkt", (OWN,), (FAR,), None),
+        ("recpkt", (OWN, PACKET), (OWN, PACKET), ("ipackets", "ipackets")),
+        ("recpkt", (OWN, PACKET), (OWN,), None),
+        ("recspkt", (OWN, PACKET), (OWN, PACKET, FAR), ("ipackets", "ipacketspackets")),
+        ("recspkt", (OWN, PACKET), (OWN, FAR), None),
+        ("gstorepkt", (PACKET,), (part(0, "s", 4, 2, "switch"),), ("packets", "packets")),
+        ("gstorepkt", (OWN,), (part(0, "s", 4, 2, "switch"),), None),
     ],
 )
 def test_packets_are_taken_in_their_roles(
@@ -348,8 +359,8 @@ def test_packets_are_taken_in_their_roles(
 def test_pipelines_are_cut_into_slices_turn_by_turn() -> None:
     """Two chunks from 3 on are four halves from 6 on; a pipeline of three halves a turn has 3, then one."""
     copy = move("copy", part(0, "i", 3, 2), part(0, "o", 1, 2))
-    pipeline = MscclppOperation("pipeline", "p", numbers=(3,), inner=(op("nop"), copy))
-    found = list(unrolled([copy, pipeline], 2))
+    pipeline = MscclppOperation("pipeline", "p", numbers=(3, 16), inner=(op("nop"), copy))
+    found = list(unrolled([copy, pipeline], Scale(2)))
     assert [one.name for one in found] == ["copy", "nop", "copy", "nop", "copy"]
     places = [(*one.sources, *one.targets) for one in found if one.name == "copy"]
     assert [[(place.index, place.size) for place in both] for both in places] == [
@@ -357,14 +368,33 @@ def test_pipelines_are_cut_into_slices_turn_by_turn() -> None:
         [(6, 3), (2, 3)],
         [(9, 1), (5, 1)],
     ]
-    assert list(unrolled([copy], 1)) == [copy]
+    assert list(unrolled([copy], Scale(1))) == [copy]
+    # of two units of scratch a chunk, the third slice takes the first again; chunk 3 begins at unit 6
+    kept = move("copy", part(0, "i", 3), part(0, "s", 3))
+    alone = MscclppOperation("pipeline", "p", numbers=(1, 16), inner=(kept,))
+    units = [(one.sources[0].index, one.targets[0].index) for one in unrolled([alone], Scale(3, slots=2))]
+    assert units == [(9, 6), (10, 7), (11, 6)]
+
+
+@pytest.mark.parametrize(
+    ("size", "units", "of", "parts"),
+    [(1, 4, 2, [(4, 2), (6, 2)]), (1, 1, 2, [(1, 1), (2, 0)]), (2, 5, 3, [(5, 4), (9, 3), (12, 3)])],
+)
+def test_groups_of_blocks_share_a_range(size: int, units: int, of: int, parts: list[tuple[int, int]]) -> None:
+    """The first blocks take what is over, as the executor's ``calcOffset`` has it."""
+    copy = move("copy", part(0, "i", 1, size), part(0, "o", 1, size))
+    found = [next(unrolled([replace(copy, part=(number, of))], Scale(units))) for number in range(of)]
+    assert [(one.targets[0].index, one.sources[0].size) for one in found] == parts
+    # a pipeline goes past the end of a part if it has more turns than the part
+    late = MscclppOperation("pipeline", "p", numbers=(size, 16), inner=(replace(copy, part=(1, of)),))
+    assert [one.sources[0].size for one in unrolled([late], Scale(2 * of))][1] == -1
 
 
 def test_what_blocks_hear_they_know_when_lined_up() -> None:
     nothing: Iterator[MscclppOperation] = iter(())
     block = BlockAtWork(4, 2, nothing)
     assert (block.now, block.there, block.known) == (None, {2}, {})
-    one, two = deque([({1: 5}, {7}), ({1: 3, 6: 1}, {8})]), deque([({4: 9}, {9})])
+    one, two = deque([News({1: 5}, {7}), News({1: 3, 6: 1}, {8})]), deque([News({4: 9}, {9})])
     assert not block.hear_all([two, two])
     assert block.hear_all([one, two, one])
     assert (len(one), len(two), block.known, block.there) == (0, 0, {}, {2})

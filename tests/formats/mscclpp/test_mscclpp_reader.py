@@ -32,12 +32,14 @@ def parsed(*changes: Change, base: dict[str, Any] | None = None) -> ExecutionPla
 
 def test_every_part_of_a_plan_is_read() -> None:
     plan = parsed()
-    assert (plan.collective, plan.in_place, plan.has_packets, plan.has_double_scratch) == (
+    assert (plan.collective, plan.in_place, plan.is_low_latency, plan.has_double_scratch) == (
         "allgather",
         True,
         False,
         False,
     )
+    assert (plan.min_bytes, plan.max_bytes, plan.reuses_scratch, plan.has_packets) == (3, 9, False, False)
+    assert [one.name for one in plan.operations][2:6] == ["pipeline", "signal", "nop", "barrier"]
     assert plan.sizes == [
         {"i": 3, "o": 5, "s": 7},
         {"i": 1, "o": 5, "s": 2},
@@ -69,7 +71,7 @@ def test_every_part_of_a_plan_is_read() -> None:
                 MscclppOperation(
                     "pipeline",
                     f"{where} 2",
-                    numbers=(4,),
+                    numbers=(4, 48),
                     inner=(
                         MscclppOperation("signal", f"{where} 2.0", (("port", 0),)),
                         MscclppOperation("nop", f"{where} 2.1"),
@@ -88,7 +90,7 @@ def test_every_part_of_a_plan_is_read() -> None:
 
 def test_what_may_be_left_out_has_its_default() -> None:
     plain = ExecutionPlan("reduce", False)
-    assert (plain.has_packets, plain.has_double_scratch) == (False, False)
+    assert (plain.is_low_latency, plain.has_double_scratch) == (False, False)
 
     def strip(plan: dict[str, Any]) -> None:
         for key in ("min_message_size", "max_message_size", "buffer_alignment"):
@@ -120,7 +122,7 @@ def group(*ranks: int, size: int | None = None) -> list[dict[str, Any]]:
         ("name", 7, "plan: name: expected a string"),
         ("inplace", 1, "plan: inplace: expected true or false"),
         ("use_double_scratch_buffer", 0, "use_double_scratch_buffer: expected true"),
-        ("reuse_resources", True, "plans that reuse scratch are not interpreted"),
+        ("reuse_resources", 1, "reuse_resources: expected true or false"),
         ("min_message_size", -1, f"min_message_size=-1: expected an integer from 0 to {MOST}"),
         ("min_message_size", 10, "max_message_size=9: expected an integer from 10 to"),
         ("max_message_size", MOST + 1, f"from 3 to {MOST}"),
@@ -193,12 +195,11 @@ def group(*ranks: int, size: int | None = None) -> list[dict[str, Any]]:
         ("op 3 barrier_id", -1, "op 3: barrier_id=-1: expected an integer"),
         ("op 3 num_threadblocks", 1025, "num_threadblocks=1025: expected an integer from 0 to 1024"),
         ("op 4 semaphore_ids", [2], "op 4: semaphore_ids: expected integers from 0 to 1"),
-        (
-            "block ops +",
-            {"name": "ppkt"},
-            "ppkt: such packets are not interpreted in a plan of this protocol",
-        ),
-        ("block ops +", {"name": "cpkt"}, "cpkt: such packets are not interpreted"),
+        ("op 0 tbg_info", {"tb_id": 2, "tbg_size": 2}, "op 0: tb_id=2: expected an integer from 0 to 1"),
+        ("op 0 tbg_info", {"tb_id": 0, "tbg_size": 0}, "tbg_size=0: expected an integer from 1 to 1024"),
+        ("op 0 tbg_info", {"tb_id": 0, "tbg_size": 1025}, "tbg_size=1025: expected an integer from 1"),
+        ("op 0 tbg_info", {"tbg_size": 2}, "op 0: tb_id: expected an integer"),
+        ("op 0 tbg_info", 2, "op 0: tbg_info: expected an object"),
         ("block ops +", {"name": "flush"}, "flush needs memory or port channels"),
         ("block ops +", {"name": "wait", "channel_type": "memory"}, "wait needs memory or port channels"),
         (

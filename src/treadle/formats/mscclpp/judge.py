@@ -11,7 +11,11 @@ from dataclasses import dataclass
 from treadle.errors import FormatError
 from treadle.formats.mscclpp.judge_machine import Machine
 from treadle.formats.mscclpp.judge_packets import PacketMachine
-from treadle.formats.mscclpp.reader import ExecutionPlan, parse_mscclpp_json
+from treadle.formats.mscclpp.judge_slices import Scale, scales
+from treadle.formats.mscclpp.reader import SHARED_SCRATCH, ExecutionPlan, parse_mscclpp_json
+
+_MOST_SLOTS = 256
+"""Most slices of a chunk's scratch that are executed."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,8 @@ class PlanInterpretation:
     n_ranks, n_operations, n_thread_blocks : int
     violations : tuple of str
         Empty if the plan does what its collective asks, within the executor's limits.
+    notes : tuple of str
+        Limits of the verdict: the largest size that it holds for.
     """
 
     collective: str
@@ -31,6 +37,7 @@ class PlanInterpretation:
     n_operations: int
     n_thread_blocks: int
     violations: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def interpret_mscclpp_json(text: str, *, root: int = 0, source: str = "MSCCL++ plan") -> PlanInterpretation:
@@ -65,18 +72,27 @@ def interpret_mscclpp_json(text: str, *, root: int = 0, source: str = "MSCCL++ p
     channels) moves is known to be over by whoever waited for its signal, and at home after a ``pwsf``; a
     ``flush`` does nothing, as in the executor. Order is judged by vector clocks over blocks and proxies.
 
-    Packets (protocol LL) tell of themselves alone: whoever reads one waits for it. Each is written once and
-    read, to a rank that is known to have begun, and so to be through with the packets of launches before;
-    where scratch is double it suffices that this is known in the end.
+    Packets tell of themselves: whoever reads one waits for its flag, element by element. So a store comes
+    after the reads that a packet depends on, across any number of ranks, and may go over what they read; data
+    in plain memory are not ordered by packets, which have no fence. Each packet is written once and, if it
+    comes from elsewhere, read; to a rank that is known to have begun, and so to be through with the packets
+    of launches before; where scratch is double it suffices that this is known in the end.
+
+    Blocks of a group (``tbg_info``) each move their part of a range, in 16 bytes; plans with groups are
+    executed with chunks that the groups divide, and with some that they do not.
     """
     plan = parse_mscclpp_json(text, source)
     if not 0 <= root < len(plan.sizes):
         raise FormatError(f"root {root}: expected a rank from 0 to {len(plan.sizes) - 1}", source=source)
-    violations = list(plan.violations)
+    violations, notes = list(plan.violations), list(plan.notes)
     if not violations:
         violations += _shapes(plan)
     if not violations:
-        violations += (PacketMachine if plan.has_packets else Machine)(plan, root).run()
+        machine = PacketMachine if plan.has_packets else Machine
+        for scale in scales(plan):
+            violations += machine(plan, root, scale).run()
+    if not violations and plan.reuses_scratch:
+        notes += _scratch_notes(plan, root)
     return PlanInterpretation(
         collective=plan.collective,
         n_ranks=len(plan.sizes),
@@ -85,7 +101,31 @@ def interpret_mscclpp_json(text: str, *, root: int = 0, source: str = "MSCCL++ p
         ),
         n_thread_blocks=sum(map(len, plan.blocks)),
         violations=tuple(dict.fromkeys(violations)),
+        notes=tuple(notes),
     )
+
+
+def _scratch_notes(plan: ExecutionPlan, root: int) -> list[str]:
+    """Execute pipelines that use their scratch again; the size limit of the verdict where that goes wrong."""
+    chunks = max(max(sizes["i"], sizes["o"]) for sizes in plan.sizes)
+    scratch = max(sizes["s"] for sizes in plan.sizes)
+    if not scratch:
+        return []
+    room = SHARED_SCRATCH // (1 + plan.has_double_scratch)
+    chunk = -(-room // (16 * scratch)) * 16
+    if plan.max_bytes <= chunk * chunks:
+        return []
+    units = {operation.numbers[1] for operation in plan.operations if operation.name == "pipeline"}
+    slots = chunk // max(units, default=1)
+    has_groups = any(operation.part[1] > 1 for operation in plan.operations)
+    is_alike = len(units) == len({sizes["s"] for sizes in plan.sizes}) == 1 and chunk % min(units) == 0
+    is_simple = is_alike and slots <= _MOST_SLOTS and not has_groups and not plan.has_packets
+    if is_simple and not Machine(plan, root, Scale(slots + 2, slots=slots)).run():
+        return []
+    return [
+        f"verified up to {chunk * chunks} bytes: beyond, chunks are larger than the {chunk} bytes of scratch "
+        "that each has with reuse_resources"
+    ]
 
 
 def _shapes(plan: ExecutionPlan) -> list[str]:

@@ -6,15 +6,20 @@ from collections import defaultdict, deque
 from collections.abc import Iterator
 
 from treadle.errors import FormatError
-from treadle.formats.mscclpp.judge_blocks import BlockAtWork, Clock, merge
-from treadle.formats.mscclpp.judge_slices import FORMS, is_sum, unrolled
-from treadle.formats.mscclpp.reader import MOVES, BufferChunks, ExecutionPlan, MscclppOperation
-
-_SLICES = 2
-"""Into how many slices pipelines cut: two show whether an order between slices is missing."""
+from treadle.formats.mscclpp.judge_blocks import BlockAtWork, Clock, News, ReadOrder, merge
+from treadle.formats.mscclpp.judge_slices import FORMS, Scale, is_sum, scales, unrolled
+from treadle.formats.mscclpp.reader import (
+    MAX_CHUNKS,
+    MOVES,
+    BufferChunks,
+    ExecutionPlan,
+    MscclppOperation,
+)
 
 MAX_TURNS = 10**8
 """Most turns of blocks, waiting or not: about a minute."""
+MAX_MOVED = 10**7
+"""Most units that are moved: about a minute."""
 
 Value = dict[tuple[int, int], int]
 """How often each (rank, chunk) is contained; shared by places that hold the same, so never changed."""
@@ -36,25 +41,29 @@ def _sum(values: list[Value]) -> Value:
 class Machine:
     """All ranks' memories, channels and blocks."""
 
-    def __init__(self, plan: ExecutionPlan, root: int) -> None:
+    def __init__(
+        self, plan: ExecutionPlan, root: int, scale: Scale | None = None, order: ReadOrder | None = None
+    ) -> None:
         self.plan, self.root, self.found = plan, root, list[str]()
         self.n = len(plan.sizes)
-        has_pipeline = any(
-            operation.inner for blocks in plan.blocks for block in blocks for operation in block
-        )
-        self.slices = _SLICES if has_pipeline else 1
+        self.scale = scale or scales(plan)[0]
+        self.slices = self.scale.units
+        if sum(sum(sizes.values()) for sizes in plan.sizes) * self.slices > MAX_CHUNKS:
+            raise FormatError(f"MSCCL++ plan: more than {MAX_CHUNKS} parts of chunks: too large to judge")
+        self.moved = 0
         self.memory: dict[Cell, Value] = {}
         self.written: dict[Cell, tuple[int, int]] = {}
         self.read: dict[Cell, list[tuple[int, int]]] = defaultdict(list)
         self.blocks: list[BlockAtWork] = []
         for rank, blocks in enumerate(plan.blocks):
             for block in blocks:
-                self.blocks.append(BlockAtWork(len(self.blocks), rank, unrolled(block, self.slices)))
+                self.blocks.append(BlockAtWork(len(self.blocks), rank, unrolled(block, self.scale), order))
         self.ends = self._pair_channels()
-        self.signals: dict[tuple[int, str, int], deque[tuple[Clock, set[int]]]] = defaultdict(deque)
+        self.signals: dict[tuple[int, str, int], deque[News]] = defaultdict(deque)
         self.proxies: dict[tuple[int, str, int], list[int]] = {}
-        self.semaphores: dict[tuple[int, int], deque[tuple[Clock, set[int]]]] = {
-            (rank, number): deque([({}, set())] * value)
+        """Of each port channel: the number of its proxy, its moves, and the last that is not of packets."""
+        self.semaphores: dict[tuple[int, int], deque[News]] = {
+            (rank, number): deque([News({}, set())] * value)
             for rank, values in enumerate(plan.semaphores)
             for number, value in enumerate(values)
         }
@@ -167,7 +176,7 @@ class Machine:
         for mover, count, rank, where in self.visits:
             if last[rank].get(mover, 0) < count:
                 self.found.append(f"{where}: touches gpu {rank}'s memory, which may have left by then")
-        for (rank, kind, number), (proxy, count) in self.proxies.items():
+        for (rank, kind, number), (proxy, _, count) in self.proxies.items():
             if last[rank].get(proxy, 0) < count:
                 self.found.append(f"gpu {rank}: may end while {kind} channel {number} still reads its memory")
 
@@ -198,7 +207,7 @@ class Machine:
         queues = [self.semaphores[block.rank, number] for number in operation.numbers]
         if operation.name == "sem_release":
             for queue in queues:
-                queue.append((dict(block.known), set(block.there)))
+                queue.append(block.tell())
             return True
         return block.hear_all(queues)
 
@@ -210,10 +219,11 @@ class Machine:
             present.append(block)
         if len(present) < operation.numbers[1]:
             return False
-        news: tuple[Clock, set[int]] = ({}, set())
+        clock: Clock = {}
         for other in present:
-            merge(news[0], other.known)
-            news[1].update(other.there)
+            merge(clock, other.known)
+        there = {rank for other in present for rank in other.there}
+        news = News(clock, there, tuple(node for other in present for node in other.tell().nodes))
         for other in present:
             other.hear(news)
             other.line_up()
@@ -223,29 +233,23 @@ class Machine:
         return True
 
     def _signal(self, block: BlockAtWork, channel: tuple[int, str, int], *, relaxed: bool) -> None:
-        clock = {} if relaxed else dict(block.known)
-        proxy = self.proxies.get(channel)
-        if proxy and not relaxed:
-            merge(clock, {proxy[0]: proxy[1]})
-        self.signals[self.ends[channel]].append((clock, {block.rank}))
+        news = News({}, {block.rank})
+        if not relaxed:
+            proxy = self.proxies.get(channel)
+            clock = block.known | ({proxy[0]: proxy[1]} if proxy else {})
+            news = News(clock, news.there, block.tell().nodes)
+        self.signals[self.ends[channel]].append(news)
 
     def _move(self, block: BlockAtWork, operation: MscclppOperation) -> None:
-        if any(place.size <= 0 for place in (*operation.sources, *operation.targets)):
+        if any(place.size < 0 for place in (*operation.sources, *operation.targets)):
             self.found.append(f"{operation.where}: a slice lies past the end of the chunks")
             return
-        by_proxy = (
-            operation.name in ("put", "pws", "pwsf")
-            and all(kind == "port" for kind, _ in operation.channels)
-            and bool(operation.channels)
-        )
+        by_proxy = operation.name in ("put", "pws", "pwsf") and self._is_by_port(operation)
         for group in self._transfers(operation):
             sources, targets, channel = group
             mover = block.number
             if by_proxy and channel is not None:
-                key = (block.rank, *channel)
-                proxy = self.proxies.setdefault(key, [-1 - len(self.proxies), 0])
-                proxy[1] += 1
-                mover, count = proxy
+                mover, count = self._proxy_move(block, channel)
             else:
                 block.moves += 1
                 count = block.moves
@@ -254,8 +258,21 @@ class Machine:
                 self._signal(block, (block.rank, *channel), relaxed=False)
         if operation.name == "pwsf":
             for channel in operation.channels:
-                proxy = self.proxies[block.rank, *channel]
-                merge(block.heard, {proxy[0]: proxy[1]})
+                number, moves, _ = self.proxies[block.rank, *channel]
+                merge(block.heard, {number: moves})
+
+    def _is_by_port(self, operation: MscclppOperation) -> bool:
+        return bool(operation.channels) and all(kind == "port" for kind, _ in operation.channels)
+
+    def _proxy_move(
+        self, block: BlockAtWork, channel: tuple[str, int], *, of_packets: bool = False
+    ) -> tuple[int, int]:
+        """Number of a channel's proxy, and the count of the move that it makes now."""
+        proxy = self.proxies.setdefault((block.rank, *channel), [-1 - len(self.proxies), 0, 0])
+        proxy[1] += 1
+        if not of_packets:
+            proxy[2] = proxy[1]
+        return proxy[0], proxy[1]
 
     def _transfers(
         self, operation: MscclppOperation
@@ -289,6 +306,11 @@ class Machine:
         targets: tuple[BufferChunks, ...],
         mover: tuple[int, int],
     ) -> None:
+        self.moved += sources[0].size
+        if self.moved > MAX_MOVED:
+            raise FormatError(
+                f"MSCCL++ plan: more than {MAX_MOVED} parts of chunks moved: too large to judge"
+            )
         for place in range(sources[0].size):
             reads = [self._cell(r, s.letter, s.index + place) for s in sources for r in s.ranks]
             writes = [self._cell(r, t.letter, t.index + place) for t in targets for r in t.ranks]
@@ -296,18 +318,27 @@ class Machine:
             for cell in reads:
                 held = self._held(cell)
                 if held is None:
-                    self.found.append(f"{operation.where}: reads chunk {cell[2]} of gpu {cell[0]} undefined")
+                    self.found.append(
+                        f"{operation.where}: reads chunk {cell[2] // self._per_chunk(cell)} of gpu {cell[0]} "
+                        "undefined"
+                    )
                     return
                 values.append(held)
             total = _sum(values)
+            self._begin(block, reads)
             for cell in reads:
                 self._look(block, operation, cell, mover, writing=False)
             for cell in writes:
                 self._look(block, operation, cell, mover, writing=True)
             for cell in writes:
                 self.memory[cell] = total
+        if not sources[0].size:
+            return
         for rank in {r for place in (*sources, *targets) for r in place.ranks} - {block.rank}:
             self._visit(block, operation, rank, mover)
+
+    def _begin(self, block: BlockAtWork, reads: list[Cell]) -> None:
+        """Note that a unit is moved."""
 
     def _visit(
         self, block: BlockAtWork, operation: MscclppOperation, rank: int, mover: tuple[int, int]
@@ -327,16 +358,25 @@ class Machine:
         writing: bool,
     ) -> None:
         """Note an access; a race unless what came before on the same chunk is known to be over."""
-        earlier = [self.written[cell]] if cell in self.written else []
+        written = self.written.get(cell)
+        races = written is not None and not self._is_over(block, written, mover, cell, False)
         if writing:
-            earlier += self.read.pop(cell, [])
+            readers = self.read.pop(cell, [])
+            races = races or any(not self._is_over(block, one, mover, cell, True) for one in readers)
             self.written[cell] = mover
         else:
             self.read[cell].append(mover)
-        for who, count in earlier:
-            if (who, count) != mover and block.known.get(who, 0) < count:
-                self.found.append(
-                    f"{operation.where}: races on chunk {cell[2] // self.slices} of buffer {cell[1]} "
-                    f"of gpu {cell[0]}"
-                )
-                return
+        if races:
+            self.found.append(
+                f"{operation.where}: races on chunk {cell[2] // self._per_chunk(cell)} of buffer {cell[1]} "
+                f"of gpu {cell[0]}"
+            )
+
+    def _per_chunk(self, cell: Cell) -> int:
+        return self.scale.slots if cell[1] == "s" and self.scale.slots else self.slices
+
+    def _is_over(
+        self, block: BlockAtWork, earlier: tuple[int, int], mover: tuple[int, int], _cell: Cell, _read: bool
+    ) -> bool:
+        """Whether an earlier move, or its read of a cell alone, is over before a block's move."""
+        return earlier == mover or block.known.get(earlier[0], 0) >= earlier[1]

@@ -1,93 +1,192 @@
-"""MSCCL++ plans of protocol LL at work: packets in scratch, which readers wait for."""
+"""MSCCL++ plans of packets at work: packets in scratch, which readers wait for."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from treadle.formats.mscclpp.judge_blocks import BlockAtWork
+from treadle.formats.mscclpp.judge_blocks import BlockAtWork, ReadOrder
 from treadle.formats.mscclpp.judge_machine import Cell, Machine
+from treadle.formats.mscclpp.judge_slices import Scale
 from treadle.formats.mscclpp.reader import PACKETS, BufferChunks, ExecutionPlan, MscclppOperation
 
 _PACKET = "packets"
 """Scratch as packets, a buffer of its own here: packet p lies where chunks 2p and 2p + 1 would."""
-_SOURCES = {
-    "ppkt": ("own", "own", 8),
-    "rppkt": ("packet", "packet", 1),
-    "upkt": ("packet", "packet", 1),
-    "repkt": ("own", "packet", 10),
-    "respkt": ("own", "packet", 10),
+_ROLES = {
+    "ppkt": (("own*",), ("far*",)),
+    "ppkt by port": (("packet*",), ("far*",)),
+    "rppkt": (("packet",), ("far*",)),
+    "upkt": (("packet",), ("own",)),
+    "cpkt": (("own",), ("packet",)),
+    "repkt": (("own", "packet*"), ("own",)),
+    "respkt": (("own", "packet*"), ("own", "far*")),
+    "recpkt": (("own", "packet*"), ("own", "packet")),
+    "recspkt": (("own", "packet*"), ("own", "packet", "far*")),
+    "gstorepkt": (("packet",), ("all",)),
 }
-"""What each takes first, what else, and of how many at most."""
-_TARGETS = {
-    "ppkt": ("far", "far", 8),
-    "rppkt": ("far", "far", 8),
-    "upkt": ("own", "own", 1),
-    "repkt": ("own", "own", 1),
-    "respkt": ("own", "far", 10),
-}
+"""What each operation takes, and where to; * for one or more: data or packets here, packets of a peer, or of
+all ranks of a switch's group."""
+_MOST = {"ppkt": 8, "rppkt": 8}
+"""Most sources or targets, else 10."""
+_HOW = {"own": "local", "packet": "local", "far": "remote", "all": "switch"}
+
+_Ends = tuple[tuple[BufferChunks, ...], tuple[BufferChunks, ...]]
+
+
+@dataclass
+class _Packet:
+    """What is known of a packet that was written."""
+
+    writer: int
+    """Rank."""
+    told: set[int]
+    """Ranks that its writer knew to have begun."""
+    node: int
 
 
 class PacketMachine(Machine):
     """As `Machine`, and packets."""
 
-    def __init__(self, plan: ExecutionPlan, root: int) -> None:
-        super().__init__(plan, root)
-        self._told: dict[Cell, set[int]] = {}
-        """Of each packet that was written, which ranks its writer knew to have begun."""
+    def __init__(self, plan: ExecutionPlan, root: int, scale: Scale | None = None) -> None:
+        self._order = ReadOrder()
+        super().__init__(plan, root, scale, self._order)
+        self._packets: dict[Cell, _Packet] = {}
         self._unread: dict[Cell, str] = {}
+        """Packets from elsewhere."""
         self._plain: set[tuple[int, int]] = set()
         """Scratch that other operations use, as packets that would lie there."""
         self._unknown: list[tuple[int, int, str]] = []
         """Packets to ranks that the writer did not know to have begun: writer, reader, operation."""
+        self._carried: list[tuple[Cell, int, str]] = []
+        """Packets that a proxy reads: cell, the rank they go to, operation."""
+        self._by = -1
+        """Node of the unit that is moved now."""
+        self._there: set[int] = set()
+        """Ranks that the thread that moves it knows to have begun."""
+        self._touches: dict[tuple[int, int, Cell], tuple[int, int]] = {}
+        """Of plain memory that operations of packets touch, by mover and cell: thread and node."""
+        self._threads: dict[tuple[int, int], tuple[int, set[int]]] = {}
+        """Of a block's thread, by the unit of an operation that it moves: its last node, and who it knows to
+        have begun."""
+        self._now: tuple[int, int] | None = None
+        """Thread and node of the unit that an operation of packets moves; None for other operations."""
 
     def _step(self, block: BlockAtWork, operation: MscclppOperation) -> bool:
         if operation.name in PACKETS:
-            return self._packets(block, operation)
+            return self._move_packets(block, operation)
+        self._now = None
         self._note_plain((*operation.sources, *operation.targets))
         return super()._step(block, operation)
 
     def _note_plain(self, places: tuple[BufferChunks, ...]) -> None:
         for place in places:
-            if place.letter == "s":
+            if place.letter == "s" and place.size > 0:
                 cells = range(place.index // 2, (place.index + place.size - 1) // 2 + 1)
                 self._plain.update((rank, cell) for rank in place.ranks for cell in cells)
 
-    def _packets(self, block: BlockAtWork, operation: MscclppOperation) -> bool:
+    def _move_packets(self, block: BlockAtWork, operation: MscclppOperation) -> bool:
         """Move packets; False if one that is read has not come."""
-        ends = _ends(operation)
+        by_port = operation.name in ("ppkt", "rppkt") and self._is_by_port(operation)
+        ends = _ends(operation, by_port=by_port)
         if ends is None:
             self.found.append(f"{operation.where}: {operation.name} does not take these sources and targets")
             return True
         sources, targets = ends
+        if not self._fits(operation, (*sources, *targets)):
+            return True
         read = [cell for place in sources for cell in _packet_cells(place)]
-        if not all(cell in self._told for cell in read):
-            return False
-        news = {rank for cell in read for rank in self._told[cell]}
+        # a proxy copies what is there; all other operations wait for each packet's flag
+        if not all(cell in self._packets for cell in read):
+            return by_port and operation.name == "ppkt" and self._miss(operation)
+        news = {rank for cell in read for rank in self._packets[cell].told}
         block.heard_there |= news
         for cell in read:
             self._unread.pop(cell, None)
         self._note_plain((*sources, *targets))
-        # a thread sends on what it read itself: of what others of the block read it knows after a nop
-        told = block.there | news
         for place in targets:
             for cell in _packet_cells(place):
-                self._write(block, operation, cell, told)
+                if cell not in read:  # a store to all ranks writes what is here again
+                    self._write(block, operation, cell)
+        if by_port:
+            self._by_proxy(block, operation, sources, targets)
+            return True
         block.moves += 1
         mover = (block.number, block.moves)
-        if operation.name == "ppkt":
-            for source, target in zip(sources, targets, strict=True):
-                self._transfer(block, operation, (source,), (target,), mover)
-        else:
-            self._transfer(block, operation, sources, targets, mover)
+        pairs = [((one,), (other,)) for one, other in zip(sources, targets, strict=False)]
+        for group in pairs if operation.name == "ppkt" else [(sources, targets)]:
+            self._now = (-1, block.node)
+            self._transfer(block, operation, *group, mover)
         return True
 
-    def _write(self, block: BlockAtWork, operation: MscclppOperation, cell: Cell, told: set[int]) -> None:
-        if cell in self._told:
-            self.found.append(f"{operation.where}: packets of chunk {cell[2]} of gpu {cell[0]} a second time")
-        self._told[cell] = told
-        self._unread[cell] = operation.where
-        if cell[0] not in block.there:
-            self._unknown.append((block.rank, cell[0], operation.where))
+    def _miss(self, operation: MscclppOperation) -> bool:
+        self.found.append(f"{operation.where}: a proxy sends packets that are not written")
+        return True
+
+    def _by_proxy(
+        self,
+        block: BlockAtWork,
+        operation: MscclppOperation,
+        sources: tuple[BufferChunks, ...],
+        targets: tuple[BufferChunks, ...],
+    ) -> None:
+        """Let proxies copy packets; before, the block's threads wait for them, or know them written."""
+        waits = operation.name == "rppkt"
+        if waits:
+            block.since += [self._packets[cell].node for cell in _packet_cells(sources[0])]
+            block.line_up()
+        for number, (target, channel) in enumerate(zip(targets, operation.channels, strict=False)):
+            source = sources[0 if waits else number]
+            for cell in () if waits else _packet_cells(source):
+                if not self._is_over(block, self.written[cell], (block.number, 0), cell, False):
+                    self.found.append(
+                        f"{operation.where}: a proxy sends packets of chunk {cell[2] // self.slices} of gpu "
+                        f"{cell[0]} that may not be written"
+                    )
+                    return
+            self._carried += [(cell, target.ranks[0], operation.where) for cell in _packet_cells(source)]
+            self._now = None
+            mover = self._proxy_move(block, channel, of_packets=True)
+            self._transfer(block, operation, (source,), (target,), mover)
+
+    def _fits(self, operation: MscclppOperation, places: tuple[BufferChunks, ...]) -> bool:
+        """Whether packets lie in scratch, which has twice the room in protocol LL alone."""
+        if self.plan.is_low_latency or self.plan.reuses_scratch:
+            return True
+        for place in places:
+            for rank in place.ranks if place.letter == _PACKET else ():
+                if 2 * (place.index + place.size) > self.plan.sizes[rank]["s"] * self.slices:
+                    self.found.append(
+                        f"{operation.where}: packets lie past the end of the scratch of gpu {rank}, "
+                        "which has no room for flags in protocol Simple"
+                    )
+                    return False
+        return True
+
+    def _write(self, block: BlockAtWork, operation: MscclppOperation, cell: Cell) -> None:
+        if cell in self._packets:
+            chunk = cell[2] // self.slices
+            self.found.append(f"{operation.where}: packets of chunk {chunk} of gpu {cell[0]} a second time")
+        self._packets[cell] = _Packet(block.rank, block.there, block.node)
+        if cell[0] != block.rank or operation.name == "gstorepkt":
+            self._unread[cell] = operation.where
+
+    def _begin(self, block: BlockAtWork, reads: list[Cell]) -> None:
+        """Note who moves a unit: one thread in all operations of packets that have it at the same place."""
+        packets = [self._packets[cell] for cell in reads if cell[1] == _PACKET]
+        before = [block.node, *(packet.node for packet in packets)]
+        # a thread sends on what it read itself: of what others of the block read it knows after a nop
+        self._there = block.there.union(*(packet.told for packet in packets))
+        if self._now is None:
+            self._by = self._order.add(before, block.known)
+            return
+        key = block.number, self._now[0] + 1
+        if key in self._threads:
+            node, there = self._threads[key]
+            before.append(node)
+            self._there |= there
+        self._by = self._order.add(before, block.known)
+        self._now = (key[1], self._by)
+        self._threads[key] = self._by, self._there
+        block.since.append(self._by)
 
     def _look(
         self,
@@ -101,6 +200,24 @@ class PacketMachine(Machine):
         """Packets are not raced for: they are written once, and their readers wait."""
         if cell[1] != _PACKET:
             super()._look(block, operation, cell, mover, writing=writing)
+            if self._now is not None:
+                self._touches[*mover, cell] = self._now
+        elif writing:
+            packet = self._packets[cell]
+            packet.node, packet.told = self._by, self._there
+            self.written[cell] = mover
+            if cell[0] not in self._there:
+                self._unknown.append((block.rank, cell[0], operation.where))
+
+    def _is_over(
+        self, block: BlockAtWork, earlier: tuple[int, int], mover: tuple[int, int], cell: Cell, read: bool
+    ) -> bool:
+        if super()._is_over(block, earlier, mover, cell, read):
+            return True
+        thread, node = self._touches.get((*earlier, cell), (None, None))
+        if self._now is not None and (earlier[0], thread) == (block.number, self._now[0]):
+            return True
+        return read and self._order.is_over(self._now[1] if self._now else block.node, *earlier, node)
 
     def _visit(
         self, block: BlockAtWork, operation: MscclppOperation, rank: int, mover: tuple[int, int]
@@ -112,10 +229,12 @@ class PacketMachine(Machine):
     def _check_ends(self) -> None:
         super()._check_ends()
         for (rank, _, place), where in self._unread.items():
-            self.found.append(f"{where}: nobody reads the packets of chunk {place} of gpu {rank}")
-        for rank, _, place in self._told:
+            chunk = place // self.slices
+            self.found.append(f"{where}: nobody reads the packets of chunk {chunk} of gpu {rank}")
+        for rank, _, place in self._packets:
             if (rank, place) in self._plain:
-                self.found.append(f"gpu {rank}: packets of chunk {place} lie where other data do")
+                chunk = place // self.slices
+                self.found.append(f"gpu {rank}: packets of chunk {chunk} lie where other data do")
         last: dict[int, set[int]] = {}
         for block in self.blocks:
             last.setdefault(block.rank, set()).update(block.there, block.heard_there)
@@ -128,18 +247,25 @@ class PacketMachine(Machine):
                 self.found.append(
                     f"{where}: two launches on, gpu {reader} may still read packets that these go over"
                 )
+        for cell, receiver, where in self._carried:
+            packet = self._packets[cell]
+            known = last[packet.writer] if self.plan.has_double_scratch else packet.told
+            if receiver not in known:
+                self.found.append(
+                    f"{where}: a proxy may still send packets of chunk {cell[2] // self.slices} to gpu "
+                    f"{receiver} when those of a later launch go over them"
+                )
 
 
-def _ends(
-    operation: MscclppOperation,
-) -> tuple[tuple[BufferChunks, ...], tuple[BufferChunks, ...]] | None:
+def _ends(operation: MscclppOperation, *, by_port: bool = False) -> _Ends | None:
     """Sources and targets, those in packets named so; None if they are not what the operation takes."""
     name, sources, targets = operation.name, operation.sources, operation.targets
-    first, others, most = _SOURCES[name]
-    taken = _named(sources, (first, others), most)
-    first, others, most = _TARGETS[name]
-    given = _named(targets, (first, others), most)
-    if taken is None or given is None:
+    roles = _ROLES["ppkt by port" if by_port and name == "ppkt" else name]
+    taken, given = (
+        _named(places, wanted, _MOST.get(name, 10))
+        for places, wanted in zip((sources, targets), roles, strict=True)
+    )
+    if taken is None or given is None or (by_port and len(operation.channels) != len(targets)):
         return None
     if name != "ppkt":
         return (taken, given) if len({place.size for place in (*sources, *targets)}) == 1 else None
@@ -150,15 +276,16 @@ def _ends(
 
 
 def _named(
-    places: tuple[BufferChunks, ...], roles: tuple[str, str], most: int
+    places: tuple[BufferChunks, ...], roles: tuple[str, ...], most: int
 ) -> tuple[BufferChunks, ...] | None:
-    """Places in their roles, the first's and the others'; None if there are too few, too many, or others."""
-    if not (2 if roles[0] != roles[1] else 1) <= len(places) <= most:
+    """Places in their roles; None if there are too few, too many, or others."""
+    repeats = roles[-1].endswith("*")
+    if not len(roles) <= len(places) <= (most if repeats else len(roles)):
         return None
     found = []
     for number, place in enumerate(places):
-        role = roles[min(number, 1)]
-        if place.how != ("remote" if role == "far" else "local") or (role != "own" and place.letter != "s"):
+        role = roles[min(number, len(roles) - 1)].removesuffix("*")
+        if place.how != _HOW[role] or (role != "own" and place.letter != "s"):
             return None
         found.append(place if role == "own" else replace(place, letter=_PACKET))
     return tuple(found)
@@ -167,4 +294,4 @@ def _named(
 def _packet_cells(place: BufferChunks) -> list[Cell]:
     if place.letter != _PACKET:
         return []
-    return [(place.ranks[0], _PACKET, place.index + i) for i in range(place.size)]
+    return [(rank, _PACKET, place.index + i) for rank in place.ranks for i in range(place.size)]

@@ -3,29 +3,81 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import gcd, lcm
 
-from treadle.formats.mscclpp.reader import BufferChunks, MscclppOperation
+from treadle.formats.mscclpp.reader import PACKETS, BufferChunks, ExecutionPlan, MscclppOperation
 
 
-def unrolled(block: list[MscclppOperation], slices: int) -> Iterator[MscclppOperation]:
-    """Operations in the finer units of slices, pipelines turn by turn."""
+@dataclass(frozen=True)
+class Scale:
+    """Units that chunks are cut into, and how pipelines go through them.
+
+    Parameters
+    ----------
+    units : int
+        Of a chunk: the executor's 16 bytes, of which real chunks have more.
+    turns : int
+        Of every pipeline, if `slots` is 0; else each turn moves a unit.
+    slots : int
+        Units of a chunk of scratch, which pipelines use in turn; 0: as many as of any chunk.
+    """
+
+    units: int = 1
+    turns: int = 2
+    slots: int = 0
+
+
+def even_units(plan: ExecutionPlan) -> int:
+    """Fewest units of a chunk that all groups of blocks divide evenly."""
+    even = 1
+    for operation in plan.operations:
+        of = operation.part[1]
+        for place in (*operation.sources, *operation.targets):
+            even = lcm(even, of // gcd(of, place.size))
+    return even
+
+
+def scales(plan: ExecutionPlan) -> tuple[Scale, ...]:
+    """Sizes of chunks that show what is wrong with a plan: pipelines need two turns, groups of blocks parts.
+
+    Where there are groups, also sizes that these do not divide evenly.
+    """
+    units = even_units(plan) * (2 if any(operation.inner for operation in plan.operations) else 1)
+    if all(operation.part[1] == 1 for operation in plan.operations):
+        return (Scale(units),)
+    return tuple(Scale(one) for one in dict.fromkeys((units, units + 1, 2 * units - 1)))
+
+
+def unrolled(block: list[MscclppOperation], scale: Scale) -> Iterator[MscclppOperation]:
+    """Operations in units of chunks, each block's part of them alone, pipelines turn by turn."""
     for operation in block:
         if operation.name != "pipeline":
-            yield _cut(operation, slices)
+            yield _cut(operation, scale)
             continue
-        unit = operation.numbers[0]
-        for turn in range(slices):
+        total = operation.numbers[0] * scale.units
+        step = 1 if scale.slots else -(-total // scale.turns)
+        for start in range(0, total, step):
             for inner in operation.inner:
-                yield _slice(_cut(inner, slices), turn * unit, unit)
+                cut = _cut(inner, scale)
+                # packets ignore the turn: each moves the whole range
+                yield cut if inner.name in PACKETS else _slice(cut, start, step, scale.slots)
 
 
-def _cut(operation: MscclppOperation, slices: int) -> MscclppOperation:
-    if slices == 1:
+def part_of(size: int, number: int, of: int) -> tuple[int, int]:
+    """First unit and number of units that a block of a group moves; the first blocks take what is over."""
+    least, more = divmod(size, of)
+    return number * least + min(number, more), least + (number < more)
+
+
+def _cut(operation: MscclppOperation, scale: Scale) -> MscclppOperation:
+    if scale.units == 1 and operation.part[1] == 1:
         return operation
 
     def finer(place: BufferChunks) -> BufferChunks:
-        return replace(place, index=place.index * slices, size=place.size * slices)
+        each = scale.slots if place.letter == "s" and scale.slots else scale.units
+        first, size = part_of(place.size * scale.units, *operation.part)
+        return replace(place, index=place.index * each + first, size=size)
 
     return replace(
         operation,
@@ -34,10 +86,13 @@ def _cut(operation: MscclppOperation, slices: int) -> MscclppOperation:
     )
 
 
-def _slice(operation: MscclppOperation, start: int, unit: int) -> MscclppOperation:
+def _slice(operation: MscclppOperation, start: int, step: int, slots: int) -> MscclppOperation:
     def part(place: BufferChunks) -> BufferChunks:
+        left = place.size - start
         # the executor's own arithmetic is unsigned: a turn past the end runs wild
-        return replace(place, index=place.index + start, size=min(place.size - start, unit))
+        size = min(left, step) if left > 0 or start == 0 else -1
+        offset = start % slots if slots and place.letter == "s" else start
+        return replace(place, index=place.index + offset, size=size)
 
     return replace(
         operation,

@@ -25,4 +25,5 @@ def judge(files: Sequence[bytes], terms: Terms) -> Judgement:
         (("plan operation", seen.n_operations), ("thread block", seen.n_thread_blocks)),
         seen.n_ranks,
         seen.collective,
+        notes=seen.notes,
     )

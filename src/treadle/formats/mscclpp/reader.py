@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,11 +18,15 @@ COLLECTIVES = ("allreduce", "allgather", "reducescatter", "broadcast", "reduce",
 EVENTS = {"signal", "wait", "rlxsignal", "rlxwait"}
 MOVES = {"put", "pws", "pwsf", "get", "copy", "re", "res", "rre", "rres", "gstore", "glres"}
 SYNCHRONISING = {"nop", "barrier", "flush", "sem_acquire", "sem_release"}
-PACKETS = {"ppkt", "rppkt", "upkt", "repkt", "respkt"}
-"""Moves of packets between memories of one box."""
-_INTERPRETED = EVENTS | MOVES | SYNCHRONISING
-_OTHER_PACKETS = {"cpkt", "recpkt", "recspkt", "gstorepkt"}
+PACKETS = {"ppkt", "rppkt", "upkt", "cpkt", "repkt", "respkt", "recpkt", "recspkt", "gstorepkt"}
+"""Moves that write or read packets: data with flags, in scratch."""
+_INTERPRETED = EVENTS | MOVES | SYNCHRONISING | PACKETS
+UNLIMITED = 2**64 - 1
+"""`max_message_size` of a plan without a limit."""
+SHARED_SCRATCH = 2**26
+"""Bytes of scratch that plans with `reuse_resources` share (``PREDFINED_SCRATCH_SIZE`` of the executor)."""
 _TYPES = ("memory", "port", "switch")
+_MOST_IN_GROUP = 1024
 _MOST = {"operations": 64, "channels": 16, "ids": 8, "places": 10, "semaphores": 16}
 
 
@@ -47,8 +52,11 @@ class MscclppOperation:
     sources: tuple[BufferChunks, ...] = ()
     targets: tuple[BufferChunks, ...] = ()
     numbers: tuple[int, ...] = ()
-    """Semaphores; of a barrier its number and how many blocks meet there; of a pipeline its chunks."""
+    """Semaphores; of a barrier its number and how many blocks meet there; of a pipeline its chunks and the
+    bytes of a slice."""
     inner: tuple[MscclppOperation, ...] = ()
+    part: tuple[int, int] = (0, 1)
+    """Number of this block in its group, and blocks of the group: each moves its part of the range."""
 
 
 @dataclass
@@ -57,16 +65,36 @@ class ExecutionPlan:
 
     collective: str
     in_place: bool
-    has_packets: bool = False
-    """Protocol LL: scratch has room for packets, and operations of packets are allowed."""
+    is_low_latency: bool = False
+    """Protocol LL: scratch has twice the bytes of its chunks, for packets."""
     has_double_scratch: bool = False
     """Launches take its halves in turn."""
+    reuses_scratch: bool = False
+    """`reuse_resources`: scratch is of a fixed size, and pipelines use it again for larger chunks."""
+    min_bytes: int = 0
+    max_bytes: int = UNLIMITED
     sizes: list[dict[str, int]] = field(default_factory=list)
     peers: list[dict[str, list[int]]] = field(default_factory=list)
     """For each rank and type, the peer of every channel."""
     blocks: list[list[list[MscclppOperation]]] = field(default_factory=list)
     semaphores: list[list[int]] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """Limits of the verdict."""
+
+    @property
+    def operations(self) -> Iterator[MscclppOperation]:
+        """All operations, those of pipelines after their pipeline."""
+        for blocks in self.blocks:
+            for block in blocks:
+                for operation in block:
+                    yield operation
+                    yield from operation.inner
+
+    @property
+    def has_packets(self) -> bool:
+        """Whether any operation moves packets, whatever the protocol."""
+        return any(operation.name in PACKETS for operation in self.operations)
 
     def limit(self, where: str, what: str, found: int, most: str) -> None:
         """Note that a table of the executor is too small."""
@@ -124,8 +152,7 @@ def parse_mscclpp_json(text: str, source: str) -> ExecutionPlan:
     Raises
     ------
     FormatError
-        If the executor would refuse the text or read past its tables, it is hostile, or it uses packets in a
-        way that is not interpreted here: beside pipelines, through proxies or switches, or copied in scratch.
+        If the executor would refuse the text or read past its tables, or it is hostile.
     """
     if len(text) > MAX_TEXT:
         raise FormatError(f"{len(text)} characters, expected at most {MAX_TEXT}", source=source)
@@ -134,13 +161,12 @@ def parse_mscclpp_json(text: str, source: str) -> ExecutionPlan:
     plan = ExecutionPlan(
         collective=read.word(top, "collective", "plan", COLLECTIVES),
         in_place=read.item(top, "inplace", "plan", bool),
-        has_packets=read.word(top, "protocol", "plan", ("Simple", "LL")) == "LL",
+        is_low_latency=read.word(top, "protocol", "plan", ("Simple", "LL")) == "LL",
         has_double_scratch=read.item(top, "use_double_scratch_buffer", "plan", bool, False),
+        reuses_scratch=read.item(top, "reuse_resources", "plan", bool, False),
+        min_bytes=read.number(top, "min_message_size", "plan", 0, UNLIMITED, 0),
     )
-    if read.item(top, "reuse_resources", "plan", bool, False):
-        raise read.fail("plan", "reuse_resources: plans that reuse scratch are not interpreted")
-    low = read.number(top, "min_message_size", "plan", 0, 2**64 - 1, 0)
-    most = read.number(top, "max_message_size", "plan", low, 2**64 - 1, 2**64 - 1)
+    plan.max_bytes = read.number(top, "max_message_size", "plan", plan.min_bytes, UNLIMITED, UNLIMITED)
     read.number(top, "buffer_alignment", "plan", 16, 16, 16)
     gpus = read.item(top, "gpus", "plan", list)
     if not 1 <= len(gpus) <= 4096:
@@ -153,20 +179,34 @@ def parse_mscclpp_json(text: str, source: str) -> ExecutionPlan:
         plan.sizes.append(sizes)
     if sum(sum(sizes.values()) for sizes in plan.sizes) > MAX_CHUNKS:
         raise read.fail("plan", f"expected at most {MAX_CHUNKS} chunks in all buffers together")
-    if plan.has_packets:
-        _check_packet_addresses(plan, most)
     for rank, gpu in enumerate(gpus):
         _Gpu(read, plan, rank, gpu, len(gpus)).parse()
+    _check_sizes(plan)
     return plan
 
 
-def _check_packet_addresses(plan: ExecutionPlan, most: int) -> None:
-    """Packets take twice the bytes of their data, in one half of scratch or two, and offsets have 32 bits."""
+def _check_sizes(plan: ExecutionPlan) -> None:
+    """Find the largest size at which packets have offsets of 32 bits; a larger stated one is a violation."""
+    if plan.reuses_scratch or not (plan.is_low_latency or plan.has_packets):
+        return
+    limits = []
     for rank, sizes in enumerate(plan.sizes):
         chunks = max(1, sizes["i"], sizes["o"])
-        packed = 2 * sizes["s"] * (1 + plan.has_double_scratch)
-        if packed * most > 2**32 * chunks:
-            plan.violations.append(f"gpu {rank}: at {most} bytes packets lie beyond offsets of 32 bits")
+        # packets take twice the bytes of their data, in one half of scratch or two
+        packed = (1 + plan.is_low_latency) * sizes["s"] * (1 + plan.has_double_scratch)
+        if packed and packed * plan.max_bytes > 2**32 * chunks:
+            limits.append((2**32 * chunks // packed, rank))
+    if not limits:
+        return
+    least, first = min(limits)
+    if plan.max_bytes == UNLIMITED and plan.min_bytes <= least:
+        plan.notes.append(
+            f"verified up to {least} bytes: the plan states no limit, and beyond, packets of gpu {first} lie "
+            "beyond offsets of 32 bits"
+        )
+        return
+    for _, rank in limits:
+        plan.violations.append(f"gpu {rank}: at {plan.max_bytes} bytes packets lie beyond offsets of 32 bits")
 
 
 class _Gpu:
@@ -249,10 +289,6 @@ class _Context:
     def operation(self, entry: Any, where: str, *, nested: bool = False) -> MscclppOperation:
         read, plan = self.gpu.read, self.gpu.plan
         name = read.item(entry, "name", where, str)
-        if name in _OTHER_PACKETS or (name in PACKETS and not plan.has_packets):
-            raise read.fail(where, f"{name}: such packets are not interpreted in a plan of this protocol")
-        if name == "pipeline" and plan.has_packets:
-            raise read.fail(where, "pipeline: not interpreted beside packets")
         if name == "pipeline" and not nested:
             context = read.item(entry, "iter_context", where, dict)
             unit = read.number(context, "unit_size", where, 16, 2**31)
@@ -263,8 +299,8 @@ class _Context:
                 for place, one in enumerate(read.item(entry, "ops", where, list))
             )
             chunks = read.number(context, "num_chunks", where, 1, MAX_CHUNKS)
-            return MscclppOperation(name, where, numbers=(chunks,), inner=inner)
-        if name not in _INTERPRETED | PACKETS:
+            return MscclppOperation(name, where, numbers=(chunks, unit), inner=inner)
+        if name not in _INTERPRETED:
             raise read.fail(where, f"{name[:40]!r} is no operation here")
         kind = read.word(entry, "channel_type", where, _TYPES) if "channel_type" in entry else ""
         own = self.channels[kind] if kind else []
@@ -286,15 +322,27 @@ class _Context:
             numbers = tuple(
                 read.numbers(entry, "semaphore_ids", where, len(plan.semaphores[self.gpu.rank]) - 1)
             )
-        if name in PACKETS and kind not in ("", "memory"):
-            raise read.fail(where, f"{name}: packets through {kind} channels are not interpreted")
         # the executor counts a peer's scratch from its beginning, its own from the half in use
         theirs = any(place.how != "local" and place.letter == "s" for place in (*sources, *targets))
         if theirs and plan.has_double_scratch and name not in PACKETS:
             raise read.fail(where, f"{name}: a peer's scratch, of which there are two halves")
         if (name in EVENTS or name == "flush") and (not ids or kind not in ("memory", "port")):
             raise read.fail(where, f"{name} needs memory or port channels")
-        return MscclppOperation(name, where, tuple((kind, own[i]) for i in ids), sources, targets, numbers)
+        return MscclppOperation(
+            name,
+            where,
+            tuple((kind, own[i]) for i in ids),
+            sources,
+            targets,
+            numbers,
+            part=self._part(entry, where),
+        )
+
+    def _part(self, entry: Any, where: str) -> tuple[int, int]:
+        read = self.gpu.read
+        group = read.item(entry, "tbg_info", where, dict, {"tb_id": 0, "tbg_size": 1})
+        size = read.number(group, "tbg_size", where, 1, _MOST_IN_GROUP)
+        return read.number(group, "tb_id", where, 0, size - 1), size
 
     def _place(self, entry: Any, kind: str, where: str) -> BufferChunks:
         gpu, read = self.gpu, self.gpu.read

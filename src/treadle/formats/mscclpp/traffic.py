@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from treadle.errors import ScheduleError
 from treadle.formats.judgement import Terms, decoded
-from treadle.formats.mscclpp.judge_slices import unrolled
+from treadle.formats.mscclpp.judge_slices import Scale, even_units, unrolled
 from treadle.formats.mscclpp.reader import (
     MOVES,
     PACKETS,
@@ -38,8 +38,9 @@ def traffic(data: bytes, terms: Terms) -> Traffic:
     source = terms.source or "MSCCL++ plan"
     plan = parse_mscclpp_json(decoded(data, source), source)
     kind = CollectiveKind("reduce-scatter" if plan.collective == "reducescatter" else plan.collective)
-    n, p = len(plan.sizes), max(max(sizes["i"], sizes["o"]) for sizes in plan.sizes)
-    play = _Play(plan, p, source)
+    scale = Scale(even_units(plan), turns=1)
+    n, p = len(plan.sizes), scale.units * max(max(sizes["i"], sizes["o"]) for sizes in plan.sizes)
+    play = _Play(plan, p, scale, source)
     play.run()
     if kind is CollectiveKind.ALLTOALL:
         shards = [place * (p // n) for place in range(n * n + 1)]
@@ -77,12 +78,14 @@ class _Worker:
 class _Play:
     """All thread blocks at work."""
 
-    def __init__(self, plan: ExecutionPlan, n_chunks: int, source: str) -> None:
+    def __init__(self, plan: ExecutionPlan, n_chunks: int, scale: Scale, source: str) -> None:
         self.plan, self.n_chunks, self.source = plan, n_chunks, source
         self.operations: list[list[Operation]] = [[] for _ in plan.sizes]
         self.depth: list[list[int]] = [[] for _ in plan.sizes]
         self.workers = [
-            _Worker(rank, unrolled(block, 1)) for rank, blocks in enumerate(plan.blocks) for block in blocks
+            _Worker(rank, unrolled(block, scale))
+            for rank, blocks in enumerate(plan.blocks)
+            for block in blocks
         ]
         for worker in self.workers:
             worker.now = next(worker.left, None)
@@ -125,6 +128,8 @@ class _Play:
 
     def _step(self, worker: _Worker, operation: MscclppOperation) -> bool:
         name = operation.name
+        if name in MOVES | PACKETS:
+            self._check_switches(operation)
         if name in MOVES:
             self._move(worker, operation)
         elif name in PACKETS:
@@ -175,22 +180,24 @@ class _Play:
         present.clear()
         return True
 
-    def _move(self, worker: _Worker, operation: MscclppOperation) -> None:
-        places = (*operation.sources, *operation.targets)
-        if any(place.how == "switch" for place in places):
+    def _check_switches(self, operation: MscclppOperation) -> None:
+        if any(place.how == "switch" for place in (*operation.sources, *operation.targets)):
             raise ScheduleError(
                 f"{self.source}: {operation.where}: {operation.name} asks a switch, and the plan does "
                 "not say which of the fabric's"
             )
+
+    def _move(self, worker: _Worker, operation: MscclppOperation) -> None:
+        places = [place for place in (*operation.sources, *operation.targets) if place.size]
         rank, adds = worker.rank, operation.name in ("re", "res", "rre", "rres")
         for one in operation.sources:
-            if one.how == "remote":
+            if one.how == "remote" and one.size:
                 self._message(worker, one.ranks[0], rank, one, adds=adds)
-        if all(place.how == "local" for place in places):
+        if places and all(place.how == "local" for place in places):
             count = min(places[0].size, self.n_chunks)  # scratch may be larger than the buffers
             worker.known[rank] = {self._add(rank, OperationKind.COPY, 0, count, self._over(worker))}
         for one in operation.targets:
-            if one.how == "remote":
+            if one.how == "remote" and one.size:
                 self._message(worker, rank, one.ranks[0], one, adds=False)
         if operation.name in ("pws", "pwsf"):
             self._signal(worker, operation)
@@ -198,18 +205,24 @@ class _Play:
     def _packets(self, worker: _Worker, operation: MscclppOperation) -> bool:
         """Packets are puts that whoever reads them waits for; False if some have not come."""
         rank, name = worker.rank, operation.name
-        first = {"ppkt": len(operation.sources), "repkt": 1, "respkt": 1}.get(name, 0)
-        read = [(rank, place.index + i) for place in operation.sources[first:] for i in range(place.size)]
+        by_port = any(kind == "port" for kind, _ in operation.channels)
+        own = {"cpkt": 1, "repkt": 1, "respkt": 1, "recpkt": 1, "recspkt": 1}.get(name, 0)
+        if name == "ppkt" and not by_port:
+            own = len(operation.sources)
+        read = [(rank, place.index + i) for place in operation.sources[own:] for i in range(place.size)]
         if not all(packet in self.packets for packet in read):
             return False
         worker.known[rank] |= {self.packets[packet] for packet in read}
-        if name not in ("ppkt", "rppkt"):
+        if name not in ("ppkt", "rppkt") and operation.targets[0].size:
             count = min(operation.targets[0].size, self.n_chunks)
             worker.known[rank] = {self._add(rank, OperationKind.COPY, 0, count, self._over(worker))}
-        for place in operation.targets:
-            if place.how == "remote":
+        for number, place in enumerate(operation.targets):
+            if place.how == "remote" and place.size:
                 came = self._message(worker, rank, place.ranks[0], place, adds=False)
                 self.packets |= {(place.ranks[0], place.index + i): came for i in range(place.size)}
+            elif name == "cpkt" or (number == 1 and name in ("recpkt", "recspkt")):
+                packets = {(rank, place.index + i) for i in range(place.size)}
+                self.packets |= dict.fromkeys(packets, max(worker.known[rank], default=-1))
         return True
 
     def _message(
