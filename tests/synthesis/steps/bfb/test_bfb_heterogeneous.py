@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from reference.step_times import runtime_s
 from samples.strategies import digraphs
 from treadle.errors import InfeasibleError, ScheduleError, TopologyError
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
+from treadle.schedules.steps.step_cost import algbw
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.simulation.alpha_beta import alpha_beta_time
 from treadle.synthesis.steps.bfb import (
@@ -69,14 +71,14 @@ def test_times_equal_the_linear_program(topology: Topology, size: int) -> None:
 def test_schedules_take_their_time(topology: Topology, size: int, chunks: int) -> None:
     value = heterogeneous_value(topology, size)
     for count in (None, chunks):
-        steps = heterogeneous_allgather(topology, size, chunks=count)
+        steps = heterogeneous_allgather(topology, size, max_chunks=count)
         schedule = StepSchedule(CollectiveKind.ALLGATHER, broadcast=steps)
         assert breaches_of_theorem_14(topology, steps) == []
         assert not verify_steps(topology, on_all_ranks(topology, schedule.kind), schedule).violations
         taken = runtime_s(topology, schedule, size)
         assert taken >= float(value.runtime_s) * (1 - 1e-9)
-        if count is None and steps.n_chunks < 1024:
-            assert taken == pytest.approx(float(value.runtime_s), rel=1e-9)
+        if count is None:
+            assert taken <= float(value.runtime_s) * 1.00101
 
 
 def test_whole_chunks_by_hand() -> None:
@@ -90,8 +92,9 @@ def test_whole_chunks_by_hand() -> None:
         bandwidths=np.array([2, 1, 2, 1]),
     )
     assert heterogeneous_value(topology, 12).runtime_s == 2
-    for chunks, time in ((1, 3), (2, 3), (3, 2), (4, Fraction(9, 4)), (5, Fraction(12, 5)), (6, 2)):
-        steps = heterogeneous_allgather(topology, 12, chunks=chunks)
+    for chunks, time in ((1, 3), (2, 3), (3, 2), (5, 2)):
+        steps = heterogeneous_allgather(topology, 12, max_chunks=chunks)
+        assert steps.n_chunks == (3 if chunks >= 3 else 1)
         schedule = StepSchedule(CollectiveKind.ALLGATHER, broadcast=steps)
         assert runtime_s(topology, schedule, 12) == pytest.approx(float(time)), chunks
 
@@ -132,7 +135,7 @@ def test_refusals() -> None:
     with pytest.raises(ScheduleError, match="at least 1 byte"):
         heterogeneous_value(ring, 0)
     with pytest.raises(ScheduleError, match="expected 1 to"):
-        heterogeneous_allgather(ring, 10, chunks=0)
+        heterogeneous_allgather(ring, 10, max_chunks=0)
     with pytest.raises(InfeasibleError, match="no path"):
         heterogeneous_value(from_arcs("one way", [0], [1], n=2), 10)
     primes = np.array([2**50 - 27, 2**50 - 35, 2**50 - 51, 2**50 - 71, 2**50 - 113, 2**50 - 117, 3, 5])
@@ -196,6 +199,80 @@ def test_one_root_has_no_size() -> None:
         schedule_for_size(unequal_k33(), CollectiveKind.BROADCAST, 1000)
 
 
+def measured(topology: Topology, seed: int) -> Topology:
+    """Bandwidths as measurements have them: 24.9 to 25 GB/s, to the byte."""
+    speeds = np.random.default_rng(seed).integers(24_900_000_000, 25_000_000_000, topology.n_links)
+    return replace(topology, bandwidths=speeds)
+
+
+@pytest.mark.parametrize("name", ["ring:4", "torus:3,3", "kautz:2,2"])
+@pytest.mark.parametrize("kind", SIZED)
+def test_measured_bandwidths_lose_little(name: str, kind: CollectiveKind) -> None:
+    """The exact split of the ring needs about 10**20 chunks."""
+    topology = measured(parse(name), 1)
+    least = sum(
+        bfb_value(fabric).seconds_per_byte
+        for fabric, counts in ((topology, kind.broadcasts), (topology.transpose(), kind.reduces))
+        if counts
+    )
+    found = bfb_schedule(topology, kind)
+    assert verify_steps(topology, on_all_ranks(topology, kind), found).is_ok
+    assert least <= 1 / algbw(topology, found) <= least * Fraction(1001, 1000)
+    assert all(steps.n_chunks <= 1024 for steps in found.phases)
+    assert schedule_for_size(topology, kind, 2**20) == found
+    losses = [1 / algbw(topology, bfb_schedule(topology, kind, max_chunks=most)) for most in (1, 2, 9, 64)]
+    assert losses == sorted(losses, reverse=True)
+
+
+def splits(chunks: int, n_links: int) -> list[tuple[int, ...]]:
+    """All ways to split a shard over links in whole chunks."""
+    if n_links == 1:
+        return [(chunks,)]
+    return [(first, *rest) for first in range(chunks + 1) for rest in splits(chunks - first, n_links - 1)]
+
+
+def least_with_chunks(topology: Topology, usable: dict[int, list[int]], chunks: int) -> Fraction:
+    """Least time of a node's step, in seconds for shards of a byte, over all assignments of its chunks."""
+    options = [
+        [dict(zip(links, split, strict=True)) for split in splits(chunks, len(links))]
+        for links in usable.values()
+    ]
+    best = None
+    for choice in product(*options):
+        load = Counter[int]()
+        for part in choice:
+            load.update(part)
+        time = max(Fraction(count, chunks * int(topology.bandwidths[e])) for e, count in load.items())
+        best = time if best is None else min(best, time)
+    assert best is not None
+    return best
+
+
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(topology=digraphs(compute=(2, 4), max_bandwidth=7, extra_links=4), most=st.integers(1, 4))
+def test_a_limit_on_chunks_yields_the_best_schedule(topology: Topology, most: int) -> None:
+    """Against every assignment of every number of chunks; run by hand with 300 examples."""
+    n, n_steps = topology.n_nodes, bfb_value(topology).diameter
+    problems = [[jobs(topology, u, t) for u in range(n)] for t in range(1, n_steps + 1)]
+    times = {
+        chunks: sum(
+            max(least_with_chunks(topology, usable, chunks) for usable in of_nodes if usable)
+            for of_nodes in problems
+        )
+        for chunks in range(1, most + 1)
+    }
+    still = replace(topology, latencies_ns=np.zeros(topology.n_links))
+    least = min(times.values())
+    for steps in (
+        bfb_allgather(topology, max_chunks=most),
+        heterogeneous_allgather(still, n, max_chunks=most),
+    ):
+        assert steps.n_chunks <= most
+        schedule = StepSchedule(CollectiveKind.ALLGATHER, broadcast=steps)
+        assert n / algbw(topology, schedule) == least
+    assert steps.n_chunks == min(chunks for chunks in times if times[chunks] == least)
+
+
 def test_bandwidths_that_sums_cannot_hold_are_refused() -> None:
     wide = from_arcs("wide", [0] * 4100 + [1], [1] * 4100 + [0], n=2)
     speeds = np.ones(wide.n_links, dtype=np.int64)
@@ -206,10 +283,10 @@ def test_bandwidths_that_sums_cannot_hold_are_refused() -> None:
 
 def test_chunks_and_fabrics_out_of_range() -> None:
     triangle = from_arcs("triangle", [0, 1, 2], [1, 2, 0], n=3)
-    assert heterogeneous_allgather(triangle, 9, chunks=1).n_chunks == 1
+    assert heterogeneous_allgather(triangle, 9, max_chunks=1).n_chunks == 1
     for count in (0, 2**24 + 1):
         with pytest.raises(ScheduleError, match=rf"^chunks per shard: expected 1 to 2\*\*24, found {count}$"):
-            heterogeneous_allgather(triangle, 9, chunks=count)
+            heterogeneous_allgather(triangle, 9, max_chunks=count)
     builder = TopologyBuilder("switched")
     builder.duplex(builder.compute("a"), builder.switch("s"), 1)
     builder.duplex(builder.compute("b"), "s", 1)

@@ -22,6 +22,13 @@ from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.core_values.step_values import Sends
 from treadle.synthesis.steps.bfb.in_links import OK, STUCK, VIOLATED, InLinkRows, link_rows, unreachable
 from treadle.synthesis.steps.bfb.value import BfbValue, value_of
+from treadle.synthesis.steps.bfb.whole_chunks import (
+    DEFAULT_CHUNKS,
+    MOST_COUNTS,
+    StepProblem,
+    balance,
+    check_chunks,
+)
 from treadle.topologies.topology import Topology
 from treadle.watch import UNWATCHED, Watch
 
@@ -46,7 +53,7 @@ def bfb_allgather(
     max_chunks: int | None = None,
     watch: Watch = UNWATCHED,
 ) -> Steps:
-    """Breadth-first-broadcast allgather with the least T_B of all, each shard cut into the fewest chunks.
+    """Breadth-first-broadcast allgather with the least T_B, each shard cut into the fewest chunks.
 
     Parameters
     ----------
@@ -54,8 +61,9 @@ def bfb_allgather(
         Compute nodes only; need not be regular, bandwidths may differ (latencies play no part; see
         `treadle.synthesis.steps.bfb.heterogeneous`).
     max_chunks : int, optional
-        Most chunks per shard; if the optimum needs more, the best schedule with at most so many is returned
-        (section A.5.2; equal links only).
+        Most chunks per shard. If the optimum needs more, the number up to this (and 4096) with the least T_B
+        is taken (section A.5.2). Default: as many as the optimum needs; where these are more than a schedule
+        may have, the smallest number up to 1024 that loses at most 0.1%.
     watch : Watch
 
     Returns
@@ -70,7 +78,7 @@ def bfb_allgather(
     InfeasibleError
         If some node cannot reach another.
     ScheduleError
-        If more chunks are needed than a schedule may have.
+        If `max_chunks` is out of range.
 
     Notes
     -----
@@ -85,30 +93,34 @@ def bfb_allgather(
     >>> bfb_allgather(parse("ring(5)"))
     <Steps broadcast: 5 ranks, 5 shards of 1 chunks, 2 steps, 20 sends>
     """
+    check_chunks(max_chunks)
     instance = link_rows(topology)
     value = value_of(instance, watch=watch)
     chunks = chunk_count(value)
-    if max_chunks is None and chunks > MAX_CHUNKS:
-        raise ScheduleError(
-            f"{topology.name}: the optimum needs {chunks} chunks per shard, a schedule has at most "
-            f"{MAX_CHUNKS}; give max_chunks"
-        )
-    limit = MAX_CHUNKS if max_chunks is None else min(max_chunks, MAX_CHUNKS)
-    if chunks > limit:
+    if chunks > (max_chunks or MAX_CHUNKS):
         if not instance.is_uniform:
-            raise ScheduleError(
-                f"{topology.name}: the optimum needs {chunks} chunks per shard, at most {limit} are allowed; "
-                f"use treadle.synthesis.steps.bfb.heterogeneous_allgather with a number of chunks"
-            )
-        chunks = best_chunk_count(value, limit)
+            return _balanced(instance, value, max_chunks, watch)
+        chunks = best_chunk_count(value, max_chunks or DEFAULT_CHUNKS)
     return split(instance, value, chunks, watch=watch)
+
+
+def _balanced(instance: InLinkRows, value: BfbValue, max_chunks: int | None, watch: Watch) -> Steps:
+    """Steps of the best number of chunks on unequal links, for the largest sizes."""
+    problem = StepProblem(
+        instance=instance,
+        latency_ns=[0] * len(instance.link),
+        bandwidth=instance.weight.tolist(),
+        shard_bytes=Fraction(1),
+        n_steps=value.diameter,
+        watch=watch,
+    )
+    chunks, capacity = balance(problem, max_chunks)
+    return split_by_capacity(instance, capacity, value.diameter, chunks, watch=watch)
 
 
 def best_chunk_count(value: BfbValue, limit: int) -> int:
     """The number of chunks up to `limit` (and 4096) with the least T_B on equal links; the smallest such."""
-    if limit < 1:
-        raise ScheduleError(f"chunks per shard: expected at least 1, found {limit}")
-    counts = range(1, min(limit, 4096) + 1)
+    counts = range(1, min(limit, MOST_COUNTS) + 1)
     return min(counts, key=lambda chunks: (Fraction(sum(step_chunks(value, chunks)), chunks), chunks))
 
 

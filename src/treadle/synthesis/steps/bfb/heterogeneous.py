@@ -8,27 +8,25 @@ links out; program (A.12) of the dissertation needs a new solution for each. Sou
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from heapq import heapify, heapreplace
-from math import gcd, lcm
+from math import gcd
 
-import numpy as np
-
-from treadle.engine import core, run_watched
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
-from treadle.schedules.steps.steps import MAX_CHUNKS, Steps, StepSchedule
-from treadle.synthesis.core_values.integers import Wide, WideArray
-from treadle.synthesis.core_values.step_values import CutJobs
+from treadle.schedules.steps.steps import Steps, StepSchedule
 from treadle.synthesis.steps.bfb.breadth_first import backwards, bfb_schedule, split_by_capacity
-from treadle.synthesis.steps.bfb.in_links import OK, VIOLATED, InLinkRows, core_loads, link_rows, unreachable
+from treadle.synthesis.steps.bfb.in_links import core_loads, link_rows
+from treadle.synthesis.steps.bfb.whole_chunks import (
+    Cut,
+    StepProblem,
+    balance,
+    check_chunks,
+    least_time,
+    time_of_cut,
+)
 from treadle.topologies.topology import Topology
 from treadle.watch import UNWATCHED, Watch
-
-DEFAULT_CHUNKS = 1024
-"""Most chunks per shard unless the caller asks for more."""
 
 _NANO = 10**9
 
@@ -55,18 +53,6 @@ class HeterogeneousValue:
     def runtime_s(self) -> Fraction:
         """Sum of the steps' times."""
         return sum(self.step_times_s, Fraction(0))
-
-
-@dataclass(frozen=True)
-class _Problem:
-    """The instance with the numbers of its in-links as Python integers."""
-
-    instance: InLinkRows
-    latency_ns: list[int]
-    bandwidth: list[int]
-    shard_bytes: Fraction
-    n_steps: int
-    watch: Watch
 
 
 def heterogeneous_value(
@@ -97,10 +83,15 @@ def heterogeneous_value(
     capacities of a T that is too small yield a cut, and the least T that satisfies the cut is next; it ends
     at the optimum, since cuts are finitely many and each T is a lower bound.
     """
-    problem = _pose(topology, size_bytes, watch)
-    times = tuple(
-        _least_time(problem, step, _scaled_capacities, _time_of_cut) for step in range(1, problem.n_steps + 1)
-    )
+    problem = _make_problem(topology, size_bytes, watch)
+
+    def capacities(time: Fraction) -> tuple[list[int], int]:
+        return _scaled_capacities(problem, time)
+
+    def proved(cut: Cut) -> Fraction:
+        return time_of_cut(problem, *cut)
+
+    times = tuple(least_time(problem, step, capacities, proved)[0] for step in range(1, problem.n_steps + 1))
     latencies = sorted(zip(problem.instance.link.tolist(), problem.latency_ns, strict=True))
     idle = tuple(
         tuple(link for link, latency in latencies if Fraction(latency, _NANO) >= time) for time in times
@@ -112,45 +103,32 @@ def heterogeneous_allgather(
     topology: Topology,
     size_bytes: int,
     *,
-    chunks: int | None = None,
+    max_chunks: int | None = None,
     watch: Watch = UNWATCHED,
 ) -> Steps:
-    """Breadth-first-broadcast allgather that is fastest at `size_bytes` among those with `chunks` per shard.
+    """Breadth-first-broadcast allgather that is fastest at `size_bytes`.
 
     Parameters
     ----------
     topology, size_bytes, watch
         As for `heterogeneous_value`.
-    chunks : int, optional
-        P. Default: a number that attains `heterogeneous_value`, if one up to 1024 is known to; else 1024.
+    max_chunks : int, optional
+        Most chunks per shard: the number up to this with the least time (of those up to 4096). Default: the
+        smallest up to 1024 that attains `heterogeneous_value`, else that which loses at most 0.1%.
 
     Raises
     ------
     TopologyError, InfeasibleError, ScheduleError
-        As for `heterogeneous_value`; ScheduleError if `chunks` is out of range.
+        As for `heterogeneous_value`; ScheduleError if `max_chunks` is out of range.
 
     Notes
     -----
-    Newton's iteration as in `heterogeneous_value`, with capacities rounded down to whole chunks: exactly
-    optimal for the given P, by the integrality of flows.
+    Exactly optimal for its number of chunks, by the integrality of flows.
     """
-    if chunks is not None and not 1 <= chunks <= MAX_CHUNKS:
-        raise ScheduleError(f"chunks per shard: expected 1 to 2**24, found {chunks}")
-    problem = _pose(topology, size_bytes, watch)
-    count = _sufficient_chunks(problem) if chunks is None else chunks
-
-    def capacities(problem: _Problem, time: Fraction) -> tuple[list[int], int]:
-        return _whole_chunks(problem, time, count), count
-
-    def time_of_cut(problem: _Problem, links: list[int], jobs: int) -> Fraction:
-        return _time_of_whole_chunks(problem, links, jobs, count)
-
-    rows = []
-    for step in range(1, problem.n_steps + 1):
-        time = _least_time(problem, step, capacities, time_of_cut)
-        rows.append(_whole_chunks(problem, time, count))
-    flat = np.array(rows, dtype=np.int64).ravel()
-    return split_by_capacity(problem.instance, flat, problem.n_steps, count, watch=watch)
+    check_chunks(max_chunks)
+    problem = _make_problem(topology, size_bytes, watch)
+    count, capacity = balance(problem, max_chunks)
+    return split_by_capacity(problem.instance, capacity, problem.n_steps, count, watch=watch)
 
 
 def schedule_for_size(
@@ -171,7 +149,7 @@ def schedule_for_size(
     size_bytes : int
         M, of the larger buffer of a rank.
     chunks : int, optional
-        P of `heterogeneous_allgather`, or most of them where latencies are equal.
+        Most chunks per shard.
     watch : Watch
 
     Raises
@@ -191,13 +169,11 @@ def schedule_for_size(
             f"leave out the size"
         )
     latencies = topology.latencies_ns
-    is_level = bool((latencies == latencies[:1]).all())
-    is_even = chunks is None or bool((topology.bandwidths == topology.bandwidths[:1]).all())
-    if is_level and is_even:
+    if (latencies == latencies[:1]).all():
         return bfb_schedule(topology, kind, max_chunks=chunks, watch=watch)
 
     def gathered(fabric: Topology) -> Steps:
-        return heterogeneous_allgather(fabric, size_bytes, chunks=chunks, watch=watch)
+        return heterogeneous_allgather(fabric, size_bytes, max_chunks=chunks, watch=watch)
 
     return StepSchedule(
         kind,
@@ -206,64 +182,22 @@ def schedule_for_size(
     )
 
 
-def _pose(topology: Topology, size_bytes: int, watch: Watch) -> _Problem:
+def _make_problem(topology: Topology, size_bytes: int, watch: Watch) -> StepProblem:
     if size_bytes < 1:
         raise ScheduleError(f"size: expected at least 1 byte, found {size_bytes}")
     instance = link_rows(topology)
     n_steps = len(core_loads(instance, watch=watch).numerator)
-    return _Problem(
+    return StepProblem(
         instance=instance,
-        latency_ns=[int(x) for x in topology.latencies_ns[instance.link]],
-        bandwidth=[int(x) for x in topology.bandwidths[instance.link]],
+        latency_ns=topology.latencies_ns[instance.link].tolist(),
+        bandwidth=topology.bandwidths[instance.link].tolist(),
         shard_bytes=Fraction(size_bytes, instance.n),
         n_steps=n_steps,
         watch=watch,
     )
 
 
-def _least_time(
-    problem: _Problem,
-    step: int,
-    capacities: Callable[[_Problem, Fraction], tuple[list[int], int]],
-    time_of_cut: Callable[[_Problem, list[int], int], Fraction],
-) -> Fraction:
-    """Least time at which the capacities suffice for all nodes in `step`."""
-    time = Fraction(0)
-    while True:
-        cuts = _find_cuts(problem, step, *capacities(problem, time))
-        if not cuts:
-            return time
-        # every cut proves its time for the whole step: the latest of these bounds is still one
-        later = max(time_of_cut(problem, links, jobs) for links, jobs in cuts)
-        assert later > time
-        time = later
-
-
-def _find_cuts(problem: _Problem, step: int, capacity: list[int], units: int) -> list[tuple[list[int], int]]:
-    """(in-links, number of jobs that have no other) of every node whose capacities do not suffice."""
-    instance = problem.instance
-    enough = instance.n * units
-    if enough >= 2**125:
-        raise ScheduleError(
-            f"{instance.topology.name}: latencies, bandwidths and size need more than 128 bits in exact "
-            f"arithmetic; round them"
-        )
-    # what could carry every job is no cut: clipped, so that sums stay within 128 bits
-    clipped = WideArray.of([min(c, enough) for c in capacity])
-    status, found, failure = run_watched(
-        "bfb cuts",
-        lambda control: core.bfb_cuts(instance.in_links, step, clipped, Wide.of(units), control),
-        watch=problem.watch,
-    )
-    if status == VIOLATED:
-        raise unreachable(instance.topology, *failure)
-    assert status == OK, status
-    cuts = CutJobs(*found)
-    parts = np.split(cuts.links, cuts.offset[1:-1])
-    return [(part.tolist(), int(count)) for part, count in zip(parts, cuts.jobs, strict=False)]
-
-
-def _scaled_capacities(problem: _Problem, time: Fraction) -> tuple[list[int], int]:
+def _scaled_capacities(problem: StepProblem, time: Fraction) -> tuple[list[int], int]:
     """max(0, T - latency) * bandwidth in shards, and one shard, times a common denominator."""
     p, q, shard = time.numerator, time.denominator, problem.shard_bytes
     units = _NANO * q * shard.numerator
@@ -273,61 +207,3 @@ def _scaled_capacities(problem: _Problem, time: Fraction) -> tuple[list[int], in
     ]
     divisor = gcd(units, *capacity)
     return [c // divisor for c in capacity], units // divisor
-
-
-def _time_of_cut(problem: _Problem, links: list[int], jobs: int) -> Fraction:
-    """Least T with sum of max(0, T - latency) * bandwidth = jobs shards."""
-    order = sorted(links, key=lambda e: problem.latency_ns[e])
-    amount, bandwidth, time = jobs * problem.shard_bytes, 0, Fraction(0)
-    for i, e in enumerate(order):
-        amount += Fraction(problem.latency_ns[e], _NANO) * problem.bandwidth[e]
-        bandwidth += problem.bandwidth[e]
-        time = amount / bandwidth
-        # links whose latency is not below T carry nothing: T is right once no link left out would help
-        if i + 1 == len(order) or time <= Fraction(problem.latency_ns[order[i + 1]], _NANO):
-            break
-    return time
-
-
-def _whole_chunks(problem: _Problem, time: Fraction, chunks: int) -> list[int]:
-    """Chunks that each in-link carries within a time; never more than there are."""
-    return [_chunks_of_link(problem, e, time, chunks) for e in range(len(problem.latency_ns))]
-
-
-def _chunks_of_link(problem: _Problem, e: int, time: Fraction, chunks: int) -> int:
-    p, q, shard = time.numerator, time.denominator, problem.shard_bytes
-    nanoseconds = max(0, _NANO * p - problem.latency_ns[e] * q)
-    amount = nanoseconds * problem.bandwidth[e] * shard.denominator * chunks
-    return min(problem.instance.n * chunks, amount // (_NANO * q * shard.numerator))
-
-
-def _time_of_whole_chunks(problem: _Problem, links: list[int], jobs: int, chunks: int) -> Fraction:
-    """Least T at which the links together carry `jobs` shards in whole chunks."""
-    chunk = problem.shard_bytes / chunks
-    time = _time_of_cut(problem, links, jobs)
-    carried = {e: _chunks_of_link(problem, e, time, chunks) for e in links}
-    missing = jobs * chunks - sum(carried.values())
-
-    def next_time(e: int, count: int) -> Fraction:
-        return Fraction(problem.latency_ns[e], _NANO) + (count + 1) * chunk / problem.bandwidth[e]
-
-    # Rounding down costs less than a chunk per link, so that few whole chunks are missing.
-    heap = [(next_time(e, carried[e]), e, carried[e]) for e in links]
-    heapify(heap)
-    for _ in range(missing):
-        time, e, count = heap[0]
-        heapreplace(heap, (next_time(e, count + 1), e, count + 1))
-    return time
-
-
-def _sufficient_chunks(problem: _Problem) -> int:
-    """Common denominator of all links' capacities in shards at the least times, if it is small."""
-    denominators = {1}
-    for step in range(1, problem.n_steps + 1):
-        time = _least_time(problem, step, _scaled_capacities, _time_of_cut)
-        capacity, units = _scaled_capacities(problem, time)
-        enough = problem.instance.n * units
-        denominators |= {units // gcd(units, min(c, enough)) for c in capacity}
-        if lcm(*denominators) > DEFAULT_CHUNKS:
-            return DEFAULT_CHUNKS
-    return lcm(*denominators)

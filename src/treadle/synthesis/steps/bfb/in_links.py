@@ -97,10 +97,7 @@ def _check_nodes(topology: Topology) -> None:
     if n < 2:
         raise TopologyError(f"{topology.name}: breadth-first broadcast needs at least 2 nodes, found {n}")
     if n > MAX_NODES:
-        raise TopologyError(
-            f"{topology.name}: {n} nodes, breadth-first broadcast takes at most {MAX_NODES} unless the "
-            f"fabric is a Cayley graph (treadle.synthesis.steps.bfb.orbit)"
-        )
+        raise TopologyError(f"{topology.name}: {n} nodes, breadth-first broadcast takes at most {MAX_NODES}")
 
 
 def unreachable(topology: Topology, source: int, target: int) -> InfeasibleError:
