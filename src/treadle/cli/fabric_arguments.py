@@ -69,6 +69,9 @@ NicsOption = Annotated[
 BandwidthOption = Annotated[
     str | None, typer.Option("--bandwidth", help="Of links for which the file has none.", metavar="RATE")
 ]
+UndirectedOption = Annotated[
+    bool, typer.Option("--undirected", help="Read edges of a directed graph as links each way.")
+]
 OversubscriptionOption = Annotated[
     str | None, typer.Option("--oversubscription", help="Of a tree of switches, as 8:1.", metavar="R:1")
 ]
@@ -109,6 +112,7 @@ def fabric_options_stub(
     pcie: PcieOption = None,
     nics: NicsOption = None,
     bandwidth: BandwidthOption = None,
+    undirected: UndirectedOption = False,
     oversubscription: OversubscriptionOption = None,
     chunk_size: ChunkSizeOption = None,
     without: WithoutOption = None,
@@ -137,7 +141,7 @@ def import_keywords(typed: Mapping[str, Any]) -> ImportKeywords:
                 value = getattr(units, _QUANTITIES[name])(value)
             except FormatError as error:
                 raise FormatError(f"--{name.replace('_', '-')}: {error}") from None
-        found[name] = value
+        found[name] = None if value is False else value
     return found  # type: ignore[return-value]
 
 

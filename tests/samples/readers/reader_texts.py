@@ -34,6 +34,25 @@ def ib_text(leaves: int = 2, hosts: int = 3, *, rate: str = " 4xHDR") -> str:
     return "\n\n".join([*blocks, "\n".join(spine), *adapters]) + "\n"
 
 
+_EDR, _HDR = "( 4X      25.78125 Gbps Active/  LinkUp)", "( 4X         53.125 Gbps Active/  LinkUp)"
+_FDR10 = "( 4X   10.0 Gbps (FDR10) Active/  LinkUp)"
+IB_LINKS = f"""\
+CA: n0 HCA-1:
+      0xb8000000000000a1     11    1[  ] =={_EDR}==>       7    1[  ] "leaf" ( )
+      0xb8000000000000a2     12    2[  ] =={_EDR}==>       7    2[  ] "leaf" ( )
+CA: n1 HCA-1:
+      0xb8000000000000b1     13    1[  ] =={_HDR}==>       7    3[  ] "leaf" ( )
+CA: n2 HCA-1:
+      0xb8000000000000c1     14    1[  ] =={_FDR10}==>       7    5[  ] "leaf" ( )
+Switch: 0x0c00000000000bfa leaf:
+           7    1[  ] =={_EDR}==>      11    1[  ] "n0 HCA-1" (  Could be 53.125 Gbps)
+           7    2[  ] =={_EDR}==>      12    2[  ] "n0 HCA-1" ( )
+           7    3[  ] =={_HDR}==>      13    1[  ] "n1 HCA-1" ( )
+           7    4[  ] ==(                Down/ Polling)==>             [  ] "" ( )
+           7    5[  ] =={_FDR10}==>      14    1[  ] "n2 HCA-1" ( )
+"""
+"""Of ``iblinkinfo``: an adapter with two cables, a port that could be faster, one without a cable."""
+
 TACCL = """{
     "name": "NDv2_1MB",
     "gpus_per_node": 8,
@@ -195,6 +214,7 @@ d,100,100,100,
 
 TEXTS: Mapping[str, tuple[str, Mapping[str, object]]] = {
     "ibnetdiscover": (ib_text(), {}),
+    "iblinkinfo": (IB_LINKS, {}),
     "taccl": (TACCL, {"chunk_size": 10**6}),
     "astra-sim": (ASTRA, {}),
     "infragraph": (INFRA, {}),

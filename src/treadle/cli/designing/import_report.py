@@ -21,6 +21,7 @@ from treadle.cli.fabric_arguments import (
     NicsOption,
     OversubscriptionOption,
     PcieOption,
+    UndirectedOption,
     WithoutOption,
     findings,
     import_keywords,
@@ -50,6 +51,7 @@ def import_command(
     pcie: PcieOption = None,
     nics: NicsOption = None,
     bandwidth: BandwidthOption = None,
+    undirected: UndirectedOption = False,
     oversubscription: OversubscriptionOption = None,
     chunk_size: ChunkSizeOption = None,
     without: WithoutOption = None,
@@ -69,6 +71,7 @@ def import_command(
         "pcie": pcie,
         "nics": nics,
         "bandwidth": bandwidth,
+        "undirected": undirected,
         "oversubscription": oversubscription,
         "chunk_size": chunk_size,
     }

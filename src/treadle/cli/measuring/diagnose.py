@@ -22,6 +22,7 @@ from treadle.cli.fabric_arguments import (
     NicsOption,
     OversubscriptionOption,
     PcieOption,
+    UndirectedOption,
     WithoutOption,
     import_keywords,
     left_of,
@@ -69,6 +70,7 @@ def command(
     pcie: PcieOption = None,
     nics: NicsOption = None,
     bandwidth: BandwidthOption = None,
+    undirected: UndirectedOption = False,
     oversubscription: OversubscriptionOption = None,
     chunk_size: ChunkSizeOption = None,
     without: WithoutOption = None,
@@ -90,6 +92,7 @@ def command(
         "pcie": pcie,
         "nics": nics,
         "bandwidth": bandwidth,
+        "undirected": undirected,
         "oversubscription": oversubscription,
         "chunk_size": chunk_size,
     }

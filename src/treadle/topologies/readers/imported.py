@@ -42,6 +42,7 @@ class ImportKeywords(TypedDict, total=False):
     pcie: PcieDetail | str | None
     nics: str | None
     bandwidth: float | str | None
+    undirected: bool | None
     oversubscription: str | None
     chunk_size: int | str | None
 
@@ -67,6 +68,8 @@ class ImportOptions:
         The NICs that are used: names with commas between, or ``all``.
     bandwidth : int, optional
         Of links that have none, bytes/s.
+    undirected : bool, optional
+        Whether edges of a directed graph are links each way.
     oversubscription : str, optional
         Of a tree of switches, as ``8:1``.
     chunk_size : int, optional
@@ -81,6 +84,7 @@ class ImportOptions:
     pcie: PcieDetail | None = None
     nics: str | None = None
     bandwidth: int | None = None
+    undirected: bool | None = None
     oversubscription: str | None = None
     chunk_size: int | None = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -15,6 +16,7 @@ from places import FOREIGN_SAMPLES
 from samples.readers.reader_texts import (
     ASTRA,
     GB,
+    IB_LINKS,
     INFRA,
     INFRA_OLD,
     TACCL,
@@ -28,7 +30,7 @@ from treadle.errors import FormatError
 from treadle.planning import bound, import_topology
 from treadle.topologies import dgx1_v100
 from treadle.topologies.isomorphism import find_isomorphism
-from treadle.topologies.readers.imported import Imported
+from treadle.topologies.readers.imported import Finding, Imported
 
 
 def imported(folder: Path, text: str, **options: Any) -> Imported:
@@ -254,7 +256,7 @@ def test_simgrids_dragonfly_has_the_links_of_its_manual(tmp_path: Path) -> None:
             'bw="125MBps" sharing_policy="SHARED"',
             "only SPLITDUPLEX is a link in each direction",
         ),
-        ("<!-- a cluster -->", '<host id="a" speed="1Gf"/>', "is no graph: routes cross several links"),
+        ("<!-- a cluster -->", '<host id="a" speed="1Gf"/>', "is not read beside a <cluster>"),
         ('simgrid.dtd">', 'simgrid.dtd" [<!ENTITY a "b">]>', "declarations of its own"),
         ('id="c"', "", "lacks the attribute id"),
         ('topology="FAT_TREE"', 'topology="FLAT" bb_bw="1999MBps"', "is no graph"),
@@ -431,6 +433,49 @@ def test_ibnetdiscover_without_speeds_asks(tmp_path: Path) -> None:
 def test_ibnetdiscover_refuses(tmp_path: Path, old: str, new: str, says: str) -> None:
     assert old in ib_text()
     assert says in refusal(tmp_path, ib_text().replace(old, new, 1))
+
+
+def test_iblinkinfo(tmp_path: Path) -> None:
+    found = imported(tmp_path, IB_LINKS)
+    fabric, names = found.topology, found.topology.node_names
+    assert (found.format, names) == ("iblinkinfo", ("n0 HCA-1", "n1 HCA-1", "n2 HCA-1", "leaf"))
+    rows = zip(fabric.tails.tolist(), fabric.heads.tolist(), fabric.bandwidths.tolist(), strict=True)
+    assert Counter((names[tail], names[head], speed) for tail, head, speed in rows) == Counter(
+        {
+            pair: count
+            for name, speed, count in (
+                ("n0 HCA-1", 12_500_000_000, 2),
+                ("n1 HCA-1", 25_000_000_000, 1),
+                ("n2 HCA-1", 5_000_000_000, 1),
+            )
+            for pair in ((name, "leaf", speed), ("leaf", name, speed))
+        }
+    )
+    slow = "1 ports run below what they could (leaf port 1: Could be 53.125 Gbps)"
+    assert found.warnings == (Finding(slow, "line 9"),)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("25.78125", "26.0", "unknown speed"),
+        ("4X  ", "5X  ", "unknown speed"),
+        ("Active/  LinkUp", "Initialize/  LinkUp", "expected an active port"),
+        ("7    1[  ] ==(", "7    9[  ] ==(", ":2: port 1 of LID 7 is not in the file"),
+        ("7    2[  ] ==(", "7    1[  ] ==(", ":10: port 1 of LID 7 stands here a second time"),
+        ('11    1[  ] "n0', '12    2[  ] "n0', "leads elsewhere"),
+        ("CA: n0 HCA-1:\n", "", ":1: expected a node and its ports"),
+        ("CA: n1 HCA-1:", "CA n1 HCA-1:", ":4: expected a node and its ports"),
+        (
+            "53.125 Gbps Active/  LinkUp)==>      13",
+            "106.25 Gbps Active/  LinkUp)==>      13",
+            "another speed",
+        ),
+    ],
+)
+def test_iblinkinfo_refuses(tmp_path: Path, old: str, new: str, says: str) -> None:
+    assert old in IB_LINKS
+    assert says in refusal(tmp_path, IB_LINKS.replace(old, new, 1))
 
 
 @pytest.mark.skipif(not FOREIGN_SAMPLES.is_dir(), reason="no files of others beside the checkout")

@@ -180,16 +180,19 @@ def test_a_dragonfly_with_odd_numbers() -> None:
     ("text", "message"),
     [
         ("<other/>", "p.xml:1: <other> is not SimGrid's <platform>"),
-        ("<platform/>", "p.xml: has 0 clusters; expected one <cluster>"),
-        ("<platform><cluster/><cluster/></platform>", "p.xml: has 2 clusters; expected one <cluster>"),
+        ("<platform/>", "p.xml: has 0 clusters; expected one <cluster>, or hosts and routes"),
+        (
+            "<platform><cluster/><cluster/></platform>",
+            "p.xml: has 2 clusters; expected one <cluster>, or hosts and routes",
+        ),
         ("<platform><cluster/></platform>", "p.xml:1: <cluster> lacks the attribute bw"),
         (
             platform(PLAIN.format(radical="0-1"), after="<peer/>"),
-            "p.xml:4: <peer> is no graph: routes cross several links; one <cluster> is read",
+            "p.xml:4: <peer> is not read beside a <cluster>",
         ),
         (
             platform(PLAIN.format(radical="0-1"), before="<disk/>"),
-            "p.xml:2: <disk> is not read; one <cluster> is",
+            "p.xml:2: <disk> is not read beside a <cluster>",
         ),
     ],
 )
@@ -332,3 +335,84 @@ def test_sizes_are_counted_before_anything_is_made(monkeypatch: pytest.MonkeyPat
     made("DRAGONFLY", "2,5;2,3;3,4;2", "0-23")
     # 24 hosts and 12 routers; at most as many green and black cables a router as blades and chassis
     assert sizes.pop() == {"nodes": 36, "links": 2 * (24 + 12 * (3 * 4 + 2 * 3) + 2 * 2 * 5)}
+
+
+ROUTES = """\
+<platform version="4.1"><zone id="lab" routing="Floyd">
+<host id="a" speed="1Gf"><prop id="p" value="1"/></host><host id="b" speed="1Gf"/>
+<router id="r"/>
+<link id="up" bandwidth="8Bps" latency="3ns" sharing_policy="SPLITDUPLEX"/>
+<link id="mix" bandwidth="5Bps"/>
+<link id="one" bandwidth="7Bps" latency="2ns"/>
+<route src="a" dst="a"><link_ctn id="mix"/></route>
+<route src="a" dst="r"><link_ctn id="up" direction="UP"/></route>
+<route src="r" dst="b"><link_ctn id="mix"/></route>
+<route src="b" dst="a" symmetrical="NO"><link_ctn id="one"/></route>
+</zone></platform>
+"""
+
+
+def test_routes_of_one_link_are_links() -> None:
+    found = read(ROUTES)
+    fabric = found.topology
+    names = fabric.node_names
+    assert (fabric.name, names, fabric.switches.tolist()) == ("lab", ("a", "b", "r"), [2])
+    rows = zip(
+        fabric.tails.tolist(),
+        fabric.heads.tolist(),
+        fabric.bandwidths.tolist(),
+        fabric.latencies_ns.tolist(),
+        strict=True,
+    )
+    assert [(names[tail], names[head], speed, wait) for tail, head, speed, wait in rows] == [
+        ("a", "r", 8, 3),
+        ("r", "a", 8, 3),
+        ("r", "b", 5, 0),
+        ("b", "r", 5, 0),
+        ("b", "a", 7, 2),
+    ]
+    note = "carries both directions with one bandwidth; each direction is given all of it"
+    assert found.warnings == (Finding(note, "link mix"),)
+    assert found.recognised["nodes"] == "2 hosts, 1 routers"
+    between = ROUTES.replace('<route src="r" dst="b">', '<zoneRoute src="x" dst="y" gw_src="r" gw_dst="b">')
+    between = between.replace('"mix"/></route>\n<route src="b"', '"mix"/></zoneRoute>\n<route src="b"')
+    assert read(between).topology == fabric
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            '<link_ctn id="one"/>',
+            '<link_ctn id="one"/><link_ctn id="up"/>',
+            "10: <route> b to a crosses 2 links; in a graph each route is one link",
+        ),
+        ('<link_ctn id="one"/>', "", "10: <route> b to a crosses 0 links"),
+        (
+            '<link_ctn id="one"/>',
+            '<link_ctn id="mix"/>',
+            "10: <route> link 'mix' is crossed from r to b, too; a link of a graph joins two nodes",
+        ),
+        (
+            '<link_ctn id="one"/>',
+            '<link_ctn id="up" direction="DOWN"/>',
+            "10: <route> link 'up' is crossed from r to a, too",
+        ),
+        ('symmetrical="NO"', "", ""),
+        ('src="b" dst="a"', 'src="r" dst="b"', "10: <route> r to b has a second route"),
+        ('src="b" dst="a"', 'src="b" dst="z"', "10: <route> there is no host or router 'z'"),
+        ('<link_ctn id="one"/>', '<link_ctn id="two"/>', "10: <link_ctn> there is no link 'two'"),
+        ('id="one"', 'id="mix"', "6: <link> 'mix' stands here a second time"),
+        ('<host id="b"', '<host id="a"', "2: <host> 'a' stands here a second time"),
+        ('id="one" ', 'id="one" sharing_policy="FATPIPE" ', "6: <link> sharing_policy='FATPIPE': expected"),
+        ('<router id="r"/>', '<router id="r"/><peer/>', "3: <peer> is not read beside routes"),
+    ],
+)
+def test_routes_that_are_no_links_are_refused(old: str, new: str, message: str) -> None:
+    text = ROUTES.replace(old, new, 1)
+    if not message:
+        assert read(text).topology.n_links == 6
+        return
+    with pytest.raises(FormatError) as refused:
+        read(text)
+    assert str(refused.value).startswith(f"p.xml:{message}")

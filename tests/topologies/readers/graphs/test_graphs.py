@@ -217,6 +217,52 @@ def test_graphml_kinds_defaults_and_directions() -> None:
     assert directed.n_links == 3
 
 
+ZOO = """\
+<graphml><key attr.name="LinkSpeedRaw" attr.type="double" for="edge" id="s"/>
+<key attr.name="LinkSpeed" attr.type="string" for="edge" id="t"/><graph edgedefault="undirected">
+<node id="0"/><node id="1"/><node id="2"/><node id="3"/>
+<edge source="0" target="1"><data key="t">10</data><data key="s">10000000000.0</data></edge>
+<edge source="1" target="2"><data key="s">10000000000.0</data></edge>
+<edge source="2" target="3"><data key="s">2500000000.0</data></edge>
+<edge source="3" target="0"><data key="s">1.0e10</data></edge>
+<edge source="0" target="2"/></graph></graphml>
+"""
+"""As the Internet Topology Zoo writes it: bits per second, and an edge without."""
+
+
+def test_graphml_of_the_topology_zoo() -> None:
+    found = read("graphml", ZOO, bandwidth=1250 * 10**6)
+    # three shards of four enter node 3 by 10 and 2.5 Gbit/s; --bandwidth is of the last edge alone
+    assert algbw(found.topology) == Fraction(25 * GB, 12)
+    assert [str(finding) for finding in found.defaulted] == ["1 edge with the speed of --bandwidth"]
+    assert "edge '0' to '2' has no bandwidth; say it by --bandwidth" in refusal("graphml", ZOO)
+    assert "LinkSpeedRaw 'fast'; expected a number" in refusal("graphml", ZOO.replace("1.0e10", "fast"))
+    assert algbw(from_networkx(networkx.parse_graphml(ZOO), bandwidth=1250 * 10**6)) == Fraction(25 * GB, 12)
+
+
+def drawn(tail: str, head: str, arrow: str) -> str:
+    """An edge as yEd draws it."""
+    arrows = f'<y:Edge><y:Arrows source="none" target="{arrow}"/></y:Edge>'
+    return f'<edge source="{tail}" target="{head}"><data key="d">{arrows}</data></edge>'
+
+
+YED = f"""\
+<graphml xmlns:y="http://www.yworks.com/xml/graphml"><key for="edge" id="d"/><graph edgedefault="directed">
+<node id="a"/><node id="b"/><node id="c"/>
+{drawn("a", "b", "none")}{drawn("b", "c", "none")}{drawn("c", "a", "delta")}
+</graph></graphml>
+"""
+
+
+def test_graphml_without_arrows_can_be_undirected() -> None:
+    assert (told := read("graphml", YED, bandwidth=GB)).topology.n_links == 3
+    bare = "2 edges of one direction drawn without arrows; see --undirected"
+    assert [str(finding) for finding in told.warnings] == [bare]
+    both = read("graphml", YED, bandwidth=GB, undirected=True)
+    assert (both.topology.n_links, both.warnings, algbw(both.topology)) == (6, (), 3 * GB)
+    assert "--undirected means nothing to edge-list" in refusal("edge-list", EDGES, undirected=True)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [

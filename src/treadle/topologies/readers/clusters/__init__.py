@@ -9,6 +9,7 @@ from treadle.topologies.readers.yaml_text import MAX_YAML_BYTES
 
 _HERE = "treadle.topologies.readers.clusters"
 _IB_NODE = re.compile(r"^(?:Switch|Ca|Rt)\s+[0-9]+\s+\"", re.MULTILINE)
+_IB_LINK = re.compile(r"\[[^\]\n]{0,4}\] *==\([^\n]{0,120}?\)==>")
 _TACCL = re.compile(r'\s*\{[^\[{]*"(?:gpus_per_node|nnodes)"\s*:')
 _ASTRA = {
     key: re.compile(rf"^{key}\s*:", re.MULTILINE)
@@ -36,6 +37,14 @@ FORMATS = (
         tells=lambda head: _IB_NODE.search(head) is not None,
         says="switches, HCAs, every cable with its speed",
         asks="--bandwidth where ports have no speed",
+    ),
+    TopologyFormat(
+        name="iblinkinfo",
+        title="iblinkinfo's output",
+        read=f"{_HERE}.ibnetdiscover:read_links",
+        options=frozenset(),
+        tells=lambda head: _IB_LINK.search(head) is not None,
+        says="switches, HCAs, every cable with its speed, ports that could be faster",
     ),
     TopologyFormat(
         name="taccl",
@@ -90,6 +99,6 @@ FORMATS = (
         read=f"{_HERE}.simgrid_platform:read",
         options=frozenset(),
         tells=lambda head: _PLATFORM.search(head) is not None,
-        says="one cluster: flat, fat tree, torus or dragonfly",
+        says="one cluster: flat, fat tree, torus or dragonfly; or hosts, routers and routes of one link",
     ),
 )

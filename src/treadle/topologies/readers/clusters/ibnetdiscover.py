@@ -1,10 +1,11 @@
-"""What ``ibnetdiscover`` prints of an InfiniBand fabric: switches, channel adapters and cables between them.
+"""What ``ibnetdiscover`` and ``iblinkinfo`` print of an InfiniBand fabric: switches, adapters and cables.
 
 Every cable stands twice, at each of its ends, with the same width and speed; both are read and must agree.
 Adapters are the compute nodes, in the order of the file: which of them sit in one host the file says in free
 text only. An "Aggregation Node" is the part of a switch that sums (SHARP), not a host, and is left out.
 
-Source: infiniband-diags, ibnetdiscover(8), "TOPOLOGY FILE FORMAT".
+Source: infiniband-diags, ibnetdiscover(8), "TOPOLOGY FILE FORMAT"; iblinkinfo.c of rdma-core, which prints
+local identifiers (LIDs) of ports in the place of nodes' GUIDs, and the signalling rate of a lane.
 """
 
 from __future__ import annotations
@@ -36,6 +37,11 @@ _LANES: dict[str, Fraction] = {
 }
 """Gbit/s of data on a lane, without its coding."""
 _WIDTHS = (1, 2, 4, 8, 12)
+_SIGNALS = {
+    **{"2.5": "SDR", "5.0": "DDR", "10.0": "QDR", "10.3125": "FDR10", "14.0625": "FDR"},
+    **{"25.78125": "EDR", "53.125": "HDR", "106.25": "NDR", "212.5": "XDR"},
+}
+"""Generations by the Gbit/s of a lane with its coding."""
 
 _NODE = re.compile(r'(Switch|Ca|Rt)\s+([0-9]{1,5})\s+"([^"]{1,80})"\s*#\s*"([^"]*)".*')
 _PORT = re.compile(
@@ -44,6 +50,16 @@ _PORT = re.compile(
 _RATE = re.compile(r"\s([0-9]{1,2})x([A-Z]{2,4}[0-9]{0,2})\s*$")
 _IGNORED = re.compile(r"(?:vendid|devid|sysimgguid|switchguid|caguid|rtguid)=.*|#.*|")
 _IN_HOST = re.compile(r"\S+ (?:HCA-[0-9]+|[a-z]+[a-z0-9]*_[0-9]+|ib[a-z0-9]*)")
+
+
+_LINK_NODE = re.compile(r"(Switch|CA|Router|RT): *(.{0,160}?):?")
+_LINK_PORT = re.compile(
+    r"(?:0x[0-9a-fA-F]+ +)?([0-9]{1,6}) +([0-9]{1,5})\[[^\]]{0,4}\] *==\((.{0,120}?)\)==> *"
+    r'(?:(?:([0-9]{1,6}) +([0-9]{1,5}))? *\[[^\]]{0,4}\] *"[^"]{0,160}" *\(([^()]{0,80})\)'
+    r'|"Port not available")'
+)
+"""LID and port here, state, LID and port there, remarks."""
+_STATE = re.compile(r" *([0-9]{1,2})X +([0-9.]{1,9}) +Gbps( \(FDR10\))? +Active/.*")
 
 
 @dataclass
@@ -65,7 +81,26 @@ class _Node:
 
 def read(source: SourceText, options: ImportOptions) -> Imported:
     """The fabric that was discovered; FormatError if the text is malformed."""
-    nodes = _blocks(source)
+    return _imported(source, options, "ibnetdiscover", _blocks(source), ())
+
+
+def read_links(source: SourceText, options: ImportOptions) -> Imported:
+    """The fabric of ``iblinkinfo``, whose ports without a cable are left out."""
+    nodes, slow = _link_blocks(source)
+    doubts: tuple[Finding, ...] = ()
+    if slow:
+        first, line = slow[0]
+        doubts = (Finding(f"{len(slow)} ports run below what they could ({first})", f"line {line}"),)
+    return _imported(source, options, "iblinkinfo", nodes, doubts)
+
+
+def _imported(
+    source: SourceText,
+    options: ImportOptions,
+    name: str,
+    nodes: dict[str, _Node],
+    doubts: tuple[Finding, ...],
+) -> Imported:
     missing = _check_cables(source, nodes)
     if missing and options.bandwidth is None:
         raise asked(source, "bandwidth", f"{missing} ports have no speed")
@@ -94,10 +129,10 @@ def read(source: SourceText, options: ImportOptions) -> Imported:
     topology = builder.build()
     return Imported(
         topology,
-        "ibnetdiscover",
+        name,
         _recognised(topology, nodes.values(), adapters),
         defaulted=(Finding(f"{missing} ports without a speed take --bandwidth"),) if missing else (),
-        warnings=tuple(_warnings(topology, adapters, left_out)),
+        warnings=(*doubts, *_warnings(topology, adapters, left_out)),
     )
 
 
@@ -124,6 +159,61 @@ def _blocks(source: SourceText) -> dict[str, _Node]:
         elif not _IGNORED.fullmatch(text):
             raise source.error(f"expected a node, a port or a comment, found {shown(text)}", line=line)
     return nodes
+
+
+def _link_blocks(source: SourceText) -> tuple[dict[str, _Node], list[tuple[str, int]]]:
+    """Blocks of ``iblinkinfo`` by their name and line, with their ports; ports slower than they could be."""
+    nodes: dict[str, _Node] = {}
+    ends: dict[tuple[str, str], tuple[_Node, int]] = {}
+    cables: list[tuple[_Node, int, tuple[str, str], int, int]] = []
+    slow: list[tuple[str, int]] = []
+    block: _Node | None = None
+    for line, text in enumerate(source.text.splitlines(), start=1):
+        text = text.strip()
+        head = _LINK_NODE.fullmatch(text)
+        port = _LINK_PORT.fullmatch(text)
+        if not text or text[0] == "#":
+            continue
+        if head is not None:
+            check_import_size(source, nodes=len(nodes))
+            words = " ".join(head[2].split())
+            if not words.isprintable():
+                raise source.error("control characters in a description", line=line)
+            kind = {"CA": "Ca", "Switch": "Switch"}.get(head[1], "Rt")
+            guid, _, rest = words.partition(" ") if words.startswith("0x") else (f"line{line}", "", words)
+            block = _Node(kind, guid, rest, line, 0)
+            if nodes.setdefault(guid, block) is not block:
+                raise source.error(f"node {shown(guid)} stands here a second time", line=line)
+        elif port is None or block is None:
+            raise source.error(f"expected a node and its ports, found {shown(text)}", line=line)
+        elif port[4] is not None:
+            place = port[1], port[2]
+            if place in ends:
+                raise source.error(f"port {port[2]} of LID {port[1]} stands here a second time", line=line)
+            # adapters may have several LIDs with a port 1 each
+            number = block.n_ports = block.n_ports + 1
+            ends[place] = block, number
+            cables.append((block, number, (port[4], port[5]), _signalled(source, port[3], line), line))
+            if "Could be" in port[6]:
+                slow.append((f"{block.text} port {port[2]}: {' '.join(port[6].split())}", line))
+    for node, number, there, speed, line in cables:
+        if there not in ends:
+            raise source.error(f"port {there[1]} of LID {there[0]} is not in the file", line=line)
+        far, far_number = ends[there]
+        node.ports[number] = (far.guid, far_number, speed)
+    return nodes, slow
+
+
+def _signalled(source: SourceText, state: str, line: int) -> int:
+    """Bytes/s of a port such as ``4X 25.78125 Gbps Active/ LinkUp``."""
+    match = _STATE.fullmatch(state)
+    words = shown(" ".join(state.split()))
+    if match is None:
+        raise source.error(f"{words}: expected an active port, such as 4X 25.78125 Gbps Active", line=line)
+    if match[2] not in _SIGNALS or int(match[1]) not in _WIDTHS:
+        raise source.error(f"{words}: unknown speed; such as 4X 25.78125 Gbps are known", line=line)
+    lane = _LANES["FDR10" if match[3] else _SIGNALS[match[2]]]
+    return int(int(match[1]) * lane * 10**9 / 8)
 
 
 def _take_port(source: SourceText, block: _Node, text: str, line: int) -> None:

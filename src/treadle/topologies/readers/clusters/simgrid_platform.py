@@ -1,11 +1,14 @@
-"""SimGrid's platform files (XML): one cluster, flat or as a fat tree, a torus or a dragonfly.
+"""SimGrid's platform files (XML): one cluster, flat or as a fat tree, a torus or a dragonfly; or routes.
 
 What such a cluster is made of SimGrid's sources define and its manual draws; here it is made anew from these:
 the extended generalised fat tree of E. Zahavi ("D-Mod-K routing providing non-blocking traffic for shift
 permutations on real life fat trees", 2010), a torus where each host makes one link onwards in each dimension
 (a dimension of two has two links, which our own torus has not), and a Cray-like dragonfly of groups,
-chassis and blades. Links are full duplex (SPLITDUPLEX); a shared or a fat pipe is no link of a graph, nor is
-a route over several links, so zones with routes are refused.
+chassis and blades. Links of clusters are full duplex (SPLITDUPLEX); a shared or a fat pipe is no link of a
+graph.
+
+Hosts and routers of zones are joined by routes. Where each route crosses one link, and a link is crossed by
+the routes between two nodes only, routes are links of a graph; routers are switches.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from types import MappingProxyType
+from typing import Any
 
 from lxml import etree
 
@@ -49,7 +53,8 @@ _NANOSECONDS = {
     "w": Fraction(604800 * 10**9),
 }
 _HARMLESS = {"zone", "AS", "platform", "prop", "config"}
-_ROUTED = {"route", "zoneRoute", "ASroute", "bypassRoute", "bypassZoneRoute", "link", "host", "peer"}
+_ROUTES = {"route": ("src", "dst"), "zoneRoute": ("gw_src", "gw_dst"), "ASroute": ("gw_src", "gw_dst")}
+"""Attributes that name the ends."""
 _MOST = 1024
 """Largest dimension of a shape."""
 
@@ -60,6 +65,8 @@ def read(source: SourceText, options: ImportOptions) -> Imported:
     root = parse_xml(source)
     if root.tag != "platform":
         raise Attributes(source).error(root, "is not SimGrid's <platform>")
+    if next(root.iter("cluster"), None) is None and next(root.iter("host"), None) is not None:
+        return _Routes(source).imported(root)
     cluster = _Cluster(source, _only_cluster(source, root))
     shape = cluster.word("topology", "FLAT")
     if shape not in _SHAPES:
@@ -84,13 +91,141 @@ def _only_cluster(source: SourceText, root: etree._Element) -> etree._Element:
     clusters = list(root.iter("cluster"))
     for element in root.iter():
         name = element.tag
-        if name in _ROUTED:
-            raise words.error(element, "is no graph: routes cross several links; one <cluster> is read")
         if name not in _HARMLESS and name not in ("cluster", "router", "cabinet", "storage", "backbone"):
-            raise words.error(element, "is not read; one <cluster> is")
+            raise words.error(element, "is not read beside a <cluster>" if clusters else "is not read")
     if len(clusters) != 1:
-        raise source.error(f"has {len(clusters)} clusters; expected one <cluster>")
+        raise source.error(f"has {len(clusters)} clusters; expected one <cluster>, or hosts and routes")
     return clusters[0]
+
+
+class _Routes:
+    """Hosts, routers and links of zones, and the routes between them."""
+
+    def __init__(self, source: SourceText) -> None:
+        self.source, self.words = source, Attributes(source)
+        self.links: dict[str, etree._Element] = {}
+        self.kinds: dict[str, str] = {}
+        self.joined: dict[tuple[str, str], etree._Element] = {}
+        """Ordered pairs of nodes with a route."""
+        self.used: dict[tuple[str, str], tuple[str, str]] = {}
+        """Of links and their directions: the pair whose route crosses them."""
+        self.shared: set[str] = set()
+        """Links that one bandwidth is stated of for both directions."""
+
+    def imported(self, root: etree._Element) -> Imported:
+        for element in root.iter():
+            name = element.tag
+            if name in ("host", "router"):
+                self._take_once(self.kinds, element, name)
+            elif name == "link":
+                self._take_once(self.links, element, element)
+            elif name not in _HARMLESS and name not in _ROUTES and name != "link_ctn":
+                raise self.words.error(element, "is not read beside routes")
+        zones = [str(one.get("id")) for one in root.iter("zone", "AS") if one.get("id")]
+        title = zones[0] if zones else self.source.stem
+        if not title.isprintable():
+            raise self.source.error(f"id={shown(title)}: expected one line without control characters")
+        builder = TopologyBuilder(title)
+        for name, kind in self.kinds.items():
+            (builder.compute if kind == "host" else builder.switch)(name)
+        for route in root.iter(*_ROUTES):
+            self._take_route(builder, route)
+        hosts = sum(kind == "host" for kind in self.kinds.values())
+        topology = builder.build()
+        note = "carries both directions with one bandwidth; each direction is given all of it"
+        names = sorted(self.shared)
+        warnings = (Finding(note, f"link {names[0]}" + " and others" * (len(names) > 1)),) if names else ()
+        return Imported(
+            topology,
+            "simgrid",
+            MappingProxyType(
+                {
+                    "routes": f"{topology.n_links} of one link each",
+                    "nodes": f"{hosts} hosts, {len(self.kinds) - hosts} routers",
+                    "rank order": "hosts in the order of the file",
+                }
+            ),
+            warnings=warnings,
+        )
+
+    def _take_once(self, found: dict[str, Any], element: etree._Element, value: Any) -> None:
+        name = self.words.word(element, "id")
+        if not name.isprintable():
+            raise self.words.error(element, f"id={shown(name)}: expected one line without control characters")
+        if name in found:
+            raise self.words.error(element, f"{shown(name)} stands here a second time")
+        found[name] = value
+        check_import_size(self.source, nodes=len(self.kinds))
+
+    def _take_route(self, builder: TopologyBuilder, route: etree._Element) -> None:
+        tail, head = (self.words.word(route, key) for key in _ROUTES[route.tag])
+        for end in (tail, head):
+            if end not in self.kinds:
+                raise self.words.error(route, f"there is no host or router {shown(end)}")
+        if tail == head:
+            return  # within a host
+        crossed = list(route.iter("link_ctn"))
+        if len(crossed) != 1:
+            raise self.words.error(
+                route, f"{tail} to {head} crosses {len(crossed)} links; in a graph each route is one link"
+            )
+        (crossing,) = crossed
+        name = self.words.word(crossing, "id")
+        if name not in self.links:
+            raise self.words.error(crossing, f"there is no link {shown(name)}")
+        link = self.links[name]
+        speed = _bandwidth(self.source, link, "bandwidth", self.words.word(link, "bandwidth"))
+        latency = _time(self.source, link, "latency", link.get("latency", "0s"))
+        check_import_size(self.source, links=len(self.joined) + 2)
+        turned = {"UP": "DOWN", "DOWN": "UP"}
+        direction = crossing.get("direction", "NONE")
+        pairs = [((tail, head), direction)]
+        if route.get("symmetrical", "YES").upper() in ("YES", "TRUE", "1"):
+            pairs.append(((head, tail), turned.get(direction, "NONE")))
+        for pair, way in pairs:
+            self._use(route, name, way, pair)
+            builder.link(*pair, speed, latency)
+
+    def _use(self, route: etree._Element, name: str, way: str, pair: tuple[str, str]) -> None:
+        """Note that a pair's route crosses a link; FormatError if other pairs' do, too, or it is no link."""
+        policy = self.links[name].get("sharing_policy", "SHARED")
+        if policy not in ("SHARED", "SPLITDUPLEX"):
+            raise self.words.error(
+                self.links[name], f"sharing_policy={shown(policy)}: expected SHARED or SPLITDUPLEX"
+            )
+        if self.joined.setdefault(pair, route) is not route:
+            raise self.words.error(route, f"{pair[0]} to {pair[1]} has a second route")
+        key = name, way if policy == "SPLITDUPLEX" else ""
+        other = self.used.setdefault(key, pair)
+        if other == pair:
+            return
+        if (policy == "SPLITDUPLEX" and way != "NONE") or {*other} != {*pair}:
+            raise self.words.error(
+                route,
+                f"link {shown(name)} is crossed from {other[0]} to {other[1]}, too; a link of a graph joins "
+                "two nodes",
+            )
+        if policy == "SHARED":
+            self.shared.add(name)
+
+
+def _bandwidth(source: SourceText, element: etree._Element, key: str, text: str) -> int:
+    """A bandwidth in bytes/s; without a unit it is in bytes/s already."""
+    match = _BANDWIDTH.fullmatch(text.strip())
+    power = _PREFIXES.index(match[2].removesuffix("i")) if match else 0
+    if match is None or (match[2] and not match[3]) or match[2] == "i":
+        raise Attributes(source).error(element, f"{key}={shown(text)}: expected a bandwidth such as 125MBps")
+    base = 1024 if match[2].endswith("i") else 1000
+    value = number(source, key, match[1]) * base**power / (8 if match[3] == "bps" else 1)
+    return whole_bandwidth(source, key, value)
+
+
+def _time(source: SourceText, element: etree._Element, key: str, text: str) -> int:
+    """A time in nanoseconds; without a unit it is in seconds."""
+    match = _TIME.fullmatch(text.strip())
+    if match is None:
+        raise Attributes(source).error(element, f"{key}={shown(text)}: expected a time such as 50us")
+    return whole_latency(source, key, number(source, key, match[1]) * _NANOSECONDS[match[2] or "s"])
 
 
 class _Cluster:
@@ -128,25 +263,10 @@ class _Cluster:
         return self._element.get(key) is not None
 
     def speed(self, key: str) -> int:
-        """A bandwidth in bytes/s; without a unit it is in bytes/s already."""
-        text = self.word(key)
-        match = _BANDWIDTH.fullmatch(text.strip())
-        power = _PREFIXES.index(match[2].removesuffix("i")) if match else 0
-        if match is None or (match[2] and not match[3]) or match[2] == "i":
-            raise self.error(f"{key}={shown(text)}: expected a bandwidth such as 125MBps")
-        base = 1024 if match[2].endswith("i") else 1000
-        value = number(self.source, key, match[1]) * base**power / (8 if match[3] == "bps" else 1)
-        return whole_bandwidth(self.source, key, value)
+        return _bandwidth(self.source, self._element, key, self.word(key))
 
     def wait(self, key: str) -> int:
-        """A time in nanoseconds; without a unit it is in seconds."""
-        text = self.word(key)
-        match = _TIME.fullmatch(text.strip())
-        if match is None:
-            raise self.error(f"{key}={shown(text)}: expected a time such as 50us")
-        return whole_latency(
-            self.source, key, number(self.source, key, match[1]) * _NANOSECONDS[match[2] or "s"]
-        )
+        return _time(self.source, self._element, key, self.word(key))
 
     def _radical(self) -> list[int]:
         """Numbers of ``0-15,20``, counted before they are listed."""

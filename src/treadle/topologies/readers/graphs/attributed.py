@@ -3,7 +3,8 @@
 Nodes have `kind` ("compute", the default, or "switch"), and switches `multicast`, `aggregation` and
 `turns_round`, as those of `Topology`; compute nodes may have `injection_bytes_per_s`. Edges say how fast they
 are by `bandwidth_bytes_per_s` (a number), `bandwidth` (text with a unit) or `weight` (a multiple of the
-bandwidth that is given beside the graph); without any of them they have that bandwidth itself. `latency_ns`
+bandwidth that is given beside the graph), or as the Internet Topology Zoo does, by `LinkSpeedRaw` (bits/s);
+without any of them they have that bandwidth itself. `latency_ns`
 is a number, `latency` text with a unit. An undirected edge is a link each way. All else is left aside.
 """
 
@@ -27,7 +28,8 @@ MAX_GRAPH_NODES = 2**16
 MAX_GRAPH_LINKS = 2**18
 """As `MAX_GRAPH_NODES`, of directed links."""
 NODE_KEYS = ("kind", "multicast", "aggregation", "turns_round", "injection_bytes_per_s")
-EDGE_KEYS = ("bandwidth_bytes_per_s", "bandwidth", "weight", "latency_ns", "latency")
+EDGE_KEYS = ("bandwidth_bytes_per_s", "bandwidth", "weight", "LinkSpeedRaw", "latency_ns", "latency")
+_SPEED_KEYS = EDGE_KEYS[:4]
 
 _NUMBER = re.compile(r"[0-9]{1,24}(?:\.[0-9]{1,24})?(?:[eE][+-]?[0-9]{1,2})?")
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
@@ -152,7 +154,7 @@ class AttributedGraph:
 
     def _speed(self, edge: GraphEdge) -> int:
         found = edge.attributes
-        given = [key for key in EDGE_KEYS[:3] if found.get(key) not in (None, "")]
+        given = [key for key in _SPEED_KEYS if found.get(key) not in (None, "")]
         if len(given) > 1:
             raise self.error(
                 f"{edge.place}: has both {given[0]} and {given[1]}; expected one of them", edge.line
@@ -161,6 +163,8 @@ class AttributedGraph:
             return self._bounded(
                 edge, Fraction(self._whole(edge.place, given[0], found[given[0]], edge.line))
             )
+        if given == ["LinkSpeedRaw"]:
+            return self._bounded(edge, self._number(edge.place, given[0], found[given[0]], edge.line) / 8)
         if given == ["bandwidth"]:
             value = found["bandwidth"]
             if isinstance(value, str):

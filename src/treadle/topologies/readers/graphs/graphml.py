@@ -31,6 +31,9 @@ class _GraphMl:
 
         self._source = source
         self._graph = AttributedGraph(error, options.bandwidth, "--bandwidth")
+        self._undirected = bool(options.undirected)
+        self._bare = 0
+        """Directed edges that are drawn without arrows."""
         self._root = parse_xml(source)
         if _name(self._root) != "graphml":
             raise source.error(f"<{_name(self._root)}>: expected <graphml>")
@@ -44,7 +47,7 @@ class _GraphMl:
         (top,) = graphs
         for key in (child for child in self._root if _name(child) == "key"):
             self._take_key(key)
-        directed = self._direction(top, "edgedefault", "")
+        directed = self._direction(top, "edgedefault", "") and not self._undirected
         for child in top:
             if _name(child) in ("hyperedge", "port", "locator"):
                 raise self._source.error(f"<{_name(child)}> is not read", line=line_of(child))
@@ -61,7 +64,9 @@ class _GraphMl:
             "rank order": "nodes in the order of the file",
         }
         filled = (Finding(f"{counted(count, 'edge')} with the speed of --bandwidth"),) if count else ()
-        return Imported(topology, "graphml", MappingProxyType(found), filled)
+        drawn = f"{counted(self._bare, 'edge')} of one direction drawn without arrows; see --undirected"
+        doubts = (Finding(drawn),) if self._bare else ()
+        return Imported(topology, "graphml", MappingProxyType(found), filled, doubts)
 
     def _take_key(self, key: etree._Element) -> None:
         name = self._word(key, "id")
@@ -76,6 +81,8 @@ class _GraphMl:
                 continue
             tail, head = self._word(child, "source"), self._word(child, "target")
             both_ways = not self._direction(child, "directed", "true" if directed else "false")
+            both_ways = both_ways or self._undirected
+            self._bare += not both_ways and _is_bare(child)
             yield GraphEdge(tail, head, self._data(child, "edge"), both_ways, line_of(child))
 
     def _direction(self, element: etree._Element, key: str, default: str) -> bool:
@@ -109,6 +116,12 @@ class _GraphMl:
             if self._keys[key][1] in known:
                 found[self._keys[key][1]] = (child.text or "").strip()
         return {name: value for name, value in found.items() if name in known}
+
+
+def _is_bare(edge: etree._Element) -> bool:
+    """Whether yEd drew an edge without arrows: it writes every edge as directed."""
+    arrows = [part for part in edge.iter() if _name(part) == "Arrows"]
+    return any(part.get("source") == part.get("target") == "none" for part in arrows)
 
 
 def _name(element: etree._Element) -> str:
