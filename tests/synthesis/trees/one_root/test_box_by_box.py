@@ -166,7 +166,7 @@ def test_why_it_is_not_made() -> None:
     assert reason("torus(4,4)") == reason("rail_optimized(4,spines=2)") == NO_BOXES
     assert reason("leaf_spine(8,4)") == "tree 0 does not come to all boxes"
     assert reason("dgx_h100(4)", trees=2**20) == f"{2**20} trees of 32 ranks are too many"
-    assert reason("dgx_h100(2)", trees=2**13) == f"{2**13} trees of a box of 8 ranks are too many"
+    assert reason("dgx_h100(16)", trees=2**13) == f"{2**13} trees of a box of 8 ranks are too many"
 
 
 def test_the_optimum_is_computed_where_the_tightest_cut_is_none_of_a_box(
@@ -315,3 +315,33 @@ def test_too_many_units_are_left_to_other_ways(monkeypatch: pytest.MonkeyPatch) 
     found = boxed(parse("leaf_spine(64,1)"))
     assert isinstance(found, BoxForest)
     assert len(found.forest.tree_root) == 1
+
+
+def wide_boxes() -> Topology:
+    """Three pairs of ranks on a switch; two pairs have uplinks 10^11 times as wide as the third's."""
+    builder = TopologyBuilder("wide")
+    builder.switch("top")
+    for box, width in enumerate((10**11, 10**11, 1)):
+        for rank in range(2):
+            builder.compute(f"b{box}.g{rank}")
+            builder.duplex(f"b{box}.g{rank}", "top", width)
+        builder.duplex(f"b{box}.g0", f"b{box}.g1", 10**12)
+    return builder.build()
+
+
+@pytest.mark.parametrize("kind", ROOTED)
+def test_bandwidths_far_apart_take_no_memory(kind: CollectiveKind) -> None:
+    """Links hold 4 x 10^11 units of eight trees: they are counted, not listed."""
+    topology = wide_boxes()
+    checked(topology, boxed(topology, kind=kind), 0, kind)
+
+
+def test_many_trees_are_left_to_packers_that_write_equal_ones_once() -> None:
+    """4,096 trees of six ranks would be as many rows here."""
+    topology = wide_boxes()
+    found = boxed(topology, trees=2**12)
+    assert found == Refusal(f"{2**12} trees of 6 ranks are too many")
+    result = planning.solve(topology, "broadcast", root=0, trees=2**12)
+    assert isinstance(result.plan.entries[0].schedule, ForestSchedule)
+    (forest,) = result.plan.entries[0].schedule.forests
+    assert len(list(forest.trees(0))) < 100

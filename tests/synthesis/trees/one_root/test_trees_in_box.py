@@ -35,9 +35,10 @@ def test_trees_of_a_box(name: str, trees: int) -> None:
         n, has_root = kind.n_children, bool(kind.native.any())
         assert made.parent.shape == made.path.shape == (trees, n)
         loads = np.zeros(len(kind.tails), dtype=np.int64)
-        for path in (*made.path[made.path >= 0].tolist(), *made.exit_path.tolist()):
+        uses = [(path, 1) for path in made.path[made.path >= 0].tolist()]
+        for path, units in (*uses, *zip(made.exit_path.tolist(), made.exit_units.tolist(), strict=True)):
             links = made.path_links[made.path_offset[path] : made.path_offset[path + 1]]
-            np.add.at(loads, links, 1)
+            np.add.at(loads, links, units)
         # all exits and all trees at once keep to the capacities
         assert np.all(loads <= kind.capacity)
         for tree in range(trees):
@@ -75,6 +76,7 @@ def test_parts_and_depths() -> None:
         np.zeros(0, dtype=np.int32),
         np.zeros(0, dtype=np.int32),
         np.zeros(0, dtype=np.int32),
+        np.zeros(0, dtype=np.int64),
         np.array([0, 1], dtype=np.int64),
         np.zeros(1, dtype=np.int32),
     )
@@ -89,8 +91,18 @@ def test_a_rank_by_itself() -> None:
     leaves, units = np.array([True, False, True, False]), np.array([2, 2, 1, 1], dtype=np.int64)
     made = trees_of_rank(leaves, units, 3, is_root=False)
     assert made.path.tolist() == [[1], [1], [3]]
-    assert made.exit_path.tolist() == [0, 0, 2]
-    assert made.exit_tree.tolist() == [-1, -1, -1]
+    assert made.exit_path.tolist() == [0, 2]
+    assert made.exit_units.tolist() == [2, 1]
+    assert made.exit_tree.tolist() == [-1, -1]
     root = trees_of_rank(leaves, units, 2, is_root=True)
     assert root.path.tolist() == [[-1], [-1]]
     assert root.exit_tree.tolist() == [0, 1, -1]
+    assert root.exit_units.tolist() == [1, 1, 1]
+
+
+def test_a_rank_with_links_far_wider_than_its_trees() -> None:
+    leaves, units = np.array([True, False]), np.array([2**40, 2**40], dtype=np.int64)
+    root, other = (trees_of_rank(leaves, units, 2, is_root=is_root) for is_root in (True, False))
+    assert (root.exit_tree.tolist(), root.exit_units.tolist()) == ([0, 1, -1], [1, 1, 2**40 - 2])
+    assert other.path.tolist() == [[1], [1]]
+    assert other.exit_units.tolist() == [2**40]

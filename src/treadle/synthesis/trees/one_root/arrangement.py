@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,26 +19,36 @@ from treadle.refusal import Refusal
 
 @dataclass(frozen=True, eq=False)
 class Exits:
-    """Units that leave boxes, x of them; those of the root's box come first, the boxes are in order.
+    """Units that leave boxes, in x groups of equal ones; the boxes are in order, that of the root first.
 
     Parameters
     ----------
     box : array of int32, shape (x,)
     switch : array of int32, shape (x,)
-        Where each leads to, numbered from 0.
-    part : array of int64, shape (x, K)
-        The part of each tree that each can be used for.
-    depth : array of int32, shape (x, K)
-        Hops from where that part is entered.
+        Node that each leads to, numbered from 0.
+    rank : array of int64, shape (x,)
+        Row of `part` and `depth`: the rank that each leaves from.
     tree : array of int32, shape (x,)
         The tree that each is kept for, or -1.
+    units : array of int64, shape (x,)
+        Number of units, > 0. Links may be far wider than trees need, so units are never listed one by one.
+    part : array of int64, shape (ranks, K)
+        The part of each tree that a rank belongs to.
+    depth : array of int32, shape (ranks, K)
+        Hops from where that part is entered.
     """
 
     box: Int32Array
     switch: Int32Array
+    rank: Int64Array
+    tree: Int32Array
+    units: Int64Array
     part: Int64Array
     depth: Int32Array
-    tree: Int32Array
+
+    def part_of(self, number: int, tree: int) -> int:
+        """The part of a tree that exits of a group can be used for."""
+        return int(self.part[self.rank[number], tree])
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +72,7 @@ class Parts:
 def arrange(
     exits: Exits, parts: Parts, favourite: Int32Array, n_switches: int
 ) -> tuple[Int64Array, int] | Refusal:
-    """The exit that feeds each part (-1: it holds the root), and the height of the trees.
+    """The group of exits that feeds each part (-1: it holds the root), and the height of the trees.
 
     Parameters
     ----------
@@ -76,75 +87,90 @@ def arrange(
     A box that sends on one tree to many boxes makes that tree lower than one that sends on many trees to few
     boxes each (compare M. Castro et al., "SplitStream", SOSP 2003).
     """
-    n_trees = exits.part.shape[1]
-    given = _given(exits, parts, favourite, n_switches)
     feeder = np.full(len(parts.tree), -1, dtype=np.int64)
-    by_part: dict[int, list[int]] = defaultdict(list)
-    for number in np.flatnonzero(given >= 0).tolist():
-        by_part[int(exits.part[number, given[number]])].append(number)
+    by_part: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for number, tree, units in _given(exits, parts, favourite, n_switches):
+        by_part[exits.part_of(number, tree)].append((number, units))
     switch = exits.switch.tolist()
     height = 0
-    for tree in range(n_trees):
+    for tree in range(exits.part.shape[1]):
         members = np.flatnonzero(parts.tree == tree)
-        held = np.array([len(by_part.get(one, ())) for one in members.tolist()])
+        held = np.array([sum(units for _, units in by_part.get(one, ())) for one in members.tolist()])
         waiting: list[list[int]] = [[] for _ in range(n_switches)]
         for one in members[np.lexsort((parts.height[members], held))].tolist():
             if parts.switch[one] >= 0:
                 waiting[parts.switch[one]].append(one)
-        depth = exits.depth[:, tree]
-        queue: list[tuple[int, int]] = []
+        queue: list[tuple[int, int, int]] = []
         for one in members[parts.switch[members] < 0].tolist():
             height = max(height, int(parts.height[one]))
-            queue.extend((int(depth[number]), number) for number in by_part.get(one, ()))
-        heapq.heapify(queue)
+            _enqueue(queue, exits, tree, by_part.get(one, ()), 0)
         while queue:
-            hops, number = heapq.heappop(queue)
+            hops, number, units = heapq.heappop(queue)
             if not waiting[switch[number]]:
                 continue
             one = waiting[switch[number]].pop()
             feeder[one] = number
             height = max(height, hops + 1 + int(parts.height[one]))
-            for each in by_part.get(one, ()):
-                heapq.heappush(queue, (hops + 1 + int(depth[each]), each))
+            if units > 1:
+                heapq.heappush(queue, (hops, number, units - 1))
+            _enqueue(queue, exits, tree, by_part.get(one, ()), hops + 1)
         if any(waiting):
             return Refusal(f"tree {tree} does not come to all boxes")
     return feeder, height
 
 
-def _given(exits: Exits, parts: Parts, favourite: Int32Array, n_switches: int) -> Int32Array:
-    """The tree that each exit is given to: as many to each switch as are entered from it, if that can be."""
+def _enqueue(
+    queue: list[tuple[int, int, int]],
+    exits: Exits,
+    tree: int,
+    groups: Iterable[tuple[int, int]],
+    entered: int,
+) -> None:
+    """Add the exits of a part that is entered after so many hops."""
+    for number, units in groups:
+        heapq.heappush(queue, (entered + int(exits.depth[exits.rank[number], tree]), number, units))
+
+
+def _given(
+    exits: Exits, parts: Parts, favourite: Int32Array, n_switches: int
+) -> Iterator[tuple[int, int, int]]:
+    """Groups of exits, trees that they are given to, units: as many to a switch as are entered from it."""
     n_trees = exits.part.shape[1]
     entered = parts.switch >= 0
     wanted = np.zeros((n_switches, n_trees), dtype=np.int64)
     np.add.at(wanted, (parts.switch[entered], parts.tree[entered]), 1)
-    given = exits.tree.copy()
-    kept = np.flatnonzero(given >= 0)
-    np.subtract.at(wanted, (exits.switch[kept], given[kept]), 1)
-    from_root = np.bincount(given[kept], minlength=n_trees)
-    at_root = np.flatnonzero(exits.box == 0)
-    for number in at_root[given[at_root] < 0].tolist():
+    left = exits.units.copy()
+    kept = np.flatnonzero(exits.tree >= 0)
+    np.subtract.at(wanted, (exits.switch[kept], exits.tree[kept]), exits.units[kept])
+    from_root = np.zeros(n_trees, dtype=np.int64)
+    np.add.at(from_root, exits.tree[kept], exits.units[kept])
+    left[kept] = 0
+    yield from zip(kept.tolist(), exits.tree[kept].tolist(), exits.units[kept].tolist(), strict=True)
+    is_root = exits.box == 0
+    for number in np.flatnonzero(is_root & (left > 0)).tolist():
         # what else leaves the root's box is shared evenly by trees whose parts there hold the root
-        able = (parts.switch[exits.part[number]] < 0) & (wanted[exits.switch[number]] > 0)
-        if able.any():
-            tree = int(np.argmin(np.where(able, from_root, np.iinfo(np.int64).max)))
-            given[number] = tree
-            from_root[tree] += 1
-            wanted[exits.switch[number], tree] -= 1
-    spare = []
-    for number in range(len(at_root), len(exits.box)):
-        tree, switch = favourite[exits.box[number]], exits.switch[number]
-        if wanted[switch, tree] > 0:
-            given[number] = tree
-            wanted[switch, tree] -= 1
-        else:
-            spare.append(number)
-    spare += at_root[given[at_root] < 0].tolist()
-    for number in spare:
+        holds_root = parts.switch[exits.part[exits.rank[number]]] < 0
         row = wanted[exits.switch[number]]
-        tree = int(np.argmax(row))
-        if row[tree] > 0:
-            given[number] = tree
+        while left[number] and (able := holds_root & (row > 0)).any():
+            tree = int(np.argmin(np.where(able, from_root, np.iinfo(np.int64).max)))
+            from_root[tree] += 1
             row[tree] -= 1
-        else:  # what nothing needs serves the tree that the box sends on: there is more to choose from
-            given[number] = favourite[exits.box[number]]
-    return given
+            left[number] -= 1
+            yield number, tree, 1
+    for number in np.flatnonzero(~is_root).tolist():
+        tree, row = int(favourite[exits.box[number]]), wanted[exits.switch[number]]
+        taken = int(min(left[number], max(row[tree], 0)))
+        if taken:
+            row[tree] -= taken
+            left[number] -= taken
+            yield number, tree, taken
+    for number in [*np.flatnonzero(~is_root).tolist(), *np.flatnonzero(is_root).tolist()]:
+        row = wanted[exits.switch[number]]
+        while left[number] and row.max() > 0:
+            tree = int(np.argmax(row))
+            row[tree] -= 1
+            left[number] -= 1
+            yield number, tree, 1
+        # what nothing needs is given to the tree that the box sends on: there is more to choose from
+        if left[number]:
+            yield number, int(favourite[exits.box[number]]), int(left[number])

@@ -152,8 +152,10 @@ def _within(
         units = replace(units, fixed=fixed, capacities=units.capacities * times)
     multiplicities = problem.weights * fixed.trees
     trees = int(multiplicities.sum())
-    if trees * len(multiplicities) > _MOST_CELLS:
-        return Refusal(f"{trees} trees of {len(multiplicities)} ranks are too many")
+    ranks = len(multiplicities)
+    # unit trees are written one by one here; other packers write equal ones once
+    if trees > MAX_TREES * ranks or trees * ranks > _MOST_CELLS:
+        return Refusal(f"{trees} trees of {ranks} ranks are too many")
     entering = np.zeros(problem.n_nodes, dtype=np.int64)
     np.add.at(entering, problem.heads, units.capacities)
     if np.any(entering[problem.terminals] < trees - multiplicities):
@@ -276,7 +278,8 @@ def _arranged(problem: Instance, boxes: list[_Box], trees: int) -> tuple[Int64Ar
 def _exits(problem: Instance, boxes: list[_Box]) -> Exits:
     """What leaves the boxes."""
     columns: list[tuple[NDArray[np.signedinteger], ...]] = []
-    first = 0
+    tables: list[tuple[NDArray[np.signedinteger], ...]] = []
+    first = first_rank = 0
     for number, box in enumerate(boxes):
         made, turned = box.trees, box.turned
         last = made.ends(made.exit_path)[1]
@@ -284,15 +287,25 @@ def _exits(problem: Instance, boxes: list[_Box]) -> Exits:
             (
                 np.full(len(last), number),
                 problem.heads[box.links[last]],
-                first + made.part[turned][:, made.exit_rank].T,
-                made.depth[turned][:, made.exit_rank].T,
+                first_rank + made.exit_rank,
                 np.where(made.exit_tree < 0, -1, (made.exit_tree + box.shift) % len(turned)),
+                made.exit_units,
             )
         )
+        tables.append((first + made.part[turned].T, made.depth[turned].T))
         first += len(made.parts[0])
-    owner, switch, part, depth, tree = (np.concatenate(column) for column in zip(*columns, strict=True))
-    narrow = [column.astype(np.int32) for column in (owner, switch, depth, tree)]
-    return Exits(narrow[0], narrow[1], part.astype(np.int64), narrow[2], narrow[3])
+        first_rank += len(box.ranks)
+    owner, switch, rank, tree, units = (np.concatenate(column) for column in zip(*columns, strict=True))
+    part, depth = (np.concatenate(table) for table in zip(*tables, strict=True))
+    return Exits(
+        owner.astype(np.int32),
+        switch.astype(np.int32),
+        rank.astype(np.int64),
+        tree.astype(np.int32),
+        units,
+        part.astype(np.int64),
+        depth.astype(np.int32),
+    )
 
 
 def _parts(problem: Instance, boxes: list[_Box], trees: int) -> Parts:

@@ -6,6 +6,7 @@ the box is left open, so the box need not be tight.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -38,7 +39,9 @@ class BoxTrees:
     depth : array of int32, shape (K, n)
         Hops from there.
     exit_rank, exit_path, exit_tree : arrays of int32, shape (x,)
-        Units that leave the box, and the tree that each is kept for, or -1.
+        Groups of equal units that leave the box, and the tree that each is kept for, or -1.
+    exit_units : array of int64, shape (x,)
+        Units of each group, > 0.
     path_offset, path_links : arrays of int64, int32
     """
 
@@ -49,6 +52,7 @@ class BoxTrees:
     exit_rank: Int32Array
     exit_path: Int32Array
     exit_tree: Int32Array
+    exit_units: Int64Array
     path_offset: Int64Array
     path_links: Int32Array
 
@@ -59,6 +63,7 @@ class BoxTrees:
         exit_rank: Int32Array,
         exit_path: Int32Array,
         exit_tree: Int32Array,
+        exit_units: Int64Array,
         path_offset: Int64Array,
         path_links: Int32Array,
     ) -> BoxTrees:
@@ -70,7 +75,9 @@ class BoxTrees:
             entry[live] = above[live]
             rows = np.nonzero(live)[0]
             above[live] = parent[rows, above[live]]
-        return BoxTrees(parent, path, entry, depth, exit_rank, exit_path, exit_tree, path_offset, path_links)
+        return BoxTrees(
+            parent, path, entry, depth, exit_rank, exit_path, exit_tree, exit_units, path_offset, path_links
+        )
 
     @cached_property
     def parts(self) -> tuple[Int64Array, Int64Array]:
@@ -139,14 +146,13 @@ def trees_of_box(piece: LocalPiece, watch: Watch) -> BoxTrees:
     table = table_of(to_forest(problem, inner, packing), np.zeros(len(piece.tails), dtype=np.int64))
     rows = np.repeat(np.arange(len(table.units)), table.units)
     parent, path = table.parent[rows], table.path[rows]
-    rank, taken = _units(graph, np.flatnonzero(leaves))
-    tree = np.full(len(rank), -1, dtype=np.int32)
-    for number, own in enumerate(path[:, n].tolist()):
-        if own >= 0:
-            tree[np.flatnonzero((taken == own) & (tree < 0))[0]] = number
     inside = parent[:, :n]
     return BoxTrees.of(
-        np.where(inside == n, -1, inside), path[:, :n], rank, taken, tree, table.path_offset, table.path_table
+        np.where(inside == n, -1, inside),
+        path[:, :n],
+        *_exits(graph, np.flatnonzero(leaves), path[:, n].tolist()),
+        table.path_offset,
+        table.path_table,
     )
 
 
@@ -167,23 +173,42 @@ def trees_of_rank(leaves: BoolArray, units: Int64Array, trees: int, *, is_root: 
     trees : int
     is_root : bool
     """
-    into, out = (np.repeat(np.arange(len(units)), np.where(which, units, 0)) for which in (~leaves, leaves))
-    path = np.full(trees, -1) if is_root else into[:trees]
+    numbers = np.arange(trees)
+    into, out = (np.cumsum(np.where(which, units, 0)) for which in (~leaves, leaves))
+    path = np.full(trees, -1) if is_root else np.searchsorted(into, numbers, side="right")
+    # the first units that leave the root are kept for one tree each
+    first = np.searchsorted(out, numbers[: out[-1]], side="right") if is_root else numbers[:0]
+    rest = np.where(leaves, units, 0) - np.bincount(first, minlength=len(units))
+    links = np.concatenate([first, np.flatnonzero(rest)])
+    order = np.argsort(links, kind="stable")
     return BoxTrees.of(
         np.full((trees, 1), -1, dtype=np.int32),
         path[:, None].astype(np.int32),
-        np.zeros(len(out), dtype=np.int32),
-        out.astype(np.int32),
-        np.where(is_root & (np.arange(len(out)) < trees), np.arange(len(out)), -1).astype(np.int32),
+        np.zeros(len(links), dtype=np.int32),
+        links[order].astype(np.int32),
+        np.concatenate([numbers[: len(first)], np.full(len(links) - len(first), -1)])[order].astype(np.int32),
+        np.concatenate([np.ones(len(first), dtype=np.int64), rest[rest > 0]])[order],
         np.arange(len(units) + 1, dtype=np.int64),
         np.arange(len(units), dtype=np.int32),
     )
 
 
-def _units(graph: LogicalGraph, arcs: Int64Array) -> tuple[Int32Array, Int32Array]:
-    """Tail and path of each unit of some arcs."""
+def _exits(
+    graph: LogicalGraph, arcs: Int64Array, kept: Sequence[int]
+) -> tuple[Int32Array, Int32Array, Int32Array, Int64Array]:
+    """Rank, path, tree and units of what some arcs carry; the first units of path `kept[i]` are tree i's."""
     counts = np.diff(graph.segment_offset)[arcs]
     segments = ragged(graph.segment_offset[arcs], counts)
-    units = graph.segment_units[segments]
-    rank = np.repeat(np.repeat(graph.tails[arcs], counts), units)
-    return rank, np.repeat(graph.segment_path[segments], units)
+    rank, path = np.repeat(graph.tails[arcs], counts), graph.segment_path[segments]
+    left = graph.segment_units[segments].copy()
+    own: list[tuple[int, int]] = []
+    for tree, taken in enumerate(kept):
+        if taken >= 0:
+            place = int(np.flatnonzero((path == taken) & (left > 0))[0])
+            left[place] -= 1
+            own.append((place, tree))
+    own += [(place, -1) for place in np.flatnonzero(left).tolist()]
+    own.sort(key=lambda one: one[0])  # stable: what is kept for trees comes first
+    place, tree = (np.array(column, dtype=np.int64) for column in ([p for p, _ in own], [t for _, t in own]))
+    units = np.where(tree < 0, left[place], 1)
+    return rank[place], path[place], tree.astype(np.int32), units

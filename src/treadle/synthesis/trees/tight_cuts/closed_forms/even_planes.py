@@ -12,7 +12,7 @@ from treadle.schedules.factored import Piece, RelayPlanes, RelayTrees
 from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import BorderRuns, border_runs
 from treadle.synthesis.trees.tight_cuts.closed_forms.one_relay import trees_on_one_relay
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_assignment import UnitPool
-from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import Side, tree_groups
+from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import MOST_PLACES, Side, tree_groups
 from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece
 from treadle.watch import UNWATCHED, Watch
 
@@ -47,6 +47,8 @@ def relay_planes(
     trees = into.sum(axis=0) // (n - 1) - into
     if np.any(trees < 0) or np.any(out < trees):
         return Refusal(_UNEQUAL)
+    if int(piece.native.sum()) > MOST_PLACES:
+        return Refusal(f"{int(piece.native.sum())} trees are too many to list the plane of each")
     block = int(np.gcd.reduce(np.concatenate([[block], trees.ravel()])))
     on_plane, groups = _placed(tree_groups(cutting, solved, piece.native, 1), runs[0], trees, planes)
     parts = []

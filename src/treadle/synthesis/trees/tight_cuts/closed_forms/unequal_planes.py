@@ -14,6 +14,7 @@ from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import border_r
 from treadle.synthesis.trees.tight_cuts.closed_forms.plane_relays import Meetings, deliveries
 from treadle.synthesis.trees.tight_cuts.closed_forms.plane_shares import Changes, plane_shares
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import (
+    MOST_PLACES,
     Recipe,
     Side,
     own_first,
@@ -47,6 +48,8 @@ def plane_trees(
     trees = int(values[np.argmax(counts)])
     if not trees or n - counts.max() > n // _MOST_UNUSUAL:
         return Refusal("its children have unequal numbers of trees")
+    if trees > MOST_PLACES:
+        return Refusal(f"{trees} trees of a child are too many to list the place of each")
     if np.any((piece.tails < n) & (piece.heads < n)):
         return Refusal("some links join two children")
     out, into = (

@@ -14,6 +14,9 @@ from treadle.synthesis.trees.tight_cuts.pieces import Cutting
 Recipe = list[tuple[int, int, int]]
 """Parts of an owner's runs in the order in which they are used: (run, units skipped, units)."""
 
+MOST_PLACES = 2**23
+"""Unit trees up to which forms list a place for each; some hundred bytes a tree while they are made."""
+
 
 @dataclass(frozen=True)
 class Side:
