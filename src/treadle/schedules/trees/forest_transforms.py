@@ -10,6 +10,9 @@ import numpy as np
 from treadle.errors import ScheduleError
 from treadle.schedules.trees.forest import Direction, Forest
 
+MOST_UNITS = 2**62
+"""Forests have fewer units in all."""
+
 
 def reverse(forest: Forest) -> Forest:
     """Turn every path round: out-trees of a fabric become in-trees of its transpose, and back.
@@ -26,10 +29,10 @@ def reverse(forest: Forest) -> Forest:
 
 
 def scaled(forest: Forest, factor: int) -> Forest:
-    """The same forest with every unit cut into `factor` units; ScheduleError beyond 2**62 units."""
+    """The same forest with every unit cut into `factor` units; ScheduleError from `MOST_UNITS` on."""
     if factor == 1:
         return forest
-    if int(forest.root_multiplicity.sum()) * factor >= 2**62:
+    if int(forest.root_multiplicity.sum()) * factor >= MOST_UNITS:
         raise ScheduleError("the schedule needs more than 2**62 units; ask for few trees (--max-trees 10)")
     return replace(
         forest,

@@ -23,7 +23,7 @@ from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Forest, ForestSchedule
 from treadle.schedules.trees.forest_cost import height_max
-from treadle.schedules.trees.forest_transforms import equalised
+from treadle.schedules.trees.forest_transforms import MOST_UNITS, equalised
 from treadle.synthesis.trees.fixed_trees import FixedTreesOptimum, floor_capacities
 from treadle.synthesis.trees.heights import lowest_height
 from treadle.synthesis.trees.instance import Instance, find_violated_cut, instance_of
@@ -241,13 +241,18 @@ def _two_phases(
         return [synthesise(topology, one, budget=budget, packer=packer, watch=watch) for one in directions]
 
     scatter, gather = made(budget)
-    numbers = (scatter.trees_per_root, gather.trees_per_root)
-    if budget.trees is None and not budget.exact and lcm(*numbers) > (budget.max_trees or MAX_TREES):
-        # unit tree i of a root in the one direction is followed by that of the other: both need as many
-        problems = [instance_of(topology, one) for one in directions]
-        common = common_number(problems, budget.max_trees or MAX_TREES, watch.unlimited)
-        scatter, gather = made(TreeBudget(trees=common))
-    return _joined(scatter, gather)
+    # unit tree i of a root in the one direction is followed by that of the other: both need as many
+    needed = lcm(scatter.trees_per_root, gather.trees_per_root)
+    most, limit = (budget.max_trees or MAX_TREES), (MOST_UNITS - 1) // collective.n_ranks
+    if budget.trees is not None or needed <= (limit if budget.exact else most):
+        return _joined(scatter, gather)
+    problems = [instance_of(topology, one) for one in directions]
+    common = common_number(problems, most, watch.unlimited)
+    joined = _joined(*made(TreeBudget(trees=common)))
+    if not budget.exact:
+        return joined
+    note = f"reduce-scatter and allgather that lose nothing need {needed} trees per root, which are too many"
+    return replace(joined, note=note)
 
 
 def _joined(scatter: Synthesis, gather: Synthesis) -> Synthesis:

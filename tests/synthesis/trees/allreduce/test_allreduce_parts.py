@@ -254,11 +254,11 @@ def test_limited_units_lose_as_little_as_they_must(max_units: int) -> None:
 
 @pytest.mark.parametrize("finer", [1, 3, 10])
 def test_shares_become_whole_numbers_without_a_common_divisor(finer: int) -> None:
-    """Half of a link of 6 in units of 1/finer: fewest trees, whatever the denominators."""
+    """Quarters and halves of links in units of 1/finer: fewest trees, whatever the denominators."""
     fabric = parse("complete(3)")
     network = network_of(fabric, on_all_ranks(fabric, CollectiveKind.ALLREDUCE))
-    rates = [Fraction(6, finer), Fraction(12, finer), Fraction(9, finer)]
-    link = [Fraction(3 * (1 + pair % 2), finer) for pair in range(len(network.capacity))]
+    rates = [Fraction(2, 4 * finer), Fraction(4, 4 * finer), Fraction(3, 4 * finer)]
+    link = [Fraction(1 + pair % 2, 4 * finer) for pair in range(len(network.capacity))]
     found = whole_shares(fabric, network, LinkShares(rates, link, link))
     assert found.roots == [2, 4, 3]
     assert set(found.broadcast) == set(found.reduce) == {1, 2}

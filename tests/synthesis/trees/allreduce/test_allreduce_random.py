@@ -15,6 +15,7 @@ from reference.allreduce_lp import allreduce_rate
 from samples.allreduce_fabrics import allreduce, without_capabilities
 from samples.forest_samples import unnamed_crossings
 from samples.strategies import digraphs, eulerian_topologies, symmetric_topologies
+from treadle import planning
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Direction, ForestSchedule
@@ -285,3 +286,45 @@ def test_disconnected_ranks_and_other_collectives_are_refused() -> None:
         allreduce_bound(topology, allreduce(topology))
     with pytest.raises(ScheduleError, match="expected an allreduce, found allgather"):
         allreduce_bound(topology, Collective(CollectiveKind.ALLGATHER, (0, 1)))
+
+
+def parallel_links(seed: int) -> Topology:
+    """A random fabric of links of 1 byte/s and of up to 10^12, often in parallel, and one that leads one way."""
+    rng = np.random.default_rng(seed)
+    builder = TopologyBuilder("parallel")
+    ranks = [builder.compute(f"g{i}") for i in range(int(rng.integers(3, 6)))]
+    names = [*ranks, *([builder.switch("s")] if seed % 2 else [])]
+    wide = 10 ** int(rng.integers(3, 13))
+
+    def join(one: str, other: str) -> None:
+        for width in (1, wide)[: int(rng.integers(1, 3))]:
+            builder.duplex(one, other, width)
+
+    for i in range(1, len(names)):
+        join(names[i], names[int(rng.integers(i))])
+    for _ in range(3):
+        join(*rng.permutation(names)[:2])
+    builder.link(*rng.permutation(ranks)[:2], int(rng.choice([1, wide])))
+    return builder.build()
+
+
+@pytest.mark.parametrize("seed", [7, 9, 21, 43, 48])
+def test_parallel_links_far_apart_hold_the_optimum(seed: int) -> None:
+    """Shares of both are not cut in proportion to 1 and 10^12, which takes too many trees (60 by hand).
+
+    Of seed 21 reduce-scatter and allgather that lose nothing have too many trees together.
+    """
+    topology = parallel_links(seed)
+    solution = planning.solve(topology, "allreduce", exact=True)
+    assert solution.report.is_ok
+    assert solution.is_optimal
+    assert float(solution.algbw) == pytest.approx(allreduce_rate(topology, tuple(topology.compute_nodes)))
+
+
+def test_phases_of_too_many_trees_give_way_to_fewer() -> None:
+    """Of seed 21 exact phases would take more than 2^62 trees: fewer are built, and a note says so."""
+    result = planning.solve(parallel_links(21), "allreduce", exact=True, algorithm="rs-ag")
+    assert result.report.is_ok
+    assert any(
+        note.startswith("reduce-scatter and allgather that lose nothing need") for note in result.notes
+    )

@@ -315,21 +315,21 @@ def test_least_and_greatest_violated_cuts(seed: int) -> None:
 
 
 def test_halves_and_whole_shares() -> None:
-    """Parallel links of 6 and 9 share what their pair has; a tree is the largest size that divides all."""
+    """Of parallel links of 6 and 9 the wider is used first; a tree is the largest size that divides all."""
     fabric = odd_fabric()
     whole = network(fabric)
     half = halves(whole, [Fraction(1)] * 4)
     assert half.broadcast == half.reduce == tuple(Fraction(b, 2) for b in whole.capacity)
     shares = whole_shares(fabric, whole, half)
-    # pair 0 has 5/2 of 3 bytes/s: links 1 and 3/2; all in halves: a tree is 1/2
+    # pair 0 has 5/2 of 3 bytes/s, links hold 2 and 3: out-trees have 0 and 5/2, in-trees 2 and 1/2
     assert shares.roots == [2] * 4
     assert shares.n_trees == 8
-    assert shares.broadcast[:9] == [2, 3, 4, 5, 5, 1, 1, 1, 0]
-    assert shares.reduce == shares.broadcast
+    assert shares.broadcast[:9] == [0, 5, 4, 5, 5, 1, 1, 1, 0]
+    assert shares.reduce == [4, 1, *shares.broadcast[2:]]
     uneven = LinkShares(
         [Fraction(2, 3), *[Fraction(0)] * 3], half.broadcast, [Fraction(0)] * whole.n_pairs, [Fraction(1, 7)]
     )
-    finer = whole_shares(fabric, whole, uneven)
+    finer = whole_shares(fabric, whole, uneven)  # with operations, in proportion
     assert finer.roots == [28, 0, 0, 0]
     assert finer.broadcast[:3] == [42, 63, 84]
     assert set(finer.reduce) == {0}

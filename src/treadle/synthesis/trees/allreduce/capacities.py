@@ -78,7 +78,8 @@ def whole_shares(topology: Topology, network: PairNetwork, shares: LinkShares) -
         Of `topology`.
     shares : LinkShares
     """
-    links = [_per_link(topology, network, pairs) for pairs in (shares.broadcast, shares.reduce)]
+    divide = _in_proportion if shares.parts else _by_width
+    links = divide(topology, network, (shares.broadcast, shares.reduce))
     values = [*shares.root_rates, *links[0], *links[1], *shares.parts]
     scale = lcm(*(value.denominator for value in values))
     # the largest size that divides all shares makes the fewest trees
@@ -122,12 +123,39 @@ def pack_shares(
     return ForestSchedule(CollectiveKind.ALLREDUCE, reduce=reduce, broadcast=broadcast)
 
 
-def _per_link(topology: Topology, network: PairNetwork, pairs: Sequence[Fraction]) -> list[Fraction]:
-    """Divide each pair's share among its parallel links in proportion to their bandwidths."""
-    shares = [Fraction(0)] * topology.n_links
-    for members, share, total in zip(network.links, pairs, network.capacity, strict=True):
+def _in_proportion(
+    topology: Topology, network: PairNetwork, families: Sequence[Sequence[Fraction]]
+) -> list[list[Fraction]]:
+    """Shares of parallel links in proportion to their bandwidths, as operations of switches divide too."""
+    shares = [[Fraction(0)] * topology.n_links for _ in families]
+    for members, total, *pairs in zip(network.links, network.capacity, *families, strict=True):
         for e in members:
-            shares[e] = share * int(topology.bandwidths[e]) / (total * network.unit)
+            width = Fraction(int(topology.bandwidths[e]), total * network.unit)
+            for share, pair in zip(shares, pairs, strict=True):
+                share[e] = pair * width
+    return shares
+
+
+def _by_width(
+    topology: Topology, network: PairNetwork, families: Sequence[Sequence[Fraction]]
+) -> list[list[Fraction]]:
+    """Shares of parallel links, the widest first, equal ones evenly.
+
+    Proportions of bandwidths that differ would cut the data into very many trees.
+    """
+    shares = [[Fraction(0)] * topology.n_links for _ in families]
+    for members, *pairs in zip(network.links, *families, strict=True):
+        left = list(pairs)
+        widths = [int(topology.bandwidths[e]) // network.unit for e in members]
+        for width in sorted(set(widths), reverse=True):
+            equal = [e for e, own in zip(members, widths, strict=True) if own == width]
+            free = Fraction(width * len(equal))
+            for number, share in enumerate(shares):
+                taken = min(left[number], free)
+                left[number] -= taken
+                free -= taken
+                for e in equal:
+                    share[e] = taken / len(equal)
     return shares
 
 
