@@ -188,8 +188,9 @@ EXTREME_BANDWIDTHS = st.one_of(
     st.builds(lambda digit, power: digit * 10**power, st.integers(1, 9), st.integers(0, 14)),
     st.sampled_from([24_300_000_000, 46_875_000_000, 3_125_000_000, 999_999_999_989, 2**40, MAX_BANDWIDTH]),
     st.integers(1, MAX_BANDWIDTH),
+    st.floats(0, 12).map(lambda exponent: round(10**exponent)),
 )
-"""Bytes/s from 1 to the most that is accepted: small, round, real, prime, any."""
+"""Bytes/s from 1 to the most that is accepted: small, round, real, prime, any; of any size up to 10^12."""
 
 
 @st.composite

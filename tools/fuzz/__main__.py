@@ -19,7 +19,7 @@ from .supervisor import Search, search
 
 SEED_OF_COMMIT = "commit"
 TARGET_NAMES = (
-    *("spanning", "alltoall", "round-trip", "plan-files"),
+    *("spanning", "alltoall", "round-trip", "wide", "plan-files"),
     *("texts", "readers", "expressions", "commands"),
 )
 """As `targets.TARGETS`, which takes long to import."""

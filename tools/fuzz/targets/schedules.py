@@ -14,6 +14,7 @@ from reference.alltoall_lp import lp_rate, pairs_of
 from reference.optimum import algbw_by_all_cuts
 from reference.program_check import check_program
 from samples.strategies import extreme_topologies, sparse_demands
+from samples.wide_fabrics import wide_fabric
 from treadle import planning
 from treadle.errors import InfeasibleError, ScheduleError, TreadleError
 from treadle.planning.problem import pose
@@ -287,6 +288,29 @@ def _check_round_trip(case: Case) -> None:
     require(not made.faults, "a text that its own judge rejects", made.faults[:3])
 
 
+@st.composite
+def _wide_cases(draw: Any) -> Case:
+    fabric = wide_fabric(draw(st.integers(0, 2**32 - 1)))
+    kind = draw(st.sampled_from([str(kind) for kind in CollectiveKind]))
+    n_ranks = len(fabric.compute_nodes)
+    options = {"root": draw(st.integers(0, n_ranks - 1))} if CollectiveKind(kind).is_rooted else {}
+    return {"topology": json_of(fabric), "collective": kind, "options": options}
+
+
+def _check_wide(case: Case) -> None:
+    """A fabric of 5 to 15 nodes with bandwidths far apart is solved, or refused with the reason."""
+    problem = _posed(case)
+    try:
+        result = planning.solve(problem.topology, problem.collective)
+    except (InfeasibleError, ScheduleError) as error:
+        if isinstance(error, planning.RejectedError) or _is_connected(problem):
+            raise
+        raise UnservedError from None
+    require(result.report.is_ok, "the verifier rejects a plan", result.report)
+    check_plan(result.plan)
+
+
 SPANNING = Target("spanning", _spanning_cases(), _check_spanning, 60)
 ALLTOALLS = Target("alltoall", _alltoall_cases(), _check_alltoall, 40)
 ROUND_TRIPS = Target("round-trip", _round_trip_cases(), _check_round_trip, 30)
+WIDE = Target("wide", _wide_cases(), _check_wide, 40)

@@ -289,7 +289,7 @@ def test_disconnected_ranks_and_other_collectives_are_refused() -> None:
 
 
 def parallel_links(seed: int) -> Topology:
-    """A random fabric of links of 1 byte/s and of up to 10^12, often in parallel, and one that leads one way."""
+    """A random fabric of links of 1 byte/s and up to 10^12, often in parallel, and a one-way link."""
     rng = np.random.default_rng(seed)
     builder = TopologyBuilder("parallel")
     ranks = [builder.compute(f"g{i}") for i in range(int(rng.integers(3, 6)))]

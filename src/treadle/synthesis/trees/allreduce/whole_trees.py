@@ -30,6 +30,9 @@ MOST_TREES = 2**16
 _MOST_SCALES = 2**18
 _MOST_FLOORS = 2**22
 _MOST_PROGRAMS = 2**9
+_SMALL = 2**12
+"""Room that is not cut off: solvers tell such numbers apart."""
+
 _TOLERANCE = 1e-6
 _EQUAL = 1e-12
 """Rates that differ by less are the same number, rounded."""
@@ -177,6 +180,8 @@ class _ScaleSearch:
         self._program, self._ladder, self._numbers, self._goal = program, ladder, numbers, goal
         self._floors = ladder.floors()
         network = program.network
+        # no tree crosses a link more often than it has edges, and room beyond that blurs the solver's numbers
+        self._enough = max(_SMALL, 2 * int(numbers[-1]) * len(network.ranks))
         self._members = [
             np.searchsorted(ladder.widths, topology.bandwidths[list(members)] // network.unit)
             for members in network.links
@@ -200,7 +205,7 @@ class _ScaleSearch:
 
     def is_possible(self, trees: int, place: int, watch: Watch) -> bool:
         """Whether the linear program allows so many trees at that scale; what it says is kept."""
-        room = [int(self._floors[place, members].sum()) for members in self._members]
+        room = [min(int(self._floors[place, members].sum()), self._enough) for members in self._members]
         self._program.set_room(room)
         if place not in self._relaxed:
             value, prices = self._program.relaxed(watch)

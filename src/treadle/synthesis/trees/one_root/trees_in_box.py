@@ -209,6 +209,5 @@ def _exits(
             own.append((place, tree))
     own += [(place, -1) for place in np.flatnonzero(left).tolist()]
     own.sort(key=lambda one: one[0])  # stable: what is kept for trees comes first
-    place, tree = (np.array(column, dtype=np.int64) for column in ([p for p, _ in own], [t for _, t in own]))
-    units = np.where(tree < 0, left[place], 1)
-    return rank[place], path[place], tree.astype(np.int32), units
+    places, trees = np.array(own, dtype=np.int64).reshape(-1, 2).T
+    return rank[places], path[places], trees.astype(np.int32), np.where(trees < 0, left[places], 1)
