@@ -17,6 +17,7 @@ from treadle.planning.solving.factored_candidates import MAX_EXPLICIT_RANKS, fac
 from treadle.planning.solving.transfer import transfer_collective, transfer_schedule
 from treadle.planning.solving.tree_choice import with_tree_choice
 from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.trees.forest import ForestSchedule
 from treadle.spelling import unknown
 from treadle.synthesis import trees as packing
 from treadle.synthesis.scheduler_options import Form
@@ -217,14 +218,7 @@ def _allreduce(
             bound = request.bound or find_bound(problem, request.watch)
             best = None
         else:
-            best = allreduce.solve_allreduce(
-                topology,
-                collective,
-                rs_ag=phases.schedule,
-                pack=packing.pack_forest,
-                limits=_unit_limits(collective, request.budget),
-                watch=request.watch,
-            )
+            best = _best_allreduce(problem, request, phases.schedule)
             bound = bound_of_allreduce(problem, best.bound)
     except TimeLimitError:
         return replace(base, bound=request.bound, is_late=True)
@@ -273,9 +267,50 @@ def _on_trimmed(problem: Problem, algorithm: str, request: ForestRequest) -> Can
     lost = (exact_sum(widths) - exact_sum(trimming.bandwidths)) // trimming.scale
     note = f"{format_bandwidth(lost)} of surplus bandwidth were left unused to balance every switch"
     note += " and forwarder" if problem.collective.forwarders else ""
-    return replace(
-        built,
-        schedule=transfer_schedule(built.schedule, small, whole, links),
-        bound=request.bound or find_bound(problem, request.watch),
-        notes=(*built.notes, note),
+    schedule = transfer_schedule(built.schedule, small, whole, links)
+    built = replace(built, schedule=schedule, bound=request.bound, notes=(*built.notes, note))
+    is_free = problem.collective.kind is CollectiveKind.ALLREDUCE and algorithm == FORESTCOLL
+    if is_free and isinstance(schedule, ForestSchedule):
+        return _untrimmed(problem, request, built, schedule)
+    return replace(built, bound=request.bound or find_bound(problem, request.watch))
+
+
+def _untrimmed(
+    problem: Problem, request: ForestRequest, trimmed: Candidate, schedule: ForestSchedule
+) -> Candidate:
+    """A faster allreduce on all of the bandwidth, where there is one; else that on the trimmed fabric.
+
+    In-trees and out-trees pass each switch as often in as out, but by different links: bandwidth that is
+    surplus to both in equal shares may serve one of them.
+    """
+    start = process_time()
+    try:
+        best = _best_allreduce(problem, request, schedule)
+    except TimeLimitError:
+        return replace(trimmed, is_late=True)
+    bound = bound_of_allreduce(problem, best.bound)
+    if best.schedule is schedule:
+        return replace(trimmed, bound=bound)
+    made = Candidate(
+        FORESTCOLL,
+        best.schedule,
+        bound,
+        exact_trees=best.exact_units,
+        seconds={**trimmed.seconds, "allreduce": process_time() - start},
+        notes=(f"built as {best.construction}",),
+    )
+    return with_tree_choice(problem, request, made, best.algbw)
+
+
+def _best_allreduce(
+    problem: Problem, request: ForestRequest, given: ForestSchedule
+) -> allreduce.AllreduceSolution:
+    """The given schedule, or a faster one by another construction."""
+    return allreduce.solve_allreduce(
+        problem.topology,
+        problem.collective,
+        rs_ag=given,
+        pack=packing.pack_forest,
+        limits=_unit_limits(problem.collective, request.budget),
+        watch=request.watch,
     )
