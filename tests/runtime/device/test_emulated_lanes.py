@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from treadle.runtime.data import ElementType, Pattern, Reduction, make_pattern
 from treadle.runtime.device import judged_lanes
 from treadle.runtime.device.emulated import LaneThreads, measure_emulated
 from treadle.runtime.device.lane_lowering import lower_to_lanes
-from treadle.runtime.device.lane_machine import LaunchJob
+from treadle.runtime.device.lane_machine import LaunchJob, aligned
 from treadle.runtime.device.lane_program import DeviceProtocol, LaneAction, LaneProgram
 from treadle.runtime.device.sized_lanes import STAGING_BYTES, at_size, part_ends
 from treadle.runtime.memory import Layout, RankMemory, allocate
@@ -132,6 +133,76 @@ def test_any_count_and_pointer(protocol: DeviceProtocol, shift: int) -> None:
             assert np.array_equal(found, values[0] + values[1]), (dtype, count)
     huge = np.full((2, 3), 2**62, dtype=np.int64)
     assert summed(huge, 4, protocol=protocol).tolist() == [-(2**63)] * 3
+
+
+def launched(
+    machine: LaneThreads, count: int, values: list[int], *, shifts: tuple[int, int] = (0, 0)
+) -> list[NDArray[Any]]:
+    """Results of reduces of both ranks' values, one launch each; buffers `shifts` elements off 16 bytes."""
+    layout = Layout(machine.lanes.program, count)
+    memories = []
+    for rank, shift in enumerate(shifts):
+        made = allocate(layout, rank, np.dtype(np.float32))
+        arrays = {
+            buffer: aligned(4 * (len(one) + shift)).view(np.float32)[shift:]
+            for buffer, one in made.arrays.items()
+        }
+        memories.append(RankMemory(arrays, made.spans))
+    inputs = [[np.full(count, float(value), np.float32) for value in values] for _ in memories]
+    outputs = [[np.empty_like(memory.arrays[Buffer.OUTPUT]) for _ in values] for memory in memories]
+    tables = at_size(machine.lanes, count, element_bytes=4)
+    machine.run(tables, memories, inputs, outputs, element=0, reduction=Reduction.SUM)
+    return outputs[1]
+
+
+def at_launch(machine: LaneThreads, number: int) -> LaneThreads:
+    """The machine as it is when so many launches have been before."""
+    machine._next_launch = number
+    for one in machine.flags:
+        one[one > 0] = (number - 1) * 2**20 + 2**20 - 1
+    return machine
+
+
+def test_waits_end_however_often_they_have_polled() -> None:
+    """As after 2^32 polls of a GPU: the counter of threads has 8 bits and wraps before the limit is over."""
+    lanes = lower_to_lanes(pair_sum(), DeviceProtocol.SIMPLE, lanes=1)
+    silent = replace(lanes, lanes=(replace(lanes.lanes[0], operations=()), *lanes.lanes[1:]))
+    begun = monotonic()
+    with pytest.raises(ScheduleError, match=r"waited 0.2 s for rank 0 and gave up"):
+        launched(LaneThreads(silent, limit_s=0.2), 4, [1])
+    assert monotonic() - begun < 20
+
+
+def test_launches_beyond_the_flags_of_lines() -> None:
+    """Flags of LL have 32 bits: that of launch 2^32 is not 0, as memory has never been written is."""
+    lanes = lower_to_lanes(pair_sum(), DeviceProtocol.LL, lanes=1)
+    machine = at_launch(LaneThreads(lanes), 2**32 - 2)
+    values = list(range(1, 8))
+    assert [one.tolist() for one in launched(machine, 3, values)] == [[2.0 * value] * 3 for value in values]
+
+
+@pytest.mark.parametrize("period", [2**32 - 1, 2**32])
+def test_lines_of_launches_long_before_are_not_taken(period: int) -> None:
+    """After launches 5 and 6 all lines but the first are left alone, until flags begin again."""
+    count = 3000
+    for _ in range(4):  # a rank that takes old lines may be late
+        machine = LaneThreads(lower_to_lanes(pair_sum(), DeviceProtocol.LL, lanes=1), threads=2)
+        launched(at_launch(machine, 5), count, [1, 1])
+        launched(at_launch(machine, period - 1), 2, [2] * 6)
+        found = launched(at_launch(machine, period + 5), count, [3, 4])
+        assert [set(one.tolist()) for one in found] == [{6.0}, {8.0}]
+
+
+@pytest.mark.parametrize("shifts", [(0, 0), (1, 1), (3, 0), (0, 2), (1, 3)])
+def test_places_off_16_bytes_are_moved_in_vectors(shifts: tuple[int, int]) -> None:
+    """Wherever buffers lie, staging is written in vectors, and what is in step with it at both ends."""
+    machine = LaneThreads(lower_to_lanes(pair_sum(), DeviceProtocol.SIMPLE, lanes=1))
+    count = 4000
+    before = machine.vectors_moved()
+    assert set(launched(machine, count, [5], shifts=shifts)[0].tolist()) == {10.0}
+    moved = machine.vectors_moved() - before
+    # rank 0 loads and puts; rank 1 loads what has come and its own, and stores
+    assert moved >= (5 if shifts == (0, 0) else 2) * (count // 4 - 1)
 
 
 def test_parts_begin_at_units_of_16_bytes() -> None:

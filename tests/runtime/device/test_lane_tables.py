@@ -150,7 +150,7 @@ def test_slices_are_as_large_as_asked(slice_bytes: int, slices: int) -> None:
 
 def test_staging_has_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """In one slice rank 1 is sent 4 units and 2; of LL it is twice that for each of two launches."""
-    assert sized_lanes._MOST_SLICES == 524288
+    assert sized_lanes.MOST_SLICES == 1048575
     assert (SLICE_BYTES, STAGING_BYTES) == (262144, {SIMPLE: 16777216, LL: 16777216})
     monkeypatch.setitem(sized_lanes.STAGING_BYTES, SIMPLE, 96)
     assert at_size(lanes_of(), 33, element_bytes=4).slices == 1
@@ -169,6 +169,19 @@ def test_staging_has_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sized_lanes.STAGING_BYTES, LL, 383)
     with pytest.raises(ScheduleError, match="protocol LL needs 384B of staging at a rank, 383B are there"):
         at_size(lanes_of(LL), 33, element_bytes=4)
+
+
+def test_slices_have_numbers_of_their_launch_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flag is its launch's number times 2^20 and a slice."""
+    assert at_size(lanes_of(), 2**23, element_bytes=4, slice_bytes=16).slices == 838861
+    words = r"^slices of 16B: a part of 25.6MB has 1677722, expected at most 1048575; use larger slices$"
+    with pytest.raises(ScheduleError, match=words):
+        at_size(lanes_of(), 2**24, element_bytes=4, slice_bytes=16)
+    monkeypatch.setattr(sized_lanes, "MOST_SLICES", 4)
+    assert at_size(lanes_of(), 33, element_bytes=4, slice_bytes=16).slices == 4
+    monkeypatch.setattr(sized_lanes, "MOST_SLICES", 3)
+    with pytest.raises(ScheduleError, match=r"a part of 64B has 4, expected at most 3; use larger slices"):
+        at_size(lanes_of(), 33, element_bytes=4, slice_bytes=16)
 
 
 def places(operation: LaneOperation, rank: int, protocol: DeviceProtocol = SIMPLE, **more: Any) -> Any:

@@ -7,7 +7,7 @@ import ctypes
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from time import sleep
+from time import monotonic, sleep
 
 import numpy as np
 import pytest
@@ -149,7 +149,38 @@ def test_a_wait_that_nobody_ends_is_told_with_its_peer(library: Path, protocol: 
     assert len(told) == 3
     for one in told:
         assert f"allreduce, protocol {protocol}: rank " in str(one)
-        assert "waited 0.1 s for rank " in str(one)
+        assert "waited 0.1 s for rank " in str(one) or " had given up" in str(one)
+    assert any("waited 0.1 s for rank " in str(one) for one in told)
+    assert live(library) == 0
+
+
+@pytest.mark.parametrize("protocol", [SIMPLE, LL])
+def test_a_rank_that_gives_up_stops_its_peers(library: Path, protocol: DeviceProtocol) -> None:
+    """Rank 2 never comes; rank 1 gives up after 0.1 s, and the others long before their own 60 s."""
+
+    def work(rank_lanes: RankLanes) -> str:
+        rank = rank_lanes.memory.rank
+        if rank == 2:
+            return ""
+        rank_lanes._limit_s = 0.1 if rank == 1 else 60.0
+        admitted = rank_lanes.admit(lanes_of("ring:4", "allreduce", protocol, in_place=True))
+        ready = rank_lanes.prepare(admitted, 64, element=0, element_bytes=4, slice_bytes=64)
+        at = gpu_library().address("treadle_peer_allocate", 256)
+        rank_lanes.launch(ready, RankBuffers((at, at)), Reduction.SUM, threads=2)
+        first = rank_lanes.failure()
+        # what is launched after that ends as well
+        rank_lanes.launch(ready, RankBuffers((at, at)), Reduction.SUM, threads=2)
+        gpu_library().c.treadle_peer_free(at)
+        return first
+
+    begun = monotonic()
+    found = in_threads(4, work)
+    assert monotonic() - begun < 20
+    assert "rank 1, lane " in str(found[1])
+    assert "waited 0.1 s for rank " in str(found[1])
+    for rank in (0, 3):
+        assert f"allreduce, protocol {protocol}: rank {rank} stopped because rank " in str(found[rank])
+        assert " had given up; see the message of that rank" in str(found[rank])
     assert live(library) == 0
 
 

@@ -137,15 +137,15 @@ def test_buffers_that_peers_use() -> None:
 
 
 def test_flags_of_programs_lie_behind_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who has entered, and with what signature, takes two flags a rank; a program has its largest number."""
+    """Who has entered, and with what signature, takes two flags a rank, who gave up one; then programs."""
     ready, library, _ = opened(monkeypatch)
     name, rank, n, blocks, staging, flags = library.asked[0]
     assert (name, rank, n, list(blocks)) == ("treadle_rank_open", 1, 3, [100, 200, 300])
     assert (staging, flags) == (2**24, FLAGS_AT)
     first, second = ready.admit(lanes_of()), ready.admit(lanes_of())
     # flags of ranks 2, 1, 2, 2, then those of pairs; that of an entering rank is its number
-    assert first.places == (6 + 0, 6 + 0, 0, 6 + 2, 1, 2, 0, 2, 1)
-    assert second.places == (10 + 0, 10 + 0, 0, 10 + 2, 1, 2, 0, 2, 1)
+    assert first.places == (7 + 0, 7 + 0, 0, 7 + 2, 1, 2, 0, 2, 1)
+    assert second.places == (11 + 0, 11 + 0, 0, 11 + 2, 1, 2, 0, 2, 1)
     assert (first.number, second.number, first.used) == (0, 1, frozenset({OUTPUT}))
 
 
@@ -163,13 +163,13 @@ def test_programs_of_a_group_have_limits(monkeypatch: pytest.MonkeyPatch) -> Non
         ready.admit(lanes_of(24, groups=((0, 1),) * 2009))
     ready, _, _ = opened(monkeypatch)
     flags = tuple(LaneFlag(1, FlagPurpose.ARRIVAL, number) for number in range(7))
-    monkeypatch.setattr(rank_lanes, "MOST_FLAGS", 6 + 9)  # and two that say who has entered
+    monkeypatch.setattr(rank_lanes, "MOST_FLAGS", 7 + 9)  # and two that say who has entered
     ready.admit(lanes_of(flags=flags))
-    with pytest.raises(ScheduleError, match=r"^the programs of a group have more than 15 flags at a rank$"):
+    with pytest.raises(ScheduleError, match=r"^the programs of a group have more than 16 flags at a rank$"):
         ready.admit(lanes_of(flags=flags))
     ready, _, _ = opened(monkeypatch)
-    monkeypatch.setattr(rank_lanes, "MOST_FLAGS", 6 + 8)
-    with pytest.raises(ScheduleError, match="have more than 14 flags"):
+    monkeypatch.setattr(rank_lanes, "MOST_FLAGS", 7 + 8)
+    with pytest.raises(ScheduleError, match="have more than 15 flags"):
         ready.admit(lanes_of(flags=flags))
     assert MOST_FLAGS == 524288
 
@@ -284,6 +284,12 @@ def test_a_wait_that_was_given_up_is_told_in_words(monkeypatch: pytest.MonkeyPat
     assert "rank 1, lane 2 waited" in ready.failure()
     library.failed = (1, 0, 0, 0, -1)
     assert "rank 0, lane 0 waited 2.5 s for rank 1, 2 and gave up (PUT of part 0)" in ready.failure()
+    for flag, peer in ((-5, 0), (-7, 2)):
+        library.failed = (1, 1, 0, 2, flag)
+        assert ready.failure() == (
+            f"allreduce, protocol Simple: rank 1 stopped because rank {peer} had given up; see the message "
+            "of that rank"
+        )
     for flag, peer in ((-2, 0), (-4, 2)):
         library.failed = (1, 1, 0, 2, flag)
         assert ready.failure() == (

@@ -94,10 +94,12 @@ def test_tensors_that_peers_reach_need_no_staging(found: list[dict[str, Any]]) -
             f"DistBackendError: treadle: group 0: allreduce, protocol Simple: rank {rank}"
             in results["elsewhere"]
         )
-        # rank 1 has no message for rank 3, which calls with a tensor at another place
-        words = "waited 5 s for" if rank == 1 else "call unlike: another collective, size, type or"
-        assert words in results["elsewhere"]
         assert results["untouched"], rank
+    # rank 3 calls with a tensor at another place; who hears of that first stops the others
+    unlike = "call unlike: another collective, size, type or"
+    said = [results["elsewhere"] for results in found]
+    assert any(unlike in words for words in said)
+    assert all(unlike in words or " had given up" in words for words in said)
 
 
 def test_failures_name_collective_rank_and_peer(found: list[dict[str, Any]]) -> None:
@@ -107,8 +109,9 @@ def test_failures_name_collective_rank_and_peer(found: list[dict[str, Any]]) -> 
         assert results["live"] == 0
         if rank != 3:
             assert "DistBackendError: treadle: group 0: allreduce, protocol LL: rank " in results["late"]
-            assert "waited 2 s for rank " in results["late"]
+            assert "waited 2 s for rank " in results["late"] or " had given up" in results["late"]
             assert results["after"] == results["late"]
+    assert any("waited 2 s for rank " in results["late"] for results in found[:3])
 
 
 def test_environment() -> None:

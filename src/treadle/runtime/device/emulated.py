@@ -62,6 +62,8 @@ class LaneThreads(LaneMachine):
             *(ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64),
             *(ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64),
         ]
+        self.vectors_moved = library.treadle_vectors_moved
+        self.vectors_moved.restype = ctypes.c_int64
         self._staging = [aligned(STAGING_BYTES[lanes.protocol]) for _ in range(lanes.program.n_ranks)]
 
     def staging_of(self, rank: int) -> int:

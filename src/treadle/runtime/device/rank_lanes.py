@@ -165,8 +165,9 @@ class RankLanes:
         self._prepared: list[PreparedLanes] = []
         self._signatures: dict[tuple[object, ...], int] = {}
         self._tables: dict[tuple[PeerBlock, tuple[tuple[int, ...], ...]], int] = {}
-        self._past = 2 * n
-        """First flag that no program has; before it stands who has entered, and with what signature."""
+        self._past = 2 * n + 1
+        """First flag that no program has; before it stands who has entered, with what signature, and who has
+        given up."""
 
     def admit(self, lanes: LaneProgram) -> AdmittedLanes:
         """Give a program its flags.
@@ -354,6 +355,12 @@ class RankLanes:
         program, rank, lane, number, flag = where
         lanes = self._admitted[program].lanes
         first = next(place for place, one in enumerate(lanes.lanes) if one.rank == rank)
+        n_ranks = lanes.program.n_ranks
+        if flag <= _UNLIKE - n_ranks:
+            return (
+                f"{lanes.program.kind}, protocol {lanes.protocol}: rank {rank} stopped because rank "
+                f"{_UNLIKE - n_ranks - flag} had given up; see the message of that rank"
+            )
         if flag <= _UNLIKE:
             return (
                 f"{lanes.program.kind}, protocol {lanes.protocol}: rank {rank} and rank {_UNLIKE - flag} "

@@ -27,7 +27,8 @@ SLICE_BYTES = 2**18
 """Default largest slice."""
 
 _STAGING = 3
-_MOST_SLICES = 2**19
+MOST_SLICES = 2**20 - 1
+"""Flags of a launch are its number times 2^20 and a slice: more would be those of the next launch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,13 +139,19 @@ def _slices(lanes: LaneProgram, units: Sequence[int], slice_bytes: int) -> tuple
                 f"there; use protocol Simple, or a smaller size"
             )
         return 1, lines
-    slices = max(1, -(-max(units, default=0) * UNIT_BYTES // max(slice_bytes, UNIT_BYTES)))
+    longest = max(units, default=0) * UNIT_BYTES
+    slices = max(1, -(-longest // max(slice_bytes, UNIT_BYTES)))
+    if slices > MOST_SLICES:
+        raise ScheduleError(
+            f"slices of {format_size(slice_bytes)}: a part of {format_size(longest)} has {slices}, expected "
+            f"at most {MOST_SLICES}; use larger slices"
+        )
     while True:
         room = [-(-count // slices) * UNIT_BYTES for count in units]
         needed = max(_needed(lanes, room, slices))
         if needed <= limit:
             return slices, room
-        if slices > _MOST_SLICES // 2:
+        if slices > MOST_SLICES // 2:
             raise ScheduleError(
                 f"protocol Simple needs {format_size(needed)} of staging at a rank in slices of 16 bytes, "
                 f"{format_size(limit)} are there; the schedule has too many messages"

@@ -75,7 +75,7 @@ inline double run(Ranks& ranks, Job job, i64 element, i64 reduction, i64 is_ll, 
   job.members = memory.copied(job.members, job.n_members);
   job.memory = memory.copied(rows.data(), job.n_ranks);
   job.failure = memory.copied(host_failure, 1);
-  const Local nobody{NONE, {}, {}, 0, nullptr, nullptr, 0};
+  const Local nobody{NONE, {}, {}, 0, nullptr, nullptr, 0, nullptr};
   Stream stream;
   std::vector<std::unique_ptr<Event>> events;
   for (i64 launch = 0; launch < launches; ++launch, ++job.launch) {

@@ -22,6 +22,42 @@ TREADLE_DEVICE void stored(char* base, i64 index, Word value) {
   reinterpret_cast<Word*>(base)[index] = value;
 }
 
+// As `loaded` and `stored`, at any place of elements: a vector that lies across bounds of 16 bytes element by element.
+template <class Element, class Word>
+TREADLE_DEVICE Word loaded_at(const char* base, i64 index) {
+  if constexpr (sizeof(Word) > sizeof(Element)) {
+    if (reinterpret_cast<std::uintptr_t>(base) % sizeof(Word)) {
+      constexpr int count = sizeof(Word) / sizeof(Element);
+      Element parts[count];
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+      for (int i = 0; i < count; ++i) parts[i] = loaded<Element>(base, index * count + i);
+      Word word;
+      memcpy(&word, parts, sizeof(Word));
+      return word;
+    }
+  }
+  return loaded<Word>(base, index);
+}
+
+template <class Element, class Word>
+TREADLE_DEVICE void stored_at(char* base, i64 index, const Word& word) {
+  if constexpr (sizeof(Word) > sizeof(Element)) {
+    if (reinterpret_cast<std::uintptr_t>(base) % sizeof(Word)) {
+      constexpr int count = sizeof(Word) / sizeof(Element);
+      Element parts[count];
+      memcpy(parts, &word, sizeof(Word));
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+      for (int i = 0; i < count; ++i) stored<Element>(base, index * count + i, parts[i]);
+      return;
+    }
+  }
+  stored<Word>(base, index, word);
+}
+
 // One place in a buffer at every rank of a group; no members: there is none.
 struct GroupPlace {
   char* all;  // reaches all of them; null where nothing does
@@ -29,6 +65,12 @@ struct GroupPlace {
   i64 n_members, buffer, at;
 
   TREADLE_DEVICE char* of(const Job& job, i64 member) const { return job.memory[members[member]].buffers[buffer] + at; }
+
+  TREADLE_DEVICE const char* begin(const Job& job) const { return all ? all : of(job, 0); }
+
+  TREADLE_DEVICE GroupPlace behind(i64 bytes) const {
+    return {all ? all + bytes : nullptr, members, n_members, buffer, at + bytes};
+  }
 
   // Whether it is read or written 16 bytes at once: on a GPU where multimem does it, for threads where all are aligned.
   template <bool has_instruction>

@@ -27,9 +27,23 @@ TREADLE_DEVICE void note_failure(const Job& job, i64 lane, i64 operation, i64 wa
   job.failure->wait = wait;
 }
 
-// Another wait failed, or this one takes too long: it ends, and the launch with it.
+// In place of the flag of a failed wait, as UNLIKE: the peer of that number gave up before, and said so.
+TREADLE_DEVICE i64 gave_up_before(i64 n_ranks, i64 peer) { return UNLIKE - n_ranks - peer; }
+
+// Flags of a rank in launches of one rank: who has entered, the signatures of their launches, and here who gave up,
+// plus 1; then those of programs.
+TREADLE_DEVICE i64 given_up_flag(i64 n_ranks) { return 2 * n_ranks; }
+
+// Another wait failed, a peer gave up, or this wait takes too long: it ends, and the launch with it.
 TREADLE_DEVICE bool gives_up(const Job& job, i64 begun, i64 lane, i64 operation, i64 wait) {
   if (load_failed(&job.failure->is_set)) return true;
+  if (job.signature) {
+    const u64 peer = load_signature(job.memory[job.lanes[lane].rank].flags + given_up_flag(job.n_ranks));
+    if (peer) {
+      note_failure(job, lane, operation, gave_up_before(job.n_ranks, i64(peer) - 1));
+      return true;
+    }
+  }
   if (now_ns() - begun < job.limit_ns) return false;
   note_failure(job, lane, operation, wait);
   return true;
@@ -51,9 +65,9 @@ TREADLE_DEVICE bool wait_for(const Job& job, i64 lane, i64 operation, i64 number
   if (done <= 0) return true;
   const u64 value = ((job.launch - u64(wait.launches)) << 20) + u64(done);
   u64* flag = job.memory[job.lanes[lane].rank].flags + wait.flag;
-  i64 begun = 0;
-  for (int tries = 0; acquire(flag) < value; ++tries) {
-    if (tries == 0) begun = now_ns();
+  if (acquire(flag) >= value) return !is_unlike(job, wait, flag, lane, operation);
+  const i64 begun = now_ns();
+  for (Tries tries = 0; acquire(flag) < value; ++tries) {
     if (tries % 64 == 63 && gives_up(job, begun, lane, operation, wait.flag)) return false;
     rest(tries);
   }
@@ -115,7 +129,8 @@ TREADLE_DEVICE void move_words(const Places& places, const Block& block, i64 fir
 #endif
     for (int i = 0; i < MANY; ++i) {
       const i64 index = base + i64(i) * block.threads;
-      if (index < past) words[i] = loaded<Word>(places.message ? places.message : places.source, index);
+      if (index < past)
+        words[i] = loaded_at<Element, Word>(places.message ? places.message : places.source, index);
     }
     if (places.message && places.source) {
 #ifdef __CUDACC__
@@ -124,7 +139,7 @@ TREADLE_DEVICE void move_words(const Places& places, const Block& block, i64 fir
       for (int i = 0; i < MANY; ++i) {
         const i64 index = base + i64(i) * block.threads;
         if (index < past)
-          words[i] = combined_words<Element, Combine, Word>(loaded<Word>(places.source, index), words[i]);
+          words[i] = combined_words<Element, Combine, Word>(loaded_at<Element, Word>(places.source, index), words[i]);
       }
     }
 #ifdef __CUDACC__
@@ -133,31 +148,64 @@ TREADLE_DEVICE void move_words(const Places& places, const Block& block, i64 fir
     for (int i = 0; i < MANY; ++i) {
       const i64 index = base + i64(i) * block.threads;
       if (index >= past) continue;
-      if (places.target) stored<Word>(places.target, index, words[i]);
+      if (places.target) stored_at<Element, Word>(places.target, index, words[i]);
 #ifdef __CUDACC__
 #pragma unroll
 #endif
       for (int put = 0; put < MOST_PUTS; ++put)
-        if (places.puts[put]) stored<Word>(places.puts[put], index, words[i]);
+        if (places.puts[put]) stored_at<Element, Word>(places.puts[put], index, words[i]);
     }
   }
 }
 
-TREADLE_DEVICE bool is_aligned(const Places& places) {
-  std::uintptr_t all = reinterpret_cast<std::uintptr_t>(places.source) |
-                       reinterpret_cast<std::uintptr_t>(places.message) |
-                       reinterpret_cast<std::uintptr_t>(places.target);
-  for (int i = 0; i < MOST_PUTS; ++i) all |= reinterpret_cast<std::uintptr_t>(places.puts[i]);
-  return all % sizeof(Vector) == 0;
+// Elements before the first bound of 16 bytes at the place that gains most by whole vectors: a peer's, else where
+// this rank stores, else where it reads. Places off that bound are read and written in pieces.
+template <class Element>
+TREADLE_DEVICE i64 head_of(const Places& places, const char* asked) {
+  const char* first = places.source ? places.source : places.message;
+  if (places.target) first = places.target;
+  for (int i = 0; i < MOST_PUTS; ++i)
+    if (places.puts[i]) first = places.puts[i];
+  if (asked) first = asked;
+  const i64 missing = i64(-reinterpret_cast<std::uintptr_t>(first) % sizeof(Vector)) / i64(sizeof(Element));
+  return missing < places.count ? missing : places.count;
 }
+
+TREADLE_DEVICE Places behind(Places places, i64 bytes) {
+  if (places.source) places.source += bytes;
+  if (places.message) places.message += bytes;
+  if (places.target) places.target += bytes;
+  for (int i = 0; i < MOST_PUTS; ++i)
+    if (places.puts[i]) places.puts[i] += bytes;
+  return places;
+}
+
+#ifndef __CUDACC__
+inline i64 aligned_places(const Places& places) {
+  const char* others[] = {places.source, places.message, places.target};
+  const auto is_aligned = [](const char* one) {
+    return one && reinterpret_cast<std::uintptr_t>(one) % sizeof(Vector) == 0;
+  };
+  i64 count = 0;
+  for (const char* one : others) count += is_aligned(one);
+  for (const char* one : places.puts) count += is_aligned(one);
+  return count;
+}
+#endif
 
 template <class Element, class Combine>
 TREADLE_DEVICE void move_simple(const Places& places, const Block& block) {
   if (!places.source && !places.message) return;
   constexpr i64 per_vector = sizeof(Vector) / sizeof(Element);
-  const i64 vectors = is_aligned(places) ? places.count / per_vector : 0;
-  move_words<Element, Combine, Vector>(places, block, 0, vectors);
-  move_words<Element, Combine, Element>(places, block, vectors * per_vector, places.count);
+  const i64 head = head_of<Element>(places, nullptr);
+  move_words<Element, Combine, Element>(places, block, 0, head);
+  const Places rest = behind(places, head * i64(sizeof(Element)));
+  const i64 count = places.count - head, vectors = count / per_vector;
+#ifndef __CUDACC__
+  if (block.thread == 0) vectors_moved += vectors * aligned_places(rest);
+#endif
+  move_words<Element, Combine, Vector>(rest, block, 0, vectors);
+  move_words<Element, Combine, Element>(rest, block, vectors * per_vector, count);
 }
 
 // As move_words, of what a switch adds up or copies.
@@ -173,8 +221,9 @@ TREADLE_DEVICE void ask_words(const Job& job, const Places& places, const Switch
     for (int i = 0; i < MANY; ++i) {
       const i64 index = base + i64(i) * block.threads;
       if (index >= past) continue;
+      const char* from = places.message ? places.message : places.source;
       words[i] = asked.sums.n_members ? summed<Element, Combine, Word>(job, asked.sums, index)
-                                      : loaded<Word>(places.message ? places.message : places.source, index);
+                                      : loaded_at<Element, Word>(from, index);
     }
 #ifdef __CUDACC__
 #pragma unroll
@@ -184,13 +233,13 @@ TREADLE_DEVICE void ask_words(const Job& job, const Places& places, const Switch
       if (index >= past) continue;
       Word word = words[i];
       if (places.message && places.source)
-        word = combined_words<Element, Combine, Word>(loaded<Word>(places.source, index), word);
-      if (places.target) stored<Word>(places.target, index, word);
+        word = combined_words<Element, Combine, Word>(loaded_at<Element, Word>(places.source, index), word);
+      if (places.target) stored_at<Element, Word>(places.target, index, word);
 #ifdef __CUDACC__
 #pragma unroll
 #endif
       for (int put = 0; put < MOST_PUTS; ++put)
-        if (places.puts[put]) stored<Word>(places.puts[put], index, word);
+        if (places.puts[put]) stored_at<Element, Word>(places.puts[put], index, word);
       if (asked.copied.n_members) copied<Word>(job, asked.copied, index, word);
     }
   }
@@ -203,12 +252,17 @@ TREADLE_DEVICE void ask_switch(const Job& job, const Operation& operation, const
   const i64 skipped = slice * operation.slice * i64(sizeof(Element));
   const SwitchPlaces asked{group_place(job, operation.sums, operation.source, operation.source_at + skipped),
                            group_place(job, operation.multicast, operation.copied_to, operation.copied_at + skipped)};
-  const bool is_wide = is_aligned(places) && asked.sums.takes_vectors<SwitchSum<Element, Combine>::exists>(job) &&
-                       asked.copied.takes_vectors<true>(job);
-  const i64 vectors = is_wide ? places.count / per_vector : 0;
+  const char* first = asked.copied.n_members ? asked.copied.begin(job) : asked.sums.begin(job);
+  const i64 head = head_of<Element>(places, first), gone = head * i64(sizeof(Element));
+  const Places rest = behind(places, gone);
+  const SwitchPlaces rest_asked{asked.sums.behind(gone), asked.copied.behind(gone)};
+  const bool is_wide = rest_asked.sums.takes_vectors<SwitchSum<Element, Combine>::exists>(job) &&
+                       rest_asked.copied.takes_vectors<true>(job);
+  const i64 count = places.count - head, vectors = is_wide ? count / per_vector : 0;
   switch_fence();  // what other addresses stored before is seen through those of groups
-  ask_words<Element, Combine, Vector>(job, places, asked, block, 0, vectors);
-  ask_words<Element, Combine, Element>(job, places, asked, block, vectors * per_vector, places.count);
+  ask_words<Element, Combine, Element>(job, places, asked, block, 0, head);
+  ask_words<Element, Combine, Vector>(job, rest, rest_asked, block, 0, vectors);
+  ask_words<Element, Combine, Element>(job, rest, rest_asked, block, vectors * per_vector, count);
   switch_fence();
 }
 
@@ -245,12 +299,30 @@ TREADLE_DEVICE void store_unit(char* to, i64 count, u64 value) {
     if (i < count) stored<Element>(to, i, parts[i]);
 }
 
+// Lines of a launch have its number as their flag; 0 is that of memory that was never written. The numbers begin again
+// after as many launches as there are flags, and then a line from before may have the flag of one that is to come.
+constexpr u64 LINE_FLAGS = 0xFFFFFFFFu;
+TREADLE_DEVICE u32 line_flag(u64 launch) {
+  return launch <= LINE_FLAGS ? u32(launch) : u32((launch - 1) % LINE_FLAGS) + 1;
+}
+
+// So both halves of the lines are cleared when the numbers begin again, each in the launch before the one that uses it,
+// and before any peer hears that this rank has entered, which peers wait for before they put the next launch's lines.
+TREADLE_DEVICE void clear_lines(char* lines, u64 launch, const Block& block) {
+  const u32 flag = line_flag(launch);
+  if (!lines || launch < LINE_FLAGS || (flag != 1 && flag != LINE_FLAGS)) return;
+  char* half = lines + i64((launch + 1) % 2) * (LL_BYTES / 2);
+  for (i64 i = block.thread; i < LL_BYTES / 2 / i64(sizeof(Vector)); i += block.threads)
+    stored<Vector>(half, i, Vector{0, 0});
+  block.sync();
+}
+
 // `is_sound` gets false if the line has not come.
 TREADLE_DEVICE u64 take_line(const Job& job, const Line* from, u32 flag, i64 lane, i64 operation, bool& is_sound) {
   Line line = load_line(from);
-  i64 begun = 0;
-  for (int tries = 0; line.flag_low != flag || line.flag_high != flag; ++tries) {
-    if (tries == 0) begun = now_ns();
+  if (line.flag_low == flag && line.flag_high == flag) return line.data_low | u64(line.data_high) << 32;
+  const i64 begun = now_ns();
+  for (Tries tries = 0; line.flag_low != flag || line.flag_high != flag; ++tries) {
     if (tries % 64 == 63 && gives_up(job, begun, lane, operation, NONE)) {
       is_sound = false;
       break;
@@ -264,7 +336,7 @@ TREADLE_DEVICE u64 take_line(const Job& job, const Line* from, u32 flag, i64 lan
 template <class Element, class Combine>
 TREADLE_DEVICE void move_ll(const Job& job, const Places& places, const Block& block, i64 lane, i64 operation) {
   constexpr i64 per_unit = sizeof(u64) / sizeof(Element);
-  const u32 flag = u32(job.launch);
+  const u32 flag = line_flag(job.launch);
   bool is_sound = !load_failed(&job.failure->is_set);  // lines are flags, too: see raise_flags
   for (i64 unit = block.thread; unit * per_unit < places.count; unit += block.threads) {
     const i64 count = places.count - unit * per_unit, at = unit * i64(sizeof(u64));
@@ -322,13 +394,14 @@ TREADLE_DEVICE void send_puts(const Job& job, const Operation& operation, i64 sl
   }
 }
 
+// False: a wait was given up, and the lane has to end.
 template <class Element, class Combine, bool is_ll, class Network>
-TREADLE_DEVICE void run_event(const Job& job, const Block& block, i64 lane, i64 number, i64 slice, Network& network) {
+TREADLE_DEVICE bool run_event(const Job& job, const Block& block, i64 lane, i64 number, i64 slice, Network& network) {
   const Operation& operation = job.operations[number];
   bool has_failed = false;
   for (i64 i = block.thread; i < operation.n_waits; i += block.threads)
     has_failed |= !wait_for(job, lane, number, operation.first_wait + i, slice);
-  if (block.any(has_failed)) return;  // it would read what is not there, or write where peers do not expect it
+  if (block.any(has_failed)) return false;  // it would read what is not there, or write where peers do not expect it
   const Places places =
       places_of<Element, is_ll>(job, job.memory[job.lanes[lane].rank], operation, slice, network);
   if (operation.action == FINISH)
@@ -347,6 +420,7 @@ TREADLE_DEVICE void run_event(const Job& job, const Block& block, i64 lane, i64 
     if (block.thread == 0) network.finish();  // the outbox is used again
     block.sync();
   }
+  return true;
 }
 
 // Tells all ranks what this one calls, before they hear that it has entered.
@@ -365,10 +439,25 @@ TREADLE_DEVICE void sign_all(const Job& job, const Block& block, const Lane& lan
     }
 }
 
+// Tells all ranks that this one gave up, so that none waits for it until its own limit.
+template <class Network>
+TREADLE_DEVICE void tell_peers(const Job& job, const Block& block, i64 rank, Network& network) {
+  const i64 at = given_up_flag(job.n_ranks);
+  const u64 own = u64(rank) + 1;
+  for (i64 peer = block.thread; peer < job.n_ranks; peer += block.threads) {
+    u64* flags = job.memory[peer].flags;
+    if (peer != rank && flags) store_signature(flags + at, own);
+  }
+  if constexpr (Network::sends)
+    for (i64 peer = 0; block.thread == 0 && peer < job.n_ranks; ++peer)
+      if (!job.memory[peer].flags) network.sign(peer, at, own);
+}
+
 // Operations stand by rising stage, so that those with a slice in this wave stand together.
 template <class Element, class Combine, bool is_ll, class Network>
-TREADLE_DEVICE void run_lane(const Job& job, const Block& block, i64 number, Network network) {
+TREADLE_DEVICE void run_lane(const Job& job, const Block& block, i64 number, char* lines, Network& network) {
   const Lane& lane = job.lanes[number];
+  if (lane.n_enters) clear_lines(lines, job.launch, block);
   sign_all(job, block, lane, network);
   raise_flags(job, block, lane.first_enter, lane.n_enters, (job.launch << 20) + ALL_SLICES, network);
   const i64 end = lane.first + lane.count;
@@ -377,7 +466,7 @@ TREADLE_DEVICE void run_lane(const Job& job, const Block& block, i64 number, Net
     for (i64 operation = low; operation < end; ++operation) {
       const i64 slice = wave - job.operations[operation].stage;
       if (slice < 0) break;
-      run_event<Element, Combine, is_ll>(job, block, number, operation, slice, network);
+      if (!run_event<Element, Combine, is_ll>(job, block, number, operation, slice, network)) return;
       // the first with this as its last slice are done; none stands before them
       if (slice == job.n_slices - 1) low = operation + 1;
     }

@@ -75,7 +75,8 @@ void run_thread(Job job, const User& user, RankThreads& together, Block block, i
   for (i64 launch = 0; launch < launches; ++launch, ++job.launch) {
     if (is_first) fill(user, memory, launch);
     meet(together.meeting, together.threads);
-    run_lane<Element, Combine, is_ll>(job, block, lane, Mapped());
+    Mapped mapped;
+    run_lane<Element, Combine, is_ll>(job, block, lane, is_ll ? memory.staging : nullptr, mapped);
     meet(together.meeting, together.threads);
     if (is_first) keep(user, memory, launch);
   }
@@ -190,6 +191,8 @@ extern "C" treadle::i64 treadle_lanes_emulate(const treadle::Job* job, treadle::
 
 // For memory with addresses that reach several ranks: a function that says which ranks' bytes such an address means.
 extern "C" void treadle_lanes_switch(treadle::SwitchMembers members) { treadle::switch_members = members; }
+
+extern "C" treadle::i64 treadle_vectors_moved() { return treadle::vectors_moved.load(); }
 
 extern "C" treadle::i64 treadle_rank_emulate(const treadle::Job* job, const treadle::Local* local,
                                              treadle::i64 element, treadle::i64 reduction, treadle::i64 is_ll,

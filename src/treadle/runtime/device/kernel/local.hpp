@@ -27,6 +27,7 @@ struct Local {
   u64* launches;     // done so far, and blocks that have ended in this one
   Told* told;
   i64 program;
+  char* lines;  // the rank's staging of LL
 };
 
 }  // namespace treadle

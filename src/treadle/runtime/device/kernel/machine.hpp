@@ -15,6 +15,14 @@
 
 namespace treadle {
 
+// Counts polls, and wraps: how long a wait takes is not measured by it. That of threads wraps all the time, as that of
+// a GPU does after 2^32 polls.
+#ifdef __CUDACC__
+using Tries = u32;
+#else
+using Tries = std::uint8_t;
+#endif
+
 // 8 bytes of data; each half travels with a flag that says of which launch it is.
 struct alignas(16) Line {
   u32 data_low, flag_low, data_high, flag_high;
@@ -58,7 +66,7 @@ TREADLE_DEVICE i64 now_ns() {
   return time;
 }
 
-TREADLE_DEVICE void rest(int) {}
+TREADLE_DEVICE void rest(Tries) {}
 
 TREADLE_DEVICE i64 load_failed(const i64* word) { return *reinterpret_cast<const volatile i64*>(word); }
 
@@ -86,6 +94,9 @@ TREADLE_DEVICE void tell(const Failure& found, Failure& told) {
 
 #else
 
+// Vectors that were moved whole, for tests.
+inline std::atomic<i64> vectors_moved{0};
+
 // All threads of a block meet here; the generation tells one meeting from the next.
 struct Meeting {
   std::atomic<int> arrived{0};
@@ -93,11 +104,11 @@ struct Meeting {
   std::atomic<int> votes[2]{};  // of this meeting and, set back by its last thread, of the next
 };
 
-inline void rest(int tries) {
+inline void rest(Tries tries) {
   if (tries < 64)
     std::this_thread::yield();
   else
-    std::this_thread::sleep_for(std::chrono::microseconds(tries < 256 ? 20 : 100));
+    std::this_thread::sleep_for(std::chrono::microseconds(tries < 192 ? 20 : 100));
 }
 
 // Whether one of the threads says yes.
@@ -111,7 +122,7 @@ inline bool meet(Meeting& meeting, int threads, bool own = false) {
     meeting.votes[(generation + 1) % 2].store(0, std::memory_order_relaxed);
     meeting.generation.store(generation + 1, std::memory_order_release);
   } else {
-    for (int tries = 0; meeting.generation.load(std::memory_order_acquire) == generation; ++tries) rest(tries);
+    for (Tries tries = 0; meeting.generation.load(std::memory_order_acquire) == generation; ++tries) rest(tries);
   }
   return votes.load(std::memory_order_relaxed);
 }

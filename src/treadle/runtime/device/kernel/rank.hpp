@@ -51,8 +51,11 @@ TREADLE_DEVICE void run_rank_lane(const Job& job, const Local& local, const Bloc
     own.signature = local.signature;
     block.sync();
   }
-  run_lane<Element, Combine, is_ll>(own, block, lane, network);
+  // all ranks in one launch: staging is that of the protocol
+  char* lines = local.rank != NONE ? local.lines : is_ll ? job.memory[job.lanes[lane].rank].staging : nullptr;
+  run_lane<Element, Combine, is_ll>(own, block, lane, lines, network);
   if (local.rank == NONE) return;
+  if (load_failed(&job.failure->is_set)) tell_peers(own, block, local.rank, network);
   block.sync();
   if (block.thread || count_one(local.launches + 1) + 1 < u64(job.n_lanes)) return;
   // all blocks have read the number by now, and all that they stored is to be seen

@@ -6,7 +6,7 @@ namespace treadle {
 inline i64 found_room(const Rank& rank, i64 element, i64 is_ll, int threads) {
   Job job{};
   job.n_ranks = rank.n_ranks;
-  const Local local{rank.rank, {}, {}, 0, nullptr, nullptr, 0};
+  const Local local{rank.rank, {}, {}, 0, nullptr, nullptr, 0, nullptr};
   i64 room = 0;
   // reductions take as many registers as one another, near enough: a copy of bytes has but one
   check(cudaError_t(treadle_lanes_launch(&job, &local, element, element == 5 ? 2 : 0, is_ll, threads, nullptr, &room)),

@@ -32,6 +32,7 @@ struct Rank {
   DeviceMemory memory;
   Memory* rows[2] = {};  // with the staging of Simple, and of LL
   u64* launches = nullptr;
+  char* lines = nullptr;  // its own staging of LL
   Failure* failure = nullptr;
   Told* told = nullptr;  // the host's memory
   Told* told_there = nullptr;
@@ -65,6 +66,7 @@ inline std::unique_ptr<Rank> open_rank(i64 number, i64 n_ranks, const i64* block
   auto rank = std::make_unique<Rank>();
   rank->rank = number;
   rank->n_ranks = n_ranks;
+  rank->lines = reinterpret_cast<char*>(blocks[number] + ll_at);
   check(cudaStreamCreateWithFlags(&rank->copies, cudaStreamNonBlocking), "a stream");
   check(cudaEventCreateWithFlags(&rank->ended, cudaEventDisableTiming), "an event");
   check(cudaHostAlloc(reinterpret_cast<void**>(&rank->told), sizeof(Told), cudaHostAllocMapped), "the host's memory");
@@ -143,7 +145,7 @@ void launch(Rank& rank, const Tables& tables, const Places& places, cudaStream_t
                     {places.windows[0], places.windows[1]},
                     places.signature,
                     rank.launches, rank.told_there,
-                    tables.program};
+                    tables.program, rank.lines};
   copy(places.buffers[0], places.given, places.given_bytes, stream);
   check(cudaError_t(start(tables.job, local)), "a launch of all lanes at once");
   copy(places.wanted, places.buffers[1], places.wanted_bytes, stream);

@@ -14,7 +14,8 @@ enum Action : i64 { PUT, TAKE, REDUCE, COPY, AWAIT, FINISH, SUM, EXPOSE, RECLAIM
 constexpr i64 NONE = -1;
 constexpr i64 STAGING = 3;  // as a buffer; 0 to 2 are INPUT, OUTPUT and SCRATCH
 constexpr int MOST_PUTS = 4;
-constexpr u64 ALL_SLICES = (u64(1) << 20) - 1;
+constexpr u64 ALL_SLICES = (u64(1) << 20) - 1;  // more slices would run into the numbers of the next launch
+constexpr i64 LL_BYTES = i64(1) << 24;          // of a rank's staging of LL; its halves are used in turns
 
 // Places are bytes in a buffer, length and slice are elements.
 struct Operation {
