@@ -16,7 +16,7 @@ from typing import Any
 
 import treadle.formats
 from treadle.formats.judgement import Judgement, Terms
-from treadle.program.foreign.traffic import NamedTrees, Traffic
+from treadle.program.foreign.traffic import NamedRings, NamedTrees, Traffic
 
 _COMMENT = re.compile(r"\s*<!--.*?-->", re.DOTALL)
 
@@ -36,8 +36,8 @@ class ScheduleSource:
     judge : str
         ``module:function`` from all files' bytes and `Terms` to a `Judgement`.
     traffic : str
-        ``module:function`` from a file's bytes and `Terms` to `Traffic` or `NamedTrees`; FormatError if the
-        file is malformed, ScheduleError if it is none that can be simulated.
+        ``module:function`` from a file's bytes and `Terms` to `Traffic`, `NamedTrees` or `NamedRings`;
+        FormatError if the file is malformed, ScheduleError if it is none that can be simulated.
     """
 
     name: str
@@ -57,9 +57,9 @@ class ScheduleSource:
         found: Judgement = _function(self.judge)(files, terms)
         return found
 
-    def messages(self, data: bytes, terms: Terms) -> Traffic | NamedTrees:
+    def messages(self, data: bytes, terms: Terms) -> Traffic | NamedTrees | NamedRings:
         """What a file's ranks send each other."""
-        found: Traffic | NamedTrees = _function(self.traffic)(data, terms)
+        found: Traffic | NamedTrees | NamedRings = _function(self.traffic)(data, terms)
         return found
 
 

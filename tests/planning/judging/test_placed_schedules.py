@@ -16,7 +16,12 @@ from samples.foreign import foreign_files
 from treadle import planning
 from treadle.errors import FormatError, ScheduleError, TreadleError
 from treadle.formats.schedule_source import schedule_sources
-from treadle.planning.judging.placed_schedules import PlacedSchedule, place_file, place_schedule
+from treadle.planning.judging.placed_schedules import (
+    PlacedSchedule,
+    place_file,
+    place_schedule,
+    violation_text,
+)
 from treadle.planning.measuring.congestion import congestion, link_loads
 from treadle.planning.measuring.simulation import simulate
 from treadle.planning.problem import pose
@@ -260,6 +265,7 @@ def test_files_of_no_known_format_are_refused(tmp_path: Path) -> None:
         "forestcoll-xml",
         "msccl-xml",
         "mscclpp-json",
+        "nccl-graph",
         "taccl",
         "te-ccl",
     }
@@ -315,3 +321,68 @@ def test_programs_are_judged_by_a_run_on_data() -> None:
         assert re.search(words, placed.report.violations[0].message), placed.report.violations[0].message
     for other in (pose("hypercube(2)", "allreduce"), pose("hypercube(3)", "allgather")):
         assert place_schedule(program, other).report.n_violations == 1
+
+
+def graph_of(*chains: str, cards: bool = True) -> str:
+    """A ring graph as NCCL dumps it: the devices of each channel, in and out by card 0."""
+    net = '<net dev="0"/>' if cards else ""
+    passed = ["".join(f'<gpu dev="{device}"/>' for device in chain) for chain in chains]
+    channels = "".join(f"<channel>{net}{gpus}{net}</channel>" for gpus in passed)
+    head = f'<graph id="0" pattern="4" crossnic="0" nchannels="{len(chains)}" typeintra="NVL">'
+    tree = '<graph id="1" pattern="1" nchannels="0"></graph>'
+    return f'<graphs version="1">{head}{channels}</graph>{tree}</graphs>'
+
+
+@pytest.mark.parametrize(
+    ("fabric", "chains", "kind", "algbw"),
+    [
+        ("dgx_a100(1, 4)", ("0123", "2301"), "allgather", 400 * 10**9),
+        ("dgx_a100(1, 4)", ("0123", "2301"), "allreduce", 200 * 10**9),
+        ("dgx_a100(1, 4)", ("0123",), "broadcast", 300 * 10**9),
+        ("ring(4)", ("0123", "0321"), "allgather", Fraction(8, 3)),
+        ("ring(4)", ("0123",), "allgather", Fraction(4, 3)),
+        ("ring(4)", ("0213",), "allgather", None),
+        # data of both phases go the way that the file has
+        ("ring(4, bidirectional=False)", ("0123",), "reduce-scatter", Fraction(4, 3)),
+        ("ring(4, bidirectional=False)", ("0123",), "allreduce", Fraction(2, 3)),
+        ("ring(4, bidirectional=False)", ("3210",), "allgather", None),
+        ("ring(4)", ("012",), "allgather", None),
+        ("ring(4)", ("0123",), "alltoall", None),
+    ],
+)
+def test_rings_of_nccl(
+    fabric: str, chains: tuple[str, ...], kind: str, algbw: Fraction | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "dump.xml"
+    path.write_text(graph_of(*chains), encoding="utf-8")
+    placed = place_schedule(path, pose(fabric, kind))
+    assert placed.form == "nccl-graph"
+    assert placed.report.algbw == algbw
+    assert placed.report.is_ok == (algbw is not None)
+
+
+def test_rings_of_nccl_in_several_boxes(tmp_path: Path) -> None:
+    """Two boxes of two on one switch: each box's chain, then the next box's."""
+    builder = TopologyBuilder("boxes")
+    for box in (0, 1):
+        for number in (0, 1):
+            builder.compute(f"box{box}.gpu{number}")
+        builder.switch(f"box{box}.nvswitch")
+    builder.switch("ib")
+    for box in (0, 1):
+        for number in (0, 1):
+            builder.duplex(f"box{box}.gpu{number}", f"box{box}.nvswitch", 100)
+            builder.duplex(f"box{box}.gpu{number}", "ib", 10)
+    fabric, path = builder.build(), tmp_path / "dump.xml"
+    path.write_text(graph_of("10"), encoding="utf-8")
+    placed = place_schedule(path, pose(fabric, "allgather"))
+    assert placed.algbw == Fraction(40, 3)  # three shards of four pass a card of 10 between boxes
+    assert [note.split(":")[0] for note in placed.notes] == [
+        "every box is taken to have the file's rings; NCCL joins the 2 boxes in order",
+        "network cards of the file are left aside",
+    ]
+    path.write_text(graph_of("012"), encoding="utf-8")
+    (wrong,) = place_schedule(path, pose(fabric, "allgather")).report.violations
+    assert violation_text(wrong) == "the file is of boxes of 3 GPUs, the fabric has boxes of 2"
+    with pytest.raises(FormatError, match="nccl-graph: names no collective; use treadle compare"):
+        place_file(path, fabric)

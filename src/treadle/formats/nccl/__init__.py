@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from treadle.formats.format import Format
 from treadle.formats.judgement import Check
+from treadle.formats.schedule_source import ScheduleSource
 
 FORMATS = (
     Format(
@@ -21,5 +22,15 @@ FORMATS = (
         readers="NCCL",
         collectives="ring plans of allgather, reduce-scatter, allreduce",
         sizes="all",
+    ),
+)
+
+SCHEDULES = (
+    ScheduleSource(
+        name="nccl-graph",
+        title="NCCL graphs",
+        begins="<graphs",
+        judge="treadle.formats.nccl.judge:judge",
+        traffic="treadle.formats.nccl.traffic:rings",
     ),
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from treadle.errors import ScheduleError
 from treadle.planning.problem import Problem
 from treadle.program.foreign.placing import Placement, place_messages
-from treadle.program.foreign.traffic import NamedTree, NamedTrees, Way
+from treadle.program.foreign.traffic import NamedRings, NamedTree, NamedTrees, Way
 from treadle.program.foreign.ways import Links
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.trees.forest import (
@@ -16,6 +18,9 @@ from treadle.schedules.trees.forest import (
     TreeSpec,
     forest_from_trees,
 )
+
+_MOST_EDGES = 10**6
+"""Of all trees that rings are cut into."""
 
 
 def forest_of_trees(
@@ -38,21 +43,23 @@ def forest_of_trees(
     directions += [Direction.BROADCAST] if collective.kind.broadcasts else []
     messages = []
     places: dict[tuple[int, Way, int], str] = {}
+    turned = [tree for tree in trees.reducing if collective.root in (None, tree.root)] or used
+    of = {Direction.REDUCE: turned, Direction.BROADCAST: used}
     for direction in directions:
-        for tree in used:
+        for tree in of[direction]:
             for child, parent in sorted(tree.parents.items()):
                 sender, receiver, way = parent, child, tree.ways[child]
                 if direction is Direction.REDUCE:
                     sender, receiver, way = child, parent, way[::-1]
                 messages.append((sender, receiver, way, tree.units))
                 places.setdefault((sender, way, receiver), tree.place)
-    placement = place_messages(problem.topology, collective, messages, places)
+    placement = place_messages(problem.topology, collective, messages, places if trees.names_ways else None)
     if placement.faults:
         return placement
     ways: Iterator[Links | None] = iter(placement.ways)
     forests = {
         direction: forest_from_trees(
-            direction, collective.n_ranks, [_spec(tree, collective.n_ranks, ways) for tree in used]
+            direction, collective.n_ranks, [_spec(tree, collective.n_ranks, ways) for tree in of[direction]]
         )
         for direction in directions
     }
@@ -61,6 +68,43 @@ def forest_of_trees(
         collective.kind, reduce=found.get(Direction.REDUCE), broadcast=found.get(Direction.BROADCAST)
     )
     return schedule, placement.notes
+
+
+def trees_of_rings(rings: NamedRings, boxes: Sequence[Sequence[int]]) -> NamedTrees:
+    """The trees that rings are cut into: from each root along its ring, and to it.
+
+    NCCL joins the boxes in their order, each along its chain of the channel; all channels carry as much.
+
+    Raises
+    ------
+    ScheduleError
+        If boxes have another number of ranks than the file's, or there are too many trees.
+    """
+    size, n = len(rings.chains[0]), sum(map(len, boxes))
+    if wrong := sorted({len(box) for box in boxes} - {size}):
+        raise ScheduleError(f"the file is of boxes of {size} GPUs, the fabric has boxes of {wrong[0]}")
+    counts = Counter(tuple(box[place] for box in boxes for place in chain) for chain in rings.chains)
+    if n * n * len(counts) > _MOST_EDGES:
+        raise ScheduleError(f"{len(counts)} rings of {n} ranks: more than {_MOST_EDGES} edges of trees")
+    following = [
+        (dict(zip(ring, (*ring[1:], ring[0]), strict=True)), units) for ring, units in counts.items()
+    ]
+    preceding = [({after: rank for rank, after in ring.items()}, units) for ring, units in following]
+    made = [
+        tuple(
+            NamedTree(
+                root,
+                units,
+                {rank: parent for rank, parent in parents.items() if rank != root},
+                dict.fromkeys(parents, ()),
+                "",
+            )
+            for root in range(n)
+            for parents, units in each
+        )
+        for each in (preceding, following)
+    ]
+    return NamedTrees(tuple(map(str, range(n))), made[0], made[1], names_ways=False)
 
 
 def _spec(tree: NamedTree, n_ranks: int, ways: Iterator[Links | None]) -> TreeSpec:

@@ -22,7 +22,7 @@ from treadle.errors import FormatError, ScheduleError, TreadleError
 from treadle.formats.judgement import Judgement, Terms
 from treadle.formats.schedule_source import ScheduleSource, schedule_sources, told_source
 from treadle.planning.fabrics_and_plans import FabricLike, as_plan
-from treadle.planning.judging.foreign_trees import forest_of_trees
+from treadle.planning.judging.foreign_trees import forest_of_trees, trees_of_rings
 from treadle.planning.judging.moved_plans import judged_on, moved_plan
 from treadle.planning.judging.texts import read_text
 from treadle.planning.judging.verification import part_that_is_known, whole_report
@@ -31,7 +31,7 @@ from treadle.planning.problem import Problem, pose
 from treadle.planning.solving.bounds import find_bound
 from treadle.program.any_schedule import lower, lower_groups
 from treadle.program.foreign.placing import Placement, place_program
-from treadle.program.foreign.traffic import NamedTrees, Traffic
+from treadle.program.foreign.traffic import NamedRings, NamedTrees, Traffic
 from treadle.program.group_lists import ProgramGroups, as_groups
 from treadle.program.program import OperationKind, Program
 from treadle.runtime.measured_sizes import measure
@@ -42,6 +42,7 @@ from treadle.schedules.schedule import Schedule, unit_trees
 from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.schedules.witness import Witness
 from treadle.simulation.tasks import task_graph
+from treadle.synthesis.trees.baselines.boxes import find_boxes
 from treadle.topologies.files import topology_hash
 from treadle.topologies.topology import Topology
 from treadle.verification.schedules import verify as verify_schedule
@@ -343,7 +344,7 @@ def place_text(text: ScheduleText, problem: Problem, *, name: str = "") -> Place
     if collective.groups is not None:
         return _refused(name, form, problem, _ONE_GROUP)
     faults = list(text.judgement.violations)
-    if text.judgement.n_ranks != collective.n_ranks:
+    if text.judgement.collective and text.judgement.n_ranks != collective.n_ranks:
         faults.insert(
             0,
             f"the file has {text.judgement.n_ranks} ranks, {problem.topology.name} has {collective.n_ranks}",
@@ -354,6 +355,8 @@ def place_text(text: ScheduleText, problem: Problem, *, name: str = "") -> Place
         messages = text.record.messages(text.data, text.terms)
     except ScheduleError as error:
         return _refused(name, form, problem, str(error))
+    if isinstance(messages, NamedRings):
+        return _of_rings(messages, problem, name, form)
     if isinstance(messages, NamedTrees):
         return _of_trees(messages, problem, name, form)
     if text.kind is not collective.kind:
@@ -385,6 +388,11 @@ def place_file(
     (True, Fraction(8, 3), Fraction(4, 1))
     """
     text = read_schedule_text(path, root=root)
+    if not text.judgement.collective:
+        raise FormatError(
+            f"{text.record.name}: names no collective; use treadle compare TOPOLOGY COLLECTIVE --with {path}",
+            source=str(path),
+        )
     kind = text.kind
     problem = pose(topology, kind, root=root if kind.is_rooted else None)
     placed = place_text(text, problem)
@@ -411,6 +419,21 @@ def _of_trees(trees: NamedTrees, problem: Problem, name: str, form: str) -> Plac
     schedule, notes = found
     report = verify_schedule(problem.topology, problem.collective, schedule)
     return PlacedSchedule(name, form, problem, report, schedule, notes=notes)
+
+
+def _of_rings(rings: NamedRings, problem: Problem, name: str, form: str) -> PlacedSchedule:
+    """NCCL's rings: every box is like the one of the file, and NCCL joins them."""
+    boxes = find_boxes(problem.topology, problem.collective)
+    try:
+        placed = _of_trees(trees_of_rings(rings, boxes), problem, name, form)
+    except ScheduleError as error:
+        return _refused(name, form, problem, str(error))
+    if len(boxes) == 1:
+        return placed
+    notes = [f"every box is taken to have the file's rings; NCCL joins the {len(boxes)} boxes in order"]
+    if rings.has_cards:
+        notes.append("network cards of the file are left aside: data between boxes take the shortest ways")
+    return replace(placed, notes=(*notes, *placed.notes))
 
 
 def violation_text(violation: Violation) -> str:

@@ -66,7 +66,29 @@ class NamedTrees:
     ranks : tuple of str
         Names that the file gives the ranks, by number.
     trees : tuple of NamedTree
+    reducing : tuple of NamedTree
+        Those that reductions take turned round, where these are others.
+    names_ways : bool
+        The ways are what the file says; else they are chosen as those of messages are.
     """
 
     ranks: tuple[str, ...]
     trees: tuple[NamedTree, ...]
+    reducing: tuple[NamedTree, ...] = ()
+    names_ways: bool = True
+
+
+@dataclass(frozen=True)
+class NamedRings:
+    """Rings of boxes that are alike, which data pass box by box.
+
+    Parameters
+    ----------
+    chains : tuple of tuple of int
+        For each channel, the GPUs of a box in the order that data pass, by their places in the box.
+    has_cards : bool
+        The file names network cards.
+    """
+
+    chains: tuple[tuple[int, ...], ...]
+    has_cards: bool = False
