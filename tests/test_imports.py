@@ -36,6 +36,7 @@ BASE = {
     "treadle.watch",
     "treadle.units",
     "treadle.atomic",
+    "treadle.input_files",
     "treadle.engine",
     "treadle._version",
 }

@@ -159,7 +159,7 @@ MISTAKES = """
 2 | solve notes.txt allgather | is of no known format; name one by --format
 2 | solve broken.json allgather | broken.json:1
 2 | run cut.plan | cut.plan
-2 | calibrate ring.plan | not UTF-8
+2 | calibrate ring.plan | is not valid UTF-8
 2 | calibrate nowhere.txt | cannot be read
 2 | diagnose nowhere.log | nowhere.log
 2 | topology import nowhere.xml | nowhere.xml

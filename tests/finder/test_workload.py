@@ -85,7 +85,7 @@ def test_files_are_read_with_limits(tmp_path: Path) -> None:
     path.write_text(GOOD)
     assert load_workload(path) == parse_workload(GOOD)
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(FormatError, match="cannot be read"):
+    with pytest.raises(FormatError, match="not valid UTF-8; expected a workload"):
         load_workload(path)
     path.write_bytes(b"#" * (2**20 + 1))
     with pytest.raises(FormatError, match="larger than") as large:
@@ -95,7 +95,7 @@ def test_files_are_read_with_limits(tmp_path: Path) -> None:
     with pytest.raises(FormatError) as told:
         load_workload(path)
     assert str(told.value).count(str(path)) == 1
-    with pytest.raises(FormatError, match="no such workload file"):
+    with pytest.raises(FormatError, match="this is a folder"):
         load_workload(tmp_path)
 
 
@@ -174,7 +174,7 @@ def test_files_at_the_limit(tmp_path: Path) -> None:
     path.write_text(text + "\n" * (2**20 - len(text)))
     assert load_workload(path).name == "two.words"
     path.write_text(text + "\n" * (2**20 - len(text) + 1))
-    with pytest.raises(FormatError, match="larger than 1048576 bytes, which no workload is"):
+    with pytest.raises(FormatError, match="larger than 1048576 bytes, the most"):
         load_workload(path)
 
 

@@ -92,7 +92,7 @@ def test_files_of_the_most_bytes_and_one_more(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(FormatError) as caught:
         read_demands(str(tmp_path / "demands"))
     assert str(caught.value) == (
-        f"{tmp_path / 'demands'}: is not UTF-8; expected a CSV or JSON matrix of integers"
+        f"{tmp_path / 'demands'}:1:1: byte 0xff is not valid UTF-8; expected a CSV or JSON matrix of integers"
     )
 
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
-from zipfile import is_zipfile
 
 import typer
 from typer.core import TyperCommand
@@ -238,11 +237,9 @@ def tell_warnings(found: Imported) -> None:
 
 
 def _is_plan(text: str) -> bool:
-    """Whether it names a zip, as plans are; fabrics are text."""
-    try:
-        return is_zipfile(text)
-    except (OSError, ValueError):  # a null byte, a name of endless length
-        return False
+    from treadle.input_files import is_plan_file
+
+    return is_plan_file(text)
 
 
 def _refuse(typed: Mapping[str, Any], text: str | None) -> None:

@@ -11,6 +11,7 @@ import typer
 from treadle.cli.memory_fence import memory_fence
 from treadle.cli.usage import is_collective, is_fabric
 from treadle.errors import FormatError
+from treadle.input_files import is_file, read_head
 from treadle.planning import told_format
 from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import load_plan
@@ -65,10 +66,9 @@ def refuse_what_is_no_plan(path: str | Path, expected: str = "a plan that solve 
         raise FormatError(f"there is no such file; expected {expected}", source=shown)
     if place.is_dir():
         raise FormatError(f"this is a folder; expected {expected}", source=shown)
-    if not place.is_file():
+    if not is_file(place):
         return
-    with place.open("rb") as file:
-        head = file.read(_HEAD)
+    head = read_head(place, _HEAD)
     if not head:
         raise FormatError(f"this file is empty; expected {expected}", source=shown)
     if head.startswith(_ZIP):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from treadle.atomic import check_parent
 from treadle.errors import FormatError
+from treadle.input_files import read_head
 from treadle.planning import Format, Profile
 
 _HEAD = 4096
@@ -101,5 +102,4 @@ def check_folder(place: TextPlace, profile: Profile | None) -> None:
 
 
 def _is_of(target: Format, path: Path) -> bool:
-    with path.open("rb") as stream:
-        return target.is_begun_by(stream.read(_HEAD).decode("utf-8", "replace"))
+    return target.is_begun_by(read_head(path, _HEAD).decode("utf-8", "replace"))

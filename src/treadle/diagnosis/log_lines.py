@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from treadle.errors import FormatError
+from treadle.input_files import open_input
 
 MAX_LOG_BYTES = 256 * 2**20
 """Most that is read of a log."""
@@ -101,15 +102,9 @@ def messages(path: Path | str) -> Iterator[LogMessage]:
         If it cannot be read, or has more than 256 MiB; one line.
     """
     source = str(path)
-    try:
-        with open(path, "rb") as file:
-            for number, data in _raw_lines(file, source):
-                yield message(number, data.decode("utf-8", "replace"))
-    except (OSError, ValueError) as error:
-        if isinstance(error, FormatError):
-            raise
-        reason = getattr(error, "strerror", None) or "not a file name"
-        raise FormatError(f"cannot be read: {reason}", source=source) from None
+    with open_input(path) as file:
+        for number, data in _raw_lines(file, source):
+            yield message(number, data.decode("utf-8", "replace"))
 
 
 def _raw_lines(file: BinaryIO, source: str) -> Iterator[tuple[int, bytes]]:

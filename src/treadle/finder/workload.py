@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle.errors import FormatError, ScheduleError
+from treadle.input_files import read_input_text
 from treadle.units import parse_bandwidth, parse_size, parse_time_ns
 
 MAX_FILE_BYTES = 2**20
@@ -139,16 +140,9 @@ def load_workload(path: str | Path) -> Workload:
         If the file cannot be read or says something else.
     """
     source = str(path)
+    text = read_input_text(path, MAX_FILE_BYTES, expected="a workload as TOML")
     try:
-        if not Path(path).is_file():
-            raise FormatError("no such workload file", source=source)
-        with open(path, "rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-        if len(data) > MAX_FILE_BYTES:
-            raise FormatError(f"larger than {MAX_FILE_BYTES} bytes, which no workload is", source=source)
-        return parse_workload(data.decode("utf-8"), default_name=Path(path).stem)
-    except (OSError, UnicodeDecodeError) as error:
-        raise FormatError(f"cannot be read ({error})", source=source) from None
+        return parse_workload(text, default_name=Path(path).stem)
     except (FormatError, ScheduleError) as error:
         if str(error).startswith(source):
             raise

@@ -14,7 +14,8 @@ from typing import Any, Protocol
 
 from treadle.brief import brief
 from treadle.errors import ScheduleError
-from treadle.formats.mscclpp.reader import ExecutionPlan, parse_mscclpp_json
+from treadle.formats.mscclpp.reader import MAX_TEXT, ExecutionPlan, parse_mscclpp_json
+from treadle.input_files import read_input_text
 
 ALIGNMENT = 16
 """Bytes: the executor cuts buffers by them."""
@@ -124,7 +125,7 @@ def read_row(path: Path, root: int | None) -> PlanRow:
     ScheduleError
         If no call is handed to such a plan, or the executor's tables are too small for it.
     """
-    text = path.read_text(encoding="utf-8")
+    text = read_input_text(path, MAX_TEXT, expected="an execution plan")
     plan, heading = parse_mscclpp_json(text, str(path)), json.loads(text)
     if plan.violations:
         raise ScheduleError(f"{path}: {plan.violations[0]}: MSCCL++ cannot hold it")

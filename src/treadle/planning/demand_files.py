@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from treadle.errors import FormatError, ScheduleError
-from treadle.planning.input_text import read_input_text
+from treadle.input_files import read_input_text
 from treadle.schedules.alltoall.demands import MAX_DEMAND, Demands
 
 MAX_FILE_BYTES = 2**25

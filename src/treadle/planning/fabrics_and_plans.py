@@ -10,6 +10,7 @@ import numpy as np
 
 from treadle.checking import unexpected
 from treadle.errors import FormatError
+from treadle.input_files import is_file, read_head
 from treadle.schedules.plan import HasPlan, Plan, plan_of
 from treadle.spelling import counted
 from treadle.topologies.expressions import names_fabric, path_text
@@ -73,20 +74,19 @@ def as_plan(value: Any, place: str = "plan") -> Plan:
 
 def _refuse_what_is_no_plan(value: str | Path) -> None:
     """FormatError for a fabric or a text for a runtime; what else is wrong with a plan, its reader says."""
-    from treadle.planning.judging.texts import is_file, told_name
+    from treadle.planning.judging.texts import told_name
     from treadle.topologies.readers.reader import HEAD_CHARACTERS, told_topology
 
-    path, shown = Path(value), str(value)[:80]
-    if name := told_name(path):
+    shown = str(value)[:80]
+    if name := told_name(Path(value)):
         raise FormatError(
             f"this is a text for a runtime ({name}), not a plan; treadle.verify judges it, and with a "
             f"fabric simulate and compare take it",
             source=shown,
         )
     is_fabric = isinstance(value, str) and names_fabric(value)
-    if is_file(path):
-        with path.open("rb") as file:
-            head = file.read(HEAD_CHARACTERS)
+    if is_file(value):
+        head = read_head(value, HEAD_CHARACTERS)
         is_fabric = not head.startswith(_ZIP) and told_topology(head.decode("utf-8", "replace")) is not None
     if is_fabric:
         raise FormatError("this is a fabric, not a plan; treadle.solve makes a plan for it", source=shown)

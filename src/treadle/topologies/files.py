@@ -13,6 +13,7 @@ import numpy as np
 
 from treadle.atomic import write_bytes
 from treadle.errors import FormatError, TopologyError
+from treadle.input_files import read_input_text
 from treadle.topologies.naming import is_one_line
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology
 
@@ -52,36 +53,13 @@ def load_topology(path: str | Path) -> Topology:
     FormatError
         If the file cannot be read or is malformed, with line and column where they are known.
     """
-    return topology_from_text(read_text(path, MAX_FILE_BYTES), source=str(path))
+    return topology_from_text(read_input_text(path, MAX_FILE_BYTES), source=str(path))
 
 
 def topology_from_text(text: str, *, source: str = "") -> Topology:
     """The fabric that a file's text describes; FormatError, which names `source`, if it is malformed."""
     found = _canonical(text)
     return topology_from_json(parse_json(text, source=source), source=source) if found is None else found[0]
-
-
-def read_text(path: str | Path, most: int) -> str:
-    """A file's text, of at most `most` bytes; FormatError, with the place of what is not UTF-8."""
-    source = str(path)
-    try:
-        if not Path(path).is_file():
-            raise FormatError("is not a file that exists", source=source)
-        with open(path, "rb") as stream:
-            data = stream.read(most + 1)
-    except (OSError, ValueError) as error:
-        if isinstance(error, FormatError):
-            raise
-        raise FormatError(f"cannot be read: {error}", source=source) from None
-    if len(data) > most:
-        raise FormatError(f"is larger than {most} bytes, the most that is read", source=source)
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        column = error.start - data.rfind(b"\n", 0, error.start)
-        message = f"byte 0x{data[error.start]:02x} is not valid UTF-8"
-        raise FormatError(message, source=source, line=line, column=column) from None
 
 
 def save_topology(path: str | Path, topology: Topology) -> None:

@@ -246,7 +246,7 @@ def test_large_fabrics_keep_the_bound(capsys: pytest.CaptureFixture[str]) -> Non
         (["--nodes", "8", "--degree", "2", "--bandwidth", "0GB/s"], 2, "bandwidth must be at least 1"),
         (["--nodes", "8", "--degree", "2", "--pick", "9"], 2, "the frontier has"),
         (["--nodes", "8", "--degree", "2", "--collective", "broadcast"], 2, "expected one of allreduce"),
-        (["--nodes", "8", "--degree", "2", "--workload", "absent.toml"], 2, "no such workload file"),
+        (["--nodes", "8", "--degree", "2", "--workload", "absent.toml"], 2, "No such file"),
         (["--nodes", "8"], 2, "--degree"),
         (["--nodes", "8", "--degree", "2", "-o", "{}/absent/x.plan"], 2, "/absent/x.plan"),
     ],

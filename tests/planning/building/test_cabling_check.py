@@ -184,9 +184,9 @@ def test_files_of_strangers(text: str, message: str, tmp_path: Path) -> None:
 def test_bytes_that_are_no_text_and_files_that_are_not_there(tmp_path: Path) -> None:
     (tmp_path / "planned.csv").write_text(listed([("a.0", "b.0")]))
     (tmp_path / "seen").write_bytes(b"\n\n\xff\xfe")
-    with pytest.raises(FormatError, match="no UTF-8"):
+    with pytest.raises(FormatError, match="not valid UTF-8"):
         check_cabling(tmp_path / "planned.csv", tmp_path / "seen")
-    with pytest.raises(FormatError, match="no such file"):
+    with pytest.raises(FormatError, match="No such file"):
         check_cabling(tmp_path / "planned.csv", tmp_path / "nothing")
 
 

@@ -118,7 +118,7 @@ def test_files_of_the_most_bytes_and_one_more(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(toml_sheet, "MAX_FILE_BYTES", 12)
     assert read_tables(str(path), "floor") == {"a": 1, "b": 2}
     monkeypatch.setattr(toml_sheet, "MAX_FILE_BYTES", 11)
-    assert "larger than 11 bytes, which no floor file is" in str(refused(path))
+    assert "larger than 11 bytes, the most that is read" in str(refused(path))
     assert toml_sheet.MOST_METRES == 100_000
 
 
@@ -137,7 +137,7 @@ def test_lines_of_the_most_characters_and_one_more(tmp_path: Path) -> None:
     [
         (b"a = ", "not TOML: "),
         (b"a = " + b"9" * 900 + b"\nb = " + b"[" * 900, "not TOML"),
-        (b"\xff\xfe", "cannot be read ("),
+        (b"\xff\xfe", "byte 0xff is not valid UTF-8; expected the floor as TOML"),
     ],
 )
 def test_bytes_that_are_no_tables(data: bytes, message: str, tmp_path: Path) -> None:
@@ -147,5 +147,5 @@ def test_bytes_that_are_no_tables(data: bytes, message: str, tmp_path: Path) -> 
 
 
 def test_files_that_are_not_there(tmp_path: Path) -> None:
-    assert "no such floor file" in str(refused(tmp_path / "nothing"))
-    assert "no such floor file" in str(refused(tmp_path))
+    assert "No such file" in str(refused(tmp_path / "nothing"))
+    assert "this is a folder" in str(refused(tmp_path))

@@ -68,7 +68,7 @@ def test_violations_are_listed(name: str, tmp_path: Path, capsys: pytest.Capture
     ("content", "options", "status", "word"),
     [
         (b"<algo", [], 2, "not well-formed"),
-        (b"<algo>\xff</algo>", [], 2, "byte 6 is no UTF-8"),
+        (b"<algo>\xff</algo>", [], 2, "1:7: byte 0xff is not valid UTF-8"),
         (b'{"gpus": ' * 100_000, [], 2, "nested too deeply"),
         (b'{"nodes": []}', [], 2, "plan"),
         (b"", [], 2, "plan"),

@@ -237,7 +237,7 @@ def test_manifests_of_the_most_bytes_and_one_more(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(set_folder, "_MOST_BYTES", size - 1)
     with pytest.raises(FormatError) as caught:
         _read_manifest(path)
-    assert str(caught.value) == f"{path}: larger than {size - 1} bytes"
+    assert str(caught.value) == f"{path}: is larger than {size - 1} bytes, the most that is read"
     monkeypatch.undo()
     told = json.loads(path.read_text())
     for key in ("format", "profile", "texts", "version"):

@@ -293,7 +293,7 @@ def test_bombs_are_refused_before_they_unfold(saved: Path) -> None:
 
 def test_unreadable_places(tmp_path: Path) -> None:
     refuse(tmp_path / "absent", "No such file")
-    refuse(tmp_path, "directory")
+    refuse(tmp_path, "folder")
     refuse(Path("/dev/zero"), "device")
     (tmp_path / "text").write_text("no zip at all")
     refuse(tmp_path / "text", "no readable plan")

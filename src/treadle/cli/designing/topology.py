@@ -15,6 +15,7 @@ from treadle.cli.command import Command
 from treadle.cli.designing.fabric_text import fact_lines
 from treadle.cli.designing.import_report import import_command
 from treadle.cli.output import JsonOption, Output, QuietOption, UnitOption
+from treadle.cli.plan_file import read_plan
 from treadle.cli.quantities import Rates, counted
 from treadle.cli.solving.problem_arguments import TopologyArgument
 from treadle.cli.status import put
@@ -89,7 +90,8 @@ def show_command(
 ) -> int:
     """Show a fabric: nodes, links, balance; of a direct-connect one distances, bounds and symmetries."""
     output = Output(json, quiet, Rates(unit or ""))
-    fabric, values = topology, _summary(topology)
+    fabric = _fabric(topology)
+    values = _summary(fabric)
     ranks = counted(len(fabric.compute_nodes), "compute node")
     output.line(f"{fabric.name}: {ranks}, {counted(len(fabric.switches), 'switch')}")
     links = Counter(int(bandwidth) for bandwidth in fabric.bandwidths)
@@ -123,12 +125,17 @@ def export_command(
     name = to if to is not None else EXTENSIONS.get(path.suffix.casefold() if path else "", "json")
     if name not in EXPORTS:
         raise FormatError(f"--to {name[:40]!r}: expected one of {', '.join(EXPORTS)}")
-    text = EXPORTS[name](topology)
+    text = EXPORTS[name](_fabric(topology))
     if path is None:
         put(text)
     else:
         write_bytes(path, text.encode())
     return 0
+
+
+def _fabric(given: Topology | str) -> Topology:
+    """Return the fabric; that of the plan where a plan file is named."""
+    return given if isinstance(given, Topology) else read_plan(given, None).topology
 
 
 def _summary(fabric: Topology) -> dict[str, object]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle.errors import FormatError
+from treadle.input_files import is_file, read_input_text
 from treadle.spelling import did_you_mean, spelt_alike, unknown
 from treadle.units import bandwidth_unit, parse_bandwidth, parse_size, parse_time_ns
 
@@ -203,21 +204,13 @@ def chosen_settings(environment: Mapping[str, str] | None = None) -> dict[str, C
 def _read(path: Path, *, is_users: bool) -> dict[str, str]:
     """Keys and values of a file; none where there is no file."""
     source = str(path)
-    try:
-        if not path.is_file():
-            return {}
-        with path.open("rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise FormatError(f"cannot be read: {error.strerror}", source=source) from None
-    if len(data) > MAX_BYTES:
-        raise FormatError(f"is larger than {MAX_BYTES} bytes, the most that is read", source=source)
+    if not is_file(path):
+        return {}
+    text = read_input_text(path, MAX_BYTES)
     import tomllib  # here, because most folders have no such file
 
     try:
-        content = tomllib.loads(data.decode("utf-8-sig"))
-    except UnicodeDecodeError:
-        raise FormatError("is not UTF-8", source=source) from None
+        content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise FormatError(f"malformed TOML: {error}", source=source) from None
     return {key: _value(key, value, path, is_users) for key, value in _flat(content)}

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from treadle.errors import FormatError, ScheduleError
+from treadle.input_files import read_input_text
 from treadle.parallelism.graph.compute_graph import Phase
 from treadle.parallelism.plan.parallel_plan import MOST_LAYERS, ParallelPlan, Pipeline, PlanClaim
 from treadle.parallelism.plan.part_plan import Boundary, Chunk, Keep, OperatorPlan, PartPlan, TensorPlan
@@ -24,7 +25,7 @@ from treadle.schedules.plan_files.manifest_values import (
     read_whole,
     read_wholes,
 )
-from treadle.topologies.files import parse_json, read_text
+from treadle.topologies.files import parse_json
 
 VERSION = 1
 KIND = "parallel plan"
@@ -50,7 +51,7 @@ def read_plan(path: str) -> ParallelPlan:
     FormatError
         With its name: if it cannot be read, is larger than `MOST_BYTES`, or is no plan of this version.
     """
-    return plan_from_json(parse_json(read_text(path, MOST_BYTES), source=path), source=path)
+    return plan_from_json(parse_json(read_input_text(path, MOST_BYTES), source=path), source=path)
 
 
 def plan_to_json(plan: ParallelPlan) -> dict[str, object]:

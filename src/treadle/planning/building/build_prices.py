@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle.errors import FormatError
+from treadle.input_files import naming_file
 from treadle.planning.building.toml_sheet import (
     check_known,
     line_of_text,
@@ -18,7 +19,6 @@ from treadle.planning.building.toml_sheet import (
     sub_table,
     whole,
 )
-from treadle.planning.input_text import naming_file
 
 _TABLES = {
     "switch": {"port", "radix"},

@@ -18,6 +18,7 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.errors import FormatError
+from treadle.input_files import naming_file
 from treadle.planning.building.toml_sheet import (
     check_known,
     line_of_text,
@@ -26,7 +27,6 @@ from treadle.planning.building.toml_sheet import (
     sub_table,
     whole,
 )
-from treadle.planning.input_text import naming_file
 
 MAX_RACKS = 8192
 """A table of distances between all pairs of racks has 512 MB then."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from treadle.errors import FormatError
+from treadle.input_files import read_input_text
 
 MAX_FILE_BYTES = 2**26
 MAX_CABLES = 500_000
@@ -69,17 +70,7 @@ def read_cables(path: str | Path, *, host: str | None = None) -> tuple[tuple[See
         With the line, for what is malformed.
     """
     source = str(path)
-    if not Path(path).is_file():
-        raise FormatError("no such file", source=source)
-    with open(path, "rb") as file:
-        data = file.read(MAX_FILE_BYTES + 1)
-    if len(data) > MAX_FILE_BYTES:
-        raise FormatError(f"larger than {MAX_FILE_BYTES} bytes, which no cabling list is", source=source)
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise FormatError("no UTF-8 text", source=source, line=line) from None
+    text = read_input_text(path, MAX_FILE_BYTES, expected="a cabling list")
     head = text.lstrip()[:20_000]
     if re.search(r"^lldp\.", head, re.MULTILINE):
         return tuple(_of_lldp(text, host or Path(path).name.partition(".")[0], source)), "lldp"

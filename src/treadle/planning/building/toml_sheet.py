@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle.errors import FormatError
+from treadle.input_files import read_input_text
 from treadle.spelling import unknown
 
 MAX_FILE_BYTES = 2**20
@@ -32,21 +33,13 @@ def read_tables(path: str | Path, what: str) -> dict[str, Any]:
     """
     source = str(path)
     try:
-        if not Path(path).is_file():
-            raise FormatError(f"no such {what} file", source=source)
-        with open(path, "rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-        if len(data) > MAX_FILE_BYTES:
-            raise FormatError(f"larger than {MAX_FILE_BYTES} bytes, which no {what} file is", source=source)
-        text = data.decode("utf-8")
+        text = read_input_text(path, MAX_FILE_BYTES, expected=f"the {what} as TOML")
         for number, line in enumerate(text.splitlines(), start=1):
             if len(line) > _MAX_LINE:
                 raise FormatError(f"longer than {_MAX_LINE} characters", source=source, line=number)
         return tomllib.loads(text)
     except RecursionError:
         raise FormatError("not TOML that can be read: nested too deep", source=source) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise FormatError(f"cannot be read ({error})", source=source) from None
     except FormatError:
         raise
     except ValueError as error:  # TOMLDecodeError is one; integers of very many digits are another

@@ -11,6 +11,7 @@ import numpy as np
 
 from treadle.checking import checked, left_alone
 from treadle.errors import FormatError, ScheduleError
+from treadle.input_files import is_plan_file
 from treadle.planning.drawing.plan_loads import busy_links
 from treadle.planning.drawing.tree_hops import hops_of
 from treadle.planning.fabrics_and_plans import FabricLike, PlanLike, as_fabric, as_plan
@@ -110,11 +111,7 @@ def _plan(subject: Any) -> Plan | None:
     if isinstance(subject, Topology):
         return None
     if isinstance(subject, str | Path):
-        path = Path(subject)
-        if not path.is_file() or path.suffix.lower() == ".json":
-            return None
-        with path.open("rb") as file:
-            return as_plan(subject) if file.read(2) == b"PK" else None
+        return as_plan(subject) if is_plan_file(subject) else None
     return plan_of(subject)
 
 

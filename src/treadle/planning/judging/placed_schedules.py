@@ -8,7 +8,6 @@ fabric. Ranks of a file correspond to the fabric's by number.
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -21,6 +20,7 @@ from treadle.brief import brief
 from treadle.errors import FormatError, ScheduleError, TreadleError
 from treadle.formats.judgement import Judgement, Terms
 from treadle.formats.schedule_source import ScheduleSource, schedule_sources, told_source
+from treadle.input_files import is_plan_file, open_input
 from treadle.planning.fabrics_and_plans import FabricLike, as_plan
 from treadle.planning.judging.foreign_trees import forest_of_trees, trees_of_rings
 from treadle.planning.judging.moved_plans import judged_on, moved_plan
@@ -205,9 +205,8 @@ def place_schedule(source: ForeignSchedule, problem: Problem, *, name: str = "")
         plan = as_plan(source, "schedule beside others")
         return _of_plan(plan, problem, name or plan.algorithm)
     path = Path(source)
-    if not path.is_file():
-        raise FormatError("is not a file that exists", source=str(path))
-    if zipfile.is_zipfile(path):
+    open_input(path).close()  # says what is wrong with a place that cannot be read
+    if is_plan_file(path):
         return _of_plan(load_plan(path), problem, name or path.name)
     return place_text(read_schedule_text(path, root=problem.collective.root or 0), problem, name=name)
 

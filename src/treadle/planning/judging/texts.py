@@ -9,6 +9,7 @@ from treadle.errors import FormatError
 from treadle.formats.format import Format, told_format
 from treadle.formats.judgement import Check, Terms
 from treadle.formats.schedule_source import ScheduleSource, told_source
+from treadle.input_files import read_head, read_input_text
 
 MAX_TEXT = 256 * 2**20
 """Largest text that is read; judges have limits of their own below it."""
@@ -54,19 +55,8 @@ class TextVerification:
 
 def told_name(path: Path) -> str:
     """The name of the format that a file begins as; "" for any other file, a fabric or a plan."""
-    if not is_file(path):
-        return ""
-    with path.open("rb") as file:
-        told = _told(file.read(_HEAD).decode("utf-8", "replace"))
+    told = _told(read_head(path, _HEAD).decode("utf-8", "replace"))
     return "" if told is None else told.name
-
-
-def is_file(path: Path) -> bool:
-    """Whether there is one; false where the system cannot even look (too long, a null byte)."""
-    try:
-        return path.is_file()
-    except (OSError, ValueError):
-        return False
 
 
 def read_text(path: Path) -> str | None:
@@ -77,19 +67,7 @@ def read_text(path: Path) -> str | None:
     FormatError
         If it begins so, and is too large or no UTF-8.
     """
-    if not is_file(path):
-        return None
-    with path.open("rb") as file:
-        content = file.read(_HEAD)
-        if _told(content.decode("utf-8", "replace")) is None:
-            return None
-        content += file.read(MAX_TEXT + 1 - len(content))
-    if len(content) > MAX_TEXT:
-        raise FormatError(f"more than {MAX_TEXT} bytes", source=str(path))
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise FormatError(f"byte {error.start} is no UTF-8", source=str(path)) from None
+    return read_input_text(path, MAX_TEXT) if told_name(path) else None
 
 
 def _told(head: str) -> Format | ScheduleSource | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from treadle.errors import FormatError
+from treadle.input_files import is_file
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, LinkClass, Protocol
 from treadle.simulation.costs.cost_model_file import load_cost_model, save_cost_model
 from treadle.simulation.costs.cost_presets import cost_presets, default_cost_model, reference_hop_ns
@@ -75,7 +76,7 @@ def as_cost_model(given: CostModelLike) -> CostModel:
     presets = cost_presets()
     if isinstance(given, str) and given in presets:
         return presets[given]
-    if not Path(given).is_file():
+    if not is_file(given):
         raise FormatError(
             f"cost model {str(given)[:60]!r}: neither a file that exists nor one of {', '.join(presets)}"
         )

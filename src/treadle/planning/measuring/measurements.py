@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle.errors import FormatError
-from treadle.planning.input_text import read_input_text
+from treadle.input_files import read_input_text
 from treadle.schedules.collective import CollectiveKind, busbw_factor
 from treadle.topologies.files import parse_json
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from treadle.checking import unexpected
 from treadle.errors import FormatError
+from treadle.input_files import read_head, read_input_text
 from treadle.parallelism.graph.blocks.transformer_graph import model_graph
 from treadle.parallelism.graph.model_files import read_model_graph
 from treadle.parallelism.graph.model_graph import ModelGraph
-from treadle.planning.input_text import read_input_text
 from treadle.planning.training.model_argument import as_model
 from treadle.training.models.training_model import TrainingModel
 
@@ -82,14 +82,7 @@ def _read(value: object) -> ModelGraph | None:
         return None
     if not isinstance(value, str | Path):
         raise unexpected("model", "a ModelGraph, a TrainingModel, a name, or a file", value)
-    path = Path(value)
-    try:
-        if not path.is_file():
-            return None
-        with path.open("rb") as file:
-            if _MARK not in file.read(_HEAD).decode("utf-8", "replace"):
-                return None
-    except (OSError, ValueError):
+    if _MARK not in read_head(value, _HEAD).decode("utf-8", "replace"):
         return None
-    text = read_input_text(path, _MOST_FILE, expected="a graph that treadle capture wrote")
+    text = read_input_text(value, _MOST_FILE, expected="a graph that treadle capture wrote")
     return read_model_graph(text, source=str(value))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from treadle.checking import checked, left_alone
 from treadle.errors import FormatError
+from treadle.input_files import read_head
 from treadle.parallelism.plan.plan_json import KIND, read_plan
 from treadle.planning.fabrics_and_plans import FabricLike, as_fabric
 from treadle.planning.parallelising.fabric_run import FabricRun
@@ -31,11 +32,7 @@ def is_parallel_plan(path: Path | str) -> bool:
     >>> planning.is_parallel_plan("other.json")
     False
     """
-    try:
-        with Path(path).open("rb") as file:
-            head = file.read(_HEAD)
-    except OSError:
-        return False
+    head = read_head(path, _HEAD)
     return head.lstrip()[:1] == b"{" and f'"{KIND}"'.encode() in head
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle.errors import FormatError, TreadleError
+from treadle.input_files import open_input
 from treadle.planning.group_plans import plan_of_group
 from treadle.planning.judging.verification import verify
 from treadle.schedules.collective import Collective, CollectiveKind
@@ -234,10 +235,8 @@ def has_gap(sizes: Sequence[tuple[int, int | None]]) -> bool:
 
 def _listing(path: Path) -> PlanListing:
     source = str(path)
-    if not path.is_file():  # a device might never end
-        raise FormatError("no readable plan file: a directory or device", source=source)
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_input(path) as file, zipfile.ZipFile(file) as archive:
             budget = MemoryBudget(MAX_MEMORY)
             text = MemberReader(archive, budget).text("manifest.json", MAX_MANIFEST)
             budget.charge(json_bytes(text))

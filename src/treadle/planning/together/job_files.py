@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from treadle.errors import FormatError, TreadleError
-from treadle.planning.input_text import read_input_text
+from treadle.input_files import read_input_text
 from treadle.planning.problem import ProblemOptions, pose, resolve_kind
 from treadle.schedules.collective import Collective
 from treadle.schedules.jobs import Job, check_jobs

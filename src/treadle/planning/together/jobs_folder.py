@@ -13,7 +13,7 @@ from typing import Any
 from treadle.atomic import write_bytes
 from treadle.brief import brief
 from treadle.errors import FormatError
-from treadle.planning.input_text import read_input_text
+from treadle.input_files import read_input_text
 from treadle.planning.solving.transfer import transfer_collective
 from treadle.planning.together.solve_jobs import JobsResult
 from treadle.schedules.collective import Collective

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from treadle.checking import unexpected
 from treadle.errors import FormatError
-from treadle.planning.input_text import read_input_text
+from treadle.input_files import is_file, read_input_text
 from treadle.spelling import spelt_alike
 from treadle.training.models.layer_table import read_model
 from treadle.training.models.training_model import TrainingModel
@@ -31,8 +31,8 @@ def as_model(value: object, *, samples: bool = False) -> TrainingModel:
     if not isinstance(value, str | Path):
         raise unexpected("model", "a TrainingModel, a name, or a file", value)
     text = str(value)
-    is_file = isinstance(value, Path) or "/" in text or text.lower().endswith(_SUFFIXES)
-    if not is_file and (spelt_alike(text, MODELS) is not None or not Path(text[:200]).is_file()):
+    names_file = isinstance(value, Path) or "/" in text or text.lower().endswith(_SUFFIXES)
+    if not names_file and (spelt_alike(text, MODELS) is not None or not is_file(text[:200])):
         return zoo_model(text)
     content = read_input_text(text, _MOST_FILE, expected="a config.json, or layers as CSV")
     try:

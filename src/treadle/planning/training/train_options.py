@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypedDict, TypeVar
 
 from treadle.errors import FormatError, TreadleError
-from treadle.planning.input_text import naming_file, read_input_text
+from treadle.input_files import naming_file, read_input_text
 from treadle.planning.measuring.cost_models import CostModelLike
 from treadle.planning.training.contention_presets import ContentionChoice, contention_of
 from treadle.planning.training.idle_options import check_options_matter

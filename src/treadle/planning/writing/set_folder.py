@@ -24,6 +24,7 @@ from treadle.errors import FormatError
 from treadle.formats.format import find_format
 from treadle.formats.judgement import RangedText
 from treadle.formats.selection.text_set import Delivery, TextSet
+from treadle.input_files import read_bytes
 from treadle.planning.writing.lower_set import LoweredSet
 from treadle.schedules.collective import CollectiveKind
 
@@ -151,9 +152,7 @@ def _kept(target: Path, lowered: LoweredSet) -> tuple[list[RangedText], dict[str
 def _read_manifest(path: Path) -> dict[str, Any]:
     """A manifest whose parts are there."""
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise FormatError(f"larger than {_MOST_BYTES} bytes", source=str(path))
-        told = json.loads(path.read_bytes())
+        told = json.loads(read_bytes(path, _MOST_BYTES))
         heading = (told["treadle"], told["version"])
         if heading != ("set", _VERSION) or not isinstance(told["texts"], list):
             raise FormatError(f"expected a set of version {_VERSION}, found {heading}", source=str(path))

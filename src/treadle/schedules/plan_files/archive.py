@@ -37,7 +37,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 
@@ -45,6 +45,7 @@ from treadle.arrays import Int32Array
 from treadle.atomic import write_bytes
 from treadle.checking import checked, unexpected
 from treadle.errors import FormatError, MemoryLimitError, TreadleError
+from treadle.input_files import open_input
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
@@ -200,9 +201,8 @@ def load_plan(path: str | Path, *, max_memory_bytes: int = MAX_MEMORY) -> Plan:
     4
     """
     source = str(path)
-    if Path(path).exists() and not Path(path).is_file():  # a device might never end
-        raise FormatError("no readable plan file: a directory or device", source=source)
-    return _read(path, source, max_memory_bytes)
+    with open_input(path) as file:
+        return _read(file, source, max_memory_bytes)
 
 
 def parse_plan(content: bytes, *, source: str, max_memory_bytes: int = MAX_MEMORY) -> Plan:
@@ -210,7 +210,7 @@ def parse_plan(content: bytes, *, source: str, max_memory_bytes: int = MAX_MEMOR
     return _read(io.BytesIO(content), source, max_memory_bytes)
 
 
-def _read(file: str | Path | io.BytesIO, source: str, max_memory_bytes: int) -> Plan:
+def _read(file: BinaryIO, source: str, max_memory_bytes: int) -> Plan:
     try:
         with zipfile.ZipFile(file) as archive:
             return read_plan(archive, max_memory_bytes)

@@ -11,8 +11,9 @@ from typing import Any
 
 from treadle.atomic import write_bytes
 from treadle.errors import FormatError, ScheduleError
+from treadle.input_files import read_input_text
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, LinkClass, Protocol
-from treadle.topologies.files import parse_json, read_text
+from treadle.topologies.files import parse_json
 
 MAX_FILE_BYTES = 2**20
 _VERSION = 1
@@ -44,7 +45,7 @@ def load_cost_model(path: str | Path) -> CostModel:
     >>> planning.load_cost_model("costs.json")
     <CostModel reference, 1 protocol>
     """
-    return cost_model_from_text(read_text(path, MAX_FILE_BYTES), source=str(path))
+    return cost_model_from_text(read_input_text(path, MAX_FILE_BYTES), source=str(path))
 
 
 def cost_model_from_text(text: str, *, source: str = "") -> CostModel:

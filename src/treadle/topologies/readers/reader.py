@@ -17,15 +17,14 @@ from types import MappingProxyType
 
 import treadle.topologies.readers
 from treadle.errors import FormatError, TopologyError
+from treadle.input_files import is_file, read_head, read_input_text
 from treadle.spelling import spelt_alike, unknown
-from treadle.topologies.files import read_text
 from treadle.topologies.readers.imported import Imported, ImportOptions, SourceText, spelt
 
 MAX_IMPORT_BYTES = 8 * 2**20
 """Largest file of others that is read."""
 HEAD_CHARACTERS = 16384
 """How much of a text `tells` sees."""
-_BYTE_ORDER_MARK = "\ufeff"
 _ZIP = b"PK\x03\x04"
 """How plans begin."""
 
@@ -127,7 +126,7 @@ def read_topology(
         format = meant
     _refuse_what_is_no_text(name)
     most = max(record.max_bytes for record in table.values())
-    text = read_text(name, most).removeprefix(_BYTE_ORDER_MARK)
+    text = read_input_text(name, most)
     record = table[format] if format is not None else _told(name, text)
     if len(text) > record.max_bytes:  # characters: never more than bytes
         raise FormatError(
@@ -141,15 +140,12 @@ def _refuse_what_is_no_text(name: str) -> None:
     try:
         if Path(name).is_dir():
             raise FormatError("this is a folder; expected a file that describes a fabric", source=name)
-        if not Path(name).is_file():
-            return
-        with open(name, "rb") as stream:
-            head = stream.read(len(_ZIP))
     except (OSError, ValueError) as error:
         if isinstance(error, FormatError):
             raise
         return  # said when it is read
-    if not head:
+    head = read_head(name, len(_ZIP))
+    if not head and is_file(name):
         raise FormatError("this file is empty; expected a file that describes a fabric", source=name)
     if head == _ZIP:
         raise FormatError(
