@@ -48,7 +48,13 @@ Extending
 
 from __future__ import annotations
 
-from treadle.lazy import load_lazily
+import copyreg
+from types import MappingProxyType
+
+from treadle.lazy import load_lazily, read_only
+
+# Values hold read-only mappings, which Python itself can neither pickle nor copy.
+copyreg.pickle(MappingProxyType, lambda mapping: (read_only, (dict(mapping),)))
 
 TYPE_CHECKING = False  # as typing's, which takes longer to load than everything else here
 if TYPE_CHECKING:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+
+
+def read_only(mapping: dict[object, object]) -> MappingProxyType[object, object]:
+    """Return a read-only view: `MappingProxyType` under a name that pickle finds."""
+    return MappingProxyType(mapping)
 
 
 def load_lazily(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import doctest
 import inspect
+import pickle
 from pathlib import Path
 
 import pytest
@@ -11,11 +13,14 @@ import pytest
 import treadle
 from places import ROOT
 from samples.table import table_restored
-from treadle import planning
+from treadle import Collective, Mesh, Topology, planning
+from treadle.arrays import FrozenArrays
 from treadle.errors import MissingDependencyError
+from treadle.schedules.plan import Plan
 
 ELSEWHERE = {"treadle.planning.execute_plan": ROOT / "tests/planning/parallelising/test_executing.py"}
 """Examples that need PyTorch and processes: they run in a test that has both anyway."""
+EQUAL_BY_CONTENT = (FrozenArrays, Topology, Plan, Collective, Mesh)
 
 
 def public_names() -> dict[str, object]:
@@ -53,8 +58,18 @@ def test_example_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     lines: list[str] = []
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
     with table_restored():
-        result = runner.run(found, out=lines.append)
+        result = runner.run(found, out=lines.append, clear_globs=False)
     told = "".join(lines)
     if MissingDependencyError.__name__ in told:
         pytest.skip(told.strip().splitlines()[-1])
     assert result.failed == 0, told
+    for value in [value for value in found.globs.values() if is_value(value)]:
+        for copied in (pickle.loads(pickle.dumps(value)), copy.deepcopy(value)):
+            assert repr(copied) == repr(value)
+            assert not isinstance(value, EQUAL_BY_CONTENT) or copied == value
+
+
+def is_value(value: object) -> bool:
+    """Whether an example made it: a value of Treadle, none of its functions, classes and exceptions."""
+    home = type(value).__module__
+    return home.startswith("treadle") and not isinstance(value, BaseException)

@@ -103,7 +103,7 @@ def flow_of_routes(topology: Topology, collective: Collective, routes: RouteSche
         upper=witness.pair_rate_bound(topology, collective),
         exact=None,
         loads=flow.loads,
-        make_flow=lambda: flow,
+        stored_flow=flow,
         witness=witness,
         method="routes",
         seconds=0.0,

@@ -45,8 +45,8 @@ class RateResult:
         F where both sides are known to meet exactly.
     loads : array of float64, shape (m,)
         What each link carries in `flow`.
-    make_flow : callable
-        Makes `flow`, which may be large, when it is wanted.
+    stored_flow : ConcurrentFlow or callable
+        `flow`, or a function of a module that computes it when it is wanted, since it may be large.
     witness : DistanceWitness
     method : str
         What found it.
@@ -71,7 +71,7 @@ class RateResult:
     upper: Fraction
     exact: Fraction | None
     loads: FloatArray
-    make_flow: Callable[[], ConcurrentFlow]
+    stored_flow: ConcurrentFlow | Callable[[], ConcurrentFlow]
     witness: DistanceWitness
     method: str
     seconds: float
@@ -80,7 +80,7 @@ class RateResult:
     @cached_property
     def flow(self) -> ConcurrentFlow:
         """A flow that reaches `rate`."""
-        return self.make_flow()
+        return self.stored_flow() if callable(self.stored_flow) else self.stored_flow
 
     @property
     def gap(self) -> float:

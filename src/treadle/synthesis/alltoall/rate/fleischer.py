@@ -205,7 +205,7 @@ class _Scheme:
             upper=self._witness.pair_rate_bound(topology, collective),
             exact=None,
             loads=flow.loads,
-            make_flow=lambda: flow,
+            stored_flow=flow,
             witness=self._witness,
             method="fleischer",
             seconds=seconds,

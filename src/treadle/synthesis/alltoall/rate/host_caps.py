@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
@@ -33,9 +34,13 @@ def folded(found: RateResult, topology: Topology) -> RateResult:
         found,
         topology=topology,
         loads=frozen(found.loads[:m], np.float64),
-        make_flow=lambda: ConcurrentFlow(frozen(found.flow.by_source[:, :m], np.float64)),
+        stored_flow=partial(_flow_on_links, found, m),
         witness=DistanceWitness(lengths[:m], lengths[m:].reshape(-1, 2)),
     )
+
+
+def _flow_on_links(found: RateResult, n_links: int) -> ConcurrentFlow:
+    return ConcurrentFlow(frozen(found.flow.by_source[:, :n_links], np.float64))
 
 
 def unfolded(found: RateResult) -> RateResult | None:
@@ -55,7 +60,7 @@ def unfolded(found: RateResult) -> RateResult | None:
         found,
         topology=with_host_bottleneck(topology),
         loads=by_source.loads,
-        make_flow=lambda: by_source,
+        stored_flow=by_source,
         witness=DistanceWitness(np.concatenate([witness.lengths, at_hosts])),
     )
 

@@ -86,7 +86,7 @@ def rate_by(
         upper=witness.pair_rate_bound(topology, collective),
         exact=None,
         loads=flow.loads,
-        make_flow=lambda: flow,
+        stored_flow=flow,
         witness=witness,
         method=method.value,
         seconds=time.process_time() - began,

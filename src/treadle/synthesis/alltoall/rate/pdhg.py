@@ -159,7 +159,7 @@ def _certified(
         upper=upper,
         exact=None,
         loads=flow.loads,
-        make_flow=lambda: flow,
+        stored_flow=flow,
         witness=witness,
         method="pdhg",
         seconds=time.process_time() - began,
