@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
 Progress = Callable[[str, int, int], None]
@@ -95,3 +97,20 @@ class Watch:
 
 UNWATCHED = Watch()
 """No progress, no time limit."""
+
+_NOW: ContextVar[Watch] = ContextVar("treadle", default=UNWATCHED)
+
+
+def now() -> Watch:
+    """Return the limits under which the running work was started."""
+    return _NOW.get()
+
+
+@contextmanager
+def limits(watch: Watch) -> Iterator[None]:
+    """Run a block under these limits, which `now` returns; threads and processes started there see none."""
+    token = _NOW.set(watch)
+    try:
+        yield
+    finally:
+        _NOW.reset(token)

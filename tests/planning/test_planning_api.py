@@ -27,6 +27,7 @@ from treadle.planning import (
     verify,
 )
 from treadle.planning.solving import forestcoll, generation
+from treadle.planning.solving.schedulers import find_scheduler
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
 from treadle.schedules.plan import PlanEntry
 from treadle.schedules.trees.forest import ForestSchedule
@@ -39,7 +40,7 @@ from treadle.topologies import (
     parse,
     topology_from_json,
 )
-from treadle.watch import Watch
+from treadle.watch import Watch, limits
 
 
 @settings(max_examples=25)
@@ -108,7 +109,34 @@ def test_late_solve_falls_back_and_says_so() -> None:
     assert result.optimal_algbw is not None
 
 
-def test_what_stands_in_when_late_is_the_fastest_of_the_quick_schedules() -> None:
+def test_fabrics_on_which_no_schedule_is_quick_are_refused_when_time_is_up() -> None:
+    with pytest.raises(TimeLimitError, match="quick enough"):
+        solve("dgx_h100:128", "allgather", time_limit_s=0.0)
+
+
+@pytest.mark.parametrize("name", [name for name in generation.FALLBACKS if name != "bfb"])
+def test_fallbacks_heed_the_limit(name: str) -> None:
+    problem = pose("mi250:2", "allreduce")
+    with limits(Watch(deadline=0.0)), pytest.raises(TimeLimitError):
+        find_scheduler(name).make(problem.topology, problem.collective, {})
+
+
+def test_one_ring_stands_in_where_no_search_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generation, "GRACE_S", -1.0)
+    for fabric, kind in (
+        ("mi250:2", "allreduce"),
+        ("leaf_spine:3,2", "reduce-scatter"),
+        ("mesh:2,3", "broadcast"),
+    ):
+        found = generation.fall_back(pose(fabric, kind))
+        assert found.algorithm == ("bfb" if fabric.startswith("mesh") else "ring")
+
+
+def test_what_stands_in_when_late_is_the_fastest_of_the_quick_schedules(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(generation, "GRACE_S", 60.0)
+    monkeypatch.setattr(generation, "FALLBACKS", generation.FALLBACKS[::-1])
     rows = compare("torus:6,6", "allgather", algorithms=generation.FALLBACKS).rows
     found = {row.algorithm: row.algbw for row in rows if row.algbw is not None}
     first = next(name for name in generation.FALLBACKS if name in found)

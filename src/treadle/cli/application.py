@@ -20,6 +20,7 @@ from treadle.cli.status import (
     INTERRUPTED,
     MISSING,
     OUT_OF_MEMORY,
+    TIME_LIMIT_REACHED,
     UNREAD,
     USAGE,
     UnprintableError,
@@ -31,6 +32,7 @@ from treadle.cli.status import (
     unprintable,
 )
 from treadle.errors import InfeasibleError, MemoryLimitError, MissingDependencyError, TreadleError
+from treadle.watch import TimeLimitError
 
 
 def _print_version(wanted: bool) -> None:
@@ -205,6 +207,9 @@ def _run(arguments: Sequence[str]) -> int:
         return fail(_said(error), OUT_OF_MEMORY)
     except TreadleError as error:
         return fail(_said(error), USAGE)
+    except TimeLimitError:
+        said = "the time limit was reached; nothing was found; allow more time (--time-limit)"
+        return fail(said, TIME_LIMIT_REACHED)
     except SystemExit:  # typer's answer to a broken pipe
         return UNREAD
     except OSError as error:

@@ -144,7 +144,7 @@ def test_demands_of_another_size_or_kind(capsys: pytest.CaptureFixture[str], tmp
     binary = tmp_path / "binary"
     binary.write_bytes(b"\xff\xfe0,1")
     assert main(["bound", "ring:2", "alltoall", "--demands", str(binary)]) == 2
-    assert "is not UTF-8" in capsys.readouterr().err
+    assert "is not valid UTF-8" in capsys.readouterr().err
 
 
 def test_unreachable_rank(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_what_is_wrong_is_told_and_fails(
     assert "theirs.json: the file has 4 ranks, ring(5) has 5" in shown
     assert "NO: 1 violation" in shown
     assert main([*command[:-1], str(tmp_path / "none.xml")]) == 2
-    assert "is not a file" in capsys.readouterr().err
+    assert "No such file" in capsys.readouterr().err
 
 
 def test_files_of_one_name_are_told_apart(

@@ -88,7 +88,7 @@ def test_as_many_files_as_are_looked_at(tmp_path: Path, monkeypatch: pytest.Monk
     assert [line.partition(": ")[0] for line in found.problems] == [
         str(tmp_path / name) for name in ("a.plan", "b.plan", "d.plan")
     ]
-    assert found.problems[2].endswith(": no readable plan file: a directory or device")
+    assert found.problems[2].endswith(": cannot be read: this is a folder, not a file or pipe")
     assert len(index_plans(tmp_path / "a.plan").problems) == 1
     monkeypatch.setattr(plan_directory, "MAX_FILES", 2)
     with pytest.raises(FormatError) as caught:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from fractions import Fraction
-from time import process_time
+from time import monotonic, process_time
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -35,14 +35,18 @@ from treadle.synthesis.scheduler_options import (
     asked_of,
     flag_of,
 )
+from treadle.synthesis.trees.baselines.ring import single_ring
 from treadle.verification.schedules import verify
-from treadle.watch import UNWATCHED, TimeLimitError, Watch
+from treadle.watch import UNWATCHED, TimeLimitError, Watch, limits
 
 if TYPE_CHECKING:
     from treadle.schedules.schedule import Schedule
 
-FALLBACKS = ("hierarchical-ring", "ring", "multitree", "double-binary-tree")
-"""Tried when time has run out; all of them are quick."""
+FALLBACKS = ("bfb", "ring", "multitree", "hierarchical-ring", "double-binary-tree")
+"""Tried in this order when time has run out; where none is ready in `GRACE_S`, one ring without a search."""
+GRACE_S = 0.5
+MOST_FALLBACK_HOPS = 10**6
+"""Hops of all trees of a fallback: of an allgather of 1000 ranks, made and verified in a second."""
 
 _SCHEDULES: Mapping[ScheduleForm, tuple[type[Schedule], ...]] = MappingProxyType(
     {
@@ -157,7 +161,8 @@ def _made(
             from treadle.planning.solving.groups import each_group  # brings a solver
 
             return each_group(problem, scheduler, asked, bound=bound, watch=watch)
-        made = scheduler.make(topology, collective, asked, watch=watch, bound=bound)
+        with limits(watch):
+            made = scheduler.make(topology, collective, asked, watch=watch, bound=bound)
     schedule = made.schedule if isinstance(made, Candidate | Built) else made
     expected = _SCHEDULES[scheduler.form]
     if not isinstance(schedule, expected):
@@ -200,8 +205,8 @@ def fall_back(problem: Problem, options: SchedulerOptions | None = None) -> Cand
 
     Raises
     ------
-    ScheduleError
-        If none fits.
+    TimeLimitError
+        If none fits, or none is made in `GRACE_S`.
     """
     if isinstance(options, RouteOptions):
         from treadle.planning.solving.route_candidates import quick_routes
@@ -215,20 +220,32 @@ def fall_back(problem: Problem, options: SchedulerOptions | None = None) -> Cand
         from treadle.planning.solving.groups import quick_groups
 
         return quick_groups(problem)
-    # the cut search is quick enough to be worth waiting for; an allreduce's linear program may not be
-    is_slow = problem.collective.kind is CollectiveKind.ALLREDUCE
-    bound = None if is_slow else find_bound(problem)
-    found: list[tuple[Fraction, Candidate]] = []
-    for name in FALLBACKS:
+    grace = Watch(deadline=monotonic() + GRACE_S)
+    collective = problem.collective
+    n_trees = sum(weight > 0 for weight in collective.shard_weights)
+    n_hops = collective.n_ranks * n_trees * (collective.kind.broadcasts + collective.kind.reduces)
+    if n_hops > MOST_FALLBACK_HOPS:
+        raise TimeLimitError("no schedule is quick enough")
+    found: list[tuple[Fraction, str, Schedule]] = []
+    for name in (*FALLBACKS, ""):
+        if found and grace.is_late:
+            break
         try:
-            schedule = find_scheduler(name).make(problem.topology, problem.collective, {})
-        except TreadleError:
+            if name:
+                with limits(grace):
+                    schedule = find_scheduler(name).make(problem.topology, collective, {}, watch=grace)
+            else:
+                schedule = single_ring(problem.topology, collective)
+        except (TreadleError, TimeLimitError):
             continue
-        report = verify(problem.topology, problem.collective, schedule)
+        report = verify(problem.topology, collective, schedule)
         if report.is_ok and report.algbw is not None:
-            found.append((report.algbw, Candidate(name, schedule, bound)))
+            found.append((report.algbw, name or "ring", schedule))
     if not found:
-        raise ScheduleError(
-            f"{problem.topology.name}: the time limit was reached and no quick schedule fits; allow more time"
-        )
-    return max(found, key=lambda entry: entry[0])[1]
+        raise TimeLimitError("no quick schedule fits")
+    bound = None
+    if collective.kind is not CollectiveKind.ALLREDUCE:  # whose linear program may take long
+        with suppress(TimeLimitError):
+            bound = find_bound(problem, Watch(deadline=monotonic() + GRACE_S))
+    _, name, schedule = max(found, key=lambda entry: entry[0])
+    return Candidate(name, schedule, bound)

@@ -56,6 +56,17 @@ def _ring_forest(topology: Topology, collective: Collective) -> Forest:
     return forest_of_rings(ForestBuilder(topology, collective), orders, collective.shard_weights)
 
 
+def single_ring(topology: Topology, collective: Collective) -> ForestSchedule:
+    """One ring through the boxes in the order of ranks, made without any search."""
+
+    def build(topology: Topology, collective: Collective) -> Forest:
+        boxes = find_boxes(topology, collective)
+        order = _through_boxes(boxes, [None] * len(boxes), 0)
+        return forest_of_rings(ForestBuilder(topology, collective), (order,), collective.shard_weights)
+
+    return compose(topology, collective, build)
+
+
 def forest_of_rings(builder: ForestBuilder, orders: Sequence[Order], weights: Sequence[int]) -> Forest:
     """Every root's data once round each ring."""
     for order in orders:
