@@ -6,7 +6,9 @@ import contextlib
 import errno
 import os
 import secrets
+import shutil
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from treadle.errors import FormatError
@@ -61,6 +63,31 @@ def check_parent(path: str | Path) -> None:
         return
     if not is_there:
         raise FormatError(f"there is no folder {folder}; make it first", source=str(path))
+
+
+@contextlib.contextmanager
+def made_folder(path: str | Path) -> Iterator[Path]:
+    """Make a folder with its parents for the files that the block writes; if that fails, remove them again.
+
+    A folder that was there before stays, and so do its files.
+
+    Raises
+    ------
+    FormatError
+        If the folder cannot be made.
+    """
+    folder = Path(path)
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FormatError(f"cannot be made: {error.strerror}", source=str(path)) from None
+    try:
+        yield folder
+    except BaseException:
+        if missing:
+            shutil.rmtree(missing[-1], ignore_errors=True)
+        raise
 
 
 def _status(target: Path) -> os.stat_result | None:

@@ -8,18 +8,22 @@ is kept.
 from __future__ import annotations
 
 import io
+import json
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from treadle.errors import FormatError
 
 MAX_PIPE_BYTES = 2**28
 """Most bytes that are read from a pipe: as many as of the largest text file, a topology of Treadle's own."""
 
+_MAX_DIGITS = 30
+_LONG_NUMBER = re.compile(rf"[0-9]{{{_MAX_DIGITS}}}")
 _ZIP = b"PK\x03\x04"
 _PIPES: dict[tuple[int, int], bytes] = {}
 """Content of each pipe by device and inode: what a process has read from it once."""
@@ -123,6 +127,48 @@ def read_input_text(path: Path | str, most_bytes: int, *, expected: str = "") ->
         column = error.start - data.rfind(b"\n", 0, error.start)
         message = f"byte 0x{data[error.start]:02x} is not valid UTF-8{expected and f'; expected {expected}'}"
         raise FormatError(message, source=source, line=line, column=column) from None
+
+
+def parse_json(text: str, *, source: str = "") -> Any:
+    """Strict JSON: no repeated keys, no NaN or infinity, no endless integers, bounded nesting.
+
+    Parameters
+    ----------
+    text : str
+    source : str, optional
+        File name for messages.
+
+    Raises
+    ------
+    FormatError
+        With line and column where they are known.
+    """
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(items)
+        if len(found) == len(items):
+            return found
+        seen: set[str] = set()
+        twice = next(key for key, _ in items if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise FormatError(f"key {json.dumps(twice[:60])} appears twice in one object", source=source)
+
+    def constant(name: str) -> Any:
+        raise FormatError(f"{name} is not a JSON number", source=source)
+
+    def integer(digits: str) -> int:
+        if len(digits) > _MAX_DIGITS:
+            raise FormatError(f"an integer of {len(digits)} digits is too large", source=source)
+        return int(digits)
+
+    try:
+        # a hook for every integer takes its time; it is needed only where some run of digits is long
+        parse_int = integer if _LONG_NUMBER.search(text) else None
+        return json.loads(text, object_pairs_hook=pairs, parse_constant=constant, parse_int=parse_int)
+    except json.JSONDecodeError as error:
+        message = f"malformed JSON: {error.msg}"
+        raise FormatError(message, source=source, line=error.lineno, column=error.colno) from None
+    except RecursionError:
+        raise FormatError("malformed JSON: nested too deeply", source=source) from None
 
 
 @contextmanager

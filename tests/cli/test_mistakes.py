@@ -139,7 +139,12 @@ MISTAKES = """
 2 | solve ring:4 allgather --ranks 0 | needs at least 2 ranks
 2 | solve ring:4 allgather --ranks 0,0,1 | chosen twice
 2 | repair ring.plan --link a--b | 'a'
-2 | repair ring.plan --node nobody | nobody
+2 | repair ring.plan --node nobody | nobody'; its nodes have names such as n0
+2 | bound dgx_h100:2 allgather --without box0.nic3 | its NICs are links: 'box0.gpu3--ib0'
+2 | bound dgx_h100:2 allgather --without box0.gpx3 | did you mean 'box0.gpu3'
+2 | compare ring:4 allgather --algorithms NCCL | this is a library, whose algorithms are ring,
+2 | solve dgx_a100:2 allreduce --algorithm tto | order without parallel links
+2 | lower ring.plan --to msccl-xml -o texts | holds 'other', which is no MSCCL file
 # one kind of file for another
 2 | lower ring:4 | this is a topology, not a plan; solve it first: treadle solve ring:4 allreduce -o x.plan
 2 | run ring:4 | COLLECTIVE is missing; expected one of allgather,
@@ -243,6 +248,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "notes.txt").write_text("remember the milk\n")
     (path / "broken.json").write_text('{"treadle": "topology", "version": 1,}')
     (path / "folder").mkdir()
+    (path / "texts").mkdir()
+    (path / "texts" / "other").write_text("remember the milk\n")
     nodes = [{"name": name, "kind": "compute"} for name in "ab"]
     apart = {"treadle": "topology", "version": 1, "name": "apart", "nodes": nodes, "links": []}
     (path / "apart.json").write_text(json.dumps(apart))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from treadle.atomic import write_bytes
 from treadle.cli.text_places import TextPlace, check_folder, place_of, place_of_group
 from treadle.errors import FormatError
 from treadle.planning import Profile
@@ -64,15 +65,22 @@ def test_several_files_have_suffixes(tmp_path: Path) -> None:
 
 
 def test_only_a_folder_that_was_named_is_made(tmp_path: Path) -> None:
-    TextPlace(tmp_path / "no" / "x", False, form()).make_folder()
+    TextPlace(tmp_path / "no" / "x", False, form()).folder()
     assert not (tmp_path / "no").exists()
     own = TextPlace(tmp_path / "new" / "deep" / "x", True, form())
-    own.make_folder()
-    own.make_folder()
+    for _ in range(2):
+        with own.folder():
+            assert (tmp_path / "new" / "deep").is_dir()
+    with pytest.raises(OSError, match="disk"), own.folder():
+        raise OSError("disk is full")
     assert (tmp_path / "new" / "deep").is_dir()
+    none = TextPlace(tmp_path / "none" / "deep" / "x", True, form())
+    with pytest.raises(FormatError, match="cannot be written"), none.folder():
+        write_bytes(tmp_path / "none" / "deep", b"")
+    assert not (tmp_path / "none").exists()
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(FormatError) as caught:
-        TextPlace(tmp_path / "file" / "x", True, form()).make_folder()
+        TextPlace(tmp_path / "file" / "x", True, form()).folder().__enter__()
     assert str(caught.value) == f"{tmp_path / 'file'}: cannot be made: File exists"
 
 
@@ -87,8 +95,8 @@ def test_a_folder_that_is_parsed_holds_its_texts_only(tmp_path: Path) -> None:
     with pytest.raises(FormatError) as caught:
         check_folder(place, None)
     assert str(caught.value) == (
-        f"{tmp_path}: holds 'notes', and MSCCL parses every file of its folder and ends at one that is none "
-        "of its texts; name a folder of its own (-o texts/)"
+        f"{tmp_path}: holds 'notes', which is no MSCCL file, and the runtime parses every file of its "
+        "folder; name a folder that is empty or does not exist yet"
     )
     check_folder(place, Profile.LEGACY)
     check_folder(TextPlace(tmp_path / "own.xml", False, form(parses_folder=True)), None)

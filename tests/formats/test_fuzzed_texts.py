@@ -19,9 +19,10 @@ from treadle.formats.cpu.judge import interpret_cpu_xml
 from treadle.formats.msccl.judge import interpret_msccl_xml
 from treadle.formats.mscclpp.judge import interpret_mscclpp_json
 from treadle.formats.nccl.reader import parse_nccl_graph
+from treadle.input_files import parse_json
 from treadle.schedules.plan_files.archive import parse_plan
 from treadle.topologies.expressions import parse
-from treadle.topologies.files import dump_topology, parse_json, topology_from_json
+from treadle.topologies.files import dump_topology, topology_from_json
 
 GOLDEN = places.GOLDEN
 

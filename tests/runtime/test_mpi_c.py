@@ -20,7 +20,7 @@ from child_processes import finished, search_path, started
 from samples.runtime_programs import exchange, overwritten, random_program
 from shortcuts.asking_switches import asked, asking_boxes
 from treadle.cli.main import main
-from treadle.errors import MissingDependencyError, ScheduleError
+from treadle.errors import FormatError, MissingDependencyError, ScheduleError
 from treadle.planning import program_of, solve
 from treadle.program.any_schedule import lower
 from treadle.program.message_levels import dataflow, needs_copy
@@ -373,6 +373,12 @@ def test_without_a_compiler_the_message_says_so(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(MissingDependencyError, match="cc: not found; is a C compiler installed"):
         build_interpreter(MpiInstallation(broken, broken), directory=tmp_path / "bin")
     assert list((tmp_path / "bin").iterdir()) == []
+    broken.write_text("#!/bin/sh\necho 'error writing x.s: No space left on device' >&2\nexit 1\n")
+    with pytest.raises(FormatError, match="No space left on device; free some space, or set TMPDIR"):
+        build_interpreter(MpiInstallation(broken, broken), directory=tmp_path / "bin")
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(FormatError, match="cannot be built: Not a directory"):
+        build_interpreter(MpiInstallation(broken, broken), directory=tmp_path / "file" / "bin")
     monkeypatch.setattr(mpi_build.sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
     with pytest.raises(MissingDependencyError, match=r"pip install 'treadle\[mpi\]'"):

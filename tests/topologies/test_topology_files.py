@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treadle.errors import FormatError
+from treadle.input_files import parse_json
 from treadle.topologies import (
     Topology,
     dgx_a100,
@@ -22,7 +23,7 @@ from treadle.topologies import (
     topology_hash,
     with_failed_nodes,
 )
-from treadle.topologies.files import parse_json, parse_with_hash
+from treadle.topologies.files import parse_with_hash
 
 EXAMPLE = """{"treadle": "topology", "version": 1, "name": "example",
  "nodes": [{"name": "gpu0", "kind": "compute", "injection_bytes_per_s": 5},

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from treadle.atomic import check_parent
+from treadle.atomic import check_parent, made_folder
 from treadle.errors import FormatError
 from treadle.input_files import read_head
 from treadle.planning import Format, Profile
@@ -33,14 +34,9 @@ class TextPlace:
     is_own_folder: bool
     target: Format
 
-    def make_folder(self) -> None:
-        """Make the folder that was named; FormatError if it cannot be."""
-        if not self.is_own_folder:
-            return
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise FormatError(f"cannot be made: {error.strerror}", source=str(self.path.parent)) from None
+    def folder(self) -> AbstractContextManager[object]:
+        """Make the folder that was named for what the block writes; see `treadle.atomic.made_folder`."""
+        return made_folder(self.path.parent) if self.is_own_folder else nullcontext()
 
     def targets(self, files: tuple[tuple[str, bytes], ...]) -> list[tuple[Path, bytes]]:
         """Where each file goes: beside `path`, its suffix before the ending or instead of it."""
@@ -95,8 +91,8 @@ def check_folder(place: TextPlace, profile: Profile | None) -> None:
         raise FormatError(f"cannot be read: {error.strerror}", source=str(folder)) from None
     if foreign:
         raise FormatError(
-            f"holds {foreign[0].name!r}, and MSCCL parses every file of its folder and ends at one that is "
-            "none of its texts; name a folder of its own (-o texts/)",
+            f"holds {foreign[0].name!r}, which is no MSCCL file, and the runtime parses every file of its "
+            "folder; name a folder that is empty or does not exist yet",
             source=str(folder),
         )
 

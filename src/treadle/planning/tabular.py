@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,34 @@ if TYPE_CHECKING:
 
 Cell = str | int | float | bool | None
 """What stands in a table: numbers in SI units, which the column's name ends with."""
+
+
+_FORMULA = ("=", "+", "-", "@", "\t")
+"""How cells begin that a spreadsheet would calculate."""
+
+
+def csv_text(heading: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
+    """Return CSV, with an apostrophe before text that a spreadsheet would take for a formula.
+
+    Examples
+    --------
+    >>> csv_text(["node", "loss"], [["=1+1", -2], ["gpu0", "-"]])
+    "node,loss\\n'=1+1,-2\\ngpu0,-\\n"
+    """
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(heading)
+    for row in rows:
+        writer.writerow(
+            f"'{cell}" if isinstance(cell, str) and len(cell) > 1 and cell.startswith(_FORMULA) else cell
+            for cell in row
+        )
+    return out.getvalue()
+
+
+def cell_text(cell: str) -> str:
+    """Return the text of a cell that `csv_text` wrote, without the apostrophe before a formula."""
+    return cell[1:] if cell[:1] == "'" and cell[1:].startswith(_FORMULA) else cell
 
 
 class Tabular:
@@ -34,13 +62,10 @@ class Tabular:
             If the file cannot be written.
         """
         records = self.records()
-        out = io.StringIO()
-        writer = csv.DictWriter(out, list(records[0]) if records else [], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(records)
+        text = csv_text(list(records[0]) if records else [], (record.values() for record in records))
         if path is not None:
-            write_bytes(path, out.getvalue().encode())
-        return out.getvalue()
+            write_bytes(path, text.encode())
+        return text
 
     def to_pandas(self) -> pandas.DataFrame:
         """The rows as a data frame; MissingDependencyError where pandas is not installed."""

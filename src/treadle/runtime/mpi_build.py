@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import os
 import secrets
@@ -12,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from treadle.errors import MissingDependencyError
+from treadle.errors import FormatError, MissingDependencyError, TreadleError
 
 SOURCES = (
     *("interpreter.c", "engine.h", "state.h", "bundles.h"),
@@ -157,7 +159,9 @@ def compiled(
     Raises
     ------
     MissingDependencyError
-        If the compiler fails, or the directory cannot be written.
+        If the compiler fails.
+    FormatError
+        If the directory cannot be written, or a disk is full.
     """
     folder = build_directory() if directory is None else directory
     target = folder / f"{name}-{_key(compiler, more_flags, sources)}"
@@ -176,15 +180,24 @@ def compiled(
             check=False,
         )
         if done.returncode or not partial.exists():
-            raise MissingDependencyError(
-                f"{compiler}: {telling_line(done.stderr)}; is a C compiler installed?"
-            )
+            raise compiler_error(compiler, done.stderr, "is a C compiler installed?")
         os.replace(partial, target)
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except OSError as error:
+        raise FormatError(f"the C {name} cannot be built: {error.strerror}", source=str(folder)) from None
+    except subprocess.TimeoutExpired as error:
         raise MissingDependencyError(f"the C {name} cannot be built in {folder}: {error}") from None
     finally:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # where not even its folder could be made
+            partial.unlink(missing_ok=True)
     return target
+
+
+def compiler_error(compiler: Path | str, said: str, question: str) -> TreadleError:
+    """Return what a compiler's failure means: a full disk, or a compiler that lacks something."""
+    line = telling_line(said)
+    if os.strerror(errno.ENOSPC) in said:
+        return FormatError(f"{line}; free some space, or set TMPDIR to another folder", source=str(compiler))
+    return MissingDependencyError(f"{compiler}: {line}; {question}")
 
 
 def _key(compiler: Path, more_flags: Sequence[str], sources: Sequence[Path]) -> str:

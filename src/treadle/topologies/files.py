@@ -13,7 +13,7 @@ import numpy as np
 
 from treadle.atomic import write_bytes
 from treadle.errors import FormatError, TopologyError
-from treadle.input_files import read_input_text
+from treadle.input_files import parse_json, read_input_text
 from treadle.topologies.naming import is_one_line
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology
 
@@ -30,8 +30,6 @@ _CANONICAL_LINK = re.compile(
     r'  \{"tail": "([^"\\\n]*)", "head": "([^"\\\n]*)", "bandwidth_bytes_per_s": ([0-9]{1,16})'
     r'(?:, "latency_ns": ([0-9]{1,19}))?\}'
 )
-_MAX_DIGITS = 30
-_LONG_NUMBER = re.compile(rf"[0-9]{{{_MAX_DIGITS}}}")
 _MAX_INT64 = 2**63 - 1
 _FILE_KEYS = {"treadle", "version", "name", "nodes", "links"}
 _NODE_KEYS = {"name", "kind"}
@@ -65,48 +63,6 @@ def topology_from_text(text: str, *, source: str = "") -> Topology:
 def save_topology(path: str | Path, topology: Topology) -> None:
     """Write a topology file; it appears whole or not at all. FormatError if it cannot be written."""
     write_bytes(path, dump_topology(topology).encode())
-
-
-def parse_json(text: str, *, source: str = "") -> Any:
-    """Strict JSON: no repeated keys, no NaN or infinity, no endless integers, bounded nesting.
-
-    Parameters
-    ----------
-    text : str
-    source : str, optional
-        File name for messages.
-
-    Raises
-    ------
-    FormatError
-        With line and column where they are known.
-    """
-
-    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(items)
-        if len(found) == len(items):
-            return found
-        seen: set[str] = set()
-        twice = next(key for key, _ in items if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise FormatError(f"key {_shown(twice)} appears twice in one object", source=source)
-
-    def constant(name: str) -> Any:
-        raise FormatError(f"{name} is not a JSON number", source=source)
-
-    def integer(digits: str) -> int:
-        if len(digits) > _MAX_DIGITS:
-            raise FormatError(f"an integer of {len(digits)} digits is too large", source=source)
-        return int(digits)
-
-    try:
-        # a hook for every integer takes its time; it is needed only where some run of digits is long
-        parse_int = integer if _LONG_NUMBER.search(text) else None
-        return json.loads(text, object_pairs_hook=pairs, parse_constant=constant, parse_int=parse_int)
-    except json.JSONDecodeError as error:
-        message = f"malformed JSON: {error.msg}"
-        raise FormatError(message, source=source, line=error.lineno, column=error.colno) from None
-    except RecursionError:
-        raise FormatError("malformed JSON: nested too deeply", source=source) from None
 
 
 def topology_from_json(value: Any, *, source: str = "") -> Topology:

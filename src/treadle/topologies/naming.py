@@ -43,12 +43,18 @@ def expression(function: str, *arguments: int, **changed: tuple[int, int]) -> st
     return f"{function}({', '.join(words)})"
 
 
+_DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""Marks that change the direction of writing: a name with them may look like another one."""
+
+
 def is_one_line(text: str) -> bool:
-    """Whether a name fits in a line of a report: no line breaks, no control characters for the terminal.
+    """Whether a name fits in a line: no line breaks, control characters or marks of direction.
 
     Examples
     --------
     >>> is_one_line("gpu 0"), is_one_line("gpu\\n0")
     (True, False)
     """
-    return text.isprintable() or not any(category(letter) in {"Cc", "Zl", "Zp"} for letter in text)
+    return text.isprintable() or not any(
+        category(letter) in {"Cc", "Zl", "Zp"} or letter in _DIRECTIONS for letter in text
+    )

@@ -161,10 +161,13 @@ def test_hostile_files_are_refused_in_one_line_or_read(seed: int) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("[" * 100_000, "too deep"),
-        ('{"a":' * 100_000, "too deep"),
-        ("{", "line 1"),
-        ('{"treadle": "model graph", "version": ' + "9" * 5000 + "}", "thousands of digits"),
+        ("[" * 100_000, "nested too deep"),
+        ('{"a":' * 100_000, "nested too deep"),
+        ("{", "malformed JSON"),
+        (
+            '{"treadle": "model graph", "version": ' + "9" * 5000 + "}",
+            "integer of 5000 digits",
+        ),
         ("null", "no model graph"),
     ],
 )

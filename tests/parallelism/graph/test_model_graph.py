@@ -141,5 +141,5 @@ def test_malformed_files_are_refused_in_one_line(change: dict[str, object], word
 
 
 def test_text_that_is_no_json_is_refused() -> None:
-    with pytest.raises(FormatError, match=r"g\.json: model graph: no JSON: line 1"):
+    with pytest.raises(FormatError, match=r"g\.json:1:2: malformed JSON"):
         read_model_graph("{", source="g.json")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import treadle
 from treadle.planning.building.build_prices import BuildPrices
 from treadle.planning.building.cable_sheet import CableSheet, cable_sheet
 from treadle.planning.building.floor import Floor, Rack
@@ -187,3 +190,23 @@ def test_one_way_links_are_numbered_by_their_boxes() -> None:
             first = 0 if node == 1 else 1
             assert [port for port, _ in sorted(wires)] == [first, first + 1, first + 2]
             assert [plane for _, plane in sorted(wires)] == sorted(plane for _, plane in wires)
+
+
+def test_names_that_a_spreadsheet_would_calculate_are_written_as_text(tmp_path: Path) -> None:
+    """The list is read back with the names of the fabric."""
+    names = ("=1+1", "+cmd", "@sum", "-2")
+    builder = TopologyBuilder("odd names")
+    for name in names:
+        builder.compute(name)
+    for one, other in pairwise((*names, names[0])):
+        builder.link(one, other, 1)
+        builder.link(other, one, 1)
+    text = treadle.cabling(builder.build()).sheet.text()
+    cells = {cell for line in text.splitlines() for cell in line.split(",")}
+    assert {f"'{name}" for name in names} <= cells
+    assert not cells & set(names)
+    (tmp_path / "a.csv").write_text(text)
+    (tmp_path / "b.csv").write_text(text.replace("'=1+1", "'@sum", 1))
+    assert treadle.check_cabling(tmp_path / "a.csv", tmp_path / "a.csv").steps == ()
+    (step, *_) = treadle.check_cabling(tmp_path / "a.csv", tmp_path / "b.csv").steps
+    assert not {"'=1+1", "'@sum"} & {str(value) for value in vars(step).values()}

@@ -13,6 +13,7 @@ import pytest
 from reference.groups.jobs_lp import max_min
 from treadle import planning
 from treadle.errors import FormatError, InfeasibleError, ScheduleError, TopologyError
+from treadle.planning.together import jobs_folder
 from treadle.planning.together.job_files import read_jobs
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.jobs import Job, JobLevel, proved_rates
@@ -279,6 +280,23 @@ def test_loads_of_all_jobs_add_up() -> None:
     assert full.algbw == found.alone[0]
     report = verify_jobs(fabric, jobs, (full, full), found.alone, found.levels).report
     assert any("of all jobs together" in str(violation) for violation in report.violations)
+
+
+def test_a_disk_that_fills_up_leaves_no_folder(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, *_: object) -> None:
+        raise FormatError("cannot be written: No space left on device", source=str(path))
+
+    found = planning.solve_jobs("complete:4", file)
+    monkeypatch.setattr(jobs_folder, "save_topology", full)
+    with pytest.raises(FormatError, match="No space left"):
+        planning.save_jobs(tmp_path / "new" / "plans", found)
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "kept").mkdir()
+    with pytest.raises(FormatError, match="No space left"):
+        planning.save_jobs(tmp_path / "kept", found)
+    assert (tmp_path / "kept").exists()
 
 
 def test_plans_come_back_from_their_folder(file: Path, tmp_path: Path) -> None:

@@ -199,7 +199,10 @@ def test_lowered_bandwidths_tell_which_links_are_left() -> None:
             'with_failed_links(leaf_spine(1, 1), "spine9--x")',
             "leaf_spine(1, 1): no node is called 'spine9'; did you mean 'spine0'?",
         ),
-        ('with_failed_nodes(ring(4), "x")', "ring(4): no node is called 'x'"),
+        (
+            'with_failed_nodes(ring(4), "x")',
+            "ring(4): no node is called 'x'; its nodes have names such as n0",
+        ),
         (
             "punctured(uni_ring(1, 4), links=1)",
             "punctured: no cable of uni_ring(1, 4) can fail without parting the ranks",

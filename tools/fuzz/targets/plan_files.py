@@ -17,12 +17,13 @@ from reference.optimum import algbw_by_all_cuts
 from samples.strategies import damaged, damages
 from treadle import planning
 from treadle.errors import TreadleError
+from treadle.input_files import parse_json
 from treadle.planning.judging.verification import UnverifiedPlanError
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import parse_plan
 from treadle.topologies import topology_hash
-from treadle.topologies.files import parse_json, topology_from_json
+from treadle.topologies.files import topology_from_json
 
 from ..finding import Case, UnservedError, require
 from . import samples

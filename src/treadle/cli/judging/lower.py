@@ -151,9 +151,9 @@ def command(
         return FAILED
     for result, where in zip(results, places, strict=True):
         if where is not None:
-            where.make_folder()
-            for path, data in where.targets(result.files):
-                write_bytes(path, data)
+            with where.folder():
+                for path, data in where.targets(result.files):
+                    write_bytes(path, data)
         elif not (json or quiet):
             _put(loaded, result)
         if result is results[0]:

@@ -16,6 +16,7 @@ from typing import Any
 from lxml import etree
 
 from treadle.errors import FormatError
+from treadle.input_files import parse_json
 from treadle.schedules.plan_files.manifest_values import (
     read_list,
     read_object,
@@ -23,7 +24,6 @@ from treadle.schedules.plan_files.manifest_values import (
     read_whole,
     read_wholes,
 )
-from treadle.topologies.files import parse_json
 from treadle.topologies.topology import Topology
 
 MAX_TEXT = 2**31

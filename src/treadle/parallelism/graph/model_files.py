@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from treadle.errors import FormatError, TreadleError
+from treadle.input_files import parse_json
 from treadle.parallelism.graph.graph_files import from_json, to_json
 from treadle.parallelism.graph.graph_values import (
     MOST_CHARACTERS,
@@ -99,15 +99,7 @@ def read_model_graph(text: str, *, source: str = "") -> ModelGraph:
         raise FormatError(
             f"model graph: {len(text)} characters; expected at most {MOST_CHARACTERS}", source=source
         )
-    try:
-        data = json.loads(text)
-    except RecursionError:
-        raise FormatError("model graph: no JSON: too deep", source=source) from None
-    except json.JSONDecodeError as error:
-        raise FormatError(f"model graph: no JSON: line {error.lineno}: {error.msg}", source=source) from None
-    except ValueError:  # Python's own limit of digits
-        raise FormatError("model graph: a number of thousands of digits", source=source) from None
-    return model_from_json(data, source=source)
+    return model_from_json(parse_json(text, source=source or "model graph"), source=source)
 
 
 def _part_json(part: ModelPart) -> dict[str, object]:

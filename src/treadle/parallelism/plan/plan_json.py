@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from treadle.errors import FormatError, ScheduleError
-from treadle.input_files import read_input_text
+from treadle.input_files import parse_json, read_input_text
 from treadle.parallelism.graph.compute_graph import Phase
 from treadle.parallelism.plan.parallel_plan import MOST_LAYERS, ParallelPlan, Pipeline, PlanClaim
 from treadle.parallelism.plan.part_plan import Boundary, Chunk, Keep, OperatorPlan, PartPlan, TensorPlan
@@ -25,7 +25,6 @@ from treadle.schedules.plan_files.manifest_values import (
     read_whole,
     read_wholes,
 )
-from treadle.topologies.files import parse_json
 
 VERSION = 1
 KIND = "parallel plan"

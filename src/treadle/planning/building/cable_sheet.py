@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -12,6 +10,7 @@ from treadle.finder.cabling import Cable, cables
 from treadle.planning.building.build_prices import BuildPrices
 from treadle.planning.building.optical_planes import OpticalBox, OpticalPlanes, share_among
 from treadle.planning.building.placement import RackPlacement, cable_metres
+from treadle.planning.tabular import csv_text
 from treadle.topologies.topology import Topology
 from treadle.units import format_link_bandwidth
 
@@ -53,17 +52,12 @@ class CableSheet:
 
     def text(self) -> str:
         """As CSV; docs/how-to/architect.md describes the columns."""
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
         heads = ["cable", "from_node", "from_port", "to_node", "to_port", "duplex", "bandwidth"]
         if self.placement is not None:
             heads += ["from_rack", "from_unit", "to_rack", "to_unit", "length_m", "medium", "bundle"]
         if self.planes is not None:
             heads += ["plane", "from_plane_port", "to_plane_port"]
-        writer.writerow(heads)
-        for place in range(len(self.wires)):
-            writer.writerow(self._row(place))
-        return out.getvalue()
+        return csv_text(heads, map(self._row, range(len(self.wires))))
 
     def _row(self, place: int) -> list[object]:
         wire, names = self.wires[place], self.topology.node_names

@@ -8,8 +8,6 @@ breadth-first broadcast, both ways. The same move makes Jellyfish grow (Singla e
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -25,6 +23,7 @@ from treadle.errors import FormatError, InfeasibleError
 from treadle.finder.cabling import Cable, cables
 from treadle.planning.fabrics_and_plans import FabricLike
 from treadle.planning.problem import resolve_topology
+from treadle.planning.tabular import csv_text
 from treadle.synthesis.core_values.step_values import InLinks
 from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_value
 from treadle.synthesis.steps.bfb.in_links import TRANSFORM_LIMIT
@@ -108,15 +107,14 @@ class GrowthPlan:
 
     def text(self) -> str:
         """The moves as CSV; ``duplex`` is as in a cabling list."""
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(["stage", "action", "from_node", "from_port", "to_node", "to_port", "duplex"])
+        heading = ["stage", "action", "from_node", "from_port", "to_node", "to_port", "duplex"]
+        rows = []
         names, duplex = self.topology.node_names, "yes" if self.is_duplex else "no"
         for move in self.moves:
             action = "add" if move.is_added else "pull"
             ends = (names[move.tail], move.tail_port, names[move.head], move.head_port)
-            writer.writerow([move.stage, action, *ends, duplex])
-        return out.getvalue()
+            rows.append([move.stage, action, *ends, duplex])
+        return csv_text(heading, rows)
 
 
 @checked()

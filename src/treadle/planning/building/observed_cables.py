@@ -11,6 +11,7 @@ from pathlib import Path
 
 from treadle.errors import FormatError
 from treadle.input_files import read_input_text
+from treadle.planning.tabular import cell_text
 
 MAX_FILE_BYTES = 2**26
 MAX_CABLES = 500_000
@@ -104,7 +105,7 @@ def _of_csv(text: str, source: str) -> Iterator[SeenCable]:
                 raise FormatError(f"more than {MAX_CABLES} cables", source=source, line=line)
             if len(row) != len(heading):
                 raise FormatError(f"{len(row)} columns, expected {len(heading)}", source=source, line=line)
-            cells = {name: row[place].strip() for name, place in places.items()}
+            cells = {name: cell_text(row[place].strip()) for name, place in places.items()}
             if not cells["to_node"]:
                 continue  # a port that sees nobody
             tail = _plug(cells["from_node"], cells["from_port"], source, line)

@@ -6,8 +6,6 @@ found out exactly, others by simulated annealing of swaps, never worse than the 
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ from treadle.finder.cabling import Cable, cables
 from treadle.planning.fabrics_and_plans import FabricLike, as_fabric
 from treadle.planning.problem import resolve_topology
 from treadle.planning.stages import seconds_left
+from treadle.planning.tabular import csv_text
 from treadle.synthesis.core_values.arrangement_values import ArrangeProblem
 from treadle.synthesis.core_values.flow_values import Annealing
 from treadle.topologies.isomorphism import UndecidedError, find_isomorphism
@@ -94,11 +93,8 @@ class RewiringPlan:
 
     def text(self) -> str:
         """Commands as CSV, each with the node of the wanted fabric whose part its ends take."""
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(
-            ["action", "from_node", "from_port", "to_node", "to_port", "duplex", "from_part", "to_part"]
-        )
+        heading = ["action", "from_node", "from_port", "to_node", "to_port", "duplex", "from_part", "to_part"]
+        rows = []
         names, duplex = self.topology.node_names, "yes" if self.is_duplex else "no"
         part = np.empty(len(self.node), dtype=np.int64)
         part[self.node] = np.arange(len(self.node))
@@ -106,8 +102,8 @@ class RewiringPlan:
             action = "connect" if one.is_made else "disconnect"
             parts = [self.other.node_names[part[node]] for node in (one.tail, one.head)]
             ends = (names[one.tail], one.tail_port, names[one.head], one.head_port)
-            writer.writerow([action, *ends, duplex, *parts])
-        return out.getvalue()
+            rows.append([action, *ends, duplex, *parts])
+        return csv_text(heading, rows)
 
 
 @checked()

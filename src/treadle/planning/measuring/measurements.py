@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from treadle.errors import FormatError
-from treadle.input_files import read_input_text
+from treadle.input_files import parse_json, read_input_text
 from treadle.schedules.collective import CollectiveKind, busbw_factor
-from treadle.topologies.files import parse_json
 
 MAX_FILE_BYTES = 16 * 2**20
 MAX_ROWS = 100_000

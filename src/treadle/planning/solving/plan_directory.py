@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle.errors import FormatError, TreadleError
-from treadle.input_files import open_input
+from treadle.input_files import open_input, parse_json
 from treadle.planning.group_plans import plan_of_group
 from treadle.planning.judging.verification import verify
 from treadle.schedules.collective import Collective, CollectiveKind
@@ -27,7 +27,7 @@ from treadle.schedules.plan_files.manifest_values import (
 )
 from treadle.schedules.plan_files.members import MemberReader
 from treadle.schedules.plan_files.plan_reader import MAX_MANIFEST
-from treadle.topologies.files import parse_json, topology_hash
+from treadle.topologies.files import topology_hash
 from treadle.topologies.topology import Topology
 
 MAX_FILES = 10_000

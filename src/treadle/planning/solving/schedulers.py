@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from threading import RLock
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from treadle.checking import checked
@@ -20,7 +21,7 @@ from treadle.errors import FormatError
 from treadle.planning.problem import Problem
 from treadle.plug_ins import find_plug_ins
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
-from treadle.spelling import spelt_alike, unknown
+from treadle.spelling import folded, spelt_alike, unknown
 from treadle.synthesis.scheduler import (
     TABLE,
     Comparing,
@@ -228,6 +229,16 @@ def scheduler(
     )
 
 
+LIBRARIES = MappingProxyType(
+    {
+        "nccl": "ring, double-binary-tree, nvls and pat",
+        "rccl": "ring and double-binary-tree",
+        "mpi": "ring, recursive-doubling, halving-doubling and bruck",
+    }
+)
+"""Libraries that people name as algorithms, and what they run."""
+
+
 def find_scheduler(name: str) -> Scheduler:
     """The scheduler of that name, however it is spelt.
 
@@ -247,6 +258,10 @@ def find_scheduler(name: str) -> Scheduler:
         return TABLE[found]
     broken = "".join(f"; {fault}" for fault in faults)
     remedy = "'treadle algorithms' lists them all"
+    if folded(name) in LIBRARIES:
+        raise FormatError(
+            f"algorithm {name!r}: this is a library, whose algorithms are {LIBRARIES[folded(name)]}; {remedy}"
+        )
     raise FormatError(unknown("algorithm", name, algorithm_names(), remedy=remedy) + broken)
 
 

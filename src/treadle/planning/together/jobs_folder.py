@@ -10,10 +10,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from treadle.atomic import write_bytes
+from treadle.atomic import made_folder, write_bytes
 from treadle.brief import brief
 from treadle.errors import FormatError
-from treadle.input_files import read_input_text
+from treadle.input_files import parse_json, read_input_text
 from treadle.planning.solving.transfer import transfer_collective
 from treadle.planning.together.solve_jobs import JobsResult
 from treadle.schedules.collective import Collective
@@ -29,7 +29,7 @@ from treadle.schedules.plan_files.manifest_values import (
     read_string,
     read_wholes,
 )
-from treadle.topologies.files import load_topology, parse_json, save_topology
+from treadle.topologies.files import load_topology, save_topology
 from treadle.topologies.topology import Topology
 from treadle.verification.jobs_check import JobsReport, verify_jobs
 
@@ -88,8 +88,8 @@ def save_jobs(folder: Path | str, result: JobsResult) -> list[Path]:
 
     Raises
     ------
-    OSError
-        If the folder cannot be written.
+    FormatError
+        If the folder cannot be written; nothing is left of one that was made for it.
 
     Examples
     --------
@@ -100,35 +100,35 @@ def save_jobs(folder: Path | str, result: JobsResult) -> list[Path]:
     >>> [path.name for path in planning.save_jobs("plans", found)]
     ['0000-1-allgather.plan', '0001-2-alltoall.plan', 'fabric.json', 'jobs.json']
     """
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    rows, written = [], []
-    for number, (job, plan, rate) in enumerate(zip(result.jobs, result.plans, result.reached, strict=True)):
-        name = f"{number:04d}-{re.sub('[^A-Za-z0-9_.-]+', '-', job.name)[:60]}.plan"
-        written.append(folder / name)
-        save_plan(written[-1], plan)
-        rows.append(
+    with made_folder(folder) as folder:
+        rows, written = [], []
+        triples = zip(result.jobs, result.plans, result.reached, strict=True)
+        for number, (job, plan, rate) in enumerate(triples):
+            name = f"{number:04d}-{re.sub('[^A-Za-z0-9_.-]+', '-', job.name)[:60]}.plan"
+            written.append(folder / name)
+            save_plan(written[-1], plan)
+            rows.append(
+                {
+                    "name": job.name,
+                    "plan": name,
+                    "weight": fraction_text(job.weight),
+                    "rate": fraction_text(rate),
+                }
+            )
+        written.append(folder / FABRIC)
+        save_topology(written[-1], result.topology)
+        levels = [
             {
-                "name": job.name,
-                "plan": name,
-                "weight": fraction_text(job.weight),
-                "rate": fraction_text(rate),
+                "rate": fraction_text(level.rate),
+                "limited": list(level.limited),
+                "lengths": GroupLengthWitness(level.lengths).to_json(),
             }
-        )
-    written.append(folder / FABRIC)
-    save_topology(written[-1], result.topology)
-    levels = [
-        {
-            "rate": fraction_text(level.rate),
-            "limited": list(level.limited),
-            "lengths": GroupLengthWitness(level.lengths).to_json(),
-        }
-        for level in result.levels
-    ]
-    listed = {"treadle": "jobs", "version": 1, "fabric": FABRIC, "jobs": rows, "levels": levels}
-    written.append(folder / LIST)
-    write_bytes(written[-1], (json.dumps(listed, indent=1) + "\n").encode())
-    return written
+            for level in result.levels
+        ]
+        listed = {"treadle": "jobs", "version": 1, "fabric": FABRIC, "jobs": rows, "levels": levels}
+        written.append(folder / LIST)
+        write_bytes(written[-1], (json.dumps(listed, indent=1) + "\n").encode())
+        return written
 
 
 def load_jobs(folder: Path | str) -> StoredJobs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import secrets
@@ -11,8 +12,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from treadle.errors import MissingDependencyError
-from treadle.runtime.mpi_build import build_directory, telling_line
+from treadle.errors import FormatError, MissingDependencyError
+from treadle.runtime.mpi_build import build_directory, compiler_error
 
 GPU_SOURCES = ("lanes.cpp", "gpu_host.cpp", "rank_host.cpp", "cumem_host.cpp")
 """What a library for GPUs is made of; threads need the first alone."""
@@ -158,12 +159,15 @@ def _built(found: str, words: Sequence[str], sources: Sequence[str], directory: 
             check=False,
         )
         if done.returncode or not partial.exists():
-            raise MissingDependencyError(f"{found}: {telling_line(done.stderr)}; is it a C++17 compiler?")
+            raise compiler_error(found, done.stderr, "is it a C++17 compiler?")
         os.replace(partial, target)
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except OSError as error:
+        raise FormatError(f"the lanes cannot be built: {error.strerror}", source=str(folder)) from None
+    except subprocess.TimeoutExpired as error:
         raise MissingDependencyError(f"the lanes' library cannot be built in {folder}: {error}") from None
     finally:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # where not even its folder could be made
+            partial.unlink(missing_ok=True)
     return target
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array, offsets_of
 from treadle.errors import FormatError
+from treadle.input_files import parse_json
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
@@ -53,7 +54,7 @@ from treadle.schedules.steps.steps import Steps, StepSchedule
 from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule
 from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.schedules.witness import witness_from_json
-from treadle.topologies.files import parse_canonical, parse_json, parse_with_hash
+from treadle.topologies.files import parse_canonical, parse_with_hash
 from treadle.topologies.topology import Topology
 
 VERSION = 2

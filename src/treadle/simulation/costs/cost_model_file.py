@@ -11,9 +11,8 @@ from typing import Any
 
 from treadle.atomic import write_bytes
 from treadle.errors import FormatError, ScheduleError
-from treadle.input_files import read_input_text
+from treadle.input_files import parse_json, read_input_text
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, LinkClass, Protocol
-from treadle.topologies.files import parse_json
 
 MAX_FILE_BYTES = 2**20
 _VERSION = 1

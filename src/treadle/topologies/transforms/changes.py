@@ -154,9 +154,35 @@ def _node(topology: Topology, name: str) -> int:
     """Index of the node called `name`, or an error with the likeliest names."""
     if has_node(topology, name):
         return topology.node_index(name)
-    close = difflib.get_close_matches(name, topology.node_names[:5000], n=2)
-    hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+    names = topology.node_names[:5000]
+    kinds = {_kind(one): one for one in reversed(names)}
+    meant = difflib.get_close_matches(_kind(name), kinds, n=1)  # a GPU is never meant by a switch
+    close = difflib.get_close_matches(name, [one for one in names if _kind(one) in meant], n=2)
+    if close:
+        hint = f"; did you mean {' or '.join(map(repr, close))}?"
+    else:
+        hint = (
+            _links_of_nic(topology, name)
+            or f"; its nodes have names such as {', '.join([*kinds.values()][:4])}"
+        )
     raise TopologyError(f"{topology.name}: no node is called {name!r}{hint}")
+
+
+def _kind(name: str) -> str:
+    """What kind of node a name says: ``gpu`` for ``box0.gpu3``."""
+    return name.rpartition(".")[2].rstrip("0123456789")
+
+
+def _links_of_nic(topology: Topology, name: str) -> str:
+    """Name the link that models a NIC of a fabric without NIC nodes; "" for any other name."""
+    box, _, own = name.rpartition(".")
+    gpu = f"{box}.{own.replace('nic', 'gpu', 1)}"
+    if _kind(name) != "nic" or not has_node(topology, gpu):
+        return ""
+    heads = topology.heads[topology.tails == topology.node_index(gpu)].tolist()
+    outside = (topology.node_names[v] for v in heads if not topology.node_names[v].startswith(f"{box}."))
+    link = next((f"{gpu}--{node}" for node in outside), "")
+    return f"; its NICs are links: {link!r}" if link else ""
 
 
 def with_failed_nodes(topology: Topology, *names: str) -> Topology:

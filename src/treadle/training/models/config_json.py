@@ -6,13 +6,13 @@ the library of that format takes. Whatever is not understood is refused, so that
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from treadle.errors import FormatError
+from treadle.input_files import parse_json
 from treadle.spelling import unknown
 from treadle.training.models.attention import Heads, LatentHeads
 from treadle.training.models.feed_forward import Experts
@@ -287,11 +287,7 @@ def read_config(text: str, *, name: str = "") -> TrainingModel:
     """
     if len(text) > MAX_CONFIG_BYTES:
         raise FormatError(f"config.json: expected at most {MAX_CONFIG_BYTES} bytes, found {len(text)}")
-    try:
-        table = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        place = f"line {error.lineno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else "too deep"
-        raise FormatError(f"config.json: no JSON: {place}") from None
+    table = parse_json(text, source="config.json")
     if not isinstance(table, dict):
         raise FormatError(f"config.json: expected an object, found {_shown(table)}")
     kind = table.get("model_type")

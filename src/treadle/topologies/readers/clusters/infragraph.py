@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from treadle.topologies.files import parse_json
+from treadle.input_files import parse_json
 from treadle.topologies.readers.clusters.infra_endpoints import (
     Device,
     Infrastructure,

@@ -20,7 +20,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
-from treadle.topologies.files import parse_json
+from treadle.input_files import parse_json
 from treadle.topologies.readers.figures import (
     asked,
     check_import_size,
