@@ -50,7 +50,8 @@ class Watch:
     deadline : float, optional
         Value of time.monotonic() after which `beat` raises TimeLimitError.
     allowance : Allowance, optional
-        `beat` raises TimeLimitError when `spend` has used it up. Work that counts: trees of groups.
+        `beat` raises TimeLimitError when `spend` has used it up. Work that counts: trees of groups, and the
+        constructions of allreduces.
     """
 
     progress: Progress | None = None
@@ -61,6 +62,11 @@ class Watch:
     def unlimited(self) -> Watch:
         """The same without a limit, for work that is worth waiting for."""
         return replace(self, deadline=None, allowance=None)
+
+    def within(self, work: int) -> Watch:
+        """The same for a part of the work, which may take so much; a smaller allowance stays."""
+        left = work if self.allowance is None else min(work, self.allowance.left)
+        return replace(self, allowance=Allowance(left))
 
     @property
     def is_past_deadline(self) -> bool:

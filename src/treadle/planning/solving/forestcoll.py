@@ -199,7 +199,8 @@ def _allreduce(
         packer=request.packer,
         watch=request.watch,
     )
-    notes = (phases.note,) if phases.note else ()
+    notes: tuple[str, ...] = (phases.note,) if phases.note else ()
+    built_as = f"built as {allreduce.Construction.PHASES}"
     base = Candidate(
         algorithm,
         phases.schedule,
@@ -207,7 +208,7 @@ def _allreduce(
         trees_per_root=phases.trees_per_root,
         exact_trees_per_root=phases.exact_trees_per_root,
         seconds=phases.seconds,
-        notes=(*notes, f"built as {allreduce.Construction.PHASES}"),
+        notes=(*notes, built_as),
         packer=phases.packer,
         packing=phases.attempts,
         height_bound=phases.height_bound,
@@ -223,8 +224,9 @@ def _allreduce(
     except TimeLimitError:
         return replace(base, bound=request.bound, is_late=True)
     seconds = {**phases.seconds, "allreduce": process_time() - start}
+    notes += () if best is None else _unfinished(best)
     exact = phases.exact_trees_per_root if phases.exact_algbw == bound.algbw else None
-    base = replace(base, bound=bound, seconds=seconds, exact_trees_per_root=exact)
+    base = replace(base, bound=bound, seconds=seconds, exact_trees_per_root=exact, notes=(*notes, built_as))
     if best is None:
         return with_tree_choice(problem, request, base, phases.algbw)
     if exact is None:
@@ -290,16 +292,23 @@ def _untrimmed(
         return replace(trimmed, is_late=True)
     bound = bound_of_allreduce(problem, best.bound)
     if best.schedule is schedule:
-        return replace(trimmed, bound=bound)
+        return replace(trimmed, bound=bound, notes=(*trimmed.notes, *_unfinished(best)))
     made = Candidate(
         FORESTCOLL,
         best.schedule,
         bound,
         exact_trees=best.exact_units,
         seconds={**trimmed.seconds, "allreduce": process_time() - start},
-        notes=(f"built as {best.construction}",),
+        notes=(*_unfinished(best), f"built as {best.construction}"),
     )
     return with_tree_choice(problem, request, made, best.algbw)
+
+
+def _unfinished(best: allreduce.AllreduceSolution) -> tuple[str, ...]:
+    """Notes on constructions that spent their work budgets, where what there is may be below the optimum."""
+    if best.algbw == best.bound.algbw:
+        return ()
+    return tuple(f"{name}: not finished within the work budget" for name in best.unfinished)
 
 
 def _best_allreduce(

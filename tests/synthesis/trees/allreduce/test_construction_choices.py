@@ -16,6 +16,7 @@ from treadle.synthesis.trees.allreduce import tree_schedule
 from treadle.synthesis.trees.allreduce.allreduce_forests import Construction, UnitLimits, solve_allreduce
 from treadle.synthesis.trees.allreduce.whole_trees import Goal
 from treadle.topologies import parse
+from treadle.watch import UNWATCHED
 
 C = Construction
 F = Fraction
@@ -156,12 +157,19 @@ def builder(
     *, symmetric: bool = True, terminals: bool = False, exact: bool = True, pack: bool = True
 ) -> module._Builder:
     analysis: Any = SimpleNamespace(
-        network=SimpleNamespace(is_symmetric=symmetric),
+        network=SimpleNamespace(
+            is_symmetric=symmetric,
+            ranks=(),
+            groups=(),
+            n_pairs=0,
+            multicast=frozenset(),
+            aggregation=frozenset(),
+        ),
         has_switch_terminals=terminals,
         setting=SimpleNamespace(is_exact=exact),
     )
     none: Any = None
-    return module._Builder(none, none, analysis, none if not pack else object(), none)  # type: ignore[arg-type]
+    return module._Builder(none, none, analysis, none if not pack else object(), UNWATCHED)  # type: ignore[arg-type]
 
 
 FREE, TREES, TWO, COLUMNS = C.FREE_ROOTS, C.TREES, C.TWO_FAMILIES, C.ROOTED
@@ -189,9 +197,11 @@ def test_order_of_exact_constructions(
         asked.append((construction, given))
         return None if not units[construction] else SimpleNamespace(total_units=units[construction])
 
-    monkeypatch.setattr(module._Builder, "_undirected", lambda _, most: answer(TREES, most))
+    monkeypatch.setattr(module._Builder, "_undirected", lambda _, most, watch: answer(TREES, most))
     monkeypatch.setattr(module._Builder, "_by_columns", lambda _, most: answer(COLUMNS, most))
-    monkeypatch.setattr(module._Builder, "_rooted", lambda _, construction, allows: answer(construction, 9))
+    monkeypatch.setattr(
+        module._Builder, "_rooted", lambda _, construction, allows, watch: answer(construction, 9)
+    )
     monkeypatch.setattr(module, "algbw_of", lambda topology, schedule: F(schedule.total_units))
 
     def allows(number: int) -> bool:

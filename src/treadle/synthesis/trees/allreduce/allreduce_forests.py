@@ -8,7 +8,8 @@ Source: docs/algorithms/allreduce.md, "Construction".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
 from functools import partial
@@ -41,8 +42,9 @@ from treadle.synthesis.trees.allreduce.tree_schedule import (
 )
 from treadle.synthesis.trees.allreduce.undirected_packing import pack_fabric_trees
 from treadle.synthesis.trees.allreduce.whole_trees import Goal, find_whole_trees
+from treadle.synthesis.trees.allreduce.work_budget import work_of
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
+from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 _ALL = 1 - Fraction(1, 10**9)
 """A rate above this share of the best one is the best one."""
@@ -97,6 +99,8 @@ class AllreduceSolution:
     construction : Construction
     exact_units : int or None
         Unit trees of a construction that attains the bound, other than the given phases, if one was seen.
+    unfinished : tuple of Construction
+        Those that had spent their work budget before they had a schedule.
     """
 
     schedule: ForestSchedule
@@ -104,6 +108,7 @@ class AllreduceSolution:
     bound: AllreduceBound
     construction: Construction
     exact_units: int | None = None
+    unfinished: tuple[Construction, ...] = ()
 
 
 def solve_allreduce(
@@ -150,6 +155,8 @@ def solve_allreduce(
     undirected trees); on small fabrics whose capable switches some trees visit and some do not, in-trees and
     out-trees by column generation.
 
+    Each construction has a work budget (`work_budget`); one that spends it is passed over.
+
     A power of two of unit trees, where that is preferred: the given phases if they are such and lose little;
     else the fewest whole trees or an exact construction that lose nothing; else the fewest whole trees that
     lose little. Without any, the best rate.
@@ -167,7 +174,12 @@ def solve_allreduce(
             "give a packer of rooted trees or a reduce-scatter and allgather schedule"
         )
     return AllreduceSolution(
-        best.schedule, best.algbw, analysis.bound, best.construction, builder.exact_units
+        best.schedule,
+        best.algbw,
+        analysis.bound,
+        best.construction,
+        builder.exact_units,
+        tuple(dict.fromkeys(builder.unfinished)),
     )
 
 
@@ -233,6 +245,8 @@ class _Builder:
     pack: Packer | None
     watch: Watch
     exact_units: int | None = None
+    unfinished: list[Construction] = field(default_factory=list)
+    watches: dict[Construction, Watch] = field(default_factory=dict)
 
     @property
     def bound(self) -> Fraction:
@@ -263,12 +277,14 @@ class _Builder:
         order += undirected if analysis.has_switch_terminals else []
         order += [Construction.ROOTED]
         for construction in order:
-            if construction is Construction.TREES:
-                schedule: ForestSchedule | None = self._undirected(most)
-            elif construction is Construction.ROOTED:
-                schedule = self._by_columns(most)
-            else:
-                schedule = self._rooted(construction, allows)
+            schedule: ForestSchedule | None = None
+            with self._limited(construction) as watch:
+                if construction is Construction.TREES:
+                    schedule = self._undirected(most, watch)
+                elif construction is Construction.ROOTED:
+                    schedule = self._by_columns(most)
+                else:
+                    schedule = self._rooted(construction, allows, watch)
             if schedule is not None and allows(schedule.total_units):
                 yield _Made(algbw_of(self.topology, schedule), schedule, construction)
 
@@ -278,14 +294,16 @@ class _Builder:
         if self.pack is None or not analysis.setting.is_exact or analysis.setting_network.groups:
             return None
         topology, _, network = self._with_terminals()
-        found = find_whole_trees(
-            topology,
-            network,
-            replace(goal, least=goal.least / network.unit),
-            optimum=analysis.setting.rate,
-            n_roots=len(analysis.network.ranks),
-            watch=self.watch,
-        )
+        found = None
+        with self._limited(Construction.WHOLE_TREES) as watch:
+            found = find_whole_trees(
+                topology,
+                network,
+                replace(goal, least=goal.least / network.unit),
+                optimum=analysis.setting.rate,
+                n_roots=len(analysis.network.ranks),
+                watch=watch,
+            )
         if found is None:
             return None
         if found.rate * network.unit == self.bound:
@@ -295,8 +313,22 @@ class _Builder:
             return None
         return _Made(algbw_of(self.topology, schedule), schedule, Construction.WHOLE_TREES)
 
-    def _rooted(self, construction: Construction, allows: Callable[[int], bool]) -> ForestSchedule | None:
-        shares = self._halves() if construction is Construction.FREE_ROOTS else self._families()
+    @contextmanager
+    def _limited(self, construction: Construction) -> Iterator[Watch]:
+        """A watch for a construction, which ends where its work budget is spent; that is noted."""
+        if construction not in self.watches:
+            self.watches[construction] = self.watch.within(work_of(self.analysis.network))
+        try:
+            yield self.watches[construction]
+        except TimeLimitError:
+            if self.watch.is_late:
+                raise
+            self.unfinished.append(construction)
+
+    def _rooted(
+        self, construction: Construction, allows: Callable[[int], bool], watch: Watch
+    ) -> ForestSchedule | None:
+        shares = self._halves(watch) if construction is Construction.FREE_ROOTS else self._families()
         if shares is None:
             return None
         topology, _, network = self._with_terminals()
@@ -305,12 +337,12 @@ class _Builder:
             self.exact_units = self.exact_units or whole.n_trees
         return self._packed(whole) if allows(whole.n_trees) else None
 
-    def _halves(self) -> LinkShares | None:
+    def _halves(self, watch: Watch) -> LinkShares | None:
         """Halves with free roots, if they meet the bound."""
         network = self.analysis.setting_network
         if network.groups:  # halves of the links say nothing of operations
             return None
-        free = solve_free_roots(network, len(self.analysis.network.ranks), watch=self.watch)
+        free = solve_free_roots(network, len(self.analysis.network.ranks), watch=watch)
         if free is None or free.rate * network.unit != self.bound:
             return None
         return halves(network, free.root_rates)
@@ -324,14 +356,12 @@ class _Builder:
             return None
         return rooted_trees_to_schedule(self.topology, self.analysis.network, packing, max_units=most)
 
-    def _undirected(self, most: int) -> ForestSchedule:
+    def _undirected(self, most: int, watch: Watch) -> ForestSchedule:
         analysis, packing = self.analysis, self.analysis.packing
         network = analysis.network
         if packing is None:
             target = self.bound / network.unit
-            packing = pack_fabric_trees(
-                network, hint=analysis.setting.prices, target=target, watch=self.watch
-            )
+            packing = pack_fabric_trees(network, hint=analysis.setting.prices, target=target, watch=watch)
         if packing.rate * network.unit == self.bound:
             self.exact_units = self.exact_units or unit_trees(network, packing.trees)
         return trees_to_schedule(self.topology, network, packing.trees, max_units=most)

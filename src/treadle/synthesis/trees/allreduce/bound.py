@@ -23,6 +23,7 @@ from treadle.synthesis.trees.allreduce.rooted_packing import (
 from treadle.synthesis.trees.allreduce.switch_terminals import terminal_network
 from treadle.synthesis.trees.allreduce.two_family_lp import LpOptimum, solve_two_family_lp
 from treadle.synthesis.trees.allreduce.undirected_packing import TreePacking, pack_fabric_trees
+from treadle.synthesis.trees.allreduce.work_budget import work_of
 from treadle.topologies.topology import Topology
 from treadle.watch import UNWATCHED, Watch
 
@@ -129,7 +130,8 @@ def analyse(topology: Topology, collective: Collective, watch: Watch = UNWATCHED
     if setting_network.groups and not is_even:
         rate = Fraction(0)
     if rate < relaxed.rate and network.is_symmetric and (network.branching or network.full_groups):
-        packing = pack_fabric_trees(network, hint=relaxed.prices, target=relaxed.rate, watch=watch)
+        limited = watch.within(work_of(network))
+        packing = pack_fabric_trees(network, hint=relaxed.prices, target=relaxed.rate, watch=limited)
         if is_even or not any(tree.operations for tree, _ in packing.trees):
             rate = max(rate, packing.rate)
         if packing.is_priced:
@@ -138,7 +140,8 @@ def analyse(topology: Topology, collective: Collective, watch: Watch = UNWATCHED
                 witness = lengths
     rooted = None
     if rate < relaxed.rate and not (packing and packing.is_priced) and can_pack_rooted_trees(network):
-        rooted = pack_rooted_trees(network, target=relaxed.rate, watch=watch)
+        limited = watch.within(work_of(network))
+        rooted = pack_rooted_trees(network, target=relaxed.rate, watch=limited)
         if rooted is not None and (is_even or not rooted.has_operations):
             rate = max(rate, rooted.rate)
     bound = _concluded(topology, collective, network, witness, rate)

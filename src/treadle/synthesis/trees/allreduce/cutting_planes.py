@@ -110,6 +110,7 @@ def maximise_over_cuts(
             family.add(lp, network, roots, _all_but(network, rank))
     while True:
         values, duals = lp.solve()
+        watch.spend(lp.take_work())
         # cuts of the floats first: exact solutions of too few rows would be thrown away
         if _separate(lp, network, families, roots, values, _TOLERANCE, watch=watch):
             continue

@@ -32,6 +32,9 @@ _PRIMES = (2**127 - 1, 2**521 - 1, 2**2203 - 1)
 
 _REFINEMENTS = 24
 
+_ITERATION_WORK, _ENTRY_WORK = 300, 2000
+"""Nanoseconds of a simplex iteration for each row and column, and of an entry in exact elimination."""
+
 
 class GrowingLp:
     """Maximise c.x subject to rows <= right-hand sides (or =) and x >= 0, all data integers."""
@@ -50,6 +53,7 @@ class GrowingLp:
         self._solver.setOptionValue("dual_feasibility_tolerance", 1e-10)
         self._solver.changeObjectiveSense(highspy.ObjSense.kMaximize)
         self.scale = 1
+        self._work = 0
 
     @property
     def n_columns(self) -> int:
@@ -82,9 +86,16 @@ class GrowingLp:
         self._solver.addRow(lower, upper, len(coefficients), indices, values)
         return number
 
+    def take_work(self) -> int:
+        """Work since the last call, in nanoseconds of the reference machine, counted and not timed."""
+        work, self._work = self._work, 0
+        return work
+
     def solve(self) -> tuple[list[float], list[float]]:
         """Columns' values in units of `scale`, and rows' duals, as floats."""
         self._solver.run()
+        iterations = 1 + int(self._solver.getInfo().simplex_iteration_count)
+        self._work += iterations * (len(self._rows) + len(self._costs)) * _ITERATION_WORK
         status = self._solver.getModelStatus()
         if status == highspy.HighsModelStatus.kOptimal:
             solution = self._solver.getSolution()
@@ -114,6 +125,7 @@ class GrowingLp:
         zoom = -self.scale.bit_length(), 0
         for done in range(_REFINEMENTS):
             vertex = self._vertex(basis)
+            watch.spend(self.take_work())
             if vertex is None:
                 return None
             found = optimality_gap(program, vertex)
@@ -147,6 +159,7 @@ class GrowingLp:
         tight = [i for i, is_basic in enumerate(basis.rows) if not is_basic]
         if len(columns) != len(tight):
             return None
+        self._work += len(columns) * sum(map(len, self._rows)) * _ENTRY_WORK
         place = {j: position for position, j in enumerate(columns)}
         matrix = [{place[j]: a for j, a in self._rows[i].items() if j in place} for i in tight]
         transposed: list[dict[int, int]] = [{} for _ in columns]

@@ -16,8 +16,8 @@ from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
 from treadle.synthesis.trees.allreduce.operating_trees import OperatingTreeFinder
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork, SwitchGroup
 from treadle.synthesis.trees.allreduce.steiner_trees import FabricTree
-from treadle.synthesis.trees.allreduce.undirected_packing import MAX_ENUMERATED_SWITCHES
-from treadle.watch import UNWATCHED, Watch
+from treadle.synthesis.trees.allreduce.undirected_packing import MAX_ENUMERATED_SWITCHES, TREE_WORK
+from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 MAX_RANKS = 32
 """With more ranks an arborescence for each subset of switches and each round takes too long."""
@@ -72,6 +72,11 @@ def pack_rooted_trees(
     RootedPacking or None
         None if no exact solution was found.
 
+    Raises
+    ------
+    TimeLimitError
+        If the watch's deadline passed. Where only its allowance is used up, the trees so far are packed.
+
     Notes
     -----
     The restricted program has a column for each tree found so far, a row for each pair's bandwidth, and one
@@ -81,11 +86,16 @@ def pack_rooted_trees(
     """
     search = _RootedMaster(network)
     search.add_starts()
-    for done in range(_ROUNDS):
-        watch.beat("allreduce trees", done, _ROUNDS)
-        rate, lengths, potentials = search.solve()
-        if rate >= float(target) * (1 - _TOLERANCE) or not search.add(lengths, potentials):
-            break
+    try:
+        for done in range(_ROUNDS):
+            watch.spend(search.take_work())
+            watch.beat("allreduce trees", done, _ROUNDS)
+            rate, lengths, potentials = search.solve()
+            if rate >= float(target) * (1 - _TOLERANCE) or not search.add(lengths, potentials):
+                break
+    except TimeLimitError:  # the trees so far are packed
+        if watch.is_past_deadline:
+            raise
     return search.packing(watch)
 
 
@@ -94,6 +104,7 @@ class _Side:
 
     def __init__(self, network: PairNetwork, *, stores: bool) -> None:
         self.stores = stores
+        self.work = 0
         able = network.multicast if stores else network.aggregation
         groups = [g for g in network.groups if (g.multicasts if stores else g.aggregates)]
         oriented = network if stores else _turned(network)
@@ -108,6 +119,7 @@ class _Side:
             for chosen in combinations(self._optional, size):
                 groups = [self._groups[node] for node in chosen if node in self._groups]
                 switches = [node for node in chosen if node not in self._groups]
+                self.work += TREE_WORK * self._network.n_pairs * len(self._network.ranks)
                 tree = self._finder.tree(lengths, switches, groups, weights)
                 if tree is not None:
                     yield tree
@@ -132,6 +144,13 @@ class _RootedMaster:
         self._row = {rank: self._lp.add_row({}, equality=True) for rank in network.ranks}
         self._columns: list[tuple[_Side, FabricTree]] = []
         self._known: set[tuple[bool, int | None, frozenset[tuple[int, int]]]] = set()
+
+    def take_work(self) -> int:
+        """Work since the last call, in nanoseconds of the reference machine, counted and not timed."""
+        work = self._lp.take_work() + sum(side.work for side in self._sides)
+        for side in self._sides:
+            side.work = 0
+        return work
 
     def add_starts(self) -> None:
         """A tree of either side at every rank."""
@@ -179,7 +198,7 @@ class _RootedMaster:
 
     def packing(self, watch: Watch) -> RootedPacking | None:
         """The last solution in exact rationals."""
-        vertex = self._lp.exact_optimum(watch)
+        vertex = self._lp.exact_optimum(replace(watch, allowance=None))
         if vertex is None:
             return None
         found = [

@@ -23,7 +23,7 @@ from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.synthesis.trees.allreduce.refinement import Vertex
 from treadle.synthesis.trees.allreduce.separation import Number
 from treadle.synthesis.trees.allreduce.steiner_trees import FabricTree, SteinerTreeFinder
-from treadle.watch import UNWATCHED, Watch
+from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 MAX_ENUMERATED_SWITCHES = 7
 """Up to so many branching switches and groups every subset is tried; with more, they are searched locally."""
@@ -31,6 +31,8 @@ MAX_ENUMERATED_SWITCHES = 7
 _TOLERANCE = 1e-9
 _TREES_PER_ROUND = 6
 _EXACT_ROUNDS = 64
+TREE_WORK = 3000
+"""Nanoseconds of a shortest tree for each pair; one with operations takes as much for each rank."""
 _Value = TypeVar("_Value", float, Fraction)
 
 
@@ -82,6 +84,8 @@ def pack_fabric_trees(
     ------
     InfeasibleError
         If the ranks are not connected.
+    TimeLimitError
+        If the watch's deadline passed. Where only its allowance is used up, the trees so far are packed.
 
     Notes
     -----
@@ -99,8 +103,13 @@ def pack_fabric_trees(
     lengths = _hint_lengths(network, hint)
     if not search.add(search.candidates(lengths)):
         raise InfeasibleError("allreduce: the ranks are not connected by links that run both ways")
-    _price_in_floats(search, lengths, target, watch)
-    return _price_exactly(search, target, watch)
+    try:
+        _price_in_floats(search, lengths, target, watch)
+        return _price_exactly(search, target, watch)
+    except TimeLimitError:
+        if watch.is_past_deadline:
+            raise
+        return search.packing(None, is_priced=False)
 
 
 def _price_in_floats(
@@ -112,6 +121,7 @@ def _price_in_floats(
     for spread in (0.02, 0.1, 0.5):
         starts = max(4, n_ranks // 4)
         for start in range(starts):
+            watch.spend(search.take_work())
             watch.beat("allreduce trees", start, starts)
             search.add(search.candidates(search.disturbed(lengths, spread)))
     stop = float("inf") if target is None else float(target) * (1 - _TOLERANCE)
@@ -122,6 +132,7 @@ def _price_in_floats(
         mixed = [0.5 * d + 0.5 * h for d, h in zip(duals, lengths, strict=True)]
         found = 0
         for trial in range(_TREES_PER_ROUND):
+            watch.spend(search.take_work())
             watch.beat("allreduce trees", trial, _TREES_PER_ROUND)
             spread = 0.02 * trial
             found += search.add(search.candidates(search.disturbed(mixed, spread)), duals, 1 - _TOLERANCE)
@@ -132,6 +143,7 @@ def _price_in_floats(
 def _price_exactly(search: _TreeMaster, target: Fraction | None, watch: Watch) -> TreePacking:
     """Add trees until exact lengths prove that none is missing, or the target is reached."""
     for done in range(_EXACT_ROUNDS):
+        watch.spend(search.take_work())
         watch.beat("allreduce trees", done, _EXACT_ROUNDS)
         vertex = search.exact_optimum(watch)
         if vertex is None:
@@ -165,9 +177,15 @@ class _TreeMaster:
         for e, opposite in enumerate(network.reverse):
             if e < opposite:
                 self._row[e] = self._lp.add_row({}, network.capacity[e])
+        self._work = 0
         self._pool: dict[frozenset[tuple[int, int]], FabricTree] = {}
         self._subset = frozenset(self._branching)
         self.is_exhaustive = len(self._branching) <= MAX_ENUMERATED_SWITCHES
+
+    def take_work(self) -> int:
+        """Work since the last call, in nanoseconds of the reference machine, counted and not timed."""
+        work, self._work = self._work + self._lp.take_work(), 0
+        return work
 
     def disturbed(self, lengths: Sequence[float], spread: float) -> list[float]:
         """Lengths times random factors up to 1 + spread, equal for opposite pairs."""
@@ -221,6 +239,7 @@ class _TreeMaster:
     def _tree(self, lengths: Sequence[Number], chosen: Collection[int]) -> FabricTree | None:
         """The shortest tree that may branch at the chosen switches and groups."""
         groups = [self._groups[node] for node in sorted(chosen) if node in self._groups]
+        self._work += TREE_WORK * self.network.n_pairs * (len(self.network.ranks) if groups else 1)
         switches = [node for node in sorted(chosen) if node not in self._groups]
         if groups:
             return self._operating.tree(lengths, switches, groups)

@@ -152,6 +152,7 @@ class WholeProgram:
     def _fractional(self, watch: Watch) -> tuple[list[float], list[float]]:
         while True:
             found = self._program.relaxed()
+            watch.spend(self._program.take_work())
             assert found is not None, "nothing at all is a solution"
             if not self._separate(found[0], _TOLERANCE, watch):
                 return found
@@ -159,6 +160,7 @@ class WholeProgram:
     def _integer(self, watch: Watch) -> tuple[list[int], list[int], list[int]] | None:
         for _ in range(_MOST_CUTS):
             values = self._program.solve()
+            watch.spend(self._program.take_work())
             if values is None:
                 return None
             if not self._separate(values, 0, watch):
