@@ -56,6 +56,18 @@ PcieOption = Annotated[
         "--pcie", help="near (default): GPU, lowest shared switch, NIC; full: the whole tree.", metavar="PART"
     ),
 ]
+PcieBandwidthOption = Annotated[
+    str | None,
+    typer.Option("--pcie-bandwidth", help="Of each GPU's PCIe link: gen4x16, 31.5GB/s.", metavar="RATE"),
+]
+CpuLinkOption = Annotated[
+    str | None,
+    typer.Option("--cpu-link", help="Between two CPUs of a box, in each direction.", metavar="RATE"),
+]
+TraysOption = Annotated[
+    int | None,
+    typer.Option("--trays", min=1, help="How many such trays NVSwitches join into a rack.", metavar="N"),
+]
 NicsOption = Annotated[
     str | None,
     typer.Option(
@@ -96,6 +108,7 @@ OPTIONS_OF_FILES = "Files of other tools: --boxes, --network, --gpu ...: see top
 _QUANTITIES = {
     "nic_bandwidth": "parse_bandwidth",
     "bandwidth": "parse_bandwidth",
+    "cpu_link": "parse_bandwidth",
     "chunk_size": "parse_decimal_size",
 }
 """Options that are typed with a unit, and what reads them."""
@@ -109,6 +122,9 @@ def fabric_options_stub(
     gpu: GpuOption = None,
     links: LinksOption = None,
     pcie: PcieOption = None,
+    pcie_bandwidth: PcieBandwidthOption = None,
+    cpu_link: CpuLinkOption = None,
+    trays: TraysOption = None,
     nics: NicsOption = None,
     bandwidth: BandwidthOption = None,
     undirected: UndirectedOption = False,

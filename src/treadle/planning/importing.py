@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Unpack
 
 from treadle.checking import checked
 from treadle.errors import FormatError
 from treadle.spelling import did_you_mean, spelt_alike
+from treadle.topologies.readers.boxes.gpu_models import PCIE_GT_PER_S, pcie_bandwidth
 from treadle.topologies.readers.imported import (
     Imported,
     ImportKeywords,
@@ -18,7 +20,7 @@ from treadle.topologies.readers.imported import (
 )
 from treadle.topologies.readers.reader import read_topology
 from treadle.topologies.typed_quantities import bandwidth_of
-from treadle.units import parse_decimal_size
+from treadle.units import parse_bandwidth, parse_decimal_size
 
 
 @checked()
@@ -74,12 +76,27 @@ def import_options(**keywords: Unpack[ImportKeywords]) -> ImportOptions:
                 known = " or ".join(kind)
                 raise FormatError(f"{spelt(name)} {word[:40]!r}: expected {known}{did_you_mean(word, kind)}")
             values[name] = kind(meant)
-    for name in ("nic_bandwidth", "bandwidth"):
+    if isinstance(values.get("pcie_bandwidth"), str):
+        values["pcie_bandwidth"] = _pcie_bandwidth(values["pcie_bandwidth"], values.get("links"))
+    for name in ("nic_bandwidth", "bandwidth", "pcie_bandwidth", "cpu_link"):
         if name in values:
             values[name] = bandwidth_of(values[name], name)
     if isinstance(values.get("chunk_size"), str):
         values["chunk_size"] = parse_decimal_size(values["chunk_size"])
-    for name in ("boxes", "nic_bandwidth", "bandwidth", "chunk_size"):
+    for name in ("boxes", "trays", "nic_bandwidth", "bandwidth", "pcie_bandwidth", "cpu_link", "chunk_size"):
         if name in values and (not isinstance(values[name], int) or values[name] < 1):
             raise FormatError(f"{spelt(name)}: expected at least 1, found {values[name]}")
     return ImportOptions(**values)
+
+
+def _pcie_bandwidth(text: str, links: LinkSpeeds | None) -> int:
+    """Bytes/s of ``gen4x16``, or of a rate."""
+    lanes = re.fullmatch(r"(?:pcie)?gen([1-6])x(1|2|4|8|16)", text.strip().casefold())
+    if lanes is not None:
+        return pcie_bandwidth(PCIE_GT_PER_S[int(lanes[1])], int(lanes[2]), links or LinkSpeeds.NOMINAL)
+    try:
+        return parse_bandwidth(text)
+    except FormatError:
+        raise FormatError(
+            f"--pcie-bandwidth {text[:40]!r}: expected gen4x16 and the like, or a rate such as 31.5GB/s"
+        ) from None

@@ -40,6 +40,9 @@ class ImportKeywords(TypedDict, total=False):
     gpu: str | None
     links: LinkSpeeds | str | None
     pcie: PcieDetail | str | None
+    pcie_bandwidth: float | str | None
+    cpu_link: float | str | None
+    trays: int | None
     nics: str | None
     bandwidth: float | str | None
     undirected: bool | None
@@ -64,6 +67,13 @@ class ImportOptions:
     links : LinkSpeeds, optional
         Nominal speeds (the default) or those of the vendor's library.
     pcie : PcieDetail, optional
+    pcie_bandwidth : int, optional
+        Of each GPU's and PCIe switch's link upwards, bytes/s in each direction. Typed, ``gen4x16`` is 16
+        lanes of the fourth generation.
+    cpu_link : int, optional
+        Between two CPUs of a box, bytes/s in each direction.
+    trays : int, optional
+        How many such machines NVSwitches join into one box.
     nics : str, optional
         The NICs that are used: names with commas between, or ``all``.
     bandwidth : int, optional
@@ -82,6 +92,9 @@ class ImportOptions:
     gpu: str | None = None
     links: LinkSpeeds | None = None
     pcie: PcieDetail | None = None
+    pcie_bandwidth: int | None = None
+    cpu_link: int | None = None
+    trays: int | None = None
     nics: str | None = None
     bandwidth: int | None = None
     undirected: bool | None = None

@@ -161,6 +161,8 @@ def test_a_far_nic_takes_the_whole_tree() -> None:
     assert found.warnings == (
         Finding("shares no switch with a GPU: the whole PCIe tree is part of the fabric", "n2"),
         Finding("between CPUs: 9 GB/s each way, as the libraries take it; the file does not say"),
+        Finding("its PCIe link carries 10 GB/s, that of another GPU 16 GB/s", "G1"),
+        Finding("share one PCIe uplink of 12 GB/s to the CPU", "G0, G1"),
     )
 
 
@@ -183,14 +185,14 @@ def test_gpus_that_links_do_not_join_meet_over_pcie() -> None:
     found = made(apart)
     assert found.warnings[0] == Finding("links join not all GPUs: the whole PCIe tree is part of the fabric")
     assert ("box0.cpu0", "box0.cpu1", 9 * GB) in cables(found.topology)
-    unknown = HostLink(one=0, other=1, bandwidth=6 * GB, origin=HostSpeed.UNKNOWN)
-    found = made(Box(gpus=BOX.gpus, bridges=TREE, host_links=(unknown,)))
-    assert found.warnings[1].text == (
-        "between CPUs: 6 GB/s each way, as the libraries take it of CPUs that they do not know; "
-        "the file does not say"
-    )
+    unknown = HostLink(one=0, other=1, bandwidth=None, origin=HostSpeed.UNKNOWN)
+    box = Box(gpus=BOX.gpus, bridges=TREE, host_links=(unknown,))
+    with pytest.raises(FormatError, match=r"how fast c0 and c1 are joined, as 32GB/s; say it by --cpu-link"):
+        made(box)
+    assert ("box0.cpu0", "box0.cpu1", 6 * GB) in cables(made(box, cpu_link=6 * GB).topology)
     own = HostLink(one=0, other=1, bandwidth=6 * GB)
-    assert len(made(Box(gpus=BOX.gpus, bridges=TREE, host_links=(own,))).warnings) == 1
+    places = [one.place for one in made(Box(gpus=BOX.gpus, bridges=TREE, host_links=(own,))).warnings]
+    assert places == ["", "G1", "G2", "G0, G1"]
 
 
 def test_leaves_and_spines_share_what_boxes_bring() -> None:

@@ -63,6 +63,20 @@ MODELS = {
     "h800": ("NVLink", 25_000, 20_600, 8, 32, {8: "switch"}, 90),
     "b200": ("NVLink", 50_000, 40_100, 18, 32, {8: "switch"}, 100),
     "b300": ("NVLink", 50_000, 40_100, 18, 64, {8: "switch"}, 103),
+    "gb200": ("NVLink", 50_000, 40_100, 18, 32, {}, 100),
+    "gb10": ("", 0, 0, 0, 32, {}, 121),
+    "h100-nvl": ("NVLink", 25_000, 20_600, 12, 32, {}, 90),
+    "h200-nvl": ("NVLink", 25_000, 20_600, 18, 32, {}, 90),
+    "3090": ("NVLink", 14_062.5, 12_000, 4, 16, {}, 86),
+    "4090": ("", 0, 0, 0, 16, {}, 89),
+    "5090": ("", 0, 0, 0, 32, {}, 120),
+    "a10": ("", 0, 0, 0, 16, {}, 86),
+    "a40": ("NVLink", 14_062.5, 12_000, 4, 16, {}, 86),
+    "a6000": ("NVLink", 14_062.5, 12_000, 4, 16, {}, 86),
+    "l4": ("", 0, 0, 0, 16, {}, 89),
+    "l40s": ("", 0, 0, 0, 16, {}, 89),
+    "rtx6000": ("", 0, 0, 0, 16, {}, 89),
+    "rtx-pro-6000": ("", 0, 0, 0, 32, {}, 120),
     "mi50": ("xGMI", 46_000, 24_000, 2, 16, {}, 0),
     "mi60": ("xGMI", 46_000, 24_000, 2, 16, {}, 0),
     "mi100": ("xGMI", 46_000, 24_000, 3, 16, {2: "pairs", 4: "pairs"}, 0),
@@ -72,6 +86,7 @@ MODELS = {
     "mi325x": ("xGMI", 64_000, 48_000, 7, 32, {2: "pairs", 4: "pairs", 8: "pairs"}, 0),
     "pcie": ("", 0, 0, 0, 0, {}, 0),
 }
+CARDS = tuple(MODELS)[11:24]
 
 
 def test_figures_of_all_models() -> None:
@@ -85,6 +100,8 @@ def test_figures_of_all_models() -> None:
             assert model.kind.speed(NOMINAL) == nominal * 10**6
             assert model.kind.speed(LIBRARY) == library * 10**6
         assert (model.links, model.gt_per_s, dict(model.boxes), model.sm) == (links, speed, boxes, generation)
+        assert model.is_card == (name in CARDS)
+        assert model.has_p2p == (name not in ("3090", "4090", "5090"))
     assert DEFAULT_GT_PER_S == 8
     assert DEFAULT_LANES == 16
 
@@ -97,7 +114,20 @@ def test_models_by_pci_identifiers() -> None:
         "h100": (0x2330,),
         "h200": (0x2335,),
         "b200": (0x2901,),
-        "pcie": (0x1EB8, 0x2236, 0x2237, 0x26B9, 0x27B8),
+        "gb200": (0x2941,),
+        "h100-nvl": (0x2321,),
+        "h200-nvl": (0x233B,),
+        "3090": (0x2204,),
+        "4090": (0x2684,),
+        "5090": (0x2B85,),
+        "pcie": (0x1EB8,),
+        "a10": (0x2236, 0x2237),
+        "a40": (0x2235,),
+        "a6000": (0x2230,),
+        "l4": (0x27B8,),
+        "l40s": (0x26B9,),
+        "rtx6000": (0x26B1,),
+        "rtx-pro-6000": (0x2BB1, 0x2BB4, 0x2BB5),
     }
     amd = {"mi100": (0x738C,), "mi250x": (0x740C, 0x7408), "mi300x": (0x74A1,), "mi325x": (0x74A5,)}
     numbers = 0
@@ -106,7 +136,7 @@ def test_models_by_pci_identifiers() -> None:
             expected = [name for name, devices in names.items() if device in devices]
             assert model_of_device(vendor, device) == "".join(expected)
             numbers += len(expected)
-    assert numbers == 18
+    assert numbers == 30
     assert model_of_device(0x8086, 0x2330) == ""
 
 
@@ -321,13 +351,15 @@ def test_boxes_of_a_model_are_wired_alike() -> None:
         (
             gpus("A", generation="sm 70"),
             "box.xml: has no links of A (sm 70); name their model by --gpu: p100, v100, a100, a800, h100, "
-            "h200, h20, h800, b200, b300, or pcie for one without links",
+            "h200, h20, h800, b200, b300, gb200, gb10, h100-nvl, h200-nvl, 3090, 4090, 5090, a10, a40, "
+            "a6000, l4, l40s, rtx6000, rtx-pro-6000, or pcie for another one without links",
         ),
         (
             gpus("A"),
             "box.xml: has no links of A; name their model by --gpu: p100, v100, a100, a800, h100, h200, h20, "
-            "h800, b200, b300, mi50, mi60, mi100, mi250, mi250x, mi300x, mi325x, or pcie for one without "
-            "links",
+            "h800, b200, b300, gb200, gb10, h100-nvl, h200-nvl, 3090, 4090, 5090, a10, a40, a6000, l4, l40s, "
+            "rtx6000, rtx-pro-6000, mi50, mi60, mi100, mi250, mi250x, mi300x, mi325x, or pcie for another "
+            "one without links",
         ),
     ],
 )

@@ -64,23 +64,50 @@ def test_the_whole_tree_joins_cpus_and_inflates_a_box(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cpu", "speed", "whose"),
+    ("cpu", "speed"),
     [
-        ('arch="x86_64" vendor="AuthenticAMD" familyid="23" modelid="49"', 16, "as the libraries take it"),
-        ('arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="79"', 6, "as the libraries take it"),
-        ('arch="x86_64" vendor="GenuineIntel"', 6, "as the libraries take it of CPUs that they do not know"),
-        ("", 6, "as the libraries take it of CPUs that they do not know"),
+        ('arch="x86_64" vendor="AuthenticAMD" familyid="23" modelid="49"', 16),
+        ('arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="79"', 6),
+        ('arch="x86_64" vendor="GenuineIntel"', None),
+        ("", None),
     ],
 )
-def test_the_way_between_cpus_is_a_warning(tmp_path: Path, cpu: str, speed: int, whose: str) -> None:
+def test_the_way_between_cpus_is_a_warning_or_asked(tmp_path: Path, cpu: str, speed: int | None) -> None:
     known = 'arch="x86_64" vendor="AuthenticAMD" familyid="23" modelid="49"'
     upper, middle, lower = nccl_xml(nvlinks=0).partition('    <pci busid="0000:02:00.0"')
     text = upper.replace(known, cpu) + f'</cpu><cpu numaid="1" {known}>' + middle + lower
     text = re.sub(r".*<nvlink.*\n", "", text)
-    found = imported(tmp_path, text, gpu="pcie", pcie="full")
-    assert bandwidths(found)["box0.cpu0->box0.cpu1"] == speed
-    said = [str(one) for one in found.warnings if "between CPUs" in one.text]
-    assert said == [f"between CPUs: {speed} GB/s each way, {whose}; the file does not say"]
+    if speed is None:
+        with pytest.raises(FormatError, match=r"how fast CPU 0 and CPU 1 are joined.*--cpu-link"):
+            imported(tmp_path, text, gpu="pcie", pcie="full")
+    else:
+        found = imported(tmp_path, text, gpu="pcie", pcie="full")
+        assert bandwidths(found)["box0.cpu0->box0.cpu1"] == speed
+        said = [str(one) for one in found.warnings if "between CPUs" in one.text]
+        assert said == [
+            f"between CPUs: {speed} GB/s each way, as the libraries take it; the file does not say"
+        ]
+    found = imported(tmp_path, text, gpu="pcie", pcie="full", cpu_link="62GB/s")
+    assert bandwidths(found)["box0.cpu0->box0.cpu1"] == 62
+    assert [one for one in found.warnings if "between CPUs" in one.text] == []
+
+
+def test_cards_by_their_pci_identifiers(tmp_path: Path) -> None:
+    """Four RTX 4090 at one CPU, the last by four lanes, which all but broadcasts wait for."""
+    cards = [
+        f'<pci busid="0000:{bus}:00.0" class="0x030000" vendor="0x10de" device="0x2684" '
+        f'link_speed="16.0 GT/s PCIe" link_width="{lanes}"><gpu dev="{rank}" sm="89" rank="{rank}"/></pci>'
+        for rank, (bus, lanes) in enumerate((("01", 16), ("02", 16), ("2d", 16), ("41", 4)))
+    ]
+    cpu = '<cpu numaid="-1" arch="x86_64" vendor="AuthenticAMD" familyid="143" modelid="49">'
+    text = f'<system version="1">{cpu}{"".join(cards)}</cpu></system>'
+    found = imported(tmp_path, text)
+    assert algbw(found) == 10
+    slow = "its PCIe link carries 7.5 GB/s (x4 of x16), that of another GPU 31.5 GB/s"
+    assert f"GPU 0000:41:00.0: {slow}" in map(str, found.warnings)
+    even = imported(tmp_path, text.replace('link_width="4"', 'link_width="16"'))
+    assert algbw(even) == 42
+    assert [one for one in even.warnings if one.place] == []
 
 
 def test_far_nics_are_left_out_unless_they_are_named(tmp_path: Path) -> None:

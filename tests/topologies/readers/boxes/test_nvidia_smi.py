@@ -206,16 +206,21 @@ PAIRS = [[0, 12, 0, 0], [12, 0, 0, 0], [0, 0, 0, 12], [0, 0, 12, 0]]
 
 
 def test_pairs_of_bridged_gpus_are_joined_over_the_cpus(tmp_path: Path) -> None:
-    """Two of four shards enter a pair over what NCCL takes for unknown CPUs, or over its GPUs' PCIe."""
+    """Two of four shards enter a pair over the link of the CPUs, or over its GPUs' PCIe."""
     text = nvidia_smi_matrix(PAIRS, [[], [], [], []], cpus=["0-15", "0-15", "16-31", "16-31"])
-    with pytest.raises(FormatError, match=r"no NVLinks join GPU0 and GPU2; .*, --pcie full joins them over"):
+    with pytest.raises(
+        FormatError, match=r"CPUs 0-15 and CPUs 16-31 are joined, as 32GB/s; say it by --cpu-l"
+    ):
         imported(tmp_path, text, gpu="a100")
-    found = imported(tmp_path, text, gpu="a100", pcie="full")
+    found = imported(tmp_path, text, gpu="a100", cpu_link="6GB/s")
     assert algbw(found) == 2 * 6
     assert [warning.text for warning in found.warnings] == [
-        "between CPUs: 6 GB/s each way, as the libraries take it of CPUs that they do not know; "
-        "the file does not say"
+        "links join not all GPUs: the whole PCIe tree is part of the fabric"
     ]
+    lost = text.replace("NV12", "NV11")  # of boards with NVSwitches a link may have failed
+    with pytest.raises(FormatError, match=r"no NVLinks join GPU0 and GPU2; .*, --pcie full joins them over"):
+        imported(tmp_path, lost, gpu="a100")
+    assert algbw(imported(tmp_path, lost, gpu="a100", pcie="full", cpu_link="6GB/s")) == 2 * 6
     one = imported(tmp_path, nvidia_smi_matrix(PAIRS, [[], [], [], []]), gpu="a100", pcie="full")
     assert algbw(one) == 2 * 2 * Fraction("31.5")
     assert [(warning.place, warning.text) for warning in one.warnings] == [
@@ -263,5 +268,97 @@ def test_gpus_below_one_switch_share_its_way_up(tmp_path: Path) -> None:
         "box0.gpu3->box0.cpu0",
         "box0.pcie0->box0.cpu0",
     ]
-    with pytest.raises(FormatError, match="does not say how fast PCIe is, .*" + A_DUMP):
+    with pytest.raises(FormatError, match=r"does not say how fast PCIe is, .*say it by --pcie-bandwidth"):
         imported(tmp_path, text.replace("NV12", "PHB"), gpu="pcie")
+
+
+TWO_CPUS = ["0-15", "0-15", "16-31", "16-31"]
+BRIDGED = [[0, 4, 0, 0], [4, 0, 0, 0], [0, 0, 0, 4], [0, 0, 4, 0]]
+
+
+@pytest.mark.parametrize(
+    ("model", "links", "cpu_link", "expected"),
+    [
+        # two of four shards enter each CPU's pair by the link of the CPUs, or by two cards' PCIe
+        ("a40", BRIDGED, 20, 40),
+        ("a40", BRIDGED, 100, 117),  # three shards of four enter a card by its bridge and PCIe
+        ("h200-nvl", [[9 * bool(one) for one in row] for row in BRIDGED], 200, 252),
+        # three shards enter a card without bridges
+        ("l40s", even(4, 0), 100, 42),
+        ("a6000", even(4, 0), 100, 42),
+        ("rtx-pro-6000", even(4, 0), 200, 84),
+        ("5090", even(4, 0), 200, 84),
+        ("a10", even(4, 0), 20, 40),
+    ],
+)
+def test_pcie_cards(tmp_path: Path, model: str, links: list[list[int]], cpu_link: int, expected: int) -> None:
+    text = nvidia_smi_matrix(links, [[], [], [], []], cpus=TWO_CPUS)
+    with pytest.raises(FormatError, match=r"CPUs 0-15 and CPUs 16-31 are joined.*say it by --cpu-link"):
+        imported(tmp_path, text, gpu=model)
+    assert algbw(imported(tmp_path, text, gpu=model, cpu_link=f"{cpu_link}GB/s")) == expected
+
+
+@pytest.mark.parametrize(
+    ("typed", "links", "speed"),
+    [
+        ("gen4x16", None, "31.5"),
+        ("PCIeGen3x8", None, "7.5"),
+        ("gen5x16", "library", "48"),
+        ("gen6x16", None, "121"),
+        ("20GB/s", None, "20"),
+    ],
+)
+def test_pcie_is_as_fast_as_its_user_says(tmp_path: Path, typed: str, links: str | None, speed: str) -> None:
+    """Four GPUs PIX to each other, which reach each other below their switch."""
+    text = nvidia_smi_matrix(even(4, 0), [[0], [0], [0], [0]]).replace("SYS", "PIX")
+    found = imported(tmp_path, text, gpu="pcie", pcie_bandwidth=typed, links=links)
+    assert algbw(found) == Fraction(speed) * 4 / 3
+    assert [str(one) for one in found.warnings] == [
+        "links join not all GPUs: the whole PCIe tree is part of the fabric",
+        f"GPU0, GPU1, GPU2, GPU3: share one PCIe uplink of {speed} GB/s to the CPU",
+    ]
+    with pytest.raises(FormatError, match="say it by --pcie-bandwidth, as gen4x16"):
+        imported(tmp_path, text, gpu="pcie")
+    with pytest.raises(
+        FormatError, match="--pcie-bandwidth 'gen4x3': expected gen4x16 and the like, or a rate"
+    ):
+        imported(tmp_path, text, gpu="pcie", pcie_bandwidth="gen4x3")
+
+
+def test_without_peer_to_peer_all_passes_the_host(tmp_path: Path) -> None:
+    """Each of four GPUs takes three shards over the way up that all share."""
+    text = nvidia_smi_matrix(even(4, 0), [[0], [0], [0], [0]])
+    found = imported(tmp_path, text, gpu="4090")
+    assert algbw(found) == Fraction("31.5") / 3
+    names = found.topology.node_names
+    assert {"box0.pcie0.up", "box0.pcie0.down"} < set(names)
+    assert "GPUs without peer-to-peer over PCIe: each transfer crosses the host" in map(str, found.defaulted)
+    # one GPU, and two below one switch: half of the bandwidth remains, as NCCL gets by shared memory
+    pair = nvidia_smi_matrix(even(2, 0), [[0], [0]])
+    assert algbw(imported(tmp_path, pair, gpu="4090", links="library")) == 2 * 12
+    assert algbw(imported(tmp_path, pair, gpu="4090")) == 2 * Fraction("15.75")
+    # bridges of a 3090 are no PCIe
+    bridged = nvidia_smi_matrix(even(2, 4), [[0], [0]])
+    assert algbw(imported(tmp_path, bridged, gpu="3090")) == 2 * Fraction("56.25")
+
+
+def test_trays_make_a_rack(tmp_path: Path) -> None:
+    """NVSwitches join the four GPUs of each tray with those of all others."""
+    tray = nvidia_smi_matrix(even(4, 18), [[], [], [], []], cpus=TWO_CPUS)
+    rack = imported(tmp_path, tray, gpu="gb200", trays=18)
+    assert algbw(rack) == Fraction(72 * 900, 71)
+    (switch,) = rack.topology.switches
+    joined = rack.topology.tails[rack.topology.heads == switch]
+    assert sorted(joined.tolist()) == rack.topology.compute_nodes.tolist()
+    near = nvidia_smi_matrix(even(4, 18), own_nic(4), cpus=TWO_CPUS)
+    two = imported(
+        tmp_path, near, gpu="gb200", trays=2, boxes=2, network="one-switch", nic_bandwidth="50GB/s"
+    )
+    assert len(two.topology.compute_nodes) == 16
+    assert algbw(two) == 2 * 8 * 50
+    with pytest.raises(
+        FormatError, match="--trays 3: NVSwitches join trays, and GPUs of this file have none"
+    ):
+        imported(tmp_path, nvidia_smi_matrix(BRIDGED, [[], [], [], []]), gpu="a40", trays=3)
+    with pytest.raises(FormatError, match="--trays 300: expected at most 1024 GPUs"):
+        imported(tmp_path, tray, gpu="gb200", trays=300)

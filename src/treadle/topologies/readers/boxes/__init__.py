@@ -12,7 +12,7 @@ from treadle.topologies.readers.boxes.heads import (
 )
 from treadle.topologies.readers.reader import TopologyFormat
 
-BOX_OPTIONS = frozenset({"boxes", "network", "nic_bandwidth", "gpu", "links", "pcie", "nics"})
+BOX_OPTIONS = frozenset({"boxes", "network", "nic_bandwidth", "gpu", "links", "pcie", "nics", "trays"})
 """Options that every reader of a box heeds."""
 _NETWORK = "several boxes: --boxes, --network"
 
@@ -23,7 +23,7 @@ FORMATS = (
         name="nccl-xml",
         title="NCCL's and RCCL's topology XML",
         read=f"{_ROOM}.nccl_xml:read",
-        options=BOX_OPTIONS,
+        options=BOX_OPTIONS | {"cpu_link"},
         tells=begins_nccl_xml,
         says="PCIe tree, GPUs, NICs; a dump also NVLinks or xGMI, ranks and speeds of NICs",
         asks=f"GPUs without links: --gpu; NICs without speed: --nic-bandwidth; {_NETWORK}",
@@ -32,7 +32,7 @@ FORMATS = (
         name="nccl-log",
         title="the system tree in NCCL's log",
         read=f"{_ROOM}.nccl_system:read",
-        options=BOX_OPTIONS - {"gpu"},
+        options=BOX_OPTIONS - {"gpu"} | {"cpu_link"},
         tells=begins_nccl_log,
         says="GPUs and ranks, NVLinks, PCIe, NICs and their speeds, as NCCL uses them",
         asks=f"{_NETWORK}",
@@ -41,10 +41,10 @@ FORMATS = (
         name="nvidia-smi",
         title="the matrix of nvidia-smi topo -m",
         read=f"{_ROOM}.nvidia_smi:read",
-        options=BOX_OPTIONS,
+        options=BOX_OPTIONS | {"cpu_link", "pcie_bandwidth"},
         tells=begins_nvidia_smi,
         says="numbers of NVLinks between GPUs; NICs, and which share a PCIe switch with a GPU; affinities",
-        asks=f"--gpu; --nic-bandwidth; {_NETWORK}",
+        asks=f"--gpu; over PCIe --cpu-link; --nic-bandwidth; --trays of a rack; {_NETWORK}",
     ),
     TopologyFormat(
         name="rocm-smi",

@@ -62,10 +62,13 @@ class Slot:
         Number of the bridge; None where the file does not say.
     bandwidth : int, optional
         Of the device's own PCIe link; None where that is not known.
+    lanes : int, optional
+        Of that link; None where the file does not say.
     """
 
     above: int | None = None
     bandwidth: int | None = None
+    lanes: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,16 +160,18 @@ class HostSpeed(StrEnum):
     LIBRARY = "library"
     """The libraries' tables, by the model of the CPUs."""
     UNKNOWN = "unknown"
-    """Nobody: the libraries' figure for CPUs that they do not know."""
+    """Nobody."""
+    TYPED = "typed"
+    """The user, by ``--cpu-link``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostLink:
-    """The connection of two CPUs: the bridges of kind HOST, its bandwidth, and who says so."""
+    """The connection of two CPUs: the bridges of kind HOST, its bandwidth if it is known, and who says so."""
 
     one: int
     other: int
-    bandwidth: int
+    bandwidth: int | None
     origin: HostSpeed = HostSpeed.FILE
 
 

@@ -21,8 +21,10 @@ DEFAULT_GT_PER_S = Fraction(8)
 """What the libraries take where a PCIe link's speed is not known."""
 DEFAULT_LANES = 16
 """What the libraries take where a PCIe link's width is not known."""
-UNKNOWN_CPU_GB_PER_S = 6
-"""What the libraries take for the way between two CPUs that they do not know."""
+PCIE_GT_PER_S: Mapping[int, Fraction] = MappingProxyType(
+    {1: Fraction("2.5"), 2: Fraction(5), 3: Fraction(8), 4: Fraction(16), 5: Fraction(32), 6: Fraction(64)}
+)
+"""Transfers of a lane, by generation of PCIe."""
 
 
 class Wiring(StrEnum):
@@ -93,6 +95,10 @@ class GpuModel:
         How boxes of so many are wired, where all of them are wired alike.
     sm : int
         NVIDIA's number of the generation; 0 for others.
+    is_card : bool
+        A PCIe card: its links, if it has any, are bridges between cards, and may be absent.
+    has_p2p : bool
+        Whether cards reach each other's memory over PCIe; without, each transfer crosses the host.
     """
 
     kind: LinkKind | None = None
@@ -100,6 +106,14 @@ class GpuModel:
     gt_per_s: int = 0
     boxes: Mapping[int, Wiring] = field(default_factory=lambda: MappingProxyType({}))
     sm: int = 0
+    is_card: bool = False
+    has_p2p: bool = True
+
+
+def _card(
+    sm: int, gt_per_s: int, kind: LinkKind | None = None, links: int = 0, *, p2p: bool = True
+) -> GpuModel:
+    return GpuModel(kind=kind, links=links, gt_per_s=gt_per_s, sm=sm, is_card=True, has_p2p=p2p)
 
 
 _EIGHT = MappingProxyType({8: Wiring.SWITCH})
@@ -120,6 +134,20 @@ GPU_MODELS: Mapping[str, GpuModel] = MappingProxyType(
         "h800": GpuModel(kind=_SM90, links=8, gt_per_s=32, boxes=_EIGHT, sm=90),
         "b200": GpuModel(kind=_SM100, links=18, gt_per_s=32, boxes=_EIGHT, sm=100),
         "b300": GpuModel(kind=_SM100, links=18, gt_per_s=64, boxes=_EIGHT, sm=103),
+        "gb200": GpuModel(kind=_SM100, links=18, gt_per_s=32, sm=100),
+        "gb10": _card(121, 32),
+        "h100-nvl": _card(90, 32, _SM90, 12),
+        "h200-nvl": _card(90, 32, _SM90, 18),
+        "3090": _card(86, 16, _SM86, 4, p2p=False),
+        "4090": _card(89, 16, p2p=False),
+        "5090": _card(120, 32, p2p=False),
+        "a10": _card(86, 16),
+        "a40": _card(86, 16, _SM86, 4),
+        "a6000": _card(86, 16, _SM86, 4),
+        "l4": _card(89, 16),
+        "l40s": _card(89, 16),
+        "rtx6000": _card(89, 16),
+        "rtx-pro-6000": _card(120, 32),
         "mi50": GpuModel(kind=_GFX906, links=2, gt_per_s=16),
         "mi60": GpuModel(kind=_GFX906, links=2, gt_per_s=16),
         "mi100": GpuModel(kind=_GFX906, links=3, gt_per_s=16, boxes=_FOUR_PAIRS),
@@ -132,7 +160,9 @@ GPU_MODELS: Mapping[str, GpuModel] = MappingProxyType(
 )
 """By the name that ``--gpu`` takes; ``pcie`` is any model without links of its own.
 
-Links and generations: NVIDIA's data sheets of P100 to B300, AMD's of MI50 to MI325X and its white papers.
+Links and generations: NVIDIA's data sheets of P100 to B300, of A10 to RTX PRO 6000 and of its GeForce cards,
+AMD's of MI50 to MI325X and its white papers. ``rtx6000`` is the RTX 6000 of the Ada generation. GeForce from
+the 3090 on has no peer-to-peer over PCIe in NVIDIA's drivers.
 """
 
 _BY_DEVICE: Mapping[tuple[int, int], str] = MappingProxyType(
@@ -142,8 +172,20 @@ _BY_DEVICE: Mapping[tuple[int, int], str] = MappingProxyType(
         (0x10DE, 0x2330): "h100",
         (0x10DE, 0x2335): "h200",
         (0x10DE, 0x2901): "b200",
-        **dict.fromkeys(((0x10DE, 0x1EB8), (0x10DE, 0x2236), (0x10DE, 0x2237)), "pcie"),
-        **dict.fromkeys(((0x10DE, 0x26B9), (0x10DE, 0x27B8)), "pcie"),
+        (0x10DE, 0x2941): "gb200",
+        (0x10DE, 0x2321): "h100-nvl",
+        (0x10DE, 0x233B): "h200-nvl",
+        (0x10DE, 0x2204): "3090",
+        (0x10DE, 0x2684): "4090",
+        (0x10DE, 0x2B85): "5090",
+        (0x10DE, 0x1EB8): "pcie",
+        **dict.fromkeys(((0x10DE, 0x2236), (0x10DE, 0x2237)), "a10"),
+        (0x10DE, 0x2235): "a40",
+        (0x10DE, 0x2230): "a6000",
+        (0x10DE, 0x27B8): "l4",
+        (0x10DE, 0x26B9): "l40s",
+        (0x10DE, 0x26B1): "rtx6000",
+        **dict.fromkeys(((0x10DE, 0x2BB1), (0x10DE, 0x2BB4), (0x10DE, 0x2BB5)), "rtx-pro-6000"),
         (0x1002, 0x738C): "mi100",
         (0x1002, 0x740C): "mi250x",
         (0x1002, 0x7408): "mi250x",
@@ -151,7 +193,7 @@ _BY_DEVICE: Mapping[tuple[int, int], str] = MappingProxyType(
         (0x1002, 0x74A5): "mi325x",
     }
 )
-"""Models by PCI vendor and device (the PCI ID database): those on boards with links; T4, A10, L40S, L4."""
+"""Models by PCI vendor and device (the PCI ID database); ``pcie`` is the T4."""
 
 
 def model_of_device(vendor: int, device: int) -> str:

@@ -31,7 +31,6 @@ from treadle.topologies.readers.boxes.gpu_models import (
     DEFAULT_GT_PER_S,
     DEFAULT_LANES,
     GB_PER_S,
-    UNKNOWN_CPU_GB_PER_S,
     pcie_bandwidth,
 )
 from treadle.topologies.readers.boxes.networks import fabric_of
@@ -99,12 +98,11 @@ class _FoundGpu:
 
 @dataclass
 class _Cpu:
-    """A CPU: its bridge and machine, NCCL's GB/s for its way to others, and whether of its model."""
+    """A CPU: its bridge and machine, NCCL's GB/s for its way to others if it knows the model."""
 
     bridge: int
     host: int
-    speed: int
-    is_known: bool
+    speed: int | None
     name: str
 
 
@@ -161,8 +159,9 @@ class _Reader:
         for place, one in enumerate(cpus):
             for other in cpus[place + 1 :]:
                 if one.host == other.host:
-                    speed = min(one.speed, other.speed) * GB_PER_S
-                    origin = HostSpeed.LIBRARY if one.is_known and other.is_known else HostSpeed.UNKNOWN
+                    known = [cpu.speed for cpu in (one, other) if cpu.speed is not None]
+                    speed = min(known) * GB_PER_S if len(known) == 2 else None
+                    origin = HostSpeed.UNKNOWN if speed is None else HostSpeed.LIBRARY
                     yield HostLink(one=one.bridge, other=other.bridge, bandwidth=speed, origin=origin)
 
     def _children(self, element: etree._Element) -> Iterator[etree._Element]:
@@ -191,22 +190,23 @@ class _Reader:
         self._once(element, "numaid", host, str(numa))
         name = f"CPU {numa}" if host == 0 else f"CPU {numa} of machine {host}"
         bridge = self._bridge(Bridge(kind=BridgeKind.HOST, name=name))
-        self.cpus.append(_Cpu(bridge, host, *self._cpu_speed(element), name))
+        self.cpus.append(_Cpu(bridge, host, self._cpu_speed(element), name))
         for child in self._children(element):
             self._below(child, bridge, (host, numa), 0)
 
-    def _cpu_speed(self, element: etree._Element) -> tuple[int, bool]:
-        """GB/s that NCCL takes for the way to another CPU, and whether it knows such CPUs."""
+    def _cpu_speed(self, element: etree._Element) -> int | None:
+        """GB/s that NCCL takes for the way to another CPU; None for CPUs that it does not know."""
         arch, vendor = element.get("arch", "x86_64"), element.get("vendor", "")
         if arch in _CPU_SPEEDS:
-            return _CPU_SPEEDS[arch], True
+            return _CPU_SPEEDS[arch]
         if vendor == "AuthenticAMD":
-            return 16, True
+            return 16
         family, model = (self.read.number(element, key, 0, 4095, 0) for key in ("familyid", "modelid"))
         if vendor in ("CentaurHauls", "  Shanghai  "):
-            return (9, True) if (family, model) == (7, 0x5B) else (UNKNOWN_CPU_GB_PER_S, False)
-        newer = (speed for least, speed in _NEWEST_INTEL if family == 6 and model >= least)
-        return next(newer, UNKNOWN_CPU_GB_PER_S), vendor == "GenuineIntel" and family == 6 and model > 0
+            return 9 if (family, model) == (7, 0x5B) else None
+        if vendor != "GenuineIntel" or family != 6 or not model:
+            return None
+        return next((speed for least, speed in _NEWEST_INTEL if model >= least), 6)
 
     def _bridge(self, bridge: Bridge) -> int:
         self.bridges.append(bridge)
@@ -230,7 +230,8 @@ class _Reader:
         if kind and not _CLASS.fullmatch(kind):
             raise self.read.error(element, f'class="{kind[:40]}": expected one such as 0x030200')
         children = list(self._children(element))
-        slot = Slot(above=above, bandwidth=self._bandwidth(element, bus_id))
+        lanes = self.read.number(element, "link_width", 0, 32, 0) or None
+        slot = Slot(above=above, bandwidth=self._bandwidth(element, bus_id), lanes=lanes)
         gpus = [child for child in children if child.tag == "gpu"]
         nics = [child for child in children if child.tag == "nic"]
         if len(gpus) > 1:

@@ -9,14 +9,26 @@ called as in the catalogue: ``box0.gpu3``, ``box0.nvswitch``, ``box0.pcie1``, ``
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from treadle.spelling import did_you_mean
 from treadle.topologies.limits import check_size
-from treadle.topologies.readers.boxes.box import Box, BridgeKind, Gpu, HostSpeed, Nic, joined_parts
+from treadle.topologies.readers.boxes.box import (
+    MAX_DEVICES,
+    Box,
+    Bridge,
+    BridgeKind,
+    Gpu,
+    HostSpeed,
+    Nic,
+    Slot,
+    joined_parts,
+)
+from treadle.topologies.readers.boxes.gpu_models import GPU_MODELS
 from treadle.topologies.readers.boxes.pcie_tree import PcieLink, Place, full_tree, near_nics, near_tree
 from treadle.topologies.readers.boxes.recognised import recognise
+from treadle.topologies.readers.figures import asked
 from treadle.topologies.readers.imported import (
     Finding,
     Imported,
@@ -32,10 +44,6 @@ _DUMP = "read a dump of the machine (NCCL_TOPO_DUMP_FILE)"
 NETWORKS = "one-switch, rail, rails:K or leaf-spine:L,S[,over]"
 """What ``--network`` takes."""
 _RAILS = re.compile(r"rails:([0-9]{1,6})")
-_HOST_WORDS = {
-    HostSpeed.LIBRARY: "as the libraries take it",
-    HostSpeed.UNKNOWN: "as the libraries take it of CPUs that they do not know",
-}
 _LEAF_SPINE = re.compile(r"leaf-spine:([0-9]{1,6}),([0-9]{1,6})(?:,([0-9]{1,6})(?::1)?)?")
 
 
@@ -70,6 +78,7 @@ def fabric_of(source: SourceText, box: Box, options: ImportOptions, format: str)
         If the fabric would be too large.
     """
     boxes = _count_boxes(source, options)
+    box = _with_cpu_link(_of_trays(source, box, options.trays or 1), options)
     defaulted, warnings = list(box.defaulted), list(box.warnings)
     is_full = options.pcie is PcieDetail.FULL
     if not is_full and len(box.parts()) > 1:
@@ -85,20 +94,130 @@ def fabric_of(source: SourceText, box: Box, options: ImportOptions, format: str)
             far = [box.nics[nic].name for nic in speeds if nic not in near_nics(box, list(speeds))]
             text = "shares no switch with a GPU: the whole PCIe tree is part of the fabric"
             warnings.append(Finding(text, ", ".join(far)))
+        if not is_full and not _has_p2p(box):
+            is_full = True
     elif options.nics is not None:
         _choose_nics(source, box, options, [])
     tree: tuple[PcieLink, ...] = ()
     if is_full:
         _check_rooted(source, box, speeds)
-        _check_full(source, box, speeds)
+        _check_full(source, box, speeds, format)
         tree = full_tree(box, speeds)
-        warnings += _host_findings(box)
+        _check_cpu_links(source, box, tree)
+        warnings += [*_host_findings(box), *_pcie_doubts(box, tree)]
+        if not _has_p2p(box):
+            defaulted.append(Finding("GPUs without peer-to-peer over PCIe: each transfer crosses the host"))
     elif boxes > 1:
         tree = near_tree(box, speeds)
     parts = _Parts(box, speeds, tree, is_full)
     topology = _build(source, parts, options, boxes)
     recognised = recognise(box, speeds, tree, boxes, options.network if boxes > 1 else None)
     return Imported(topology, format, recognised, tuple(defaulted), tuple(warnings))
+
+
+def _has_p2p(box: Box) -> bool:
+    return all(GPU_MODELS[gpu.model].has_p2p for gpu in box.gpus if gpu.model)
+
+
+def _of_trays(source: SourceText, box: Box, trays: int) -> Box:
+    """Machines that NVSwitches join, as one box; FormatError if the file's has none."""
+    if trays == 1:
+        return box
+    if not box.has_switch:
+        raise source.error(f"--trays {trays}: NVSwitches join trays, and GPUs of this file have none")
+    if trays * max(len(box.gpus), len(box.nics)) > MAX_DEVICES:
+        raise source.error(f"--trays {trays}: expected at most {MAX_DEVICES} GPUs and NICs in all")
+    n, n_bridges = len(box.gpus), len(box.bridges)
+    gpus: list[Gpu] = []
+    nics: list[Nic] = []
+    bridges: list[Bridge] = []
+    for tray in range(trays):
+
+        def moved(slot: Slot, shift: int = tray * n_bridges) -> Slot:
+            return slot if slot.above is None else replace(slot, above=slot.above + shift)
+
+        name = f"tray {tray} "
+        gpus += [
+            replace(
+                gpu,
+                name=name + gpu.name,
+                host=tray,
+                rank=None if gpu.rank is None else tray * n + gpu.rank,
+                slot=moved(gpu.slot),
+            )
+            for gpu in box.gpus
+        ]
+        nics += [replace(nic, name=name + nic.name, slot=moved(nic.slot)) for nic in box.nics]
+        bridges += [
+            replace(
+                bridge,
+                name=name + bridge.name,
+                above=None if bridge.above is None else bridge.above + tray * n_bridges,
+            )
+            for bridge in box.bridges
+        ]
+    return replace(
+        box,
+        gpus=tuple(gpus),
+        nics=tuple(nics),
+        bridges=tuple(bridges),
+        links=tuple(
+            replace(
+                link,
+                gpu=link.gpu + tray * n,
+                other=None if link.other is None else link.other + tray * n,
+            )
+            for tray in range(trays)
+            for link in box.links
+        ),
+        host_links=tuple(
+            replace(joint, one=joint.one + tray * n_bridges, other=joint.other + tray * n_bridges)
+            for tray in range(trays)
+            for joint in box.host_links
+        ),
+    )
+
+
+def _with_cpu_link(box: Box, options: ImportOptions) -> Box:
+    """The box with the ways between CPUs that its user states."""
+    if options.cpu_link is None:
+        return box
+    typed = [replace(joint, bandwidth=options.cpu_link, origin=HostSpeed.TYPED) for joint in box.host_links]
+    return replace(box, host_links=tuple(typed))
+
+
+def _check_cpu_links(source: SourceText, box: Box, tree: Sequence[PcieLink]) -> None:
+    """Ask for the ways between CPUs that take part and that nobody states."""
+    used = {link.upper.number for link in tree if link.upper.kind == "bridge"}
+    for joint in box.host_links:
+        if joint.bandwidth is None and {joint.one, joint.other} <= used:
+            one, other = (box.bridges[end].name for end in (joint.one, joint.other))
+            raise asked(source, "cpu-link", f"does not say how fast {one} and {other} are joined, as 32GB/s")
+
+
+def _pcie_doubts(box: Box, tree: Sequence[PcieLink]) -> Iterator[Finding]:
+    """GPUs with fewer PCIe lanes than others, and uplinks that several GPUs share."""
+    above = {link.lower: link for link in tree}
+    speeds = [above[Place("gpu", number)].bandwidth or 0 for number in range(len(box.gpus))]
+    widest = max(gpu.slot.lanes or 0 for gpu in box.gpus)
+    for gpu, speed in zip(box.gpus, speeds, strict=True):
+        if speed < max(speeds):
+            lanes = gpu.slot.lanes
+            shown = f" (x{lanes} of x{widest})" if lanes and lanes < widest else ""
+            text = f"its PCIe link carries {format_link_bandwidth(speed)}{shown}, that of another GPU"
+            yield Finding(f"{text} {format_link_bandwidth(max(speeds))}", gpu.name)
+    below: dict[Place, list[int]] = {}
+    for number in range(len(box.gpus)):
+        link = above.get(Place("gpu", number))
+        while link is not None:
+            below.setdefault(link.upper, []).append(number)
+            link = above.get(link.upper)
+    for place, gpus in below.items():
+        up = above.get(place)
+        wanted = sum(speeds[gpu] for gpu in gpus)
+        if up is not None and up.bandwidth is not None and len(gpus) > 1 and up.bandwidth < wanted:
+            text = f"share one PCIe uplink of {format_link_bandwidth(up.bandwidth)} to the CPU"
+            yield Finding(text, ", ".join(box.gpus[gpu].name for gpu in gpus))
 
 
 def _count_boxes(source: SourceText, options: ImportOptions) -> int:
@@ -195,15 +314,15 @@ def _listed(names: Sequence[str]) -> str:
 _MOST_NAMES = 4
 
 
-def _check_full(source: SourceText, box: Box, speeds: Mapping[int, int]) -> None:
+def _check_full(source: SourceText, box: Box, speeds: Mapping[int, int], format: str) -> None:
     """The whole tree needs a way between all GPUs, and its bandwidths."""
     tree = full_tree(box, {})
     # with the NICs: a bridge of one GPU, which goes where it is alone, stays where a NIC is below it, too
     slow = next((link for link in full_tree(box, speeds) if link.bandwidth is None), None)
     if slow is not None:
-        raise source.error(
-            f"does not say how fast PCIe is, which --pcie full and GPUs without links need; {_DUMP}"
-        )
+        reason = "does not say how fast PCIe is, which --pcie full and GPUs without links need"
+        remedy = "say it by --pcie-bandwidth, as gen4x16" if format == "nvidia-smi" else _DUMP
+        raise source.error(f"{reason}; {remedy}")
     n = len(box.gpus)
     bridges = [(link.lower, link.upper) for link in tree]
     numbers = {Place("gpu", number): number for number in range(n)}
@@ -240,11 +359,12 @@ def _check_rooted(source: SourceText, box: Box, nics: Iterable[int]) -> None:
 def _host_findings(box: Box) -> list[Finding]:
     """What is taken for the ways between CPUs where the file does not say."""
     found = []
-    for origin, whose in _HOST_WORDS.items():
-        amounts = sorted({joint.bandwidth for joint in box.host_links if joint.origin is origin})
-        if amounts:
-            shown = ", ".join(format_link_bandwidth(amount) for amount in amounts)
-            found.append(Finding(f"between CPUs: {shown} each way, {whose}; the file does not say"))
+    library = {joint.bandwidth or 0 for joint in box.host_links if joint.origin is HostSpeed.LIBRARY}
+    if library:
+        shown = ", ".join(format_link_bandwidth(amount) for amount in sorted(library))
+        found.append(
+            Finding(f"between CPUs: {shown} each way, as the libraries take it; the file does not say")
+        )
     return found
 
 
@@ -291,8 +411,13 @@ def _add_tree(builder: TopologyBuilder, name: str, parts: _Parts) -> list[str]:
     bridges = {end for link in parts.tree for end in (link.lower, link.upper) if end.kind == "bridge"}
     hosts = [number for number, bridge in enumerate(parts.box.bridges) if bridge.kind is BridgeKind.HOST]
     used = sorted(place.number for place in bridges)
+    # without peer-to-peer no switch passes on what comes from below but to the CPU
+    has_p2p = not parts.is_full or _has_p2p(parts.box)
+    upward: dict[Place, str] = {}
     for order, number in enumerate(one for one in used if one not in hosts):
-        names[Place("bridge", number)] = builder.switch(f"{name}.pcie{order}")
+        names[Place("bridge", number)] = builder.switch(f"{name}.pcie{order}" + ".down" * (not has_p2p))
+        if not has_p2p:
+            upward[Place("bridge", number)] = builder.switch(f"{name}.pcie{order}.up")
     for order, number in enumerate(hosts):
         if number in used:
             names[Place("bridge", number)] = builder.switch(f"{name}.cpu{order}")
@@ -300,12 +425,15 @@ def _add_tree(builder: TopologyBuilder, name: str, parts: _Parts) -> list[str]:
         builder.switch(port)
     for link in parts.tree:
         assert link.bandwidth is not None
-        builder.duplex(names[link.lower], names[link.upper], link.bandwidth)
+        lower, upper = (upward.get(end, names[end]) for end in (link.lower, link.upper))
+        builder.link(lower, upper, link.bandwidth)
+        builder.link(names[link.upper], names[link.lower], link.bandwidth)
     if parts.is_full:
         for joint in parts.box.host_links:
-            ends = [names.get(Place("bridge", end)) for end in (joint.one, joint.other)]
-            if ends[0] is not None and ends[1] is not None:
-                builder.duplex(ends[0], ends[1], joint.bandwidth)
+            hosts_of = [names.get(Place("bridge", end)) for end in (joint.one, joint.other)]
+            if hosts_of[0] is not None and hosts_of[1] is not None:
+                assert joint.bandwidth is not None
+                builder.duplex(hosts_of[0], hosts_of[1], joint.bandwidth)
     return ports
 
 

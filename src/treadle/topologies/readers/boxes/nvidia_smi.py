@@ -27,9 +27,7 @@ from treadle.topologies.readers.boxes.box import (
 )
 from treadle.topologies.readers.boxes.gpu_models import (
     DEFAULT_LANES,
-    GB_PER_S,
     GPU_MODELS,
-    UNKNOWN_CPU_GB_PER_S,
     GpuModel,
     pcie_bandwidth,
 )
@@ -94,7 +92,7 @@ def read_box(source: SourceText, options: ImportOptions) -> Box:
         what = "counts NVLinks, and not how fast they are" if links else "shows no NVLinks"
         raise asks_model(source, what, "NVLink")
     model = GPU_MODELS[name]
-    if not links and model.kind is not None and n > 1:
+    if not links and model.kind is not None and not model.is_card and n > 1:
         raise source.error(
             f"shows no NVLinks between GPUs, of which a {name} has {model.links} (does the fabric manager "
             f"run?); if there are none, say --gpu pcie"
@@ -112,7 +110,9 @@ def read_box(source: SourceText, options: ImportOptions) -> Box:
     asks_tree = options.pcie is PcieDetail.FULL or options.nics is not None
     n_switches = len(bridges) - len(hosts)
     whom = "each GPU and PCIe switch" if asks_tree and n_switches else "each GPU"
-    found = (_pcie_finding(name, model, whom),) if n_switches or asks_tree else ()
+    is_apart = len(joined_parts(n, ((one, n if other is None else other) for one, other in counts))) > 1
+    uses_tree = n_switches or asks_tree or is_apart
+    found = (_pcie_finding(name, model, whom),) if uses_tree and options.pcie_bandwidth is None else ()
     nics = [Nic(name=nic, slot=slots.get(n + number, Slot())) for number, nic in enumerate(matrix.nics)]
     return Box(
         gpus=tuple(gpus),
@@ -120,9 +120,7 @@ def read_box(source: SourceText, options: ImportOptions) -> Box:
         nics=tuple(nics),
         bridges=tuple(bridges),
         host_links=tuple(
-            HostLink(
-                one=one, other=other, bandwidth=UNKNOWN_CPU_GB_PER_S * GB_PER_S, origin=HostSpeed.UNKNOWN
-            )
+            HostLink(one=one, other=other, bandwidth=None, origin=HostSpeed.UNKNOWN)
             for place, one in enumerate(hosts)
             for other in hosts[place + 1 :]
         ),
@@ -246,8 +244,8 @@ def _pcie_tree(
     shares one by its cells.
     """
     n = len(matrix.gpus)
-    speed = None
-    if model.gt_per_s:
+    speed = options.pcie_bandwidth
+    if speed is None and model.gt_per_s:
         speed = pcie_bandwidth(Fraction(model.gt_per_s), DEFAULT_LANES, options.links or LinkSpeeds.NOMINAL)
     known = list(dict.fromkeys(matrix.cpus)) if matrix.has_cpus() else []
     bridges = [Bridge(kind=BridgeKind.HOST, name=f"CPUs {cpus}") for cpus in known]

@@ -142,12 +142,24 @@ def wire(
             links.append(GpuLink(gpu=one, other=other, count=count, bandwidth=count * speed))
     kinds = {kind for kind in map(link_kind, gpus) if kind is not None}
     word = next(iter(kinds)).word
-    if word == "NVLink" and options.pcie is not PcieDetail.FULL:  # xGMI hives may be several
+    is_whole = has_cpus and _are_bridged(gpus, counts)
+    if word == "NVLink" and options.pcie is not PcieDetail.FULL and not is_whole:  # xGMI hives may be several
         _check_all_joined(source, gpus, links, _OVER_PCIE if has_cpus else _BY_A_DUMP)
     amounts = sorted({kind.speed(speeds) for kind in kinds})
     shown = ", ".join(format_link_bandwidth(amount) for amount in amounts)
     told = Finding(f"each {word} link carries {shown} each way ({speeds})")
     return Wired(tuple(links), word, (told,), tuple(_uneven(gpus, counts, word)))
+
+
+def _are_bridged(gpus: Sequence[Gpu], counts: LinkCounts) -> bool:
+    """Whether GPUs are cards: of a model of cards, or without NVSwitches, and none has lost a link."""
+    models = [GPU_MODELS.get(gpu.model) for gpu in gpus]
+    if all(model is not None and model.is_card for model in models):
+        return True
+    totals = _totals(counts)
+    return all(other is not None for _, other in counts) and all(
+        model is not None and totals[number] == model.links for number, model in enumerate(models)
+    )
 
 
 def _link_order(pair: tuple[int, int | None]) -> tuple[bool, int, int]:
@@ -219,7 +231,7 @@ def _from_models(source: SourceText, gpus: Sequence[Gpu], options: ImportOptions
         found = " and ".join(name or "unknown ones" for name in names)
         raise source.error(f"has GPUs of several models ({found}) and no links; name one by --gpu")
     model, n = GPU_MODELS[names[0]], len(gpus)
-    if model.kind is None:
+    if model.kind is None or (model.is_card and n > 1):
         told = Finding("GPUs without links of their own: joined over PCIe")
         return Wired(defaulted=(told,))
     word = model.kind.word
@@ -259,6 +271,10 @@ def _without(source: SourceText, gpus: Sequence[Gpu]) -> Wired:
 
 def asks_model(source: SourceText, reason: str, word: str = "") -> FormatError:
     """What to say where the model of the GPUs is needed; `word` is what their links are called."""
-    known = [name for name, one in GPU_MODELS.items() if one.kind and word in ("", one.kind.word)]
-    listed = f"{', '.join(known)}, or pcie for one without links"
+    known = [
+        name
+        for name, one in GPU_MODELS.items()
+        if (one.is_card and word != "xGMI" if one.kind is None else word in ("", one.kind.word))
+    ]
+    listed = f"{', '.join(known)}, or pcie for another one without links"
     return source.error(f"{reason}; name their model by --gpu: {listed}")
