@@ -151,7 +151,7 @@ def test_no_circle_arises_from_what_runtimes_do() -> None:
 
 
 def test_joined_messages_are_one_piece_of_memory_at_both_ends() -> None:
-    pipelined = program_of(solve("mi250(1, 8)", "alltoall").plan, 0)
+    pipelined = program_of(solve("mi250(1, 8)", "alltoall", algorithm="pipelined").plan, 0)
     assert continues(pipelined, dataflow(pipelined)).sum() > pipelined.n_operations // 2
     for program in (*PROGRAMS, pipelined):
         flow = dataflow(program)

@@ -48,7 +48,7 @@ ROWS = (
     Row("steps, breadth-first broadcast", "hypercube(2)", SPANNING, {"algorithm": "bfb"}),
     Row("steps, exact", "ring(4)", PHASES, {"algorithm": "exact"}),
     Row("steps, recursive doubling", "hypercube(2)", ("allreduce",), {"algorithm": "recursive-doubling"}),
-    Row("exchange in steps, pipelined", "ring(4)", ("alltoall",)),
+    Row("exchange in steps, pipelined", "ring(4)", ("alltoall",), {"algorithm": "pipelined"}),
     Row("exchange in steps, time-stepped flow", "ring(4)", ("alltoall",), {"algorithm": "tsmcf"}),
     Row("routes", "ring(4)", ("alltoall",), {"algorithm": "routes"}),
     Row("routes in rounds", "ring(4)", ("alltoall",), {"algorithm": "routes", "max_flows": 1}),

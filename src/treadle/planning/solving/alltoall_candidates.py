@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from time import process_time
 
 import numpy as np
 
-from treadle.errors import ScheduleError
+from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning.measuring.cost_models import step_alpha_ns
 from treadle.planning.problem import Problem
 from treadle.planning.solving.bounds import Bound, bound_of_alltoall
 from treadle.planning.solving.candidate import Built, Candidate
 from treadle.program.program import MAX_CHUNKS as PROGRAM_CHUNKS
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
+from treadle.schedules.alltoall.exchange_cost import exchange_algbw
 from treadle.schedules.alltoall.route_cost import slowest
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
@@ -32,8 +34,14 @@ from treadle.synthesis.alltoall.steps.hop_steps import routes_in_steps
 from treadle.synthesis.alltoall.steps.pipelined import MAX_CHUNKS as PIPELINED_CHUNKS
 from treadle.synthesis.alltoall.steps.pipelined import hop_synchronous, pipelined
 from treadle.synthesis.alltoall.steps.rounds import fastest_at_size, fewest_rounds
-from treadle.synthesis.alltoall.steps.time_stepped import least_steps, time_stepped_flow
-from treadle.synthesis.alltoall.steps.timed_paths import chunked_exchange
+from treadle.synthesis.alltoall.steps.time_stepped import (
+    EXACT_VARIABLES,
+    TimeSteppedFlow,
+    least_steps,
+    program_size,
+    time_stepped_flow,
+)
+from treadle.synthesis.alltoall.steps.timed_paths import ChunkedExchange, chunked_exchange
 from treadle.synthesis.alltoall.steps.unequal_steps import (
     COARSE,
     FINE,
@@ -45,9 +53,10 @@ from treadle.synthesis.alltoall.steps.unequal_steps import (
 )
 from treadle.synthesis.scheduler_options import AlltoallOptions, SizeRequest
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
+from treadle.units import format_bandwidth
+from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
-SHORTEST_PATHS = "shortest-paths"
+SHORTEST_PATHS, TIME_STEPPED = "shortest-paths", "tsmcf"
 
 SEARCHED_PAIRS = 5000
 """Pairs above which routes are searched, not taken from a flow."""
@@ -61,6 +70,18 @@ _LIGHT_PROGRAM = 2**22
 _LATE_S = 0.25
 """Seconds beyond a time limit for a bound: a gap of 1% and less up to 500 nodes."""
 
+_AS_GOOD = Fraction(2, 1000)
+"""A schedule that takes so much longer than the best, as a share, is as good if it has fewer steps."""
+
+_NEAR_FLOW = 5e-4
+"""A flow over time that takes so much longer than the bound needs no more steps."""
+
+_MOST_STEPS = 64
+"""Steps of a flow over time; where it needs more, routes in rounds do."""
+
+_CHUNK_LOSS = 1e-3
+"""Loss by whole chunks, as a share, that more of them per shard are worth."""
+
 _ENOUGH_CHUNKS = 64
 """Chunks per shard worth a heavier program."""
 
@@ -71,18 +92,111 @@ def time_stepped(
     *,
     chunks: int | None = None,
     steps: int | None = None,
+    bound: Bound | None = None,
     watch: Watch = UNWATCHED,
 ) -> Built:
-    """The best flow over time in whole chunks: in the steps asked for, or the fewest possible or one more."""
-    least = least_steps(topology, collective)
-    found = None
-    for n_steps in (least, least + 1) if steps is None else (steps,):
-        flow = time_stepped_flow(topology, collective, n_steps, watch=watch)
+    """The best flow over time in whole chunks: in the steps asked for, or in few that come near the optimum.
+
+    Of larger fabrics in the fewest possible steps or one more.
+    """
+    if steps is not None:
+        flow = time_stepped_flow(topology, collective, steps, watch=watch)
+        found = [chunked_exchange(topology, collective, flow, chunks=chunks, watch=watch)]
+    else:
+        if bound is None and _has_small_program(topology, collective):
+            left = watch.seconds_left
+            bound = bound_of_alltoall(
+                optimal_rate(topology, collective, time_limit_s=left, watch=watch.unlimited)
+            )
+        found = _time_stepped(Problem(topology, collective), bound, chunks, watch)
+    best = _of_fewest_steps(found)
+    return Built(best.schedule, bound, _losses(best.loss, "the fractional flow in as many steps"))
+
+
+def _has_small_program(topology: Topology, collective: Collective) -> bool:
+    """Whether time-stepped flows are quick to find and quick to cut into fine chunks."""
+    n_steps = least_steps(topology, collective) + 1
+    return program_size(topology, collective, n_steps) <= EXACT_VARIABLES
+
+
+def _time_stepped(
+    problem: Problem, bound: Bound | None, chunks: int | None, watch: Watch
+) -> list[ChunkedExchange]:
+    """Schedules of flows in rising numbers of steps, up to one that comes near the bound."""
+    topology, collective = problem.topology, problem.collective
+    enough = (1 + _NEAR_FLOW) * collective.pair_demands.buffer_units
+    is_small = bound is not None and _has_small_program(topology, collective)
+    flows: list[TimeSteppedFlow] = []
+    for n_steps in _numbers_of_steps(topology, collective, is_small):
+        flows.append(time_stepped_flow(topology, collective, n_steps, watch=watch))
+        if bound is not None and flows[-1].time * float(bound.algbw) <= enough:
+            break
+    near = (1 + _AS_GOOD) * flows[-1].time
+    most = min(FINE, _LIGHT_PROGRAM // int(collective.pair_demands.matrix.sum()))
+    found = []
+    for flow in flows:
+        if is_small and flow.time > near:
+            continue
         built = chunked_exchange(topology, collective, flow, chunks=chunks, watch=watch)
-        if found is None or built.time < found.time:
-            found = built
-    assert found is not None
-    return Built(found.schedule, notes=_losses(found.loss, "the fractional flow in as many steps"))
+        finer = 4 * built.schedule.n_chunks
+        while chunks is None and is_small and built.loss > _CHUNK_LOSS and finer <= most:
+            again = chunked_exchange(topology, collective, flow, chunks=finer, watch=watch)
+            built = min(built, again, key=lambda one: one.time)
+            finer *= 4
+        found.append(built)
+    return found
+
+
+def _numbers_of_steps(topology: Topology, collective: Collective, is_small: bool) -> Iterator[int]:
+    """The fewest steps and one more; for a small program more, first one by one, then in wider leaps."""
+    least = least_steps(topology, collective)
+    yield from (least, least + 1)
+    n_steps, work = least + 2, 0
+    while is_small and n_steps <= _MOST_STEPS:
+        work += program_size(topology, collective, n_steps)
+        if work > 2 * EXACT_VARIABLES:
+            break
+        yield n_steps
+        n_steps += 1 + max(0, n_steps - least - 3) // 2
+
+
+def _of_fewest_steps(found: Sequence[ChunkedExchange]) -> ChunkedExchange:
+    """Of the schedules that are as good as the best that of the fewest steps."""
+    most = (1 + _AS_GOOD) * min(one.time for one in found)
+    return min((one for one in found if one.time <= most), key=lambda one: (one.schedule.n_steps, one.time))
+
+
+def choose_steps(problem: Problem, found: Candidate, chunks: int | None, watch: Watch) -> Candidate:
+    """The pipelined schedule, or on a small fabric one of a time-stepped flow if it is better.
+
+    Of all that are within 0.2% of the best, that of the fewest steps.
+    """
+    topology, collective, queued = problem.topology, problem.collective, found.schedule
+    if found.is_late or found.bound is None or not isinstance(queued, ExchangeSchedule):
+        return found
+    least = collective.pair_demands.buffer_units / found.bound.algbw
+    taken = collective.pair_demands.buffer_units / exchange_algbw(topology, collective, queued)
+    is_best = queued.n_steps <= least_steps(topology, collective) and taken <= (1 + _AS_GOOD) * least
+    if is_best or not _has_small_program(topology, collective):
+        return found
+    start = process_time()
+    try:
+        others = _time_stepped(problem, found.bound, chunks, watch)
+    except TimeLimitError:
+        return replace(found, is_late=True)
+    except (InfeasibleError, ScheduleError) as error:  # bandwidths too far apart for the solver
+        return replace(found, notes=(*found.notes, f"{TIME_STEPPED}: {error}"))
+    seconds = {**found.seconds, "schedule": found.seconds.get("schedule", 0.0) + process_time() - start}
+    best = _of_fewest_steps([ChunkedExchange(queued, taken, 0.0), *others])
+    other = _of_fewest_steps(others)
+    note = "; ".join(
+        f"{name}: {format_bandwidth(exchange_algbw(topology, collective, one))} algbw in {one.n_steps} steps"
+        for name, one in ((found.algorithm, queued), (TIME_STEPPED, other.schedule))
+    )
+    if best.schedule is queued:
+        return replace(found, notes=(*found.notes, note), seconds=seconds)
+    losses = _losses(best.loss, "the fractional flow in as many steps")
+    return Candidate(TIME_STEPPED, best.schedule, found.bound, seconds=seconds, notes=(*losses, note))
 
 
 def pipelined_flow(

@@ -27,6 +27,7 @@ from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.synthesis.scheduler_options import (
+    AlltoallOptions,
     OptionKeywords,
     RouteOptions,
     SchedulerOptions,
@@ -201,7 +202,7 @@ def solve(
         `root`, `weights`, `file_format`, `demands`.
     algorithm : str
         A scheduler's name (`algorithm_names`); default ForestColl, for an all-to-all pipelined routes of an
-        optimal flow.
+        optimal flow, or on small fabrics a time-stepped flow if that is better.
     options : SchedulerOptions, optional
         What the scheduler is told, in the type of its form: `TreeOptions`, `StepOptions`, `AlltoallOptions`,
         `RouteOptions`.
@@ -239,6 +240,10 @@ def solve(
     try:
         with naming_cut_off(problem, topology, collective, posed, limit):
             found = generate(problem, scheduler, how, watch=limit)
+            if algorithm is None and isinstance(how, AlltoallOptions) and how.asked().keys() <= {"chunks"}:
+                from treadle.planning.solving.alltoall_candidates import choose_steps  # and a solver
+
+                found = choose_steps(problem, found, how.chunks, limit)
         watch.include(found.seconds)
         late = found.is_late
     except TimeLimitError:

@@ -25,7 +25,7 @@ Float64Array = NDArray[np.float64]
 
 MAX_VARIABLES = 2**23
 
-_EXACT_VARIABLES = 2**14
+EXACT_VARIABLES = 2**14
 """Up to so many an interior point and crossover are quick, and basic solutions have few paths."""
 
 _ACCURACY = 1e-6  # of the first-order method, as a share
@@ -103,7 +103,8 @@ def time_stepped_flow(
     4.0
     """
     reach = _reach(topology, collective, n_steps)
-    _check_size(topology, collective, n_steps, reach)
+    if (size := _program_size(topology, collective, n_steps, reach)) > MAX_VARIABLES:
+        raise _refusal(topology, size)
     program = _TimedFlowProgram(topology, collective, n_steps, reach)
     return program.solve(watch)
 
@@ -164,15 +165,26 @@ def _reach(topology: Topology, collective: Collective, n_steps: int) -> Int64Arr
     return distance
 
 
-def _check_size(topology: Topology, collective: Collective, n_steps: int, distance: Int64Array) -> None:
-    """ScheduleError if the program is too large, before any of it is built."""
+def program_size(topology: Topology, collective: Collective, n_steps: int) -> int:
+    """Number of variables of the linear program in `n_steps` steps.
+
+    Raises
+    ------
+    InfeasibleError
+        If they do not reach every rank.
+    ScheduleError
+        If there would be far too many.
+    """
+    return _program_size(topology, collective, n_steps, _reach(topology, collective, n_steps))
+
+
+def _program_size(topology: Topology, collective: Collective, n_steps: int, distance: Int64Array) -> int:
     usable, ranks = _usable(topology), np.array(collective.ranks)
     steps = np.maximum(n_steps - distance, 0)  # in which what comes from s can leave u
     leaves = topology.heads[usable][None, :] != ranks[:, None]
     n_flows = int((steps[:, topology.tails[usable]] * leaves).sum())
     n_holds = int(steps.sum()) - n_steps * len(ranks)  # nothing is held at its source
-    if n_flows + n_holds + n_steps > MAX_VARIABLES:
-        raise _refusal(topology, n_flows + n_holds + n_steps)
+    return n_flows + n_holds + n_steps
 
 
 def _refusal(topology: Topology, n_variables: int) -> ScheduleError:
@@ -213,7 +225,7 @@ class _TimedFlowProgram:
         solver = make_solver()
         solver.setOptionValue("output_flag", False)
         solver.setOptionValue("threads", 1)
-        is_small = self.n_columns <= _EXACT_VARIABLES
+        is_small = self.n_columns <= EXACT_VARIABLES
         solver.setOptionValue("solver", "ipm" if is_small else "pdlp")
         if not is_small:
             solver.setOptionValue("pdlp_optimality_tolerance", _ACCURACY)
