@@ -134,11 +134,6 @@ def describe_witness(
         heaviest = _smaller_side(topology, collective, set(cuts[0][0]))[0] if cuts else set()
         first = describe_nodes(topology, heaviest) if cuts else "none"
         return f"{counted(len(cuts), 'cut')} together; the heaviest is {first}"
-    if isinstance(witness, GroupLengthWitness):
-        scarce = describe_links(topology, (e for e, length in enumerate(witness.lengths) if length), rates)
-        return (
-            f"link prices, by which each group's cheapest trees cost too much for more; scarce are {scarce}"
-        )
     if isinstance(witness, DistanceWitness):
         return "link lengths; by them the pairs are too far apart for more"
     return witness.kind
