@@ -189,7 +189,7 @@ def test_pictures_lead_to_each_other(browser: Any, pages: dict[str, Path]) -> No
         page = visit.page
         page.locator("#fabric rect.pick").nth(3).click()
         assert page.get_by_label("rank", exact=True).input_value() == "3"
-        page.locator("#arrivals > canvas").click(position={"x": 30, "y": 5})
+        page.locator("#arrivals .matrix canvas").click(position={"x": 30, "y": 5})
         assert "root=1" in page.url
         page.locator("#timeline canvas").first.click(position={"x": 5, "y": 5})
         assert page.locator("#fabric .spot").count() == 1
@@ -287,7 +287,8 @@ def test_names_do_nothing(browser: Any, tmp_path: Path) -> None:
         assert visit.page.locator("img").count() == 0
 
 
-def test_a_narrow_window_shows_all(browser: Any, pages: dict[str, Path]) -> None:
-    with Visit(browser, pages["trees"]) as visit:
-        visit.page.set_viewport_size({"width": 420, "height": 800})
-        assert visit.page.evaluate("document.documentElement.scrollWidth") <= 420
+@pytest.mark.parametrize("name", ["trees", "kinds", "step", "design", "sharded"])
+def test_a_narrow_window_shows_all(browser: Any, pages: dict[str, Path], name: str) -> None:
+    with Visit(browser, pages[name]) as visit:
+        visit.page.set_viewport_size({"width": 400, "height": 800})
+        assert visit.page.evaluate("document.documentElement.scrollWidth") <= 400

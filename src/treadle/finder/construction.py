@@ -151,6 +151,27 @@ def notation(construction: Construction) -> str:
             return in_one_word(expression(construction))
 
 
+def family(construction: Construction) -> str:
+    """Return the family in words, for people: ``line graph of circulant``."""
+    match construction:
+        case Base():
+            return construction.family
+        case LineGraph(of, _):
+            return f"line graph of {family(of)}"
+        case DegreeExpansion(of, _):
+            return f"degree expansion of {family(of)}"
+        case Power(of, _):
+            return f"power of {family(of)}"
+        case Product(factors):
+            return f"product of {' and '.join(dict.fromkeys(map(family, factors)))}"
+        case Parallel(of, times):
+            return f"{family(of)} with {times} parallel links"
+        case WithReverse(of):
+            return f"bidirectional {family(of)}"
+        case Placed(of, _):
+            return family(of)
+
+
 def in_one_word(expression: str) -> str:
     """An expression without blanks, as notation."""
     return expression.replace(", ", ",")

@@ -33,7 +33,7 @@ class PageKind(Enum):
 
     PLAN = _Subject(
         ("fabric.js", "charts.js", "cells.js", "plan.js"),
-        {"show": "", "root": 0, "target": 1, "scene": 0, "frame": -1, "line": 0, "chart": "rate"},
+        {"show": "", "root": 0, "target": 1, "scene": 0, "frame": -1, "line": 0, "chart": "time"},
     )
     DESIGN = _Subject(
         ("tables.js", "charts.js", "cells.js", "design.js"), {"chart": "ratio", "node": -1, "point": -1}

@@ -46,16 +46,16 @@ def test_tiles_say_what_is_the_least(result: DesignResult, built: BuiltFabric) -
     assert built.totals is not None
     metres = f"{float(built.totals.metres):,.0f} m"
     assert design_page._tiles(result, result.best, built) == [
-        ["2", "steps, the least", "good"],
-        ["0.889 M/B", "bandwidth time, the least", "good"],
+        ["2", "steps, the lower bound", "good"],
+        ["0.889 M/B", "bandwidth time, the lower bound", "good"],
         ["153 us", "allreduce of 1MB", ""],
         [metres, "of 18 cables", ""],
     ]
     beaten = replace(result, limits=replace(result.limits, steps=1, t_b=Fraction(1, 2)))
     row = replace(result.best, allreduce_s=None)
     assert design_page._tiles(beaten, row, built) == [
-        ["2", "steps; none has fewer than 1", ""],
-        ["0.889 M/B", "bandwidth time; none has less than 0.500", ""],
+        ["2", "steps; lower bound 1", ""],
+        ["0.889 M/B", "bandwidth time; lower bound 0.500", ""],
         [metres, "of 18 cables", ""],
     ]
 
@@ -69,7 +69,7 @@ def test_points_of_the_frontier_of_people_and_of_the_finder(
     assert (first.key, first.kind, first.name, first.note) == (
         "1",
         "frontier",
-        row.option.notation,
+        "circulant N=9 d=4 no. 1",
         row.option.expression,
     )
     assert (first.nodes, first.ports, first.steps, first.t_b) == (9, 4, 2, Fraction(8, 9))
@@ -110,7 +110,13 @@ def test_curves_of_all_that_are_timed(result: DesignResult) -> None:
     assert [one["key"] for one in curves["series"]] == [one.key for one in timed]
     names = {one["key"]: one["name"] for one in curves["series"]}
     for one in timed:
-        assert names[one.key] == f"{one.key} {one.name}" + ("" if one.nodes == 9 else f" ({one.nodes} nodes)")
+        why = [f"{one.nodes} nodes"] * (one.nodes != 9) + ["switches"] * ("fat_tree" in one.name)
+        why += ["3 ports"] * (one.ports == 3)
+        scope = f" ({', '.join(why)}: outside the bound)" if why else ""
+        assert names[one.key] == f"{one.key} {one.name}{scope}"
+        below = any(own < 0.9999 * least for own, least in zip(one.seconds, curves["bound"], strict=True))
+        assert scope or not below
+    assert curves["boundName"] == "lower bound (9 nodes, 4 ports each, no switches)"
     assert {one.nodes == 9 for one in timed} == {True, False}
     assert curves["series"][0]["seconds"] == [float(f"{second:.6g}") for second in timed[0].seconds]
     assert curves["bound"] == curves["series"][0]["seconds"]
@@ -122,7 +128,16 @@ def test_curves_of_all_that_are_timed(result: DesignResult) -> None:
 def test_tables_of_fabrics_and_cables(result: DesignResult, built: BuiltFabric) -> None:
     points = design_page._points(result)
     table: Any = design_page._fabrics(points)
-    assert table["rows"][0] == ["1", points[0].name, "frontier", 9, 4, 2, pytest.approx(8 / 9), ""]
+    assert table["rows"][0] == [
+        "1",
+        f"{points[0].name}: circulant(9, 2, 3)",
+        "frontier",
+        9,
+        4,
+        2,
+        pytest.approx(8 / 9),
+        "",
+    ]
     assert table["rows"][1][:3] == ["a", points[1].name, "known"]
     assert table["rows"][-1][2] == "found"
     assert [row[7] for row in table["rows"][1:]] == [one.note for one in points[1:]]
@@ -154,6 +169,6 @@ def test_facts_of_a_design(result: DesignResult, built: BuiltFabric) -> None:
         ["Chosen", result.best.option.expression],
         ["Network", "1.00 us a step, 12.5 GB/s out of and into a node"],
         ["Workload", "one allreduce"],
-        ["No fabric has", "fewer than 2 steps, or less T_B than 0.8889 M/B"],
+        ["Lower bounds (9 nodes, 4 ports each, no switches)", "2 steps, T_B 0.8889 M/B"],
         ["Racks", "3 of at most 4 nodes, 0.6 m wide, rows 2.4 m apart"],
     ]

@@ -192,17 +192,10 @@ def command(
         write_bytes(placement, chosen.placement_text().encode())
         output.line(f"ranks       {placement}: the node of each rank")
         values["placement_file"] = str(placement)
-    if report is not None:
-        with ProgressLine(quiet=output.is_silent) as progress:
-            page = planning.design_page(
-                result, chosen, built=built, rack_size=rack_size, seed=seed, progress=progress
-            )
-        write_bytes(report, page.encode())
-        output.line(f"report      {report}")
-        values["report"] = str(report)
+    rivalry = None
     if against:
         with ProgressLine(quiet=output.is_silent) as progress:
-            found = planning.rivals(
+            rivalry = planning.rivals(
                 chosen.option.topology,
                 **({} if rack_size is None else {"rack_size": rack_size}),
                 floor=floor,
@@ -211,8 +204,22 @@ def command(
                 seed=seed,
                 progress=progress,
             )
-        print_rivals(output, found, chosen.option.label)
-        values |= planning.rivalry_summary(found)
+        print_rivals(output, rivalry, chosen.option.label)
+        values |= planning.rivalry_summary(rivalry)
+    if report is not None:
+        with ProgressLine(quiet=output.is_silent) as progress:
+            page = planning.design_page(
+                result,
+                chosen,
+                built=built,
+                rack_size=rack_size,
+                seed=seed,
+                rivalry=rivalry,
+                progress=progress,
+            )
+        write_bytes(report, page.encode())
+        output.line(f"report      {report}")
+        values["report"] = str(report)
     if grow is not None or reconfigure is not None:
         with ProgressLine(quiet=output.is_silent) as progress:
             asked = (grow, reconfigure, changes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -146,8 +145,8 @@ def command(
     else:
         cells = [_cells(result, row, output.rates) for row in rows]
         if result.in_network is not None:
-            able = replace(result, bound=result.in_network.bound)
-            cells.insert(0, (IN_NETWORK_NAME, *_cells(able, result.in_network.row, output.rates)[1:]))
+            able = _cells(result, result.in_network.row, output.rates)
+            cells.insert(0, (IN_NETWORK_NAME, *able[1:3], "-", *able[4:]))
         output.table(_HEADINGS, cells, least=_LEAST)
     if result.in_network is not None:
         output.line(in_network_line(result.in_network, output.rates))

@@ -18,9 +18,11 @@ IN_NETWORK_NAME = "nvls (in-network)"
 
 def in_network_line(found: InNetwork, rates: Rates) -> str:
     """What the row of switches that sum stands for."""
+    assert found.row.algbw is not None
     return (
         f"{IN_NETWORK_NAME}: on NVSwitches that sum and copy (NVLink SHARP), which the fabric does not say; "
-        f"in % of their optimum, {rates(found.bound.algbw)}; 'dgx_h100(1, nvls=True)' has such"
+        f"{float(found.row.algbw / found.bound.algbw):.1%} of their optimum, {rates(found.bound.algbw)}; "
+        "'dgx_h100(1, nvls=True)' has such"
     )
 
 
@@ -97,7 +99,8 @@ def _print_sizes(output: Output, result: Comparison, rows: list[tuple[str, Compa
         assert row.measured is not None
         line = [name]
         for found in row.measured.sizes:
-            share = "-" if found.efficiency is None else f"{found.efficiency:.1%}"
+            # the row of switches that sum has an optimum of its own, which its line says
+            share = "-" if found.efficiency is None or name == IN_NETWORK_NAME else f"{found.efficiency:.1%}"
             line += [f"{float(found.time) * 1e6:.2f}", output.rates.number(found.algbw_bytes_per_s, 3), share]
         cells.append(line)
     output.table(headings, cells, least=[name for name in headings if name.endswith("%opt")])

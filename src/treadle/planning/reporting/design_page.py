@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil
 
-from treadle.finder.construction import expression
+from treadle.finder.construction import expression, family
 from treadle.finder.evaluate import call_seconds
 from treadle.finder.workload import Call, Exchange
 from treadle.planning.building.built_fabric import BuiltFabric, cabling
 from treadle.planning.building.cable_sheet import COPPER
 from treadle.planning.building.floor import Floor
+from treadle.planning.building.rivals import Rivalry
 from treadle.planning.designing.design_limits import design_limits
 from treadle.planning.designing.design_result import DesignResult, DesignRow
 from treadle.planning.designing.known_fabrics import is_beaten, known_fabrics
@@ -35,6 +36,7 @@ def design_page(
     built: BuiltFabric | None = None,
     rack_size: int | None = None,
     seed: int = 0,
+    rivalry: Rivalry | None = None,
     progress: Progress | None = None,
 ) -> str:
     """The page of `treadle design --report`: one file of HTML that loads nothing.
@@ -50,6 +52,8 @@ def design_page(
         Most nodes of a rack; default so many that there are eight racks, or 32.
     seed : int
         Of the search for a placement.
+    rivalry : Rivalry, optional
+        The row's fabric compared with networks that people build: a table of their prices and rates.
     progress : callable, optional
 
     Examples
@@ -66,19 +70,26 @@ def design_page(
         size = rack_size or min(_LARGEST_RACK, max(1, ceil(result.nodes / _USUAL_RACKS)))
         built = cabling(result.topology(chosen), rack_size=size, seed=seed, progress=progress)
     place = next(number for number, one in enumerate(result.rows) if one is chosen)
-    direction = "links in opposite pairs" if result.is_bidirectional else "one-way or two-way links"
+    direction = "bidirectional links" if result.is_bidirectional else "links of any direction"
+    scope = _scope(result)
     return page(
         {
             "title": f"{result.nodes} nodes of {counted(result.degree, 'port')}",
             "lede": f"{counted(len(result.rows), 'fabric')} that no other known one beats ({direction}): "
             "fewer steps are quicker for small data, less bandwidth time for large. Cables are those of "
-            f"{chosen.option.label}.",
+            f"{_readable_name(result, chosen)}, {chosen.option.label}.",
             "tiles": _tiles(result, chosen, built),
             "chosen": place,
-            "pareto": pareto_chart(points, result.limits),
+            "pareto": {**pareto_chart(points, result.limits), "scope": scope},
             "curves": _curves(result, points),
             "cables": cable_ring(built),
-            "tables": [_fabrics(points), _totals(built), *_lengths(built)],
+            "tables": [
+                _fabrics(points),
+                *_exchanges(result),
+                *([] if rivalry is None else [_networks(rivalry)]),
+                _totals(built),
+                *_lengths(built),
+            ],
             "facts": _facts(result, chosen, built),
         },
         PageKind.DESIGN,
@@ -92,13 +103,13 @@ def _tiles(result: DesignResult, chosen: DesignRow, built: BuiltFabric) -> list[
     tiles = [
         [
             str(figures.steps),
-            "steps" + (", the least" if least_steps else f"; none has fewer than {limits.steps}"),
+            "steps" + (", the lower bound" if least_steps else f"; lower bound {limits.steps}"),
             "good" if least_steps else "",
         ],
         [
             f"{float(t_b):.3f} M/B",
             "bandwidth time"
-            + (", the least" if t_b == limits.t_b else f"; none has less than {float(limits.t_b):.3f}"),
+            + (", the lower bound" if t_b == limits.t_b else f"; lower bound {float(limits.t_b):.3f}"),
             "good" if t_b == limits.t_b else "",
         ],
     ]
@@ -113,6 +124,19 @@ def _tiles(result: DesignResult, chosen: DesignRow, built: BuiltFabric) -> list[
     ]
 
 
+def _scope(result: DesignResult) -> str:
+    """The fabrics for which the lower bounds are proved."""
+    pairs = ", bidirectional links" if result.is_bidirectional else ""
+    return f"{result.nodes} nodes, {counted(result.degree, 'port')} each, no switches{pairs}"
+
+
+def _readable_name(result: DesignResult, row: DesignRow) -> str:
+    """A family, N, d and the number of the row."""
+    number = next(place for place, one in enumerate(result.rows, start=1) if one is row)
+    made = family(row.option.candidate.construction)
+    return f"{made} N={row.option.nodes} d={row.option.degree} no. {number}"
+
+
 def _points(result: DesignResult) -> list[ChartPoint]:
     """The frontier, what it beats, and what people know; those that are two of these once."""
     network = result.network
@@ -125,7 +149,7 @@ def _points(result: DesignResult) -> list[ChartPoint]:
             ChartPoint(
                 str(number),
                 "frontier",
-                option.label,
+                _readable_name(result, row),
                 option.nodes,
                 option.degree,
                 option.candidate.steps,
@@ -191,18 +215,94 @@ def _curves(result: DesignResult, points: Sequence[ChartPoint]) -> dict[str, obj
         "series": [
             {
                 "key": one.key,
-                "name": f"{one.key} {one.name}"
-                + (f" ({one.nodes} nodes)" if one.nodes != result.nodes else ""),
+                "name": f"{one.key} {one.name}" + _outside_scope(result, one),
                 "seconds": [float(f"{second:.6g}") for second in one.seconds],
             }
             for one in timed
         ],
         "bound": [float(f"{second:.6g}") for second in limits],
-        "boundName": "no fabric is quicker",
+        "boundName": f"lower bound ({_scope(result)})",
         "ratio": True,
         "title": "Allreduce by size",
         "note": f"An allreduce by {format_seconds(result.network.alpha_s)} a step and bandwidth, "
         f"{format_bandwidth(result.network.bandwidth_bytes_per_s)} a node over all its ports.",
+    }
+
+
+def _outside_scope(result: DesignResult, one: ChartPoint) -> str:
+    """Why the lower bound does not hold for a fabric; "" where it does."""
+    why = [f"{one.nodes} nodes"] if one.nodes != result.nodes else []
+    if one.kind == "known" and "fat_tree" in one.name:
+        why.append("switches")
+    elif one.ports != result.degree:
+        why.append(counted(one.ports, "port"))
+    return f" ({', '.join(why)}: outside the bound)" if why else ""
+
+
+def _exchanges(result: DesignResult) -> list[dict[str, object]]:
+    """All-to-all of each row, and the workload's time where that is another."""
+    rows = [
+        [
+            str(number),
+            _readable_name(result, row),
+            row.allreduce_s,
+            row.alltoall_s,
+            row.alltoall_bound_s,
+            row.seconds,
+        ]
+        for number, row in enumerate(result.rows, start=1)
+        if row.option.parts == 1
+    ]
+    return [
+        {
+            "id": "times",
+            "title": f"Times for {format_size(result.shown_bytes)}",
+            "note": f"workload: {result.workload.name}",
+            "columns": [
+                ["", "text"],
+                ["fabric", "text"],
+                ["allreduce", "s"],
+                ["all-to-all", "s"],
+                ["all-to-all, lower bound", "s"],
+                ["workload", "s"],
+            ],
+            "rows": rows,
+            "leftOut": "all-to-all: of a flow, bandwidth only, where it was computed (design --alltoall); "
+            "its lower bound by distances.",
+        }
+    ]
+
+
+def _networks(rivalry: Rivalry) -> dict[str, object]:
+    return {
+        "id": "networks",
+        "title": "Compared with networks that people build",
+        "note": f"prices: {rivalry.prices.source}",
+        "columns": [
+            ["network", "text"],
+            ["nodes", "n"],
+            ["ports", "n"],
+            ["switches", "n"],
+            [f"{rivalry.prices.currency} a node", "n"],
+            ["steps", "n"],
+            ["T_B in M/B", "x"],
+            ["all-to-all in B", "x"],
+        ],
+        "rows": [
+            [
+                row.name,
+                row.nodes,
+                row.ports,
+                row.switches,
+                round(float(row.price_per_node)),
+                row.steps,
+                float(row.t_b),
+                row.alltoall,
+            ]
+            for row in rivalry.rows
+        ],
+        "leftOut": "all-to-all: algbw over the bandwidth of all ports of a node; of some networks an upper "
+        "bound by distances.",
     }
 
 
@@ -225,7 +325,7 @@ def _fabrics(points: Sequence[ChartPoint]) -> dict[str, object]:
         "rows": [
             [
                 one.key,
-                one.name,
+                one.name if one.kind != "frontier" else f"{one.name}: {one.note}",
                 kinds[one.kind],
                 one.nodes,
                 one.ports,
@@ -288,8 +388,8 @@ def _facts(result: DesignResult, chosen: DesignRow, built: BuiltFabric) -> list[
         ],
         ["Workload", result.workload.name],
         [
-            "No fabric has",
-            f"fewer than {result.limits.steps} steps, or less T_B than {float(result.limits.t_b):.4f} M/B",
+            f"Lower bounds ({_scope(result)})",
+            f"{counted(result.limits.steps, 'step')}, T_B {float(result.limits.t_b):.4f} M/B",
         ],
         [
             "Racks",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from treadle.planning.measuring.cost_models import default_cost_model
 from treadle.planning.measuring.simulation import SimulatedRow, SimulationRun, simulate
 from treadle.schedules.plan import Plan
 from treadle.watch import Progress
@@ -40,6 +41,9 @@ def size_curves(
     """
     first, rows = own.last.options, own.rows[: len(sizes)]
     bounds = _bounds(rows)
+    costs = f"alpha {first.alpha_ns / 1000:g} us a message"
+    if first.costs is not None:
+        costs = f"costs {default_cost_model(own.last.graph.topology).name}"
     series = [rows, *(simulate(plan, sizes, progress=progress).rows for plan in others)]
     return {
         "sizes": list(sizes),
@@ -48,7 +52,7 @@ def size_curves(
             for name, found in zip(names, series, strict=True)
         ],
         "bound": bounds,
-        "note": _note(f"alpha {first.alpha_ns / 1000:g} us a message, {first.sharing.value} links", bounds),
+        "note": _note(f"{costs}, {first.sharing.value} links", bounds),
     }
 
 

@@ -44,6 +44,14 @@ function cells(rows, columns, levels, share, wide, tall, numbers) {
   paint();
   return {canvas, at, picture};
 }
+// A matrix with its axes: what they count, and their first and last names.
+function withAxes(canvas, down, across) {
+  const end = (names, at, kind) => make('span', {class: `quiet ${kind}`}, names[at]);
+  return make('div', {class: 'matrix'},
+    make('div', {class: 'axis down'}, end(down.names, 0, ''), make('span', {class: 'title'}, down.title), end(down.names, down.names.length - 1, '')),
+    canvas, make('span'),
+    make('div', {class: 'axis'}, end(across.names, 0, ''), make('span', {class: 'title'}, across.title), end(across.names, across.names.length - 1, '')));
+}
 function ramp(low, high) {
   const bar = cells(1, 60, Uint8Array.from({length: 60}, (_, place) => place), level => level / 59, 2, 10).canvas;
   bar.removeAttribute('tabindex');
@@ -71,7 +79,7 @@ function timelinePanel() {
   return make('section', {id: 'timeline'},
     make('div', {class: 'bar'}, make('h2', {}, 'Links over time'), make('span', {class: 'quiet'}, `${values.size}, ${count(values.slices, 'slice')}, ${duration(found.seconds)}; a row a link, a click shows it`),
       button('Save SVG', '', () => save('links-over-time.svg', 'image/svg+xml', grid.picture())), button('Save CSV', '', () => saveCsv('links-over-time', csv()))),
-    make('div', {class: 'scroll'}, grid.canvas), ramp('idle', 'busy'), told,
+    make('div', {class: 'scroll'}, withAxes(grid.canvas, {title: 'link', names: found.names}, {title: 'time', names: ['0', duration(found.seconds)]})), ramp('idle', 'busy'), told,
     found.leftOut ? make('p', {class: 'quiet'}, `Shown: ${found.leftOut}.`) : null);
 }
 
@@ -98,5 +106,6 @@ function arrivalsPanel() {
   return make('section', {id: 'arrivals'},
     make('div', {class: 'bar'}, make('h2', {}, 'Arrival'), button('Save SVG', '', () => save('arrival.svg', 'image/svg+xml', grid.picture())),
       button('Save CSV', '', () => saveCsv('arrival', csv()))),
-    make('p', {class: 'quiet'}, `${values.size}: ${found.what}${shows}`), grid.canvas, ramp(duration(found.from), duration(found.to)), told);
+    make('p', {class: 'quiet'}, `${values.size}: ${found.what}${shows}`),
+    withAxes(grid.canvas, {title: 'rank', names: values.ranks.slice(0, rows)}, {title: columns === rows ? 'shard of rank' : 'rank', names: values.ranks.slice(0, columns)}), ramp(duration(found.from), duration(found.to)), told);
 }

@@ -7,7 +7,7 @@ function paretoPanel() {
   for (const [at, words] of yTicks) picture.append(draw('path', {class: 'grid', d: `M${left} ${at}H${right}`}), text(left - 8, at + 4, words, 'end quiet'));
   picture.append(text((left + right) / 2, height - 8, 'steps: what small data take', 'quiet'),
     draw('text', {x: 14, y: (top + low) / 2, class: 'quiet', transform: `rotate(-90 14 ${(top + low) / 2})`}, 'T_B in M/B: what large data take'),
-    draw('path', {class: 'bound', d: `M${limit[0]} ${top}V${limit[1]}H${right}`}, draw('title', {}, 'no fabric is left of or below this line')));
+    draw('path', {class: 'bound', d: `M${limit[0]} ${top}V${limit[1]}H${right}`}, draw('title', {}, `lower bound: ${values.pareto.scope}`)));
   if (front.length) picture.append(draw('path', {class: 'series s0', d: `M${front[0][0]} ${top}` + front.map(([x, y], place) => (place ? `H${x}` : '') + `V${y}`).join('') + `H${right}`}));
   const marks = points.map(([x, y, own, shape, labelX, labelY, label]) => {
     const words = own.map(place => { const [name, , nodes, ports, steps, time, note] = names[place]; return `${name} (${nodes} nodes, ${count(ports, 'port')}): ${count(steps, 'step')}, ${digits(time)} M/B${note && note !== name ? `; ${note}` : ''}`; }).join('; ');
@@ -31,7 +31,7 @@ function paretoPanel() {
       button('Save CSV', '', () => saveCsv('steps-against-bandwidth', [['fabric', 'kind', 'nodes', 'ports', 'steps', 'T_B (M/B)', 'note'], ...names]))),
     picture, make('div', {class: 'legend'}, key(draw('circle', {class: 'mark frontier', cx: 13, cy: 7, r: 6}), 'frontier: no known fabric is better in both'),
       key(draw('rect', {class: 'mark known', x: 8, y: 2, width: 10, height: 10}), 'what people know'), key(draw('circle', {class: 'mark other', cx: 13, cy: 7, r: 3.5}), 'others that the finder looked at'),
-      key(draw('path', {class: 'bound', d: 'M0 7h26'}), 'no fabric is left of or below')), told);
+      key(draw('path', {class: 'bound', d: 'M0 7h26'}), `lower bound (${values.pareto.scope})`)), told);
 }
 function cablesPanel() {
   const {places, labels, lines, single, rackNames, leftOut} = values.cables;
@@ -104,8 +104,9 @@ function racksPanel() {
   return make('section', {id: 'racks'},
     make('div', {class: 'bar'}, make('h2', {}, 'Cables from rack to rack'), button('Save SVG', '', () => save('racks.svg', 'image/svg+xml', grid.picture())),
       button('Save CSV', '', () => saveCsv('racks', [['', ...rackNames], ...matrix.map((row, place) => [rackNames[place], ...row])]))),
-    grid.canvas, ramp('0', String(most)), told, leftOut ? make('p', {class: 'quiet'}, leftOut) : null);
+    withAxes(grid.canvas, {title: 'rack', names: rackNames}, {title: 'rack', names: rackNames}), ramp('0', String(most)), told, leftOut ? make('p', {class: 'quiet'}, leftOut) : null);
 }
+const wide = table => ['fabrics', 'times', 'networks'].includes(table.id);
 fillPage(
-  make('div', {class: 'column'}, paretoPanel(), curvesPanel(), tablePanel(values.tables[0])),
-  make('div', {class: 'column'}, factsTable('The design', values.facts), cablesPanel(), racksPanel(), values.tables.slice(1).map(tablePanel)));
+  make('div', {class: 'column'}, paretoPanel(), curvesPanel(), values.tables.filter(wide).map(tablePanel)),
+  make('div', {class: 'column'}, factsTable('The design', values.facts), cablesPanel(), racksPanel(), values.tables.filter(table => !wide(table)).map(tablePanel)));
