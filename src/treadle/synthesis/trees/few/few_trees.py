@@ -29,6 +29,9 @@ from treadle.watch import UNWATCHED, Watch
 MOST_RANKS = 64
 """Of one program of low trees; more ranks have to be in boxes."""
 
+MOST_UNITS = 2**14
+"""Unit trees within a height: they are chosen one by one."""
+
 _NAME = "few-trees"
 _KINDS = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE)
 
@@ -105,11 +108,19 @@ def within_height(
     Raises
     ------
     ScheduleError
-        If there are too many ranks in boxes of different sizes.
+        If there are too many ranks in boxes of different sizes, or too many trees.
     InfeasibleError
         If no trees are that low.
     """
-    if found is None and gather.n_ranks > MOST_RANKS:
+    is_across = found is None and gather.n_ranks > MOST_RANKS
+    # across boxes the unit trees of a shard are alike
+    units = trees * (gather.n_ranks if is_across else sum(gather.shard_weights))
+    if units > MOST_UNITS:
+        raise ScheduleError(
+            f"{_NAME}: {units} unit trees within a height, at most {MOST_UNITS} are chosen; ask for fewer "
+            f"--trees, or leave out --height"
+        )
+    if is_across:
         boxes = find_boxes(topology, gather)
         if len(boxes) == 1 or max(map(len, boxes)) > MOST_RANKS:
             raise ScheduleError(
