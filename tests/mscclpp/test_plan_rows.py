@@ -156,6 +156,9 @@ def test_a_plan_is_told_in_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ([without("min_message_size"), without("max_message_size")], 1, 2**32 - 1),
         ([at("min_message_size", 0), at("max_message_size", 2**32)], 1, 2**32 - 1),
         ([at("min_message_size", 2), at("max_message_size", 2**32 - 2)], 2, 2**32 - 2),
+        # packets of rank 0: twice the bytes of 7 of 5 chunks within 32 bits; 64 MB of scratch for 7
+        ([without("max_message_size"), at("protocol", "LL")], 3, 2**32 * 5 // 14),
+        ([without("max_message_size"), at("reuse_resources", True)], 3, 5 * 16 * -(-(2**26) // (16 * 7))),
     ],
 )
 def test_sizes_are_those_of_the_plan_and_the_executor(

@@ -146,8 +146,8 @@ def read_row(path: Path, root: int | None) -> PlanRow:
         n_ranks=len(plan.sizes),
         in_place=plan.in_place,
         root=-1 if root is None else root,
-        first_bytes=max(int(heading.get("min_message_size", 0)), 1),
-        last_bytes=min(int(heading.get("max_message_size", MOST_BYTES)), MOST_BYTES),
+        first_bytes=max(plan.min_bytes, 1),
+        last_bytes=min(plan.max_bytes, plan.served_bytes, MOST_BYTES),
         chunks=chunks,
         neighbours=frozenset(_neighbours(plan)),
     )

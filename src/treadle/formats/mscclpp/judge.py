@@ -12,7 +12,7 @@ from treadle.errors import FormatError
 from treadle.formats.mscclpp.judge_machine import Machine
 from treadle.formats.mscclpp.judge_packets import PacketMachine
 from treadle.formats.mscclpp.judge_slices import Scale, scales
-from treadle.formats.mscclpp.reader import SHARED_SCRATCH, ExecutionPlan, parse_mscclpp_json
+from treadle.formats.mscclpp.reader import ExecutionPlan, parse_mscclpp_json
 
 _MOST_SLOTS = 256
 """Most slices of a chunk's scratch that are executed."""
@@ -107,13 +107,8 @@ def interpret_mscclpp_json(text: str, *, root: int = 0, source: str = "MSCCL++ p
 
 def _scratch_notes(plan: ExecutionPlan, root: int) -> list[str]:
     """Execute pipelines that use their scratch again; the size limit of the verdict where that goes wrong."""
-    chunks = max(max(sizes["i"], sizes["o"]) for sizes in plan.sizes)
-    scratch = max(sizes["s"] for sizes in plan.sizes)
-    if not scratch:
-        return []
-    room = SHARED_SCRATCH // (1 + plan.has_double_scratch)
-    chunk = -(-room // (16 * scratch)) * 16
-    if plan.max_bytes <= chunk * chunks:
+    chunk = plan.shared_room
+    if plan.max_bytes <= plan.served_bytes:
         return []
     units = {operation.numbers[1] for operation in plan.operations if operation.name == "pipeline"}
     slots = chunk // max(units, default=1)
@@ -123,8 +118,8 @@ def _scratch_notes(plan: ExecutionPlan, root: int) -> list[str]:
     if is_simple and not Machine(plan, root, Scale(slots + 2, slots=slots)).run():
         return []
     return [
-        f"verified up to {chunk * chunks} bytes: beyond, chunks are larger than the {chunk} bytes of scratch "
-        "that each has with reuse_resources"
+        f"verified up to {plan.served_bytes} bytes: beyond, chunks are larger than the {chunk} bytes of "
+        "scratch that each has with reuse_resources"
     ]
 
 

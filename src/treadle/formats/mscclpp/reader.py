@@ -73,6 +73,8 @@ class ExecutionPlan:
     """`reuse_resources`: scratch is of a fixed size, and pipelines use it again for larger chunks."""
     min_bytes: int = 0
     max_bytes: int = UNLIMITED
+    served_bytes: int = UNLIMITED
+    """Largest size at which packets have offsets of 32 bits, and chunks have their room in shared scratch."""
     sizes: list[dict[str, int]] = field(default_factory=list)
     peers: list[dict[str, list[int]]] = field(default_factory=list)
     """For each rank and type, the peer of every channel."""
@@ -90,6 +92,13 @@ class ExecutionPlan:
                 for operation in block:
                     yield operation
                     yield from operation.inner
+
+    @property
+    def shared_room(self) -> int:
+        """Bytes of shared scratch that each of its chunks has; 0 without scratch."""
+        scratch = max(sizes["s"] for sizes in self.sizes)
+        half = SHARED_SCRATCH // (1 + self.has_double_scratch)
+        return -(-half // (16 * scratch)) * 16 if scratch else 0
 
     @property
     def has_packets(self) -> bool:
@@ -187,7 +196,12 @@ def parse_mscclpp_json(text: str, source: str) -> ExecutionPlan:
 
 def _check_sizes(plan: ExecutionPlan) -> None:
     """Find the largest size at which packets have offsets of 32 bits; a larger stated one is a violation."""
-    if plan.reuses_scratch or not (plan.is_low_latency or plan.has_packets):
+    if plan.reuses_scratch:
+        chunks = max(max(1, sizes["i"], sizes["o"]) for sizes in plan.sizes)
+        if room := plan.shared_room:
+            plan.served_bytes = room * chunks
+        return
+    if not (plan.is_low_latency or plan.has_packets):
         return
     limits = []
     for rank, sizes in enumerate(plan.sizes):
@@ -199,6 +213,7 @@ def _check_sizes(plan: ExecutionPlan) -> None:
     if not limits:
         return
     least, first = min(limits)
+    plan.served_bytes = least
     if plan.max_bytes == UNLIMITED and plan.min_bytes <= least:
         plan.notes.append(
             f"verified up to {least} bytes: the plan states no limit, and beyond, packets of gpu {first} lie "
