@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from treadle.schedules.plan_files.archive import load_plan, save_plan
 from treadle.synthesis.trees import optimum
 from treadle.synthesis.trees.instance import instance_of
 from treadle.synthesis.trees.tight_cuts.closed_forms.even_planes import relay_planes
+from treadle.synthesis.trees.tight_cuts.closed_forms.unequal_planes import plane_trees
 from treadle.synthesis.trees.tight_cuts.decompose import decompose
 from treadle.synthesis.trees.tight_cuts.family import Family
 from treadle.synthesis.trees.tight_cuts.pieces import cut
@@ -95,6 +98,17 @@ def sample() -> tuple[Topology, Collective, RelayPlanes]:
     assert isinstance(trees, RelayPlanes)
     assert len(trees.relay_plane)
     return topology, collective, trees
+
+
+@pytest.mark.parametrize("form", [relay_planes, plane_trees])
+def test_more_trees_than_can_be_listed_are_refused(form: Callable[..., Any]) -> None:
+    """Links of 10^12 bytes/s may hold as many trees, and each has a place: the form does not serve."""
+    units = np.full((3, 2), 2**41)
+    topology = planes_star(units, units)
+    problem = instance_of(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER))
+    family = Family(np.array([-1], dtype=np.int32), np.zeros(problem.n_nodes, dtype=np.int32))
+    cutting = cut(problem, family, problem.bandwidths, np.full(3, 2**41))
+    assert "too many to list" in str(form(cutting.kinds[0], cutting, {}, 1))
 
 
 @pytest.mark.parametrize(
