@@ -23,9 +23,9 @@ from treadle.synthesis.steps.baselines.torus import torus_sides, traditional_tor
 from treadle.synthesis.steps.bfb import in_links as in_links_module
 from treadle.synthesis.steps.bfb.heterogeneous import _make_problem
 from treadle.synthesis.steps.bfb.in_links import link_rows
-from treadle.synthesis.steps.bfb.whole_chunks import (
+from treadle.synthesis.steps.bfb.integral_loads import (
     _chunks_of_link,
-    _time_of_whole_chunks,
+    _integral_time_of_cut,
     balance,
     time_of_cut,
 )
@@ -204,7 +204,7 @@ def test_times_of_links_with_latencies() -> None:
             + [3.0 + 2 * k for k in range(1, 20)]
         )
         assert sorted(done)[4 * jobs - 1] == time
-        assert float(_time_of_whole_chunks(problem, into_b, jobs, 4)) == time
+        assert float(_integral_time_of_cut(problem, into_b, jobs, 4)) == time
     three = time_of_cut(problem, into_b, 2)
     assert [_chunks_of_link(problem, link, three, 4) for link in into_b] == [6, 2, 0]
     assert _chunks_of_link(problem, into_b[0], 100 * three, 4) == 8  # no more than there are

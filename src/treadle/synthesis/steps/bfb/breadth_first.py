@@ -21,14 +21,14 @@ from treadle.schedules.steps.steps import MAX_CHUNKS, Steps, StepSchedule
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.core_values.step_values import Sends
 from treadle.synthesis.steps.bfb.in_links import OK, STUCK, VIOLATED, InLinkRows, link_rows, unreachable
-from treadle.synthesis.steps.bfb.value import BfbValue, value_of
-from treadle.synthesis.steps.bfb.whole_chunks import (
+from treadle.synthesis.steps.bfb.integral_loads import (
     DEFAULT_CHUNKS,
     MOST_COUNTS,
     StepProblem,
     balance,
     check_chunks,
 )
+from treadle.synthesis.steps.bfb.value import BfbValue, value_of
 from treadle.topologies.topology import Topology
 from treadle.watch import UNWATCHED, Watch
 

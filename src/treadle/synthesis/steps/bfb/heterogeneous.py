@@ -17,7 +17,7 @@ from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.steps.steps import Steps, StepSchedule
 from treadle.synthesis.steps.bfb.breadth_first import backwards, bfb_schedule, split_by_capacity
 from treadle.synthesis.steps.bfb.in_links import core_loads, link_rows
-from treadle.synthesis.steps.bfb.whole_chunks import (
+from treadle.synthesis.steps.bfb.integral_loads import (
     Cut,
     StepProblem,
     balance,

@@ -94,7 +94,7 @@ def balance(problem: StepProblem, max_chunks: int | None) -> tuple[int, Int64Arr
         times = search.least_times(count)
     else:
         count, times = search.best(min(max_chunks, MOST_COUNTS))
-    rows = [whole_chunks(problem, time, count) for time in times]
+    rows = [integral_capacities(problem, time, count) for time in times]
     return count, np.array(rows, dtype=np.int64).ravel()
 
 
@@ -118,10 +118,10 @@ class _Search:
         problem = self._problem
 
         def capacities(time: Fraction) -> tuple[list[int], int]:
-            return whole_chunks(problem, time, count), count
+            return integral_capacities(problem, time, count), count
 
         def proved(cut: Cut) -> Fraction:
-            return _time_of_whole_chunks(problem, *cut, count)
+            return _integral_time_of_cut(problem, *cut, count)
 
         times = []
         for step in range(1, problem.n_steps + 1):
@@ -172,7 +172,7 @@ class _Search:
                 for links, jobs in known
             ):
                 return False
-            cuts = _find_cuts(problem, step, whole_chunks(problem, time, count), count)
+            cuts = _find_cuts(problem, step, integral_capacities(problem, time, count), count)
             if not cuts:
                 return True
             self._add(step, max(cuts, key=lambda cut: time_of_cut(problem, *cut)))
@@ -216,7 +216,7 @@ class _Search:
         return self._proved_by[1]
 
     def _bounds(self, cut: Cut, counts: Int64Array) -> NDArray[np.float64]:
-        """Times that a cut proves for each number of chunks, as `_time_of_whole_chunks` but for rounding."""
+        """Times that a cut proves for each number of chunks, as `_integral_time_of_cut` but for rounding."""
         problem, (links, jobs) = self._problem, cut
         latency = np.array([problem.latency_ns[e] / _NANO for e in links])
         seconds = np.outer(1 / counts, [float(problem.shard_bytes / problem.bandwidth[e]) for e in links])
@@ -295,7 +295,7 @@ def time_of_cut(problem: StepProblem, links: Sequence[int], jobs: int) -> Fracti
     return time
 
 
-def whole_chunks(problem: StepProblem, time: Fraction, chunks: int) -> list[int]:
+def integral_capacities(problem: StepProblem, time: Fraction, chunks: int) -> list[int]:
     """Chunks that each in-link carries within a time; never more than there are."""
     return [_chunks_of_link(problem, e, time, chunks) for e in range(len(problem.latency_ns))]
 
@@ -307,7 +307,7 @@ def _chunks_of_link(problem: StepProblem, e: int, time: Fraction, chunks: int) -
     return min(problem.instance.n * chunks, amount // (_NANO * q * shard.numerator))
 
 
-def _time_of_whole_chunks(problem: StepProblem, links: Sequence[int], jobs: int, chunks: int) -> Fraction:
+def _integral_time_of_cut(problem: StepProblem, links: Sequence[int], jobs: int, chunks: int) -> Fraction:
     """Least T at which the links together carry `jobs` shards in whole chunks."""
     chunk = problem.shard_bytes / chunks
     time = time_of_cut(problem, links, jobs)
