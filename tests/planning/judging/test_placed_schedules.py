@@ -381,6 +381,9 @@ def test_rings_of_nccl_in_several_boxes(tmp_path: Path) -> None:
         "every box is taken to have the file's rings; NCCL joins the 2 boxes in order",
         "network cards of the file are left aside",
     ]
+    rails = place_schedule(path, pose("dgx_a100(2, 2)", "allgather"))  # GPU 0 meets GPU 1 of the next box
+    assert rails.notes[2] == "ways over another GPU of a box (PXN), which NCCL uses on rails, are not placed"
+    assert "no way leads through switches" in violation_text(rails.report.violations[0])
     path.write_text(graph_of("012"), encoding="utf-8")
     (wrong,) = place_schedule(path, pose(fabric, "allgather")).report.violations
     assert violation_text(wrong) == "the file is of boxes of 3 GPUs, the fabric has boxes of 2"

@@ -432,6 +432,8 @@ def _of_rings(rings: NamedRings, problem: Problem, name: str, form: str) -> Plac
     notes = [f"every box is taken to have the file's rings; NCCL joins the {len(boxes)} boxes in order"]
     if rings.has_cards:
         notes.append("network cards of the file are left aside: data between boxes take the shortest ways")
+    if not placed.report.is_ok:
+        notes.append("ways over another GPU of a box (PXN), which NCCL uses on rails, are not placed")
     return replace(placed, notes=(*notes, *placed.notes))
 
 
