@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from treadle.errors import InfeasibleError
-from treadle.planning import solve
+from treadle.planning import lower, solve
 from treadle.planning.solving import alltoall_candidates
 from treadle.schedules.alltoall.demands import Demands
 from treadle.topologies.topology import Topology, TopologyBuilder
@@ -41,13 +41,15 @@ def unequal_fabric(seed: int) -> Topology:
 
 @pytest.mark.parametrize("seed", [2, 17, 46, 62])
 def test_unequal_links_cost_little(seed: int) -> None:
-    """Routes alone lose 1 to 6% here. Run by hand with seeds 0 to 99, 9 CPU s in all."""
+    """Routes alone lose 1 to 6% here. Run by hand with seeds 0 to 99: 0.2% at most, 9 CPU s in all."""
     fabric = unequal_fabric(seed)
     found = solve(fabric, "alltoall")
     routes = solve(fabric, "alltoall", algorithm="pipelined")
     assert found.report.is_ok
     assert found.bound is not None
-    assert routes.algbw < 0.995 * found.bound.algbw < found.algbw
+    assert routes.algbw < 0.995 * found.bound.algbw
+    assert found.algbw > 0.997 * found.bound.algbw
+    assert lower(found).text
     assert (found.plan.algorithm, found.is_late) == ("tsmcf", False)
     assert found.report.n_steps is not None
     assert found.notes[-1].startswith("pipelined: ")
@@ -57,7 +59,7 @@ def test_unequal_links_cost_little(seed: int) -> None:
             fewer = solve(fabric, "alltoall", algorithm="tsmcf", steps=n_steps, chunks=4096)
         except InfeasibleError:
             continue
-        assert fewer.algbw < 0.999 * found.algbw
+        assert fewer.algbw < found.algbw
 
 
 def test_routes_stay_where_they_are_best() -> None:

@@ -79,7 +79,7 @@ _NEAR_FLOW = 5e-4
 _MOST_STEPS = 64
 """Steps of a flow over time; where it needs more, routes in rounds do."""
 
-_CHUNK_LOSS = 1e-3
+_CHUNK_LOSS = 2e-3
 """Loss by whole chunks, as a share, that more of them per shard are worth."""
 
 _ENOUGH_CHUNKS = 64
@@ -138,11 +138,11 @@ def _time_stepped(
         if is_small and flow.time > near:
             continue
         built = chunked_exchange(topology, collective, flow, chunks=chunks, watch=watch)
-        finer = 4 * built.schedule.n_chunks
+        finer = 2 * built.schedule.n_chunks
         while chunks is None and is_small and built.loss > _CHUNK_LOSS and finer <= most:
             again = chunked_exchange(topology, collective, flow, chunks=finer, watch=watch)
             built = min(built, again, key=lambda one: one.time)
-            finer *= 4
+            finer *= 2
         found.append(built)
     return found
 
