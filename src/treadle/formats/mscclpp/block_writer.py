@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from itertools import groupby
 from typing import Any, TypeVar
@@ -55,12 +55,16 @@ class BlockWriter:
         self._puts: list[Json] = []
         """What the proxy was given, in order."""
         self._has_waited = False
+        self._sent: Counter[tuple[int, int, int]] = Counter()
+        """Sends of each source and chunks."""
 
     def write(self, numbers: Sequence[int], pipeline_bytes: int, count: int) -> MscclppBlock:
         """The block of these operations, in a pipeline of slices unless `pipeline_bytes` is 0."""
         for number in numbers:
             if self._all.kind[number] != COPY:
                 self._channel(number)
+            if self._all.kind[number] == SEND:
+                self._sent[self._chunks(number)] += 1
         self._greet()
         body = len(self._block.operations)
         for kind, run in groupby(numbers, key=self._all.kind.__getitem__):
@@ -129,7 +133,7 @@ class BlockWriter:
         peers = [every.peer[send] for send in sends]
         receives = [every.receive_of[send] for send in sends]
         if (
-            len(sends) < 2
+            len(sends) < max(2, self._sent[self._chunks(sends[0])])
             or len(set(peers)) < len(peers)
             or any(send in self._messages.staged for send in sends)
             or any(every.target[receive] != OUTPUT for receive in receives)
@@ -321,6 +325,10 @@ class BlockWriter:
             key = (self._all.peer[number], self._number, self._all.channel[number])
             self._channels[number] = _index(self._block.channels[self._type(number)], key)
         return self._channels[number]
+
+    def _chunks(self, send: int) -> tuple[int, int, int]:
+        every = self._all
+        return every.source[send], every.first[send], every.past[send]
 
     def _end(self, number: int, side: str) -> Json:
         """The source or target of an operation within its own rank."""

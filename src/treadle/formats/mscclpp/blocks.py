@@ -264,6 +264,9 @@ def find_stars(fabric: Fabric, lane: Lane, messages: Messages) -> dict[int, tupl
         for same in by_range.values():
             sums = [i for i in same if every.kind[i] == RECEIVE_REDUCE]
             sends = [i for i in same if every.kind[i] == SEND]
+            place = numbers.index(sums[0]) if sums else 0
+            if numbers[place : place + len(sums)] != sums:  # others are between: two sums, not one
+                continue
             if not sums or same != sums + sends or any(send in messages.staged for send in sends):
                 continue
             into = [every.send_of[number] for number in sums]

@@ -164,11 +164,45 @@ class Lane:
 
     @cached_property
     def by_rank(self) -> dict[int, list[int]]:
-        """Operations of each rank that has some, in order."""
+        """Operations of each rank that has some, in order; sends, and sums, of the same chunks are together.
+
+        Sends leave earlier than receives of other chunks, never than other sends: each channel has its
+        messages in the order of the other end, and no wait comes earlier.
+        """
         found: dict[int, list[int]] = defaultdict(list)
         for number in self.numbers:
-            found[self.all.owner[number]].append(number)
+            own, kind = found[self.all.owner[number]], self.all.kind[number]
+            place = len(own)
+            if kind == SEND:
+                place = self._behind(own, number, (RECEIVE, RECEIVE_REDUCE), SEND)
+            elif kind == RECEIVE_REDUCE:
+                end = self._behind(own, number, (SEND,), RECEIVE_REDUCE)
+                begin = end
+                while end < place and begin and self._sums_with(own[begin - 1], number):
+                    begin -= 1
+                own[begin:] = own[end:] + own[begin:end]
+            own.insert(place, number)
         return dict(found)
+
+    def _sums_with(self, one: int, other: int) -> bool:
+        every = self.all
+        chunks = [(every.first[number], every.past[number]) for number in (one, other)]
+        return every.kind[one] == RECEIVE_REDUCE and chunks[0] == chunks[1]
+
+    def _behind(self, before: Sequence[int], number: int, passed: Sequence[int], kind: int) -> int:
+        """Place behind the last of the same kind and chunks, if only others of `passed` kinds are between."""
+        every, place = self.all, len(before)
+        while place and every.kind[before[place - 1]] in passed:
+            other = before[place - 1]
+            if every.first[other] < every.past[number] and every.first[number] < every.past[other]:
+                return len(before)
+            place -= 1
+        last = before[place - 1] if place else -1
+        is_same = last >= 0 and every.kind[last] == kind
+        same_chunks = (every.first[number], every.past[number])
+        if is_same and (every.first[last], every.past[last]) == same_chunks:
+            return place if kind != SEND or every.source[last] == every.source[number] else len(before)
+        return len(before)
 
     @cached_property
     def place(self) -> dict[int, int]:

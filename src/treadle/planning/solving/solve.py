@@ -18,6 +18,7 @@ from treadle.planning.solving.bounds import Bound
 from treadle.planning.solving.candidate import Alternative, Candidate
 from treadle.planning.solving.generation import fall_back, generate, options_for
 from treadle.planning.solving.group_rates import AloneRate, naming_cut_off, rates_of
+from treadle.planning.solving.multicast_copies import copy_notes
 from treadle.planning.solving.schedulers import default_algorithm, find_scheduler
 from treadle.planning.stages import Stopwatch, seconds_left
 from treadle.schedules.alltoall.routes import RouteSchedule
@@ -257,6 +258,10 @@ def solve(
         with watch.stage("multicast"):
             switched = ask_switches(problem.topology, problem.collective, found.schedule)
             found = replace(found, schedule=switched)
+    if isinstance(found.schedule, ForestSchedule):
+        is_asked = isinstance(how, TreeOptions) and how.multicast
+        notes = copy_notes(problem, found.schedule, is_asked=is_asked)
+        found = replace(found, notes=(*found.notes, *notes))
     alone: tuple[AloneRate, ...] = ()
     if found.groups is not None:
         with watch.stage("alone"):
