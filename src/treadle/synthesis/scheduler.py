@@ -21,6 +21,7 @@ from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.synthesis.scheduler_options import COMMON_OPTIONS, OPTIONS_OF, ScheduleForm
 from treadle.topologies.topology import Topology
+from treadle.topologies.transforms.host_cards import without_cards
 
 Need = Callable[[Topology, Collective], Refusal | None]
 """What must hold of a problem, named by what it asks for: ``no_switches``; why it does not hold, or None."""
@@ -344,6 +345,12 @@ def no_switches(topology: Topology, collective: Collective) -> Refusal | None:
             f"direct-connect fabric, or --algorithm routes"
         )
     return _not_direct(topology, "switches")
+
+
+def hosts_store(topology: Topology, collective: Collective) -> Refusal | None:
+    """As `no_switches`, but for switches that are cards of one host each."""
+    refusal = no_switches(topology, collective)
+    return None if refusal is None or without_cards(topology) is not None else refusal
 
 
 def no_forwarders(topology: Topology, collective: Collective) -> Refusal | None:

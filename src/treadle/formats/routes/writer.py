@@ -18,6 +18,7 @@ from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import routes_in
 from treadle.schedules.collective import Collective
 from treadle.topologies.topology import Topology
+from treadle.topologies.transforms.host_cards import hosts_passed
 
 _VERSION = 2
 _FLOWS = range(0xC000, 0x10000)
@@ -224,6 +225,21 @@ def _lines(topology: Topology, collective: Collective, schedule: RouteSchedule) 
         )
 
 
+def _check_cards(topology: Topology, schedule: RouteSchedule) -> None:
+    """Refuse routes that pass the memory of a host: no card forwards there.
+
+    Raises
+    ------
+    ScheduleError
+        With the first such host.
+    """
+    for host in hosts_passed(topology, schedule.path_offset, schedule.path_links)[:1].tolist():
+        raise ScheduleError(
+            f"routes: some pass the memory of {topology.node_names[host]!r}, where no card forwards; write "
+            "programs for the ranks, such as msccl-xml or cpu-xml, or solve with --algorithm pipelined"
+        )
+
+
 def _queue_pairs(schedule: RouteSchedule) -> list[int]:
     """Flows that each rank sends."""
     return np.bincount(schedule.source, minlength=schedule.n_ranks).tolist()  # type: ignore[no-any-return]
@@ -255,5 +271,7 @@ def write_xml(request: TextRequest) -> Written:
 
 def _written(request: TextRequest, emit: Callable[[Topology, Collective, RouteSchedule], str]) -> Written:
     plan = request.plan
-    text = emit(plan.topology, plan.collective, routes_in(request.entry.schedule, plan.algorithm))
+    routes = routes_in(request.entry.schedule, plan.algorithm)
+    _check_cards(plan.topology, routes)
+    text = emit(plan.topology, plan.collective, routes)
     return Written((("", text.encode()),))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import wraps
 from time import process_time
+from typing import Any
 
 import numpy as np
 
@@ -53,6 +55,7 @@ from treadle.synthesis.alltoall.steps.unequal_steps import (
 )
 from treadle.synthesis.scheduler_options import AlltoallOptions, SizeRequest
 from treadle.topologies.topology import Topology
+from treadle.topologies.transforms.host_cards import without_cards
 from treadle.units import format_bandwidth
 from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
@@ -86,6 +89,28 @@ _ENOUGH_CHUNKS = 64
 """Chunks per shard worth a heavier program."""
 
 
+def _past_cards(function: Callable[..., Built]) -> Callable[..., Built]:
+    """The function on the hosts alone where their cards are switches, and its sends through the cards."""
+
+    @wraps(function)
+    def built(
+        topology: Topology, collective: Collective, *, watch: Watch = UNWATCHED, **options: Any
+    ) -> Built:
+        hosts = without_cards(topology)
+        if hosts is None:
+            return function(topology, collective, watch=watch, **options)
+        found = function(hosts.direct, collective, watch=watch, **options)
+        assert isinstance(found.schedule, ExchangeSchedule)
+        ways = {"way_offset": hosts.way_offset, "way_links": hosts.way_links}
+        schedule = replace(found.schedule, sends=replace(found.schedule.sends, **ways))
+        left = watch.seconds_left
+        rate = optimal_rate(topology, collective, time_limit_s=left, watch=watch.unlimited)
+        return found._replace(schedule=schedule, bound=bound_of_alltoall(rate))
+
+    return built
+
+
+@_past_cards
 def time_stepped(
     topology: Topology,
     collective: Collective,
@@ -199,6 +224,7 @@ def choose_steps(problem: Problem, found: Candidate, chunks: int | None, watch: 
     return Candidate(TIME_STEPPED, best.schedule, found.bound, seconds=seconds, notes=(*losses, note))
 
 
+@_past_cards
 def pipelined_flow(
     topology: Topology,
     collective: Collective,

@@ -1,4 +1,4 @@
-"""Routes of an all-to-all to programs: every chunk goes from its source to its target in one send."""
+"""Routes of an all-to-all to programs: a send for each chunk, and one for every memory that it passes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.topologies.topology import Topology
+from treadle.topologies.transforms.host_cards import forwards_in_host
 
 _MAX_WAITS = 2**26
 
@@ -58,7 +59,8 @@ def lower_routes(
     Notes
     -----
     A send names its whole path, through switches, forwarders and the adapters of other ranks, none of which
-    have a part in the program; its channel is layer * channels + number. There is no SCRATCH.
+    have a part in the program; its channel is layer * channels + number. Where a path passes the memory of a
+    host (`forwards_in_host`), that rank receives the data in SCRATCH and sends them again.
 
     Order. Without rounds, ranks send by rising shift (target - source) mod N, all to the same shift at a
     time: so few flows meet at a host even where a runtime sends one message after another; nothing waits.
@@ -73,7 +75,7 @@ def lower_routes(
         messages = _by_round(schedule, merge=merge)
     else:
         messages = _at_once(schedule, merge=merge)
-    return _assemble(collective, routes, messages, channels)
+    return _assemble(collective, routes, messages, _segments(topology, collective, routes), channels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,14 +165,70 @@ def _by_round(schedule: TimedRoutes, *, merge: bool) -> _Messages:
     return _Messages(path, number, low, low + count, waits=True)
 
 
-def _assemble(collective: Collective, routes: RouteSchedule, messages: _Messages, channels: int) -> Program:
-    """Own copies first, then sends and receives in the messages' order."""
-    n, total = collective.n_ranks, len(messages.path)
+@dataclass(frozen=True, eq=False)
+class _Segments:
+    """Parts of paths between the memories that they pass, in the order of paths.
+
+    Parameters
+    ----------
+    offset : array of int64, shape (n + 1,)
+        Segment i is links offset[i] to offset[i + 1] - 1 of all paths.
+    first : array of int64, shape (paths + 1,)
+        Of each path its first segment.
+    source, target : array of int64, shape (n,)
+        Ranks.
+    """
+
+    offset: Int64Array
+    first: Int64Array
+    source: Int64Array
+    target: Int64Array
+
+
+def _segments(topology: Topology, collective: Collective, routes: RouteSchedule) -> _Segments:
+    """Cut paths where data pass a host: its rank receives them and sends them again.
+
+    Raises
+    ------
+    InfeasibleError
+        If such a host is no rank.
+    """
+    links = routes.path_links.astype(np.int64)
+    starts = np.zeros(len(links) + 1, dtype=np.bool_)
+    starts[routes.path_offset] = True
+    inner = np.flatnonzero(~starts[1:-1]) + 1
+    starts[inner] = forwards_in_host(topology, links[inner - 1], links[inner])
+    offset = np.flatnonzero(starts)
+    rank_of = np.full(topology.n_nodes, -1, dtype=np.int64)
+    rank_of[list(collective.ranks)] = np.arange(collective.n_ranks)
+    tails, heads = topology.tails[links[offset[:-1]]], topology.heads[links[offset[1:] - 1]]
+    for node in tails[rank_of[tails] < 0][:1].tolist():
+        raise InfeasibleError(
+            f"routes: data pass the memory of {topology.node_names[node]!r}, which is no rank and runs no "
+            "program; solve without --forward"
+        )
+    return _Segments(offset, np.searchsorted(offset, routes.path_offset), rank_of[tails], rank_of[heads])
+
+
+def _assemble(
+    collective: Collective, routes: RouteSchedule, messages: _Messages, segments: _Segments, channels: int
+) -> Program:
+    """Own copies first, then sends and receives in the messages' order: all first segments, then others."""
+    n = collective.n_ranks
     place = _place(collective, routes, messages)
-    path, offset = messages.path, place.shard_offset
-    nth = np.arange(routes.n_paths) - np.searchsorted(routes.pair, routes.pair)
-    channel = routes.layer[path].astype(np.int64) * channels + nth[path] % channels
-    source, target = routes.source[path].astype(np.int64), routes.target[path].astype(np.int64)
+    offset = place.shard_offset
+    counts = np.diff(segments.first)[messages.path]
+    message = np.repeat(np.arange(len(messages.path)), counts)
+    nth = np.arange(len(message)) - np.repeat(np.cumsum(counts) - counts, counts)
+    number = messages.number[message] if messages.waits else np.zeros(len(message), dtype=np.int64)
+    turns = np.lexsort((message, nth, number))
+    message, nth, total = message[turns], nth[turns], len(message)
+    path = messages.path[message]
+    segment = segments.first[path] + nth
+    is_last = nth == counts[message] - 1
+    of_pair = np.arange(routes.n_paths) - np.searchsorted(routes.pair, routes.pair)
+    channel = routes.layer[path].astype(np.int64) * channels + of_pair[path] % channels
+    source, target = segments.source[segment], segments.target[segment]
     own = np.flatnonzero(np.diff(offset)[:: n + 1])
     kept = own * (n + 1)
     rank = np.concatenate([own, source, target])
@@ -184,9 +242,21 @@ def _assemble(collective: Collective, routes: RouteSchedule, messages: _Messages
         whole: Int64Array = np.concatenate([np.broadcast_to(value, number) for value, number in parts])
         return whole[order]
 
-    rounds = column(-1, messages.number, messages.number)
+    step = messages.number[message]
+    rounds = column(-1, step, step)
     wait_offset, waits = _waits(rank[order], rounds) if messages.waits else _no_waits(len(order))
+    # a send out of scratch waits for what its rank received before
+    before = np.full(total, -1, dtype=np.int64)
+    by_segment = np.empty((len(messages.path), int(counts.max(initial=1))), dtype=np.int64)
+    by_segment[message, nth] = np.arange(total)
+    before[nth > 0] = by_segment[message, nth - 1][nth > 0]
+    position = np.empty(len(order), dtype=np.int64)
+    position[order] = np.arange(len(order))
+    received = np.where(before >= 0, position[len(own) + total + before], -1)
+    wait_offset, waits = _with_wait(wait_offset, waits, column(-1, received, -1))
     kinds = (int(OperationKind.COPY), int(OperationKind.SEND), int(OperationKind.RECEIVE))
+    given, wanted, stored = int(Buffer.INPUT), int(Buffer.OUTPUT), int(Buffer.SCRATCH)
+    first, count = place.first[message], place.count[message]
     return Program(
         kind=CollectiveKind.ALLTOALL,
         nodes=np.array(collective.ranks, dtype=np.int32),
@@ -199,16 +269,28 @@ def _assemble(collective: Collective, routes: RouteSchedule, messages: _Messages
         peer=column(-1, target, source).astype(np.int32),
         channel=column(0, channel, channel).astype(np.int32),
         step=np.maximum(rounds, 0).astype(np.int32),
-        source=np.full(len(order), Buffer.INPUT, dtype=np.int32),
-        target=np.full(len(order), Buffer.OUTPUT, dtype=np.int32),
-        path=column(-1, path, -1).astype(np.int32),
-        first=column(offset[kept], place.first, place.first),
-        count=column(offset[kept + 1] - offset[kept], place.count, place.count),
+        source=column(given, *(np.where(end, given, stored) for end in (nth == 0, is_last))).astype(np.int32),
+        target=column(wanted, *(np.where(end, wanted, stored) for end in (nth == 0, is_last))).astype(
+            np.int32
+        ),
+        path=column(-1, segment, -1).astype(np.int32),
+        first=column(offset[kept], first, first),
+        count=column(offset[kept + 1] - offset[kept], count, count),
         wait_offset=wait_offset,
         waits=waits,
-        path_offset=routes.path_offset,
+        path_offset=segments.offset,
         path_links=routes.path_links,
     )
+
+
+def _with_wait(offset: Int64Array, waits: Int64Array, awaited: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Waits with one more for each operation, that for awaited[i] >= 0 unless it is there."""
+    owner = np.repeat(np.arange(len(awaited)), np.diff(offset))
+    more = np.flatnonzero(awaited >= 0)
+    pairs = np.unique(
+        np.stack([np.concatenate([owner, more]), np.concatenate([waits, awaited[more]])], axis=1), axis=0
+    )
+    return offsets_of(np.bincount(pairs[:, 0], minlength=len(awaited))), pairs[:, 1].copy()
 
 
 @dataclass(frozen=True, eq=False)
