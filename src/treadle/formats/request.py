@@ -103,7 +103,7 @@ class TextRequest:
         """The entry's schedule, or one rank's part in it, lowered."""
         options = self.options
         if options.rank is not None:
-            return replicate(self._part(options.rank), options.instances)
+            return replicate(self._part(options.rank), options.instances or 1)
         program = lower_schedule(
             self.plan.topology,
             self.plan.collective,
@@ -112,7 +112,7 @@ class TextRequest:
             channels=options.channels,
             merge=merge,
         )
-        return replicate(program, options.instances)
+        return replicate(program, options.instances or 1)
 
     def _part(self, rank: int) -> Program:
         schedule = self.entry.schedule
@@ -182,6 +182,10 @@ class Written:
         What the text leaves to switches.
     cautions : tuple of str
         Calls that the runtime gives to the text and that it does not serve.
+    instances : int
+        Copies of the schedule side by side.
+    carried_algbw : Fraction, optional
+        Algbw, bytes/s, that the thread blocks carry where that is less than the plan's.
     """
 
     files: tuple[tuple[str, bytes], ...]
@@ -192,6 +196,8 @@ class Written:
     dialect: str = ""
     asked: Asked = NOTHING_ASKED
     cautions: tuple[str, ...] = ()
+    instances: int = 1
+    carried_algbw: Fraction | None = None
 
 
 def root_cautions(program: Program) -> tuple[str, ...]:

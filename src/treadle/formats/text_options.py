@@ -32,8 +32,9 @@ class TextOptions:
         Whether the text serves calls whose input and output are one memory, or the others.
     channels : int
         Streams between two ranks that the trees are assigned to.
-    instances : int
-        Copies of the schedule side by side, each on its part of every shard.
+    instances : int, optional
+        Copies of the schedule side by side, each on its part of every shard. Default: as many as its thread
+        blocks need where the format has thread blocks, else 1.
     name : str, optional
         The algorithm's name in the text.
     pipeline_bytes : int
@@ -58,7 +59,7 @@ class TextOptions:
     profile: Profile | None = None
     in_place: bool = False
     channels: int = 1
-    instances: int = 1
+    instances: int | None = None
     name: str | None = None
     pipeline_bytes: int = 0
     size_bytes: int = 0
@@ -76,7 +77,7 @@ class TextKeywords(TypedDict, total=False):
 
     in_place: bool
     channels: int
-    instances: int
+    instances: int | None
     name: str | None
     pipeline_bytes: int
     size_bytes: int

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from treadle.formats.selection.block_rate import BLOCK_BYTES_PER_S
 from treadle.planning.group_summary import membership_values, rates_of_groups
 from treadle.planning.measuring.size_bounds import size_bounds_summary
 from treadle.planning.problem import busbw_values, model_of
@@ -15,7 +16,7 @@ from treadle.planning.solving.alltoall import rate_summary
 from treadle.planning.together.shared_rates import shared_rates
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
-from treadle.schedules.alltoall.timed_routes import TimedRoutes
+from treadle.schedules.alltoall.timed_routes import TimedRoutes, routes_in
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.factored import FactoredSchedule, Layer
 from treadle.schedules.steps.step_cost import node_bandwidth
@@ -24,6 +25,7 @@ from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.schedules.witness import CutWitness, Witness
 from treadle.topologies import has_switches, has_uniform_links, is_regular
 from treadle.topologies.topology import Topology
+from treadle.topologies.transforms.host_cards import hosts_passed
 
 if TYPE_CHECKING:
     from treadle.planning.designing.design_result import DesignResult, DesignRow
@@ -322,6 +324,30 @@ def shortfall_summary(lacking: Shortfall | None) -> dict[str, object]:
     return values
 
 
+def describe_blocks(result: Lowered) -> list[str]:
+    """Lines on a text's instances, and on the rate of its thread blocks where that is below the plan's."""
+    figure = f"{BLOCK_BYTES_PER_S / 1e9:g} GB/s"
+    lines = []
+    if result.instances > 1:
+        lines.append(f"instances   {result.instances} of the schedule side by side, each on its part")
+    if result.carried_algbw is not None:
+        carried = float(result.carried_algbw) / 1e9
+        lines.append(
+            f"note        its thread blocks carry {carried:.4g} GB/s algbw at {figure} each (a channel of "
+            "NCCL's slowest preset)"
+        )
+    return lines
+
+
+def needs_card_routes(plan: Plan) -> bool:
+    """Whether the ways of a plan's messages are for cards to know: routes that pass no host."""
+    schedule = plan.entries[-1].schedule
+    if not isinstance(schedule, RouteSchedule | TimedRoutes):
+        return False
+    routes = routes_in(schedule, plan.algorithm)
+    return not hosts_passed(plan.topology, routes.path_offset, routes.path_links).size
+
+
 def text_summary(result: Lowered) -> dict[str, object]:
     """What ``lower --json`` says of a text besides its contents: chunks, sizes, checks and loading."""
     values: dict[str, object] = {
@@ -350,6 +376,9 @@ def text_summary(result: Lowered) -> dict[str, object]:
             "loss_at_least": float(better.loss),
         }
     loading = result.loading
+    if result.carried_algbw is not None:
+        values["thread_blocks_algbw_bytes_per_s"] = float(result.carried_algbw)
+        values["thread_blocks_algbw_exact"] = exact_text(result.carried_algbw)
     return values | {
         "cautions": list(result.cautions),
         "prepare": list(loading.prepare),

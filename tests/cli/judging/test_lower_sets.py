@@ -32,7 +32,7 @@ def test_a_folder_gets_a_text_for_each_range(
     to: str, path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "texts"
-    command = ["lower", str(path), "--to", to, "-o", f"{folder}/"]
+    command = ["lower", str(path), "--to", to, "--instances", "1", "-o", f"{folder}/"]
     assert main(command) == 0
     said = capsys.readouterr().out
     assert f"written     {folder}: 3 texts of {to}" in said
@@ -79,8 +79,9 @@ def test_a_plan_of_one_range_joins_a_set(
 ) -> None:
     folder, other = tmp_path / "texts", tmp_path / "one.plan"
     save_plan(other, plan_set("dgx_a100:1", "allreduce", ("ring",), ()))
-    assert main(["lower", str(path), "-o", f"{folder}/"]) == 0
-    assert main(["lower", str(other), "-o", f"{folder}/", "--min-size", "1MB", "--protocol", "LL128"]) == 0
+    one = ["--instances", "1", "-o", f"{folder}/"]
+    assert main(["lower", str(path), *one]) == 0
+    assert main(["lower", str(other), *one, "--min-size", "1MB", "--protocol", "LL128"]) == 0
     said = capsys.readouterr().out
     assert "1 text of msccl-xml for azure, beside 3 texts of other plans" in said
     assert "range       from 1MB: ring, LL128" in said

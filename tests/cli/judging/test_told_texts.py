@@ -47,6 +47,7 @@ def lowered(**changes: Any) -> Any:
         "cautions": (),
         "shortfall": None,
     }
+    values |= {"instances": 1, "carried_algbw": None}
     return SimpleNamespace(**(values | changes))
 
 
@@ -142,7 +143,7 @@ def test_options_of_lower(
         "in_own_folder": False,
         "in_place": False,
         "channels": 1,
-        "instances": 1,
+        "instances": None,
         "name": None,
         "pipeline_bytes": 0,
         "size_bytes": 0,
@@ -240,6 +241,7 @@ def judged(**changes: Any) -> Any:
         "violations": (),
         "notes": (),
     }
+    values |= {"instances": 1, "carried_algbw": None}
     return SimpleNamespace(**(values | changes))
 
 

@@ -119,7 +119,7 @@ def test_a_fabric_s_messages_are_the_same_in_both_protocols(tmp_path: Path) -> N
     plan = solve("dgx_a100:1,4", "allreduce").plan
     times = []
     for protocol in ("Simple", "LL"):
-        made = planning.lower(plan, to="mscclpp-json", protocol=protocol, max_size_bytes=2**20)
+        made = planning.lower(plan, to="mscclpp-json", protocol=protocol, max_size_bytes=2**20, instances=1)
         (tmp_path / "plan.json").write_text(made.text, encoding="utf-8")
         row = read_row(tmp_path / "plan.json", None)
         assert (row.last_bytes, len(row.neighbours)) == (2**20, 12)

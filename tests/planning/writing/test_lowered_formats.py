@@ -37,8 +37,8 @@ def test_mscclpp_plans_of_platforms(fabric: str, collective: str) -> None:
         assert "switch" not in kinds
 
 
-@pytest.mark.parametrize(("instances", "blocks"), [(1, 4), (2, 2)])
-def test_every_rank_asks_for_its_part_in_several_blocks(instances: int, blocks: int) -> None:
+@pytest.mark.parametrize(("instances", "blocks"), [(None, 4), (2, 2)])
+def test_every_rank_asks_for_its_part_in_several_blocks(instances: int | None, blocks: int) -> None:
     """One box with NVLink SHARP: one operation of one rank would carry all over that rank's link, twice."""
     plan = planning.solve("dgx_h100(1, nvls=True)", "allreduce").plan
     result = planning.lower(plan, to="mscclpp-json", instances=instances)

@@ -28,7 +28,7 @@ RUNTIMES = ("azure", "rccl", "legacy")
 
 @cache
 def made(case: int, runtime: str, in_place: bool = False) -> LoweredSet:
-    return lower_set(plan_set(*CASES[case]), profile=runtime, in_place=in_place)
+    return lower_set(plan_set(*CASES[case]), instances=1, profile=runtime, in_place=in_place)
 
 
 def folder_of(texts: tuple[RangedText, ...]) -> dict[str, str]:
@@ -167,7 +167,7 @@ def test_protocols_of_the_plan_cut_ranges() -> None:
     plan = with_protocols(
         plan_set(*CASES[1]), (0, "LL"), (4096, "LL128"), (10001, "LL128"), (2**20, "Simple")
     )
-    found = lower_set(plan)
+    found = lower_set(plan, instances=1)
     assert [(one.text.min_bytes, one.text.max_bytes, one.protocol) for one in found.ranges] == [
         (0, 4095, "LL"),
         (4096, 10000, "LL128"),
@@ -177,18 +177,20 @@ def test_protocols_of_the_plan_cut_ranges() -> None:
     for one in found.ranges:
         assert f'proto="{one.protocol}"'.encode() in one.text.data[:200]
     assert any("LL128 is right only" in word for one in found.ranges for word in one.made.cautions)
-    asked = lower_set(plan, protocol="LL")
+    asked = lower_set(plan, protocol="LL", instances=1)
     assert [(one.text.min_bytes, one.protocol) for one in asked.ranges] == [(0, "LL"), (10001, "LL")]
-    assert len(lower_set(plan, to="mscclpp-json").ranges) == len(plan.entries)  # its protocols are not NCCL's
+    assert len(lower_set(plan, to="mscclpp-json", instances=1).ranges) == len(
+        plan.entries
+    )  # its protocols are not NCCL's
 
 
 def test_sizes_asked_for_narrow_the_ranges() -> None:
     plan = plan_set(*CASES[0])
     found = lower_set(plan, profile="rccl", min_size_bytes="4K", max_size_bytes="64K")
     assert [(text.min_bytes, text.max_bytes) for text in found.texts] == [(4096, 8191), (8192, 65536)]
-    one = lower(plan, size_bytes="1MB", profile="rccl")
+    one = lower(plan, size_bytes="1MB", profile="rccl", instances=1)
     assert one.text.encode() == made(0, "rccl").texts[2].data
-    assert lower(plan, min_size_bytes=2**20, profile="rccl").text == one.text
+    assert lower(plan, min_size_bytes=2**20, profile="rccl", instances=1).text == one.text
     alone = lower(plan_set(*CASES[0][:2], CASES[0][2][:1], (), 8191), to="cpu-xml")
     assert lower(plan, to="cpu-xml", size_bytes=100).text == alone.text
 

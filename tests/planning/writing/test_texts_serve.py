@@ -113,14 +113,14 @@ def test_a_plans_own_chunks_may_serve_nothing() -> None:
         kept = planning.lower(plan, to=to, chunks="plan")
         assert (kept.n_chunks, kept.plan_chunks, kept.rounding_loss) == (208, 208, 0)
         assert served(kept.text, "allgather", runtime) == ()
-        other = planning.lower(plan, to=to)
+        other = planning.lower(plan, to=to, instances=1)
         assert (other.n_chunks, other.plan_chunks) == (1024, 208)
         assert 0 < other.rounding_loss < MAX_LOSS
 
 
 @pytest.mark.parametrize("trees", [1, 8])
 def test_chunks_that_divide_stay_as_they_are(trees: int) -> None:
-    result = planning.lower(plan_of("dgx_a100:2", "allgather", trees))
+    result = planning.lower(plan_of("dgx_a100:2", "allgather", trees), instances=1)
     assert result.n_chunks == result.plan_chunks == 16 * trees
     assert result.friendlier is None
 

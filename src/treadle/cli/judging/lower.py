@@ -19,10 +19,14 @@ from treadle.cli.text_places import TextPlace, check_folder, place_of, place_of_
 from treadle.errors import ScheduleError
 from treadle.planning import Format, Loading, Lowered, LoweredGroup, Profile, find_format, own_formats
 from treadle.planning.group_plans import group_name
-from treadle.planning.summary import shortfall_summary, text_summary, throughput
+from treadle.planning.summary import (
+    describe_blocks,
+    needs_card_routes,
+    shortfall_summary,
+    text_summary,
+    throughput,
+)
 from treadle.planning.writing.lower import TextKeywords
-from treadle.schedules.alltoall.routes import RouteSchedule
-from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.plan import Plan
 from treadle.units import parse_size
 from treadle.watch import Watch
@@ -50,8 +54,11 @@ def command(
     ] = False,
     channels: Annotated[int, typer.Option(min=1, max=32, help="Streams between two ranks.")] = 1,
     instances: Annotated[
-        int, typer.Option(min=1, max=256, help="Copies of the schedule side by side, each on its part.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            min=1, max=256, help="Copies of the schedule side by side; default: as thread blocks need."
+        ),
+    ] = None,
     pipeline: Annotated[
         str | None, typer.Option(help="MSCCL++: slices that flow through the plan, such as 1MB.")
     ] = None,
@@ -161,7 +168,7 @@ def command(
         else:
             _report_alike(output, result, where)
     values = [_values(result, where, rank) for result, where in zip(results, places, strict=True)]
-    head = {**throughput(loaded), "format": to, "in_place": in_place, "instances": instances}
+    head = {**throughput(loaded), "format": to, "in_place": in_place, "instances": results[0].instances}
     if len(results) == 1:
         output.result({**head, **values[0]})
     else:
@@ -269,10 +276,11 @@ def _report(output: Output, plan: Plan, result: Lowered, target: Format, place: 
     _tell_loading(output, result.loading)
     for caution in result.cautions:
         output.line(f"beware      {caution}")
+    for line in describe_blocks(result):
+        output.line(line)
     if result.shortfall is not None:
         output.line(f"note        {describe_shortfall(plan, result.shortfall, 'the text')}")
-    has_routes = isinstance(plan.entries[-1].schedule, RouteSchedule | TimedRoutes)
-    if has_routes and not target.holds_routes:
+    if needs_card_routes(plan) and not target.holds_routes:
         output.line("note        the text names no routes: cards need them too (treadle routes PLAN -o FILE)")
 
 

@@ -80,7 +80,8 @@ def put_sets(output: Output, plan: Plan, sets: dict[str, LoweredSet], options: T
         _report(output, plan, made, saved)
         values.append(_values(made, saved))
     head = {**throughput(plan), **shortfall_summary(None), "format": next(iter(sets.values())).format}
-    shape = {"in_place": options.get("in_place", False), "instances": options.get("instances", 1)}
+    instances = max(one.made.instances for made in sets.values() for one in made.ranges)
+    shape = {"in_place": options.get("in_place", False), "instances": instances}
     output.result({**head, **shape, "sets": values})
     return 0
 

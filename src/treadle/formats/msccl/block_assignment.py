@@ -233,20 +233,21 @@ class MscclBlock:
 def form_blocks(pieces: Pieces, rank: int, n_ranks: int, limits: Limits) -> list[MscclBlock]:
     """Thread blocks of a rank in the order of their ids; ScheduleError if a limit cannot hold."""
     streams: dict[tuple[int, int, int], list[int]] = defaultdict(list)
-    copies: list[int] = []
+    copies: dict[int, list[int]] = defaultdict(list)  # by the program's channel: instances copy side by side
     for piece in pieces.rank_pieces[rank]:
         kind, peer, channel = pieces.kind(piece), pieces.peer(piece), pieces.channel[piece]
         if kind is OperationKind.COPY:
-            copies.append(piece)
+            copies[int(pieces.program.channel[pieces.operation[piece]])].append(piece)
         elif kind is OperationKind.SEND:
             streams[channel, peer, -1].append(piece)
         else:
             streams[channel, -1, peer].append(piece)
     blocks = [MscclBlock(*key, pieces=list(found)) for key, found in sorted(streams.items())]
-    start = 0
-    for length in split_evenly(list(map(pieces.weight, copies)), limits.steps):
-        blocks.append(MscclBlock(0, -1, -1, copies[start : start + length]))
-        start += length
+    for _, copied in sorted(copies.items()):
+        start = 0
+        for length in split_evenly(list(map(pieces.weight, copied)), limits.steps):
+            blocks.append(MscclBlock(0, -1, -1, copied[start : start + length]))
+            start += length
     if not blocks:
         blocks.append(MscclBlock(0, -1, -1, []))
     if len(blocks) > limits.thread_blocks:

@@ -17,9 +17,11 @@ from treadle.formats.msccl.block_assignment import (
     form_blocks,
     form_steps,
 )
+from treadle.formats.msccl.block_loads import busiest_load
 from treadle.formats.msccl.consolidation import consolidate_messages
 from treadle.formats.msccl.profile import Profile
-from treadle.formats.request import TextRequest, Written, root_cautions
+from treadle.formats.request import NOTHING_ASKED, TextRequest, Written, root_cautions
+from treadle.formats.selection.block_rate import spread_over_blocks
 from treadle.formats.selection.served import Selector
 from treadle.formats.text_arguments import check_chunk_count, check_equal_shards, check_heading
 from treadle.program.addresses import Addresses
@@ -235,7 +237,15 @@ def write(request: TextRequest) -> Written:
             consolidate=request.options.consolidate,
         )
 
-    grid, text = request.write(request.program(merge=True), selectors[0], emit)
+    made = spread_over_blocks(
+        request,
+        request.write(request.program(merge=True), selectors[0], emit),
+        selectors[0],
+        emit,
+        busiest_load,
+        lambda _: NOTHING_ASKED,
+    )
+    grid, text = made.grid, made.text
     return Written(
         files=(("", text.encode()),),
         program=grid.program,
@@ -243,6 +253,8 @@ def write(request: TextRequest) -> Written:
         selectors=selectors,
         dialect=request.profile.value,
         cautions=(*root_cautions(grid.program), *_protocol_cautions(request.protocol)),
+        instances=made.rate.instances,
+        carried_algbw=made.rate.carried_algbw,
     )
 
 

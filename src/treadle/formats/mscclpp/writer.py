@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from treadle.errors import FormatError, ScheduleError
+from treadle.formats.mscclpp.block_loads import busiest_load
 from treadle.formats.mscclpp.block_writer import form_lane
 from treadle.formats.mscclpp.blocks import Fabric, MscclppGpu
 from treadle.formats.mscclpp.lanes import REMEDY, Lane, chunk_groups, list_operations, make_lanes
@@ -17,11 +18,11 @@ from treadle.formats.mscclpp.packet_writer import form_packet_lane, most_packet_
 from treadle.formats.mscclpp.recipe import MOST_BYTES
 from treadle.formats.mscclpp.switch_channels import asked_in, check_shares
 from treadle.formats.request import TextRequest, Written, root_cautions
-from treadle.formats.selection.chunk_counts import Grid, facts_of
-from treadle.formats.selection.served import ALIGNMENT, Selector, served_sizes
+from treadle.formats.selection.block_rate import spread_over_blocks
+from treadle.formats.selection.served import ALIGNMENT, Selector
 from treadle.formats.text_arguments import check_chunk_count, check_equal_shards, check_heading
 from treadle.program.addresses import Addresses
-from treadle.program.passes import replicate, split_copies
+from treadle.program.passes import split_copies
 from treadle.program.program import Program
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies.topology import Topology
@@ -280,8 +281,10 @@ def write(request: TextRequest) -> Written:
         return plain if other is not None and other > rate else text
 
     # messages of several trees in one would tie the trees' thread blocks together
-    grid, text = _spread(request, *request.write(request.program(merge=False), Selector.MSCCLPP, emit), emit)
-    program = grid.program
+    first = request.write(request.program(merge=False), Selector.MSCCLPP, emit)
+    least = SWITCH_BLOCKS if asked_in(first[1]).stores else 1
+    made = spread_over_blocks(request, first, Selector.MSCCLPP, emit, busiest_load, asked_in, least=least)
+    grid, text, program = made.grid, made.text, made.grid.program
     check_shares(program, asked_in(text))
     text, name = (text, request.name) if request.options.name else _own_name(text, program)
     cautions = root_cautions(program)
@@ -300,25 +303,9 @@ def write(request: TextRequest) -> Written:
         name=name,
         asked=asked_in(text),
         cautions=cautions,
+        instances=made.rate.instances,
+        carried_algbw=made.rate.carried_algbw,
     )
-
-
-def _spread(request: TextRequest, grid: Grid, text: str, emit: Callable[[Program], str]) -> tuple[Grid, str]:
-    """A text that asks switches, with each rank's share of it in several blocks if it serves as much so."""
-    if not asked_in(text).stores or request.options.instances > 1:
-        return grid, text
-
-    def served(program: Program) -> int:
-        facts = facts_of(program, request.entry.min_bytes, request.max_bytes)
-        return len(served_sizes(facts, Selector.MSCCLPP))
-
-    program = replicate(grid.program, SWITCH_BLOCKS)
-    if served(program) < served(grid.program):
-        return grid, text
-    try:
-        return replace(grid, program=program, plan_chunks=grid.plan_chunks * SWITCH_BLOCKS), emit(program)
-    except ScheduleError:  # beyond the executor's tables
-        return grid, text
 
 
 def _own_name(text: str, program: Program) -> tuple[str, str]:

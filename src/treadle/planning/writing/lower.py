@@ -272,6 +272,8 @@ def lower_verified(
         dialect=written.dialect,
         name=written.name,
         cautions=written.cautions,
+        instances=max(written.instances, options.instances or 1),
+        carried_algbw=written.carried_algbw,
     )
     program, grid = written.program, written.grid
     if program is None:

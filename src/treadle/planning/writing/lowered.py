@@ -125,6 +125,11 @@ class Lowered:
         Where the plan leaves copies or sums to the network, which the text does not.
     group : LoweredGroup, optional
         Of a plan of several groups at once.
+    instances : int
+        Copies of the schedule side by side.
+    carried_algbw : Fraction, optional
+        Algbw, bytes/s, at which the busiest thread block moves as much as one carries, where the plan's is
+        higher.
 
     Examples
     --------
@@ -150,6 +155,8 @@ class Lowered:
     cautions: tuple[str, ...] = ()
     shortfall: Shortfall | None = None
     group: LoweredGroup | None = None
+    instances: int = 1
+    carried_algbw: Fraction | None = None
 
     @property
     def faults(self) -> tuple[str, ...]:

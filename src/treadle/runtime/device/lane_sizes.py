@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from treadle.errors import ScheduleError
+from treadle.formats.selection.block_rate import BLOCK_BYTES_PER_S
 from treadle.program.program import Program
 from treadle.runtime.device.lane_lowering import lower_to_lanes
 from treadle.runtime.device.lane_program import DeviceProtocol
@@ -21,8 +22,6 @@ from treadle.topologies.topology import Topology
 _LANES = (1, 2, 4, 8, 16)
 _MOST_THREADS, _WARP = 512, 32
 _SLICES = tuple(2**power for power in range(12, 20))
-_LANE_BYTES_PER_S = 20_000_000_000
-"""Of a lane, where the model has no ceiling of channels: a channel of NCCL on the slowest of its presets."""
 UNSAID_RATE, _LEAST_RATE = 450_000_000_000, 10**6
 _FLAG_NS = 1000
 """A flag's way, a round figure."""
@@ -254,7 +253,7 @@ def _time(
     lanes: int,
     slice_bytes: int | None,
 ) -> float:
-    lane_rate = costs.lane_bytes_per_s or _LANE_BYTES_PER_S
+    lane_rate = costs.lane_bytes_per_s or BLOCK_BYTES_PER_S
     carried = min(rate * costs.efficiency, lanes * lane_rate, costs.most_bytes_per_s or rate)
     message = figures.largest * size_bytes
     n_slices = 1 if slice_bytes is None else max(1, -(-int(message) // slice_bytes))

@@ -1,0 +1,139 @@
+"""Instances of a schedule such that no thread block has to carry more than one carries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil
+
+from treadle.errors import ScheduleError
+from treadle.formats.request import Asked, TextRequest
+from treadle.formats.selection.chunk_counts import Grid, facts_of
+from treadle.formats.selection.served import Selector, served_sizes
+from treadle.formats.text_options import AUTO_CHUNKS
+from treadle.program.passes import replicate
+from treadle.program.program import Program
+
+BLOCK_BYTES_PER_S = 20_000_000_000
+"""Bytes per second of a thread block: a channel of NCCL on the slowest of its presets."""
+
+MOST_INSTANCES = 32
+_MOST_OPERATIONS = 2**15
+"""Most operations of a program that instances make; larger files load slowly."""
+_LATENCY_BYTES = 2**16
+"""A block that moves no more takes as long as a few messages: more blocks do not help."""
+_LEFT_BYTES = 2**13
+"""Sizes up to this may be left to the runtime's own algorithms."""
+
+
+@dataclass(frozen=True)
+class BlockRate:
+    """Load of the busiest thread block of a runtime file.
+
+    Parameters
+    ----------
+    instances : int
+        Copies of the schedule side by side in the file.
+    share : Fraction
+        Part of the collective's larger per-rank buffer that the busiest block moves.
+    carried_algbw : Fraction, optional
+        Algbw (bytes/s) at which the busiest block moves `BLOCK_BYTES_PER_S`; None where the plan's is less.
+    """
+
+    instances: int
+    share: Fraction
+    carried_algbw: Fraction | None = None
+
+
+@dataclass(frozen=True)
+class SpreadFile:
+    """A runtime file, the program in it, and the load of its thread blocks."""
+
+    grid: Grid
+    text: str
+    rate: BlockRate
+
+
+def spread_over_blocks(
+    request: TextRequest,
+    written: tuple[Grid, str],
+    selector: Selector,
+    emit: Callable[[Program], str],
+    shares: Callable[[str], Fraction],
+    asked: Callable[[str], Asked],
+    *,
+    least: int = 1,
+) -> SpreadFile:
+    """Choose the number of instances, unless it or the chunks were given.
+
+    Parameters
+    ----------
+    request : TextRequest
+    written : tuple of Grid and str
+        The file with the instances that were given, or one.
+    selector : Selector
+        Of the runtime: more instances may not support fewer sizes above 8 KB.
+    emit : callable
+        From a program to a file; ScheduleError where it does not fit the runtime.
+    shares : callable
+        from a runtime file to the part of the buffer that its busiest block moves.
+    asked : callable
+        from a runtime file to the operations that it leaves to switches.
+    least : int
+        Instances that are tried in any case.
+    """
+    grid, text = written
+
+    def wanted_of(text: str, program: Program) -> Fraction:
+        """The plan's algbw, or what is left of it where ranks do what the plan leaves to switches."""
+        return request.rate_without_switches(program, asked(text)) or request.plan.algbw
+
+    def rate_of(text: str, program: Program, instances: int) -> BlockRate:
+        share, wanted = shares(text), wanted_of(text, program)
+        is_short = share * wanted > BLOCK_BYTES_PER_S and not _is_small(request, share)
+        return BlockRate(instances, share, BLOCK_BYTES_PER_S / share if is_short else None)
+
+    best = SpreadFile(grid, text, rate_of(text, grid.program, request.options.instances or 1))
+    if request.options.instances is not None or request.options.chunks != AUTO_CHUNKS:
+        return best
+    wanted = request.plan.algbw if best.rate.carried_algbw is not None else 0
+    needed = ceil(best.rate.share * wanted / BLOCK_BYTES_PER_S)
+    instances = 1 << (max(needed, least) - 1).bit_length()
+    whole = wanted_of(best.text, grid.program)
+    least_served = _served(request, grid.program, selector)
+    is_fitting = False
+    while 1 < instances <= MOST_INSTANCES:
+        made = None
+        is_large = grid.program.n_operations * instances > _MOST_OPERATIONS
+        program = grid.program if is_large else replicate(grid.program, instances)
+        if not is_large and _served(request, program, selector) >= least_served:
+            try:
+                text = emit(program)
+                is_whole = wanted_of(text, program) == whole
+            except ScheduleError:  # beyond the runtime's tables
+                is_whole = False
+            if is_whole:
+                more = replace(grid, program=program, plan_chunks=grid.plan_chunks * instances)
+                made = SpreadFile(more, text, rate_of(text, program, instances))
+        if made is None:
+            if is_fitting:
+                break
+            instances //= 2
+            continue
+        is_fitting = True
+        if made.rate.share < best.rate.share:
+            best = made
+        if made.rate.carried_algbw is None or instances < needed:
+            break
+        instances *= 2
+    return best
+
+
+def _is_small(request: TextRequest, share: Fraction) -> bool:
+    return request.protocol == "LL" or 0 < request.max_bytes * share <= _LATENCY_BYTES
+
+
+def _served(request: TextRequest, program: Program, selector: Selector) -> int:
+    facts = facts_of(program, request.entry.min_bytes, request.max_bytes)
+    return sum(size > _LEFT_BYTES for size in served_sizes(facts, selector))
