@@ -101,6 +101,10 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("docs/how-to/torch.md", "import torch\nimport treadle.torch"): "in each of several processes",
     ("docs/how-to/torch.md", "import logging"): "sets up logging of the whole process",
     ("docs/how-to/torch.md", "INFO:treadle.torch"): "what a program like run.md's logs",
+    (
+        "docs/how-to/torch.md",
+        "DistBackendError: treadle",
+    ): "tests/runtime/torch/test_torch_agreement.py raises it",
 }
 """Page and beginning of a block, or of a line of it, that cannot run here; and why."""
 

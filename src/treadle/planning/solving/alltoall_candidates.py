@@ -101,8 +101,8 @@ def _past_cards(function: Callable[..., Built]) -> Callable[..., Built]:
             return function(topology, collective, watch=watch, **options)
         found = function(hosts.direct, collective, watch=watch, **options)
         assert isinstance(found.schedule, ExchangeSchedule)
-        ways = {"way_offset": hosts.way_offset, "way_links": hosts.way_links}
-        schedule = replace(found.schedule, sends=replace(found.schedule.sends, **ways))
+        sends = replace(found.schedule.sends, way_offset=hosts.way_offset, way_links=hosts.way_links)
+        schedule = replace(found.schedule, sends=sends)
         left = watch.seconds_left
         rate = optimal_rate(topology, collective, time_limit_s=left, watch=watch.unlimited)
         return found._replace(schedule=schedule, bound=bound_of_alltoall(rate))
