@@ -123,18 +123,25 @@ def test_gpus_that_meet_in_the_cpus_memory(name: str) -> None:
     counted = text.format(" (6 connections by SHM)")
     assert no_p2p(case, ()) == [Suspect("no-p2p", counted, (line(4),), SEE)]
     assert no_p2p(Case(log=log(transports=SHM)), ()) == []
+    half = f"{counted}: half of the PCIe bandwidth remains"
+    geforce = "GeForce cards have no peer-to-peer; with others see nvidia-smi topo -p2p r, ACS and IOMMU"
+    staged = log(transports=tuple(one for one in SHM if one.kind.startswith("SHM")))
+    assert no_p2p(Case(log=staged, n_hosts=1), ()) == [Suspect("no-p2p", half, (line(4),), geforce)]
+    assert no_p2p(Case(log=log(transports=SHM), n_hosts=1), ()) == []
     assert no_p2p(Case(log=log(transports=SHM[:1]), has_fast_links=True), ()) == []
     settings = (variable(9, name, "1"),)
     case = Case(log=log(transports=SHM, settings=settings))
-    assert no_p2p(case, ()) == [Suspect("no-p2p", counted, (line(4), line(9)), f"unset {name}")]
+    assert no_p2p(case, ()) == [Suspect("no-p2p", half, (line(4), line(9)), f"unset {name}")]
     assert no_p2p(Case(log=log(settings=settings), has_fast_links=True), ()) == []
     both = (variable(8, "NCCL_P2P_LEVEL", "LOC"), variable(9, "NCCL_P2P_DISABLE", "1"))
     (found,) = no_p2p(Case(log=log(transports=SHM, settings=both)), ())
     assert found.remedy == "unset NCCL_P2P_DISABLE"
     remarks = {"p2p-disabled": line(2)}
-    assert no_p2p(Case(log=log(remarks=remarks)), ()) == [Suspect("no-p2p", text.format(""), (line(2),), SEE)]
+    assert no_p2p(Case(log=log(remarks=remarks), has_fast_links=True), ()) == [
+        Suspect("no-p2p", text.format(""), (line(2),), SEE)
+    ]
     assert no_p2p(Case(log=log(remarks=remarks, transports=SHM, settings=settings)), ()) == [
-        Suspect("no-p2p", counted, (line(2), line(4), line(9)), f"unset {name}")
+        Suspect("no-p2p", half, (line(2), line(4), line(9)), f"unset {name}")
     ]
 
 

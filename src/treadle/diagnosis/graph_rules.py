@@ -46,7 +46,8 @@ def no_p2p(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
     log = case.log
     said, shared = log.remarks.get("p2p-disabled"), log.transport("SHM")
     setting = log.setting("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL")
-    if said is None and (shared is None or not (case.has_fast_links or setting is not None)):
+    is_staged = log.has_staged_transfers and case.is_one_box
+    if said is None and (shared is None or not (case.has_fast_links or setting is not None or is_staged)):
         return []
     lines = [
         line for line in (said, shared.line if shared else None, setting.line if setting else None) if line
@@ -54,6 +55,9 @@ def no_p2p(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
     count = f" ({shared.count} connections by SHM)" if shared is not None else ""
     text = f"GPUs of a box exchange data through the CPU's memory{count}, not peer to peer"
     remedy = "see nvidia-smi topo -p2p r, ACS and IOMMU; in containers share /dev/shm and all GPUs"
+    if not case.has_fast_links:
+        text += ": half of the PCIe bandwidth remains"
+        remedy = "GeForce cards have no peer-to-peer; with others see nvidia-smi topo -p2p r, ACS and IOMMU"
     if setting is not None:
         remedy = f"unset {setting.name}"
     return [Suspect("no-p2p", text, tuple(lines[:MOST_LINES]), remedy)]

@@ -227,6 +227,11 @@ class Log:
         """The first connections whose kind begins so, such as ``NET/Socket`` or ``SHM``."""
         return next((one for one in self.transports if one.kind.startswith(kind)), None)
 
+    @property
+    def has_staged_transfers(self) -> bool:
+        """Whether GPUs of a box exchange data through the host's memory only: all by SHM, none by P2P."""
+        return self.transport("SHM") is not None and self.transport("P2P") is None
+
     def rdma(self, *, direct: bool) -> UsedTransport | None:
         """Connections over the network but by TCP: with GPUDirect RDMA, or without."""
         found = (one for one in self.transports if one.kind.startswith("NET/") and one.kind != "NET/Socket")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import BoolArray, Int64Array
 from treadle.topologies.topology import Topology
 
 NETWORK = -1
@@ -52,6 +52,30 @@ def rank_boxes(topology: Topology, hosts: Sequence[str] = ()) -> tuple[int, ...]
     words = groups if is_same or not hosts else hosts
     numbers: dict[str, int] = {}
     return tuple(numbers.setdefault(word, len(numbers)) for word in words)
+
+
+_NO_NIC_BYTES_PER_S = 100 * 10**9
+"""Faster than this no network card is (800 Gbit/s): a link that is comes from an NVSwitch."""
+
+
+def nvswitches(topology: Topology) -> BoolArray:
+    """Switches that join GPUs alone, by links faster than any network card's; shape (nodes,)."""
+    n = topology.n_nodes
+    found = ~topology.is_compute
+    found[topology.tails[~topology.is_compute[topology.heads]]] = False  # one that leads to a switch
+    fast = np.bincount(topology.tails, weights=topology.bandwidths > _NO_NIC_BYTES_PER_S, minlength=n)
+    return found & (fast > 1)
+
+
+def joined_by_nvswitches(topology: Topology, of_rank: Sequence[int]) -> tuple[int, ...]:
+    """Box of each rank, where hosts that share NVSwitches (an NVL72) are one box."""
+    box_of = dict(zip(topology.compute_nodes.tolist(), of_rank, strict=True))
+    merged = list(range(max(of_rank) + 1))
+    for switch in np.flatnonzero(nvswitches(topology)).tolist():
+        boxes = {merged[box_of[node]] for node in topology.heads[topology.tails == switch].tolist()}
+        merged = [min(boxes) if box in boxes else box for box in merged]
+    numbers: dict[int, int] = {}
+    return tuple(numbers.setdefault(merged[box], len(numbers)) for box in of_rank)
 
 
 def find_boxes(topology: Topology, of_rank: Sequence[int]) -> Boxes:

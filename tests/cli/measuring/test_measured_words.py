@@ -166,7 +166,7 @@ def yardstick(name: str, share: float, **changes: Any) -> Any:
         "share": share,
         "place": "box0",
         "is_whole": False,
-        "limit": SimpleNamespace(**limit),
+        "limit": SimpleNamespace(is_upper_bound=False, **limit),
     }
     return SimpleNamespace(**(values | changes))
 

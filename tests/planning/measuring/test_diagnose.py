@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -448,3 +449,81 @@ def test_excerpts_of_public_threads() -> None:
     assert shares(found)["ring"] == (100, 30)
     found = diagnose(SAMPLES / "nccl_log_excerpt_128.txt", topology=dgx_h100(1))
     assert found.judgements[0].collective is CollectiveKind.REDUCE_SCATTER
+
+
+def nvl72(racks: int, busbw: float) -> list[str]:
+    lines = ranks(18 * racks, 4, "NVIDIA GB200")
+    lines.append(info("NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>"))
+    lines.append(info("24 coll channels, 16 collnet channels, 24 nvls channels, 32 p2p channels"))
+    return lines + table(ALLREDUCE, 72 * racks, curve(busbw))
+
+
+def test_hosts_that_nvswitches_join_are_one_box(tmp_path: Path) -> None:
+    found = examined(tmp_path, nvl72(1, 846.8), gb200_nvl72(1))
+    assert shares(found)["ring"] == (900.0, 94)
+    assert (found.fabric_nics, names(found)) == (0, [])
+    assert found.assumed == (
+        "the log has 18 hosts of 4 ranks, the fabric 1 box of 72 ranks; taken as 1 box of 72 ranks",
+    )
+
+
+def test_two_racks_of_which_half_of_the_nics_are_used(tmp_path: Path) -> None:
+    """The linear program of switches that sum took minutes here; two NICs a host are 36 of a rack."""
+    found = examined(tmp_path, nvl72(2, 846.8), gb200_nvl72(2))
+    assert (found.used_nics, found.fabric_nics, names(found)) == (36, 72, ["idle-nics"])
+    assert shares(found)["ring"] == (900.0, 94)
+    (in_network, *_) = (one for one in found.judgements[0].yardsticks if one.name == "in-network")
+    assert in_network.limit.is_upper_bound
+
+
+def staged_tree(gpus: Sequence[str], sys_speed: str, cpus: int, model: str) -> list[str]:
+    """CPUs with a PCIe switch each and `gpus` on all of them in turn."""
+    lines = ["=== System : maxBw 24.0 totalBw 24.0 ==="]
+    for cpu in range(cpus):
+        lines.append(f"CPU/{cpu} ({model})")
+        lines += [f"+ SYS[{sys_speed}] - CPU/{other}" for other in range(cpus) if other != cpu]
+        lines.append(f"+ PCI[24.0] - PCI/{cpu}8000 (1000c01010000000)")
+        lines += [
+            f"              + PCI[24.0] - GPU/{gpu} ({place})"
+            for place, gpu in enumerate(gpus)
+            if place * cpus // len(gpus) == cpu
+        ]
+    return [info(line) for line in [*lines, "=" * 42]]
+
+
+def test_gpus_without_peer_to_peer_cross_the_host(tmp_path: Path) -> None:
+    lines = [
+        *staged_tree(("34000", "35000"), "10.0", 1, "1/1/2"),
+        info("Channel 00 : 0[34000] -> 1[35000] via SHM/direct/direct"),
+        *ranks(1, 2, "NVIDIA GeForce RTX 4090"),
+        *table(ALLREDUCE, 2, curve(9.7)),
+    ]
+    found = examined(tmp_path, lines)
+    assert shares(found)["optimum"] == (15.75, 62)
+    assert names(found) == ["no-p2p"]
+    assert shares(examined(tmp_path, lines, links="library"))["optimum"] == (12.0, 81)
+    peers = [line.replace("SHM/direct/direct", "P2P/direct pointer") for line in lines]
+    assert shares(examined(tmp_path, peers))["optimum"] == (31.5, 31)
+
+
+@pytest.mark.parametrize(("model", "speed"), [("1/2/4", 16), ("1/1/2", 10), ("1/1/3", 22), ("3/9/9", 6)])
+def test_a_placeholder_is_no_speed_between_cpus(model: str, speed: int, tmp_path: Path) -> None:
+    lines = [
+        *staged_tree(("47000", "4C000", "C7000", "CC000"), "5000.0", 2, model),
+        *ranks(1, 4, "some GPU"),
+        *table(ALLREDUCE, 4, curve(speed / 2)),
+    ]
+    found = examined(tmp_path, lines)
+    assert shares(found)["ring"] == (speed, 50)
+    assert found.imported is not None
+    assert any("between CPUs" in str(one) for one in found.imported.warnings)
+
+
+def test_a_value_above_the_optimum_without_nvswitches_is_no_sum_in_switches(tmp_path: Path) -> None:
+    lines = [
+        *staged_tree(("34000", "35000", "36000"), "10.0", 1, "1/1/2"),
+        *ranks(1, 3, "NVIDIA L40S"),
+        *table(ALLREDUCE, 3, curve(33.0)),
+    ]
+    (judged,) = examined(tmp_path, lines).judgements
+    assert judged.above == "above the optimum: the stated speeds of links are too low"

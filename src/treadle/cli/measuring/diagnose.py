@@ -225,6 +225,8 @@ class _Report:
             OPTIMUM: "the optimum, exact",
             IN_NETWORK: "the optimum with sums in the switches",
         }[yardstick.name]
+        if yardstick.limit.is_upper_bound:
+            what = "an upper bound with sums in the switches"
         bandwidth = self._rates(yardstick.limit.busbw)
         self._say(yardstick.name, f"{bandwidth:>12} {yardstick.share:>5.0%}  of {what}{scope}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -28,6 +29,7 @@ from treadle.planning.measuring.yardstick_words import BindingPlace, pcie_limit,
 from treadle.planning.measuring.yardsticks import (
     Limit,
     has_fast_links,
+    in_network_limit,
     least_nics,
     optimum,
     ring_limit,
@@ -39,8 +41,9 @@ from treadle.planning.problem import resolve_kind
 from treadle.planning.stages import Stopwatch, seconds_left
 from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
+from treadle.spelling import counted
 from treadle.topologies.expressions import parse_imported
-from treadle.topologies.named_boxes import Boxes, find_boxes, rank_boxes
+from treadle.topologies.named_boxes import Boxes, find_boxes, joined_by_nvswitches, rank_boxes
 from treadle.topologies.readers.imported import ImportKeywords
 from treadle.topologies.topology import Topology
 from treadle.watch import Progress, TimeLimitError, Watch
@@ -131,9 +134,11 @@ class _Examination:
         self._log, self._fabric, self._kind, self._watch = log, fabric, kind, watch
         self._topology = None if isinstance(fabric, Refusal) else fabric.topology
         self._fabric_nics = self._used_nics = 0
+        self._hosts_per_box = 1
         self._cases: list[Case] = []
         self._limits: dict[tuple[object, ...], Limit] = {}
         self._late: dict[str, None] = {}
+        self._notes: dict[str, None] = {}
 
     def diagnosis(self) -> Diagnosis:
         """All of it."""
@@ -154,7 +159,7 @@ class _Examination:
             log=self._log,
             topology=self._topology,
             imported=None if isinstance(fabric, Refusal) else fabric.imported,
-            assumed=() if isinstance(fabric, Refusal) else fabric.assumed,
+            assumed=(*(() if isinstance(fabric, Refusal) else fabric.assumed), *self._notes),
             judgements=tuple(judgements),
             unjudged=tuple(unjudged),
             suspects=suspects(case),
@@ -195,10 +200,15 @@ class _Examination:
     def _judge(
         self, table: ResultTable, kind: CollectiveKind, topology: Topology, hosts: Sequence[str]
     ) -> JudgedTable | Refusal:
-        of_rank = rank_boxes(topology, hosts)
+        of_rank = joined_by_nvswitches(topology, rank_boxes(topology, hosts))
         boxes = find_boxes(topology, of_rank)
+        self._note_sizes(hosts, of_rank, topology)
         self._fabric_nics = least_nics(topology, boxes)
-        self._used_nics = used_nics(self._log) or self._fabric_nics
+        hosts_of: dict[int, set[str]] = {}
+        for box, host in zip(of_rank, hosts, strict=False):
+            hosts_of.setdefault(box, set()).add(host)
+        self._hosts_per_box = min(map(len, hosts_of.values()), default=1)
+        self._used_nics = used_nics(self._log) * self._hosts_per_box or self._fabric_nics
         used = topology
         if boxes.count > 1 and self._used_nics < self._fabric_nics:
             used = with_nics(topology, boxes, self._used_nics)
@@ -223,6 +233,17 @@ class _Examination:
         self._cases.append(case)
         n = len(topology.compute_nodes)
         return JudgedTable(table, kind, n, peak, used, yardsticks, above, is_low)
+
+    def _note_sizes(self, hosts: Sequence[str], of_rank: Sequence[int], topology: Topology) -> None:
+        """Say where the hosts of the log are other groups of ranks than the boxes of the fabric."""
+        in_log = sorted(Counter(hosts).values())
+        in_fabric = sorted(Counter(rank_boxes(topology)).values())
+        if in_log and in_log != in_fabric:
+            judged = _groups("box", sorted(Counter(of_rank).values()))
+            self._notes[
+                f"the log has {_groups('host', in_log)}, the fabric {_groups('box', in_fabric)}; "
+                f"taken as {judged}"
+            ] = None
 
     def _yardsticks(
         self,
@@ -252,7 +273,7 @@ class _Examination:
             capable = self._capable(topology, boxes, is_above=measured > found[-1][1].busbw)
             if capable is not None:
                 more = (kind, *key)
-                self._add(found, IN_NETWORK, lambda: optimum(capable, kind, watch=self._watch), more)
+                self._add(found, IN_NETWORK, lambda: in_network_limit(capable, kind, watch=self._watch), more)
         return tuple(
             Yardstick(name, limit, float(measured / limit.busbw), place_of(topology, boxes, limit), is_whole)
             for name, limit in found
@@ -297,6 +318,8 @@ class _Examination:
         log = self._log
         n_hosts = len(set(hosts)) or log.n_nodes or len(log.hosts)
         n_ranks = len(hosts) or log.n_ranks or 0
+        if boxes is not None and hosts and boxes.count < n_hosts:
+            n_hosts = boxes.count  # NVSwitches join hosts: no data passes a network between these
         if boxes is not None and not hosts:
             n_hosts, n_ranks = max(n_hosts, boxes.count), len(topology.compute_nodes) if topology else n_ranks
         given = topology is not None and not (isinstance(self._fabric, Refusal) or self._fabric.imported)
@@ -306,7 +329,7 @@ class _Examination:
             n_hosts=n_hosts,
             gpus_per_host=n_ranks // n_hosts if n_hosts else 0,
             fabric_nics=self._fabric_nics,
-            used_nics=used_nics(log),
+            used_nics=used_nics(log) * self._hosts_per_box,
             has_fast_links=shows_fast_links(log)
             or (topology is not None and boxes is not None and has_fast_links(topology, boxes)),
             is_one_switch=given
@@ -317,15 +340,21 @@ class _Examination:
         )
 
 
+def _groups(noun: str, sizes: Sequence[int]) -> str:
+    """How many groups there are, and of how many ranks."""
+    ranks = f"{sizes[0]}" if sizes[0] == sizes[-1] else f"{sizes[0]} to {sizes[-1]}"
+    return f"{counted(len(sizes), noun)} of {ranks} rank{'s' if sizes[-1] > 1 else ''}"
+
+
 def _above(yardsticks: Sequence[Yardstick]) -> str:
     """What a figure above the optimum means."""
     shares = {one.name: one.share for one in yardsticks if not one.is_whole}
     if shares.get(OPTIMUM, 0) <= 1:
         return ""
     if IN_NETWORK not in shares:
-        return "above the optimum: the real fabric is faster than the one that was given"
+        return "above the optimum: the stated speeds of links are too low"
     if shares[IN_NETWORK] > 1:
-        return "above the in-network optimum: the real fabric is faster than the one that was given"
+        return "above the in-network optimum: the stated speeds of links are too low"
     return "above the optimum without in-network sums: switches do sum (NVLS, SHARP); judge by that model"
 
 

@@ -59,6 +59,8 @@ def fabric_of_log(log: Log, options: ImportOptions) -> LogFabric | Refusal:
         box = read_system(lines, links=options.links or LinkSpeeds.NOMINAL, source=log.source)
     except TreadleError as error:
         return _refused(str(error).removeprefix(f"{log.source}:"))
+    if not box.links and log.has_staged_transfers:
+        box = replace(box, has_p2p=False)
     count = options.boxes or _count(log, len(box.gpus))
     if isinstance(count, Refusal):
         return count

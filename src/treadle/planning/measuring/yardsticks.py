@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import compress
+from time import monotonic
 
 import numpy as np
 
@@ -20,9 +21,12 @@ from treadle.planning.solving.bounds import Bound, find_bound
 from treadle.schedules.collective import Collective, CollectiveKind, busbw_factor
 from treadle.schedules.trees.allreduce_witness import LengthWitness
 from treadle.schedules.witness import CutWitness
-from treadle.topologies.named_boxes import NETWORK, Boxes
+from treadle.topologies.named_boxes import NETWORK, Boxes, nvswitches
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
+from treadle.watch import UNWATCHED, TimeLimitError, Watch
+
+_PATIENCE_S = 2.0
+"""For linear programs of switches that sum; they take minutes on racks of which some NICs are idle."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +43,15 @@ class Limit:
         Of these links together, bytes/s; 0 if they are no cut.
     is_priced : bool
         The links are those with a price: no cut proves the limit, prices of many links do together.
+    is_upper_bound : bool
+        Perhaps no schedule attains the limit.
     """
 
     busbw: Fraction
     links: tuple[int, ...] = ()
     capacity: int = 0
     is_priced: bool = False
+    is_upper_bound: bool = False
 
 
 def ways_out(topology: Topology, boxes: Boxes, links: BoolArray | None = None) -> BoolArray:
@@ -102,6 +109,23 @@ def _cut(topology: Topology, collective: Collective, witness: CutWitness, busbw:
         inside = ~inside
     links = np.flatnonzero(inside[topology.tails] & ~inside[topology.heads])
     return Limit(busbw, tuple(links.tolist()), int(topology.bandwidths[links].sum()))
+
+
+def in_network_limit(topology: Topology, kind: CollectiveKind, *, watch: Watch = UNWATCHED) -> Limit:
+    """The optimum with in-network sums; an upper bound, that of the least cut, where it takes over 2 s.
+
+    Everything leaves each set of nodes once even where switches reduce and copy.
+    """
+    soon = monotonic() + _PATIENCE_S
+    limited = replace(watch, deadline=soon if watch.deadline is None else min(soon, watch.deadline))
+    try:
+        return optimum(topology, kind, watch=limited)
+    except TimeLimitError:
+        if watch.is_late:
+            raise
+    found = least_cut(without_sums(topology), watch=watch)
+    scaled = found.busbw * busbw_factor(kind, len(topology.compute_nodes))
+    return replace(found, busbw=scaled, is_upper_bound=True)
 
 
 def ring_limit(topology: Topology, boxes: Boxes, *, watch: Watch = UNWATCHED) -> Limit:
@@ -267,36 +291,17 @@ def with_sums(topology: Topology, boxes: Boxes, *, nvls: bool, sharp: bool) -> T
     topology : Topology
     boxes : Boxes
     nvls : bool
-        Switches between GPUs, with no way to the network but over GPUs, do so for the GPUs that ask.
+        NVSwitches do so for the GPUs that ask.
     sharp : bool
         The network's switches do so by themselves.
     """
     switches = ~topology.is_compute
-    among_gpus = np.zeros(topology.n_nodes, dtype=np.bool_)
-    for switch in np.flatnonzero(switches).tolist():
-        heads = topology.heads[topology.tails == switch]
-        among_gpus[switch] = len(set(heads.tolist())) > 1 and bool(topology.is_compute[heads].all())
-    if nvls:
-        inside = among_gpus & (boxes.of_node != NETWORK)
-        able = inside if inside.any() else among_gpus & _is_fast(topology)
-    else:
-        able = np.zeros(topology.n_nodes, dtype=np.bool_)
+    able = nvswitches(topology) & nvls
     in_network = switches & (boxes.of_node == NETWORK) & ~able & sharp
     able = able | in_network
     if not able.any():
         return None
     return replace(topology, multicast=able, aggregation=able, turns_round=in_network)
-
-
-_NO_NIC_BYTES_PER_S = 100 * 10**9
-"""Faster than this no network card is (800 Gbit/s): a link that is comes from an NVSwitch."""
-
-
-def _is_fast(topology: Topology) -> BoolArray:
-    """Nodes with a link faster than any network card's."""
-    fast: BoolArray = np.zeros(topology.n_nodes, dtype=np.bool_)
-    fast[topology.tails[topology.bandwidths > _NO_NIC_BYTES_PER_S]] = True
-    return fast
 
 
 def least_nics(topology: Topology, boxes: Boxes) -> int:

@@ -193,6 +193,8 @@ class Box:
         NVSwitches that were counted as one; 0 where the file does not say.
     link_word : str
         What `links` are: ``NVLink``, ``xGMI``.
+    has_p2p : bool
+        False where it is known that GPUs do not reach each other's memory over PCIe.
     defaulted, warnings : tuple of Finding
         About the box: figures from elsewhere, and doubts.
 
@@ -209,6 +211,7 @@ class Box:
     host_links: tuple[HostLink, ...] = ()
     n_switches: int = 0
     link_word: str = "NVLink"
+    has_p2p: bool = True
     defaulted: tuple[Finding, ...] = ()
     warnings: tuple[Finding, ...] = ()
 

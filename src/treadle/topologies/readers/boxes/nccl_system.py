@@ -14,7 +14,17 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from treadle.errors import FormatError, TopologyError
-from treadle.topologies.readers.boxes.box import Box, Bridge, BridgeKind, Gpu, GpuLink, HostLink, Nic, Slot
+from treadle.topologies.readers.boxes.box import (
+    Box,
+    Bridge,
+    BridgeKind,
+    Gpu,
+    GpuLink,
+    HostLink,
+    HostSpeed,
+    Nic,
+    Slot,
+)
 from treadle.topologies.readers.boxes.networks import fabric_of
 from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, LinkSpeeds, SourceText
 
@@ -95,6 +105,11 @@ def read(source: SourceText, options: ImportOptions) -> Imported:
     raise source.error(f"its system tree is cut off; {how}" if trees else f"has no system tree; {how}")
 
 
+_UNMEASURED = 5000
+"""GB/s that NCCL writes where it knows no speed (LOC_BW)."""
+_INTEL_SPEEDS = (("1/1/4/", 40), ("1/1/3/", 22), ("1/1/2/", 10), ("1/1/1/", 6))
+_CPU_SPEEDS = (("2/", 32), ("3/", 6), ("1/2/", 16), *_INTEL_SPEEDS)
+"""GB/s that NCCL takes between CPUs, by how "architecture/vendor/model" begins (src/graph/topo.h)."""
 _LONGEST = 8192
 """Characters of a line that are looked at."""
 
@@ -348,17 +363,24 @@ class _Assembly:
         cpus = {
             node.id: self._bridge_of[place] for place, node in enumerate(self._nodes) if node.kind == "CPU"
         }
-        found: dict[tuple[int, int], Fraction] = {}
+        found: dict[tuple[int, int], tuple[Fraction, str]] = {}
         for place, node in enumerate(self._nodes):
             for link, kind, identity, speed, _ in node.links:
                 if link == "SYS" and kind == "CPU" and node.kind == "CPU" and identity in cpus and speed:
                     ends = sorted((self._bridge_of[place], cpus[identity]))
                     if ends[0] != ends[1]:
-                        found.setdefault((ends[0], ends[1]), speed)
-        return tuple(
-            HostLink(one=one, other=other, bandwidth=int(speed * GB_PER_S))
-            for (one, other), speed in sorted(found.items())
-        )
+                        found.setdefault((ends[0], ends[1]), (speed, node.more))
+        return tuple(_host_link(*ends, *said) for ends, said in sorted(found.items()))
+
+
+def _host_link(one: int, other: int, speed: Fraction, cpu: str) -> HostLink:
+    if speed < _UNMEASURED:
+        return HostLink(one=one, other=other, bandwidth=int(speed * GB_PER_S))
+    found = next((amount for model, amount in _CPU_SPEEDS if f"{cpu}/".startswith(model)), None)
+    origin = HostSpeed.UNKNOWN if found is None else HostSpeed.LIBRARY
+    return HostLink(
+        one=one, other=other, bandwidth=None if found is None else found * GB_PER_S, origin=origin
+    )
 
 
 def _one_link(

@@ -116,7 +116,7 @@ def fabric_of(source: SourceText, box: Box, options: ImportOptions, format: str)
 
 
 def _has_p2p(box: Box) -> bool:
-    return all(GPU_MODELS[gpu.model].has_p2p for gpu in box.gpus if gpu.model)
+    return box.has_p2p and all(GPU_MODELS[gpu.model].has_p2p for gpu in box.gpus if gpu.model)
 
 
 def _of_trays(source: SourceText, box: Box, trays: int) -> Box:
