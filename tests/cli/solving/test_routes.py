@@ -41,7 +41,9 @@ def test_layers_routes_and_chunks_are_kept_to(capsys: pytest.CaptureFixture[str]
     assert values["chunks_per_unit"] == 2
     assert 0 <= values["gap"] < 0.5
     assert (tmp_path / "r.csv").read_text().count("\n") == 12 * 11 + 1
-    assert main(["routes", "dgx_a100:2", "-o", str(tmp_path / "r.xml")]) == 0
+    assert main(["routes", "dgx_a100:2", "-o", str(tmp_path / "r.xml")]) == 2
+    assert "routes: some pass the memory of 'box0.gpu0', where no card forwards" in capsys.readouterr().err
+    assert main(["routes", "dgx_a100:1", "-o", str(tmp_path / "r.xml")]) == 0
     assert "no layer can deadlock" in capsys.readouterr().out
     assert (tmp_path / "r.xml").read_text().startswith("<routes ")
 
