@@ -62,7 +62,8 @@ class Tabular:
             If the file cannot be written.
         """
         records = self.records()
-        text = csv_text(list(records[0]) if records else [], (record.values() for record in records))
+        names = list(records[0]) if records else []
+        text = csv_text(names, ([record[name] for name in names] for record in records))
         if path is not None:
             write_bytes(path, text.encode())
         return text
