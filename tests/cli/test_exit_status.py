@@ -238,7 +238,7 @@ def test_nothing_else_is_loaded_before_main() -> None:
     code = "import sys; before = set(sys.modules); import treadle.cli.main; print(*set(sys.modules) - before)"
     done = finished([sys.executable, "-c", code], environment=ENVIRONMENT)
     assert set(done.stdout.split()) <= {
-        "__future__", "treadle", "treadle.lazy", "treadle.cli", "treadle.cli.main",
+        "__future__", "copyreg", "types", "treadle", "treadle.lazy", "treadle.cli", "treadle.cli.main",
     }  # fmt: skip
 
 

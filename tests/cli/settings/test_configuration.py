@@ -230,5 +230,5 @@ def test_a_fabric_of_the_users_file_may_lie_beside_it(
 
 def test_an_unreadable_file_is_one_line(place: Path) -> None:
     (place / "here" / "treadle.toml").write_bytes(b"unit = \xff")
-    with pytest.raises(FormatError, match="is not UTF-8"):
+    with pytest.raises(FormatError, match="is not valid UTF-8"):
         chosen_settings()

@@ -200,9 +200,10 @@ def test_names_of_rows() -> None:
     assert comparison_report.row_name(row()) == "mine"
     assert comparison_report.row_name(row(is_peer=True)) == "mine (peer)"
     assert comparison_report.row_name(row(is_peer=True, form="taccl")) == "mine (taccl)"
-    found = SimpleNamespace(bound=SimpleNamespace(algbw=Fraction(25 * GB)))
+    bound = SimpleNamespace(algbw=Fraction(25 * GB))
+    found = SimpleNamespace(bound=bound, row=SimpleNamespace(algbw=Fraction(20 * GB)))
     assert comparison_report.in_network_line(found, Rates("Gbit/s")).endswith(  # type: ignore[arg-type]
-        "; in % of their optimum, 200 Gbit/s; 'dgx_h100(1, nvls=True)' has such"
+        "; 80.0% of their optimum, 200 Gbit/s; 'dgx_h100(1, nvls=True)' has such"
     )
 
 
