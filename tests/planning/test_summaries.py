@@ -182,6 +182,7 @@ def test_texts() -> None:
         plan_chunks=None,
         served=(),
         friendlier=None,
+        carried_algbw=None,
         cautions=("w",),
         loading=loading,
     )
@@ -209,6 +210,7 @@ def test_texts() -> None:
             "rounding_loss": Fraction(1, 4),
             "served": served,
             "friendlier": made_up(trees=4, n_served=21, loss=Fraction(1, 8)),
+            "carried_algbw": Fraction(5, 2),
         }
     )
     assert summary.text_summary(full) == {
@@ -223,6 +225,8 @@ def test_texts() -> None:
             {"by": "two", "rule": "s", "sizes_bytes": [3]},
         ],
         "friendlier_trees": {"trees_per_root": 4, "served_sizes": 21, "loss_at_least": 0.125},
+        "thread_blocks_algbw_bytes_per_s": 2.5,
+        "thread_blocks_algbw_exact": "5/2",
     }
 
 
