@@ -41,8 +41,8 @@ function save(name, kind, content) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 const saveCsv = (name, rows) => save(`${name}.csv`, 'text/csv', rows.map(row => row.map(cell => {
-  const words = String(cell);
-  return /[",\n]|^[=+@\t\r-][^0-9]/.test(words) ? `"${words.replaceAll('"', '""')}"` : words;
+  const words = typeof cell === 'string' && /^[=+@\t\r-]./.test(cell) && isNaN(cell) ? `'${cell}` : String(cell);
+  return /[",\n]/.test(words) ? `"${words.replaceAll('"', '""')}"` : words;
 }).join(',')).join('\r\n') + '\r\n');
 
 // What a picture looks like here, written into it, so that the file needs no style sheet.
