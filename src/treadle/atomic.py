@@ -66,7 +66,7 @@ def check_parent(path: str | Path) -> None:
 
 
 @contextlib.contextmanager
-def made_folder(path: str | Path) -> Iterator[Path]:
+def new_folder(path: str | Path) -> Iterator[Path]:
     """Make a folder with its parents for the files that the block writes; if that fails, remove them again.
 
     A folder that was there before stays, and so do its files.

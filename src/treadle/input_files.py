@@ -103,7 +103,7 @@ def read_bytes(path: Path | str, most_bytes: int) -> bytes:
 
 
 def read_input_text(path: Path | str, most_bytes: int, *, expected: str = "") -> str:
-    """Return the text of a file of at most `most_bytes` bytes, without a byte-order mark.
+    """Return the content of a text file of at most `most_bytes` bytes, without a byte-order mark.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def read_input_text(path: Path | str, most_bytes: int, *, expected: str = "") ->
     most_bytes : int
         Most bytes that are read into memory.
     expected : str
-        What the file should hold, for the message about one that is no text.
+        What the file should hold, for the message about binary data.
 
     Raises
     ------

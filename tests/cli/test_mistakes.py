@@ -144,7 +144,7 @@ MISTAKES = """
 2 | bound dgx_h100:2 allgather --without box0.gpx3 | did you mean 'box0.gpu3'
 2 | compare ring:4 allgather --algorithms NCCL | this is a library, whose algorithms are ring,
 2 | solve dgx_a100:2 allreduce --algorithm tto | order without parallel links
-2 | lower ring.plan --to msccl-xml -o texts | holds 'other', which is no MSCCL file
+2 | lower ring.plan --to msccl-xml -o texts | holds 'other', which is not an MSCCL file
 # one kind of file for another
 2 | lower ring:4 | this is a topology, not a plan; solve it first: treadle solve ring:4 allreduce -o x.plan
 2 | run ring:4 | COLLECTIVE is missing; expected one of allgather,

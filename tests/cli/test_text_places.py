@@ -95,7 +95,7 @@ def test_a_folder_that_is_parsed_holds_its_texts_only(tmp_path: Path) -> None:
     with pytest.raises(FormatError) as caught:
         check_folder(place, None)
     assert str(caught.value) == (
-        f"{tmp_path}: holds 'notes', which is no MSCCL file, and the runtime parses every file of its "
+        f"{tmp_path}: holds 'notes', which is not an MSCCL file, and the runtime parses every file of its "
         "folder; name a folder that is empty or does not exist yet"
     )
     check_folder(place, Profile.LEGACY)

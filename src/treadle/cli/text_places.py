@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from treadle.atomic import check_parent, made_folder
+from treadle.atomic import check_parent, new_folder
 from treadle.errors import FormatError
 from treadle.input_files import read_head
 from treadle.planning import Format, Profile
@@ -35,8 +35,8 @@ class TextPlace:
     target: Format
 
     def folder(self) -> AbstractContextManager[object]:
-        """Make the folder that was named for what the block writes; see `treadle.atomic.made_folder`."""
-        return made_folder(self.path.parent) if self.is_own_folder else nullcontext()
+        """Make the folder that was named for what the block writes; see `treadle.atomic.new_folder`."""
+        return new_folder(self.path.parent) if self.is_own_folder else nullcontext()
 
     def targets(self, files: tuple[tuple[str, bytes], ...]) -> list[tuple[Path, bytes]]:
         """Where each file goes: beside `path`, its suffix before the ending or instead of it."""
@@ -91,8 +91,8 @@ def check_folder(place: TextPlace, profile: Profile | None) -> None:
         raise FormatError(f"cannot be read: {error.strerror}", source=str(folder)) from None
     if foreign:
         raise FormatError(
-            f"holds {foreign[0].name!r}, which is no MSCCL file, and the runtime parses every file of its "
-            "folder; name a folder that is empty or does not exist yet",
+            f"holds {foreign[0].name!r}, which is not an MSCCL file, and the runtime parses every file of "
+            "its folder; name a folder that is empty or does not exist yet",
             source=str(folder),
         )
 

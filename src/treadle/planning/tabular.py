@@ -19,7 +19,7 @@ Cell = str | int | float | bool | None
 
 
 _FORMULA = ("=", "+", "-", "@", "\t")
-"""How cells begin that a spreadsheet would calculate."""
+"""First characters of cells that a spreadsheet would calculate."""
 
 
 def csv_text(heading: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
@@ -42,7 +42,7 @@ def csv_text(heading: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def cell_text(cell: str) -> str:
-    """Return the text of a cell that `csv_text` wrote, without the apostrophe before a formula."""
+    """Return the content of a cell that `csv_text` wrote, without the apostrophe before a formula."""
     return cell[1:] if cell[:1] == "'" and cell[1:].startswith(_FORMULA) else cell
 
 

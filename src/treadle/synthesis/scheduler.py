@@ -348,7 +348,7 @@ def no_switches(topology: Topology, collective: Collective) -> Refusal | None:
 
 
 def hosts_store(topology: Topology, collective: Collective) -> Refusal | None:
-    """As `no_switches`, but for switches that are cards of one host each."""
+    """Requirement of `no_switches`, except for switches that are cards of one host each."""
     refusal = no_switches(topology, collective)
     return None if refusal is None or without_cards(topology) is not None else refusal
 

@@ -69,7 +69,7 @@ def test_a_folder_with_other_files_is_refused(
     assert main([*words, "--group", "0"]) == 0
     for group in ([], ["--group", "1"]):
         assert main([*words, *group]) == 2
-        assert f"{other.parent}: holds 'notes.txt', which is no MSCCL file" in capsys.readouterr().err
+        assert f"{other.parent}: holds 'notes.txt', which is not an MSCCL file" in capsys.readouterr().err
     assert [*other.parent.iterdir()] == [other]
 
 

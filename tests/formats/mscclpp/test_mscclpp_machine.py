@@ -220,7 +220,7 @@ def test_lists_of_faults_and_turns_have_limits(monkeypatch: pytest.MonkeyPatch) 
     # of two blocks, three times: the third finds that nothing moves
     assert alone([wait, [TO_SCRATCH, op("nop"), FROM_SCRATCH, wait[1]]], [0]) == []
     monkeypatch.setattr(judge_machine, "MAX_TURNS", 5)
-    with pytest.raises(FormatError, match="more than 5 turns of blocks: too large to judge"):
+    with pytest.raises(FormatError, match="more than 5 turns of blocks: too large to verify"):
         alone([wait, [TO_SCRATCH, op("nop"), FROM_SCRATCH, wait[1]]], [0])
 
 

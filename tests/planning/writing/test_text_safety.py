@@ -193,7 +193,7 @@ def test_a_folder_that_msccl_cannot_parse_is_refused(
     (folder / "other").write_bytes(content)
     for profile in ("azure", "rccl"):
         assert main(["lower", str(ring), "-o", str(folder), "--profile", profile]) == 2
-        assert "holds 'other', which is no MSCCL file, and the runtime" in capsys.readouterr().err
+        assert "holds 'other', which is not an MSCCL file, and the runtime" in capsys.readouterr().err
     assert [path.name for path in folder.iterdir()] == ["other"]
     # the legacy runtime takes files by name, and a plan is no text of MSCCL's
     assert main(["lower", str(ring), "-o", str(folder), "--profile", "legacy", "-q"]) == 0

@@ -56,7 +56,7 @@ def judge(files: Sequence[bytes], terms: Terms) -> Judgement:
 
 
 def _notes(text: str, profile: str, seen: Interpretation, source: str) -> Iterator[str]:
-    """Yield what this runtime assumes, and why others would not load the text."""
+    """Yield what this runtime assumes, and why others would not load the file."""
     if seen.defaults:
         yield f"{', '.join(seen.defaults)}: defaults of {profile}, absent in the file"
     reasons: dict[str, list[str]] = defaultdict(list)

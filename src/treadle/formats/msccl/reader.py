@@ -173,7 +173,7 @@ def parse_msccl_xml(text: str, profile: str, source: str) -> Algorithm:
 
 
 def _modes(read: _Reader, top: etree._Element, profile: str) -> tuple[bool, ...]:
-    """Return whether calls in place, out of place or both are served."""
+    """Return whether calls in place, out of place or both are supported."""
     in_place = read.number(top, "inplace", 0, 1)
     # the legacy runtime serves one mode and ignores `outofplace`, which msccl-tools does not write
     out_of_place = 1 - in_place if profile == "legacy" else read.number(top, "outofplace", 0, 1)

@@ -18,7 +18,7 @@ _MAX_VISITS = 10**7
 
 
 class News(NamedTuple):
-    """What a signal tells: moves that are over, ranks that have begun, and nodes of `ReadOrder`."""
+    """Content of a signal: moves that are over, ranks that have begun, and nodes of `ReadOrder`."""
 
     clock: Clock
     there: set[int]
@@ -26,7 +26,7 @@ class News(NamedTuple):
 
 
 class ReadOrder:
-    """Which reads are over before an access, where packets carry the order.
+    """Reads that are over before an access, where packets carry the order.
 
     A packet is written after the reads that its data come from, and read after it was written, thread by
     thread: each element of a chunk by itself. So nodes are moves of single units by packets, and the points
@@ -57,7 +57,7 @@ class ReadOrder:
             left.extend(fresh)
         self._visits += len(seen)
         if self._visits > _MAX_VISITS:
-            raise FormatError(f"MSCCL++ plan: more than {_MAX_VISITS} orders of packets: too large to judge")
+            raise FormatError(f"MSCCL++ plan: more than {_MAX_VISITS} orders of packets: too large to verify")
         return False
 
 
@@ -92,8 +92,8 @@ class BlockAtWork:
             self.node = self.order.add((self.node, *self.since), self.known)
             self.since = []
 
-    def tell(self) -> News:
-        """What a signal of this block says now."""
+    def content(self) -> News:
+        """Return the content of a signal of this block now."""
         return News(self.known, set(self.there), () if self.order is None else (self.node,))
 
     def hear(self, news: News) -> None:

@@ -49,7 +49,7 @@ class Machine:
         self.scale = scale or scales(plan)[0]
         self.slices = self.scale.units
         if sum(sum(sizes.values()) for sizes in plan.sizes) * self.slices > MAX_CHUNKS:
-            raise FormatError(f"MSCCL++ plan: more than {MAX_CHUNKS} parts of chunks: too large to judge")
+            raise FormatError(f"MSCCL++ plan: more than {MAX_CHUNKS} parts of chunks: too large to verify")
         self.moved = 0
         self.memory: dict[Cell, Value] = {}
         self.written: dict[Cell, tuple[int, int]] = {}
@@ -61,7 +61,7 @@ class Machine:
         self.ends = self._pair_channels()
         self.signals: dict[tuple[int, str, int], deque[News]] = defaultdict(deque)
         self.proxies: dict[tuple[int, str, int], list[int]] = {}
-        """Of each port channel: the number of its proxy, its moves, and the last that is not of packets."""
+        """For each port channel, the number of its proxy, its moves, and the last that is not of packets."""
         self.semaphores: dict[tuple[int, int], deque[News]] = {
             (rank, number): deque([News({}, set())] * value)
             for rank, values in enumerate(plan.semaphores)
@@ -78,7 +78,7 @@ class Machine:
             moving = False
             turns += len(self.blocks)
             if turns > MAX_TURNS:
-                raise FormatError(f"MSCCL++ plan: more than {MAX_TURNS} turns of blocks: too large to judge")
+                raise FormatError(f"MSCCL++ plan: more than {MAX_TURNS} turns of blocks: too large to verify")
             for block in self.blocks:
                 while block.now is not None and self._step(block, block.now):
                     block.now = next(block.operations, None)
@@ -207,7 +207,7 @@ class Machine:
         queues = [self.semaphores[block.rank, number] for number in operation.numbers]
         if operation.name == "sem_release":
             for queue in queues:
-                queue.append(block.tell())
+                queue.append(block.content())
             return True
         return block.hear_all(queues)
 
@@ -223,7 +223,7 @@ class Machine:
         for other in present:
             merge(clock, other.known)
         there = {rank for other in present for rank in other.there}
-        news = News(clock, there, tuple(node for other in present for node in other.tell().nodes))
+        news = News(clock, there, tuple(node for other in present for node in other.content().nodes))
         for other in present:
             other.hear(news)
             other.line_up()
@@ -237,7 +237,7 @@ class Machine:
         if not relaxed:
             proxy = self.proxies.get(channel)
             clock = block.known | ({proxy[0]: proxy[1]} if proxy else {})
-            news = News(clock, news.there, block.tell().nodes)
+            news = News(clock, news.there, block.content().nodes)
         self.signals[self.ends[channel]].append(news)
 
     def _move(self, block: BlockAtWork, operation: MscclppOperation) -> None:
@@ -309,7 +309,7 @@ class Machine:
         self.moved += sources[0].size
         if self.moved > MAX_MOVED:
             raise FormatError(
-                f"MSCCL++ plan: more than {MAX_MOVED} parts of chunks moved: too large to judge"
+                f"MSCCL++ plan: more than {MAX_MOVED} parts of chunks moved: too large to verify"
             )
         for place in range(sources[0].size):
             reads = [self._cell(r, s.letter, s.index + place) for s in sources for r in s.ranks]

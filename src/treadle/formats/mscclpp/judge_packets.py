@@ -34,7 +34,7 @@ _Ends = tuple[tuple[BufferChunks, ...], tuple[BufferChunks, ...]]
 
 @dataclass
 class _Packet:
-    """What is known of a packet that was written."""
+    """Facts about a packet that was written."""
 
     writer: int
     """Rank."""
@@ -63,10 +63,10 @@ class PacketMachine(Machine):
         self._there: set[int] = set()
         """Ranks that the thread that moves it knows to have begun."""
         self._touches: dict[tuple[int, int, Cell], tuple[int, int]] = {}
-        """Of plain memory that operations of packets touch, by mover and cell: thread and node."""
+        """Plain memory that operations of packets touch, by mover and cell: thread and node."""
         self._threads: dict[tuple[int, int], tuple[int, set[int]]] = {}
-        """Of a block's thread, by the unit of an operation that it moves: its last node, and who it knows to
-        have begun."""
+        """For a thread of a block, by the unit of an operation that it moves: its last node, and the threads
+        that it knows to have begun."""
         self._now: tuple[int, int] | None = None
         """Thread and node of the unit that an operation of packets moves; None for other operations."""
 

@@ -226,7 +226,7 @@ def _lines(topology: Topology, collective: Collective, schedule: RouteSchedule) 
 
 
 def _check_cards(topology: Topology, schedule: RouteSchedule) -> None:
-    """Refuse routes that pass the memory of a host: no card forwards there.
+    """Reject routes that pass the memory of a host: no card forwards there.
 
     Raises
     ------

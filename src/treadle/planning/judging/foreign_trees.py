@@ -20,7 +20,7 @@ from treadle.schedules.trees.forest import (
 )
 
 _MOST_EDGES = 10**6
-"""Of all trees that rings are cut into."""
+"""Limit for all trees that rings are cut into."""
 
 
 def forest_of_trees(

@@ -93,7 +93,7 @@ def verify_text(
     Raises
     ------
     FormatError
-        If the text is malformed, hostile or of no known format.
+        If the file is malformed, hostile or of no known format.
     """
     record = _told(text[:_HEAD])
     if record is None:

@@ -341,7 +341,7 @@ class _Examination:
 
 
 def _groups(noun: str, sizes: Sequence[int]) -> str:
-    """How many groups there are, and of how many ranks."""
+    """Return the number of groups and of their ranks in words."""
     ranks = f"{sizes[0]}" if sizes[0] == sizes[-1] else f"{sizes[0]} to {sizes[-1]}"
     return f"{counted(len(sizes), noun)} of {ranks} rank{'s' if sizes[-1] > 1 else ''}"
 

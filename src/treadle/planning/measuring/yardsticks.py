@@ -26,7 +26,7 @@ from treadle.topologies.topology import Topology
 from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 _PATIENCE_S = 2.0
-"""For linear programs of switches that sum; they take minutes on racks of which some NICs are idle."""
+"""Limit for in-network linear programs; they take minutes on racks of which some NICs are idle."""
 
 
 @dataclass(frozen=True)

@@ -230,7 +230,7 @@ def _curves(result: DesignResult, points: Sequence[ChartPoint]) -> dict[str, obj
 
 
 def _outside_scope(result: DesignResult, one: ChartPoint) -> str:
-    """Why the lower bound does not hold for a fabric; "" where it does."""
+    """Reason why the lower bound does not hold for a fabric; "" where it does."""
     why = [f"{one.nodes} nodes"] if one.nodes != result.nodes else []
     if one.kind == "known" and "fat_tree" in one.name:
         why.append("switches")

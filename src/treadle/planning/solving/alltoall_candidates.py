@@ -186,7 +186,7 @@ def _numbers_of_steps(topology: Topology, collective: Collective, is_small: bool
 
 
 def _of_fewest_steps(found: Sequence[ChunkedExchange]) -> ChunkedExchange:
-    """Of the schedules that are as good as the best that of the fewest steps."""
+    """Return the schedule of fewest steps among those as good as the best."""
     most = (1 + _AS_GOOD) * min(one.time for one in found)
     return min((one for one in found if one.time <= most), key=lambda one: (one.schedule.n_steps, one.time))
 

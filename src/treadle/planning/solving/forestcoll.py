@@ -283,7 +283,7 @@ def _untrimmed(
     """A faster allreduce on all of the bandwidth, where there is one; else that on the trimmed fabric.
 
     In-trees and out-trees pass each switch as often in as out, but by different links: bandwidth that is
-    surplus to both in equal shares may serve one of them.
+    surplus to both in equal shares may help only one of them.
     """
     start = process_time()
     try:

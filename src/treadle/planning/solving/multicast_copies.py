@@ -1,4 +1,4 @@
-"""Copies of its data that a rank sends, with and without switches that multicast for ranks that ask."""
+"""Copies of its data that a rank sends, with and without GPU-initiated multicast."""
 
 from __future__ import annotations
 

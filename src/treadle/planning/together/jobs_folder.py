@@ -10,7 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from treadle.atomic import made_folder, write_bytes
+from treadle.atomic import new_folder, write_bytes
 from treadle.brief import brief
 from treadle.errors import FormatError
 from treadle.input_files import parse_json, read_input_text
@@ -100,7 +100,7 @@ def save_jobs(folder: Path | str, result: JobsResult) -> list[Path]:
     >>> [path.name for path in planning.save_jobs("plans", found)]
     ['0000-1-allgather.plan', '0001-2-alltoall.plan', 'fabric.json', 'jobs.json']
     """
-    with made_folder(folder) as folder:
+    with new_folder(folder) as folder:
         rows, written = [], []
         triples = zip(result.jobs, result.plans, result.reached, strict=True)
         for number, (job, plan, rate) in enumerate(triples):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from treadle.atomic import made_folder, write_bytes
+from treadle.atomic import new_folder, write_bytes
 from treadle.errors import FormatError, ScheduleError
 from treadle.formats.chakra.step_traces import StepNode, emit_step_trace
 from treadle.planning.training.step_picture import step_picture
@@ -116,7 +116,7 @@ def write_step_chakra(folder: Path | str, result: TrainResult, row: TrainRow) ->
     traces = _RankTraces(mesh, timeline)
     files = {f"step.{rank}.et": emit_step_trace(rank, traces.nodes(rank)) for rank in range(mesh.n_ranks)}
     files["groups.json"] = (json.dumps(traces.groups) + "\n").encode()
-    with made_folder(place):
+    with new_folder(place):
         for name, data in files.items():
             write_bytes(place / name, data)
     return [place / name for name in files]

@@ -80,7 +80,7 @@ class NamedTrees:
 
 @dataclass(frozen=True)
 class NamedRings:
-    """Rings of boxes that are alike, which data pass box by box.
+    """Rings of equal boxes, which data pass box by box.
 
     Parameters
     ----------

@@ -191,7 +191,7 @@ def _segments(topology: Topology, collective: Collective, routes: RouteSchedule)
     Raises
     ------
     InfeasibleError
-        If such a host is no rank.
+        If such a host is not a rank.
     """
     links = routes.path_links.astype(np.int64)
     starts = np.zeros(len(links) + 1, dtype=np.bool_)
@@ -204,7 +204,7 @@ def _segments(topology: Topology, collective: Collective, routes: RouteSchedule)
     tails, heads = topology.tails[links[offset[:-1]]], topology.heads[links[offset[1:] - 1]]
     for node in tails[rank_of[tails] < 0][:1].tolist():
         raise InfeasibleError(
-            f"routes: data pass the memory of {topology.node_names[node]!r}, which is no rank and runs no "
+            f"routes: data pass the memory of {topology.node_names[node]!r}, which is not a rank and runs no "
             "program; solve without --forward"
         )
     return _Segments(offset, np.searchsorted(offset, routes.path_offset), rank_of[tails], rank_of[heads])

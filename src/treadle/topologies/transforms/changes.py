@@ -169,7 +169,7 @@ def _node(topology: Topology, name: str) -> int:
 
 
 def _kind(name: str) -> str:
-    """What kind of node a name says: ``gpu`` for ``box0.gpu3``."""
+    """Kind of node in a name: ``gpu`` for ``box0.gpu3``."""
     return name.rpartition(".")[2].rstrip("0123456789")
 
 

@@ -146,7 +146,7 @@ def test_what_is_refused() -> None:
         solve(ring, "allgather", algorithm="few-trees", height=0)
     with pytest.raises(ScheduleError, match="few-trees: trees 0, expected at least 1"):
         few_trees(ring, on_all_ranks(ring, K.ALLGATHER), trees=0)
-    too_many = r"few-trees: 18000 unit trees within a height, at most 16384 are chosen; ask for fewer --trees"
+    too_many = r"few-trees: 18000 unit trees within a height, at most 16384 are chosen; use fewer --trees"
     with pytest.raises(ScheduleError, match=too_many):
         few_trees(ring, on_all_ranks(ring, K.ALLGATHER), trees=3000, height=3)
     program = LowProgram(instance_of(ring, on_all_ranks(ring, K.ALLGATHER)), 3)

@@ -405,7 +405,7 @@ def test_routes_of_one_link_are_links() -> None:
         ('id="one"', 'id="mix"', "6: <link> 'mix' stands here a second time"),
         ('<host id="b"', '<host id="a"', "2: <host> 'a' stands here a second time"),
         ('id="one" ', 'id="one" sharing_policy="FATPIPE" ', "6: <link> sharing_policy='FATPIPE': expected"),
-        ('<router id="r"/>', '<router id="r"/><peer/>', "3: <peer> is not read beside routes"),
+        ('<router id="r"/>', '<router id="r"/><peer/>', "3: <peer> is not read next to routes"),
     ],
 )
 def test_routes_that_are_no_links_are_refused(old: str, new: str, message: str) -> None:

@@ -36,7 +36,7 @@ EXACT_LINKS = 1_000
 """Links likewise."""
 
 _HARDLY = 0.01
-"""Of the greatest length: links of less do not keep the sides of a cut apart."""
+"""Share of the greatest length: shorter links do not keep the sides of a cut apart."""
 
 
 def optimal_rate(

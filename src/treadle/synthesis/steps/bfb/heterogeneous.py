@@ -22,7 +22,7 @@ from treadle.synthesis.steps.bfb.integral_loads import (
     StepProblem,
     balance,
     check_chunks,
-    least_time,
+    shortest_time,
     time_of_cut,
 )
 from treadle.topologies.topology import Topology
@@ -40,7 +40,7 @@ class HeterogeneousValue:
     size_bytes : int
         M, received in all by each node.
     step_times_s : tuple of Fraction
-        Least time of each step, seconds.
+        Shortest time of each step, seconds.
     idle_links : tuple of tuples of int
         Per step, links whose latency is not below the step's time; no best schedule uses them in it.
     """
@@ -58,7 +58,7 @@ class HeterogeneousValue:
 def heterogeneous_value(
     topology: Topology, size_bytes: int, *, watch: Watch = UNWATCHED
 ) -> HeterogeneousValue:
-    """Exact least time, step by step, of a breadth-first-broadcast allgather of `size_bytes`.
+    """Exact shortest time, step by step, of a breadth-first-broadcast allgather of `size_bytes`.
 
     Parameters
     ----------
@@ -91,7 +91,9 @@ def heterogeneous_value(
     def proved(cut: Cut) -> Fraction:
         return time_of_cut(problem, *cut)
 
-    times = tuple(least_time(problem, step, capacities, proved)[0] for step in range(1, problem.n_steps + 1))
+    times = tuple(
+        shortest_time(problem, step, capacities, proved)[0] for step in range(1, problem.n_steps + 1)
+    )
     latencies = sorted(zip(problem.instance.link.tolist(), problem.latency_ns, strict=True))
     idle = tuple(
         tuple(link for link, latency in latencies if Fraction(latency, _NANO) >= time) for time in times
@@ -113,8 +115,8 @@ def heterogeneous_allgather(
     topology, size_bytes, watch
         As for `heterogeneous_value`.
     max_chunks : int, optional
-        Most chunks per shard: the number up to this with the least time (of those up to 4096). Default: the
-        smallest up to 1024 that attains `heterogeneous_value`, else that which loses at most 0.1%.
+        Most chunks per shard: the number up to this with the shortest time (of those up to 4096). Default:
+        the smallest up to 1024 that attains `heterogeneous_value`, else that which loses at most 0.1%.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Integer load balancing: the least time of each step when links carry whole chunks.
+"""Integer load balancing: the shortest time of each step when links carry whole chunks.
 
 Within time T a link carries floor(max(0, T - latency) * bandwidth / chunk) chunks. By the integrality of
 flows these capacities suffice unless a cut forbids it, so Newton's iteration over cuts ends at the optimum
@@ -27,13 +27,13 @@ from treadle.synthesis.steps.bfb.in_links import OK, VIOLATED, InLinkRows, unrea
 from treadle.watch import Watch
 
 DEFAULT_CHUNKS = 1024
-"""Most chunks per shard unless the caller asks for more."""
+"""Most chunks per shard unless the caller sets more."""
 
 MOST_COUNTS = 4096
 """The best number of chunks is sought among all up to this."""
 
 _TOLERANCE = Fraction(1, 1000)
-"""By default a schedule may take so much longer than with shards that are cut anywhere."""
+"""Default for how much longer a schedule may take than with shards that are cut anywhere."""
 
 _NANO = 10**9
 _ROUNDING = 1e-9
@@ -78,7 +78,7 @@ def balance(problem: StepProblem, max_chunks: int | None) -> tuple[int, Int64Arr
     ----------
     problem : StepProblem
     max_chunks : int, optional
-        Return the number up to this (and `MOST_COUNTS`) with the least time, of several the smallest.
+        Return the number up to this (and `MOST_COUNTS`) with the shortest time, of several the smallest.
         Default: the smallest number up to `DEFAULT_CHUNKS` without loss, else that with at most 0.1% loss,
         else `DEFAULT_CHUNKS`.
 
@@ -91,7 +91,7 @@ def balance(problem: StepProblem, max_chunks: int | None) -> tuple[int, Int64Arr
     search = _Search(problem)
     if max_chunks is None:
         count = search.smallest(DEFAULT_CHUNKS)
-        times = search.least_times(count)
+        times = search.step_times(count)
     else:
         count, times = search.best(min(max_chunks, MOST_COUNTS))
     rows = [integral_capacities(problem, time, count) for time in times]
@@ -113,8 +113,8 @@ class _Search:
     def _add(self, step: int, cut: Cut) -> None:
         self._cuts[step - 1][cut] = time_of_cut(self._problem, *cut)
 
-    def least_times(self, count: int) -> list[Fraction]:
-        """The least time of each step with `count` chunks per shard."""
+    def step_times(self, count: int) -> list[Fraction]:
+        """The shortest time of each step with `count` chunks per shard."""
         problem = self._problem
 
         def capacities(time: Fraction) -> tuple[list[int], int]:
@@ -126,7 +126,7 @@ class _Search:
         times = []
         for step in range(1, problem.n_steps + 1):
             start = max(map(proved, self._cuts[step - 1]), default=Fraction(0))
-            time, cut = least_time(problem, step, capacities, proved, start)
+            time, cut = shortest_time(problem, step, capacities, proved, start)
             if cut is not None:
                 self._add(step, cut)
             times.append(time)
@@ -135,7 +135,7 @@ class _Search:
     def smallest(self, limit: int) -> int:
         """The smallest number up to `limit` without loss, else that with little; else `limit`."""
         steps, counts = range(1, self._problem.n_steps + 1), np.arange(1, limit + 1)
-        self.least_times(limit)
+        self.step_times(limit)
         for count in counts.tolist():
             if self._may_attain(counts, count, Fraction(1)) and all(
                 self._loses_nothing(step, count) for step in steps
@@ -145,7 +145,7 @@ class _Search:
             longer = 1 + _TOLERANCE
             if (
                 self._may_attain(counts, count, longer)
-                and sum(self.least_times(count)) <= longer * self._least()
+                and sum(self.step_times(count)) <= longer * self._least()
             ):
                 return int(count)
         return limit
@@ -178,7 +178,7 @@ class _Search:
             self._add(step, max(cuts, key=lambda cut: time_of_cut(problem, *cut)))
 
     def best(self, limit: int) -> tuple[int, list[Fraction]]:
-        """The number up to `limit` with the least time, of several the smallest; and the times of the steps.
+        """Return the smallest number up to `limit` with the shortest time, and the step times.
 
         Numbers are tried in the order of what the cuts found so far prove for them, until none is left that
         could be better; with a deadline for half of the time that is left.
@@ -190,7 +190,7 @@ class _Search:
         tried: dict[int, list[Fraction]] = {}
         count = limit
         while True:
-            tried[count] = self.least_times(count)
+            tried[count] = self.step_times(count)
             is_open[count - 1] = False
             best = min(tried, key=lambda number: (sum(tried[number]), number))
             least = float(sum(tried[best]))
@@ -234,14 +234,14 @@ class _Search:
         return time
 
 
-def least_time(
+def shortest_time(
     problem: StepProblem,
     step: int,
     capacities: Callable[[Fraction], tuple[list[int], int]],
     time_of: Callable[[Cut], Fraction],
     start: Fraction = Fraction(0),
 ) -> tuple[Fraction, Cut | None]:
-    """Least time, at or after `start`, at which capacities suffice in a step; and the cut that proves it.
+    """Shortest time, at or after `start`, at which capacities suffice in a step; and the cut that proves it.
 
     `capacities` are in units of which it gives the number in a shard, too; without a cut `start` suffices.
     """

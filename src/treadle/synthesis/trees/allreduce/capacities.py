@@ -126,7 +126,7 @@ def pack_shares(
 def _in_proportion(
     topology: Topology, network: PairNetwork, families: Sequence[Sequence[Fraction]]
 ) -> list[list[Fraction]]:
-    """Shares of parallel links in proportion to their bandwidths, as operations of switches divide too."""
+    """Shares of parallel links in proportion to their bandwidths, as in-network operations divide too."""
     shares = [[Fraction(0)] * topology.n_links for _ in families]
     for members, total, *pairs in zip(network.links, network.capacity, *families, strict=True):
         for e in members:

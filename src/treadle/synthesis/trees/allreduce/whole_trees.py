@@ -31,7 +31,7 @@ _MOST_SCALES = 2**18
 _MOST_FLOORS = 2**22
 _MOST_PROGRAMS = 2**9
 _SMALL = 2**12
-"""Room that is not cut off: solvers tell such numbers apart."""
+"""Capacity that is not cut off: solvers can separate such numbers."""
 
 _TOLERANCE = 1e-6
 _EQUAL = 1e-12

@@ -1,4 +1,4 @@
-"""What a single construction may take, so that one which leads nowhere leaves time for the others.
+"""Work budget of a single construction, so that one which leads nowhere leaves time for the others.
 
 Work is counted, not timed: plans do not depend on the machine.
 """

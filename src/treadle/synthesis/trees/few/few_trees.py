@@ -117,7 +117,7 @@ def within_height(
     units = trees * (gather.n_ranks if is_across else sum(gather.shard_weights))
     if units > MOST_UNITS:
         raise ScheduleError(
-            f"{_NAME}: {units} unit trees within a height, at most {MOST_UNITS} are chosen; ask for fewer "
+            f"{_NAME}: {units} unit trees within a height, at most {MOST_UNITS} are chosen; use fewer "
             f"--trees, or leave out --height"
         )
     if is_across:

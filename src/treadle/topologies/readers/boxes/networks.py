@@ -187,7 +187,7 @@ def _with_cpu_link(box: Box, options: ImportOptions) -> Box:
 
 
 def _check_cpu_links(source: SourceText, box: Box, tree: Sequence[PcieLink]) -> None:
-    """Ask for the ways between CPUs that take part and that nobody states."""
+    """Require the bandwidths between CPUs that take part and are not stated."""
     used = {link.upper.number for link in tree if link.upper.kind == "bridge"}
     for joint in box.host_links:
         if joint.bandwidth is None and {joint.one, joint.other} <= used:

@@ -108,7 +108,7 @@ class _Routes:
         self.joined: dict[tuple[str, str], etree._Element] = {}
         """Ordered pairs of nodes with a route."""
         self.used: dict[tuple[str, str], tuple[str, str]] = {}
-        """Of links and their directions: the pair whose route crosses them."""
+        """For links and their directions, the pair whose route crosses them."""
         self.shared: set[str] = set()
         """Links that one bandwidth is stated of for both directions."""
 
@@ -120,7 +120,7 @@ class _Routes:
             elif name == "link":
                 self._take_once(self.links, element, element)
             elif name not in _HARMLESS and name not in _ROUTES and name != "link_ctn":
-                raise self.words.error(element, "is not read beside routes")
+                raise self.words.error(element, "is not read next to routes")
         zones = [str(one.get("id")) for one in root.iter("zone", "AS") if one.get("id")]
         title = zones[0] if zones else self.source.stem
         if not title.isprintable():
