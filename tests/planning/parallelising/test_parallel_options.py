@@ -176,7 +176,7 @@ def test_a_file_says_at_its_beginning_that_it_is_a_graph(tmp_path: Path) -> None
     with pytest.raises(FormatError, match="model_type is missing"):
         as_model_graph(file, tokens=16, sequence=None, notes=[])
     file.write_text(text[:-1])
-    with pytest.raises(FormatError, match=f"^{re.escape(str(file))}: "):
+    with pytest.raises(FormatError, match=f"^{re.escape(str(file))}:1:[0-9]+: malformed JSON"):
         as_model_graph(file, tokens=None, sequence=None, notes=[])
 
 
