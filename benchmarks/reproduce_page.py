@@ -32,11 +32,10 @@ of ours is stored: every figure is computed when asked for. What is printed is d
 
 - *computed*: exact, certified from both sides, or CPU time of one thread of a shared 2-core virtual machine;
 - *simulated*: by the model that is named; theirs was measured on machines that are not here;
-- *not here*: measured, and nothing that a model of ours says would be comparable;
-- *with training*: comes with the search of how tensors are kept;
 - *no figures*: an illustration, a notation, a comparison in words.
 
-"Same": to the digits that are printed; of figures that the text gives roughly, within a tenth.
+"Same": to the digits that are printed; "same within 10%": the text gives the number roughly (~, up to);
+"holds": the text gives a limit, which the value respects.
 """
 
 

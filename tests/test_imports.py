@@ -84,6 +84,7 @@ ALLOWED = {
         "verification",
         "simulation",
         "training",
+        "parallelism",
         "planning",
         "reproduction",
     },

@@ -10,10 +10,13 @@ import pytest
 import places
 from shortcuts.reproduced import reproduced
 from treadle.errors import FormatError
+from treadle.reproduction import expansion_tables
 from treadle.reproduction.exhibit import Exhibit, FigureBasis, Ours
 from treadle.reproduction.exhibits import EXHIBITS
+from treadle.reproduction.expansion_tables import all_to_all_rate
 from treadle.reproduction.printed import PrintedFigure, printed_exhibits, rounded
 from treadle.reproduction.reproduce import ReproducedRow, find_exhibit, reproduce
+from treadle.topologies import Topology
 
 SECTIONS = {
     part.split(":")[0]: part
@@ -27,6 +30,7 @@ ALIKE = {
     *("figure-4.1", "figure-4.2", "figure-4.5", "figure-4.8", "table-4.1", "figure-4.9", "figure-B.1"),
     *("figure-A.4", "figure-A.5", "figure-A.6", "figure-A.7", "figure-A.8", "figure-A.9"),
     *("table-A.2", "table-A.3", "alltoall-figure-2", "alltoall-figure-8"),
+    *("figure-5.1", "figure-5.2", "figure-A.3"),
 }
 """Where all that is printed is found again."""
 ERRATA = {
@@ -37,9 +41,29 @@ ERRATA = {
 }
 
 
+_RATES = {
+    "generalized_kautz(4, 1024)": 0.0008010412430370196,
+    "line_graph(circulant(16, 3, 4), 3)": 0.0007849768372736082,
+    "line_graph(cartesian_power(diamond(), 2), 2)": 0.0007336317449041461,
+    "line_graph(cartesian_power(modified_de_bruijn(2, 4), 2))": 0.0006183593954686646,
+}
+"""Certified to 1e-4 in 3, 3, 11 and 10 CPU s."""
+
+
+def _known_rate(topology: Topology) -> float:
+    return _RATES.get(topology.name) or all_to_all_rate(topology)
+
+
 @pytest.mark.parametrize("exhibit", RUN, ids=lambda one: one.name)
-def test_quick_forms(exhibit: Exhibit) -> None:
-    """Whatever differs is explained; errata differ indeed; labels do not repeat."""
+def test_quick_forms(exhibit: Exhibit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever differs is explained; errata differ indeed; labels do not repeat.
+
+    Rates of 1,024 nodes are those that `treadle reproduce table-A.1` computed by hand.
+    """
+    if exhibit.name.startswith("figure-5."):
+        pytest.importorskip("torch", reason="torch: not installed; pip install 'treadle[torch]'")
+    if exhibit.name in ("table-3.4", "table-A.1"):
+        monkeypatch.setattr(expansion_tables, "all_to_all_rate", _known_rate)
     found = reproduced(exhibit.name)
     labels = [row.ours.label for row in found.rows]
     assert len(labels) == len(set(labels))
@@ -112,8 +136,6 @@ def test_figures_too() -> None:
     [
         ("tabel-4.1", "did you mean table-4.1"),
         ("quite another thing", "lists them all"),
-        ("figure-5.1", "with training"),
-        ("figure-A.3", "treadle calibrate"),
         ("figure-4.3", "an illustration"),
     ],
 )
@@ -153,6 +175,84 @@ def test_figures_agree_as_far_as_they_are_printed(
     assert row.why == ("" if agrees else "because")
 
 
+@pytest.mark.parametrize(
+    ("text", "ours", "verdict", "tolerance"),
+    [
+        ("~4.0", 4.3, "same within 10%", 0.1),
+        ("~4.0", 4.5, "x 1.12", 0.1),
+        ("up to 20", 19.0, "same within 10%", 0.1),
+        ("1.332", Fraction(1332031, 10**6), "same", 0.0),
+        ("<1", 0.9, "holds", 0.0),
+        ("<=2", 2, "holds", 0.0),
+        (">1", 1.5, "holds", 0.0),
+        ("1.5+", 1.49, "holds within 1%", 0.01),
+        ("yes", "yes", "same", 0.0),
+    ],
+)
+def test_verdicts_state_their_tolerance(
+    text: str, ours: Fraction | float | str, verdict: str, tolerance: float
+) -> None:
+    printed = PrintedFigure(text)
+    assert ReproducedRow(Ours("it", ours), printed).difference == verdict
+    assert float(printed.tolerance) == tolerance
+
+
+def test_reasons_for_one_side_are_not_given_for_the_other() -> None:
+    figures = printed_exhibits()["figure-3.11"].figures
+    for label, figure in figures.items():
+        sliced, is_mean_of_large = "whole messages" not in label, "128MB" in label
+        assert "thin slices" not in figure.reason(0.5) or (sliced and is_mean_of_large)
+        assert "costs per step" not in figure.reason(0.5) or not is_mean_of_large
+        assert not (figure.reason(0.5) and figure.reason(5.0)), label
+    whole = figures["tori, 3 x 3 x 3: BFB / traditional torus, whole messages, 128MB-1GB mean"]
+    assert "leave hosts idle" in whole.reason(1.19)
+    assert whole.reason(0.8) == whole.reason(1.05) == ""
+    assert whole.reason(None)
+
+
+def test_unsliced_ratios_follow_the_cost_model() -> None:
+    """T = steps x 13.33 us + 21.6 us + 2 (N - 1)/N M/B, B = 79 Gbit/s: section A.1.2, by hand."""
+    rows = {row.ours.label: row for row in reproduced("figure-3.6").rows}
+    moved_us = 22 / 12 * 2**20 * 8 / 79e3
+    ring, best = (steps * 13.33 + 21.6 + moved_us for steps in (22, 4))
+    row = rows["testbed-12, allreduce: OurBestTopo, BFB / ShiftedRing, 1MB, alpha-beta, unsliced"]
+    assert row.ours.value == pytest.approx(ring / best, rel=1e-6)
+    assert row.difference == "same within 10%"
+    for name in ("figure-A.1", "figure-A.2"):
+        assert any(row.ours.label.endswith("alpha-beta, unsliced") for row in reproduced(name).rows)
+
+
+def test_fsdp_gathers_the_weight_twice_and_scatters_its_gradient() -> None:
+    pytest.importorskip("torch", reason="torch: not installed; pip install 'treadle[torch]'")
+    found = {row.ours.label: row.ours.value for row in reproduced("figure-5.1").rows}
+    assert found["weight: for the output"] == "allgather"
+    assert found["weight: for the gradient of the input"] == "allgather"
+    assert found["gradient of the weight: from partial sums"] == "reduce-scatter"
+    assert {value for label, value in found.items() if label.endswith("collectives")} == {0}
+
+
+def test_regression_returns_the_constants_of_the_simulator() -> None:
+    """What it leaves out, bandwidth at 1 KB and latency at 1 GB, is less than a hundredth."""
+    found = {row.ours.label: row.ours.value for row in reproduced("figure-A.3").rows}
+    assert found["alpha"] == pytest.approx(13.33, rel=0.001)
+    assert found["epsilon"] == pytest.approx(21.6, rel=0.01)
+    assert found["B"] == pytest.approx(79, rel=0.001)
+
+
+def test_speedups_of_the_fft_by_hand() -> None:
+    """MCF takes 1/9 of a link per pair (section 5.2); a slab is read and written five times."""
+    found = {row.ours.label: row.ours.value for row in reproduced("alltoall-figure-6").rows}
+    buffer = 1296**3 * 16 / 27
+    ours_s, theirs_s = buffer / (27 * 3.125e9 / 9), found["3D torus: all-to-all, SSSP, mean"]
+    assert found["3D torus: all-to-all, MCF-extP, mean"] == pytest.approx(ours_s, rel=1e-3)
+    assert isinstance(theirs_s, float)
+    for gbps in (50, 100, 200):
+        compute_s = 10 * buffer / (gbps * 1e9)
+        speedup = 100 * ((compute_s + theirs_s) / (compute_s + ours_s) - 1)
+        label = f"3D torus: speedup of the FFT, memory at {gbps} GB/s, most"
+        assert found[label] == pytest.approx(speedup, rel=1e-3)
+
+
 def test_ratios_need_two_numbers() -> None:
     assert ReproducedRow(Ours("it", 3), PrintedFigure("2")).difference == "x 1.5"
     assert ReproducedRow(Ours("it", None), PrintedFigure("2")).ratio is None
@@ -171,4 +271,4 @@ def test_numbers_are_rounded_for_people(value: float, text: str) -> None:
 def test_all_simulated_ones_name_their_model() -> None:
     simulated = [one for one in EXHIBITS if one.basis is FigureBasis.SIMULATED]
     assert len(simulated) > 8
-    assert all(re.match("message simulator|simulated steps", one.model) for one in simulated)
+    assert all(re.match("message simulator|simulated steps|FFT model", one.model) for one in simulated)

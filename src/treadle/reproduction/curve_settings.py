@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from treadle.units import format_size
@@ -55,6 +55,8 @@ class CurveSetting:
     sizes: tuple[int, ...] = SIZES
 
 
+UNSLICED = "alpha-beta, unsliced"
+"""End of the labels of ratios by the alpha-beta model with whole messages."""
 Sizes = int | tuple[int, int]
 """A size, or a range over which the text gives a mean."""
 
@@ -87,6 +89,10 @@ class Claim:
         """Of the printed figure."""
         return f"{self._name}, {size_words(sizes)}"
 
+    def label_of_whole_steps(self, sizes: Sizes) -> str:
+        """Of the ratio by the alpha-beta model, where no message is sliced."""
+        return f"{self.label(sizes)}, {UNSLICED}"
+
     @property
     def label_of_limit(self) -> str:
         """Of the ratio as the size grows, by the costs of the schedules."""
@@ -104,11 +110,15 @@ def size_words(sizes: Sizes) -> str:
 
 @dataclass(frozen=True)
 class Measured:
-    """A curve's times in seconds by size, and its asymptotic algbw by the cost of the schedule."""
+    """Times of a curve in seconds by size, and its asymptotic algbw by the cost of the schedule.
+
+    `whole_steps_s`: times by the alpha-beta model with unsliced messages; empty where steps do not exist.
+    """
 
     asymptotic: Fraction
     seconds: Mapping[int, float]
     slices: Mapping[int, int]
+    whole_steps_s: Mapping[int, float] = field(default_factory=dict)
 
     def algbw(self, size: int) -> float:
         """Bytes/s."""

@@ -13,7 +13,7 @@ _HOW = "cut-through, links in slice order, best of 1 to 64 slices"
 SIMULATOR = f"message simulator (pipelined latencies of 10 us, {_HOW})"
 _TESTBED = f"message simulator (pipelined latencies of 13.33 us, {_HOW}; 21.6 us more, links of 79/4 Gbit/s)"
 _SECONDS = "CPU seconds (one thread of this machine)"
-_WORDS, _LATER = FigureBasis.NO_FIGURES, FigureBasis.WITH_TRAINING
+_WORDS = FigureBasis.NO_FIGURES
 _STEPS = "simulated steps"
 
 
@@ -101,9 +101,7 @@ _CHAPTER_3 = (
         "Pareto-efficient topologies of 1024 nodes",
         f"{_EXPANSIONS}:table_3_4",
         "treadle design --nodes 1024 --degree 4",
-        quick_s=2,
-        full_s=27,
-        left_out="the all-to-all times, by certified flows",
+        quick_s=27,
     ),
     _other("figure-3.5", "a step of breadth-first broadcast", _WORDS, "an illustration"),
     _computed(
@@ -117,9 +115,7 @@ _CHAPTER_3 = (
         "allreduce on the testbed",
         f"{_CURVES}:figure_3_6",
         _TESTBED,
-        quick_s=0.5,
-        full_s=1,
-        left_out="sizes below the largest",
+        quick_s=1,
     ),
     _computed(
         "figure-3.7",
@@ -270,9 +266,7 @@ _APPENDIX_A = (
         "reduce-scatter and allgather on the testbed",
         f"{_CURVES}:figure_a_1",
         _TESTBED,
-        quick_s=0.1,
-        full_s=0.5,
-        left_out="1 MB and 1 GB, and 5 and 8 nodes",
+        quick_s=0.5,
     ),
     _simulated(
         "figure-A.2",
@@ -281,11 +275,12 @@ _APPENDIX_A = (
         _TESTBED.replace("79/4", "25"),
         quick_s=0.5,
     ),
-    _other(
+    _simulated(
         "figure-A.3",
-        "regression of measured times",
-        FigureBasis.NOT_HERE,
-        "times of 12 servers with A100s; `treadle calibrate` makes such a fit of times that you measure",
+        "regression of allreduce times",
+        f"{_HERE}.regression_figure:figure_a_3",
+        "message simulator (whole messages; the printed alpha, epsilon and B; fit of `treadle calibrate`)",
+        quick_s=0.7,
     ),
     _computed(
         "figure-A.4",
@@ -331,9 +326,7 @@ _APPENDIX_A = (
         "Pareto-efficient topologies of 32 to 1024 nodes",
         f"{_EXPANSIONS}:table_a_1",
         "treadle design --nodes 256 --degree 4",
-        quick_s=2,
-        full_s=29,
-        left_out="all-to-all rates of 512 and 1024 nodes",
+        quick_s=29,
     ),
     _computed(
         "table-A.2",
@@ -369,9 +362,21 @@ _APPENDIX_B = (
     ),
 )
 
-_CHAPTER_5 = tuple(
-    _other(name, what, _LATER, "tensor-state search is not here yet")
-    for name, what in (("figure-5.1", "an FSDP sharding pattern"), ("figure-5.2", "a compute graph"))
+_CHAPTER_5 = (
+    _computed(
+        "figure-5.1",
+        "an FSDP sharding pattern",
+        f"{_HERE}.tensor_states:figure_5_1",
+        quick_s=1.5,
+        model="preset FSDP of `treadle parallelize`, 8 GPUs (needs PyTorch)",
+    ),
+    _computed(
+        "figure-5.2",
+        "a compute graph",
+        f"{_HERE}.tensor_states:figure_5_2",
+        quick_s=1.5,
+        model="graph of `treadle capture` (needs PyTorch)",
+    ),
 )
 
 DISSERTATION = (*_CHAPTER_3, *_CHAPTER_4, *_CHAPTER_5, *_APPENDIX_A, *_APPENDIX_B)

@@ -18,12 +18,8 @@ class FigureBasis(StrEnum):
     """Exact, or certified from both sides, or CPU time of this machine."""
     SIMULATED = "simulated"
     """By a model, which the record names; theirs was measured on machines that are not here."""
-    NOT_HERE = "not here"
-    """Measured on machines, and nothing that a model of ours says would be comparable."""
     NO_FIGURES = "no figures"
     """An illustration, a notation or a comparison in words."""
-    WITH_TRAINING = "with training"
-    """Of training; it comes when Treadle models training."""
 
 
 @dataclass(frozen=True)

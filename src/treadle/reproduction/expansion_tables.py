@@ -37,8 +37,6 @@ from treadle.verification.steps.step_check import verify_steps
 ALPHA_US = 10
 MEGABYTE_US = Fraction(2**20 * 8, 100_000)
 """1 MB at 100 Gbit/s, in microseconds; the tables need 1 MB = 2**20 bytes."""
-_LARGE = 256
-"""Nodes beyond which an all-to-all's rate is left to the full form."""
 GAP = 1e-4
 
 
@@ -145,7 +143,7 @@ def _reduced_us(steps: int, t_b: Fraction) -> Fraction:
     return 2 * (steps * ALPHA_US + t_b * MEGABYTE_US)
 
 
-def table_a_1(full: bool) -> Iterator[Ours]:
+def table_a_1(_full: bool) -> Iterator[Ours]:
     """T_L, T_B, diameter and all-to-all rate of every row."""
     for n, rows in TABLE_A1.items():
         for name, construction in rows.items():
@@ -154,14 +152,13 @@ def table_a_1(full: bool) -> Iterator[Ours]:
             yield Ours(f"{place}: T_L", found.steps, "alpha")
             yield Ours(f"{place}: T_B", found.t_b, "M/B")
             yield Ours(f"{place}: D", diameter(topology))
-            if full or n <= _LARGE:
-                yield Ours(f"{place}: MCF", all_to_all_rate(topology), "b")
+            yield Ours(f"{place}: MCF", all_to_all_rate(topology), "b")
         yield Ours(f"N={n} bound: T_L", moore_steps(n, 4), "alpha")
         yield Ours(f"N={n} bound: T_B", Fraction(n - 1, n), "M/B")
         yield Ours(f"N={n} bound: MCF", all_to_all_limit(n, 4), "b")
 
 
-def table_3_4(full: bool) -> Iterator[Ours]:
+def table_3_4(_full: bool) -> Iterator[Ours]:
     """The frontier at N = 1024, its times at 1 MB, and the baselines of its caption."""
     for name, construction in TABLE_A1[1024].items():
         topology, found = allgather_of(construction)
@@ -169,8 +166,7 @@ def table_3_4(full: bool) -> Iterator[Ours]:
         yield Ours(f"{name}: T_B", found.t_b, "M/B")
         yield Ours(f"{name}: 2(T_L+T_B)", _reduced_us(found.steps, found.t_b), "us")
         yield Ours(f"{name}: D", diameter(topology))
-        if full:
-            yield Ours(f"{name}: all-to-all", _exchange_us(all_to_all_rate(topology), 1024), "us")
+        yield Ours(f"{name}: all-to-all", _exchange_us(all_to_all_rate(topology), 1024), "us")
     yield Ours("bound: 2(T_L+T_B)", _reduced_us(moore_steps(1024, 4), Fraction(1023, 1024)), "us")
     yield Ours("bound: all-to-all", _exchange_us(float(all_to_all_limit(1024, 4)), 1024), "us")
     # steps of the schedules: around the ring; along each dimension of the torus

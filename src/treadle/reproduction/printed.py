@@ -17,6 +17,8 @@ from treadle.errors import FormatError
 _NUMBER = re.compile(r"(~|<=|<|>|up to )?(\d+(?:\.\d+)?)(?:e([+-]?\d+))?(\+)?")
 ROUGHLY = Fraction(1, 10)
 """Share by which a figure may be off what is printed with ~, and with "up to"."""
+_BARELY = Fraction(1, 100)
+"""Share by which a value may be below what is printed with a + at its end."""
 _SPARE = Fraction(1, 100)
 """Of half a unit in the last printed place: 0.5005 is printed 0.500 or 0.501."""
 
@@ -34,11 +36,45 @@ class PrintedFigure:
         Why ours differs, or what is wrong with it; "" where they agree.
     is_erratum : bool
         The paper contradicts itself or what can be proved.
+    side : str
+        The side on which `why` explains a difference: "below", "above", or "" for both.
     """
 
     text: str
     why: str = ""
     is_erratum: bool = False
+    side: str = ""
+
+    def reason(self, ours: Fraction | float | str | None) -> str:
+        """Why this value differs or is absent; "" if it agrees or is on the side that is not explained."""
+        if ours is None:
+            return self.why
+        if self.agrees(ours):
+            return ""
+        if self.side and not isinstance(ours, str) and self.value is not None:
+            return self.why if (self.side == "below") == (Fraction(ours) < self.value) else ""
+        return self.why
+
+    @property
+    def tolerance(self) -> Fraction:
+        """Share of the printed number by which a value may differ; 0 where the digits decide."""
+        match self._sign:
+            case "~" | "up to":
+                return ROUGHLY
+            case "+":
+                return _BARELY
+        return Fraction(0)
+
+    @property
+    def agreement(self) -> str:
+        """Verdict on a value that agrees, with the tolerance."""
+        word = "holds" if self._sign in ("<", "<=", ">", "+") else "same"
+        return f"{word} within {float(100 * self.tolerance):g}%" if self.tolerance else word
+
+    @property
+    def _sign(self) -> str:
+        found = _NUMBER.fullmatch(self.text)
+        return "" if found is None else (found[1] or found[4] or "").strip()
 
     @property
     def value(self) -> Fraction | None:
@@ -51,12 +87,11 @@ class PrintedFigure:
         found = _NUMBER.fullmatch(self.text)
         if found is None or isinstance(ours, str):
             return str(ours) == self.text
-        number, sign = Fraction(ours), (found[1] or found[4] or "").strip()
-        value = self.value
+        number, value = Fraction(ours), self.value
         assert value is not None, "it is a number"
-        match sign:
+        match self._sign:
             case "~" | "up to":
-                return abs(number - value) <= ROUGHLY * value
+                return abs(number - value) <= self.tolerance * value
             case "<":
                 return number < value
             case "<=":
@@ -64,7 +99,7 @@ class PrintedFigure:
             case ">":
                 return number > value
             case "+":
-                return number >= value * (1 - Fraction(1, 100))
+                return number >= value * (1 - self.tolerance)
         places = len(found[2].partition(".")[2]) - int(found[3] or 0)
         unit = Fraction(1, 10) ** places
         return abs(number - value) <= unit / 2 * (1 + _SPARE)
@@ -104,11 +139,20 @@ def _exhibit(name: str, table: Mapping[str, Any]) -> PrintedExhibit:
     if nowhere:
         raise FormatError(f"printed.toml: {name}: no figure {', '.join(sorted(nowhere))}")
     differs = table.get("differs", "")
-    figures = {
-        label: PrintedFigure(text, errata.get(label, whys.get(label, differs)), label in errata)
-        for label, text in texts.items()
-    }
+    figures = {}
+    for label, text in texts.items():
+        side, why = _sided(name, errata.get(label, whys.get(label, differs)))
+        figures[label] = PrintedFigure(text, why, label in errata, side)
     return PrintedExhibit(table["citation"], figures, tuple(table.get("remarks", ())))
+
+
+def _sided(name: str, why: str | Mapping[str, str]) -> tuple[str, str]:
+    """The side that a reason is for, and the reason."""
+    if isinstance(why, str):
+        return "", why
+    if len(why) != 1 or not why.keys() <= {"below", "above"}:
+        raise FormatError(f"printed.toml: {name}: expected a reason for below or above, not {', '.join(why)}")
+    return next(iter(why.items()))
 
 
 def rounded(value: Fraction | float, digits: int = 5) -> str:

@@ -47,16 +47,16 @@ class ReproducedRow:
     @property
     def why(self) -> str:
         """Why they differ, if they do; and what else there is to say of this row."""
-        theirs = "" if self.printed is None or self.agrees else self.printed.why
+        theirs = "" if self.printed is None else self.printed.reason(self.ours.value)
         return "; ".join(filter(None, (theirs, self.ours.note)))
 
     @property
     def difference(self) -> str:
-        """In a word or a ratio; "" where there is nothing to compare."""
-        if self.agrees is None:
+        """Verdict with its tolerance, or the ratio; "" where there is nothing to compare."""
+        if self.printed is None or self.agrees is None:
             return ""
         if self.agrees:
-            return "same"
+            return self.printed.agreement
         return "other" if self.ratio is None else f"x {rounded(self.ratio, 3)}"
 
 
@@ -106,6 +106,7 @@ def _row_json(row: ReproducedRow) -> dict[str, Any]:
         "printed": None if printed is None else printed.text,
         "ratio": row.ratio,
         "agrees": row.agrees,
+        "tolerance": None if row.agrees is None or printed is None else float(printed.tolerance),
         "erratum": printed is not None and printed.is_erratum,
         "why": row.why,
     }
