@@ -41,7 +41,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 
-.PHONY: install wheel release demo debian test lint types compiled-tests lowest fuzz sanitize gpu gpu-check races lanes transcripts mutants mutants-map bench docs clean
+.PHONY: install wheel release demo debian test lint types compiled-tests size lowest fuzz sanitize gpu gpu-check races lanes transcripts mutants mutants-map bench docs clean
 
 install: $(VENV)/.installed
 
@@ -113,6 +113,10 @@ debian:
 
 test: lint types debian compiled-tests
 	$(PY) -m pytest $(PYTEST_FLAGS)
+
+# Code lines by package, and in all; budget.toml limits them.
+size:
+	@$(PYTHON) tools/size.py
 
 # The lowest versions that pyproject.toml allows, beside the wheel, and tests of whatever uses them. Old packages
 # warn of each other. Wheels of such age are for Python 3.11.

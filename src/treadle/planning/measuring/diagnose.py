@@ -269,6 +269,12 @@ class _Examination:
         found: list[tuple[str, Limit]] = []
         for name, find in finders:
             self._add(found, name, find, (kind, root, *key))
+        limits = dict(found)
+        if RING in limits and OPTIMUM in limits and limits[RING].busbw > limits[OPTIMUM].busbw:
+            found[0] = (
+                RING,
+                limits[OPTIMUM],
+            )  # cuts ignore uplinks that carry both ways
         if kind is CollectiveKind.ALLREDUCE and found:
             capable = self._capable(topology, boxes, is_above=measured > found[-1][1].busbw)
             if capable is not None:
