@@ -215,7 +215,10 @@ def fall_back(problem: Problem, options: SchedulerOptions | None = None) -> Cand
     if problem.collective.kind is CollectiveKind.ALLTOALL:
         from treadle.planning.solving.alltoall_candidates import quick_alltoall
 
-        return quick_alltoall(problem, getattr(options, "chunks", None))
+        try:
+            return quick_alltoall(problem, getattr(options, "chunks", None))
+        except ScheduleError as error:  # too large for it
+            raise TimeLimitError(str(error)) from None
     if problem.collective.groups is not None:
         from treadle.planning.solving.groups import quick_groups
 
