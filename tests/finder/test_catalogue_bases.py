@@ -37,6 +37,13 @@ def test_closed_forms_are_those_of_the_graphs(graph: CatalogueGraph) -> None:
     assert found.gather.t_b == Fraction(graph.nodes - 1, graph.nodes)
 
 
+def test_all_twisted_tori_of_the_dissertation_are_there() -> None:
+    """N <= 10^4 (section 3.6): 97 of them, those with k = 2 too."""
+    twisted = [one for one in CLOSED if one.family == "twisted torus"]
+    assert len(twisted) == 97
+    assert {one.nodes for one in twisted if one.nodes <= 32} == {8, 16, 18, 32}
+
+
 def test_sizes_of_the_larger_ones() -> None:
     for graph in CLOSED:
         if 70 < graph.nodes <= 3000:

@@ -88,8 +88,7 @@ def _all_closed_forms() -> Iterator[CatalogueGraph]:
                 yield CatalogueGraph(f"hamming({n}, {q})", q**n, n * (q - 1), n)
     for k in range(2, isqrt(_MOST_TWISTED)):
         for dims, steps in (((k, 2 * k), k), ((k, k, 2 * k), 3 * k // 2), ((k, 2 * k, 2 * k), 3 * k // 2)):
-            # a ring of two is a pair of parallel links
-            if prod(dims) <= _MOST_TWISTED and k > 2:
+            if prod(dims) <= _MOST_TWISTED:
                 name = f"twisted_torus({', '.join(map(str, dims))})"
                 yield CatalogueGraph(name, prod(dims), 2 * len(dims), steps)
 
