@@ -59,6 +59,9 @@ def _instance(topology: t.Topology) -> FlowInstance:
         ("leaf_spine(3, 2)", 1, 4),
         ("fat_tree(4)", 1, 14),
         ("mi250(2)", 16, 88),
+        ("twisted_torus(4, 8)", 1, 2),
+        ("twisted_torus(3, 6, 3)", 1, 2),
+        ("twisted_torus(4, 8, 8)", 1, 2),
     ],
 )
 def test_orbits_of_the_catalogue(expression: str, sources: int, link_orbits: int) -> None:

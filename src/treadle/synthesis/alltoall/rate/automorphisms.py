@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import combinations, pairwise
 from math import gcd, prod
 
 import numpy as np
@@ -78,6 +78,8 @@ def _proposals(topology: Topology, depth: int) -> Proposals:
         yield from _bipartite(numbers[0], numbers[1])
     elif name in ("torus", "mesh") and prod(numbers) == len(n):
         yield from _grid(tuple(numbers))
+    elif name == "twisted_torus" and len(topology.heads) == 2 * len(numbers) * len(n):
+        yield from _twisted_grid(topology, tuple(numbers))
     elif name == "hypercube" and len(numbers) == 1:
         yield from _grid((2,) * numbers[0])
     elif name == "hamming" and len(numbers) == 2:
@@ -134,6 +136,29 @@ def _grid(dims: tuple[int, ...]) -> Proposals:
         if dims[axis] == dims[axis + 1]:
             moved = places.copy()
             moved[[axis, axis + 1]] = places[[axis + 1, axis]]
+            yield _numbered(moved, dims)
+
+
+def _twisted_grid(topology: Topology, dims: tuple[int, ...]) -> Proposals:
+    """Steps along each dimension, inversion (the group is abelian), exchanges of equal dimensions."""
+    degree = 2 * len(dims)
+    for axis in range(len(dims)):
+        yield topology.heads[2 * axis :: degree].astype(np.int64)
+    places = np.indices(dims).reshape(len(dims), -1)
+    k = min(dims)
+    # -x along a short dimension is k - x with a shift of k along the long ones
+    wraps = ((places > 0) & (np.array(dims)[:, None] == k)).sum(axis=0)
+    inverse = np.array(
+        [
+            -row % size if size == k else (k * wraps - row) % size
+            for row, size in zip(places, dims, strict=True)
+        ]
+    )
+    yield _numbered(inverse, dims)
+    for first, second in combinations(range(len(dims)), 2):
+        if dims[first] == dims[second]:
+            moved = places.copy()
+            moved[[first, second]] = places[[second, first]]
             yield _numbered(moved, dims)
 
 
