@@ -244,3 +244,15 @@ def test_compare_shows_the_routes_that_solve_makes(capsys: pytest.CaptureFixture
     assert rows[0]["layers"] == solved.report.n_layers
     rows = run_json(capsys, "compare", "ring:4", "allgather")["schedules"]
     assert not {row["algorithm"] for row in rows} & {"routes", "hierarchical-routes"}
+
+
+def test_small_fabrics_take_at_most_the_layers_of_adapters_by_default() -> None:
+    """The best paths of generalized_kautz(4, 64) need 5 layers; 1% of the rate is worth fewer."""
+    found = planning.routes("generalized_kautz:4,64")
+    assert found.report.is_ok
+    assert found.schedule.n_layers <= 4
+    assert found.bound is not None
+    assert found.algbw >= found.bound * Fraction(99, 100)
+    assert found.notes[0].endswith("5 cost nothing (--layers)")
+    best = planning.routes("generalized_kautz:4,64", max_layers=5)
+    assert best.algbw > found.algbw

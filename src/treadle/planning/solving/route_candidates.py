@@ -22,7 +22,7 @@ from treadle.synthesis.alltoall.routes.route_columns import RoutingResult, gener
 from treadle.synthesis.alltoall.routes.route_rounds import timed_routes
 from treadle.synthesis.alltoall.routes.route_units import route_schedule
 from treadle.synthesis.alltoall.routes.virtual_channels import lash_layers
-from treadle.synthesis.alltoall.searched.searched_routes import searched_routes
+from treadle.synthesis.alltoall.searched.searched_routes import LAYER_LOSS, SearchedRoutes, searched_routes
 from treadle.synthesis.alltoall.steps.hierarchical import hierarchical_routes as mixed_routes
 from treadle.synthesis.scheduler_options import RouteOptions
 from treadle.topologies.topology import Topology
@@ -37,6 +37,9 @@ _TIMED_CHUNKS = 4
 
 _LOSS = 1e-3
 """What layers may cost without a word about it."""
+
+_ADAPTER_LAYERS = 4
+"""Virtual channels that adapters commonly have: best paths that need more give way to nearly as good ones."""
 
 _LAYERING_S = 0.5
 """Seconds beyond a time limit for the layers of paths that are at hand when it is reached."""
@@ -77,6 +80,11 @@ def best_routes(
     if max_layers is None:
         routing = best.routing
         layer = lash_layers(routing.paths, topology.n_links, watch=_layering(watch, is_late=is_late))
+        if int(layer.max(initial=0)) >= _ADAPTER_LAYERS and not is_late:
+            limits = RouteOptions(chunks=chunks, max_routes=max_routes, seed=seed)
+            few = _in_few_layers(topology, collective, best, limits, watch) if max_flows is None else None
+            if few is not None:
+                return few
     else:
         layered = layered_routes(topology, collective, max_layers, unlayered=best, seed=seed, watch=watch)
         routing, layer, is_late = layered.routing, layered.layer, best.is_late or layered.is_late
@@ -124,8 +132,46 @@ def _searched(topology: Topology, collective: Collective, limits: RouteOptions, 
     ]
     core.release_memory()  # the verifier comes next
     layers = _counted(found.schedule.n_layers, "layer")
-    notes = (f"below the bound: without layers {below[0]:.2%}, in {layers} {below[1]:.2%}",)
+    notes = (
+        f"below the bound: without layers {below[0]:.2%}, in {layers} {below[1]:.2%}",
+        *_other_layers(found),
+    )
     return Built(found.schedule, bound, notes, found.is_late)
+
+
+def _other_layers(found: SearchedRoutes) -> tuple[str, ...]:
+    """A note on what other numbers of layers cost, where some were tried."""
+    if not found.layer_rates:
+        return ()
+    costs = ", ".join(f"{1 - rate:.2%} in {number}" for number, rate in sorted(found.layer_rates.items()))
+    fewest = min(found.schedule.n_layers, *found.layer_rates)
+    fewer = f"; no routing in fewer than {fewest} was found" if fewest > 1 else ""
+    return (f"other numbers of layers (--layers) cost of the rate: {costs}{fewer}",)
+
+
+def _in_few_layers(
+    topology: Topology, collective: Collective, best: RoutingResult, limits: RouteOptions, watch: Watch
+) -> Built | None:
+    """Searched routes, if they have at most as many layers as adapters and lose little of the best rate."""
+    found = searched_routes(
+        topology,
+        collective,
+        chunks=limits.chunks,
+        max_routes=limits.max_routes,
+        seed=limits.seed,
+        watch=watch,
+    )
+    rate = route_algbw(topology, collective, found.schedule) / collective.pair_demands.buffer_units
+    loss = max(0.0, 1 - float(rate) / best.rate)
+    if found.schedule.n_layers > _ADAPTER_LAYERS or loss > LAYER_LOSS:
+        return None
+    layers = _counted(found.schedule.n_layers, "layer")
+    return Built(
+        found.schedule,
+        notes=(
+            f"{layers} cost {loss:.2%} of the rate; {_layers_of(best, topology)} cost nothing (--layers)",
+        ),
+    )
 
 
 def _layering(watch: Watch, *, is_late: bool) -> Watch:

@@ -112,8 +112,8 @@ def routes(
     topology, **options
         See `treadle.planning.problem.pose`.
     max_layers : int, optional
-        Choose paths and layers together, with at most so many layers. Default: the best paths, packed into
-        as few layers as first fit finds (LASH).
+        Choose paths and layers together, with at most so many layers. Default: the best paths in the
+        layers that first fit takes (LASH), or paths in fewer layers that cost at most 1% of the rate.
     layer_changes : bool
         The layer may rise along a path, as InfiniBand's map of service levels and switches that add one to
         the virtual channel allow.

@@ -157,6 +157,7 @@ def layered_search(
     may_rise: bool = False,
     orders: Int32Array | None = None,
     sweeps: int | None = None,
+    tries: int = _TRIES,
     seed: int = 0,
     watch: Watch = UNWATCHED,
 ) -> LayeredPieces:
@@ -175,6 +176,8 @@ def layered_search(
     sweeps : int, optional
         0: only find out which are lost. Default: 24 where improved orders keep most of the paths, else as
         many as without layers.
+    tries : int
+        Rounds in which orders are bent for lost pieces. 0 is quick: a piece without a way stays lost.
     seed : int
     watch : Watch
         When its deadline passes, the paths so far are returned.
@@ -196,11 +199,11 @@ def layered_search(
         filled = LayeredPieces(
             np.zeros(pieces.n_pieces + 1, np.int64), none, none, orders, np.arange(pieces.n_pieces)
         )
-    for number in range(_TRIES + 1):
+    for number in range(tries + 1):
         order, given = filled.order, _in_lanes(pieces, filled, may_rise)
         del filled  # some bytes a hop, which the search has need of
         filled = _searched(pieces, order, given, may_rise, 0, seed + number, watch.unlimited)
-        if not filled.lost.size or number == _TRIES or watch.is_late:
+        if not filled.lost.size or number == tries or watch.is_late:
             break
         filled = _bent(pieces, paths, filled)
     if filled.lost.size or sweeps == 0:

@@ -5,8 +5,8 @@ Source: docs/algorithms/alltoall-routes.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 from time import monotonic
 
@@ -34,6 +34,15 @@ _PATHS_TIME, _LAYERS_TIME = 0.35, 0.7
 _CLOSE = 1.001
 """Load over that without layers at which no other orders are tried."""
 
+LAYER_LOSS = Fraction(1, 100)
+"""Share of the rate that fewer layers may cost by default."""
+
+_MANY = 500_000
+"""Pieces above which a trial takes longer than the paths did, so that hopeless ones are left out."""
+
+_MISFITS = 0.08
+"""Share of many pieces that may be in later layers of first fit where a trial begins."""
+
 _MOST_TRIED = 32
 """Layers up to which it is tried how many do."""
 
@@ -55,11 +64,14 @@ class SearchedRoutes:
         Of the paths before they had layers, bytes/s, by exact loads.
     is_late : bool
         Time ran out; these are the best so far.
+    layer_rates : mapping of int to float
+        Share of the rate without layers that other numbers of layers were found to keep.
     """
 
     schedule: RouteSchedule
     unlayered_algbw: Fraction
     is_late: bool = False
+    layer_rates: Mapping[int, float] = field(default_factory=dict)
 
 
 def searched_routes(
@@ -82,7 +94,7 @@ def searched_routes(
     collective : Collective
         An all-to-all.
     max_layers : int, optional
-        Default: as many as first fit takes for the paths that are best without layers.
+        Default: the fewest found that cost at most 1% of the rate without layers.
     layer_changes : bool
         The layer may rise along a path (InfiniBand's SL to VL, switches that add one to the channel).
     max_routes, max_hops, chunks : int, optional
@@ -109,13 +121,44 @@ def searched_routes(
     is_late = by_then.is_late
     flat = np.zeros(len(free.place), dtype=np.int32)
     unlayered = route_algbw(topology, collective, piece_routes(pieces, free.offset, free.place, flat))
+    layer_rates = dict[int, float]()
     if max_layers is None:
-        found = first_fit(pieces, free, may_rise=layer_changes, watch=watch.unlimited)
+        found, layer_rates = _fewest_layers(pieces, free, layer_changes, seed, at_last)
     else:
         starts = _starts(topology, collective, max_layers, seed)
         found = _in_layers(topology, pieces, free, max_layers, starts, layer_changes, at_last)
         is_late = is_late or at_last.is_late
-    return SearchedRoutes(piece_routes(pieces, found.offset, found.links, found.layer), unlayered, is_late)
+    schedule = piece_routes(pieces, found.offset, found.links, found.layer)
+    layer_rates.pop(schedule.n_layers, None)
+    return SearchedRoutes(schedule, unlayered, is_late, layer_rates)
+
+
+def _fewest_layers(
+    pieces: DemandPieces, free: LanePaths, may_rise: bool, seed: int, watch: Watch
+) -> tuple[LayeredPieces, dict[int, float]]:
+    """The fewest layers that cost little, and the share of the rate that each number tried keeps.
+
+    First fit costs nothing, but may take many layers; a deadline leaves it as it is.
+    """
+    whole = first_fit(pieces, free, may_rise=may_rise, watch=watch.unlimited)
+    in_layer = np.bincount(whole.layer[whole.offset[:-1]])
+    first = 1
+    if pieces.n_pieces > _MANY:
+        later = pieces.n_pieces - np.cumsum(in_layer)
+        first = int(np.argmax(later <= _MISFITS * pieces.n_pieces)) + 1
+    n_layers = int(whole.layer.max()) + 1
+    load = busiest(pieces, free.offset, free.place)
+    rates = {n_layers: 1.0}
+    for number in range(first, n_layers):
+        if watch.is_late:
+            break
+        found = layered_search(pieces, free, number, may_rise=may_rise, tries=0, seed=seed, watch=watch)
+        if found.lost.size:
+            continue
+        rates[number] = float(load / busiest(pieces, found.offset, found.links))
+        if rates[number] >= 1 - LAYER_LOSS:
+            return found, rates
+    return whole, rates
 
 
 def until(watch: Watch, part: float) -> Watch:
@@ -133,7 +176,10 @@ def _in_layers(
     may_rise: bool,
     watch: Watch,
 ) -> LayeredPieces:
-    """The best of what the orders to start from give."""
+    """The free paths if they fit, else the best of what the orders to start from give."""
+    filled = first_fit(pieces, free, max_layers=max_layers, may_rise=may_rise, watch=watch.unlimited)
+    if not filled.lost.size:
+        return filled
     best, least = None, np.inf
     goal = _CLOSE * busiest(pieces, free.offset, free.place)
     for orders in starts:
