@@ -82,6 +82,8 @@ def relayed_stars(
             return Refusal("a relay has too much capacity to one child")
         tables.append(table)
     shares = np.stack(tables)
+    if int(shares.sum()) > MOST_CELLS:  # `_table` lists each unit, far more than trees where links are wide
+        return Refusal(f"{int(shares.sum())} units of capacity are too many for a table")
     found = _packed(trees, shares.sum(axis=0), watch)
     if isinstance(found, Refusal):
         return found
