@@ -24,11 +24,13 @@ def sent_copies(topology: Topology, schedule: ForestSchedule) -> tuple[int, int]
         ):
             continue
         n = forest.n_ranks
-        tree, child = np.nonzero(forest.parent >= 0)
-        sender = tree * n + forest.parent[tree, child]
-        entry = forest.entry_path[forest.entry_offset[tree * n + child]]
+        parent = forest.tree_table()[2]
+        entry_offset, entry_path, _ = forest.edge_paths()
+        tree, child = np.nonzero(parent >= 0)
+        sender = tree * n + parent[tree, child]
+        entry = entry_path[entry_offset[tree * n + child]]
         begins = topology.is_compute[topology.tails[forest.path_ends()[0][entry]]]
-        receivers = np.bincount(sender, minlength=n * len(forest.parent))
+        receivers = np.bincount(sender, minlength=n * forest.n_trees)
         sent = np.bincount(sender, weights=begins, minlength=len(receivers)).astype(np.int64)
         place = int((receivers - sent).argmax())
         found = int(sent[place]), int(receivers[place])
