@@ -37,7 +37,8 @@ def test_the_papers_torus_stores_and_forwards(algorithm: str) -> None:
     found = planning.solve(TORUS, "alltoall", algorithm=algorithm)
     plan, topology = found.plan, found.plan.topology
     assert plan.optimal_algbw * 26 / 27 == pytest.approx(26 * (2 / 27) * 3.125e9)
-    assert 0.997 <= plan.algbw / plan.optimal_algbw <= 1
+    # routes may give up 1% for fewer layers
+    assert (0.99 if algorithm == "routes" else 0.997) <= plan.algbw / plan.optimal_algbw <= 1
     assert verify(plan).is_ok
     program = program_of(plan, 4096)
     assert passed_hosts(topology, program) == 0
