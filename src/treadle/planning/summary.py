@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from treadle.formats.selection.block_rate import BLOCK_BYTES_PER_S
 from treadle.planning.group_summary import membership_values, rates_of_groups
 from treadle.planning.measuring.size_bounds import size_bounds_summary
 from treadle.planning.problem import busbw_values, model_of
@@ -326,6 +325,9 @@ def shortfall_summary(lacking: Shortfall | None) -> dict[str, object]:
 
 def describe_blocks(result: Lowered) -> list[str]:
     """Lines on a text's instances, and on the rate of its thread blocks where that is below the plan's."""
+    # imported here, because a bound needs no formats
+    from treadle.formats.selection.block_rate import BLOCK_BYTES_PER_S
+
     figure = f"{BLOCK_BYTES_PER_S / 1e9:g} GB/s"
     lines = []
     if result.instances > 1:
