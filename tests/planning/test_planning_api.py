@@ -101,8 +101,9 @@ def test_allreduce_witnesses_on_another_fabric() -> None:
     assert not verify(plan, 'with_failed_links(ring(4), "n0--n1")').is_ok
 
 
-def test_late_solve_falls_back_and_says_so() -> None:
-    result = solve("torus:24,24", "allgather", time_limit_s=1e-9)
+def test_late_solve_falls_back_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generation, "GRACE_S", 60.0)  # so that a busy machine has its bound too
+    result = solve("mi250:2", "allgather", time_limit_s=1e-9)
     assert result.is_late
     assert result.report.is_ok
     assert result.plan.algorithm in generation.FALLBACKS

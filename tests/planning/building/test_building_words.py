@@ -290,7 +290,7 @@ def test_tables_of_what_is_to_be_done() -> None:
 def test_searches_end_when_their_time_is_up() -> None:
     """And tell how far they are meanwhile."""
     told: list[str] = []
-    treadle.cabling("torus:4,4", rack_size=4, progress=lambda *words: told.append(words[0]))
+    treadle.cabling("torus:8,8", rack_size=8, progress=lambda *words: told.append(words[0]))
     assert "placement" in told
     with pytest.raises(TimeLimitError):
         treadle.cabling("torus:4,4", rack_size=4, time_limit_s=0.0)
