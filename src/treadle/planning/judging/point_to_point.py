@@ -37,7 +37,7 @@ class Shortfall:
     --------
     >>> import treadle
     >>> plan = treadle.solve("dgx_h100(1, nvls=True)", "allreduce")
-    >>> short = treadle.lower(plan, to="msccl-xml").shortfall
+    >>> short = treadle.lower(plan, to="msccl-xml", instances=1).shortfall
     >>> short.n_sends, short.algbw, plan.algbw
     (96, Fraction(1800000000000, 7), Fraction(400000000000, 1))
     """

@@ -146,7 +146,7 @@ def test_what_cannot_be_reached_is_named() -> None:
 
 def test_limits_of_size_are_said() -> None:
     graph = t.generalized_kautz(4, 64)
-    with pytest.raises(ScheduleError, match="expected at most 60000; solve the decomposed form"):
+    with pytest.raises(ScheduleError, match="expected at most 200000; solve the decomposed form"):
         link_mcf(graph, _all_to_all(graph))
     graph = t.generalized_kautz(4, 200)
     with pytest.raises(ScheduleError, match="use optimal_rate"):
