@@ -274,7 +274,7 @@ def test_how_far_searched_routes_are_below_the_bound(
 ) -> None:
     problem = pose("ring:4", "alltoall")
     schedule = made_up(n_layers=layers)
-    found = made_up(schedule=schedule, unlayered_algbw=Fraction(3), is_late=True)
+    found = made_up(schedule=schedule, unlayered_algbw=Fraction(3), layer_rates={}, is_late=True)
     asked: list[Any] = []
 
     def search(*given: Any, **named: Any) -> Any:
