@@ -271,10 +271,7 @@ class _Examination:
             self._add(found, name, find, (kind, root, *key))
         limits = dict(found)
         if RING in limits and OPTIMUM in limits and limits[RING].busbw > limits[OPTIMUM].busbw:
-            found[0] = (
-                RING,
-                limits[OPTIMUM],
-            )  # cuts ignore uplinks that carry both ways
+            found[0] = RING, limits[OPTIMUM]  # cuts ignore uplinks that carry both ways
         if kind is CollectiveKind.ALLREDUCE and found:
             capable = self._capable(topology, boxes, is_above=measured > found[-1][1].busbw)
             if capable is not None:
