@@ -14,6 +14,9 @@ COUNT ?= 100
 SEED ?= 0
 MUTANTS_FLAGS ?=
 
+# Of `make values`: other options of it (python -m tools.values --help).
+VALUES_FLAGS ?=
+
 # Of `make lowest`: something of every dependency.
 LOWEST_TESTS ?= $(addprefix tests/, cli/test_cli_commands.py cli/test_cli_processes.py formats/chakra/test_chakra.py \
   formats/msccl/test_msccl_xml.py planning/test_workers.py runtime/test_runtime_data.py \
@@ -41,7 +44,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 
-.PHONY: install wheel release demo debian test lint types compiled-tests size lowest fuzz sanitize gpu gpu-check races lanes transcripts mutants mutants-map bench docs clean
+.PHONY: install wheel release demo debian test lint types compiled-tests size lowest fuzz sanitize gpu gpu-check races lanes transcripts values mutants mutants-map bench docs clean
 
 install: $(VENV)/.installed
 
@@ -160,6 +163,10 @@ lanes: $(VENV)/.test-tools
 # What commands print, kept as texts that are read as diffs.
 transcripts: $(VENV)/.test-tools
 	$(PY) -m tools.transcripts tests/golden/transcripts/*.txt
+
+# Exact values, heights, times, plans and, with VALUES_FLAGS=--cpu, speed of 160 commands, compared with those recorded.
+values: $(VENV)/.test-tools
+	$(PY) -m tools.values compare $(VALUES_FLAGS)
 
 # Which tests run which blocks of code, and faults planted in these one at a time; see docs/contributing.md.
 mutants-map: $(VENV)/.test-tools
