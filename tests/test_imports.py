@@ -33,7 +33,7 @@ BASE = {
     "treadle.spelling",
     "treadle.plug_ins",
     "treadle.protobuf_messages",
-    "treadle.watch",
+    "treadle.context",
     "treadle.units",
     "treadle.atomic",
     "treadle.input_files",

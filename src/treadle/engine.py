@@ -10,8 +10,8 @@ from typing import TypeVar
 import numpy as np
 
 from treadle.arrays import Int64Array
+from treadle.context import TimeLimitError, context
 from treadle.errors import MissingDependencyError
-from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 try:
     from treadle import _core as core
@@ -20,19 +20,14 @@ except ImportError as error:  # pragma: no cover - only in a broken installation
         f"the compiled core cannot be loaded ({error}); build it with: pip install . (needs g++)"
     ) from None
 
-__all__ = ["core", "run_until", "run_watched"]
+__all__ = ["core", "run_core", "run_until"]
 
 Result = TypeVar("Result")
 
 _POLL_S = 0.05
 
 
-def run_watched(
-    stage: str,
-    call: Callable[[Int64Array], Result],
-    *,
-    watch: Watch = UNWATCHED,
-) -> Result:
+def run_core(stage: str, call: Callable[[Int64Array], Result]) -> Result:
     """Run `call(control)` of the core in a thread; report progress, stop it at Ctrl-C or at the deadline.
 
     Parameters
@@ -41,13 +36,13 @@ def run_watched(
         Name for progress reports.
     call : callable
         Gets the control array [cancel flag, done, total], shape (3,).
-    watch : Watch
 
     Raises
     ------
     TimeLimitError
         When the deadline passed.
     """
+    running = context()
     control = np.zeros(3, dtype=np.int64)
     outcome: list[Result] = []
     failure: list[BaseException] = []
@@ -68,9 +63,9 @@ def run_watched(
         # Not Thread.join: CPython 3.11 takes a thread whose join was interrupted for finished (bpo-45274).
         while not done.wait(wait):
             wait = min(2 * wait, _POLL_S)
-            if watch.progress is not None:
-                watch.progress(stage, int(control[1]), int(control[2]))
-            if watch.is_past_deadline and not late:
+            if running.progress is not None:
+                running.progress(stage, int(control[1]), int(control[2]))
+            if running.is_past_deadline and not late:
                 late = True
                 control[0] = 1
     finally:
@@ -83,16 +78,11 @@ def run_watched(
     return outcome[0]
 
 
-def run_until(
-    stage: str,
-    call: Callable[[Int64Array], Result],
-    *,
-    watch: Watch = UNWATCHED,
-) -> Result:
-    """As `run_watched`, of a call that returns the best so far when stopped: the deadline is no error."""
+def run_until(stage: str, call: Callable[[Int64Array], Result]) -> Result:
+    """As `run_core`, of a call that returns the best so far when stopped: the deadline is no error."""
     outcome: list[Result] = []
     with contextlib.suppress(TimeLimitError):
-        run_watched(stage, lambda control: outcome.append(call(control)), watch=watch)
+        run_core(stage, lambda control: outcome.append(call(control)))
     return outcome[0]
 
 

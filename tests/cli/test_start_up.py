@@ -31,7 +31,7 @@ def test_help_and_version_load_no_library(option: str) -> None:
         "cli",
         "errors",
         "lazy",
-        "watch",
+        "context",
     }
 
 

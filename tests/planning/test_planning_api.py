@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import treadle
 from samples import strategies as own
 from samples.table import table_restored
+from treadle.context import Context, under
 from treadle.errors import FormatError, InfeasibleError, ScheduleError
 from treadle.planning import (
     RejectedError,
@@ -40,7 +41,6 @@ from treadle.topologies import (
     parse,
     topology_from_json,
 )
-from treadle.watch import Watch, limits
 
 
 @settings(max_examples=25)
@@ -118,7 +118,7 @@ def test_fabrics_on_which_no_schedule_is_quick_are_refused_when_time_is_up() -> 
 @pytest.mark.parametrize("name", [name for name in generation.FALLBACKS if name != "bfb"])
 def test_fallbacks_heed_the_limit(name: str) -> None:
     problem = pose("mi250:2", "allreduce")
-    with limits(Watch(deadline=0.0)), pytest.raises(TimeLimitError):
+    with under(Context(deadline=0.0)), pytest.raises(TimeLimitError):
         find_scheduler(name).make(problem.topology, problem.collective, {})
 
 
@@ -149,8 +149,9 @@ def test_what_stands_in_when_late_is_the_fastest_of_the_quick_schedules(
 def test_a_late_allreduce_keeps_its_two_phases(monkeypatch: pytest.MonkeyPatch) -> None:
     """The deadline passes after reduce-scatter and allgather were packed, within the linear program."""
 
-    def past(*problem: Any, watch: Watch, **others: Any) -> Any:
-        return solve_allreduce(*problem, watch=Watch(None, 0.0), **others)
+    def past(*problem: Any, **others: Any) -> Any:
+        with under(Context(None, 0.0)):
+            return solve_allreduce(*problem, **others)
 
     monkeypatch.setattr(forestcoll.allreduce, "solve_allreduce", past)
     result = solve("dgx_a100:2", "allreduce", time_limit_s=60)

@@ -12,6 +12,7 @@ import pytest
 
 from samples.clustered_fabrics import clustered_case
 from samples.nested_fabrics import Case, all_cuts_rate, case, written_out
+from treadle.context import Context, TimeLimitError, under
 from treadle.errors import InfeasibleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
@@ -29,7 +30,6 @@ from treadle.synthesis.trees.tree_budget import TreeBudget
 from treadle.topologies import parse
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology, TopologyBuilder
 from treadle.verification.schedules import Report, verify
-from treadle.watch import TimeLimitError, Watch
 
 BATCHES = [range(start, start + 12) for start in range(0, 24, 12)]
 
@@ -257,10 +257,8 @@ def test_the_best_number_of_trees_is_taken_not_the_first() -> None:
 def test_a_scan_of_many_numbers_of_trees_ends_at_the_deadline() -> None:
     topology = boxes(8, 2, [97], [31, 37, 41, 43])
     collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
-    with pytest.raises(TimeLimitError):
-        decompose(
-            topology, collective, budget=TreeBudget(max_trees=2**20), watch=Watch(deadline=time.monotonic())
-        )
+    with pytest.raises(TimeLimitError), under(Context(deadline=time.monotonic())):
+        decompose(topology, collective, budget=TreeBudget(max_trees=2**20))
 
 
 def test_exact_numbers_of_trees_are_found_beyond_a_thousand() -> None:

@@ -9,6 +9,7 @@ from math import lcm
 import numpy as np
 
 from treadle.arrays import Int64Array
+from treadle.context import Context, under
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.exact_rate import ExactRate, solve_exactly, suitable_symmetry
@@ -16,7 +17,6 @@ from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow
 from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance, flow_instance
 from treadle.synthesis.alltoall.rate.orbit_flows import averaging_labels, sender_moves
 from treadle.topologies.topology import Topology
-from treadle.watch import Watch
 
 
 def exact_rate(
@@ -25,7 +25,8 @@ def exact_rate(
     """F exactly, with the symmetry that suits; None where the instance is too large or time is up."""
     instance = flow_instance(topology, collective)
     deadline = None if time_limit_s is None else time.monotonic() + time_limit_s
-    return solve_exactly(instance, suitable_symmetry(instance), Watch(None, deadline))
+    with under(Context(None, deadline)):
+        return solve_exactly(instance, suitable_symmetry(instance))
 
 
 def expanded_flow(instance: FlowInstance, exact: ExactRate) -> ConcurrentFlow:

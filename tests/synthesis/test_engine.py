@@ -9,8 +9,8 @@ import time
 import numpy as np
 import pytest
 
-from treadle.engine import run_watched
-from treadle.watch import TimeLimitError, Watch
+from treadle.context import Context, TimeLimitError, under
+from treadle.engine import run_core
 
 
 def test_core_has_finished_after_any_number_of_interrupts() -> None:
@@ -30,7 +30,7 @@ def test_core_has_finished_after_any_number_of_interrupts() -> None:
         finished.set()
 
     with pytest.raises(KeyboardInterrupt):
-        run_watched("stage", stubborn)
+        run_core("stage", stubborn)
     assert finished.is_set()
 
 
@@ -39,8 +39,8 @@ def test_deadline_stops_the_core() -> None:
         while not control[0]:
             time.sleep(0.001)
 
-    with pytest.raises(TimeLimitError):
-        run_watched("stage", patient, watch=Watch(deadline=time.monotonic() + 0.01))
+    with pytest.raises(TimeLimitError), under(Context(deadline=time.monotonic() + 0.01)):
+        run_core("stage", patient)
 
 
 def test_failure_reaches_the_caller() -> None:
@@ -48,4 +48,4 @@ def test_failure_reaches_the_caller() -> None:
         raise OverflowError("too large")
 
     with pytest.raises(OverflowError, match="too large"):
-        run_watched("stage", failing)
+        run_core("stage", failing)

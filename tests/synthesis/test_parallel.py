@@ -15,6 +15,7 @@ from distributed import Client, LocalCluster
 from joblib import parallel_config
 
 from harness.dask_cluster import dask_cluster
+from treadle.context import Context, TimeLimitError, under
 from treadle.schedules.collective import Collective, CollectiveKind, Demands, on_all_ranks
 from treadle.synthesis.alltoall.rate.decomposed import children_mcf
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow
@@ -26,7 +27,6 @@ from treadle.synthesis.alltoall.routes.extract import extract_paths
 from treadle.synthesis.parallel import core_threads, map_blocks, runs_apart, spans
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
-from treadle.watch import TimeLimitError, Watch
 
 Configuration = Callable[[], AbstractContextManager[object]]
 SERIAL = ("none", "sequential")
@@ -59,20 +59,18 @@ def uneven() -> tuple[Topology, Collective, ConcurrentFlow]:
     return fabric, collective, optimal_rate(fabric, collective).flow
 
 
-def run_everything(
-    problem: tuple[Topology, Collective, ConcurrentFlow], watch: Watch
-) -> list[tuple[np.ndarray, ...]]:
+def run_everything(problem: tuple[Topology, Collective, ConcurrentFlow]) -> list[tuple[np.ndarray, ...]]:
     fabric, collective, flow = problem
     results: list[tuple[np.ndarray, ...]] = []
     for widest in (False, True):
-        found = extract_paths(fabric, collective, flow.by_source, widest=widest, watch=watch)
+        found = extract_paths(fabric, collective, flow.by_source, widest=widest)
         results.append((found.paths.source, found.paths.offset, found.paths.links, found.weights))
     sets = (
-        disjoint_paths(fabric, collective, watch=watch),
-        bounded_paths(fabric, collective, slack=1, most=5, watch=watch),
+        disjoint_paths(fabric, collective),
+        bounded_paths(fabric, collective, slack=1, most=5),
     )
     results.extend((paths.source, paths.offset, paths.links) for paths in sets)
-    children = children_mcf(fabric, collective, flow, watch=watch)
+    children = children_mcf(fabric, collective, flow)
     results.extend((np.array([child.source]), child.targets, child.flows) for child in children)
     return results
 
@@ -84,7 +82,8 @@ def test_results_are_identical_wherever_the_work_runs(
     uneven: tuple[Topology, Collective, ConcurrentFlow],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    expected = run_everything(uneven, Watch())
+    with under(Context()):
+        expected = run_everything(uneven)
     for module, constants in (
         (extract, ("_LEAST_WALKS", "_LEAST_SEARCHES")),
         (path_sets, ("_LEAST_PAIRS", "_LEAST_SOURCES")),
@@ -92,8 +91,8 @@ def test_results_are_identical_wherever_the_work_runs(
         for constant in constants:
             monkeypatch.setattr(module, constant, 3)  # so that a small fabric is cut up
     pieces: dict[str, int] = {}
-    with configurations[name]():
-        found = run_everything(uneven, Watch(lambda stage, _, total: pieces.update({stage: total})))
+    with configurations[name](), under(Context(lambda stage, _, total: pieces.update({stage: total}))):
+        found = run_everything(uneven)
     assert len(found) == len(expected) == 4 + 23
     for one, other in zip(found, expected, strict=True):
         assert all(map(np.array_equal, one, other))
@@ -122,9 +121,9 @@ def test_results_come_in_order_and_progress_is_told(
     name: str, configurations: dict[str, Configuration]
 ) -> None:
     seen: list[tuple[str, int, int]] = []
-    watch = Watch(lambda stage, done, total: seen.append((stage, done, total)))
-    with configurations[name]():
-        assert map_blocks("squares", square, [(value,) for value in range(5)], watch=watch) == [
+    watch = Context(lambda stage, done, total: seen.append((stage, done, total)))
+    with configurations[name](), under(watch):
+        assert map_blocks("squares", square, [(value,) for value in range(5)]) == [
             0,
             1,
             4,
@@ -176,12 +175,13 @@ def slow(value: int) -> int:
 @pytest.mark.parametrize("name", ["none", "threads", "dask"])
 def test_the_deadline_ends_the_work(name: str, configurations: dict[str, Configuration]) -> None:
     done: list[int] = []
-    watch = Watch(lambda _, number, __: done.append(number), time.monotonic() + 0.12)
-    with configurations[name](), pytest.raises(TimeLimitError):
-        map_blocks("slow", slow, [(value,) for value in range(100)], watch=watch)
+    watch = Context(lambda _, number, __: done.append(number), time.monotonic() + 0.12)
+    with configurations[name](), pytest.raises(TimeLimitError), under(watch):
+        map_blocks("slow", slow, [(value,) for value in range(100)])
     assert len(done) < 50
-    with configurations[name](), pytest.raises(TimeLimitError):
-        map_blocks("late", slow, [(1,), (2,)], watch=Watch(None, time.monotonic() - 1))
+    late = Context(None, time.monotonic() - 1)
+    with configurations[name](), pytest.raises(TimeLimitError), under(late):
+        map_blocks("late", slow, [(1,), (2,)])
 
 
 def slower(value: int) -> int:
@@ -193,9 +193,9 @@ def slower(value: int) -> int:
 def test_the_deadline_passes_before_anything_is_done(
     name: str, configurations: dict[str, Configuration]
 ) -> None:
-    watch = Watch(None, time.monotonic() + 0.1)
-    with configurations[name](), pytest.raises(TimeLimitError):
-        map_blocks("slower", slower, [(1,), (2,), (3,)], watch=watch)
+    watch = Context(None, time.monotonic() + 0.1)
+    with configurations[name](), pytest.raises(TimeLimitError), under(watch):
+        map_blocks("slower", slower, [(1,), (2,), (3,)])
 
 
 def test_interrupts_wait_for_the_threads_that_run() -> None:

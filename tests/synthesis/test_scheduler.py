@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from treadle.context import Context, under
 from treadle.errors import FormatError, ScheduleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
@@ -96,15 +97,17 @@ def test_records_tell_what_they_do_not_serve() -> None:
 def test_functions_get_what_was_asked_for_and_what_they_want_to_know() -> None:
     got: list[tuple[object, ...]] = []
 
-    def curious(topology: Topology, collective: Collective, *, trees: int = 7, watch: object = None) -> None:
+    def curious(topology: Topology, collective: Collective, *, trees: int = 7, watch: object) -> None:
         got.append((trees, watch))
 
     record = Scheduler("curious", ScheduleForm.TREES, ALLGATHER, curious, options=("trees",))
     fabric = parse("ring:4")
     everyone = on_all_ranks(fabric, CollectiveKind.ALLGATHER)
-    record.make(fabric, everyone, {"trees": 3}, watch="w", bound="not wanted")
-    record.make(fabric, everyone, {}, watch="w")
-    assert got == [(3, "w"), (7, "w")]
+    running = Context(None, 9.0)
+    with under(running):
+        record.make(fabric, everyone, {"trees": 3}, bound="not wanted")
+        record.make(fabric, everyone, {})
+    assert got == [(3, running), (7, running)]
 
 
 def test_a_home_is_loaded_when_it_is_called() -> None:

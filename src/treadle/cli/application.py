@@ -31,8 +31,8 @@ from treadle.cli.status import (
     say,
     unprintable,
 )
+from treadle.context import TimeLimitError
 from treadle.errors import InfeasibleError, MemoryLimitError, MissingDependencyError, TreadleError
-from treadle.watch import TimeLimitError
 
 
 def _print_version(wanted: bool) -> None:

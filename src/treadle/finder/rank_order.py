@@ -17,11 +17,10 @@ from typing import NamedTuple
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
-from treadle.engine import core, run_watched
+from treadle.engine import core, run_core
 from treadle.topologies.catalogue.direct import in_links
 from treadle.topologies.distances import distance_matrix
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 _MOST_AXES = 4
 _MOST_MULTIPLES = 64
@@ -127,9 +126,7 @@ def tree_graph(topology: Topology) -> TreeGraph:
     )
 
 
-def order_ranks(
-    topology: Topology, kinds: Sequence[RankGroups], *, work: int, seed: int = 0, watch: Watch = UNWATCHED
-) -> RankOrder:
+def order_ranks(topology: Topology, kinds: Sequence[RankGroups], *, work: int, seed: int = 0) -> RankOrder:
     """The cheapest placement that a search finds, which may be the fabric's own.
 
     Parameters
@@ -141,7 +138,6 @@ def order_ranks(
     work : int
         Links to look at in all; nothing is looked for if regular placements alone take more.
     seed : int
-    watch : Watch
     """
     n = topology.n_nodes
     graphs = [tree_graph(topology)]
@@ -149,12 +145,11 @@ def order_ranks(
         graphs.append(tree_graph(topology.transpose()))
 
     def searched(start: Int32Array, budget: int) -> tuple[float, Int32Array]:
-        _, found, cost = run_watched(
+        _, found, cost = run_core(
             "placement of ranks",
             lambda control: core.order_ranks(
                 graphs, list(kinds), start, RankPace(budget, _HOT, seed), control
             ),
-            watch=watch,
         )
         return cost, found
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from treadle.lazy import load_lazily
 
 if TYPE_CHECKING:
+    from treadle.context import TimeLimitError as TimeLimitError
     from treadle.formats.format import Format as Format
     from treadle.formats.format import all_formats as all_formats
     from treadle.formats.format import find_format as find_format
@@ -228,7 +229,6 @@ if TYPE_CHECKING:
     from treadle.traces.trace_files import check_trace_name as check_trace_name
     from treadle.traces.trace_files import write_trace as write_trace
     from treadle.viz.matplotlib_figures import check_figure_name as check_figure_name
-    from treadle.watch import TimeLimitError as TimeLimitError
 else:
     __all__, __getattr__, __dir__ = load_lazily(
         __name__,
@@ -432,7 +432,7 @@ else:
             "treadle.synthesis.alltoall.rate.certificate": ("RateResult",),
             "treadle.traces.trace_files": ("check_trace_name", "write_trace"),
             "treadle.viz.matplotlib_figures": ("check_figure_name",),
-            "treadle.watch": ("TimeLimitError",),
+            "treadle.context": ("TimeLimitError",),
             "treadle.synthesis.scheduler_options": (
                 "AlltoallOptions",
                 "Form",

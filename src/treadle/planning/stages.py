@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic, process_time
 
-from treadle.watch import Progress, Watch
+from treadle.context import Context, Progress
 
 
 class Stopwatch:
@@ -31,7 +31,7 @@ class Stopwatch:
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Count the time of the block to `name`."""
-        Watch(self._progress).announce(name)
+        Context(self._progress).announce(name)
         start = self._clock()
         try:
             yield

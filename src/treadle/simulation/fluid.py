@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array, frozen, offsets_of
-from treadle.engine import core, run_watched
+from treadle.engine import core, run_core
 from treadle.program.program import OperationKind
 from treadle.simulation.core_values import FluidArrays, FluidTimes
 from treadle.simulation.costs.message_prices import prices
@@ -17,14 +17,11 @@ from treadle.simulation.result import Simulation
 from treadle.simulation.simulation_options import LatencyModel, SimulationOptions
 from treadle.simulation.stuck import deadlock_error
 from treadle.simulation.tasks import Follows, TaskGraph
-from treadle.watch import UNWATCHED, Watch
 
 _END, _START = 0, 1
 
 
-def simulate_fluid(
-    graph: TaskGraph, size_bytes: int, options: SimulationOptions, *, watch: Watch = UNWATCHED
-) -> Simulation:
+def simulate_fluid(graph: TaskGraph, size_bytes: int, options: SimulationOptions) -> Simulation:
     """Run a program whose messages flow over all links of their paths at a time.
 
     Rates are max-min fair over links and capped hosts' ports, shared anew whenever a message starts or ends.
@@ -39,7 +36,6 @@ def simulate_fluid(
     graph : TaskGraph
     size_bytes : int
     options : SimulationOptions
-    watch : Watch
 
     Raises
     ------
@@ -53,11 +49,7 @@ def simulate_fluid(
     """
     flow, flows = _flows(graph, size_bytes, options)
     n = len(flows.work)
-    _, found = run_watched(
-        "simulate",
-        lambda control: core.simulate_flows(flows, options.slices, control),
-        watch=watch,
-    )
+    _, found = run_core("simulate", lambda control: core.simulate_flows(flows, options.slices, control))
     times = FluidTimes(*found)
     start, end = (column.reshape(options.slices, n) for column in (times.start, times.end))
     if times.done < n * options.slices:

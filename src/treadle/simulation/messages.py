@@ -8,7 +8,7 @@ from math import ceil, inf
 import numpy as np
 
 from treadle.arrays import frozen
-from treadle.engine import core, run_watched
+from treadle.engine import core, run_core
 from treadle.errors import ScheduleError
 from treadle.simulation.clock import Clock, TimedGraph, timed_graph
 from treadle.simulation.core_values import TaskArrays, TaskTimes
@@ -16,7 +16,6 @@ from treadle.simulation.result import Simulation
 from treadle.simulation.simulation_options import Sharing, SimulationOptions
 from treadle.simulation.stuck import deadlock_error
 from treadle.simulation.tasks import TaskGraph
-from treadle.watch import UNWATCHED, Watch
 
 _ARRIVAL, _SLICE = 0, 1
 _VIOLATED = 1
@@ -24,12 +23,7 @@ _NO_HORIZON = 2**63 - 1
 
 
 def simulate_messages(
-    graph: TaskGraph,
-    size_bytes: int,
-    options: SimulationOptions,
-    *,
-    with_binding: bool = False,
-    watch: Watch = UNWATCHED,
+    graph: TaskGraph, size_bytes: int, options: SimulationOptions, *, with_binding: bool = False
 ) -> Simulation:
     """Run the tasks of a program on links that serve one message at a time.
 
@@ -48,7 +42,6 @@ def simulate_messages(
         FIFO or SLICE_ORDER.
     with_binding : bool
         Keep what each task waited for.
-    watch : Watch
 
     Raises
     ------
@@ -62,7 +55,7 @@ def simulate_messages(
     the time that all tasks would take one after the other. O(n log n) for n tasks.
     """
     timed = timed_graph(graph, size_bytes, options)
-    status, times = _run(timed, options, with_binding, watch)
+    status, times = _run(timed, options, with_binding)
     _require_an_end(timed, options, status, times)
     shape = (options.slices, graph.n_tasks)
     onto = graph.resource >= 0
@@ -84,12 +77,7 @@ def simulate_messages(
 
 
 def seconds_below(
-    clock: Clock,
-    size_bytes: int,
-    options: SimulationOptions,
-    limit_s: float = inf,
-    *,
-    watch: Watch = UNWATCHED,
+    clock: Clock, size_bytes: int, options: SimulationOptions, limit_s: float = inf
 ) -> float | None:
     """What `simulate_messages` has for the time; None as soon as that is certain to be no less than a limit.
 
@@ -102,7 +90,6 @@ def seconds_below(
         FIFO or SLICE_ORDER.
     limit_s : float
         Seconds, more than the launch.
-    watch : Watch
 
     Raises
     ------
@@ -117,7 +104,7 @@ def seconds_below(
     timed = clock.at(size_bytes, options.slices)
     launch = Fraction(options.costs.launch_ns if options.costs else 0, 10**9)
     horizon = _NO_HORIZON if limit_s == inf else ceil((Fraction(limit_s) - launch) / timed.tick_s)
-    status, times = _run(timed, options, False, watch, min(horizon, _NO_HORIZON))
+    status, times = _run(timed, options, False, min(horizon, _NO_HORIZON))
     _require_an_end(timed, options, status, times)
     if times.is_beyond:
         return None
@@ -134,11 +121,7 @@ def _require_an_end(timed: TimedGraph, options: SimulationOptions, status: int, 
 
 
 def _run(
-    timed: TimedGraph,
-    options: SimulationOptions,
-    with_binding: bool,
-    watch: Watch,
-    horizon: int = _NO_HORIZON,
+    timed: TimedGraph, options: SimulationOptions, with_binding: bool, horizon: int = _NO_HORIZON
 ) -> tuple[int, TaskTimes]:
     graph = timed.graph
     order = _ARRIVAL if options.sharing is Sharing.FIFO else _SLICE
@@ -150,9 +133,8 @@ def _run(
         edge_target=graph.edge_target,
         edge_shift=timed.edge_shift,
     )
-    status, times = run_watched(
+    status, times = run_core(
         "simulate",
         lambda control: core.simulate_tasks(tasks, options.slices, order, with_binding, horizon, control),
-        watch=watch,
     )
     return status, TaskTimes(*times)

@@ -8,19 +8,13 @@ from treadle.simulation.messages import simulate_messages
 from treadle.simulation.result import Simulation
 from treadle.simulation.simulation_options import Sharing, SimulationOptions
 from treadle.simulation.tasks import TaskGraph
-from treadle.watch import UNWATCHED, Watch
 
 MAX_TASKS = 2**24
 """Of all slices: about 40 bytes and half a microsecond each."""
 
 
 def simulate_graph(
-    graph: TaskGraph,
-    size_bytes: int,
-    options: SimulationOptions,
-    *,
-    with_binding: bool = False,
-    watch: Watch = UNWATCHED,
+    graph: TaskGraph, size_bytes: int, options: SimulationOptions, *, with_binding: bool = False
 ) -> Simulation:
     """Simulate one size of a prepared program.
 
@@ -33,7 +27,6 @@ def simulate_graph(
     options : SimulationOptions
     with_binding : bool
         Keep what `critical_path` needs; not under fair sharing.
-    watch : Watch
 
     Raises
     ------
@@ -46,5 +39,5 @@ def simulate_graph(
             f"simulation: {total} messages on links, at most {MAX_TASKS} are possible; use fewer slices"
         )
     if options.sharing is Sharing.FAIR:
-        return simulate_fluid(graph, size_bytes, options, watch=watch)
-    return simulate_messages(graph, size_bytes, options, with_binding=with_binding, watch=watch)
+        return simulate_fluid(graph, size_bytes, options)
+    return simulate_messages(graph, size_bytes, options, with_binding=with_binding)

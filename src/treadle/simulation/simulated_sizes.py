@@ -13,7 +13,6 @@ from treadle.simulation.simulation_options import SimulationOptions
 from treadle.simulation.slice_limits import MAX_AUTO_TASKS, SliceLimit, slice_limit
 from treadle.simulation.slice_search import SliceSearch
 from treadle.simulation.tasks import TaskGraph
-from treadle.watch import UNWATCHED, Watch
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,6 @@ def simulate_sizes(
     auto_slices: bool = False,
     most_tasks: int | None = None,
     cost_model: CostModel | None = None,
-    watch: Watch = UNWATCHED,
 ) -> Iterator[SizedSimulation]:
     """Simulate sizes one after another.
 
@@ -57,7 +55,6 @@ def simulate_sizes(
     cost_model : CostModel, optional
         What messages cost, in place of the options' alpha; each size by the protocol that is fastest, of
         those the first.
-    watch : Watch
 
     Raises
     ------
@@ -74,19 +71,14 @@ def simulate_sizes(
     search = SliceSearch(graph, variants, most_tasks)
     for size in sizes:
         if auto_slices:
-            yield _searched(search, size, most_tasks, watch)
+            yield _searched(search, size, most_tasks)
             continue
-        found = [simulate_graph(graph, size, variant, watch=watch) for variant in variants]
+        found = [simulate_graph(graph, size, variant) for variant in variants]
         yield SizedSimulation(min(found, key=lambda one: one.time))
 
 
 def best_slices(
-    graph: TaskGraph,
-    size_bytes: int,
-    options: SimulationOptions,
-    *,
-    most_tasks: int | None = None,
-    watch: Watch = UNWATCHED,
+    graph: TaskGraph, size_bytes: int, options: SimulationOptions, *, most_tasks: int | None = None
 ) -> SizedSimulation:
     """The fastest of 1, 2, 4, ... slices, messages of a step one by one or as one; see `SliceSearch.fastest`.
 
@@ -97,17 +89,16 @@ def best_slices(
     options : SimulationOptions
     most_tasks : int, optional
         Of one trial; default `MAX_AUTO_TASKS`. One slice is always tried.
-    watch : Watch
     """
     most_tasks = MAX_AUTO_TASKS if most_tasks is None else most_tasks
-    return _searched(SliceSearch(graph, (options,), most_tasks), size_bytes, most_tasks, watch)
+    return _searched(SliceSearch(graph, (options,), most_tasks), size_bytes, most_tasks)
 
 
-def _searched(search: SliceSearch, size_bytes: int, most_tasks: int, watch: Watch) -> SizedSimulation:
+def _searched(search: SliceSearch, size_bytes: int, most_tasks: int) -> SizedSimulation:
     """The simulation of the fastest trial, and what kept more slices from being tried, if they might help."""
-    best = search.fastest(size_bytes, watch=watch)
+    best = search.fastest(size_bytes)
     assert best is not None
     tasks, options = search.graphs[best.form], search.variants[best.protocol]
-    simulation = simulate_graph(tasks, size_bytes, replace(options, slices=best.slices), watch=watch)
+    simulation = simulate_graph(tasks, size_bytes, replace(options, slices=best.slices))
     doubled = [slice_limit(tasks, size_bytes, options, best.slices * more, most_tasks) for more in (2, 4)]
     return SizedSimulation(simulation, next((limit for limit in doubled if limit is not None), None))

@@ -18,7 +18,6 @@ from treadle.simulation.simulate import simulate_graph
 from treadle.simulation.simulation_options import LatencyModel, Sharing, SimulationOptions
 from treadle.simulation.slice_limits import MAX_AUTO_SLICES, slices_at_most
 from treadle.simulation.tasks import TaskGraph
-from treadle.watch import UNWATCHED, Watch
 
 
 @dataclass(frozen=True)
@@ -87,9 +86,7 @@ class SliceSearch:
         """Seconds that the busiest link takes at least."""
         return min(loads.busy(size_bytes) for loads in self._loads[-1])
 
-    def fastest(
-        self, size_bytes: int, limit_s: float = inf, *, near: Sequence[int] = (), watch: Watch = UNWATCHED
-    ) -> Trial | None:
+    def fastest(self, size_bytes: int, limit_s: float = inf, *, near: Sequence[int] = ()) -> Trial | None:
         """The fastest of all trials at a size if it is below a limit, else None.
 
         Parameters
@@ -100,7 +97,6 @@ class SliceSearch:
         near : sequence of int
             Slices that were best at sizes around, with the form in the sign: negative, as one. They decide
             what is tried first and nothing else.
-        watch : Watch
 
         Notes
         -----
@@ -113,17 +109,17 @@ class SliceSearch:
             bar = limit_s if best is None else best.bar(trial)
             if self._loads[trial.form][trial.protocol].busy(size_bytes, trial.slices) >= bar:
                 continue
-            seconds = self._seconds_below(trial, size_bytes, bar, watch)
+            seconds = self._seconds_below(trial, size_bytes, bar)
             if seconds is not None:
                 best = replace(trial, seconds=seconds)
         return best
 
-    def _seconds_below(self, trial: Trial, size_bytes: int, bar: float, watch: Watch) -> float | None:
+    def _seconds_below(self, trial: Trial, size_bytes: int, bar: float) -> float | None:
         options = replace(self.variants[trial.protocol], slices=trial.slices)
         if options.sharing is Sharing.FAIR:
-            seconds = float(simulate_graph(self.graphs[trial.form], size_bytes, options, watch=watch).time)
+            seconds = float(simulate_graph(self.graphs[trial.form], size_bytes, options).time)
             return seconds if seconds < bar else None
-        return seconds_below(self._clocks[trial.form][trial.protocol], size_bytes, options, bar, watch=watch)
+        return seconds_below(self._clocks[trial.form][trial.protocol], size_bytes, options, bar)
 
     def _in_order(self, size_bytes: int, near: Sequence[int]) -> list[Trial]:
         """What may be tried at a size: first what is like the best of the sizes around."""

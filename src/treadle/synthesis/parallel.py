@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from treadle.watch import UNWATCHED, TimeLimitError, Watch
+from treadle.context import UNLIMITED, TimeLimitError, context, under
 
 Result = TypeVar("Result")
 
@@ -82,11 +82,7 @@ def spans(count: int, *, least: int, native: bool = True) -> list[slice]:
 
 
 def map_blocks(
-    stage: str,
-    function: Callable[..., Result],
-    blocks: Sequence[tuple[Any, ...]],
-    *,
-    watch: Watch = UNWATCHED,
+    stage: str, function: Callable[..., Result], blocks: Sequence[tuple[Any, ...]]
 ) -> list[Result]:
     """function(*block) for every block, in order, on joblib's workers.
 
@@ -99,9 +95,6 @@ def map_blocks(
     blocks : sequence of tuples
         Its arguments: values only. Large arrays should be arguments of their own, not parts of other values:
         a cluster then gets each but once.
-    watch : Watch
-        Told of every block that is done. A worker's clock is not ours: a function that has to know of the
-        deadline itself is to be given the seconds that are left.
 
     Raises
     ------
@@ -111,6 +104,9 @@ def map_blocks(
 
     Notes
     -----
+    Tasks run under no limits, in the caller's thread too, since threads, processes and clusters do not see
+    them: a function that has to know of the deadline is given the seconds that are left.
+
     Within a task all further work is serial: the outermost loop has the workers.
 
     Examples
@@ -118,27 +114,29 @@ def map_blocks(
     >>> map_blocks("powers", pow, [(2, 3), (3, 2)])
     [8, 9]
     """
+    running = context()
     if len(blocks) < 2 or _jobs() == 1:
         results = []
         for done, block in enumerate(blocks):
-            watch.beat(stage, done, len(blocks))
-            results.append(function(*block))
+            running.report(stage, done, len(blocks))
+            with under(UNLIMITED):
+                results.append(function(*block))
         return results
     from joblib import Parallel, delayed
 
     gate = _Gate() if _shares_memory() else None
-    left = None if watch.deadline is None else watch.deadline - time.monotonic()
+    left = None if running.deadline is None else running.deadline - time.monotonic()
     if left is not None and left <= 0:
         raise TimeLimitError(stage)
     run = _alone if gate is None else gate.run
     parallel = Parallel(prefer="threads", return_as="generator", batch_size=1, timeout=left)
     found = parallel(delayed(run)(function, *block) for block in blocks)
     try:
-        return _collected(stage, found, len(blocks), watch)
+        return _collected(stage, found, len(blocks))
     except multiprocessing.TimeoutError:  # joblib's own, no relation of the one below
         raise TimeLimitError(stage) from None
     except TimeoutError:
-        if watch.deadline is None or time.monotonic() < watch.deadline:
+        if running.deadline is None or time.monotonic() < running.deadline:
             raise
         raise TimeLimitError(stage) from None
     finally:
@@ -150,11 +148,12 @@ def map_blocks(
             found.close()
 
 
-def _collected(stage: str, found: Generator[Result, None, None], total: int, watch: Watch) -> list[Result]:
+def _collected(stage: str, found: Generator[Result, None, None], total: int) -> list[Result]:
     results = []
-    watch.beat(stage, 0, total)
+    running = context()
+    running.report(stage, 0, total)
     for done, result in enumerate(found, 1):
-        watch.beat(stage, done, total)
+        running.report(stage, done, total)
         results.append(result)
     return results
 
@@ -185,7 +184,7 @@ def _alone(function: Callable[..., Result], *block: Any) -> Result:
     """A task: what it calls must not ask for workers again."""
     from joblib import parallel_config
 
-    with parallel_config(backend="sequential"):
+    with parallel_config(backend="sequential"), under(UNLIMITED):
         return function(*block)
 
 

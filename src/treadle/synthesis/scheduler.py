@@ -16,6 +16,7 @@ from inspect import Parameter, signature
 from typing import Any, TypeVar
 
 from treadle.brief import brief
+from treadle.context import context
 from treadle.errors import FormatError, ScheduleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
@@ -66,7 +67,7 @@ class Scheduler:
     function : callable or str
         ``function(topology, collective)``, with the options that it heeds by keyword where they were asked
         for; returns a schedule of `form`, raises ScheduleError or InfeasibleError where it cannot serve the
-        problem. A parameter called ``watch`` gets progress and deadline (`treadle.watch.Watch`), one called
+        problem. A parameter called ``watch`` gets the running context (`treadle.context.Context`), one called
         ``bound`` the bound if it is known already. As text: ``package.module:name``.
     needs : tuple of callable
         What must hold besides. Not all that a function refuses can be told without running it.
@@ -171,7 +172,7 @@ class Scheduler:
         return ({}, *(more(topology, collective) if more is not None else ()))
 
     def make(
-        self, topology: Topology, collective: Collective, options: Mapping[str, object], **context: object
+        self, topology: Topology, collective: Collective, options: Mapping[str, object], **known: object
     ) -> Any:
         """What the function returns.
 
@@ -180,13 +181,15 @@ class Scheduler:
         topology, collective
         options : mapping
             Those asked for, by field.
-        **context
-            `watch`, `bound`: handed on if the function has parameters of these names.
+        **known
+            `bound`, passed on if the function has a parameter of this name, as is `watch`, the context.
         """
         function = self.load()
         wanted = signature(function).parameters
-        handed = {name: value for name, value in context.items() if name in wanted}
-        return function(topology, collective, **options, **handed)
+        handed = {"watch": context(), **known}
+        return function(
+            topology, collective, **options, **{name: handed[name] for name in handed if name in wanted}
+        )
 
 
 def _check_keywords(name: str, function: Callable[..., Any], options: Iterable[str]) -> None:

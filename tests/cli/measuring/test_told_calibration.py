@@ -130,7 +130,6 @@ def test_cost_models_are_fitted_to_all_but_the_last_files(
         )  # fmt: skip
 
     def fit(sweeps: list[Any], *, held_out: list[Any], **options: Any) -> Any:
-        options.pop("watch")
         asked.update(options, fitted=[one.name for one in sweeps], held_out=[one.name for one in held_out])
         asked["plans"] = [one.plan for one in (*sweeps, *held_out)]
         return SimpleNamespace(model="model", points=[point("p")], held_out=[point("h")])

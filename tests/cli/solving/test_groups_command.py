@@ -20,7 +20,6 @@ from treadle.planning.solving import bounds
 from treadle.planning.solving.group_rates import AloneRate
 from treadle.planning.together.shared_rates import SharedRates
 from treadle.synthesis.trees.groups.group_optimum import GroupOptimum
-from treadle.watch import UNWATCHED, Watch
 
 SPINES = "leaf_spine:4,2,gpus_per_leaf=8,oversubscription=4"
 ALONE_AND_TOGETHER = """\
@@ -310,8 +309,8 @@ def test_a_bracket_is_never_called_the_optimum(
 ) -> None:
     true_optimum = bounds.groups_optimum
 
-    def stopped(problem: Problem, watch: Watch = UNWATCHED) -> GroupOptimum:
-        found = true_optimum(problem, watch)
+    def stopped(problem: Problem) -> GroupOptimum:
+        found = true_optimum(problem)
         return replace(found, lower=found.lower * 9 / 10)
 
     monkeypatch.setattr(bounds, "groups_optimum", stopped)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from treadle.context import Context, under
 from treadle.errors import FormatError, ScheduleError, TopologyError
 from treadle.finder.searches import contenders, fresh
 from treadle.finder.searches.abelian_search import AbelianSet, search_abelian
@@ -32,7 +33,6 @@ from treadle.finder.searches.neighbour_search import neighbour_trials
 from treadle.finder.searches.neighbour_table import NeighbourTable, parsed_entry
 from treadle.topologies import parse
 from treadle.topologies.catalogue.finite_groups import FiniteGroup, abelian_group, metacyclic_group
-from treadle.watch import Watch
 
 
 def test_costs_of_sets_for_a_target() -> None:
@@ -88,12 +88,10 @@ def test_tables_make_room_for_those_used_last() -> None:
 
 
 def test_a_search_is_over_at_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contenders, "monotonic", lambda: 10.0)
-    assert [contenders.is_over(Watch(None, deadline)) for deadline in (None, 10.0, 9.9)] == [
-        False,
-        False,
-        True,
-    ]
+    monkeypatch.setattr("time.monotonic", lambda: 10.0)
+    for deadline, is_over in ((None, False), (10.0, False), (9.9, True)):
+        with under(Context(None, deadline)):
+            assert contenders.is_over() is is_over
 
 
 def test_sets_change_in_a_generator_or_two_and_never_hold_the_identity() -> None:

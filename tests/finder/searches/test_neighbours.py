@@ -28,7 +28,6 @@ from treadle.finder.tables import shipped_tables
 from treadle.topologies import is_regular, parse
 from treadle.topologies.properties import is_symmetric
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED
 
 BASE = "directed_circulant(12, 1, 5)"
 TWO_WAY = "torus(4, 4)"
@@ -172,7 +171,7 @@ def test_sizes_from_which_a_search_starts(nodes: int, degree: int, two_way: bool
 
 def test_the_bar_is_the_best_within_so_many_steps() -> None:
     known = [SimpleNamespace(steps=steps, t_b_both=Fraction(t_b)) for steps, t_b in ((3, 7), (4, 5), (5, 6))]
-    search = _NeighbourSearch(9, 2, known, 0, False, UNWATCHED)  # type: ignore[arg-type]
+    search = _NeighbourSearch(9, 2, known, 0, False)  # type: ignore[arg-type]
     assert [search.bar(target) for target in (2, 3, 4, 9)] == [18, 7, 5, 5]
 
 
@@ -187,7 +186,7 @@ def test_starts_promise_what_they_are_better_by_than_the_bar() -> None:
     sizes = {9: [base(9, Fraction(3))], 8: [base(8, Fraction(1, 9)), base(8, Fraction(1), loops=True)],
              10: [base(10, Fraction(5, 2))]}  # fmt: skip
     finder = SimpleNamespace(frontier=lambda nodes, degree: sizes.get(nodes, []))
-    search = _NeighbourSearch(9, 2, sizes[9], 0, False, UNWATCHED)  # type: ignore[arg-type]
+    search = _NeighbourSearch(9, 2, sizes[9], 0, False)  # type: ignore[arg-type]
     found = [(task.base.name, task.more, task.target, task.gain) for task in search._sources(finder)]  # type: ignore[arg-type]
     best = 3 - Fraction(16, 9)
     assert found == [

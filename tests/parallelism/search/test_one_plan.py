@@ -11,11 +11,11 @@ import pytest
 
 from reference.parallelism.brute_force import Priced, every_plan, peak, seconds
 from reference.parallelism.random_graphs import random_graph
+from treadle.context import Context, under
 from treadle.parallelism.search.branching import Incumbent, SearchEffort
 from treadle.parallelism.search.factor_graph import FactorGraph
 from treadle.parallelism.search.minimax import Overlap
 from treadle.parallelism.search.one_plan import MemoryShortage, fastest_plan
-from treadle.watch import Watch
 
 EXACT = SearchEffort(gap=0.0)
 
@@ -112,8 +112,9 @@ def test_the_best_plan_within_domains(seed: int) -> None:
 
 def test_a_search_out_of_time_says_what_it_knows() -> None:
     graph, plans = tiny(13)
-    late = Watch(deadline=time.monotonic() - 1)
-    found = fastest_plan(graph, named=plans, watch=late)
+    late = Context(deadline=time.monotonic() - 1)
+    with under(late):
+        found = fastest_plan(graph, named=plans)
     assert isinstance(found, Incumbent)
     assert found.n_solves == 1
     assert found.bound <= float(min(seconds(graph, a, "layer") for a in plans.values())) <= found.value

@@ -10,11 +10,11 @@ import pytest
 
 from reference.parallelism.brute_force import every_plan
 from reference.parallelism.random_graphs import random_graph
+from treadle.context import Context, under
 from treadle.parallelism.search.branching import SearchEffort, minimise
 from treadle.parallelism.search.minimax import step_time
 from treadle.parallelism.search.one_plan import least_persistent
 from treadle.parallelism.search.slices import whole
-from treadle.watch import Watch
 
 
 @pytest.mark.parametrize("seed", range(15))
@@ -37,7 +37,8 @@ def test_no_plan_lies_below_the_bound_of_a_stopped_search(seed: int) -> None:
                 found = minimise(graph, aim, within=within, effort=effort)
                 assert found.bound <= least * (1 + 1e-12)
                 assert found.value >= least * (1 - 1e-12)
-            late = minimise(graph, aim, within=within, watch=Watch(None, monotonic() - 1))
+            with under(Context(None, monotonic() - 1)):
+                late = minimise(graph, aim, within=within)
             assert late.bound <= least * (1 + 1e-12)
 
 

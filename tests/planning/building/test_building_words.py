@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import treadle
+from treadle.context import TimeLimitError, context
 from treadle.errors import FormatError, TopologyError, TreadleError
 from treadle.planning.building import built_fabric
 from treadle.planning.building.build_prices import BuildPrices
@@ -43,7 +44,6 @@ from treadle.planning.building.rivals import (
     switched_names,
 )
 from treadle.topologies import TopologyBuilder
-from treadle.watch import TimeLimitError
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_seeds_and_objectives_are_handed_on(monkeypatch: pytest.MonkeyPatch) -> 
     asked: list[tuple[Any, ...]] = []
 
     def placed(fabric: Any, floor: Floor, size: int, **words: Any) -> RackPlacement:
-        asked.append((floor, size, words["objective"], words["seed"], words["watch"].deadline is None))
+        asked.append((floor, size, words["objective"], words["seed"], context().deadline is None))
         return placed_in_order(fabric, floor, size)
 
     monkeypatch.setattr(built_fabric, "place_nodes", placed)

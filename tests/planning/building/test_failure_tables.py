@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import treadle
+from treadle.context import TimeLimitError
 from treadle.errors import FormatError, TopologyError, TreadleError
 from treadle.planning import parse_amounts
 from treadle.planning.building.resilience import (
@@ -19,7 +20,6 @@ from treadle.planning.building.resilience import (
     resilience_summary,
 )
 from treadle.topologies import TopologyBuilder, parse
-from treadle.watch import TimeLimitError
 
 
 @pytest.mark.parametrize(

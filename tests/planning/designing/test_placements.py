@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+import time
 from fractions import Fraction
 from functools import cache
 
 import pytest
 
-from treadle import watch
 from treadle.finder.construction import DegreeExpansion, Placed
 from treadle.finder.expression_reading import construction_of
 from treadle.finder.workload import Call, Exchange, Network, Workload
@@ -95,7 +95,7 @@ def test_a_loaded_machine_tells_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
     """A clock that runs a thousand times as fast."""
     calls = (_gather(4),)
     first = _designed("jellyfish(16, 3)", *calls)
-    now = watch.time.monotonic
+    now = time.monotonic
 
     monkeypatch.setattr("time.monotonic", lambda: 1000 * now())
     _designed.cache_clear()

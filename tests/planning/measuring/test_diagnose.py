@@ -10,12 +10,12 @@ import pytest
 from places import ROOT
 from samples.logs.gpu_boxes import GB, lone_gpus, nvswitch_boxes, v100_boxes
 from samples.logs.nccl_logs import curve, info, ranks, rows, system_tree, table
+from treadle.context import TimeLimitError
 from treadle.planning.measuring.diagnose import diagnose
 from treadle.planning.measuring.diagnosed import Diagnosis
 from treadle.planning.measuring.yardstick_words import BindingPlace
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies import Topology, dgx_h100, gb200_nvl72, mi300x, rail_optimized
-from treadle.watch import TimeLimitError
 
 SAMPLES = ROOT.parent / "shared" / "samples"
 ALLREDUCE = CollectiveKind.ALLREDUCE

@@ -34,7 +34,6 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.witness import CutWitness
 from treadle.topologies import Topology, TopologyBuilder, parse
 from treadle.topologies.named_boxes import Boxes, find_boxes, rank_boxes
-from treadle.watch import UNWATCHED
 
 GB = 10**9
 
@@ -86,7 +85,7 @@ def test_rings_between_unequal_boxes() -> None:
     assert least_nics(fabric, boxes) == 1
     limit = ring_limit(fabric, boxes)
     assert (limit.busbw, limit.capacity) == (10 * GB, 10 * GB)
-    assert _between_boxes(fabric, boxes, UNWATCHED).busbw == 10 * GB
+    assert _between_boxes(fabric, boxes).busbw == 10 * GB
     assert set(limit.links) <= set(
         links_of(fabric, "box0.nic0->ib", "ib->box0.nic0", "box0.pcie->box0.nic0", "box0.nic0->box0.pcie")
     )

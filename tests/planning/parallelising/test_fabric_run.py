@@ -76,9 +76,7 @@ class Searches:
     def look(self, posed: Any) -> Look[MeshFound]:
         return Look(1.0, 0.5, MeshFound(posed, (1,)))
 
-    def search(
-        self, before: Look[MeshFound], watch: object, *, effort: SearchEffort | None = None
-    ) -> Look[MeshFound]:
+    def search(self, before: Look[MeshFound], *, effort: SearchEffort | None = None) -> Look[MeshFound]:
         if self.limit == LIMIT:
             return before
         assert effort is not None

@@ -9,19 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treadle.context import Context, under
 from treadle.errors import InfeasibleError
 from treadle.planning.parallelising.mesh_choices import coarse_meshes
 from treadle.planning.parallelising.mesh_search import Look, MeshSearch, search_meshes
 from treadle.schedules.mesh import Mesh
-from treadle.watch import UNWATCHED, Watch
 
 
 def run(
-    truth: dict[tuple[int, ...], tuple[float, float, float]],
-    *,
-    gap: float = 0.0,
-    refines: bool = True,
-    watch: Watch = UNWATCHED,
+    truth: dict[tuple[int, ...], tuple[float, float, float]], *, gap: float = 0.0, refines: bool = True
 ) -> tuple[MeshSearch[str], list[tuple[int, ...]]]:
     """Search where each mesh has (named seconds, bound, best seconds); and which meshes were searched."""
     searched = []
@@ -37,7 +33,7 @@ def run(
         searched.append(mesh.shape)
         return Look(truth[mesh.shape][2], truth[mesh.shape][1], "ours")
 
-    return search_meshes(coarse_meshes(ranks), look, search, gap=gap, refines=refines, watch=watch), searched
+    return search_meshes(coarse_meshes(ranks), look, search, gap=gap, refines=refines), searched
 
 
 @given(st.data())
@@ -91,16 +87,14 @@ def _never(mesh: Mesh, look: Look[str]) -> Look[str]:
 
 
 def test_late_searches_say_what_they_know() -> None:
-    found, searched = run(
-        {(4,): (3.0, 1.0, 2.0), (2, 2): (5.0, 1.0, 1.0)}, watch=Watch(deadline=monotonic() - 1)
-    )
+    with under(Context(deadline=monotonic() - 1)):
+        found, searched = run({(4,): (3.0, 1.0, 2.0), (2, 2): (5.0, 1.0, 1.0)})
     assert (found.best.seconds, searched) == (3.0, [])
 
 
 def test_where_no_named_plan_fits_the_search_goes_on() -> None:
-    found, searched = run(
-        {(4,): (inf, 2.0, inf), (2, 2): (inf, 1.0, 1.5)}, watch=Watch(deadline=monotonic() + 99)
-    )
+    with under(Context(deadline=monotonic() + 99)):
+        found, searched = run({(4,): (inf, 2.0, inf), (2, 2): (inf, 1.0, 1.5)})
     assert (found.best.seconds, found.mesh.shape) == (1.5, (2, 2))
     assert (2, 2) in searched
 
@@ -182,8 +176,9 @@ def test_without_any_mesh_there_is_nothing_to_find() -> None:
 
 def test_of_meshes_without_a_plan_the_one_that_promises_most_is_told() -> None:
     looks = {(8,): one(inf, 3.0), (2, 4): one(inf, 2.0)}
-    late = Watch(deadline=monotonic() - 1)
-    found = search_meshes([line(8)], lambda mesh: looks[mesh.shape], lambda _, look: look, gap=0, watch=late)
+    late = Context(deadline=monotonic() - 1)
+    with under(late):
+        found = search_meshes([line(8)], lambda mesh: looks[mesh.shape], lambda _, look: look, gap=0)
     assert found.best.bound_s == 3.0
     both = search_meshes(
         [line(8), line(2, 4)], lambda mesh: looks[mesh.shape], lambda _, look: look, gap=0, refines=False

@@ -22,7 +22,6 @@ from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.training.costs import AlphaBetaCosts
-from treadle.watch import UNWATCHED
 
 MODEL = small_model(t=48, h=24, f=36)
 MESH = Mesh((2, 3), ("a", "b"))
@@ -158,7 +157,7 @@ def test_layers_are_cut_into_stages(free: PlanSearch, posed: PosedMesh) -> None:
 def test_stages_that_do_not_fit_say_what_is_least() -> None:
     mesh = Mesh((2, 2), (STAGES, "a"))
     with pytest.raises(InfeasibleError) as error:
-        search_staged(plans_of(memory_bytes=1000), mesh, COSTS, 5, UNWATCHED)
+        search_staged(plans_of(memory_bytes=1000), mesh, COSTS, 5)
     assert re.fullmatch(
         r"small, mesh pp=2,a=2, 5 micro-batches: no plan was found that fits into 9\.313e-07 GB a rank; "
         r"the least is \d\.\d+e-0\d GB",

@@ -207,7 +207,7 @@ def test_searches_have_time() -> None:
     mesh = Mesh((4,), ("0",))
     for options, given, seconds in (({}, mesh, 120), ({}, None, 300), ({"time_limit_s": 7}, None, 7)):
         run = FabricRun(parse("ring(4)"), cast(Any, None), cast(Any, options))
-        left = run.watch(given).seconds_left
+        left = run.context_for(given).seconds_left
         assert left is not None
         assert seconds - 5 < left <= seconds
 

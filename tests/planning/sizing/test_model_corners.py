@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -147,7 +147,7 @@ class MadeUp:
     def under(self, rules: RaceRules) -> MadeUp:
         return MadeUp(self.title, self.slope, rules.cost_model, self.asked)
 
-    def time(self, size_bytes: int, watch: Any) -> TimedSize:
+    def time(self, size_bytes: int) -> TimedSize:
         self.asked.append(size_bytes)
         return TimedSize(10 + self.slope * self.cost_model.protocols[0].launch_ns, 1, "ll", False)
 

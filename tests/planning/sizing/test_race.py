@@ -14,7 +14,6 @@ from treadle.planning.sizing.size_sets import verified_racers
 from treadle.planning.solving.bounds import find_bound
 from treadle.simulation.simulate import simulate_graph
 from treadle.simulation.slice_limits import MAX_AUTO_SLICES, slices_at_most
-from treadle.watch import UNWATCHED
 
 SIZES = (2**10, 2**14, 2**18, 2**22, 2**26, 2**30)
 
@@ -22,8 +21,8 @@ SIZES = (2**10, 2**14, 2**18, 2**22, 2**26, 2**30)
 def racers_of(fabric: str, collective: str, most_tasks: int = 2**13) -> list[Racer]:
     problem = pose(fabric, collective)
     rules = RaceRules(problem, as_cost_model("reference"), most_tasks)
-    bound = find_bound(problem, UNWATCHED, cards_forward=True)
-    found, _ = verified_racers(rules, entrants(problem, rules.least_alpha_s), bound, UNWATCHED)
+    bound = find_bound(problem, cards_forward=True)
+    found, _ = verified_racers(rules, entrants(problem, rules.least_alpha_s), bound)
     return found
 
 

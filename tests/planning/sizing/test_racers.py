@@ -25,7 +25,6 @@ from treadle.planning.sizing.race import (
     winners,
 )
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
-from treadle.watch import UNWATCHED
 
 
 @pytest.mark.parametrize(
@@ -79,7 +78,7 @@ class MadeUp:
     def is_able(self) -> bool:
         return self.able
 
-    def time_below(self, size: int, limit: float, watch: Any) -> TimedSize | None:
+    def time_below(self, size: int, limit: float) -> TimedSize | None:
         self.limits.append(limit)
         if self.seconds[size] >= limit:
             return None
@@ -88,7 +87,7 @@ class MadeUp:
 
 
 def raced(*racers: MadeUp, size: int = 7) -> None:
-    _race_at(cast(list[Racer], racers), size, UNWATCHED)
+    _race_at(cast(list[Racer], racers), size)
 
 
 def test_who_cannot_win_is_not_timed() -> None:
@@ -206,7 +205,7 @@ def test_times_and_limits_are_remembered() -> None:
     asked: list[tuple[int, float, list[int]]] = []
     found = racer(None, None)
 
-    def fastest(size: int, limit: float, *, near: list[int], watch: Any) -> Any:
+    def fastest(size: int, limit: float, *, near: list[int]) -> Any:
         asked.append((size, limit, near))
         if limit <= 5.0:
             return None

@@ -33,7 +33,6 @@ from treadle.planning.solving.solve import RejectedError, SolveResult
 from treadle.schedules.plan import Pipelining
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
 from treadle.synthesis.scheduler_options import OPTIONS_OF
-from treadle.watch import UNWATCHED
 
 HOP = ClassCost(1000)
 MODEL = CostModel("odd", "by hand", (Protocol("ll", HOP, HOP, HOP),))
@@ -52,10 +51,10 @@ def rules(solved: SolveResult) -> RaceRules:
 def test_no_candidate_is_refused_with_the_first_reason(rules: RaceRules) -> None:
     bound = find_bound(rules.problem)
     with pytest.raises(ScheduleError, match="no candidate at any size; no scheduler serves it"):
-        verified_racers(rules, [], bound, UNWATCHED)
+        verified_racers(rules, [], bound)
     rail = find_scheduler("rail")
     with pytest.raises(ScheduleError) as refused:
-        verified_racers(rules, [(rail, OPTIONS_OF[rail.form]())], bound, UNWATCHED)
+        verified_racers(rules, [(rail, OPTIONS_OF[rail.form]())], bound)
     assert str(refused.value).startswith("ring(3): no candidate at any size; rail: rail: ")
 
 
@@ -89,7 +88,7 @@ class MadeUp:
     def floor(self, size: int) -> float:
         return self.least
 
-    def time(self, size: int, watch: Any) -> TimedSize:
+    def time(self, size: int) -> TimedSize:
         self.times[size] = TimedSize(self.hidden[size], 1, "ll", False)
         return self.times[size]
 
@@ -108,7 +107,7 @@ def test_ranges_meet_where_times_cross(solved: SolveResult, rules: RaceRules) ->
     a.times[100] = TimedSize(1.0, 4, "ll", False)
     b.times[900] = TimedSize(3.0, 1, "simple", False)
     a.hidden = {900: 7.0}
-    ranges = _ranges(able, sizes, None, UNWATCHED)
+    ranges = _ranges(able, sizes, None)
     assert [(one.schedule, one.first, one.last) for one in ranges] == [(0, 0, 1), (1, 2, 3)]
     plan = _plan(rules, able, sizes, ranges, None)
     first, last = plan.entries
@@ -125,7 +124,7 @@ def test_ranges_meet_where_times_cross(solved: SolveResult, rules: RaceRules) ->
 def test_equal_cuts_are_told_once(solved: SolveResult, rules: RaceRules) -> None:
     a = racer(solved, "a", {1: 1.0, 2: 1.0, 3: 1.0})
     able, sizes = cast(list[Racer], [a]), [1, 2, 3]
-    plan = _plan(rules, able, sizes, _ranges(able, sizes, None, UNWATCHED), solved.bound)
+    plan = _plan(rules, able, sizes, _ranges(able, sizes, None), solved.bound)
     (only,) = plan.entries
     assert (only.min_bytes, only.max_bytes) == (0, None)
     assert only.pipelining == (Pipelining(0, 1, "ll"),)
@@ -138,7 +137,7 @@ def test_what_is_not_known_is_found_out_before_it_stands(solved: SolveResult) ->
     """One range: by its floor the second would do at 20, but it takes 9 there."""
     a = racer(solved, "a", {10: 1.0, 20: 3.0})
     b = racer(solved, "b", {10: 1.5}, least=0.5, hidden={20: 9.0})
-    ranges = _ranges(cast(list[Racer], [a, b]), [10, 20], 1, UNWATCHED)
+    ranges = _ranges(cast(list[Racer], [a, b]), [10, 20], 1)
     assert [(one.schedule, one.first, one.last) for one in ranges] == [(0, 0, 1)]
     assert b.times[20].seconds == 9.0
 
@@ -149,7 +148,7 @@ def test_rows_have_the_fastest_of_all_and_the_fastest_baseline(solved: SolveResu
     c = racer(solved, "c", {10: 4.0}, baseline="c")
     sizes = [10, 20, 30, 40]
     racers = cast(Sequence[Racer], [a, b, c])
-    plan, reports, rows = size_set(rules, racers, sizes, None, 1, watch=UNWATCHED)
+    plan, reports, rows = size_set(rules, racers, sizes, None, 1)
     assert len(plan.entries) == len(reports) == 1
     assert [replace(row, bound=None) for row in rows] == [
         SizedChoice(10, "a", 1, "ll", 1.0, 1.0, "c", 4.0),
@@ -157,7 +156,7 @@ def test_rows_have_the_fastest_of_all_and_the_fastest_baseline(solved: SolveResu
         SizedChoice(30, "a", 1, "ll", 3.0, 3.0, "b k=2", 8.0),
     ]
     assert [row.bound.size_bytes for row in rows if row.bound] == [10, 20, 30]
-    _, _, rows = size_set(rules, cast(Sequence[Racer], [a]), [10], solved.bound, watch=UNWATCHED)
+    _, _, rows = size_set(rules, cast(Sequence[Racer], [a]), [10], solved.bound)
     assert (rows[0].baseline, rows[0].baseline_seconds) == ("", None)
 
 
@@ -170,7 +169,7 @@ def test_a_set_that_does_not_verify_is_rejected(
     monkeypatch.setattr(size_sets, "verify_plan", lambda _: (good, bad, good))
     one = racer(solved, "a", {10: 1.0})
     with pytest.raises(RejectedError) as caught:
-        size_set(rules, cast(Sequence[Racer], [one]), [10], None, watch=UNWATCHED)
+        size_set(rules, cast(Sequence[Racer], [one]), [10], None)
     assert "fails verification (violations: 2; first: ok: False" in str(caught.value)
 
 
@@ -178,7 +177,7 @@ def test_nobody_was_timed(solved: SolveResult, rules: RaceRules) -> None:
     able, refused = racer(solved, "a", {}), racer(solved, "b", {}, refusal="too large")
     for racers, told in (([able], ""), ([able, refused], "; b: too large")):
         with pytest.raises(ScheduleError) as caught:
-            size_set(rules, cast(Sequence[Racer], racers), [1], None, watch=UNWATCHED)
+            size_set(rules, cast(Sequence[Racer], racers), [1], None)
         assert str(caught.value) == f"ring(3): no candidate was timed at any size{told}"
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from treadle.context import TimeLimitError
 from treadle.errors import InfeasibleError
 from treadle.planning import lower, solve
 from treadle.planning.solving import alltoall_candidates
 from treadle.schedules.alltoall.demands import Demands
 from treadle.topologies.topology import Topology, TopologyBuilder
-from treadle.watch import TimeLimitError
 
 GB = 10**9
 

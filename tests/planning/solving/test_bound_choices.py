@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from treadle.context import Context, context
 from treadle.errors import FormatError
 from treadle.planning import pose, schedulers
 from treadle.planning.problem import Problem
@@ -33,7 +34,6 @@ from treadle.refusal import Refusal
 from treadle.schedules.witness import CutWitness
 from treadle.synthesis.alltoall.steps.hop_steps import MAX_CHUNKS
 from treadle.synthesis.scheduler_options import RouteOptions
-from treadle.watch import UNWATCHED
 
 CUT = CutWitness((0,))
 COSTLY = Bound(Fraction(1), CUT, True, "groups")
@@ -86,23 +86,21 @@ def test_who_bounds_an_allreduce(small: pytest.MonkeyPatch) -> None:
     pieces: list[Any] = [None]
     classes, tight = [0], [True]
 
-    def by_pieces(problem: Problem, watch: Any) -> Bound | None:
+    def by_pieces(problem: Problem) -> Bound | None:
         asked.append("pieces")
         return pieces[0]  # type: ignore[no-any-return]
 
-    def as_group(problem: Problem, watch: Any) -> Any:
+    def as_group(problem: Problem) -> Any:
         asked.append("group")
         return group_optimum(lower=7 if tight[0] else 6)
 
     small.setattr(bounds, "_bound_by_pieces", by_pieces)
     small.setattr(bounds, "groups_optimum", as_group)
-    small.setattr(
-        "treadle.synthesis.trees.groups.group_optimum.count_classes", lambda *given, watch: classes[0]
-    )
+    small.setattr("treadle.synthesis.trees.groups.group_optimum.count_classes", lambda *given: classes[0])
 
     def found(ranks: int, fabric: str = "ring") -> Bound | None:
         asked.clear()
-        return large_allreduce(pose(f"{fabric}:{ranks}", "allreduce"), UNWATCHED)
+        return large_allreduce(pose(f"{fabric}:{ranks}", "allreduce"))
 
     assert (found(4), asked) == (None, [])
     assert found(5) is not None
@@ -125,11 +123,11 @@ def test_who_bounds_an_allreduce(small: pytest.MonkeyPatch) -> None:
     for able in ("multicast", "aggregation"):
         box = pose("dgx_a100:1", "allreduce")
         capable = replace(box.topology, **{able: ~box.topology.is_compute})
-        assert large_allreduce(replace(box, topology=capable), UNWATCHED) is None
+        assert large_allreduce(replace(box, topology=capable)) is None
     capped = pose("ring:7", "allreduce")
     caps = np.array([0, 1, 0, 0, 0, 0, 0])
     limited = replace(capped, topology=replace(capped.topology, injection_bytes_per_s=caps))
-    assert large_allreduce(limited, UNWATCHED) is None
+    assert large_allreduce(limited) is None
 
 
 def test_pieces_bound_where_they_attain(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,9 +138,9 @@ def test_pieces_bound_where_they_attain(monkeypatch: pytest.MonkeyPatch) -> None
         made_up(bound=Fraction(3), witness=CUT, found=made_up(algbw=Fraction(3))),
     ]
     monkeypatch.setattr(bounds.forestcoll, "decompose_allreduce", lambda *given, **words: answers.pop(0))
-    assert bounds._bound_by_pieces(problem, UNWATCHED) is None
-    assert bounds._bound_by_pieces(problem, UNWATCHED) is None
-    assert bounds._bound_by_pieces(problem, UNWATCHED) == Bound(
+    assert bounds._bound_by_pieces(problem) is None
+    assert bounds._bound_by_pieces(problem) is None
+    assert bounds._bound_by_pieces(problem) == Bound(
         Fraction(3), CUT, True, "allreduce without in-network multicast and aggregation"
     )
 
@@ -150,18 +148,18 @@ def test_pieces_bound_where_they_attain(monkeypatch: pytest.MonkeyPatch) -> None
 def test_optima_of_many_ranks_are_those_of_forests_that_attain_them(small: pytest.MonkeyPatch) -> None:
     own, by_flow = made_up(algbw=Fraction(5)), made_up(algbw=Fraction(6))
     answer: list[Any] = [made_up(algbw=Fraction(5), optimum=own)]
-    small.setattr(bounds.forestcoll, "decompose", lambda *given, watch: answer[0])
-    small.setattr(bounds.forestcoll, "optimum", lambda *given, watch: by_flow)
-    assert bounds._optimum(pose("ring:6", "allgather"), UNWATCHED) is by_flow
-    assert bounds._optimum(pose("ring:7", "allgather"), UNWATCHED) is own
+    small.setattr(bounds.forestcoll, "decompose", lambda *given: answer[0])
+    small.setattr(bounds.forestcoll, "optimum", lambda *given: by_flow)
+    assert bounds._optimum(pose("ring:6", "allgather")) is by_flow
+    assert bounds._optimum(pose("ring:7", "allgather")) is own
     answer[0] = made_up(algbw=Fraction(4), optimum=own)
-    assert bounds._optimum(pose("ring:7", "allgather"), UNWATCHED) is by_flow
+    assert bounds._optimum(pose("ring:7", "allgather")) is by_flow
     answer[0] = Refusal("no")
-    assert bounds._optimum(pose("ring:7", "allgather"), UNWATCHED) is by_flow
+    assert bounds._optimum(pose("ring:7", "allgather")) is by_flow
 
 
 def test_one_group_of_many_ranks_is_no_group(small: pytest.MonkeyPatch) -> None:
-    small.setattr(bounds, "groups_optimum", lambda problem, watch: group_optimum(upper=99))
+    small.setattr(bounds, "groups_optimum", lambda problem: group_optimum(upper=99))
 
     def one_group(ranks: int) -> Problem:
         found = pose(f"ring:{ranks}", "allgather")
@@ -176,24 +174,24 @@ def test_where_switches_lose(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unless groups say the same, theirs is the bound; nobody knows where switches do more."""
     by_cuts = Bound(Fraction(7), CutWitness((1,)))
     answer = [group_optimum()]
-    monkeypatch.setattr(bounds, "groups_optimum", lambda problem, watch: answer[0])
+    monkeypatch.setattr(bounds, "groups_optimum", lambda problem: answer[0])
     problem = pose("ring:4", "allgather")
-    assert bounds._where_switches_lose(problem, by_cuts, UNWATCHED) is by_cuts
+    assert bounds._where_switches_lose(problem, by_cuts) is by_cuts
     for upper, lower, algbw, is_tight in ((6, 6, 6, True), (6, 5, 6, False)):
         answer[0] = group_optimum(upper=upper, lower=lower)
-        found = bounds._where_switches_lose(problem, by_cuts, UNWATCHED)
+        found = bounds._where_switches_lose(problem, by_cuts)
         assert (found.algbw, found.witness, found.is_tight) == (algbw, CUT, is_tight)
     # of two bounds that nothing is known to attain, the lesser one
     for upper in (7, 9):
         answer[0] = group_optimum(upper=upper, lower=6)
-        assert bounds._where_switches_lose(problem, by_cuts, UNWATCHED) == replace(by_cuts, is_tight=False)
+        assert bounds._where_switches_lose(problem, by_cuts) == replace(by_cuts, is_tight=False)
     answer[0] = group_optimum(upper=9, lower=7)
-    assert bounds._where_switches_lose(problem, by_cuts, UNWATCHED) is by_cuts
+    assert bounds._where_switches_lose(problem, by_cuts) is by_cuts
     box = pose("dgx_a100:1", "allgather")
     able = ~box.topology.is_compute
     for changed in ({"multicast": able}, {"aggregation": able}, {"injection_bytes_per_s": 9 * ~able}):
         capable = Problem(replace(box.topology, **changed), box.collective)
-        assert bounds._where_switches_lose(capable, by_cuts, UNWATCHED) == replace(by_cuts, is_tight=False)
+        assert bounds._where_switches_lose(capable, by_cuts) == replace(by_cuts, is_tight=False)
 
 
 def routes_built(
@@ -205,8 +203,8 @@ def routes_built(
     layered = made_up(
         routing=made_up(paths="own", weights="w"), layer="layer", is_late=False, efficiency=efficiency
     )
-    monkeypatch.setattr(route_candidates, "generate_routes", lambda *given, watch: best)
-    monkeypatch.setattr(route_candidates, "lash_layers", lambda paths, links, watch=None: np.array([0, 2, 1]))
+    monkeypatch.setattr(route_candidates, "generate_routes", lambda *given: best)
+    monkeypatch.setattr(route_candidates, "lash_layers", lambda paths, links: np.array([0, 2, 1]))
     monkeypatch.setattr(route_candidates, "layered_routes", lambda *given, **words: layered)
 
     def built(topology: Any, collective: Any, paths: Any, weights: Any, **words: Any) -> Any:
@@ -250,7 +248,7 @@ def test_limits_that_only_a_search_keeps(monkeypatch: pytest.MonkeyPatch) -> Non
     routes_built(monkeypatch)
     asked: list[Any] = []
     monkeypatch.setattr(
-        route_candidates, "_searched", lambda topology, collective, limits, watch: asked.append(limits)
+        route_candidates, "_searched", lambda topology, collective, limits: asked.append(limits)
     )
     monkeypatch.setattr(route_candidates, "SEARCHED_PAIRS", 12)
     best_routes(problem.topology, problem.collective)
@@ -283,18 +281,17 @@ def test_how_far_searched_routes_are_below_the_bound(
 
     bound = Bound(Fraction(4), CUT)
     monkeypatch.setattr(route_candidates, "searched_routes", search)
-    monkeypatch.setattr(route_candidates, "rate_beside_routes", lambda *given, watch: given)
+    monkeypatch.setattr(route_candidates, "rate_beside_routes", lambda *given: given)
     monkeypatch.setattr(
         route_candidates, "bound_of_alltoall", lambda rate: bound if rate[2] is schedule else None
     )
     monkeypatch.setattr(route_candidates, "route_algbw", lambda *given: Fraction(2))
     given = (problem.topology, problem.collective)
     options = RouteOptions(chunks=2, max_layers=3, layer_changes=True, max_routes=4, max_hops=5, seed=6)
-    built = route_candidates._searched(*given, options, UNWATCHED)
+    built = route_candidates._searched(*given, options)
     assert (built.schedule, built.bound, built.is_late) == (schedule, bound, True)
     assert built.notes == (f"below the bound: without layers 25.00%, in {words} 50.00%",)
-    limits = {**options.asked(), "watch": UNWATCHED}
-    assert asked == [(given, limits)]
+    assert asked == [(given, options.asked())]
 
 
 @pytest.mark.parametrize("late", [(False, False), (True, False), (False, True)])
@@ -305,22 +302,24 @@ def test_a_search_is_late_where_one_of_its_halves_is(
     problem = pose("ring:4", "alltoall")
     halves = dict(zip((0.4, 0.6), late, strict=True))
     part = alltoall_candidates
-    monkeypatch.setattr(part, "until", lambda watch, share: made_up(is_late=halves[share], share=share))
+    ends = {share: Context(None, -share if halves[share] else 1e9 + share) for share in halves}
+    shares = {ends[share]: share for share in halves}
+    monkeypatch.setattr(part, "until", ends.__getitem__)
     monkeypatch.setattr(part, "cut_demands", lambda *_, max_routes, max_hops: (max_routes, max_hops))
     found = made_up(offset=0, place=np.zeros(2))
     monkeypatch.setattr(
-        part, "search_paths", lambda pieces, watch: (found, 0) if watch.share == 0.4 else (None, 0)
+        part, "search_paths", lambda pieces: (found, 0) if shares[context()] == 0.4 else (None, 0)
     )
     monkeypatch.setattr(part, "piece_routes", lambda *given: given[0])
     monkeypatch.setattr(
         part,
         "routes_in_steps",
-        lambda *given, max_steps, max_chunks, watch: (given[2], max_steps, max_chunks, watch.share),
+        lambda *given, max_steps, max_chunks: (given[2], max_steps, max_chunks, shares[context()]),
     )
     monkeypatch.setattr(part, "optimal_rate", lambda *given, **named: "rate")
     monkeypatch.setattr(part, "bound_of_alltoall", lambda rate: rate)
     for chunks, most in ((7, 7), (None, MAX_CHUNKS)):
-        built = part._searched_steps(problem.topology, problem.collective, chunks, 9, UNWATCHED)
+        built = part._searched_steps(problem.topology, problem.collective, chunks, 9)
         told: Any = built
         assert told == (((most, 9), 9, most, 0.6), "rate", (), any(late))
 

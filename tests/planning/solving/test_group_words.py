@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import treadle
+from treadle.context import Context, TimeLimitError, under
 from treadle.errors import InfeasibleError
 from treadle.planning import CutOffGroupError, pose
 from treadle.planning.problem import Problem
@@ -28,7 +29,6 @@ from treadle.planning.solving.group_rates import (
 )
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies import Topology, TopologyBuilder
-from treadle.watch import TimeLimitError, Watch
 
 
 def optimum(lower: int, upper: int | None = None) -> Any:
@@ -60,9 +60,10 @@ def test_groups_that_are_alike_are_solved_once() -> None:
         return rates[group]
 
     told: list[str] = []
-    watch = Watch(lambda *words: told.append(words[0]))
+    watch = Context(lambda *words: told.append(words[0]))
     problem = pose("ring:4", "allgather")
-    found = alone_rates(problem, [0, 0, 2, 3, 2], watch, alone)
+    with under(watch):
+        found = alone_rates(problem, [0, 0, 2, 3, 2], alone)
     assert asked == [0, 2, 3]
     assert found == (
         AloneRate(Fraction(3), (2, 4), True),
@@ -211,7 +212,7 @@ def test_one_group_of_all_ranks_is_no_group() -> None:
 def test_phases_of_allreduces_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[CollectiveKind] = []
 
-    def found(problem: Problem, watch: Any) -> Any:
+    def found(problem: Problem) -> Any:
         asked.append(problem.collective.kind)
         if len(asked) > 2:
             raise TimeLimitError("late")

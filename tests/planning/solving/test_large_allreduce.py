@@ -12,7 +12,6 @@ from treadle.planning.solving.bounds import large_allreduce
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.group_witness import GroupLengthWitness
 from treadle.synthesis.trees.allreduce import allreduce_bound
-from treadle.watch import UNWATCHED
 
 
 @pytest.mark.parametrize("fabric", ["dgx_a100:32", "leaf_spine:4,2,gpus_per_leaf=36"])
@@ -65,8 +64,8 @@ def test_a_single_capped_host_keeps_the_program_by_cuts() -> None:
     caps = np.zeros(130, dtype=np.int64)
     caps[7] = 1
     problem = planning.pose(replace(ring, injection_bytes_per_s=caps), "allreduce")
-    assert large_allreduce(problem, UNWATCHED) is None
-    assert large_allreduce(planning.pose(ring, "allreduce"), UNWATCHED) is not None
+    assert large_allreduce(problem) is None
+    assert large_allreduce(planning.pose(ring, "allreduce")) is not None
 
 
 @pytest.mark.parametrize(

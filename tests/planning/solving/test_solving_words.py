@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from treadle.context import Context, TimeLimitError, under
 from treadle.errors import InfeasibleError, ScheduleError, TreadleError
 from treadle.planning import pose, solve
 from treadle.planning.solving import exact_synthesis, route_candidates
@@ -31,7 +32,6 @@ from treadle.schedules.witness import CutWitness
 from treadle.synthesis.scheduler_options import RouteOptions, StepOptions, TreeOptions
 from treadle.topologies import Topology, TopologyBuilder, parse
 from treadle.verification.violations import Report
-from treadle.watch import TimeLimitError, Watch
 
 
 def made_up(**values: Any) -> Any:
@@ -235,15 +235,12 @@ def test_routes_within_limits() -> None:
         "max_hops": ("hops", int(routes.hops.max())),  # type: ignore[union-attr]
     }
     for name, (what, number) in needed.items():
-        kept = within_limits(
-            "own", problem.topology, cast(Any, routes), RouteOptions(**{name: number}), Watch()
-        )
+        with under(Context()):
+            kept = within_limits("own", problem.topology, cast(Any, routes), RouteOptions(**{name: number}))
         assert kept is routes
         if number > 1:
-            with pytest.raises(InfeasibleError) as caught:
-                within_limits(
-                    "own", problem.topology, cast(Any, routes), RouteOptions(**{name: number - 1}), Watch()
-                )
+            with pytest.raises(InfeasibleError) as caught, under(Context()):
+                within_limits("own", problem.topology, cast(Any, routes), RouteOptions(**{name: number - 1}))
             assert str(caught.value) == (
                 f"own: needs {number} {what}, at most {number - 1} are allowed; allow more, or use "
                 "--algorithm routes"
@@ -252,10 +249,14 @@ def test_routes_within_limits() -> None:
 
 def test_late_layers_get_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(route_candidates, "monotonic", lambda: 100.0)
-    assert _layering(Watch(None, 99.0), is_late=True).deadline == 100.5
-    assert _layering(Watch(None, 200.0), is_late=True).deadline == 200.0
-    assert _layering(Watch(None, 99.0), is_late=False).deadline == 99.0
-    assert _layering(Watch(), is_late=True).deadline is None
+    with under(Context(None, 99.0)):
+        assert _layering(is_late=True).deadline == 100.5
+    with under(Context(None, 200.0)):
+        assert _layering(is_late=True).deadline == 200.0
+    with under(Context(None, 99.0)):
+        assert _layering(is_late=False).deadline == 99.0
+    with under(Context()):
+        assert _layering(is_late=True).deadline is None
 
 
 def test_time_that_is_left_to_exact_synthesis(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from samples import greedy_steps as samples
 from treadle.cli.main import main
+from treadle.context import Context, TimeLimitError, under
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning import SizeRequest, pose, run, solve, verify
 from treadle.planning.judging.verification import UnverifiedPlanError
@@ -32,7 +33,6 @@ from treadle.simulation.alpha_beta import alpha_beta_time
 from treadle.synthesis.steps.bfb import bfb_schedule
 from treadle.topologies import parse, save_topology
 from treadle.topologies.topology import Topology, TopologyBuilder
-from treadle.watch import TimeLimitError, Watch
 
 
 def step_plan(topology: Topology, collective: Collective, schedule: StepSchedule) -> Plan:
@@ -224,7 +224,7 @@ def test_bounds_beside_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[CollectiveKind] = []
     quick = volume_bound(pose("ring:5", "allreduce"))
 
-    def found(problem: Any, watch: Any) -> str:
+    def found(problem: Any) -> str:
         asked.append(problem.collective.kind)
         return "exact"
 
@@ -254,7 +254,7 @@ def test_gaps_of_an_integer_program(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
     answer = SimpleNamespace(schedule="schedule", gap=step_candidates.GAP, is_late=True)
 
-    def gather(*given: Any, chunks: int, seed: int, watch: Any) -> Any:
+    def gather(*given: Any, chunks: int, seed: int) -> Any:
         told.append((chunks, seed))
         return answer
 
@@ -263,7 +263,8 @@ def test_gaps_of_an_integer_program(monkeypatch: pytest.MonkeyPatch) -> None:
     found = te_ccl(problem.topology, problem.collective)
     assert (found.schedule, found.notes, found.is_late) == ("schedule", (), False)
     answer.gap = 0.25
-    found = te_ccl(problem.topology, problem.collective, chunks=3, seed=7, watch=Watch(None, 9.0))
+    with under(Context(None, 9.0)):
+        found = te_ccl(problem.topology, problem.collective, chunks=3, seed=7)
     assert found.notes == ("the value of its program is within 25% of the best",)
     assert found.is_late
     assert told == [(1, 0), (3, 7)]

@@ -19,7 +19,6 @@ from treadle.synthesis.scheduler_options import Form
 from treadle.synthesis.trees import Packer
 from treadle.synthesis.trees.allreduce import UnitLimits
 from treadle.topologies import Topology, TopologyBuilder
-from treadle.watch import UNWATCHED
 
 GB = 10**9
 WEIGHTED = places.FOREIGN_SAMPLES / "treadle_fabric_weights.json"
@@ -184,16 +183,16 @@ def test_unequal_shards_are_scanned_as_far_as_equal_ones() -> None:
 
 
 def test_requests_in_the_types_of_the_trade() -> None:
-    plain = _request(None, UNWATCHED)
+    plain = _request(None)
     assert (plain.packer, plain.form, plain.trim, plain.budget) == (None, Form.AUTO, False, tree_budget())
     packer = next(iter(Packer))
-    asked = _request(None, UNWATCHED, trees=3, packer=packer.value, form="factored", trim=True)
+    asked = _request(None, trees=3, packer=packer.value, form="factored", trim=True)
     assert (asked.packer, asked.form, asked.trim) == (packer, Form.FACTORED, True)
     assert asked.budget == tree_budget(trees=3)
     with pytest.raises(FormatError, match=r"^unknown packer 'growt'; did you mean growth"):
-        _request(None, UNWATCHED, packer="growt")
+        _request(None, packer="growt")
     with pytest.raises(FormatError) as caught:
-        _request(None, UNWATCHED, form="x" * 50)
+        _request(None, form="x" * 50)
     assert str(caught.value) == f"unknown form {'x' * 40!r}; expected one of {', '.join(Form)}"
 
 

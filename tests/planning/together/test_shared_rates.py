@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from treadle import planning
+from treadle.context import TimeLimitError
 from treadle.planning import bound, pose, solve
 from treadle.planning.problem import Problem
 from treadle.planning.solving import bounds, group_rates
@@ -16,7 +17,6 @@ from treadle.planning.together.shared_rates import alike_groups, alone_in_plan, 
 from treadle.schedules.alltoall.demands import Demands, block_demands
 from treadle.schedules.collective import CollectiveKind
 from treadle.synthesis.trees.groups.group_optimum import GroupOptimum
-from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 ALLTOALLS = [
     ("torus:4,4", "2,8", "0", ""),
@@ -140,8 +140,8 @@ def test_what_is_known_together_is_told_where_time_ends_before_each_alone(
 def test_phases_that_are_not_known_exactly_are_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     true_optimum = bounds.groups_optimum
 
-    def stopped(problem: Problem, watch: Watch = UNWATCHED) -> GroupOptimum:
-        found = true_optimum(problem, watch)
+    def stopped(problem: Problem) -> GroupOptimum:
+        found = true_optimum(problem)
         is_phase = problem.collective.kind is not CollectiveKind.ALLREDUCE
         return replace(found, lower=found.lower * 9 / 10) if is_phase else found
 

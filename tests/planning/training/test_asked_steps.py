@@ -396,8 +396,8 @@ def test_slow_links_are_those_of_graphs() -> None:
 def test_rows_are_fabrics_by_schedules() -> None:
     step = cast(Any, SimpleNamespace(network=as_network_efficiency(0.5)))
     options: TrainKeywords = {"alpha_s": 2e-9, "forward": True, "simulates": False}
-    mesh, watch = mesh_of(dp=4), cast(Any, None)
-    rows = costs_of_rows(["ring(4)", "complete(4)"], ["treadle", "Bound"], mesh, step, options, watch)
+    mesh = mesh_of(dp=4)
+    rows = costs_of_rows(["ring(4)", "complete(4)"], ["treadle", "Bound"], mesh, step, options)
     assert [(one.topology.name, one.scheduler.name) for one in rows] == [
         ("ring(4)", "treadle"),
         ("ring(4)", "bound"),
@@ -406,11 +406,11 @@ def test_rows_are_fabrics_by_schedules() -> None:
     ]
     for one in rows:
         assert (one.forward, one.simulates, one.messages.alpha_ns, one.network.share) == (True, False, 2, 0.5)
-    (plain,) = costs_of_rows("ring(4)", "ring", mesh, step, {}, watch)
+    (plain,) = costs_of_rows("ring(4)", "ring", mesh, step, {})
     assert (plain.forward, plain.simulates) == (False, True)
     for fabrics, schedules, word in (([], ["ring"], "fabrics"), (["ring(4)"], [], "schedules")):
         with pytest.raises(FormatError, match=f"^{word}: expected at least one$"):
-            costs_of_rows(cast(Any, fabrics), schedules, mesh, step, {}, watch)
+            costs_of_rows(cast(Any, fabrics), schedules, mesh, step, {})
 
 
 def test_demands_are_no_direct_collective() -> None:

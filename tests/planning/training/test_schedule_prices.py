@@ -32,7 +32,6 @@ from treadle.topologies import parse
 from treadle.topologies.topology import TopologyBuilder
 from treadle.training.timeline.task import COMPUTE_STREAM, Category, Task
 from treadle.training.timeline.timeline import Timeline
-from treadle.watch import UNWATCHED
 
 GATHER, SUM, EXCHANGE = CollectiveKind.ALLGATHER, CollectiveKind.ALLREDUCE, CollectiveKind.ALLTOALL
 FREE = MessageCosts(alpha_ns=0)
@@ -50,7 +49,7 @@ def test_few_ranks_are_simulated_and_many_are_not_planned(monkeypatch: pytest.Mo
     four = problem(BOXES)
 
     def model(**how: Any) -> TimeModel:
-        return planned_price(four, FREE, **{"simulates": True, "watch": UNWATCHED, **how}).model
+        return planned_price(four, FREE, **{"simulates": True, **how}).model
 
     monkeypatch.setattr(schedule_prices, "MOST_SIMULATED", 4)
     monkeypatch.setattr(schedule_prices, "MOST_PLANNED", 4)
@@ -65,11 +64,11 @@ def test_few_ranks_are_simulated_and_many_are_not_planned(monkeypatch: pytest.Mo
         r"the schedules treadle and bound are priced beyond$"
     )
     with pytest.raises(ScheduleError, match=message):
-        baseline_price(four, "ring", FREE, simulates=False, watch=UNWATCHED)
+        baseline_price(four, "ring", FREE, simulates=False)
 
 
 def test_what_is_simulated_has_a_curve(monkeypatch: pytest.MonkeyPatch) -> None:
-    found: Any = planned_price(problem(BOXES), FREE, simulates=True, watch=UNWATCHED)
+    found: Any = planned_price(problem(BOXES), FREE, simulates=True)
     assert [size for size, _ in found.curve] == list(CURVE_SIZES)
     assert CURVE_SIZES == (2**14, 2**17, 2**20, 2**23, 2**26, 2**30)
     seconds = [time for _, time in found.curve]
@@ -80,20 +79,18 @@ def test_what_is_simulated_has_a_curve(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_exchanges_have_demands_that_fit_a_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
     ring = problem("ring(4, bandwidth='1GB/s')", EXCHANGE)
     monkeypatch.setattr(schedule_prices, "MOST_EXCHANGED", 4)
-    price = exchange_price(ring, FREE, watch=UNWATCHED)
+    price = exchange_price(ring, FREE)
     # each rank has 4 units, of which the two neighbours take one each and the opposite one two links
     assert float(price.algbw) == pytest.approx(4e9 * 8 / 16, rel=1e-3)
     assert price.model is TimeModel.FARTHEST_RANK
-    assert exchange_price(ring, FREE, watch=UNWATCHED, is_bound=True).model is TimeModel.BOUND
-    assert optimal_price(ring, FREE, TimeModel.BOUND, watch=UNWATCHED).model is TimeModel.BOUND
-    assert (
-        optimal_price(ring, FREE, TimeModel.FARTHEST_RANK, watch=UNWATCHED).model is TimeModel.FARTHEST_RANK
-    )
+    assert exchange_price(ring, FREE, is_bound=True).model is TimeModel.BOUND
+    assert optimal_price(ring, FREE, TimeModel.BOUND).model is TimeModel.BOUND
+    assert optimal_price(ring, FREE, TimeModel.FARTHEST_RANK).model is TimeModel.FARTHEST_RANK
     monkeypatch.setattr(schedule_prices, "MOST_EXCHANGED", 3)
     with pytest.raises(
         ScheduleError, match="an all-to-all among 4 ranks; expected at most 3, whose demands fit"
     ):
-        exchange_price(ring, FREE, watch=UNWATCHED)
+        exchange_price(ring, FREE)
 
 
 def test_messages_on_shortest_paths_of_unequal_links(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,18 +104,18 @@ def test_messages_on_shortest_paths_of_unequal_links(monkeypatch: pytest.MonkeyP
     fabric = draft.build()
     demands = Demands(np.array([[0, 1, 1], [1, 0, 1], [2, 1, 0]], dtype=np.int64))
     odd = Problem(fabric, Collective(EXCHANGE, (0, 1, 2), demands=demands))
-    price = spread_price(odd, FREE, watch=UNWATCHED)
+    price = spread_price(odd, FREE)
     assert price.model is TimeModel.SPREAD
     units = odd.collective.pair_demands.buffer_units
     assert price.algbw == units, "straight on: a unit of 1 byte/s each way between a and b"
     capped = replace(fabric, injection_bytes_per_s=np.array([0, 0, 1], dtype=np.int64))
-    slow = spread_price(Problem(capped, odd.collective), FREE, watch=UNWATCHED)
+    slow = spread_price(Problem(capped, odd.collective), FREE)
     assert slow.algbw == Fraction(units, 3), "three units leave c"
     monkeypatch.setattr(schedule_prices, "MOST_ROUTED", 6)
-    spread_price(odd, FREE, watch=UNWATCHED)
+    spread_price(odd, FREE)
     monkeypatch.setattr(schedule_prices, "MOST_ROUTED", 5)
     with pytest.raises(ScheduleError, match=r"^odd: an all-to-all of 6 messages; they are routed up to 5; "):
-        spread_price(odd, FREE, watch=UNWATCHED)
+        spread_price(odd, FREE)
 
 
 def test_prices_that_were_asked_for_are_known(monkeypatch: pytest.MonkeyPatch) -> None:

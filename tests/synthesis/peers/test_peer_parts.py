@@ -22,7 +22,6 @@ from treadle.synthesis.peers.tto import _trees, _turned, square_mesh
 from treadle.topologies import parse
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.topology import Topology, TopologyBuilder
-from treadle.watch import UNWATCHED
 
 ALLGATHER, ALLTOALL = CollectiveKind.ALLGATHER, CollectiveKind.ALLTOALL
 
@@ -61,7 +60,7 @@ def test_chunks_come_only_from_who_has_them() -> None:
 
 def test_a_random_schedule_fills_links_by_their_bandwidth() -> None:
     """Five chunks to b over 1 + 3 in two steps, and five to a over 2 in three."""
-    sends = random_schedule(uneven(), 5, random.Random(0), UNWATCHED)
+    sends = random_schedule(uneven(), 5, random.Random(0))
     steps = [step for _, _, step, _, _ in sends]
     assert steps == sorted(steps)
     counts = Counter((step, link) for _, link, step, _, _ in sends)
@@ -73,7 +72,7 @@ def test_a_random_schedule_fills_links_by_their_bandwidth() -> None:
     assert all(high == low + 1 for *_, low, high in sends)
     # the loop brings nothing
     looped = from_arcs("looped", [0, 1, 1, 0], [1, 0, 1, 0], n=2)
-    assert {link for _, link, *_ in random_schedule(looped, 2, random.Random(0), UNWATCHED)} == {0, 1}
+    assert {link for _, link, *_ in random_schedule(looped, 2, random.Random(0))} == {0, 1}
 
 
 def test_the_best_of_the_trials_is_taken() -> None:
@@ -83,7 +82,7 @@ def test_the_best_of_the_trials_is_taken() -> None:
     assert (DEFAULT_CHUNKS, TRIALS) == (4, 8)
     for seed in range(3):
         draw = random.Random(seed)
-        lengths = [random_schedule(torus, 4, draw, UNWATCHED)[-1][2] + 1 for _ in range(8)]
+        lengths = [random_schedule(torus, 4, draw)[-1][2] + 1 for _ in range(8)]
         found = tacos(torus, everyone, seed=seed)
         assert found.n_steps == min(lengths)
         assert found == tacos(torus, everyone, chunks=4, seed=seed)
@@ -214,7 +213,7 @@ def test_flows_meet_all_demands_in_time() -> None:
     """By definition: what a rank has read of another is what it was due, and links carry their slots."""
     fabric, due = uneven(), demands([[0, 5], [4, 0]])
     program = _ExchangeProgram(fabric, due, 4, 2)
-    flow = program.solve(UNWATCHED)
+    flow = program.solve()
     assert flow is not None
     assert flow.step_times.tolist() == [1.25, 1.25]  # 5/4 over 1 B/s
     carried = flow.by_step
@@ -224,7 +223,7 @@ def test_flows_meet_all_demands_in_time() -> None:
     assert carried[0, 0].tolist() == pytest.approx([1.25, 3.75, 0])
     assert carried[0, 1].tolist() == pytest.approx([0, 0, 2.5])
     assert carried[1, 1, 2] == pytest.approx(1.5)
-    assert _ExchangeProgram(fabric, due, 4, 1).solve(UNWATCHED) is None
+    assert _ExchangeProgram(fabric, due, 4, 1).solve() is None
 
 
 def test_trees_of_a_mesh_of_two() -> None:

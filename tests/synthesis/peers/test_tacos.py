@@ -10,12 +10,12 @@ from fractions import Fraction
 import pytest
 
 from treadle import planning
+from treadle.context import Context, TimeLimitError, under
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.synthesis.peers.tacos import TRIALS, random_schedule, tacos
 from treadle.topologies import parse
 from treadle.verification.schedules import verify
-from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ from treadle.watch import UNWATCHED, TimeLimitError, Watch
 def test_as_many_steps_as_its_public_code_takes(fabric: str, chunks: int, expected: set[int]) -> None:
     """40 runs each of astra-sim/tacos at 1811f1f, without latency, took 8; 30; 4 or 5; 15 to 17 steps."""
     draw = random.Random(7)
-    found = Counter(random_schedule(parse(fabric), chunks, draw, UNWATCHED)[-1][2] + 1 for _ in range(12))
+    found = Counter(random_schedule(parse(fabric), chunks, draw)[-1][2] + 1 for _ in range(12))
     assert set(found) <= expected
 
 
@@ -82,15 +82,16 @@ def test_more_chunks_come_nearer_to_the_optimum() -> None:
 def test_a_time_limit_ends_the_trials_or_the_first_of_them() -> None:
     fabric = parse("torus(4, 4)")
     collective = on_all_ranks(fabric, CollectiveKind.ALLGATHER)
-    with pytest.raises(TimeLimitError):
-        tacos(fabric, collective, watch=Watch(deadline=time.monotonic() - 1))
+    with pytest.raises(TimeLimitError), under(Context(deadline=time.monotonic() - 1)):
+        tacos(fabric, collective)
     trials: list[int] = []
 
     def note(stage: str, done: int, _: int) -> None:
         if stage == "random schedules":
             trials.append(done)
 
-    tacos(fabric, collective, watch=Watch(note))
+    with under(Context(note)):
+        tacos(fabric, collective)
     assert trials == list(range(1, TRIALS + 1))
 
 

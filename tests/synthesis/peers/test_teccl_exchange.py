@@ -7,6 +7,7 @@ import time
 import pytest
 
 from treadle import planning
+from treadle.context import Context, TimeLimitError, under
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.steps.time_stepped import time_stepped_flow
@@ -14,7 +15,6 @@ from treadle.synthesis.peers import teccl_exchange as module
 from treadle.synthesis.peers.teccl_exchange import teccl_exchange
 from treadle.topologies import parse
 from treadle.verification.schedules import verify
-from treadle.watch import TimeLimitError, Watch
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def test_what_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     collective = on_all_ranks(topology, CollectiveKind.ALLTOALL)
     with pytest.raises(InfeasibleError, match="2 epochs, expected at least"):
         teccl_exchange(topology, collective, steps=2)
-    with pytest.raises(TimeLimitError):
-        teccl_exchange(topology, collective, watch=Watch(deadline=time.monotonic() - 1))
+    with pytest.raises(TimeLimitError), under(Context(deadline=time.monotonic() - 1)):
+        teccl_exchange(topology, collective)
     monkeypatch.setattr(module, "MAX_VARIABLES", 100)
     with pytest.raises(ScheduleError, match="variables, at most 100 are practical"):
         teccl_exchange(topology, collective)

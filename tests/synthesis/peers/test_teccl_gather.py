@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from treadle import planning
+from treadle.context import Context, TimeLimitError, under
 from treadle.errors import ScheduleError
 from treadle.planning.solving import step_candidates
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
@@ -20,7 +21,6 @@ from treadle.synthesis.peers.teccl_gather import teccl_gather
 from treadle.topologies import TopologyBuilder, parse
 from treadle.topologies.topology import Topology
 from treadle.verification.schedules import verify
-from treadle.watch import TimeLimitError, Watch
 
 
 def gathered(fabric: Topology, chunks: int = 1) -> StepSchedule:
@@ -142,8 +142,8 @@ def test_what_is_too_large_is_refused_before_it_is_built() -> None:
 def test_time_ends_it() -> None:
     fabric = parse("torus(4, 4)")
     collective = on_all_ranks(fabric, CollectiveKind.ALLGATHER)
-    with pytest.raises(TimeLimitError):
-        teccl_gather(fabric, collective, watch=Watch(deadline=time.monotonic() - 1))
+    with pytest.raises(TimeLimitError), under(Context(deadline=time.monotonic() - 1)):
+        teccl_gather(fabric, collective)
 
 
 @pytest.mark.parametrize(
@@ -158,5 +158,6 @@ def test_a_schedule_that_may_be_far_from_the_best_says_so(
     monkeypatch.setattr(step_candidates, "teccl_gather", lambda *_, **__: found)
     assert step_candidates.te_ccl(fabric, collective).notes == notes
     assert not step_candidates.te_ccl(fabric, collective).is_late
-    timed = Watch(deadline=time.monotonic() + 60)
-    assert step_candidates.te_ccl(fabric, collective, watch=timed).is_late
+    timed = Context(deadline=time.monotonic() + 60)
+    with under(timed):
+        assert step_candidates.te_ccl(fabric, collective).is_late

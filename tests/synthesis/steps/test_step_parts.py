@@ -33,7 +33,6 @@ from treadle.synthesis.steps.schedule_expansions import cartesian_power_schedule
 from treadle.topologies import parse
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.topology import Topology, TopologyBuilder
-from treadle.watch import UNWATCHED
 
 ALLGATHER, ALLREDUCE = CollectiveKind.ALLGATHER, CollectiveKind.ALLREDUCE
 
@@ -184,7 +183,7 @@ def pair(*links: tuple[int, int]) -> Topology:
 def test_times_of_links_with_latencies() -> None:
     """Links of 4 B/s at once, of 2 after 1 s, of 1 after 3 s; a shard of 8 bytes."""
     second = 10**9
-    problem = _make_problem(pair((4, 0), (2, second), (1, 3 * second)), 16, UNWATCHED)
+    problem = _make_problem(pair((4, 0), (2, second), (1, 3 * second)), 16)
     assert problem.shard_bytes == 8
     assert problem.n_steps == 1
     into_b = list(range(int(problem.instance.offset[1]), int(problem.instance.offset[2])))
@@ -219,10 +218,10 @@ def test_chunks_that_are_enough() -> None:
         ([(1023, 0), (2, 0)], 512),  # 1025 would lose nothing, 511 lose 0.2%
         ([(2000, 0), (3, 0)], 667),  # 2003
     ):
-        assert balance(_make_problem(pair(*links), 16, UNWATCHED), None)[0] == chunks
+        assert balance(_make_problem(pair(*links), 16), None)[0] == chunks
     with pytest.raises(ScheduleError, match=r"^size: expected at least 1 byte, found 0$"):
-        _make_problem(pair((4, 0)), 0, UNWATCHED)
-    assert _make_problem(pair((4, 0)), 1, UNWATCHED).shard_bytes == 0.5
+        _make_problem(pair((4, 0)), 0)
+    assert _make_problem(pair((4, 0)), 1).shard_bytes == 0.5
 
 
 def test_links_into_each_node(monkeypatch: pytest.MonkeyPatch) -> None:

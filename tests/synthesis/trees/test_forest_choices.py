@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from shortcuts.switched_ranks import in_boxes
+from treadle.context import TimeLimitError
 from treadle.errors import InfeasibleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
@@ -23,7 +24,6 @@ from treadle.synthesis.trees.tree_budget import TreeBudget
 from treadle.synthesis.trees.tree_synthesis import StageClock
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, TimeLimitError
 
 F = Fraction
 K = CollectiveKind
@@ -153,7 +153,7 @@ def test_pieces_that_are_not_taken(
     monkeypatch.setattr(module, "decompose", lambda *_, **__: decomposed)
     collective = on_all_ranks(DIRECT, K.ALLGATHER)
     problem, clock = instance_of(DIRECT, collective), StageClock()
-    found = module._from_pieces(problem, collective, TreeBudget(), packer, clock, UNWATCHED)
+    found = module._from_pieces(problem, collective, TreeBudget(), packer, clock)
     assert found == PackingAttempt(Packer.TIGHT_CUTS, words)
 
 
@@ -190,7 +190,7 @@ def test_pieces_written_out(
     fabric = parse("mesh(4)")
     collective = on_all_ranks(fabric, K.BROADCAST, root=0)
     problem, clock = instance_of(fabric, collective), StageClock()
-    got: Any = module._from_pieces(problem, collective, TreeBudget(), packer, clock, UNWATCHED)
+    got: Any = module._from_pieces(problem, collective, TreeBudget(), packer, clock)
     assert (seen["lower"], got.schedule, got.algbw, got.trees_per_root) == (False, "written out", 5, 3)
     assert (got.exact_trees_per_root, got.exact_algbw) == ((6, 8) if exact else (11, 7))
     assert (got.packer, got.height_bound) == (Packer.TIGHT_CUTS, 3)
@@ -216,11 +216,11 @@ def test_both_phases_take_a_common_number_of_trees(
     asked: list[Any] = []
     per_root = dict(zip((K.REDUCE_SCATTER, K.ALLGATHER), numbers, strict=True))
 
-    def one(topology: Any, collective: Collective, *, budget: TreeBudget, packer: Any, watch: Any) -> Any:
+    def one(topology: Any, collective: Collective, *, budget: TreeBudget, packer: Any) -> Any:
         asked.append((collective.kind, budget))
         return SimpleNamespace(trees_per_root=per_root[collective.kind])
 
-    def shared(problems: Any, limit: int, watch: Any) -> int:
+    def shared(problems: Any, limit: int) -> int:
         assert [problem.direction.name for problem in problems] == ["REDUCE", "BROADCAST"]
         return limit
 
@@ -228,7 +228,7 @@ def test_both_phases_take_a_common_number_of_trees(
     monkeypatch.setattr(module, "common_number", shared)
     monkeypatch.setattr(module, "_joined", lambda scatter, gather: (scatter, gather))
     collective = on_all_ranks(DIRECT, K.ALLREDUCE)
-    module._two_phases(DIRECT, collective, TreeBudget(**budget), None, UNWATCHED)
+    module._two_phases(DIRECT, collective, TreeBudget(**budget), None)
     first = [(kind, TreeBudget(**budget)) for kind in per_root]
     again = [] if common is None else [(kind, TreeBudget(trees=common)) for kind in per_root]
     assert asked == [*first, *again]
@@ -281,7 +281,7 @@ def test_trees_are_routed_on_the_fabric_or_packed(
     searches: list[Any] = []
     calls: list[Any] = []
 
-    def route(problem: Any, capacities: Any, roots: Any, *, asked: bool, watch: Any) -> Any:
+    def route(problem: Any, capacities: Any, roots: Any, *, asked: bool) -> Any:
         calls.append((capacities, roots.tolist(), asked))
         return low if routed else tried
 
@@ -296,7 +296,7 @@ def test_trees_are_routed_on_the_fabric_or_packed(
     monkeypatch.setattr(module, "to_forest", lambda *_: "forest")
     problem = instance_of(DIRECT, on_all_ranks(DIRECT, K.BROADCAST, root=1))
     units: Any = SimpleNamespace(fixed=SimpleNamespace(trees=7), capacities="room")
-    found = module._build(problem, units, StageClock(), packer, UNWATCHED)
+    found = module._build(problem, units, StageClock(), packer)
     assert calls == ([] if packer is Packer.GROWTH else [("room", [0, 7, 0, 0], packer is not None)])
     assert bool(searches) is searched
     if not packs:

@@ -30,7 +30,6 @@ from treadle.synthesis.trees.tree_units import (
     tree_choices,
 )
 from treadle.topologies.topology import Topology, TopologyBuilder
-from treadle.watch import UNWATCHED
 
 LOSSY = TreeBudget(dyadic_loss=Fraction(1, 100))
 
@@ -49,7 +48,7 @@ def pair(*bandwidths: int, back: int = 1) -> Instance:
 
 def numbers(problem: Instance, budget: TreeBudget, most: int = 30) -> list[int]:
     best = instance_optimum(problem)
-    return [one.trees for one in islice(tree_choices(problem, best, budget, UNWATCHED), most)]
+    return [one.trees for one in islice(tree_choices(problem, best, budget), most)]
 
 
 def by_value(problem: Instance, most: int) -> list[int]:
@@ -211,7 +210,7 @@ def broadcast(topology: Topology) -> Instance:
 def test_balanced_floors_are_taken_as_they_are() -> None:
     problem = broadcast(through(6, 6))
     best = instance_optimum(problem)
-    units = first_possible(problem, iter([fixed_trees_optimum(problem, best, 3)]), UNWATCHED)
+    units = first_possible(problem, iter([fixed_trees_optimum(problem, best, 3)]))
     # 1/5 a byte/s holds one of three, 1/3 does: 2 over the switch, 1 beside it
     assert units.fixed == FixedTreesOptimum(3, Fraction(1, 3), Fraction(9))
     assert units.note == ""
@@ -242,11 +241,11 @@ def test_a_surplus_is_trimmed() -> None:
         4: (Fraction(2, 3), [2, 2, 4, 20], ""),
     }
     for trees, (scale, capacities, note) in wanted.items():
-        units = first_possible(problem, iter([fixed_trees_optimum(problem, best, trees)]), UNWATCHED)
+        units = first_possible(problem, iter([fixed_trees_optimum(problem, best, trees)]))
         assert (units.fixed.scale, units.capacities.tolist(), units.note) == (scale, capacities, note)
     wide = two_in((5, 5), 10)
     best = instance_optimum(wide)
-    units = first_possible(wide, iter([FixedTreesOptimum(1, Fraction(3, 10), Fraction(10, 3))]), UNWATCHED)
+    units = first_possible(wide, iter([FixedTreesOptimum(1, Fraction(3, 10), Fraction(10, 3))]))
     # 1 and 1 in, 3 out: one of those out is a surplus
     assert (units.capacities.tolist(), units.note) == ([1, 1, 2, 9], trimmed)
 
@@ -262,7 +261,7 @@ def test_choices_are_tried_in_order() -> None:
             asked.append(scale)
             yield FixedTreesOptimum(trees, scale, trees / scale)
 
-    units = first_possible(problem, choices(), UNWATCHED)
+    units = first_possible(problem, choices())
     assert units.fixed.scale == Fraction(1, 4)
     assert asked == [Fraction(1, 5), Fraction(1, 4)]
 
@@ -272,7 +271,7 @@ def test_the_next_scale_that_will_do() -> None:
     problem = two_in((3, 4), 7)
     for trees, scale, capacities in ((1, Fraction(1, 4), [0, 1, 1, 7]), (2, Fraction(1, 3), [1, 1, 2, 10])):
         asked = FixedTreesOptimum(trees, Fraction(1, 5), Fraction(5 * trees))
-        units = first_possible(problem, iter([asked]), UNWATCHED)
+        units = first_possible(problem, iter([asked]))
         assert units.fixed == FixedTreesOptimum(trees, scale, trees / scale)
         assert units.capacities.tolist() == capacities
         cost = 1 - units.fixed.algbw / asked.algbw
@@ -287,9 +286,9 @@ def test_units_beyond_64_bits() -> None:
     most = Fraction(2**61, 44)
     assert floor_capacities(problem.bandwidths, most).sum() < 2**61
     with pytest.raises(InfeasibleError, match="the schedule needs capacities of 2\\*\\*61 units or more"):
-        first_possible(problem, iter([FixedTreesOptimum(2**58, most, Fraction(1))]), UNWATCHED)
+        first_possible(problem, iter([FixedTreesOptimum(2**58, most, Fraction(1))]))
     with pytest.raises(InfeasibleError, match="switch 's' is not Eulerian: 6 in, 7 out"):
-        first_possible(two_in((3, 3), 7), iter([]), UNWATCHED)
+        first_possible(two_in((3, 3), 7), iter([]))
 
 
 def test_a_common_number_of_two_problems() -> None:
@@ -302,14 +301,14 @@ def test_a_common_number_of_two_problems() -> None:
         return sum((fixed_trees_optimum(p, best, trees).scale for p, best in pairs), Fraction(0)) / trees
 
     for limit in (1, 3, 6, 12, 40):
-        assert common_number(problems, limit, UNWATCHED) == min(range(1, limit + 1), key=time)
-    assert common_number(problems, 40, UNWATCHED) == 35
-    assert common_number([pair(4, 4)], 9, UNWATCHED) == 2
+        assert common_number(problems, limit) == min(range(1, limit + 1), key=time)
+    assert common_number(problems, 40) == 35
+    assert common_number([pair(4, 4)], 9) == 2
 
 
 def test_limits_of_common_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tree_units, "MOST_SCANNED", 6)
-    assert common_number([pair(4, 3)], 7, UNWATCHED) == 5  # at 3/4 trees per byte/s they hold 3 + 2
+    assert common_number([pair(4, 3)], 7) == 5  # at 3/4 trees per byte/s they hold 3 + 2
     monkeypatch.setattr(tree_units, "MOST_SCANNED", 7)
-    assert common_number([pair(4, 3)], 7, UNWATCHED) == 7
+    assert common_number([pair(4, 3)], 7) == 7
     assert np.array_equal(floor_capacities(np.array([4, 3]), Fraction(1)), [4, 3])

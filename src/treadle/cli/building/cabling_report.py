@@ -12,9 +12,9 @@ from treadle import planning
 from treadle.atomic import write_bytes
 from treadle.cli.output import Output
 from treadle.cli.quantities import counted
+from treadle.context import Progress
 from treadle.errors import FormatError
 from treadle.topologies.topology import Topology
-from treadle.watch import Progress
 
 RackSizeOption = Annotated[
     int | None,

@@ -16,6 +16,7 @@ from treadle.cli.quantities import counted
 from treadle.cli.solving.report import describe_shortfall
 from treadle.cli.status import FAILED, put
 from treadle.cli.text_places import TextPlace, check_folder, place_of, place_of_group
+from treadle.context import Context
 from treadle.errors import ScheduleError
 from treadle.planning import Format, Loading, Lowered, LoweredGroup, Profile, find_format, own_formats
 from treadle.planning.group_plans import group_name
@@ -29,7 +30,6 @@ from treadle.planning.summary import (
 from treadle.planning.writing.lower import TextKeywords
 from treadle.schedules.plan import Plan
 from treadle.units import parse_size
-from treadle.watch import Watch
 
 _NAMES = ", ".join(record.name for record in own_formats())
 
@@ -133,16 +133,16 @@ def command(
     }
     try:
         with ProgressLine(quiet=quiet or json) as progress:
-            Watch(progress).announce("reading")
+            Context(progress).announce("reading")
             loaded = read_plan(plan, max_memory)
             folder = set_folder(loaded, target, output_path, options)
-            Watch(progress).announce("lowering")
+            Context(progress).announce("lowering")
             if folder is not None:
                 sets = lowered_sets(loaded, plan, folder, to=to, profile=profile, group=group, **options)
         if folder is not None:
             return put_sets(output, loaded, sets, options)
         with ProgressLine(quiet=quiet or json) as progress:
-            Watch(progress).announce("lowering")
+            Context(progress).announce("lowering")
             place = None if output_path is None else place_of(output_path, plan, target)
             if place is not None:
                 check_folder(place, profile)

@@ -22,6 +22,7 @@ from treadle.cli.solving.report import (
     print_verification,
 )
 from treadle.cli.status import FAILED
+from treadle.context import Context
 from treadle.errors import ScheduleError
 from treadle.planning import Check, Profile
 from treadle.planning.comparison_summary import placed_summary
@@ -34,7 +35,6 @@ from treadle.topologies.files import topology_hash
 from treadle.topologies.topology import Topology
 from treadle.units import format_share, format_size
 from treadle.verification.violations import Report
-from treadle.watch import Watch
 
 FileArgument = Annotated[
     Path, typer.Argument(metavar="FILE", help="A plan, or a text for a runtime, told by its content.")
@@ -76,18 +76,18 @@ def command(
         if topology is not None:
             return _place_text(output, plan, topology, root or 0)
         with ProgressLine(quiet=output.is_silent) as progress:
-            Watch(progress).announce("judging")
+            Context(progress).announce("judging")
             found = verify_text(text, source=str(plan), profile=profile, root=root or 0)
         return _print_text(output, plan, found)
     if profile is not None or root is not None:
         raise ScheduleError(f"{plan}: --profile and --root are for texts; a plan says both itself")
     with ProgressLine(quiet=output.is_silent) as progress:
-        Watch(progress).announce("reading")
+        Context(progress).announce("reading")
         refuse_what_is_no_plan(plan, _EXPECTED)
         granted = granted_bytes(max_memory)
         with memory_fence(granted, str(plan)):
             loaded = load_plan(plan, max_memory_bytes=granted)
-            Watch(progress).announce("verifying")
+            Context(progress).announce("verifying")
             result = planning.verify(loaded, topology)
     for note in () if quiet else result.notes:
         warn(f"warning: {note}")
@@ -143,9 +143,9 @@ def _print_sound(output: Output, result: planning.VerifyResult, plan: Plan) -> N
 def _verify_jobs(output: Output, folder: Path, topology: Topology | None) -> int:
     """Judge the plans of jobs that run at once."""
     with ProgressLine(quiet=output.is_silent) as progress:
-        Watch(progress).announce("reading")
+        Context(progress).announce("reading")
         stored = planning.load_jobs(folder)
-        Watch(progress).announce("verifying")
+        Context(progress).announce("verifying")
         found = stored.verified(topology)
     fabric = stored.topology if topology is None else topology
     if topology is None:

@@ -13,6 +13,7 @@ import typer
 from treadle.atomic import write_bytes
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, UnitOption
 from treadle.cli.quantities import Rates
+from treadle.context import Context, under
 from treadle.errors import FormatError
 from treadle.planning.fabrics_and_plans import as_plan
 from treadle.planning.measuring.calibration import (
@@ -30,7 +31,6 @@ from treadle.schedules.collective import CollectiveKind
 from treadle.topologies.files import save_topology
 from treadle.topologies.topology import MAX_BANDWIDTH
 from treadle.units import format_size
-from treadle.watch import Watch
 
 
 def command(
@@ -132,14 +132,13 @@ def _cost_model(
         for path, plan in zip(measured, plans, strict=True)
     ]
     fitted = len(sweeps) - held_out
-    with ProgressLine(quiet=output.is_silent) as progress:
+    with ProgressLine(quiet=output.is_silent) as progress, under(Context(progress)):
         fit = fit_cost_model(
             sweeps[:fitted],
             protocols=("simple",) if protocols is None else protocols.split(","),
             held_out=sweeps[fitted:],
             name="fitted" if result_file is None else result_file.stem or "fitted",
             source=f"fitted by treadle calibrate to {', '.join(path.name for path in measured[:fitted])}",
-            watch=Watch(progress),
         )
     if result_file is not None:
         save_cost_model(result_file, fit.model)

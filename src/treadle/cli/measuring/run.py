@@ -28,6 +28,7 @@ from treadle.cli.solving.problem_arguments import (
 )
 from treadle.cli.solving.report import describe_shortfall, members
 from treadle.cli.status import FAILED
+from treadle.context import Context
 from treadle.errors import FormatError
 from treadle.planning import (
     DeviceProtocol,
@@ -44,7 +45,6 @@ from treadle.planning.measuring.lane_costs import lane_costs
 from treadle.planning.summary import shortfall_summary, throughput
 from treadle.schedules.plan import Plan
 from treadle.topologies.topology import Topology
-from treadle.watch import Watch
 
 
 def command(
@@ -117,7 +117,7 @@ def command(
         return 0  # the first process says it for all; a failure here could end it before it has
     try:
         with ProgressLine(quiet=output.is_silent) as progress:
-            Watch(progress).announce("running")
+            Context(progress).announce("running")
             result = planning.run(
                 loaded,
                 sizes,

@@ -33,6 +33,7 @@ from treadle.cli.solving.problem_arguments import (
 )
 from treadle.cli.solving.report import members
 from treadle.cli.status import FAILED
+from treadle.context import Context
 from treadle.errors import FormatError
 from treadle.planning import (
     Forwarding,
@@ -56,7 +57,6 @@ from treadle.schedules.plan import Plan
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.topologies.topology import Topology
 from treadle.units import format_size, parse_bandwidth, parse_size, parse_time_ns
-from treadle.watch import Watch
 
 _Simulated = Plan | PlacedSchedule
 
@@ -176,7 +176,7 @@ def command(
                 raise FormatError("--referee: knows one alpha for all messages, and --cost-model has several")
             if referee is not None:
                 planning.require_referee(referee, loaded.collective.n_ranks, sizes)
-            Watch(progress).announce("messages")
+            Context(progress).announce("messages")
             result = planning.simulate(
                 loaded,
                 sizes,
@@ -237,7 +237,7 @@ def _placed(path: str, topology: Topology | None, progress: ProgressLine) -> Pla
     """A schedule of others on its fabric; FormatError without one, ScheduleError if it is wrong there."""
     if topology is None:
         raise FormatError(f"{path}: a schedule of others names no fabric; expected --topology TOPOLOGY")
-    Watch(progress).announce("placing")
+    Context(progress).announce("placing")
     placed = planning.place_file(Path(path), topology, progress=progress)
     placed.require()
     return placed

@@ -14,13 +14,13 @@ from treadle.cli.fabric_arguments import topology_text
 from treadle.cli.output import ProgressLine
 from treadle.cli.plan_file import read_plan
 from treadle.cli.usage import is_fabric
+from treadle.context import Context, under
 from treadle.errors import FormatError
 from treadle.planning.problem import ProblemOptions
 from treadle.planning.together.shared_rates import SharedRates, alone_in_plan, plan_rates, shared_rates
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import Plan
 from treadle.topologies.topology import Topology
-from treadle.watch import Watch
 
 PlanOrFabricArgument = Annotated[
     Any,
@@ -75,7 +75,8 @@ class LoadedPlan:
             return shared_rates(self.solved)
         if self.plan.collective.blocks is None or self.plan.optimal_algbw is None:
             return None
-        return plan_rates(self.plan, alone_in_plan(self.plan, Watch(progress)))
+        with under(Context(progress)):
+            return plan_rates(self.plan, alone_in_plan(self.plan))
 
 
 def solved_or_read(
@@ -107,5 +108,5 @@ def solved_or_read(
             f"treadle {command} {quote(text)} allreduce"
         )
     asked.refuse(f"{text} is a plan")
-    Watch(progress).announce("reading")
+    Context(progress).announce("reading")
     return LoadedPlan(read_plan(text, max_memory))

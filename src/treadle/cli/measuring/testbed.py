@@ -12,6 +12,7 @@ from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, Un
 from treadle.cli.plan_file import MaxMemoryOption, read_plan
 from treadle.cli.quantities import Rates
 from treadle.cli.status import FAILED
+from treadle.context import Context
 from treadle.errors import FormatError
 from treadle.planning.measuring.emulation import testbed
 from treadle.planning.measuring.emulation.testbed_summary import emulation_summary, model_line
@@ -20,7 +21,6 @@ from treadle.planning.problem import pose, resolve_kind
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies.topology import Topology
 from treadle.units import format_seconds, format_size, parse_bandwidth, parse_time_ns
-from treadle.watch import Watch
 
 
 def command(
@@ -101,7 +101,7 @@ def command(
             plans=plans,
             timing=testbed.Timing(iterations=iterations, rounds=rounds),
             with_crossovers=crossovers,
-            on_case=lambda name: Watch(progress).announce(name),
+            on_case=lambda name: Context(progress).announce(name),
         )
     _print(output, result)
     output.result(emulation_summary(result))

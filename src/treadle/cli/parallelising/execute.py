@@ -12,7 +12,7 @@ from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, Se
 from treadle.cli.parallelising.execution_report import execution_values, print_execution
 from treadle.cli.quantities import counted, parse_seconds
 from treadle.cli.status import FAILED, fail
-from treadle.watch import Watch
+from treadle.context import Context
 
 
 def command(
@@ -47,7 +47,7 @@ def command(
     output = Output(json, quiet)
     timeout_s = parse_seconds(timeout)
     with ProgressLine(quiet=output.is_silent) as progress:
-        Watch(progress).announce("executing")
+        Context(progress).announce("executing")
         found = planning.execute_plan(
             plan, module, repeats=repeats, fabric=fabric, backend=backend, seed=seed, timeout_s=timeout_s
         )

@@ -19,9 +19,9 @@ from treadle.cli.solving.problem_arguments import (
     problem_options,
 )
 from treadle.cli.solving.report import print_problem
+from treadle.context import Context
 from treadle.errors import FormatError
 from treadle.planning.summary import front_summary, problem_summary
-from treadle.watch import Watch
 
 
 def command(
@@ -64,7 +64,7 @@ def command(
         if value is not None:
             raise FormatError(f"{option} is for fronts of trees; leave out --max-steps")
     with ProgressLine(quiet=output.is_silent) as progress:
-        Watch(progress).announce("schedules")
+        Context(progress).announce("schedules")
         front = planning.exact_front(
             problem,
             max_steps=max_steps,

@@ -31,13 +31,13 @@ from treadle.cli.solving.report import (
     print_verification,
 )
 from treadle.cli.status import FAILED
+from treadle.context import Context
 from treadle.planning import RepairResult
 from treadle.planning.repairing.repair_candidates import Contest
 from treadle.planning.summary import repair_summary
 from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import save_plan
 from treadle.units import format_size, parse_size
-from treadle.watch import Watch
 
 _SHOWN = 4
 
@@ -89,7 +89,7 @@ def command(
     output = Output(json, quiet, Rates(unit or ""))
     try:
         with ProgressLine(quiet=output.is_silent) as progress:
-            Watch(progress).announce("reading")
+            Context(progress).announce("reading")
             result = planning.repair(
                 read_plan(plan, max_memory),
                 links=tuple(links or ()),
@@ -103,7 +103,7 @@ def command(
                 progress=progress,
             )
             if new is not None:
-                Watch(progress).announce("writing")
+                Context(progress).announce("writing")
                 save_plan(new, result.new)
     except planning.RejectedError as error:
         warn(str(error))

@@ -12,10 +12,10 @@ from treadle.cli.cost_model_option import CostModelOption
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, UnitOption
 from treadle.cli.quantities import Rates
 from treadle.cli.solving.size_set_report import report_size_set
+from treadle.context import Context
 from treadle.errors import FormatError
 from treadle.planning import parse_sizes
 from treadle.schedules.plan_files.archive import save_plan
-from treadle.watch import Watch
 
 
 def command(
@@ -41,6 +41,6 @@ def command(
             plan, cost_model, parse_sizes(size), max_schedules=max_schedules, progress=progress
         )
         if output_file is not None:
-            Watch(progress).announce("writing")
+            Context(progress).announce("writing")
             save_plan(output_file, result.plan)
     return report_size_set(output, result, output_file)

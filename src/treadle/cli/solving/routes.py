@@ -32,9 +32,9 @@ from treadle.cli.solving.problem_arguments import (
 )
 from treadle.cli.solving.report import print_problem, print_routes, print_seconds, print_verification
 from treadle.cli.status import FAILED
+from treadle.context import Context
 from treadle.errors import FormatError
 from treadle.topologies.topology import Topology
-from treadle.watch import Watch
 
 SourceArgument = Annotated[
     Any,
@@ -87,7 +87,7 @@ def command(
                     raise FormatError(
                         f"{topology}: a plan has its routes; leave out the options that choose them"
                     )
-                Watch(progress).announce("reading")
+                Context(progress).announce("reading")
                 result = planning.routes_of(read_plan(topology, max_memory))
             else:
                 result = planning.routes(

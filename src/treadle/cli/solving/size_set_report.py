@@ -11,6 +11,7 @@ from treadle.cli.output import Output, ProgressLine, late, warn
 from treadle.cli.quantities import counted, parse_seconds
 from treadle.cli.solving.report import print_bound, print_problem, print_seconds
 from treadle.cli.status import FAILED
+from treadle.context import Context
 from treadle.errors import FormatError
 from treadle.planning.problem import ProblemOptions
 from treadle.planning.sizing.set_summary import size_set_summary
@@ -18,7 +19,6 @@ from treadle.schedules.plan import PlanEntry
 from treadle.schedules.plan_files.archive import save_plan
 from treadle.topologies.topology import Topology
 from treadle.units import format_size
-from treadle.watch import Watch
 
 _HEADINGS = ("sizes", "schedule", "slices", "us", "best baseline", "% bound")
 _LEAST = ("slices", "best baseline")
@@ -64,7 +64,7 @@ def solve_size_set(
                 **posed,
             )
             if plan is not None:
-                Watch(progress).announce("writing")
+                Context(progress).announce("writing")
                 save_plan(plan, result.plan)
     except planning.TimeLimitError:
         return late("no candidate is there yet; allow more time (--time-limit)")

@@ -49,12 +49,12 @@ from treadle.cli.solving.report import (
 )
 from treadle.cli.solving.size_set_report import refuse_options_of_one, solve_size_set
 from treadle.cli.status import FAILED
+from treadle.context import Context
 from treadle.errors import FormatError
 from treadle.planning.summary import solve_summary
 from treadle.planning.together.shared_rates import shared_rates
 from treadle.planning.workers import workers
 from treadle.schedules.plan_files.archive import save_plan
-from treadle.watch import Watch
 
 
 def command(
@@ -285,7 +285,7 @@ def command(
                 **posed,
             )
             if plan is not None:
-                Watch(progress).announce("writing")
+                Context(progress).announce("writing")
                 save_plan(plan, result.plan)
     except planning.RejectedError as error:
         warn(str(error))

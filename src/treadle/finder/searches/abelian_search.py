@@ -21,7 +21,6 @@ from treadle.finder.searches.cayley_library import LibraryEntry
 from treadle.finder.searches.cayley_value import load_scale
 from treadle.finder.searches.contenders import Searched, is_over
 from treadle.topologies.limits import check_count
-from treadle.watch import UNWATCHED, Watch
 
 MAX_ABELIAN_ORDER = 4096
 MAX_ABELIAN_DEGREE = 8
@@ -143,14 +142,7 @@ def _with_powers(reached: Sequence[int], two_way: bool) -> list[int]:
 
 
 def search_abelian(
-    n: int,
-    degree: int,
-    *,
-    work: int,
-    seed: int = 0,
-    two_way: bool = False,
-    starts: Sequence[AbelianSet] = (),
-    watch: Watch = UNWATCHED,
+    n: int, degree: int, *, work: int, seed: int = 0, two_way: bool = False, starts: Sequence[AbelianSet] = ()
 ) -> Searched[AbelianSet]:
     """Pareto front over (steps, cost) of the abelian Cayley digraphs tried.
 
@@ -168,9 +160,6 @@ def search_abelian(
         Only sets closed under inverses.
     starts : sequence of AbelianSet
         To begin with.
-    watch : Watch
-        At its deadline the search ends with what it has. Without one the result depends on the other
-        arguments only.
 
     Returns
     -------
@@ -180,7 +169,7 @@ def search_abelian(
     check_count("search_abelian", "n", n, least=2, most=MAX_ABELIAN_ORDER)
     check_count("search_abelian", "degree", degree, most=MAX_ABELIAN_DEGREE)
     check_count("search_abelian", "work", work, most=2**60)
-    search = _AbelianSearch(n, degree, two_way, seed, watch)
+    search = _AbelianSearch(n, degree, two_way, seed)
     search.run(work, starts)
     return Searched(search.front(), search.tried)
 
@@ -188,8 +177,8 @@ def search_abelian(
 class _AbelianSearch:
     """State of one search: the best set of each number of steps."""
 
-    def __init__(self, n: int, degree: int, two_way: bool, seed: int, watch: Watch) -> None:
-        self.n, self.degree, self.two_way, self.seed, self.watch = n, degree, two_way, seed, watch
+    def __init__(self, n: int, degree: int, two_way: bool, seed: int) -> None:
+        self.n, self.degree, self.two_way, self.seed = n, degree, two_way, seed
         self.least = least_abelian_steps(n, degree, two_way=two_way)
         self.optimum = (n - 1) * load_scale(degree) // degree
         self.best: dict[int, AbelianSet] = {}
@@ -204,11 +193,11 @@ class _AbelianSearch:
             self._keep(start)
         target = self.least
         # One-way rings are the slowest: n - 1 steps.
-        while target < self.n and not self._is_done(target) and not is_over(self.watch):
+        while target < self.n and not self._is_done(target) and not is_over():
             self._try(target, max(work // _GLANCE, 1))
             target += 1
         for below in range(target - 1, self.least - 1, -1):
-            if below < target - 1 - _DEPTH or is_over(self.watch):
+            if below < target - 1 - _DEPTH or is_over():
                 break
             if not self._is_done(below):
                 if self.missed[below] * _HOPE > self.n:
@@ -251,11 +240,7 @@ class _AbelianSearch:
         problem = AbelianProblem(np.array(moduli, dtype=np.int32), self.degree, self.two_way, target)
         pace = AbelianPace(work, self.seed * 2**20 + target, self._bar(target))
         first = np.array(starts, dtype=np.int32).ravel()
-        outcome = run_until(
-            "graphs",
-            lambda control: core.search_abelian_sets(problem, pace, first, control),
-            watch=self.watch,
-        )
+        outcome = run_until("graphs", lambda control: core.search_abelian_sets(problem, pace, first, control))
         _, generators, cost, steps, missed, tried = outcome
         self.tried += tried
         self.missed[target] = min(missed, self.missed.get(target, self.n))

@@ -26,7 +26,6 @@ from treadle.finder.searches.contenders import (
 )
 from treadle.topologies.catalogue.cayley import cayley_graph
 from treadle.topologies.limits import check_count
-from treadle.watch import UNWATCHED, Watch
 
 MAX_ORDER = 4096
 """Largest group searched: its tables take 64 MB."""
@@ -37,13 +36,7 @@ _SPANS: Mapping[tuple[int, bool], int] = MappingProxyType({(2, False): 12, (3, F
 
 
 def search_cayley(
-    n: int,
-    degree: int,
-    *,
-    trials: int,
-    seed: int = 0,
-    bidirectional: bool = False,
-    watch: Watch = UNWATCHED,
+    n: int, degree: int, *, trials: int, seed: int = 0, bidirectional: bool = False
 ) -> Searched[LibraryEntry]:
     """Pareto front over (T_L, worse T_B of both directions) of the Cayley digraphs tried.
 
@@ -58,9 +51,6 @@ def search_cayley(
     seed : int
     bidirectional : bool
         Only sets closed under inverses.
-    watch : Watch
-        At its deadline the search ends with what it has. Without one the result depends on the other
-        arguments only.
 
     Returns
     -------
@@ -72,7 +62,7 @@ def search_cayley(
     check_count("search_cayley", "degree", degree, most=MAX_SEARCH_DEGREE)
     check_count("search_cayley", "trials", trials, most=10**9)
     search = _CayleySearch(n, degree, seed, bidirectional)
-    search.run(trials, watch)
+    search.run(trials)
     return Searched(search.front(), search.tried)
 
 
@@ -101,10 +91,10 @@ class _CayleySearch:
         self.tables = GroupTables(self.groups, _TABLE_BYTES)
         self.tried = 0
 
-    def run(self, trials: int, watch: Watch) -> None:
+    def run(self, trials: int) -> None:
         order = self.rng.permutation(len(self.groups))
         blocks = 0
-        while self.tried < trials and self.targets and not (blocks and is_over(watch)):
+        while self.tried < trials and self.targets and not (blocks and is_over()):
             if blocks < len(order) and self.tried < 0.5 * trials:
                 group = int(order[blocks])
                 generators = self._random_sets(group)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from time import monotonic
 from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
+from treadle.context import context
 from treadle.finder.searches.cayley_batch import GroupTable
 from treadle.finder.searches.cayley_groups import NamedGroup
-from treadle.watch import Watch
 
 POOL = 8
 """Contenders kept per target."""
@@ -70,9 +69,9 @@ class Searched(Generic[Entry]):
     tried: int
 
 
-def is_over(watch: Watch) -> bool:
+def is_over() -> bool:
     """Whether a search has to end with what it has."""
-    return watch.deadline is not None and monotonic() > watch.deadline
+    return context().is_past_deadline
 
 
 def scores(distance: NDArray[np.integer], target: int, costs: Int64Array) -> Int64Array:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
 
+from treadle.context import context, under
 from treadle.errors import ScheduleError
 from treadle.finder.search import FabricCandidate, Finder, pareto
 from treadle.finder.searches.abelian_search import MAX_ABELIAN_DEGREE, MAX_ABELIAN_ORDER, search_abelian
@@ -30,7 +31,6 @@ from treadle.finder.searches.neighbour_search import (
 )
 from treadle.finder.searches.neighbour_table import candidate_of_neighbour, check_neighbour
 from treadle.finder.tables import candidate_of_cayley, candidate_of_line_graph, shipped_tables
-from treadle.watch import UNWATCHED, Watch
 
 _ENDLESS = 10**9
 """Sets tried where only time limits a search."""
@@ -46,8 +46,8 @@ _NEIGHBOUR_WORK = 10**8
 _WORK_OF_A_SET = 100
 """Words of bit sets, about, that a set takes."""
 
-_Kind = Callable[[int, Watch], "Effort"]
-"""kind(trials, watch): a search of one kind of graphs."""
+_Kind = Callable[[int], "Effort"]
+"""kind(trials): a search of one kind of graphs."""
 
 
 @dataclass(frozen=True)
@@ -100,13 +100,7 @@ class Effort:
 
 
 def search_now(
-    nodes: int,
-    degree: int,
-    limit: SearchLimit,
-    *,
-    bidirectional: bool = False,
-    seed: int = 0,
-    watch: Watch = UNWATCHED,
+    nodes: int, degree: int, limit: SearchLimit, *, bidirectional: bool = False, seed: int = 0
 ) -> tuple[Effort, ...]:
     """Look for graphs of `nodes` and `degree`; none where no kind has graphs of that size.
 
@@ -117,8 +111,6 @@ def search_now(
     bidirectional : bool
         Only with links in opposite pairs, which line graphs have not.
     seed : int
-    watch : Watch
-        For progress.
 
     Notes
     -----
@@ -127,23 +119,23 @@ def search_now(
     """
     kinds: list[_Kind] = []
     if 2 <= nodes <= MAX_ABELIAN_ORDER and degree <= MAX_ABELIAN_DEGREE:
-        kinds.append(lambda trials, watch: _abelian(nodes, degree, trials, seed, bidirectional, watch))
+        kinds.append(lambda trials: _abelian(nodes, degree, trials, seed, bidirectional))
     if 2 <= nodes <= MAX_ORDER and degree <= MAX_SEARCH_DEGREE:
-        kinds.append(lambda trials, watch: _cayley(nodes, degree, trials, seed, bidirectional, watch))
+        kinds.append(lambda trials: _cayley(nodes, degree, trials, seed, bidirectional))
     kinds += [
         partial(_line_graphs, nodes, degree, power, seed)
         for power in (() if bidirectional else _powers(nodes, degree))
     ]
     if nodes <= MAX_NEIGHBOUR_NODES and 2 <= degree <= MAX_SWAP_DEGREE:
-        kinds.append(lambda trials, watch: _neighbours(nodes, degree, trials, seed, bidirectional, watch))
+        kinds.append(lambda trials: _neighbours(nodes, degree, trials, seed, bidirectional))
     end = None if limit.seconds is None else monotonic() + limit.seconds
     efforts = []
     for place, kind in enumerate(kinds):
-        watch.beat("graphs", place, len(kinds))
+        context().report("graphs", place, len(kinds))
         left = None if end is None else max(0.0, end - monotonic())
         share = None if left is None else left if place == len(kinds) - 1 else left / 2
-        inner = replace(watch, deadline=None if share is None else monotonic() + share)
-        efforts.append(kind(limit.sets or _ENDLESS, inner))
+        with under(replace(context(), deadline=None if share is None else monotonic() + share)):
+            efforts.append(kind(limit.sets or _ENDLESS))
     return tuple(efforts)
 
 
@@ -158,12 +150,12 @@ def _powers(nodes: int, degree: int) -> tuple[int, ...]:
     )
 
 
-def _abelian(nodes: int, degree: int, trials: int, seed: int, bidirectional: bool, watch: Watch) -> Effort:
+def _abelian(nodes: int, degree: int, trials: int, seed: int, bidirectional: bool) -> Effort:
     """Rounds of growing work, each with a seed of its own, until time or sets are used up."""
     known = shipped_abelian_table().sets(nodes, degree, two_way=bidirectional)
     best, tried, rounds = known, 0, 0
     first = min(_FIRST_WORK, trials * _WORK_OF_A_SET)
-    while rounds == 0 or (tried < trials and not is_over(watch)):
+    while rounds == 0 or (tried < trials and not is_over()):
         found = search_abelian(
             nodes,
             degree,
@@ -171,7 +163,6 @@ def _abelian(nodes: int, degree: int, trials: int, seed: int, bidirectional: boo
             seed=seed + rounds,
             two_way=bidirectional,
             starts=best,
-            watch=watch,
         )
         best, tried, rounds = found.entries, tried + found.tried, rounds + 1
         if not found.tried:  # as few steps as possible, and optimal bandwidth
@@ -182,24 +173,24 @@ def _abelian(nodes: int, degree: int, trials: int, seed: int, bidirectional: boo
     return Effort("abelian Cayley digraphs", tried, tuple(candidate_of_cayley(e) for e in entries))
 
 
-def _cayley(nodes: int, degree: int, trials: int, seed: int, bidirectional: bool, watch: Watch) -> Effort:
-    found = search_cayley(nodes, degree, trials=trials, seed=seed, bidirectional=bidirectional, watch=watch)
+def _cayley(nodes: int, degree: int, trials: int, seed: int, bidirectional: bool) -> Effort:
+    found = search_cayley(nodes, degree, trials=trials, seed=seed, bidirectional=bidirectional)
     for entry in found.entries:
         check_cayley(entry)
     return Effort("Cayley digraphs", found.tried, tuple(candidate_of_cayley(e) for e in found.entries))
 
 
-def _neighbours(nodes: int, degree: int, trials: int, seed: int, two_way: bool, watch: Watch) -> Effort:
+def _neighbours(nodes: int, degree: int, trials: int, seed: int, two_way: bool) -> Effort:
     """Rounds of growing work, each with a seed of its own, until time or trials are used up."""
     finder = Finder(shipped_tables().bases, bidirectional=two_way)
     known = list(finder.frontier(nodes, degree))
     found: dict[str, FabricCandidate] = {}
     tried = rounds = 0
     first = neighbour_trials(nodes, degree, _NEIGHBOUR_WORK)
-    while rounds == 0 or (tried < trials and not is_over(watch)):
+    while rounds == 0 or (tried < trials and not is_over()):
         share = min(first << min(rounds, _MOST_DOUBLINGS), trials - tried)
         searched = search_neighbours(
-            *(nodes, degree, finder, known), trials=share, seed=seed + rounds, two_way=two_way, watch=watch
+            *(nodes, degree, finder, known), trials=share, seed=seed + rounds, two_way=two_way
         )
         if not searched.tried:  # nothing known nearby is better
             break
@@ -212,8 +203,8 @@ def _neighbours(nodes: int, degree: int, trials: int, seed: int, two_way: bool, 
     return Effort("neighbours", tried, tuple(best), "graph")
 
 
-def _line_graphs(nodes: int, degree: int, power: int, seed: int, trials: int, watch: Watch) -> Effort:
-    found = search_line_graphs(nodes, degree, trials=trials, seed=seed, power=power, watch=watch)
+def _line_graphs(nodes: int, degree: int, power: int, seed: int, trials: int) -> Effort:
+    found = search_line_graphs(nodes, degree, trials=trials, seed=seed, power=power)
     for entry in found.entries:
         check_line_graph(entry)
     name = (

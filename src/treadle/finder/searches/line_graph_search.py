@@ -28,7 +28,6 @@ from treadle.finder.searches.line_graph_library import LineGraphEntry, pareto_en
 from treadle.finder.searches.line_graph_value import batch_line_graph_costs, check_power, line_graph_value
 from treadle.topologies.catalogue.cayley import cayley_graph
 from treadle.topologies.limits import check_count
-from treadle.watch import UNWATCHED, Watch
 
 MAX_BASE_ORDER = 1024
 """Largest base searched."""
@@ -40,7 +39,7 @@ _TABLE_BYTES = 2**27
 
 
 def search_line_graphs(
-    n: int, degree: int, *, trials: int, seed: int = 0, power: int = 1, watch: Watch = UNWATCHED
+    n: int, degree: int, *, trials: int, seed: int = 0, power: int = 1
 ) -> Searched[LineGraphEntry]:
     """Pareto front over (T_L, worse T_B of both directions) of L^power of the Cayley digraphs tried.
 
@@ -55,9 +54,6 @@ def search_line_graphs(
     seed : int
     power : int
         n of L^n, 1 to 3.
-    watch : Watch
-        At its deadline the search ends with what it has. Without one the result depends on the other
-        arguments only.
 
     Returns
     -------
@@ -72,7 +68,7 @@ def search_line_graphs(
         raise TopologyError(f"search_line_graphs: expected a multiple of {degree**power} nodes, found {n}")
     check_count("search_line_graphs", "nodes of the base", base, least=2, most=MAX_BASE_ORDER)
     search = _LineGraphSearch(base, degree, power, seed)
-    search.run(trials, watch)
+    search.run(trials)
     return Searched(search.front(), search.tried)
 
 
@@ -92,11 +88,11 @@ class _LineGraphSearch:
         self.tables = GroupTables(self.groups, _TABLE_BYTES)
         self.tried = 0
 
-    def run(self, trials: int, watch: Watch) -> None:
+    def run(self, trials: int) -> None:
         order: list[int] = []
         groups: list[int] = []
         for block, _ in enumerate(range(0, trials, self.block)):
-            if not self.targets or (block and is_over(watch)):
+            if not self.targets or (block and is_over()):
                 break
             self.tried += self.block
             phase = block % _ROUND

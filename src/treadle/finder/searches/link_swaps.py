@@ -19,7 +19,6 @@ from treadle.arrays import Int32Array
 from treadle.engine import core, run_until
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.insertions import with_deleted_nodes
-from treadle.watch import UNWATCHED, Watch
 
 MAX_SWAP_DEGREE = 8
 MOST_CHANGED = 24
@@ -152,14 +151,7 @@ class Swapped:
 
 
 def swap_links(
-    start: SwapStart,
-    *,
-    target: int,
-    trials: int,
-    seed: int,
-    bar: int,
-    most_changed: int = MOST_CHANGED,
-    watch: Watch = UNWATCHED,
+    start: SwapStart, *, target: int, trials: int, seed: int, bar: int, most_changed: int = MOST_CHANGED
 ) -> Swapped:
     """Exchange heads of links while that leaves fewer pairs beyond `target` steps, or less traffic.
 
@@ -175,8 +167,6 @@ def swap_links(
         Only graphs of lower cost are of use.
     most_changed : int
         Of the base's links, those that lead elsewhere than before and not to a new node.
-    watch : Watch
-        At its deadline the search ends with what it has.
     """
     more = start.nodes - start.base.n_nodes
     # a link that is cut for a new node is where it should be
@@ -193,7 +183,7 @@ def swap_links(
         start.nodes, start.degree, start.tails, start.heads, home, opposite, target, most_changed
     )
     pace = SwapPace(trials, seed, bar)
-    outcome = run_until("graphs", lambda control: core.swap_links(problem, pace, control), watch=watch)
+    outcome = run_until("graphs", lambda control: core.swap_links(problem, pace, control))
     _, heads, cost, _, tried = outcome
     return Swapped(heads, cost, tried)
 

@@ -31,7 +31,6 @@ from treadle.topologies import parse
 from treadle.topologies.naming import MAX_NAME
 from treadle.topologies.properties import is_symmetric
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 MAX_NEIGHBOUR_NODES = 2000
 MOST_MORE = 3
@@ -98,7 +97,6 @@ def search_neighbours(
     seed: int = 0,
     two_way: bool = False,
     most_tasks: int | None = None,
-    watch: Watch = UNWATCHED,
 ) -> Searched[NeighbourEntry]:
     """Graphs of `nodes` and `degree` that no known one beats, by rising steps.
 
@@ -117,12 +115,10 @@ def search_neighbours(
         Only with links in opposite pairs.
     most_tasks : int, optional
         In all, those that promise most; default: eight for each number of steps.
-    watch : Watch
-        At its deadline the search ends with what it has.
     """
     if nodes > MAX_NEIGHBOUR_NODES or not 2 <= degree <= MAX_SWAP_DEGREE or (two_way and nodes * degree % 2):
         return Searched((), 0)
-    search = _NeighbourSearch(nodes, degree, known, seed, two_way, watch)
+    search = _NeighbourSearch(nodes, degree, known, seed, two_way)
     search.run(finder, trials, most_tasks)
     return Searched(search.front(), search.tried)
 
@@ -131,15 +127,9 @@ class _NeighbourSearch:
     """State of one search."""
 
     def __init__(
-        self,
-        nodes: int,
-        degree: int,
-        known: Sequence[FabricCandidate],
-        seed: int,
-        two_way: bool,
-        watch: Watch,
+        self, nodes: int, degree: int, known: Sequence[FabricCandidate], seed: int, two_way: bool
     ) -> None:
-        self.nodes, self.degree, self.two_way, self.watch = nodes, degree, two_way, watch
+        self.nodes, self.degree, self.two_way = nodes, degree, two_way
         self.known = known
         self.rng = random.Random(seed)
         self.tried = 0
@@ -161,7 +151,7 @@ class _NeighbourSearch:
         for rounds_left in range(_ROUNDS, 0, -1):
             share = max((trials - self.tried) // (rounds_left * max(len(alive), 1)), 1)
             for task in alive:
-                if is_over(self.watch):
+                if is_over():
                     return
                 self._advance(task, share)
             alive = [
@@ -213,7 +203,6 @@ class _NeighbourSearch:
             trials=max(trials, 1),
             seed=self.rng.getrandbits(60),
             bar=min(bar, task.cost),
-            watch=self.watch,
         )
         self.tried += found.tried
         if 0 <= found.cost < task.cost:

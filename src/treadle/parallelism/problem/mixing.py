@@ -19,7 +19,6 @@ from treadle.parallelism.search.minimax import Overlap
 from treadle.parallelism.search.mixed_layers import MixedLayers, mix_layers
 from treadle.parallelism.state.sharding import Sharding, axis_sizes
 from treadle.training.costs import Costs
-from treadle.watch import UNWATCHED, Watch
 
 
 def layering_of(problem: SearchProblem, costs: Costs) -> Layering | None:
@@ -64,7 +63,6 @@ def mixed(
     memory_bytes: float = inf,
     overlap: Overlap = Overlap.LAYER,
     effort: SearchEffort | None = None,
-    watch: Watch = UNWATCHED,
 ) -> tuple[ParallelPlan, MixedLayers] | None:
     """The best plan whose layers may differ, with its bound.
 
@@ -75,7 +73,7 @@ def mixed(
         Of the problem's mesh.
     known : sequence of plans
         That all layers may take; one of them keeps to the limit.
-    memory_bytes, overlap, effort, watch
+    memory_bytes, overlap, effort
         As `mix_layers` takes them.
 
     Returns
@@ -85,9 +83,7 @@ def mixed(
     layering = layering_of(problem, costs)
     if layering is None:
         return None
-    found = mix_layers(
-        layering, known, memory_bytes=memory_bytes, overlap=overlap, effort=effort, watch=watch
-    )
+    found = mix_layers(layering, known, memory_bytes=memory_bytes, overlap=overlap, effort=effort)
     if found is None:
         return None
     kinds = list(dict.fromkeys(found.layers))

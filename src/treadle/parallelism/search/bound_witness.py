@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int64Array
+from treadle.context import context
 from treadle.parallelism.search.factor_graph import FactorGraph, FloatArray
 from treadle.parallelism.search.minimax import Minimax, Overlap, step_time
 from treadle.parallelism.search.multipliers import Columns, climb, even_weights, theta
@@ -24,7 +25,6 @@ from treadle.parallelism.search.reweighted_trees import TreeBound, TreeMessages
 from treadle.parallelism.search.search_record import PartRecord
 from treadle.parallelism.search.slices import Domains, Slice, consistent, whole
 from treadle.parallelism.search.splitting import pieces
-from treadle.watch import UNWATCHED, Watch
 
 MOST_MORE_SPLITS = 3
 """One within the other, of a box that the search did not split, since it had pruned it."""
@@ -117,7 +117,6 @@ def proof_steps(
     known: Iterable[tuple[int, ...]] = (),
     overlap: Overlap = Overlap.LAYER,
     within: Domains | None = None,
-    watch: Watch = UNWATCHED,
 ) -> Iterator[ProofStep]:
     """A proof along the splits of a search, made as it is read.
 
@@ -135,8 +134,6 @@ def proof_steps(
     overlap : Overlap
     within : tuple of int arrays, optional
         States that plans may take, as the search took them.
-    watch : Watch
-        After its deadline boxes are bounded as they are.
     """
     columns = Columns(graph, aim)
     for plan in known:
@@ -151,10 +148,10 @@ def proof_steps(
             continue
         cut = Slice(graph, domains)
         found = theta(cut, aim, part.weights, messages)
-        if part.node < 0 and found.bound < at_least and not watch.is_late:
+        if part.node < 0 and found.bound < at_least and not context().is_late:
             part, found = _bounded_anew(cut, columns, part.weights, found, at_least, is_split=n_more > 0)
             n_more -= 1
-        if part.node < 0 or found.bound >= at_least or watch.is_late:
+        if part.node < 0 or found.bound >= at_least or context().is_late:
             yield _witness(graph, aim, overlap, part.weights, found.messages)
             continue
         node, groups, parts = part.node, list(part.groups), list(part.parts)

@@ -16,6 +16,7 @@ from itertools import count
 
 import numpy as np
 
+from treadle.context import context
 from treadle.parallelism.search.factor_graph import FactorGraph, FloatArray
 from treadle.parallelism.search.local_moves import improved
 from treadle.parallelism.search.minimax import Minimax
@@ -24,7 +25,6 @@ from treadle.parallelism.search.reweighted_trees import TreeMessages
 from treadle.parallelism.search.search_record import PartRecord
 from treadle.parallelism.search.slices import Domains, Slice, consistent, whole
 from treadle.parallelism.search.splitting import pieces
-from treadle.watch import UNWATCHED, Watch
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,6 @@ def minimise(
     within: Domains | None = None,
     named: Iterable[tuple[int, ...]] = (),
     effort: SearchEffort | None = None,
-    watch: Watch = UNWATCHED,
 ) -> Incumbent:
     """The best plan, with a bound.
 
@@ -142,8 +141,6 @@ def minimise(
     named : iterable of plans
         To begin with; the answer is never worse than the best of those that fit and lie in the domains.
     effort : SearchEffort, optional
-    watch : Watch
-        When its deadline passes, the best plan so far is returned with its bound.
     """
     effort = SearchEffort() if effort is None else effort
     columns = Columns(graph, aim)
@@ -158,14 +155,13 @@ def minimise(
             if labels is not None:  # it lies in the domains, and arc consistency keeps allowed plans
                 columns.add(plan)
                 columns.add(part.plan(improved(part, aim, labels)))
-    return _Branching(columns, effort, watch).run(start)
+    return _Branching(columns, effort).run(start)
 
 
 class _Branching:
-    def __init__(self, columns: Columns, effort: SearchEffort, watch: Watch) -> None:
+    def __init__(self, columns: Columns, effort: SearchEffort) -> None:
         self.columns = columns
         self.effort = effort
-        self.watch = watch
         self.heap: list[tuple[float, int, _Waiting]] = []
         self.ticket = count()
         self.closed = np.inf
@@ -191,7 +187,7 @@ class _Branching:
                     self.push(bound, replace(piece, support=()))
                 else:
                     self.bound_part(piece, bound)
-            self.watch_beat()
+            self.report_progress()
         lowest = min([self.closed, self.cutoff, *(bound for bound, _, _ in self.heap)])
         found = self.columns
         if found.best is None:
@@ -205,15 +201,15 @@ class _Branching:
 
     @property
     def is_done(self) -> bool:
-        return self.watch.is_late or self.columns.value <= self.effort.enough
+        return context().is_late or self.columns.value <= self.effort.enough
 
     @property
     def is_over(self) -> bool:
         return self.is_done or self.n_parts >= self.effort.n_parts
 
-    def watch_beat(self) -> None:
-        if self.watch.progress is not None:
-            self.watch.progress("branch and bound", self.n_parts, self.n_parts + len(self.heap))
+    def report_progress(self) -> None:
+        if (progress := context().progress) is not None:
+            progress("branch and bound", self.n_parts, self.n_parts + len(self.heap))
 
     def push(self, bound: float, part: _Part) -> None:
         waiting = _Waiting.of(part, self.columns.graph)

@@ -29,13 +29,13 @@ from itertools import combinations, permutations
 
 import numpy as np
 
+from treadle.context import context
 from treadle.errors import ScheduleError
 from treadle.parallelism.search.branching import Incumbent, SearchEffort, minimise
 from treadle.parallelism.search.factor_graph import FloatArray
 from treadle.parallelism.search.layer_columns import ColumnPool, Layering, Plan, joined, priced
 from treadle.parallelism.search.layer_programs import Counts, best_counts, best_prices
 from treadle.parallelism.search.minimax import Overlap
-from treadle.watch import UNWATCHED, Watch
 
 MOST_COLUMNS, MOST_ENDINGS, MOST_STATES = 40, 20, 6
 """In an integer program; boundary states of which sets of up to three are tried."""
@@ -86,7 +86,6 @@ def mix_layers(
     overlap: Overlap = Overlap.LAYER,
     effort: SearchEffort | None = None,
     n_rounds: int = 3,
-    watch: Watch = UNWATCHED,
 ) -> MixedLayers | None:
     """Let layers differ where that is faster.
 
@@ -103,8 +102,6 @@ def mix_layers(
         Of each search for a column or an ending; its gap also ends the rounds.
     n_rounds : int
         Most sets of multipliers.
-    watch : Watch
-        When its deadline passes, the best so far is returned with its bound.
 
     Returns
     -------
@@ -130,8 +127,8 @@ def mix_layers(
         if not columns.plans or not endings.plans:
             return None
         prices = best_prices(columns, endings, memory_bytes)
-        column = _search(columns, overlap, prices, effort=effort, watch=watch)
-        ending = _search(endings, overlap, prices, effort=effort, watch=watch)
+        column = _search(columns, overlap, prices, effort=effort)
+        ending = _search(endings, overlap, prices, effort=effort)
         paid = float(prices.sum()) * memory_bytes if prices.any() else 0.0
         if column.bound + ending.bound - paid > bound:
             bound, shown = column.bound + ending.bound - paid, (prices, column, ending)
@@ -140,22 +137,18 @@ def mix_layers(
         columns, endings = _useful(columns, endings, layering, best)
         prices = best_prices(columns, endings, memory_bytes)
         best = _mixture(layering, columns, endings, prices, memory_bytes, best)
-        if watch.is_late or (best is not None and bound >= best.value * (1 - effort.gap)):
+        if context().is_late or (best is not None and bound >= best.value * (1 - effort.gap)):
             break
     if best is None:
         return None
     return MixedLayers(best.layers, best.ends, best.value, best.switch_s, min(bound, best.value), *shown)
 
 
-def _search(
-    pool: ColumnPool, overlap: Overlap, prices: FloatArray, *, effort: SearchEffort, watch: Watch
-) -> Incumbent:
+def _search(pool: ColumnPool, overlap: Overlap, prices: FloatArray, *, effort: SearchEffort) -> Incumbent:
     """The best column, or ending, at these prices."""
     merit = pool.seconds + pool.held @ prices
     start = [pool.plans[i] for i in np.argsort(merit, kind="stable")[:3]]
-    return minimise(
-        pool.side.graph, priced(pool.side, overlap, prices), named=start, effort=effort, watch=watch
-    )
+    return minimise(pool.side.graph, priced(pool.side, overlap, prices), named=start, effort=effort)
 
 
 def _one_for_all(

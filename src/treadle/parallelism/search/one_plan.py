@@ -12,7 +12,6 @@ from treadle.parallelism.search.factor_graph import FactorGraph
 from treadle.parallelism.search.minimax import Overlap, peak_memory, step_time
 from treadle.parallelism.search.reweighted_trees import TreeMessages, tree_bound
 from treadle.parallelism.search.slices import Domains, Slice, consistent
-from treadle.watch import UNWATCHED, Watch
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,6 @@ def fastest_plan(
     within: Domains | None = None,
     named: Iterable[tuple[int, ...]] = (),
     effort: SearchEffort | None = None,
-    watch: Watch = UNWATCHED,
 ) -> Incumbent | MemoryShortage:
     """Minimise the step's time, memory first.
 
@@ -73,7 +71,6 @@ def fastest_plan(
     effort : SearchEffort, optional
         Of the search for time; memory is searched until a plan fits, or the same gap is proven and that none
         fits.
-    watch : Watch
 
     Returns
     -------
@@ -85,12 +82,12 @@ def fastest_plan(
     known = [plan for plan in named if graph.is_allowed(plan)]
     aim = step_time(graph, overlap=overlap, memory_bytes=memory_bytes)
     if np.isfinite(memory_bytes) and not any(aim.fits(graph.amounts(plan)) for plan in known):
-        least = _least_memory(graph, memory_bytes, within, known, effort, watch)
+        least = _least_memory(graph, memory_bytes, within, known, effort)
         if least.bound > memory_bytes:
             return MemoryShortage(memory_bytes, least.value, least.bound, least.plan)
         if least.plan is not None:
             known.append(least.plan)
-    found = minimise(graph, aim, within=within, named=known, effort=effort, watch=watch)
+    found = minimise(graph, aim, within=within, named=known, effort=effort)
     if found.plan is None and found.bound == np.inf:
         return MemoryShortage(memory_bytes, np.inf, np.inf, None)
     return found
@@ -102,7 +99,6 @@ def _least_memory(
     within: Domains | None,
     known: list[tuple[int, ...]],
     effort: SearchEffort,
-    watch: Watch,
 ) -> Incumbent:
     """A plan that fits, or the least memory to the gap; to a smaller one where the limit lies within it.
 
@@ -111,7 +107,7 @@ def _least_memory(
     gap = effort.gap
     while True:
         own = replace(effort, enough=memory_bytes, gap=gap)
-        least = minimise(graph, peak_memory(graph), within=within, named=known, effort=own, watch=watch)
+        least = minimise(graph, peak_memory(graph), within=within, named=known, effort=own)
         is_open = least.bound <= memory_bytes < least.value
         if not is_open or least.plan is None or least.bound < least.value * (1 - gap):
             return least

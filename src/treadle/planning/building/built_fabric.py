@@ -9,6 +9,7 @@ from typing import Any
 
 from treadle.brief import brief
 from treadle.checking import checked, unexpected
+from treadle.context import Context, Progress, under
 from treadle.planning.building.build_prices import BuildPrices, load_prices
 from treadle.planning.building.cable_sheet import COPPER, CableSheet, cable_sheet
 from treadle.planning.building.floor import Floor, load_floor
@@ -24,7 +25,6 @@ from treadle.planning.fabrics_and_plans import FabricLike
 from treadle.planning.problem import resolve_topology
 from treadle.planning.stages import seconds_left
 from treadle.topologies.topology import Topology
-from treadle.watch import Progress, Watch
 
 
 @brief("topology", "totals")
@@ -137,14 +137,8 @@ def cabling(
     placement, totals, in_order = None, None, None
     if rack_size is not None:
         in_order = cable_totals(fabric, placed_in_order(fabric, where, rack_size))
-        placement = place_nodes(
-            fabric,
-            where,
-            rack_size,
-            objective=Objective(objective),
-            seed=seed,
-            watch=Watch(progress, seconds_left(time_limit_s)),
-        )
+        with under(Context(progress, seconds_left(time_limit_s))):
+            placement = place_nodes(fabric, where, rack_size, objective=Objective(objective), seed=seed)
         totals = cable_totals(fabric, placement)
     sheet = cable_sheet(fabric, placement, as_box(ocs, "ocs"), as_prices(costs, "costs"))
     return BuiltFabric(fabric, sheet, totals, in_order)

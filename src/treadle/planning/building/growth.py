@@ -18,6 +18,7 @@ import numpy as np
 from treadle.arrays import Int32Array, Int64Array, offsets_of
 from treadle.brief import brief
 from treadle.checking import checked
+from treadle.context import Context, Progress, TimeLimitError, context, under
 from treadle.engine import core
 from treadle.errors import FormatError, InfeasibleError
 from treadle.finder.cabling import Cable, cables
@@ -29,7 +30,6 @@ from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_value
 from treadle.synthesis.steps.bfb.in_links import TRANSFORM_LIMIT
 from treadle.topologies.properties import has_switches, has_uniform_links, is_regular
 from treadle.topologies.topology import Topology
-from treadle.watch import Progress, TimeLimitError, Watch
 
 _MOST_TRIES = 16_000
 _WORK = 1_500_000_000
@@ -174,8 +174,9 @@ def grow(
     if not per_node:
         raise InfeasibleError(f"grow: {fabric.name} joins nodes by twos, and no node fits between")
     search = _Search(n, nodes, degree, cuttable, is_duplex)
-    limit = Watch(progress, None if time_limit_s is None else monotonic() + time_limit_s)
-    chosen = search.best(per_node, np.random.default_rng(seed), limit)
+    limit = Context(progress, None if time_limit_s is None else monotonic() + time_limit_s)
+    with under(limit):
+        chosen = search.best(per_node, np.random.default_rng(seed))
     moves = search.moves(chosen)
     tails, heads = search.ends(chosen)
     grown = Topology(
@@ -269,7 +270,7 @@ class _Search:
         loads = ratios[0] / ratios[1]
         return len(loads), float(loads.sum()) * self.degree / self.nodes
 
-    def best(self, per_node: int, random: np.random.Generator, watch: Watch) -> Int64Array:
+    def best(self, per_node: int, random: np.random.Generator) -> Int64Array:
         """Wires for every new node, by annealing from a random choice."""
         count = self.nodes - self.n
         order = random.permutation(len(self.wires))
@@ -282,9 +283,9 @@ class _Search:
         heat = _HOT
         for place in range(tries):
             if place % 64 == 0:
-                if watch.progress is not None:
-                    watch.progress("growth", place, tries)
-                if watch.is_late:
+                if (progress := context().progress) is not None:
+                    progress("growth", place, tries)
+                if context().is_late:
                     break
             row, column = int(random.integers(count)), int(random.integers(per_node))
             before = chosen[row, column]
@@ -310,7 +311,7 @@ class _Search:
         if least >= self.nodes:
             raise (
                 TimeLimitError("grow: time ran out before all nodes reached each other")
-                if watch.is_late
+                if context().is_late
                 else InfeasibleError("grow: no choice of links lets all nodes reach each other")
             )
         return found

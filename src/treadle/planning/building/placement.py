@@ -14,14 +14,13 @@ from fractions import Fraction
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
-from treadle.engine import core, run_watched
+from treadle.engine import core, run_core
 from treadle.errors import FormatError, TopologyError
 from treadle.finder.cabling import Cable, cables
 from treadle.planning.building.floor import Floor, Rack, rack_distances
 from treadle.synthesis.core_values.arrangement_values import ArrangeProblem
 from treadle.synthesis.core_values.flow_values import Annealing
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 _STEPS_PER_ITEM = 4000
 """Proposals: 4 million for 1024 nodes, about a second."""
@@ -133,7 +132,6 @@ def place_nodes(
     objective: Objective = Objective.METRES,
     seed: int = 0,
     effort: float = 1.0,
-    watch: Watch = UNWATCHED,
 ) -> RackPlacement:
     """Nodes in racks such that cables are short or bundles few.
 
@@ -148,7 +146,6 @@ def place_nodes(
     seed : int
     effort : float
         Of the usual number of proposals, 4000 a node and at most 20 million.
-    watch : Watch
 
     Returns
     -------
@@ -165,7 +162,7 @@ def place_nodes(
     start = placed_in_order(topology, floor, rack_size)
     wires = cables(topology)
     if len(start.racks) > 1 and wires:
-        start = _in_racks(topology, wires, start, objective, (seed, effort), watch)
+        start = _in_racks(topology, wires, start, objective, (seed, effort))
     found = _within_racks(topology, wires, start)
     plain = placed_in_order(topology, floor, rack_size)
     if _worth(topology, found, objective) > _worth(topology, plain, objective):
@@ -185,7 +182,6 @@ def _in_racks(
     start: RackPlacement,
     objective: Objective,
     search: tuple[int, float],
-    watch: Watch,
 ) -> RackPlacement:
     """The racks by annealing; units as at the start, in the order of the numbers."""
     floor, racks = start.floor, len(start.racks)
@@ -227,7 +223,7 @@ def _in_racks(
     steps = int(effort * min(_MOST_STEPS, _STEPS_PER_ITEM * len(place)))
     mean = float(price[price > 0].mean()) if (price > 0).any() else 1.0
     hot = max(mean, pair_price / 4) / 2
-    _, found, _ = run_watched(
+    _, found, _ = run_core(
         "placement",
         lambda control: core.arrange_items(
             problem,
@@ -235,7 +231,6 @@ def _in_racks(
             Annealing(max(1, steps), hot, hot / 200, seed),
             control,
         ),
-        watch=watch,
     )
     rack = np.ascontiguousarray(place_class[found[: topology.n_nodes]], dtype=np.int32)
     return RackPlacement(

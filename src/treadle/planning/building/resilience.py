@@ -18,6 +18,7 @@ import numpy as np
 
 from treadle.brief import brief
 from treadle.checking import checked, unexpected
+from treadle.context import Context, Progress, TimeLimitError
 from treadle.errors import FormatError, TopologyError
 from treadle.planning.fabrics_and_plans import FabricLike
 from treadle.planning.problem import resolve_kind, resolve_topology
@@ -29,7 +30,6 @@ from treadle.topologies.cables import NamedCable, named_cables
 from treadle.topologies.catalogue.random_graphs import failed_cables, punctured
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.changes import with_bandwidths
-from treadle.watch import Progress, TimeLimitError, Watch
 
 MOST_SAMPLES = 10_000
 _MOST_SUSPECTS = 24
@@ -241,15 +241,15 @@ def resilience(
     levels = [(_count(one, total, "cables"), 0) for one in _as_amounts(cables, "cables")]
     ranks = len(fabric.compute_nodes)
     levels += [(0, _count(one, ranks, "nodes")) for one in _as_amounts(nodes, "nodes")]
-    watch = Stopwatch(progress)
-    optima = _Optima(Watch(progress, None if time_limit_s is None else monotonic() + time_limit_s))
+    clock = Stopwatch(progress)
+    optima = _Optima(Context(progress, None if time_limit_s is None else monotonic() + time_limit_s))
     whole: dict[CollectiveKind, Fraction] = {}
-    with watch.stage("whole"):
+    with clock.stage("whole"):
         for kind in kinds:
             whole[kind] = optima.of(fabric, kind)
-    found = tuple(_levels(fabric, levels, whole, (samples, seed), watch, optima))
+    found = tuple(_levels(fabric, levels, whole, (samples, seed), clock, optima))
     by_name = {str(kind): rate for kind, rate in whole.items()}
-    return ResilienceResult(fabric, total, by_name, found, watch.seconds())
+    return ResilienceResult(fabric, total, by_name, found, clock.seconds())
 
 
 def _levels(
@@ -257,22 +257,22 @@ def _levels(
     levels: Sequence[tuple[int, int]],
     whole: Mapping[CollectiveKind, Fraction],
     draws: tuple[int, int],
-    watch: Stopwatch,
+    clock: Stopwatch,
     optima: _Optima,
 ) -> Iterator[FailureLevel]:
     samples, seed = draws
     for links, nodes in dict.fromkeys(levels):
-        with watch.stage("failures"):
+        with clock.stage("failures"):
             left = [punctured(fabric, links=links, nodes=nodes, seed=seed + draw) for draw in range(samples)]
         for kind, rate in whole.items():
             shares = []
-            with watch.stage("optima"):
+            with clock.stage("optima"):
                 for draw, one in enumerate(left):
                     if optima.limit.progress is not None:
                         optima.limit.progress(f"{kind}, {links or nodes} failures", draw, samples)
                     shares.append(float(optima.of(one, kind) / rate))
             harms: tuple[CableHarm, ...] = ()
-            with watch.stage("cables"):
+            with clock.stage("cables"):
                 if links:
                     worst = shares.index(min(shares))
                     failed = failed_cables(fabric, links=links, seed=seed + worst)
@@ -304,7 +304,7 @@ def _harms(
 class _Optima:
     """Optima of what is left of one fabric, each asked for once: alike cables in parallel leave the same."""
 
-    def __init__(self, limit: Watch) -> None:
+    def __init__(self, limit: Context) -> None:
         self.limit = limit
         self._known: dict[tuple[CollectiveKind, bytes], Fraction] = {}
 

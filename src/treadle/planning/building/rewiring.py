@@ -15,7 +15,8 @@ import numpy as np
 from treadle.arrays import Int32Array
 from treadle.brief import brief
 from treadle.checking import checked
-from treadle.engine import core, run_watched
+from treadle.context import Context, Progress, under
+from treadle.engine import core, run_core
 from treadle.errors import FormatError, InfeasibleError
 from treadle.finder.cabling import Cable, cables
 from treadle.planning.fabrics_and_plans import FabricLike, as_fabric
@@ -28,7 +29,6 @@ from treadle.topologies.isomorphism import UndecidedError, find_isomorphism
 from treadle.topologies.properties import has_switches
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.changes import with_links
-from treadle.watch import Progress, Watch
 
 MAX_NODES = 4096
 _STEPS_PER_NODE = 8000
@@ -158,7 +158,8 @@ def reconfigure(
             raise InfeasibleError(
                 f"reconfigure: links {name} nodes differ; expected the same at all, in both fabrics"
             )
-    node = _relabelled(now, wanted, seed, Watch(progress, seconds_left(time_limit_s)))
+    with under(Context(progress, seconds_left(time_limit_s))):
+        node = _relabelled(now, wanted, seed)
     changes = _changes(now, wanted, node, is_duplex)
     in_order = _changes(now, wanted, np.arange(n, dtype=np.int32), is_duplex)
     if len(in_order) < len(changes):
@@ -166,7 +167,7 @@ def reconfigure(
     return RewiringPlan(now, wanted, node, changes, is_duplex, sum(one.is_made for one in in_order))
 
 
-def _relabelled(now: Topology, wanted: Topology, seed: int, watch: Watch) -> Int32Array:
+def _relabelled(now: Topology, wanted: Topology, seed: int) -> Int32Array:
     """By wanted node, the node that takes its part."""
     n = now.n_nodes
     # what is plugged counts, not how fast it is: a fabric by name has links of other rates than one designed
@@ -190,10 +191,9 @@ def _relabelled(now: Topology, wanted: Topology, seed: int, watch: Watch) -> Int
         0,
     )
     steps = min(_MOST_STEPS, _STEPS_PER_NODE * n)
-    _, found, _ = run_watched(
+    _, found, _ = run_core(
         "relabelling",
         lambda control: core.arrange_items(problem, places, Annealing(steps, 1.5, 0.15, seed), control),
-        watch=watch,
     )
     return np.ascontiguousarray(found, dtype=np.int32)
 

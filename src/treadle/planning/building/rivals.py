@@ -19,6 +19,7 @@ import numpy as np
 
 from treadle.brief import brief
 from treadle.checking import checked
+from treadle.context import UNLIMITED, Context, Progress, context, under
 from treadle.errors import FormatError
 from treadle.finder.cabling import cables
 from treadle.finder.measure import is_quick_breadth_first
@@ -38,7 +39,6 @@ from treadle.topologies import all_to_all_bound, parse, with_links
 from treadle.topologies.catalogue.finite_field import prime_power
 from treadle.topologies.properties import has_switches
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Progress, Watch
 
 _MOST_WORK = 5_000_000
 """Pairs of nodes times degree up to which a flow is computed, as in the finder."""
@@ -187,27 +187,27 @@ def rivals(
     """
     fabric = resolve_topology(topology)
     given, place, boxes = as_prices(prices, "prices"), as_floor(floor, "floor"), as_box(box, "box")
-    watch = Watch(progress)
-    n = fabric.n_nodes
-    degree = fabric.n_links // n
-    if has_switches(fabric) or n > MAX_NODES or not is_quick_breadth_first(n, degree):
-        raise FormatError(
-            f"--against: {fabric.name} has switches, or its {n} nodes of degree {degree} take too long to "
-            f"value; expected at most {MAX_NODES} nodes"
-        )
-    # others may need more racks than stand there, and room for switches
-    units = max(place.units, rack_size * place.node_units + _SWITCH_UNITS)
-    roomy = replace(place, racks=(), units=units)
-    rows = [_direct(fabric, fabric.name, rack_size, place, given, seed, watch)]
-    if boxes is not None:
-        rows.append(_through_boxes(fabric, rows[0], boxes, rack_size, place, given, seed))
-    for name in nearest_names(fabric.n_nodes, degree):
-        watch.announce(name)
-        rows.append(_direct(parse(name), name, rack_size, roomy, given, seed, watch))
-    for name in switched_names(fabric.n_nodes, given.radix):
-        watch.announce(name)
-        rows.append(_switched(parse(name), name, degree, rack_size, roomy, given, seed))
-    return Rivalry(tuple(rows), given)
+    with under(Context(progress)):
+        n = fabric.n_nodes
+        degree = fabric.n_links // n
+        if has_switches(fabric) or n > MAX_NODES or not is_quick_breadth_first(n, degree):
+            raise FormatError(
+                f"--against: {fabric.name} has switches, or its {n} nodes of degree {degree} take too "
+                f"long to value; expected at most {MAX_NODES} nodes"
+            )
+        # others may need more racks than stand there, and room for switches
+        units = max(place.units, rack_size * place.node_units + _SWITCH_UNITS)
+        roomy = replace(place, racks=(), units=units)
+        rows = [_direct(fabric, fabric.name, rack_size, place, given, seed)]
+        if boxes is not None:
+            rows.append(_through_boxes(fabric, rows[0], boxes, rack_size, place, given, seed))
+        for name in nearest_names(fabric.n_nodes, degree):
+            context().announce(name)
+            rows.append(_direct(parse(name), name, rack_size, roomy, given, seed))
+        for name in switched_names(fabric.n_nodes, given.radix):
+            context().announce(name)
+            rows.append(_switched(parse(name), name, degree, rack_size, roomy, given, seed))
+        return Rivalry(tuple(rows), given)
 
 
 def nearest_names(nodes: int, degree: int) -> Iterator[str]:
@@ -256,18 +256,14 @@ def switched_names(nodes: int, radix: int) -> Iterator[str]:
 
 
 def _direct(
-    fabric: Topology, name: str, rack_size: int, floor: Floor, prices: BuildPrices, seed: int, watch: Watch
+    fabric: Topology, name: str, rack_size: int, floor: Floor, prices: BuildPrices, seed: int
 ) -> RivalRow:
     n, ports = fabric.n_nodes, int(np.bincount(fabric.tails).max())
-    forward, backward = bfb_value(fabric, watch=watch), bfb_reduce_scatter_value(fabric, watch=watch)
+    forward, backward = bfb_value(fabric), bfb_reduce_scatter_value(fabric)
     unit = with_links(fabric, bandwidth=1)
     collective = on_all_ranks(unit, CollectiveKind.ALLTOALL)
     is_bound = n * n * ports > _MOST_WORK
-    rate = (
-        float(all_to_all_bound(unit))
-        if is_bound
-        else optimal_rate(unit, collective, gap=_GAP, watch=watch).rate
-    )
+    rate = float(all_to_all_bound(unit)) if is_bound else optimal_rate(unit, collective, gap=_GAP).rate
     metres, price = _cabled(fabric, rack_size, floor, prices, seed)
     return RivalRow(
         name,
@@ -288,7 +284,8 @@ def _cabled(
     fabric: Topology, rack_size: int, floor: Floor, prices: BuildPrices, seed: int
 ) -> tuple[Fraction, Fraction]:
     """Metres and price of all cables of a placement."""
-    placement = place_nodes(fabric, floor, rack_size, seed=seed, effort=_EFFORT, watch=UNWATCHED)
+    with under(UNLIMITED):
+        placement = place_nodes(fabric, floor, rack_size, seed=seed, effort=_EFFORT)
     sheet = cable_sheet(fabric, placement, None, prices)
     pairs = zip(sheet.metres, sheet.media, strict=True)
     price = sum((prices.cable(length, is_copper=medium == COPPER) for length, medium in pairs), Fraction(0))
@@ -305,7 +302,8 @@ def _through_boxes(
     seed: int,
 ) -> RivalRow:
     """The same fabric, every cable two fibres to a box in the middle: optical, transceivers at nodes only."""
-    placement = place_nodes(fabric, floor, rack_size, seed=seed, effort=_EFFORT, watch=UNWATCHED)
+    with under(UNLIMITED):
+        placement = place_nodes(fabric, floor, rack_size, seed=seed, effort=_EFFORT)
     sheet = cable_sheet(fabric, placement, box, prices)
     assert sheet.planes is not None
     planes = sheet.planes

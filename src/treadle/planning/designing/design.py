@@ -11,6 +11,7 @@ from typing import Unpack
 
 from treadle._version import __version__
 from treadle.checking import checked
+from treadle.context import Context, Progress, under
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.finder.build import build
 from treadle.finder.construction import expression
@@ -45,7 +46,6 @@ from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import Direction
 from treadle.topologies.limits import check_count
 from treadle.topologies.topology import Topology
-from treadle.watch import Progress, Watch
 
 MAX_NODES = 100_000
 MAX_DEGREE = 64
@@ -101,11 +101,11 @@ def design(
             f"design: a bandwidth of {network.bandwidth_bytes_per_s} bytes/s leaves each of {degree} links "
             f"less than 1 byte/s; expected at least {degree} bytes/s"
         )
-    watch = Stopwatch(progress)
+    clock = Stopwatch(progress)
     for call in workload.calls:
         call.groups(nodes)
     directory = (asked.cache or default_directory()) if asked.use_cache else None
-    known = fabrics_of_size(nodes, degree, asked, directory, watch, progress)
+    known = fabrics_of_size(nodes, degree, asked, directory, clock, progress)
     fabrics, finder = known.options, known.finder
     if not fabrics:
         raise InfeasibleError(
@@ -113,16 +113,17 @@ def design(
             f"drop --bidirectional or change a number"
         )
     if asked.alltoall is AlltoallFigures.FLOW:
-        with watch.stage("all-to-all"):
+        with clock.stage("all-to-all"):
             fabrics = with_flows(fabrics, workload, directory=directory, progress=progress)
     shown = _shown_bytes(workload)
-    with watch.stage("workload"):
+    with clock.stage("workload"):
         hybrids: tuple[HybridOption, ...] = ()
         if asked.topology is None:
             hybrids = best_hybrids(nodes, degree, workload, network, partial(frontier_options, finder))
         pace = PlacementPace.of(asked.seed, is_searched=asked.search is not None)
         best_s = min((one.seconds for one in hybrids), default=inf)
-        priced = priced_fabrics(fabrics, workload, network, pace, best_s=best_s, watch=Watch(progress))
+        with under(Context(progress)):
+            priced = priced_fabrics(fabrics, workload, network, pace, best_s=best_s)
         for one in hybrids:
             whole = one.option.parts == 1 and asked.alltoall is AlltoallFigures.FLOW
             option = with_flow(one.option) if whole else one.option
@@ -153,7 +154,7 @@ def design(
         best=best,
         limits=design_limits(nodes, degree, bidirectional, network, shown),
         reconfiguration=reconfiguration,
-        seconds=watch.seconds(),
+        seconds=clock.seconds(),
         efforts=known.efforts,
         kept=known.kept,
         others=_others(finder, nodes, degree, fabrics) if asked.topology is None else (),

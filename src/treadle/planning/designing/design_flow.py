@@ -9,6 +9,7 @@ from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 
+from treadle.context import Context, Progress, under
 from treadle.errors import TreadleError
 from treadle.finder.construction import Base
 from treadle.finder.measure import FlowRate, Option
@@ -17,7 +18,6 @@ from treadle.planning.designing.store import keep_value, key_of
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.rate.rate import optimal_rate
-from treadle.watch import Progress, Watch
 
 FLOW_GAP = 1e-3
 """What the optimum may be above a flow, as a share."""
@@ -94,7 +94,8 @@ def with_flow(option: Option, *, directory: Path | None = None, progress: Progre
     if kept is not None:
         return replace(option, flow=kept)
     collective = on_all_ranks(option.topology, CollectiveKind.ALLTOALL)
-    found = optimal_rate(option.topology, collective, gap=FLOW_GAP, watch=Watch(progress))
+    with under(Context(progress)):
+        found = optimal_rate(option.topology, collective, gap=FLOW_GAP)
     if path is not None:
         value = {"topology": option.expression, "rate": found.rate, "witness": found.witness.to_json()}
         keep_value(path, value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from treadle.context import Context, Progress, under
 from treadle.finder.measure import Option
 from treadle.finder.search import Finder
 from treadle.finder.searches.fresh import Effort, search_now
@@ -18,7 +19,6 @@ from treadle.planning.designing.candidates import (
 from treadle.planning.designing.design_options import DesignOptions
 from treadle.planning.designing.kept_graphs import keep_graphs, kept_graphs
 from treadle.planning.stages import Stopwatch
-from treadle.watch import Progress, Watch
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def fabrics_of_size(
     degree: int,
     asked: DesignOptions,
     directory: Path | None,
-    watch: Stopwatch,
+    clock: Stopwatch,
     progress: Progress | None,
 ) -> FabricsOfSize:
     """The fabrics of a size that no other known one beats, or the one asked for by name.
@@ -59,17 +59,15 @@ def fabrics_of_size(
     asked : DesignOptions
     directory : Path, optional
         Where graphs that were found are kept; None: neither look nor keep.
-    watch : Stopwatch
+    clock : Stopwatch
     progress : callable, optional
     """
     two_way = asked.bidirectional
     efforts: tuple[Effort, ...] = ()
     if asked.search is not None:
-        with watch.stage("graphs"):
-            efforts = search_now(
-                nodes, degree, asked.search, bidirectional=two_way, seed=asked.seed, watch=Watch(progress)
-            )
-    with watch.stage("search"):
+        with clock.stage("graphs"), under(Context(progress)):
+            efforts = search_now(nodes, degree, asked.search, bidirectional=two_way, seed=asked.seed)
+    with clock.stage("search"):
         quick = quick_neighbours(nodes, degree, bidirectional=two_way) if asked.topology is None else ()
         finder = Finder(known_bases(nodes, degree, quick), bidirectional=two_way)
         if asked.topology is not None:

@@ -9,6 +9,7 @@ from fractions import Fraction
 from io import StringIO
 from math import inf
 
+from treadle.context import WorkBudget
 from treadle.finder.construction import Placed, expression, unplaced
 from treadle.finder.evaluate import GroupFigures
 from treadle.finder.measure import Option
@@ -24,7 +25,6 @@ from treadle.planning.designing.workload_costs import (
 )
 from treadle.topologies.naming import MAX_NAME
 from treadle.topologies.properties import is_symmetric
-from treadle.watch import UNWATCHED, Allowance, Watch
 
 _HOPEFUL = 1.1
 """Times the fastest, up to which what the search thinks of a placement may be worth its exact price."""
@@ -71,7 +71,7 @@ class PlacementPace:
     links : int
         That searches look at; 16 million take a quarter of a second.
     rates : int
-        For the exact rates of placed groups, as an `Allowance`: two seconds.
+        For the exact rates of placed groups, as an `WorkBudget`: two seconds.
     """
 
     seed: int = 0
@@ -110,7 +110,6 @@ def priced_fabrics(
     pace: PlacementPace,
     *,
     best_s: float = inf,
-    watch: Watch = UNWATCHED,
 ) -> list[PricedFabric]:
     """Each fabric as it serves a workload: with its own order of ranks, or a better one that a search finds.
 
@@ -125,7 +124,6 @@ def priced_fabrics(
     pace : PlacementPace
     best_s : float
         Seconds of the workload on the fastest fabric that is known besides.
-    watch : Watch
     """
     found = [_with_rates(option, workload, None) for option in options]
     times = [_seconds(own, workload, network) for own in found]
@@ -136,7 +134,7 @@ def priced_fabrics(
         if seconds is None or least is None or seconds <= least * (1 + _WORTHWHILE):
             continue
         kinds, work = rank_groups(own.option, workload, network), pace.links // len(options)
-        other = _placed(own.option, kinds, work, pace.seed, watch)
+        other = _placed(own.option, kinds, work, pace.seed)
         if other is None:
             continue
         alone = _alone(own, workload, network)
@@ -144,9 +142,9 @@ def priced_fabrics(
         if estimate < _HOPEFUL * best_s:
             moved.append((estimate, other[1], place))
     # the most promising ones first, for which there is work enough
-    allowance = Allowance(pace.rates)
+    budget = WorkBudget(pace.rates)
     for _, option, place in sorted(moved, key=lambda one: (one[0], one[2])):
-        placed, before = _with_rates(option, workload, allowance), times[place]
+        placed, before = _with_rates(option, workload, budget), times[place]
         seconds = _seconds(placed, workload, network)
         if before is not None and seconds is not None and seconds < before * (1 - _WORTHWHILE):
             found[place] = replace(placed, own_s=before)
@@ -165,9 +163,9 @@ def _ideal(priced: PricedFabric) -> PricedFabric:
     return replace(priced, shared=shared)
 
 
-def _with_rates(option: Option, workload: Workload, allowance: Allowance | None) -> PricedFabric:
+def _with_rates(option: Option, workload: Workload, budget: WorkBudget | None) -> PricedFabric:
     shared = shared_figures(option, workload, option.nodes)
-    return PricedFabric(option, with_exact_rates(option, shared, workload, option.nodes, allowance))
+    return PricedFabric(option, with_exact_rates(option, shared, workload, option.nodes, budget))
 
 
 def _seconds(priced: PricedFabric, workload: Workload, network: Network) -> float | None:
@@ -218,16 +216,14 @@ def rank_groups(option: Option, workload: Workload, network: Network) -> list[Ra
     return [RankGroups(*place, *sums) for place, sums in prices.items()]
 
 
-def _placed(
-    option: Option, kinds: Sequence[RankGroups], work: int, seed: int, watch: Watch
-) -> tuple[float, Option] | None:
+def _placed(option: Option, kinds: Sequence[RankGroups], work: int, seed: int) -> tuple[float, Option] | None:
     """Part of the trees' cost that is left with ranks placed better, and that fabric; None if none is found.
 
     Nor is one whose expression would be too long for a name.
     """
     if not kinds:
         return None
-    found = order_ranks(option.topology, kinds, work=work, seed=seed, watch=watch)
+    found = order_ranks(option.topology, kinds, work=work, seed=seed)
     if found.cost >= found.own_cost * (1 - _WORTHWHILE):
         return None
     made, nodes = option.candidate.construction, found.nodes.tolist()

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+from treadle.context import Context, TimeLimitError, WorkBudget, context, under
 from treadle.errors import InfeasibleError
 from treadle.finder.evaluate import GroupFigures, call_seconds, group_figures
 from treadle.finder.measure import LARGEST_MEASURED, Option
 from treadle.finder.workload import Call, Exchange, Network, Workload
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.watch import Allowance, TimeLimitError, Watch
 
 Shared = Mapping[tuple[int, int], GroupFigures]
 """Figures of groups by size and stride."""
@@ -44,7 +44,7 @@ def shared_figures(option: Option, workload: Workload, nodes: int) -> dict[tuple
 
 
 def with_exact_rates(
-    option: Option, shared: Shared, workload: Workload, nodes: int, allowance: Allowance | None = None
+    option: Option, shared: Shared, workload: Workload, nodes: int, budget: WorkBudget | None = None
 ) -> Shared:
     """The figures at the optimum that trees of all groups together reach, where that is quick to find.
 
@@ -54,7 +54,7 @@ def with_exact_rates(
     shared : mapping of (group size, stride) to GroupFigures
     workload : Workload
     nodes : int
-    allowance : Allowance, optional
+    budget : WorkBudget, optional
         Work for all of them; default: some for each.
     """
     if nodes > _MAX_EXACT_NODES:
@@ -69,11 +69,11 @@ def with_exact_rates(
         gather: Rate = (None, Fraction(0))
         reduce = gather
         if two_way or kinds != {Exchange.REDUCE_SCATTER}:
-            gather = reduce = _optimal_t_b(option, groups, CollectiveKind.ALLGATHER, allowance)
+            gather = reduce = _optimal_t_b(option, groups, CollectiveKind.ALLGATHER, budget)
         if not two_way:
             reduce = None, Fraction(0)
             if kinds != {Exchange.ALLGATHER}:
-                reduce = _optimal_t_b(option, groups, CollectiveKind.REDUCE_SCATTER, allowance)
+                reduce = _optimal_t_b(option, groups, CollectiveKind.REDUCE_SCATTER, budget)
         found[place] = replace(
             figures,
             t_b=min(figures.t_b, gather[0] or figures.t_b),
@@ -85,22 +85,22 @@ def with_exact_rates(
 
 
 def _optimal_t_b(
-    option: Option, groups: Sequence[Sequence[int]], kind: CollectiveKind, allowance: Allowance | None
+    option: Option, groups: Sequence[Sequence[int]], kind: CollectiveKind, budget: WorkBudget | None
 ) -> Rate:
     """T_B in M/B that trees of all groups at once reach."""
     from treadle.synthesis.trees.groups.group_optimum import group_optimum  # brings a solver
 
     ranks = tuple(range(option.nodes))
     collective = Collective(kind, ranks, groups=tuple(map(tuple, groups)), ranks_forward=True)
-    watch = Watch(allowance=allowance or Allowance(_EXACT_WORK))
-    if watch.is_late:
-        return None, Fraction(0)
-    try:
-        found = group_optimum(option.topology, collective, watch=watch)
-    except (TimeLimitError, InfeasibleError):
-        return None, Fraction(0)
-    # links of one byte/s: a node has d, and M/B is d times less than M at one of them
-    return Fraction(option.degree) / found.lower, Fraction(option.degree) / found.upper
+    with under(Context(budget=budget or WorkBudget(_EXACT_WORK))):
+        if context().is_late:
+            return None, Fraction(0)
+        try:
+            found = group_optimum(option.topology, collective)
+        except (TimeLimitError, InfeasibleError):
+            return None, Fraction(0)
+        # links of one byte/s: a node has d, and M/B is d times less than M at one of them
+        return Fraction(option.degree) / found.lower, Fraction(option.degree) / found.upper
 
 
 def costs_of(

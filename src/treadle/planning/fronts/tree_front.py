@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from treadle.brief import brief
 from treadle.checking import checked
+from treadle.context import Context, Progress, under
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning.problem import Problem
 from treadle.planning.solving.bounds import Bound, find_bound
@@ -22,7 +23,6 @@ from treadle.synthesis.trees.instance import instance_of
 from treadle.synthesis.trees.pipeline import synthesise
 from treadle.synthesis.trees.tree_budget import TreeBudget
 from treadle.verification.schedules import verify as verify_schedule
-from treadle.watch import Progress, Watch
 
 TREES_PER_ROOT = (1, 2, 4, 8, 16)
 """That are tried by default."""
@@ -140,47 +140,45 @@ def tree_front(
         raise ScheduleError(f"front of trees: {kind} is not supported; expected allgather or reduce-scatter")
     if not trees or min(trees) < 1 or (max_height is not None and max_height < 1):
         raise ScheduleError("front of trees: expected trees and heights of at least 1")
-    watch = Watch(progress, seconds_left(time_limit_s))
-    bound = find_bound(problem, watch)
-    points = [] if (exact := _exact(problem, watch)) is None else [exact]
-    last = max_height or (_MOST_HEIGHTS if exact is None else exact.height)
-    for height in range(1, last + 1):
-        try:
-            points += _points(problem, sorted(set(trees)), height, bound.algbw, watch)
-        except InfeasibleError:
-            if height == last:
-                raise
-    points = [point for point in points if point.height <= last]
-    return TreeFront(bound, _undominated(points))
+    with under(Context(progress, seconds_left(time_limit_s))):
+        bound = find_bound(problem)
+        points = [] if (exact := _exact(problem)) is None else [exact]
+        last = max_height or (_MOST_HEIGHTS if exact is None else exact.height)
+        for height in range(1, last + 1):
+            try:
+                points += _points(problem, sorted(set(trees)), height, bound.algbw)
+            except InfeasibleError:
+                if height == last:
+                    raise
+        points = [point for point in points if point.height <= last]
+        return TreeFront(bound, _undominated(points))
 
 
-def _exact(problem: Problem, watch: Watch) -> TreePoint | None:
+def _exact(problem: Problem) -> TreePoint | None:
     """ForestColl's trees for the optimum; None where they are many or cannot be made."""
     if problem.collective.n_ranks > _MOST_EXACT:
         return None
     try:
-        found = synthesise(problem.topology, problem.collective, budget=TreeBudget(exact=True), watch=watch)
+        found = synthesise(problem.topology, problem.collective, budget=TreeBudget(exact=True))
     except InfeasibleError:
         return None
     return _point(problem, found.schedule, found.trees_per_root, None)
 
 
-def _points(
-    problem: Problem, trees: Iterable[int], height: int, optimum: Fraction, watch: Watch
-) -> list[TreePoint]:
+def _points(problem: Problem, trees: Iterable[int], height: int, optimum: Fraction) -> list[TreePoint]:
     topology, collective = problem.topology, problem.collective
     reduces = collective.kind.reduces
     fabric = topology.transpose() if reduces else topology
     gather = replace(collective, kind=CollectiveKind.ALLGATHER)
     found, most = None, None
     if gather.n_ranks <= MOST_RANKS:
-        found = low_trees(instance_of(fabric, gather), height, rounds=_ROUNDS, watch=watch)
-        found, rate = _bounded(found, watch)
+        found = low_trees(instance_of(fabric, gather), height, rounds=_ROUNDS)
+        found, rate = _bounded(found)
         total = None if rate is None else rate * sum(gather.shard_weights)
         most = total if total is not None and total < optimum else None
     points = []
     for number in trees:
-        forest = within_height(fabric, gather, number, height, found=found, watch=watch)
+        forest = within_height(fabric, gather, number, height, found=found)
         schedule = _schedule(collective.kind, reverse(forest) if reduces else forest)
         points.append(_point(problem, schedule, number, most))
     return points
@@ -197,9 +195,9 @@ def _point(
     return TreePoint(report.height_max, trees_per_root, report.algbw, most, schedule)
 
 
-def _bounded(found: LowTrees, watch: Watch) -> tuple[LowTrees, Fraction | None]:
+def _bounded(found: LowTrees) -> tuple[LowTrees, Fraction | None]:
     """The trees, bettered where they are priced exactly, and the rate that none of their height exceed."""
-    better = bounded(found, rounds=_EXACT_ROUNDS, watch=watch)
+    better = bounded(found, rounds=_EXACT_ROUNDS)
     return (found, None) if better is None else (better.found, better.rate)
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from treadle.brief import brief
+from treadle.context import Context, Progress, under
 from treadle.errors import FormatError, ScheduleError, TreadleError
 from treadle.formats.judgement import Judgement, Terms
 from treadle.formats.schedule_source import ScheduleSource, schedule_sources, told_source
@@ -47,7 +48,6 @@ from treadle.topologies.files import topology_hash
 from treadle.topologies.topology import Topology
 from treadle.verification.schedules import verify as verify_schedule
 from treadle.verification.violations import Findings, Report, Violation, ViolationKind
-from treadle.watch import Progress, Watch
 
 HEAD = 2**16
 _ELEMENTS = 3
@@ -397,7 +397,8 @@ def place_file(
     placed = place_text(text, problem)
     if not placed.report.is_ok:
         return placed
-    bound = find_bound(problem, Watch(progress), cards_forward=True)
+    with under(Context(progress)):
+        bound = find_bound(problem, cards_forward=True)
     return replace(placed, optimal_algbw=bound.algbw, witness=bound.witness)
 
 

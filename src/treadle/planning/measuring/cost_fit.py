@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.brief import brief
+from treadle.context import context
 from treadle.errors import ScheduleError
 from treadle.planning.judging.verification import require_verified
 from treadle.planning.measuring.execution import programs_of
@@ -31,7 +32,6 @@ from treadle.simulation.simulate import simulate_graph
 from treadle.simulation.simulated_sizes import best_slices
 from treadle.simulation.simulation_options import SimulationOptions
 from treadle.simulation.tasks import TaskGraph, task_graph
-from treadle.watch import UNWATCHED, Watch
 
 Floats = NDArray[np.float64]
 
@@ -168,7 +168,6 @@ def fit_cost_model(
     held_out: Sequence[Sweep] = (),
     name: str = "fitted",
     source: str = "fitted by treadle calibrate",
-    watch: Watch = UNWATCHED,
 ) -> CostFit:
     """Fit a cost model to measured times of plans.
 
@@ -183,7 +182,6 @@ def fit_cost_model(
         Not fitted, only predicted.
     name, source : str
         Of the model.
-    watch : Watch
 
     Raises
     ------
@@ -212,7 +210,7 @@ def fit_cost_model(
             f"a cost model: {len(points)} measured times for {len(figures.start)} figures; expected at "
             f"least as many, and at most {_MOST_POINTS}"
         )
-    logs, deviations = _fitted(points, figures, watch)
+    logs, deviations = _fitted(points, figures)
     reach = student_t(max(1, len(points) - len(logs)))
     bands = {
         label: tuple(sorted(figures.shown(label, value + sign * reach * deviation) for sign in (-1, 1)))
@@ -328,7 +326,7 @@ def _seconds(point: _Point, model: CostModel, best: _Best) -> float:
     return simulate_graph(point.graph, point.measured.size_bytes, options).time_s
 
 
-def _fitted(points: Sequence[_Point], figures: _Figures, watch: Watch) -> tuple[Floats, Floats]:
+def _fitted(points: Sequence[_Point], figures: _Figures) -> tuple[Floats, Floats]:
     """Logarithms of the figures and their standard deviations."""
 
     def errors(logs: Floats) -> tuple[Floats, list[_Best]]:
@@ -349,7 +347,7 @@ def _fitted(points: Sequence[_Point], figures: _Figures, watch: Watch) -> tuple[
     damping = 1e-2
     slopes = _slopes(points, figures, logs, best)
     for round_number in range(_ROUNDS):
-        watch.beat("fitting", round_number, _ROUNDS)
+        context().report("fitting", round_number, _ROUNDS)
         step = _step(slopes, residual, logs - figures.start, damping)
         trial = logs + np.clip(step, -_LONGEST, _LONGEST)
         trial[figures.is_share] = np.minimum(trial[figures.is_share], 0)

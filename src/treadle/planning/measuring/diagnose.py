@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Unpack
 
 from treadle.checking import checked
+from treadle.context import Context, Progress, TimeLimitError, under
 from treadle.diagnosis.log import Log, ResultTable
 from treadle.diagnosis.log_figures import kind_of, ranks_of, shows_fast_links, used_nics
 from treadle.diagnosis.log_reader import read_log
@@ -46,7 +47,6 @@ from treadle.topologies.expressions import parse_imported
 from treadle.topologies.named_boxes import Boxes, find_boxes, joined_by_nvswitches, rank_boxes
 from treadle.topologies.readers.imported import ImportKeywords
 from treadle.topologies.topology import Topology
-from treadle.watch import Progress, TimeLimitError, Watch
 
 HEALTHY_SHARES = {BindingPlace.NICS: 0.85, BindingPlace.PCIE: 0.85, BindingPlace.NETWORK: 0.85}
 """Shares of the ring that a healthy system reaches, by where that binds: 86% and more in public cases."""
@@ -105,16 +105,15 @@ def diagnose(
     >>> found.judgements[0].yardstick("ring"), found.suspects
     (<Yardstick ring, share 0.8351, the GPUs' links within a box>, ())
     """
-    watch = Stopwatch(progress)
+    clock = Stopwatch(progress)
     fabric_given = None if topology is None else as_fabric(topology, "diagnose: topology")
-    with watch.stage("log"):
+    with clock.stage("log"):
         read = log if isinstance(log, Log) else read_log(log)
     kind = None if collective is None else resolve_kind(collective)
-    with watch.stage("fabric"):
+    with clock.stage("fabric"):
         fabric = _fabric(read, fabric_given, keywords)
-    with watch.stage("bounds"):
-        limit = Watch(progress, seconds_left(time_limit_s))
-        return _Examination(read, fabric, kind, limit).diagnosis()
+    with clock.stage("bounds"), under(Context(progress, seconds_left(time_limit_s))):
+        return _Examination(read, fabric, kind).diagnosis()
 
 
 def _fabric(log: Log, topology: Topology | str | None, keywords: ImportKeywords) -> LogFabric | Refusal:
@@ -128,10 +127,8 @@ def _fabric(log: Log, topology: Topology | str | None, keywords: ImportKeywords)
 class _Examination:
     """Judges a log's tables one by one, then asks the catalogue of suspects."""
 
-    def __init__(
-        self, log: Log, fabric: LogFabric | Refusal, kind: CollectiveKind | None, watch: Watch
-    ) -> None:
-        self._log, self._fabric, self._kind, self._watch = log, fabric, kind, watch
+    def __init__(self, log: Log, fabric: LogFabric | Refusal, kind: CollectiveKind | None) -> None:
+        self._log, self._fabric, self._kind = log, fabric, kind
         self._topology = None if isinstance(fabric, Refusal) else fabric.topology
         self._fabric_nics = self._used_nics = 0
         self._hosts_per_box = 1
@@ -264,8 +261,8 @@ class _Examination:
         key = (tuple(of_rank), is_whole)
         finders: list[tuple[str, Callable[[], Limit]]] = []
         if kind is not CollectiveKind.ALLTOALL:
-            finders.append((RING, lambda: ring_limit(plain, boxes, watch=self._watch)))
-        finders.append((OPTIMUM, lambda: optimum(plain, kind, root=root, watch=self._watch)))
+            finders.append((RING, lambda: ring_limit(plain, boxes)))
+        finders.append((OPTIMUM, lambda: optimum(plain, kind, root=root)))
         found: list[tuple[str, Limit]] = []
         for name, find in finders:
             self._add(found, name, find, (kind, root, *key))
@@ -276,7 +273,7 @@ class _Examination:
             capable = self._capable(topology, boxes, is_above=measured > found[-1][1].busbw)
             if capable is not None:
                 more = (kind, *key)
-                self._add(found, IN_NETWORK, lambda: in_network_limit(capable, kind, watch=self._watch), more)
+                self._add(found, IN_NETWORK, lambda: in_network_limit(capable, kind), more)
         return tuple(
             Yardstick(name, limit, float(measured / limit.busbw), place_of(topology, boxes, limit), is_whole)
             for name, limit in found

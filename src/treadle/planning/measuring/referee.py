@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from treadle.brief import brief
+from treadle.context import Context, Progress
 from treadle.errors import MemoryLimitError
 from treadle.planning.judging.verification import require_verified
 from treadle.planning.measuring.cost_models import step_alpha_ns
@@ -17,7 +18,6 @@ from treadle.simulation.simulate import simulate_graph
 from treadle.simulation.simulation_options import Sharing, SimulationOptions
 from treadle.simulation.tasks import task_graph
 from treadle.units import format_size
-from treadle.watch import Progress, Watch
 
 _MOST_BYTES = 2**30
 """Buffers of all ranks together: SimGrid's processes hold and move real data, in one memory."""
@@ -149,7 +149,7 @@ def ask_referee(
         served = [place for place, size in enumerate(sizes) if plan.schedule_for(size) is entry.schedule]
         if not served:
             continue
-        Watch(progress).announce(str(referee))
+        Context(progress).announce(str(referee))
         programs = programs_of(plan, sizes[served[0]])
         found = simulate_with_simgrid(
             plan.topology, programs, [sizes[place] for place in served], alpha_ns=alpha

@@ -11,6 +11,7 @@ import numpy as np
 
 from treadle.brief import brief
 from treadle.checking import checked, left_alone
+from treadle.context import Context, Progress, iterate_under
 from treadle.errors import FormatError
 from treadle.planning.fabrics_and_plans import FabricLike, PlanLike, SizesLike, as_fabric, as_plan, as_sizes
 from treadle.planning.judging.placed_schedules import PlacedSchedule, place_file
@@ -44,7 +45,6 @@ from treadle.simulation.size_bounds.size_witness import SizeBound
 from treadle.simulation.slice_limits import SliceLimit
 from treadle.simulation.tasks import TaskGraph, task_graph
 from treadle.simulation.trace import simulation_trace
-from treadle.watch import Progress, Watch
 
 __all__ = [
     "Forwarding",
@@ -336,10 +336,9 @@ def simulated(
         auto_slices=auto_slices,
         most_tasks=most_tasks,
         cost_model=cost_model,
-        watch=Watch(progress),
     )
     curves = {one.costs: _formula(subject, one) for one in protocol_options(options, cost_model)}
-    for place, sized in enumerate(found):
+    for place, sized in enumerate(iterate_under(Context(progress), found)):
         curve = curves[sized.simulation.options.costs]
         yield _row(subject, sized, bounds[place] if bounds else None, curve), sized.simulation
 

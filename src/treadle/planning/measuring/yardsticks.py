@@ -15,6 +15,7 @@ from time import monotonic
 import numpy as np
 
 from treadle.arrays import BoolArray, Int64Array
+from treadle.context import TimeLimitError, context, under
 from treadle.errors import InfeasibleError
 from treadle.planning.problem import Problem
 from treadle.planning.solving.bounds import Bound, find_bound
@@ -23,7 +24,6 @@ from treadle.schedules.trees.allreduce_witness import LengthWitness
 from treadle.schedules.witness import CutWitness
 from treadle.topologies.named_boxes import NETWORK, Boxes, nvswitches
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 _PATIENCE_S = 2.0
 """Limit for in-network linear programs; they take minutes on racks of which some NICs are idle."""
@@ -76,17 +76,15 @@ def ways_out(topology: Topology, boxes: Boxes, links: BoolArray | None = None) -
         reached = grown
 
 
-def optimum(
-    topology: Topology, kind: CollectiveKind, *, root: int | None = None, watch: Watch = UNWATCHED
-) -> Limit:
+def optimum(topology: Topology, kind: CollectiveKind, *, root: int | None = None) -> Limit:
     """The exact optimum as busbw, and the links that bind."""
     collective = Collective(kind, tuple(topology.compute_nodes.tolist()), root=root)
-    found = find_bound(Problem(topology, collective), watch)
+    found = find_bound(Problem(topology, collective))
     busbw = found.algbw * busbw_factor(kind, collective.group_size)
     if kind is CollectiveKind.ALLREDUCE and not topology.multicast.any() and not topology.aggregation.any():
         # where gathering takes half of the time, its cut says in one what prices say in many links
         gather = Collective(CollectiveKind.ALLGATHER, collective.ranks)
-        half = find_bound(Problem(topology, gather), watch)
+        half = find_bound(Problem(topology, gather))
         if half.algbw == 2 * found.algbw:
             return _limit(topology, gather, half, busbw)
     return _limit(topology, collective, found, busbw)
@@ -111,24 +109,24 @@ def _cut(topology: Topology, collective: Collective, witness: CutWitness, busbw:
     return Limit(busbw, tuple(links.tolist()), int(topology.bandwidths[links].sum()))
 
 
-def in_network_limit(topology: Topology, kind: CollectiveKind, *, watch: Watch = UNWATCHED) -> Limit:
+def in_network_limit(topology: Topology, kind: CollectiveKind) -> Limit:
     """The optimum with in-network sums; an upper bound, that of the least cut, where it takes over 2 s.
 
     Everything leaves each set of nodes once even where switches reduce and copy.
     """
-    soon = monotonic() + _PATIENCE_S
-    limited = replace(watch, deadline=soon if watch.deadline is None else min(soon, watch.deadline))
+    soon, deadline = monotonic() + _PATIENCE_S, context().deadline
     try:
-        return optimum(topology, kind, watch=limited)
+        with under(replace(context(), deadline=soon if deadline is None else min(soon, deadline))):
+            return optimum(topology, kind)
     except TimeLimitError:
-        if watch.is_late:
+        if context().is_late:
             raise
-    found = least_cut(without_sums(topology), watch=watch)
+    found = least_cut(without_sums(topology))
     scaled = found.busbw * busbw_factor(kind, len(topology.compute_nodes))
     return replace(found, busbw=scaled, is_upper_bound=True)
 
 
-def ring_limit(topology: Topology, boxes: Boxes, *, watch: Watch = UNWATCHED) -> Limit:
+def ring_limit(topology: Topology, boxes: Boxes) -> Limit:
     """The most that rings carry by NCCL's rule, as busbw.
 
     Parameters
@@ -136,7 +134,6 @@ def ring_limit(topology: Topology, boxes: Boxes, *, watch: Watch = UNWATCHED) ->
     topology : Topology
         Of at least two ranks.
     boxes : Boxes
-    watch : Watch
 
     Raises
     ------
@@ -145,7 +142,7 @@ def ring_limit(topology: Topology, boxes: Boxes, *, watch: Watch = UNWATCHED) ->
     """
     limits = []
     if boxes.count > 1:
-        limits.append(_between_boxes(topology, boxes, watch))
+        limits.append(_between_boxes(topology, boxes))
     seen: set[bytes] = set()
     outward = ways_out(topology, boxes)
     for box in range(boxes.count):
@@ -155,23 +152,23 @@ def ring_limit(topology: Topology, boxes: Boxes, *, watch: Watch = UNWATCHED) ->
         key = _shape(_part(topology, nodes)[0])
         if key not in seen:
             seen.add(key)
-            limits.append(_within_box(topology, nodes, outward, watch))
+            limits.append(_within_box(topology, nodes, outward))
     return min(limits, key=lambda one: one.busbw)
 
 
-def _within_box(topology: Topology, nodes: BoolArray, outward: BoolArray, watch: Watch) -> Limit:
+def _within_box(topology: Topology, nodes: BoolArray, outward: BoolArray) -> Limit:
     """The least cut that parts GPUs of a box; PCIe on the way to NICs joins them if nothing else does."""
     for chosen in (nodes & ~outward, nodes):
         part, links = _part(topology, chosen)
         try:
-            found = least_cut(part, watch=watch)
+            found = least_cut(part)
         except InfeasibleError:
             continue
         return replace(found, links=tuple(links[list(found.links)].tolist()))
-    return least_cut(topology, watch=watch)  # GPUs that meet outside the box only
+    return least_cut(topology)  # GPUs that meet outside the box only
 
 
-def least_cut(topology: Topology, *, watch: Watch = UNWATCHED) -> Limit:
+def least_cut(topology: Topology) -> Limit:
     """The least cut that parts ranks: one broadcast's optimum, and one reduce's where in and out differ."""
     ranks = tuple(topology.compute_nodes.tolist())
     kinds = [CollectiveKind.BROADCAST]
@@ -183,12 +180,12 @@ def least_cut(topology: Topology, *, watch: Watch = UNWATCHED) -> Limit:
     limits = []
     for kind in kinds:
         collective = Collective(kind, ranks, root=0)
-        found = find_bound(Problem(topology, collective), watch)
+        found = find_bound(Problem(topology, collective))
         limits.append(_limit(topology, collective, found, found.algbw))
     return min(limits, key=lambda one: one.busbw)
 
 
-def _between_boxes(topology: Topology, boxes: Boxes, watch: Watch) -> Limit:
+def _between_boxes(topology: Topology, boxes: Boxes) -> Limit:
     """The least cut that parts boxes: all ranks of a box are one node, switches stay."""
     switches = np.flatnonzero(~topology.is_compute)
     number = np.zeros(topology.n_nodes, dtype=np.int64)
@@ -205,7 +202,7 @@ def _between_boxes(topology: Topology, boxes: Boxes, watch: Watch) -> Limit:
         heads=heads.astype(np.int32),
         bandwidths=topology.bandwidths[links],
     )
-    found = least_cut(merged, watch=watch)
+    found = least_cut(merged)
     return replace(found, links=tuple(links[list(found.links)].tolist()))
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import inf, isfinite
 from time import monotonic
 
+from treadle.context import Context, Progress, under
 from treadle.errors import InfeasibleError
 from treadle.parallelism.plan.parallel_plan import PlanClaim
 from treadle.parallelism.problem.mixing import layering_of, mixed
@@ -29,7 +30,6 @@ from treadle.planning.training.message_costs import message_costs
 from treadle.schedules.mesh import Mesh
 from treadle.topologies.topology import Topology
 from treadle.training.costs import Costs
-from treadle.watch import Progress, Watch
 
 _MOST_LOWERED = 5
 """Searches under lower limits, where the evaluator counts more bytes than the search."""
@@ -68,19 +68,18 @@ class FabricRun:
                 scheduler_named(self.options.get("schedule", "treadle")),
                 messages=message_costs(self.topology, alpha_s=alpha_s),
                 forward=self.options.get("forward", False),
-                watch=Watch(self.progress),
             )
         return self._costs[mesh]
 
     def costs(self, mesh: Mesh) -> Costs:
         """The same, as the search reads them."""
-        return costs_of_any_size(self.fabric_costs(mesh), Watch(self.progress))
+        return costs_of_any_size(self.fabric_costs(mesh))
 
-    def watch(self, mesh: Mesh | None) -> Watch:
+    def context_for(self, mesh: Mesh | None) -> Context:
         """Progress, and the time that a search on a mesh has; None: over meshes."""
         limit_s = self.options.get("time_limit_s")
         default_s = AUTO_TIME_LIMIT_S if mesh is None else DEFAULT_TIME_LIMIT_S
-        return Watch(self.progress, monotonic() + (default_s if limit_s is None else limit_s))
+        return Context(self.progress, monotonic() + (default_s if limit_s is None else limit_s))
 
     def run_staged(self, mesh: Mesh, micro_batches: int) -> FabricSearch:
         """The best plan in pipeline stages along an axis of the mesh.
@@ -91,7 +90,8 @@ class FabricRun:
             If none was found that fits into memory.
         """
         costs = self.costs(mesh)
-        best, named, found, bound_s = search_staged(self.plans, mesh, costs, micro_batches, self.watch(mesh))
+        with under(self.context_for(mesh)):
+            best, named, found, bound_s = search_staged(self.plans, mesh, costs, micro_batches)
         claim = PlanClaim(best.seconds, bound_s, best.memory_bytes, self.plans.request.overlap.value)
         best = replace(best, plan=replace(best.plan, claim=claim))
         trial = MeshTrial(mesh, best.seconds, bound_s, True)
@@ -118,7 +118,6 @@ class FabricRun:
         InfeasibleError
             If no plan fits into memory, with the least memory that one does.
         """
-        watch = self.watch(mesh)
         meshes = (
             [mesh]
             if mesh is not None
@@ -127,12 +126,9 @@ class FabricRun:
         found = search_meshes(
             meshes,
             lambda one: self.plans.look(self.plans.pose(one, self.costs(one))),
-            lambda _, look: self.plans.search(
-                look, watch, known=self.plans.coarser_plans(look.found.posed, watch)
-            ),
+            lambda _, look: self.plans.search(look, known=self.plans.coarser_plans(look.found.posed)),
             gap=self.plans.request.gap,
             refines=mesh is None,
-            watch=watch,
         )
         self._check_fit(found)
         return self._result(found)
@@ -157,7 +153,8 @@ class FabricRun:
         problem = posed.problem
         named = self._named(posed)
         labels, first = self._fitting(found.best, mesh, named)
-        checked_s = max(self.plans.checked_bound(found.best.found, self.watch(mesh)), 0.0)
+        with under(self.context_for(mesh)):
+            checked_s = max(self.plans.checked_bound(found.best.found), 0.0)
         trials = tuple(
             replace(one, bound_s=max(one.bound_s, min(checked_s, first.seconds))) if one.mesh == mesh else one
             for one in found.trials
@@ -187,7 +184,8 @@ class FabricRun:
 
         It fits by the evaluator's count, as plans of `run` do.
         """
-        found = self.plans.search(self.plans.look(self.plans.pose(mesh, costs)), self.watch(mesh))
+        with under(self.context_for(mesh)):
+            found = self.plans.search(self.plans.look(self.plans.pose(mesh, costs)))
         if found.found.plan is None:
             return None
         posed = found.found.posed
@@ -214,7 +212,7 @@ class FabricRun:
         """
         posed, limit = found.found.posed, self.plans.request.memory_bytes
         allowed = set(self.plans.allowed(posed))
-        problem, plan, watch = posed.problem, found.found.plan, self.watch(mesh)
+        problem, plan, watch = posed.problem, found.found.plan, self.context_for(mesh)
         known = [
             (problem.tidied(posed.named[row.name]), row)
             for row in named
@@ -234,7 +232,7 @@ class FabricRun:
                 break
             start = Look(inf, -inf, MeshFound(posed, None))
             effort = SearchEffort(gap=self.plans.request.gap, enough=proven_s)
-            again = self.plans.with_memory(lowered).search(start, watch, effort=effort)
+            again = self.plans.with_memory(lowered).search(start, effort=effort)
             plan = again.found.plan
         if not known:
             raise InfeasibleError(
@@ -253,20 +251,21 @@ class FabricRun:
         Then a bound on them that was checked: infinity where layers cannot differ.
         """
         request = self.plans.request
-        found = mixed(
-            posed.problem,
-            posed.costs,
-            [labels],
-            memory_bytes=request.memory_bytes,
-            overlap=request.overlap,
-            effort=SearchEffort(gap=request.gap),
-            watch=self.watch(best.plan.mesh),
-        )
+        with under(self.context_for(best.plan.mesh)):
+            found = mixed(
+                posed.problem,
+                posed.costs,
+                [labels],
+                memory_bytes=request.memory_bytes,
+                overlap=request.overlap,
+                effort=SearchEffort(gap=request.gap),
+            )
         if found is None:
             return best, bound_s, inf
         layering = layering_of(posed.problem, posed.costs)
         assert layering is not None, "layers were mixed"
-        checked_s = self.plans.checked_mixture(found[1], layering, self.watch(best.plan.mesh))
+        with under(self.context_for(best.plan.mesh)):
+            checked_s = self.plans.checked_mixture(found[1], layering)
         bound_s = min(bound_s, max(found[1].bound, 0.0))
         row = self.plans.priced(OURS, found[0], posed.costs)
         if not row.fits or row.seconds >= best.seconds:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from itertools import permutations
 from math import prod
 
+from treadle.context import context, under
 from treadle.planning.problem import pose
 from treadle.planning.training.collective_prices import Price, TimeModel
 from treadle.planning.training.fabric_costs import FabricCosts
 from treadle.planning.training.schedule_prices import optimal_price
 from treadle.schedules.collective import CollectiveKind
 from treadle.training.costs import Traffic
-from treadle.watch import UNWATCHED, Watch
 
 _GATHERING = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)
 
@@ -28,14 +28,13 @@ class IsolatedCosts:
     ----------
     costs : FabricCosts
         The true ones: fabric, mesh and message costs.
-    watch : Watch
     """
 
     is_bound = False
     words = "each axis by itself, one group at a time"
 
-    def __init__(self, costs: FabricCosts, watch: Watch = UNWATCHED) -> None:
-        self._costs, self._watch = costs, watch
+    def __init__(self, costs: FabricCosts) -> None:
+        self._costs = costs
         self._prices: dict[tuple[CollectiveKind, str], Price] = {}
         self._sizes = dict(zip(costs.mesh.axis_names, costs.mesh.shape, strict=True))
 
@@ -71,6 +70,7 @@ class IsolatedCosts:
             group = sorted(costs.mesh.groups(axis)[0])
             others = not costs.topology.is_compute.all()
             problem = pose(costs.topology, kind, ranks=group, forward=costs.forward or not others)
-            price = optimal_price(problem, costs.messages, TimeModel.FARTHEST_RANK, watch=self._watch)
+            with under(context().unlimited):
+                price = optimal_price(problem, costs.messages, TimeModel.FARTHEST_RANK)
             self._prices[kind, axis] = price
         return self._prices[kind, axis]

@@ -13,6 +13,7 @@ from math import inf, prod
 
 import numpy as np
 
+from treadle.context import context, under
 from treadle.planning.problem import pose
 from treadle.planning.training.collective_prices import Price, TimeModel
 from treadle.planning.training.fabric_costs import FabricCosts
@@ -21,16 +22,15 @@ from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.topologies.topology import Topology
 from treadle.training.costs import Costs, Traffic
-from treadle.watch import UNWATCHED, Watch
 
 MOST_TOGETHER = 512
 """Ranks whose all-to-alls are worked out together; of 1024 in groups of 8 that takes 25 s."""
 _GATHER = CollectiveKind.ALLGATHER
 
 
-def costs_of_any_size(costs: FabricCosts, watch: Watch = UNWATCHED) -> Costs:
+def costs_of_any_size(costs: FabricCosts) -> Costs:
     """The costs themselves up to `MOST_TOGETHER` ranks, `LargeCosts` beyond."""
-    return LargeCosts(costs, watch) if costs.mesh.n_ranks > MOST_TOGETHER else costs
+    return LargeCosts(costs) if costs.mesh.n_ranks > MOST_TOGETHER else costs
 
 
 class LargeCosts:
@@ -39,11 +39,10 @@ class LargeCosts:
     Parameters
     ----------
     costs : FabricCosts
-    watch : Watch
     """
 
-    def __init__(self, costs: FabricCosts, watch: Watch = UNWATCHED) -> None:
-        self._costs, self._watch = costs, watch
+    def __init__(self, costs: FabricCosts) -> None:
+        self._costs = costs
         self._blocks: dict[int, Price] = {}
         self._sizes = dict(zip(costs.mesh.axis_names, costs.mesh.shape, strict=True))
         self._is_paired = has_equal_pairs(costs.topology)
@@ -86,7 +85,8 @@ class LargeCosts:
         costs = self._costs
         ranks = range(count * size)
         problem = pose(costs.topology, CollectiveKind.ALLTOALL, ranks=ranks, mesh=mesh, axes="rank")
-        return optimal_price(problem, costs.messages, TimeModel.FARTHEST_RANK, watch=self._watch)
+        with under(context().unlimited):
+            return optimal_price(problem, costs.messages, TimeModel.FARTHEST_RANK)
 
 
 def has_equal_pairs(topology: Topology) -> bool:

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Generic, TypeVar
 
+from treadle.context import context
 from treadle.errors import InfeasibleError
 from treadle.planning.parallelising.mesh_choices import finer_meshes
 from treadle.planning.parallelising.parallel_result import MeshTrial
 from treadle.schedules.mesh import Mesh
-from treadle.watch import UNWATCHED, Watch
 
 _Found = TypeVar("_Found")
 MOST_AXES = 3
@@ -72,7 +72,6 @@ def search_meshes(
     *,
     gap: float,
     refines: bool = True,
-    watch: Watch = UNWATCHED,
 ) -> MeshSearch[_Found]:
     """The best mesh, and what was found there.
 
@@ -86,17 +85,15 @@ def search_meshes(
         A mesh is left out where its bound promises no more than this share.
     refines : bool
         Also try finer meshes than the best of these.
-    watch : Watch
-        When its deadline passes, the best so far is returned; of each mesh there is a look at least.
 
     Raises
     ------
     InfeasibleError
         If ranks of groups do not reach each other on any mesh, as the last one says.
     """
-    state = _Search(look, search, gap, watch)
+    state = _Search(look, search, gap)
     state.try_all(meshes)
-    while refines and state.best is not None and not watch.is_late:
+    while refines and state.best is not None and not context().is_late:
         before = state.best
         if len(before.shape) >= MOST_AXES:
             break
@@ -117,9 +114,8 @@ class _Search(Generic[_Found]):
         look: Callable[[Mesh], Look[_Found]],
         search: Callable[[Mesh, Look[_Found]], Look[_Found]],
         gap: float,
-        watch: Watch,
     ) -> None:
-        self.look, self.search, self.gap, self.watch = look, search, gap, watch
+        self.look, self.search, self.gap = look, search, gap
         self.known: dict[Mesh, Look[_Found]] = {}
         self.searched: set[Mesh] = set()
         self.refused: InfeasibleError | None = None
@@ -135,9 +131,9 @@ class _Search(Generic[_Found]):
         """Look at all, then search those that may hold something better."""
         new = []
         for mesh in meshes:
-            if mesh in self.known or (self.known and self.watch.is_late):
+            if mesh in self.known or (self.known and context().is_late):
                 continue
-            self.watch.announce(f"mesh {mesh.text}")
+            context().announce(f"mesh {mesh.text}")
             try:
                 self.known[mesh] = self.look(mesh)
             except InfeasibleError as error:
@@ -145,10 +141,10 @@ class _Search(Generic[_Found]):
                 continue
             new.append(mesh)
         for mesh in sorted(new, key=lambda one: (self.known[one].seconds, self.known[one].bound_s)):
-            if self.watch.is_late and isfinite(self.least):
+            if context().is_late and isfinite(self.least):
                 return
             if self.known[mesh].bound_s < self.least * (1 - self.gap):
-                self.watch.announce(f"mesh {mesh.text}")
+                context().announce(f"mesh {mesh.text}")
                 self.known[mesh] = self.search(mesh, self.known[mesh])
                 self.searched.add(mesh)
 

@@ -8,6 +8,7 @@ from time import process_time
 from typing import Unpack, cast
 
 from treadle.checking import checked, left_alone
+from treadle.context import Progress
 from treadle.errors import FormatError
 from treadle.parallelism.search.minimax import Overlap
 from treadle.planning.fabrics_and_plans import FabricLike, as_fabric
@@ -23,7 +24,6 @@ from treadle.planning.problem import resolve_topology
 from treadle.planning.training.step_inputs import slow_links
 from treadle.schedules.mesh import Mesh
 from treadle.training.devices import Accelerator
-from treadle.watch import Progress
 
 AUTO = "auto"
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
+from treadle.context import context, under
 from treadle.errors import FormatError, InfeasibleError
 from treadle.parallelism.evaluation.evaluation import evaluate
 from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline
@@ -24,7 +25,6 @@ from treadle.planning.parallelising.posed_mesh import MeshFound, PosedMesh
 from treadle.planning.parallelising.stage_cuts import best_cut, least_of_cuts, least_pipeline_s
 from treadle.schedules.mesh import Mesh
 from treadle.training.costs import Costs
-from treadle.watch import Watch
 
 STAGES = "pp"
 """Name of the axis along which stages lie."""
@@ -73,7 +73,7 @@ def staged(
 
 
 def search_staged(
-    plans: PlanSearch, mesh: Mesh, costs: Costs, micro_batches: int, watch: Watch
+    plans: PlanSearch, mesh: Mesh, costs: Costs, micro_batches: int
 ) -> tuple[PricedPlan, list[PricedPlan], MeshFound, float]:
     """The best plan in stages, named ones, what was searched, and a bound.
 
@@ -94,13 +94,13 @@ def search_staged(
     limit, is_late = inf, False
     for _ in range(_MOST_SEARCHES):
         narrowed = plans.with_memory(limit)
-        found = narrowed.search(narrowed.look(posed), watch)
+        found = narrowed.search(narrowed.look(posed))
         is_late |= found.found.is_late
         if found.found.plan is None:
             break
         row = priced(OURS, found.found.plan)
         tried.append((row, found.found.plan))
-        if row.fits or watch.is_late:
+        if row.fits or context().is_late:
             break
         alone = plans.priced(OURS, posed.problem.decode(found.found.plan), costs).memory_bytes
         limit = 0.98 * min(limit, alone) * request.memory_bytes / row.memory_bytes
@@ -131,9 +131,9 @@ def pipeline_bound(plans: PlanSearch, posed: PosedMesh, n_stages: int, micro_bat
     def least_s(repeats: tuple[int, ...]) -> float:
         """Of a micro-batch in layers so often run each."""
         own = replace(graph, repeats=repeats)
-        return minimise(
-            own, step_time(own, overlap=request.overlap), within=posed.within, effort=effort
-        ).bound
+        aim = step_time(own, overlap=request.overlap)
+        with under(context().unlimited):
+            return minimise(own, aim, within=posed.within, effort=effort).bound
 
     found = least_pipeline_s(least_s(graph.repeats), n_stages, micro_batches)
     if request.overlap is Overlap.MODEL:

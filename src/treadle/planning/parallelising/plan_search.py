@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf
 
+from treadle.context import context, under
 from treadle.errors import FormatError, ScheduleError
 from treadle.parallelism.evaluation.bound_check import checked_bound, checked_mixture, checked_proof
 from treadle.parallelism.evaluation.evaluation import evaluate
@@ -35,7 +36,6 @@ from treadle.refusal import Refusal
 from treadle.schedules.mesh import Mesh
 from treadle.training.costs import Costs
 from treadle.training.models.training_model import TrainingModel
-from treadle.watch import UNWATCHED, Watch
 
 OURS = "treadle"
 _FIRST_SOLVES = 12
@@ -84,13 +84,13 @@ class PlanSearch:
         graph = posed.problem.graph
         aim = step_time(graph, overlap=self.request.overlap, memory_bytes=self.request.memory_bytes)
         effort = SearchEffort(gap=self.request.gap, n_parts=1, first_solves=_FIRST_SOLVES)
-        found = minimise(graph, aim, within=posed.within, named=self.allowed(posed), effort=effort)
+        with under(context().unlimited):  # each mesh has a look at least
+            found = minimise(graph, aim, within=posed.within, named=self.allowed(posed), effort=effort)
         return Look(found.value, found.bound, MeshFound(posed, found.plan, proof=found))
 
     def search(
         self,
         before: Look[MeshFound],
-        watch: Watch = UNWATCHED,
         *,
         known: Iterable[tuple[int, ...]] = (),
         effort: SearchEffort | None = None,
@@ -100,7 +100,6 @@ class PlanSearch:
         Parameters
         ----------
         before : Look
-        watch : Watch
         known : iterable of plans
             Beside the named ones; where one is within the gap of the first bound, there is nothing to search.
         effort : SearchEffort, optional
@@ -120,16 +119,15 @@ class PlanSearch:
             within=posed.within,
             named=named,
             effort=SearchEffort(gap=self.request.gap) if effort is None else effort,
-            watch=watch,
         )
         if isinstance(found, MemoryShortage):
             return Look(inf, inf, MeshFound(posed, None, found))
         bound = max(found.bound, min(before.bound_s, found.value))
-        late = watch.is_late and bound < found.value * (1 - self.request.gap)
+        late = context().is_late and bound < found.value * (1 - self.request.gap)
         proof = found if found.bound >= bound else before.found.proof
         return Look(found.value, bound, MeshFound(posed, found.plan, is_late=late, proof=proof))
 
-    def coarser_plans(self, posed: PosedMesh, watch: Watch = UNWATCHED) -> list[tuple[int, ...]]:
+    def coarser_plans(self, posed: PosedMesh) -> list[tuple[int, ...]]:
         """Of a mesh of three axes or more, plans that are the best known on two, neighbouring axes joined.
 
         A search over few states finds what one over many would take long to meet. What is pinned speaks of
@@ -139,11 +137,11 @@ class PlanSearch:
         for mesh, parts in joined_meshes(posed.problem.mesh) if not self.request.pins else ():
             coarse = self.pose(mesh, JoinedCosts(posed.costs, parts))
             effort = SearchEffort(gap=self.request.gap, n_parts=_MOST_COARSE_PARTS)
-            plan = self.search(self.look(coarse), watch, effort=effort).found.plan
+            plan = self.search(self.look(coarse), effort=effort).found.plan
             if plan is not None:
                 fine = refined(coarse.problem, posed.problem, parts, coarse.problem.tidied(plan))
                 found += [] if fine is None else [fine]
-            if watch.is_late:
+            if context().is_late:
                 break
         return found
 
@@ -165,7 +163,7 @@ class PlanSearch:
             found.peak_bytes <= self.request.memory_bytes,
         )
 
-    def checked_bound(self, found: MeshFound, watch: Watch = UNWATCHED) -> float:
+    def checked_bound(self, found: MeshFound) -> float:
         """What the evaluator's own pass proves over the whole problem, or over the search's boxes."""
         graph, request = found.posed.problem.graph, self.request
         witness = bound_witness(
@@ -191,7 +189,6 @@ class PlanSearch:
             known=found.proof.plans,
             overlap=request.overlap,
             within=within,
-            watch=watch,
         )
         by_boxes = checked_proof(
             graph,
@@ -202,7 +199,7 @@ class PlanSearch:
         )
         return max(at_root, by_boxes)
 
-    def checked_mixture(self, found: MixedLayers, layering: Layering, watch: Watch = UNWATCHED) -> float:
+    def checked_mixture(self, found: MixedLayers, layering: Layering) -> float:
         """What that pass proves of layers that may differ, at the prices of their bound."""
         request = self.request
         if found.column is None or found.ending is None:
@@ -218,7 +215,6 @@ class PlanSearch:
                     at_least=one.bound,
                     known=one.plans,
                     overlap=request.overlap,
-                    watch=watch,
                 )
             )
         return checked_mixture(
@@ -244,7 +240,8 @@ class PlanSearch:
             is_hopeless = least_persistent(graph, domains) > self.request.memory_bytes
             for limit in (inf,) if is_hopeless else (self.request.memory_bytes, inf):
                 aim = step_time(graph, overlap=self.request.overlap, memory_bytes=limit)
-                plan = minimise(graph, aim, within=domains, effort=NAMED_EFFORT).plan
+                with under(context().unlimited):
+                    plan = minimise(graph, aim, within=domains, effort=NAMED_EFFORT).plan
                 if plan is not None:
                     found[name] = plan
                     break

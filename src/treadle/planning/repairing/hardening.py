@@ -11,6 +11,7 @@ from time import monotonic
 
 from treadle.brief import brief
 from treadle.checking import checked
+from treadle.context import UNLIMITED, Context, Progress, context, iterate_under, under
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning.fabrics_and_plans import PlanLike, as_plan
 from treadle.planning.repairing.repair import RepairResult, check_repairable, forwarding, repair
@@ -19,7 +20,6 @@ from treadle.synthesis.parallel import map_blocks, runs_apart
 from treadle.topologies.cables import named_cables
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.changes import with_failed_links
-from treadle.watch import Progress, Watch
 
 _BATCH = 64
 """Failures that workers are given at once, so that not all plans are in memory together."""
@@ -162,8 +162,11 @@ def harden(
     >>> [(row.failure.name, float(row.loss)) for row in rows][:2]
     [('n0--n1', 0.5), ('n1--n2', 0.5)]
     """
-    plan = as_plan(plan, "harden: plan")
-    watch = Watch(progress, None if time_limit_s is None else monotonic() + time_limit_s)
+    running = Context(progress, None if time_limit_s is None else monotonic() + time_limit_s)
+    return iterate_under(running, _rows(as_plan(plan, "harden: plan"), which, trim, forward))
+
+
+def _rows(plan: Plan, which: Failures | str, trim: bool, forward: bool) -> Iterator[HardenedRow]:
     check_repairable(plan)
     if forward:
         forwarding(plan.collective)
@@ -173,11 +176,12 @@ def harden(
     kept: dict[Failure, HardenedRow] = {}
     at_once = _BATCH if runs_apart() else 1
     for first in range(0, len(failures), at_once):
-        watch.announce(f"failure {first + 1} of {len(failures)}")
+        context().announce(f"failure {first + 1} of {len(failures)}")
         batch = failures[first : first + at_once]
         fresh = [one for one in batch if one not in stand_in]
-        blocks = [(plan, one, trim, forward, watch.seconds_left) for one in fresh]
-        made = dict(zip(fresh, map_blocks("failures", _row, blocks), strict=True))
+        blocks = [(plan, one, trim, forward, context().seconds_left) for one in fresh]
+        with under(UNLIMITED):  # rows know the time that is left
+            made = dict(zip(fresh, map_blocks("failures", _row, blocks), strict=True))
         kept |= {one: made[one] for one in fresh if one in awaited}
         for one in batch:
             if one in made:
@@ -188,8 +192,11 @@ def harden(
             if not awaited[like]:
                 del kept[like]
             # why there is no plan is told of each by its own name
-            is_served = row.result is not None
-            yield _renamed(row, one) if is_served else _row(plan, one, trim, forward, watch.seconds_left)
+            yield (
+                _renamed(row, one)
+                if row.result is not None
+                else _row(plan, one, trim, forward, context().seconds_left)
+            )
 
 
 def _stand_ins(topology: Topology, failures: Sequence[Failure]) -> dict[Failure, Failure]:

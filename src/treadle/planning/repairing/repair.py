@@ -15,6 +15,7 @@ import numpy as np
 from treadle.arrays import BoolArray, Int64Array
 from treadle.brief import brief
 from treadle.checking import checked
+from treadle.context import Progress
 from treadle.errors import InfeasibleError, ScheduleError, TopologyError
 from treadle.planning.fabrics_and_plans import PlanLike, as_plan, as_size
 from treadle.planning.repairing.repair_candidates import DEFAULT_SIZE, JUDGED_AT, Contest, best_for
@@ -32,7 +33,6 @@ from treadle.topologies import reached
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.failures import named_links, named_nodes, without_links_and_nodes
 from treadle.units import format_size
-from treadle.watch import Progress
 
 _SHOWN = 3
 """Names of ranks in a message before the rest are counted."""
@@ -197,8 +197,8 @@ def repair(
     (True, '7.7%')
     """
     plan = as_plan(plan, "repair: plan")
-    start, watch = process_time(), Stopwatch(progress)
-    with watch.stage("failures"):
+    start, clock = process_time(), Stopwatch(progress)
+    with clock.stage("failures"):
         check_repairable(plan)
         _check_named(plan.topology, links, nodes)
         links, nodes = named_links(plan.topology, links), named_nodes(plan.topology, nodes)
@@ -220,7 +220,7 @@ def repair(
     if len(plan.entries) > 1:
         note = _ranges_note(plan, (*links, *nodes), contest)
         solved = replace(solved, notes=(*solved.notes, note))
-    watch.include(solved.seconds)
+    clock.include(solved.seconds)
     return RepairResult(
         old=plan,
         solved=solved,
@@ -228,7 +228,7 @@ def repair(
         nodes=tuple(nodes),
         lost_links=plan.topology.n_links - fabric.n_links,
         lost_ranks=lost_ranks,
-        seconds={**watch.seconds(), "total": process_time() - start},
+        seconds={**clock.seconds(), "total": process_time() - start},
         contest=contest,
     )
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from time import monotonic
 
+from treadle.context import Progress
 from treadle.errors import ScheduleError, TreadleError
 from treadle.planning.measuring.simulation import simulate
 from treadle.planning.problem import Problem
@@ -15,7 +16,6 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.plan import Plan
 from treadle.synthesis.scheduler_options import OptionKeywords
 from treadle.topologies.topology import Topology
-from treadle.watch import Progress
 
 JUDGED_AT = "judged_at_bytes"
 """Provenance: the size at which the plan was preferred to others."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil
 
+from treadle.context import Progress
 from treadle.finder.construction import expression, family
 from treadle.finder.evaluate import call_seconds
 from treadle.finder.workload import Call, Exchange
@@ -20,7 +21,6 @@ from treadle.planning.reporting.design_chart import ChartPoint, pareto_chart
 from treadle.report_pages.page import PageKind, page
 from treadle.spelling import counted
 from treadle.units import format_bandwidth, format_seconds, format_size
-from treadle.watch import Progress
 
 SIZES = tuple(2**power for power in range(10, 31, 2))
 """1 KiB to 1 GiB."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from treadle.checking import checked, left_alone
+from treadle.context import Progress
 from treadle.errors import FormatError
 from treadle.input_files import read_head
 from treadle.parallelism.plan.plan_json import KIND, read_plan
@@ -16,7 +17,6 @@ from treadle.planning.parallelising.plan_search import PlanSearch
 from treadle.planning.problem import resolve_topology
 from treadle.planning.reporting.parallel_page import ToldPlan, evaluated, told_page
 from treadle.training.devices import Accelerator
-from treadle.watch import Progress
 
 _HEAD = 4096
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from treadle.checking import checked, left_alone
+from treadle.context import Context, Progress, context, under
 from treadle.errors import FormatError, ScheduleError
 from treadle.planning.drawing.draw import CutWords, cut_words
 from treadle.planning.drawing.plan_loads import busy_links
@@ -32,7 +33,6 @@ from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.units import format_bandwidth, format_share, format_size
 from treadle.viz.fabric_layout import MOST_COLLAPSED
-from treadle.watch import Progress, Watch
 
 SHOWN_SIZE = "64M"
 """Of which the page shows the course in time."""
@@ -82,24 +82,24 @@ def report(
     (shown,) = as_sizes([size], "report: size")
     for other in beside:
         _check_alike(own, other)
-    watch = Watch(progress)
-    watch.announce("verifying")
-    for one in (own, *beside):
-        require_verified(one)
-    fabric = DrawnFabric(own.topology)
-    values = _static_values(own, fabric)
-    if own.collective.n_ranks <= MOST_COLLAPSED:
-        values["scenes"] = scenes(own, fabric)
-        watch.announce("simulating")
-        sizes = shown_sizes(own)
-        run = simulate(own, [*sizes, shown], progress=progress)  # the last is that of the course in time
-        values |= _course(own, fabric, shown, run)
-        values["curves"] = size_curves(sizes, run, beside, _names(own, beside), progress=progress)
-    elif beside:
-        raise FormatError(
-            f"report: plans of more than {MOST_COLLAPSED} ranks are not simulated beside others"
-        )
-    return page(values)
+    with under(Context(progress)):
+        context().announce("verifying")
+        for one in (own, *beside):
+            require_verified(one)
+        fabric = DrawnFabric(own.topology)
+        values = _static_values(own, fabric)
+        if own.collective.n_ranks <= MOST_COLLAPSED:
+            values["scenes"] = scenes(own, fabric)
+            context().announce("simulating")
+            sizes = shown_sizes(own)
+            run = simulate(own, [*sizes, shown], progress=progress)  # the last is that of the course in time
+            values |= _course(own, fabric, shown, run)
+            values["curves"] = size_curves(sizes, run, beside, _names(own, beside), progress=progress)
+        elif beside:
+            raise FormatError(
+                f"report: plans of more than {MOST_COLLAPSED} ranks are not simulated beside others"
+            )
+        return page(values)
 
 
 def _page_of_result(result: object) -> str:

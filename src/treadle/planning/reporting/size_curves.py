@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from treadle.context import Progress
 from treadle.planning.measuring.cost_models import default_cost_model
 from treadle.planning.measuring.simulation import SimulatedRow, SimulationRun, simulate
 from treadle.schedules.plan import Plan
-from treadle.watch import Progress
 
 SIZES = tuple(2**power for power in range(10, 31, 2))
 """1 KiB to 1 GiB."""

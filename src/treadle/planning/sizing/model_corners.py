@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Protocol as Shape
 
+from treadle.context import context
 from treadle.planning.sizing.race import Racer, RaceRules
 from treadle.simulation.costs.cost_model import MAX_DENOMINATOR, CostModel, LinkClass
-from treadle.watch import UNWATCHED, Watch
 
 _RATES = ("efficiency", "channel_bytes_per_s", "reduction_bytes_per_s")
 
@@ -45,9 +45,7 @@ class Doubt:
     corner: str
 
 
-def doubts_of(
-    rules: RaceRules, racers: Sequence[Racer], rows: Sequence[_Row], *, watch: Watch = UNWATCHED
-) -> tuple[Doubt, ...]:
+def doubts_of(rules: RaceRules, racers: Sequence[Racer], rows: Sequence[_Row]) -> tuple[Doubt, ...]:
     """Choices that would fall otherwise at a corner of the model's bands.
 
     Parameters
@@ -57,7 +55,6 @@ def doubts_of(
     racers : sequence of Racer
     rows : sequence of SizedChoice
         What was chosen.
-    watch : Watch
 
     Returns
     -------
@@ -81,10 +78,10 @@ def doubts_of(
     found: dict[int, Doubt] = {}
     corners = list(model_corners(rules.cost_model))
     for done, (name, model) in enumerate(corners):
-        watch.beat("bands", done, len(corners))
+        context().report("bands", done, len(corners))
         moved = [racer.under(replace(rules, cost_model=model)) for racer in own]
         for row in asked:
-            times = {racer.title: racer.time(row.size_bytes, watch).seconds for racer in moved}
+            times = {racer.title: racer.time(row.size_bytes).seconds for racer in moved}
             other = min(times, key=lambda title: times[title])
             gain = 1 - times[other] / times[row.title]
             known = found.get(row.size_bytes)

@@ -11,6 +11,7 @@ from math import inf, nextafter, sqrt
 
 import numpy as np
 
+from treadle.context import context
 from treadle.errors import TreadleError
 from treadle.planning.problem import Problem
 from treadle.schedules.schedule import Schedule
@@ -22,7 +23,6 @@ from treadle.simulation.simulation_options import SimulationOptions
 from treadle.simulation.slice_search import SliceSearch
 from treadle.simulation.tasks import TaskGraph
 from treadle.verification.violations import Report
-from treadle.watch import UNWATCHED, Watch
 
 MOST_TASKS = 2**19
 """Of one trial of a number of slices, as `simulate` has it."""
@@ -183,13 +183,13 @@ class Racer:
             return 0.0
         return max(size_bytes / float(algbw), height * self.rules.least_alpha_s)
 
-    def time(self, size_bytes: int, watch: Watch = UNWATCHED) -> TimedSize:
+    def time(self, size_bytes: int) -> TimedSize:
         """The time at a size: the best number of slices and protocol."""
-        found = self.time_below(size_bytes, inf, watch)
+        found = self.time_below(size_bytes, inf)
         assert found is not None
         return found
 
-    def time_below(self, size_bytes: int, limit_s: float, watch: Watch = UNWATCHED) -> TimedSize | None:
+    def time_below(self, size_bytes: int, limit_s: float) -> TimedSize | None:
         """The time at a size if it is below a limit, else None.
 
         Parameters
@@ -197,11 +197,10 @@ class Racer:
         size_bytes : int
         limit_s : float
             Seconds.
-        watch : Watch
         """
         if size_bytes not in self.times:
             near = [-one.slices if one.is_bundled else one.slices for one in self._neighbours(size_bytes)]
-            best = self.search.fastest(size_bytes, limit_s, near=near, watch=watch)
+            best = self.search.fastest(size_bytes, limit_s, near=near)
             if best is None:
                 self._beyond[size_bytes] = max(limit_s, self._beyond.get(size_bytes, 0.0))
                 return None
@@ -244,7 +243,7 @@ def _digest(graph: TaskGraph) -> bytes:
     return found.digest()
 
 
-def race(racers: Sequence[Racer], sizes: Sequence[int], *, watch: Watch = UNWATCHED) -> None:
+def race(racers: Sequence[Racer], sizes: Sequence[int]) -> None:
     """Time candidates at all sizes where they may be the fastest of all, or of the baselines.
 
     Parameters
@@ -252,7 +251,6 @@ def race(racers: Sequence[Racer], sizes: Sequence[int], *, watch: Watch = UNWATC
     racers : sequence of Racer
     sizes : sequence of int
         Rising.
-    watch : Watch
 
     Notes
     -----
@@ -264,8 +262,8 @@ def race(racers: Sequence[Racer], sizes: Sequence[int], *, watch: Watch = UNWATC
     """
     order = list(_by_halves(len(sizes)))
     for done, place in enumerate(order):
-        watch.beat("sizes", done, len(order))
-        _race_at(racers, sizes[place], watch)
+        context().report("sizes", done, len(order))
+        _race_at(racers, sizes[place])
 
 
 def _by_halves(n: int) -> Iterator[int]:
@@ -302,7 +300,7 @@ class _Lead:
             self.seconds, self.place = seconds, place
 
 
-def _race_at(racers: Sequence[Racer], size: int, watch: Watch) -> None:
+def _race_at(racers: Sequence[Racer], size: int) -> None:
     of_all, of_baselines = _Lead(), _Lead()
     for place, racer in sorted(enumerate(racers), key=lambda one: _guess(one[1], size)):
         bar = of_baselines.bar(place) if racer.baseline else of_all.bar(place)
@@ -310,7 +308,7 @@ def _race_at(racers: Sequence[Racer], size: int, watch: Watch) -> None:
             continue
         if racer.floor(size) >= bar:  # its links tell more than its trees
             continue
-        timed = racer.time_below(size, bar, watch)
+        timed = racer.time_below(size, bar)
         if timed is None:
             continue
         of_all.take(timed.seconds, place)

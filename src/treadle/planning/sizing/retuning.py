@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from treadle.checking import checked, left_alone
+from treadle.context import Progress
 from treadle.errors import ScheduleError
 from treadle.planning.fabrics_and_plans import PlanLike, SizesLike, as_plan, as_sizes
 from treadle.planning.judging.verification import UnverifiedPlanError, verify
@@ -15,7 +16,6 @@ from treadle.planning.solving.bounds import Bound
 from treadle.planning.solving.schedulers import find_scheduler, is_scheduler
 from treadle.planning.stages import Stopwatch
 from treadle.verification.schedules import verify_plan
-from treadle.watch import Progress, Watch
 
 
 @checked(sizes=left_alone)
@@ -65,7 +65,7 @@ def retune(
     at = half_octaves(as_sizes(sizes, "retune: sizes"))
     if old.collective.groups is not None:
         raise ScheduleError("retune: sets by size are of one group of ranks")
-    clock, watch = Stopwatch(progress), Watch(progress)
+    clock = Stopwatch(progress)
     with clock.stage("verify"):
         judged = verify(old)
         if not judged.is_ok:
@@ -80,17 +80,17 @@ def retune(
         baseline = f"{name} {entry.options}".strip() if is_known else ""
         racers.append(Racer(rules, name, entry.options, entry.schedule, report, baseline=baseline))
     with clock.stage("race"):
-        race(racers, at, watch=watch)
+        race(racers, at)
     bound = None
     if old.optimal_algbw is not None and old.witness is not None:
         bound = Bound(old.optimal_algbw, old.witness, False, model_of(old.topology, old.collective))
     with clock.stage("ranges"):
-        found = size_set(rules, racers, at, bound, max_schedules, watch=watch)
+        found = size_set(rules, racers, at, bound, max_schedules)
     return SizeSet(
         *found,
         bound,
         model,
-        doubts_of(rules, racers, found[2], watch=watch),
+        doubts_of(rules, racers, found[2]),
         n_candidates=len(racers),
         n_timed=sum(bool(racer.times) for racer in racers),
         seconds=clock.seconds(),

@@ -10,6 +10,7 @@ from typing import Unpack, cast
 from treadle._version import __version__
 from treadle.brief import brief
 from treadle.checking import checked, left_alone
+from treadle.context import Context, Progress, TimeLimitError, context, under
 from treadle.errors import FormatError, ScheduleError, TreadleError
 from treadle.planning.fabrics_and_plans import FabricLike, SizesLike, as_sizes
 from treadle.planning.measuring.cost_models import CostModelLike, cost_model_of
@@ -38,7 +39,6 @@ from treadle.synthesis.trees import prune_for_switches
 from treadle.verification.schedules import verify as verify_schedule
 from treadle.verification.schedules import verify_plan
 from treadle.verification.violations import Report
-from treadle.watch import Progress, TimeLimitError, Watch
 
 SET_ALGORITHM = "by-size"
 """What plans of several schedules are called."""
@@ -227,30 +227,31 @@ def solve_sizes(
     at = half_octaves(at) if halves else at
     if max_schedules is not None and max_schedules < 1:
         raise FormatError(f"solve: max_schedules {max_schedules}, expected at least 1")
-    clock, watch = Stopwatch(progress), Watch(progress, seconds_left(time_limit_s))
+    clock, watch = Stopwatch(progress), Context(progress, seconds_left(time_limit_s))
     with clock.stage("fabric"):
         problem = pose(topology, collective, **posed)
     if problem.collective.groups is not None:
         raise ScheduleError("solve: sets by size are of one group of ranks; leave out the mesh or the sizes")
     chosen = [find_scheduler(name) for name in algorithms or ()]
-    with clock.stage("bound"):
-        bound = find_bound(problem, Watch(progress), cards_forward=True)
+    with clock.stage("bound"), under(watch.unlimited):
+        bound = find_bound(problem, cards_forward=True)
     model = cost_model_of(problem.topology, given)
     rules = RaceRules(problem, model)
-    with clock.stage("candidates"):
-        racers, is_late = verified_racers(rules, entrants(problem, rules.least_alpha_s, chosen), bound, watch)
-    with clock.stage("race"):
+    with clock.stage("candidates"), under(watch):
+        racers, is_late = verified_racers(rules, entrants(problem, rules.least_alpha_s, chosen), bound)
+    with clock.stage("race"), under(watch):
         try:
-            race(racers, at, watch=watch)
+            race(racers, at)
         except TimeLimitError:
             is_late = True
-    with clock.stage("ranges"):
-        found = size_set(rules, racers, at, bound, max_schedules, watch=watch.unlimited)
+    with clock.stage("ranges"), under(watch.unlimited):
+        found = size_set(rules, racers, at, bound, max_schedules)
+        doubts = doubts_of(rules, racers, found[2])
     return SizeSet(
         *found,
         bound,
         model,
-        doubts_of(rules, racers, found[2], watch=watch.unlimited),
+        doubts,
         n_candidates=len(racers),
         n_timed=sum(bool(racer.times) for racer in racers),
         left_out=(
@@ -269,9 +270,7 @@ def half_octaves(sizes: Sequence[int]) -> list[int]:
     return sorted({*rising, *between})
 
 
-def verified_racers(
-    rules: RaceRules, chosen: Sequence[Entrant], bound: Bound, watch: Watch
-) -> tuple[list[Racer], bool]:
+def verified_racers(rules: RaceRules, chosen: Sequence[Entrant], bound: Bound) -> tuple[list[Racer], bool]:
     """Schedules that differ, each verified, and whether time ran out.
 
     Parameters
@@ -280,15 +279,14 @@ def verified_racers(
     chosen : sequence of Entrant
         Of which some may refuse the problem, not all.
     bound : Bound
-    watch : Watch
     """
     racers: list[Racer] = []
     refusals = []
     problem = rules.problem
     for done, (scheduler, options) in enumerate(chosen):
         try:
-            watch.beat("candidates", done, len(chosen))
-            schedule: Schedule = generate(problem, scheduler, options, bound=bound, watch=watch).schedule
+            context().report("candidates", done, len(chosen))
+            schedule: Schedule = generate(problem, scheduler, options, bound=bound).schedule
         except TimeLimitError:
             if racers:
                 return racers, True
@@ -326,8 +324,6 @@ def size_set(
     sizes: Sequence[int],
     bound: Bound | None,
     max_schedules: int | None = None,
-    *,
-    watch: Watch,
 ) -> tuple[Plan, tuple[Report, ...], tuple[SizedChoice, ...]]:
     """The plan of the fastest at each size, verified.
 
@@ -341,7 +337,6 @@ def size_set(
     bound : Bound, optional
         What the plan claims as the optimum.
     max_schedules : int, optional
-    watch : Watch
 
     Raises
     ------
@@ -354,7 +349,7 @@ def size_set(
         raise ScheduleError(f"{rules.problem.topology.name}: no candidate was timed at any size{told}")
     at = [size for size in sizes if size in best]
     able = list(dict.fromkeys(best.values()))
-    ranges = _ranges(able, at, max_schedules, watch)
+    ranges = _ranges(able, at, max_schedules)
     plan = _plan(rules, able, at, ranges, bound)
     reports = verify_plan(plan)
     if not all(report.is_ok for report in reports):
@@ -383,9 +378,7 @@ def size_set(
     return plan, reports, tuple(rows)
 
 
-def _ranges(
-    able: Sequence[Racer], sizes: Sequence[int], most: int | None, watch: Watch
-) -> tuple[ChosenRange, ...]:
+def _ranges(able: Sequence[Racer], sizes: Sequence[int], most: int | None) -> tuple[ChosenRange, ...]:
     """The best ranges; what is not known of a choice is found out before it stands."""
     while True:
         times = [
@@ -402,7 +395,7 @@ def _ranges(
         if not unknown:
             return ranges
         for racer, size in unknown:
-            racer.time(size, watch)
+            racer.time(size)
 
 
 def _plan(

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from time import monotonic
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from treadle.context import context, under
 from treadle.errors import ScheduleError
 from treadle.planning.problem import Problem
 from treadle.synthesis import alltoall
-from treadle.watch import UNWATCHED, Watch
 
 if TYPE_CHECKING:
     from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
@@ -23,7 +22,7 @@ FLEISCHER_GAP = 0.05
 """Fleischer's scheme takes minutes where 0.001 is asked of it."""
 
 
-def alltoall_rate(problem: Problem, *, gap: float | None = None, watch: Watch = UNWATCHED) -> RateResult:
+def alltoall_rate(problem: Problem, *, gap: float | None = None) -> RateResult:
     """Both sides of the optimum.
 
     Parameters
@@ -31,21 +30,16 @@ def alltoall_rate(problem: Problem, *, gap: float | None = None, watch: Watch = 
     problem : Problem
     gap : float, optional
         How close they are to come, as a share of the upper one; default 0.001.
-    watch : Watch
-        At its deadline the result is what there is.
     """
-    left = watch.seconds_left
-    return alltoall.optimal_rate(
-        problem.topology,
-        problem.collective,
-        gap=DEFAULT_GAP if gap is None else gap,
-        time_limit_s=left,
-        watch=watch.unlimited,
-    )
+    left = context().seconds_left
+    with under(context().unlimited):
+        return alltoall.optimal_rate(
+            problem.topology, problem.collective, gap=DEFAULT_GAP if gap is None else gap, time_limit_s=left
+        )
 
 
 def rate_by_method(
-    problem: Problem, method: RateMethod, *, gap: float | None = None, seed: int = 0, watch: Watch = UNWATCHED
+    problem: Problem, method: RateMethod, *, gap: float | None = None, seed: int = 0
 ) -> RateResult | DistanceWitness:
     """Both sides of the optimum by a published method; of a cut the lengths that prove the upper side.
 
@@ -57,7 +51,6 @@ def rate_by_method(
         Of Fleischer's scheme; default 0.05.
     seed : int
         Of the search for cuts.
-    watch : Watch
 
     Raises
     ------
@@ -76,7 +69,7 @@ def rate_by_method(
         collective,
         method,
         gap=FLEISCHER_GAP if gap is None else gap,
-        time_limit_s=None if watch.deadline is None else max(0.0, watch.deadline - monotonic()),
+        time_limit_s=context().seconds_left,
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.context import TimeLimitError, context, under
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning.measuring.cost_models import step_alpha_ns
 from treadle.planning.problem import Problem
@@ -57,7 +58,6 @@ from treadle.synthesis.scheduler_options import AlltoallOptions, SizeRequest
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.host_cards import without_cards
 from treadle.units import format_bandwidth
-from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 SHORTEST_PATHS, TIME_STEPPED = "shortest-paths", "tsmcf"
 
@@ -93,18 +93,17 @@ def _past_cards(function: Callable[..., Built]) -> Callable[..., Built]:
     """The function on the hosts alone where their cards are switches, and its sends through the cards."""
 
     @wraps(function)
-    def built(
-        topology: Topology, collective: Collective, *, watch: Watch = UNWATCHED, **options: Any
-    ) -> Built:
+    def built(topology: Topology, collective: Collective, **options: Any) -> Built:
         hosts = without_cards(topology)
         if hosts is None:
-            return function(topology, collective, watch=watch, **options)
-        found = function(hosts.direct, collective, watch=watch, **options)
+            return function(topology, collective, **options)
+        found = function(hosts.direct, collective, **options)
         assert isinstance(found.schedule, ExchangeSchedule)
         sends = replace(found.schedule.sends, way_offset=hosts.way_offset, way_links=hosts.way_links)
         schedule = replace(found.schedule, sends=sends)
-        left = watch.seconds_left
-        rate = optimal_rate(topology, collective, time_limit_s=left, watch=watch.unlimited)
+        left = context().seconds_left
+        with under(context().unlimited):
+            rate = optimal_rate(topology, collective, time_limit_s=left)
         return found._replace(schedule=schedule, bound=bound_of_alltoall(rate))
 
     return built
@@ -118,22 +117,20 @@ def time_stepped(
     chunks: int | None = None,
     steps: int | None = None,
     bound: Bound | None = None,
-    watch: Watch = UNWATCHED,
 ) -> Built:
     """The best flow over time in whole chunks: in the steps asked for, or in few that come near the optimum.
 
     Of larger fabrics in the fewest possible steps or one more.
     """
     if steps is not None:
-        flow = time_stepped_flow(topology, collective, steps, watch=watch)
-        found = [chunked_exchange(topology, collective, flow, chunks=chunks, watch=watch)]
+        flow = time_stepped_flow(topology, collective, steps)
+        found = [chunked_exchange(topology, collective, flow, chunks=chunks)]
     else:
         if bound is None and _has_small_program(topology, collective):
-            left = watch.seconds_left
-            bound = bound_of_alltoall(
-                optimal_rate(topology, collective, time_limit_s=left, watch=watch.unlimited)
-            )
-        found = _time_stepped(Problem(topology, collective), bound, chunks, watch)
+            left = context().seconds_left
+            with under(context().unlimited):
+                bound = bound_of_alltoall(optimal_rate(topology, collective, time_limit_s=left))
+        found = _time_stepped(Problem(topology, collective), bound, chunks)
     best = _of_fewest_steps(found)
     return Built(best.schedule, bound, _losses(best.loss, "the fractional flow in as many steps"))
 
@@ -144,16 +141,14 @@ def _has_small_program(topology: Topology, collective: Collective) -> bool:
     return program_size(topology, collective, n_steps) <= EXACT_VARIABLES
 
 
-def _time_stepped(
-    problem: Problem, bound: Bound | None, chunks: int | None, watch: Watch
-) -> list[ChunkedExchange]:
+def _time_stepped(problem: Problem, bound: Bound | None, chunks: int | None) -> list[ChunkedExchange]:
     """Schedules of flows in rising numbers of steps, up to one that comes near the bound."""
     topology, collective = problem.topology, problem.collective
     enough = (1 + _NEAR_FLOW) * collective.pair_demands.buffer_units
     is_small = bound is not None and _has_small_program(topology, collective)
     flows: list[TimeSteppedFlow] = []
     for n_steps in _numbers_of_steps(topology, collective, is_small):
-        flows.append(time_stepped_flow(topology, collective, n_steps, watch=watch))
+        flows.append(time_stepped_flow(topology, collective, n_steps))
         if bound is not None and flows[-1].time * float(bound.algbw) <= enough:
             break
     near = (1 + _AS_GOOD) * flows[-1].time
@@ -162,10 +157,10 @@ def _time_stepped(
     for flow in flows:
         if is_small and flow.time > near:
             continue
-        built = chunked_exchange(topology, collective, flow, chunks=chunks, watch=watch)
+        built = chunked_exchange(topology, collective, flow, chunks=chunks)
         finer = 2 * built.schedule.n_chunks
         while chunks is None and is_small and built.loss > _CHUNK_LOSS and finer <= most:
-            again = chunked_exchange(topology, collective, flow, chunks=finer, watch=watch)
+            again = chunked_exchange(topology, collective, flow, chunks=finer)
             built = min(built, again, key=lambda one: one.time)
             finer *= 2
         found.append(built)
@@ -191,7 +186,7 @@ def _of_fewest_steps(found: Sequence[ChunkedExchange]) -> ChunkedExchange:
     return min((one for one in found if one.time <= most), key=lambda one: (one.schedule.n_steps, one.time))
 
 
-def choose_steps(problem: Problem, found: Candidate, chunks: int | None, watch: Watch) -> Candidate:
+def choose_steps(problem: Problem, found: Candidate, chunks: int | None) -> Candidate:
     """The pipelined schedule, or on a small fabric one of a time-stepped flow if it is better.
 
     Of all that are within 0.2% of the best, that of the fewest steps.
@@ -206,7 +201,7 @@ def choose_steps(problem: Problem, found: Candidate, chunks: int | None, watch: 
         return found
     start = process_time()
     try:
-        others = _time_stepped(problem, found.bound, chunks, watch)
+        others = _time_stepped(problem, found.bound, chunks)
     except TimeLimitError:
         return replace(found, is_late=True)
     except (InfeasibleError, ScheduleError) as error:  # bandwidths too far apart for the solver
@@ -233,7 +228,6 @@ def pipelined_flow(
     rounds: Sequence[int] | None = None,
     max_steps: int | None = None,
     size: SizeRequest | None = None,
-    watch: Watch = UNWATCHED,
 ) -> Built:
     """The routes of an optimal flow, or shortest paths where these carry as much, in steps of one length.
 
@@ -246,61 +240,63 @@ def pipelined_flow(
     if max_steps is not None or (
         n_pairs > SEARCHED_PAIRS and not is_asked and not topology.injection_bytes_per_s.any()
     ):
-        return _searched_steps(topology, collective, chunks, max_steps, watch)
+        return _searched_steps(topology, collective, chunks, max_steps)
     problem, options = Problem(topology, collective), AlltoallOptions(chunks=chunks, rounds=rounds, size=size)
-    left = watch.seconds_left
-    rate = optimal_rate(topology, collective, time_limit_s=left, watch=watch.unlimited)
-    paths = extract_paths(topology, collective, rate.flow.by_source, watch=watch)
+    left = context().seconds_left
+    with under(context().unlimited):
+        rate = optimal_rate(topology, collective, time_limit_s=left)
+    paths = extract_paths(topology, collective, rate.flow.by_source)
     routes = rounded_routes(collective, paths, chunks=chunks)
     shortest = split_over_shortest_paths(topology, collective, max_chunks=_most_chunks(problem, chunks))
     if _busiest(topology, shortest) <= _busiest(topology, routes):
         routes = shortest
     busiest = _busiest(topology, routes)
     notes = _losses(float(busiest) * min(paths.rate(topology), rate.rate) - 1, "the fractional flow")
-    schedule = _in_steps(problem, routes, options, watch)
+    schedule = _in_steps(problem, routes, options)
     if schedule is None:
         algbw = collective.pair_demands.buffer_units / busiest
         finest = _finest(problem, chunks)
-        schedule = fewest_rounds(topology, collective, routes, algbw, max_chunks=finest, watch=watch)
+        schedule = fewest_rounds(topology, collective, routes, algbw, max_chunks=finest)
         if collective.demands is not None:
             least = NEAR * rate.rate * collective.pair_demands.buffer_units
             runnable = PROGRAM_CHUNKS // int(collective.demands.matrix.sum())
             # what programs can have comes first
             most = (min(finest, COARSE), min(max(runnable, 1), FINE), FINE) if chunks is None else (chunks,)
             more = (
-                repeated(topology, collective, paths, most[-1], watch)
+                repeated(topology, collective, paths, most[-1])
                 if topology.injection_bytes_per_s.any()
-                else placed_hops(topology, collective, paths, chunks=most, watch=watch)
+                else placed_hops(topology, collective, paths, chunks=most)
             )
             queued = schedule
-            schedule = fast_enough(topology, collective, itertools.chain((schedule,), more), least, watch)
+            schedule = fast_enough(topology, collective, itertools.chain((schedule,), more), least)
             if schedule is not queued:
                 notes = _grain(problem, schedule)
     return Built(schedule, bound_of_alltoall(rate), notes, rate.is_late)
 
 
 def _searched_steps(
-    topology: Topology, collective: Collective, chunks: int | None, max_steps: int | None, watch: Watch
+    topology: Topology, collective: Collective, chunks: int | None, max_steps: int | None
 ) -> Built:
     """One path a piece of demand by local search, in steps that take hardly longer than the fullest link."""
-    by_then, at_last = until(watch, _PATHS_TIME), until(watch, _STEPS_TIME)
+    by_then, at_last = until(_PATHS_TIME), until(_STEPS_TIME)
     most = MAX_HOP_CHUNKS if chunks is None else chunks
     pieces = cut_demands(topology, collective, max_routes=most, max_hops=max_steps)
-    paths, _ = search_paths(pieces, watch=by_then)
+    with under(by_then):
+        paths, _ = search_paths(pieces)
     routes = piece_routes(pieces, paths.offset, paths.place, np.zeros(len(paths.place), np.int32))
     del pieces, paths
-    schedule = routes_in_steps(
-        topology, collective, routes, max_steps=max_steps, max_chunks=most, watch=at_last
-    )
+    with under(at_last):
+        schedule = routes_in_steps(topology, collective, routes, max_steps=max_steps, max_chunks=most)
     del routes
     is_late = by_then.is_late or at_last.is_late
-    left = watch.seconds_left
-    rate = optimal_rate(topology, collective, time_limit_s=left, watch=watch.unlimited)
+    left = context().seconds_left
+    with under(context().unlimited):
+        rate = optimal_rate(topology, collective, time_limit_s=left)
     if collective.demands is not None and not is_late:
         least = NEAR * rate.rate * collective.pair_demands.buffer_units
         finest = (FINE,) if chunks is None else (chunks,)
-        more = placed_hops(topology, collective, chunks=finest, max_steps=max_steps, watch=watch)
-        schedule = fast_enough(topology, collective, itertools.chain((schedule,), more), least, watch)
+        more = placed_hops(topology, collective, chunks=finest, max_steps=max_steps)
+        schedule = fast_enough(topology, collective, itertools.chain((schedule,), more), least)
     notes = () if collective.demands is None else _grain(Problem(topology, collective), schedule)
     return Built(schedule, bound_of_alltoall(rate), notes, is_late=is_late)
 
@@ -312,20 +308,17 @@ def shortest_paths(
     chunks: int | None = None,
     rounds: Sequence[int] | None = None,
     size: SizeRequest | None = None,
-    watch: Watch = UNWATCHED,
 ) -> ExchangeSchedule:
     """Every pair's data over all its shortest paths, a hop per step; or in the rounds asked for."""
     problem, options = Problem(topology, collective), AlltoallOptions(chunks=chunks, rounds=rounds, size=size)
     routes = split_over_shortest_paths(topology, collective, max_chunks=_most_chunks(problem, chunks))
-    schedule = _in_steps(problem, routes, options, watch)
+    schedule = _in_steps(problem, routes, options)
     if schedule is None:
         return hop_synchronous(topology, collective, routes, max_chunks=_finest(problem, chunks))
     return schedule
 
 
-def _in_steps(
-    problem: Problem, routes: RouteSchedule, options: AlltoallOptions, watch: Watch
-) -> ExchangeSchedule | None:
+def _in_steps(problem: Problem, routes: RouteSchedule, options: AlltoallOptions) -> ExchangeSchedule | None:
     """The routes in the rounds that were asked for, or are fastest at the size; None if neither was asked."""
     topology, collective, size = problem.topology, problem.collective, options.size
     finest = _finest(problem, options.chunks)
@@ -339,14 +332,13 @@ def _in_steps(
             size.size_bytes,
             alpha_s=step_alpha_ns(topology) / 10**9 if size.alpha_s is None else size.alpha_s,
             max_chunks=finest,
-            watch=watch,
         )
     if options.rounds is None:
         return None
     if len(options.rounds) != 1:
         raise ScheduleError(f"rounds: expected one number for an all-to-all, found {len(options.rounds)}")
     (rounds,) = options.rounds
-    return pipelined(topology, collective, routes, rounds=rounds, max_chunks=finest, watch=watch)
+    return pipelined(topology, collective, routes, rounds=rounds, max_chunks=finest)
 
 
 def _most_chunks(problem: Problem, chunks: int | None) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from treadle.brief import brief
 from treadle.checking import checked, unexpected
+from treadle.context import Context, Progress, TimeLimitError, context, under
 from treadle.errors import FormatError, ScheduleError
 from treadle.planning.fabrics_and_plans import FabricLike, SizesLike, as_sizes
 from treadle.planning.measuring.cost_models import CostModel, CostModelLike, cost_model_of
@@ -37,7 +38,6 @@ from treadle.synthesis import alltoall
 from treadle.synthesis import trees as forestcoll
 from treadle.synthesis.trees import allreduce
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Progress, TimeLimitError, Watch
 
 if TYPE_CHECKING:
     from treadle.synthesis.alltoall import RateResult
@@ -194,21 +194,21 @@ def bound(
     >>> treadle.bound("dgx_a100:2", "allgather").algbw
     Fraction(1040000000000, 3)
     """
-    watch = Stopwatch(progress)
+    clock = Stopwatch(progress)
     asked = options.get("sizes", ())
     at = () if asked == () else as_sizes(asked, "bound: sizes")
     given = options.get("cost_model")
     names = ("sizes", "cost_model")
     posed = cast(ProblemOptions, {name: one for name, one in options.items() if name not in names})
-    limit = Watch(progress, seconds_left(time_limit_s))
-    result = _bound(topology, collective, method, gap, seed, limit, watch, posed)
+    with under(Context(progress, seconds_left(time_limit_s))):
+        result = _bound(topology, collective, method, gap, seed, clock, posed)
     if not at:
         return result
     problem = Problem(result.topology, result.collective)
     model = cost_model_of(problem.topology, given)
-    with watch.stage("sizes"):
+    with clock.stage("sizes"):
         least = size_bounds(problem, result.bound.witness, at, cost_model=model)
-    return replace(result, at_sizes=least, cost_model=model, seconds=watch.seconds())
+    return replace(result, at_sizes=least, cost_model=model, seconds=clock.seconds())
 
 
 def _bound(
@@ -217,32 +217,31 @@ def _bound(
     method: RateMethod | str | None,
     gap: float | None,
     seed: int,
-    limit: Watch,
-    watch: Stopwatch,
+    clock: Stopwatch,
     options: ProblemOptions,
 ) -> BoundResult:
     """See `bound`; without sizes."""
-    with watch.stage("fabric"):
+    with clock.stage("fabric"):
         problem = pose(topology, collective, **options)
     if problem.collective.kind is CollectiveKind.ALLTOALL:
-        with watch.stage("optimum"):
+        with clock.stage("optimum"):
             if method is None:
-                rate: RateResult | DistanceWitness = alltoall_rate(problem, gap=gap, watch=limit)
+                rate: RateResult | DistanceWitness = alltoall_rate(problem, gap=gap)
             else:
-                rate = rate_by_method(problem, _method(method), gap=gap, seed=seed, watch=limit)
+                rate = rate_by_method(problem, _method(method), gap=gap, seed=seed)
         if isinstance(rate, DistanceWitness):
             units = problem.collective.pair_demands.buffer_units
             upper = units * rate.pair_rate_bound(problem.topology, problem.collective)
             found = Bound(upper, rate, is_tight=False)
-            return BoundResult(problem.topology, problem.collective, found, watch.seconds())
+            return BoundResult(problem.topology, problem.collective, found, clock.seconds())
         alone: tuple[AloneRate, ...] = ()
         if problem.collective.blocks is not None:
             from treadle.planning.together.shared_rates import alltoalls_alone
 
-            with watch.stage("alone"):
-                alone = alltoalls_alone(problem, gap=gap, watch=limit)
+            with clock.stage("alone"):
+                alone = alltoalls_alone(problem, gap=gap)
         optimum = bound_of_alltoall(rate)
-        return BoundResult(problem.topology, problem.collective, optimum, watch.seconds(), rate, alone=alone)
+        return BoundResult(problem.topology, problem.collective, optimum, clock.seconds(), rate, alone=alone)
     if method is not None:
         raise ScheduleError(
             f"method: {method} is for an all-to-all; {problem.collective.kind} has one exact bound"
@@ -252,10 +251,10 @@ def _bound(
             f"gap: the bound of {problem.collective.kind} is exact; only an all-to-all has a gap"
         )
     if problem.collective.groups is not None:
-        return bound_in_groups(problem, topology, collective, options, limit, watch)
-    with watch.stage("optimum"):
-        found = find_bound(problem, limit)
-    return BoundResult(problem.topology, problem.collective, found, watch.seconds())
+        return bound_in_groups(problem, topology, collective, options, clock)
+    with clock.stage("optimum"):
+        found = find_bound(problem)
+    return BoundResult(problem.topology, problem.collective, found, clock.seconds())
 
 
 def bound_in_groups(
@@ -263,8 +262,7 @@ def bound_in_groups(
     topology: FabricLike,
     collective: Collective | CollectiveKind | str,
     options: ProblemOptions,
-    limit: Watch = UNWATCHED,
-    watch: Stopwatch | None = None,
+    clock: Stopwatch | None = None,
 ) -> BoundResult:
     """The optimum of several groups at once, and what they reach alone; see `bound`.
 
@@ -273,8 +271,7 @@ def bound_in_groups(
     problem : Problem
     topology, collective, options
         From which it was posed.
-    limit : Watch
-    watch : Stopwatch, optional
+    clock : Stopwatch, optional
         Of the stages.
 
     Raises
@@ -282,23 +279,23 @@ def bound_in_groups(
     CutOffGroupError
         If a rank of a group cannot be reached.
     """
-    with naming_cut_off(problem, topology, collective, options, limit):
-        return _groups_bound(problem, watch or Stopwatch(limit.progress), limit)
+    with naming_cut_off(problem, topology, collective, options):
+        return _groups_bound(problem, clock or Stopwatch(context().progress))
 
 
-def _groups_bound(problem: Problem, watch: Stopwatch, limit: Watch) -> BoundResult:
-    with watch.stage("optimum"):
-        groups = groups_optimum(problem, limit)
-    with watch.stage("phases"):
-        phases = phase_optima(problem, limit)
+def _groups_bound(problem: Problem, clock: Stopwatch) -> BoundResult:
+    with clock.stage("optimum"):
+        groups = groups_optimum(problem)
+    with clock.stage("phases"):
+        phases = phase_optima(problem)
     alone: tuple[AloneRate, ...] = ()
-    with watch.stage("alone"), suppress(TimeLimitError):  # what is known of all together is told
-        alone = rates_of(problem, groups, limit)
+    with clock.stage("alone"), suppress(TimeLimitError):  # what is known of all together is told
+        alone = rates_of(problem, groups)
     return BoundResult(
         problem.topology,
         problem.collective,
         bound_of_groups(problem, groups),
-        watch.seconds(),
+        clock.seconds(),
         groups=groups,
         alone=alone,
         rs_ag=None if phases is None else exact_algbw_of_phases(phases),
@@ -325,13 +322,12 @@ MAX_RANKS_BY_FLOW = 1024
 """Beyond this many ranks a bound is first sought by tight cuts."""
 
 
-def find_bound(problem: Problem, watch: Watch = UNWATCHED, *, cards_forward: bool = False) -> Bound:
+def find_bound(problem: Problem, *, cards_forward: bool = False) -> Bound:
     """The exact optimum; for an allreduce with capable switches, an all-to-all, or groups perhaps a bound.
 
     Parameters
     ----------
     problem : Problem
-    watch : Watch
     cards_forward : bool
         Of an all-to-all on hosts with injection caps: whether what a node passes on stays out of its host.
 
@@ -342,32 +338,29 @@ def find_bound(problem: Problem, watch: Watch = UNWATCHED, *, cards_forward: boo
     """
     if problem.collective.groups is not None:
         if problem.collective.n_ranks > MAX_RANKS_BY_FLOW and (whole := as_no_group(problem)):
-            return find_bound(whole, watch)
-        return bound_of_groups(problem, groups_optimum(problem, watch))
+            return find_bound(whole)
+        return bound_of_groups(problem, groups_optimum(problem))
     if problem.collective.kind is CollectiveKind.ALLREDUCE:
-        large = large_allreduce(problem, watch)
+        large = large_allreduce(problem)
         if large is not None:
             return large
-        found = allreduce.allreduce_bound(problem.topology, problem.collective, watch=watch)
+        found = allreduce.allreduce_bound(problem.topology, problem.collective)
         return bound_of_allreduce(problem, found)
     if problem.collective.kind is CollectiveKind.ALLTOALL:
-        left = watch.seconds_left
-        rate = alltoall.optimal_rate(
-            problem.topology,
-            problem.collective,
-            time_limit_s=left,
-            watch=watch.unlimited,
-            cards_forward=cards_forward,
-        )
+        left = context().seconds_left
+        with under(context().unlimited):
+            rate = alltoall.optimal_rate(
+                problem.topology, problem.collective, time_limit_s=left, cards_forward=cards_forward
+            )
         return bound_of_alltoall(rate)
-    best = _optimum(problem, watch)
+    best = _optimum(problem)
     by_cuts = Bound(best.algbw, best.witness)
     if forestcoll.has_balanced_relays(problem.topology, problem.collective):
         return by_cuts
-    return _where_switches_lose(problem, by_cuts, watch)
+    return _where_switches_lose(problem, by_cuts)
 
 
-def _where_switches_lose(problem: Problem, by_cuts: Bound, watch: Watch) -> Bound:
+def _where_switches_lose(problem: Problem, by_cuts: Bound) -> Bound:
     """The optimum where a switch may take in what it cannot send on, or the reverse.
 
     The least cut is attained where splitting off switches keeps it, for which each has to be Eulerian
@@ -376,7 +369,7 @@ def _where_switches_lose(problem: Problem, by_cuts: Bound, watch: Watch) -> Boun
     topology = problem.topology
     if topology.multicast.any() or topology.aggregation.any() or topology.injection_bytes_per_s.any():
         return replace(by_cuts, is_tight=False)
-    groups = groups_optimum(problem, watch)
+    groups = groups_optimum(problem)
     if groups.lower == by_cuts.algbw:
         return by_cuts
     # the lesser bound counts, whoever it is of
@@ -384,7 +377,7 @@ def _where_switches_lose(problem: Problem, by_cuts: Bound, watch: Watch) -> Boun
     return replace(by_cuts, is_tight=False) if is_by_cuts else bound_of_groups(problem, groups)
 
 
-def large_allreduce(problem: Problem, watch: Watch) -> Bound | None:
+def large_allreduce(problem: Problem) -> Bound | None:
     """The optimum of many ranks as that of one group, links that are alike as one; None if it is no question.
 
     The program by cuts is for fabrics that copy or add, or that have few links alike. Its time grows with the
@@ -399,32 +392,33 @@ def large_allreduce(problem: Problem, watch: Watch) -> Bound | None:
     if (
         problem.collective.n_ranks > MAX_RANKS_BY_FLOW
     ):  # 0.2 s for 8192 GPUs, where link prices take 30 s and 2 GB
-        found = _bound_by_pieces(problem, watch)
+        found = _bound_by_pieces(problem)
         if found is not None or problem.collective.n_ranks > MAX_RANKS_AS_GROUP:
             return found
     from treadle.synthesis.trees.groups.group_optimum import count_classes  # brings a solver
 
-    if 2 * count_classes(topology, problem.collective, watch=watch) > problem.collective.n_ranks:
+    if 2 * count_classes(topology, problem.collective) > problem.collective.n_ranks:
         return None
-    found = bound_of_groups(problem, groups_optimum(problem, watch))
+    found = bound_of_groups(problem, groups_optimum(problem))
     return found if found.is_tight else None
 
 
-def _bound_by_pieces(problem: Problem, watch: Watch) -> Bound | None:
+def _bound_by_pieces(problem: Problem) -> Bound | None:
     """An allreduce's optimum that lengths prove and factored forests attain."""
-    found = forestcoll.decompose_allreduce(problem.topology, problem.collective, lower=False, watch=watch)
+    found = forestcoll.decompose_allreduce(problem.topology, problem.collective, lower=False)
     if isinstance(found, Refusal) or found.found.algbw < found.bound:
         return None
     return Bound(found.bound, found.witness, True, model_of(problem.topology, problem.collective))
 
 
-def _optimum(problem: Problem, watch: Watch) -> forestcoll.Optimum:
+def _optimum(problem: Problem) -> forestcoll.Optimum:
     """The optimum; on large fabrics by a forest that attains it, which takes no flow per rank."""
     if problem.collective.n_ranks > MAX_RANKS_BY_FLOW:
-        found = forestcoll.decompose(problem.topology, problem.collective, watch=watch)
+        found = forestcoll.decompose(problem.topology, problem.collective)
         if not isinstance(found, Refusal) and found.algbw == found.optimum.algbw:
             return found.optimum
-    return forestcoll.optimum(problem.topology, problem.collective, watch=watch.unlimited)
+    with under(context().unlimited):
+        return forestcoll.optimum(problem.topology, problem.collective)
 
 
 def bound_of_allreduce(problem: Problem, found: AllreduceBound) -> Bound:

@@ -11,7 +11,6 @@ from treadle.planning.solving.bounds import Bound
 from treadle.schedules.schedule import Schedule
 from treadle.synthesis.scheduler_options import Form
 from treadle.synthesis.trees import DYADIC_LOSS, Packer, PackingAttempt, TreeBudget
-from treadle.watch import UNWATCHED, Watch
 
 if TYPE_CHECKING:
     from treadle.synthesis.trees.groups.group_optimum import GroupOptimum
@@ -128,7 +127,6 @@ class ForestRequest:
         Build on the fabric without its surplus bandwidth (where nodes are not Eulerian), for the whole one.
     bound : Bound, optional
         If it is known already.
-    watch : Watch
     """
 
     budget: TreeBudget = field(default_factory=tree_budget)
@@ -136,4 +134,3 @@ class ForestRequest:
     form: Form = Form.AUTO
     trim: bool = False
     bound: Bound | None = None
-    watch: Watch = UNWATCHED

@@ -10,6 +10,7 @@ from typing import Unpack, cast
 
 from treadle.brief import brief
 from treadle.checking import checked, left_alone
+from treadle.context import Context, Progress, TimeLimitError, context, under
 from treadle.errors import TreadleError
 from treadle.planning.fabrics_and_plans import FabricLike, SizesLike, as_sizes
 from treadle.planning.judging.placed_schedules import ForeignSchedule, PlacedSchedule, place_schedules
@@ -45,7 +46,6 @@ from treadle.synthesis.scheduler_options import OPTIONS_OF, SchedulerOptions, Tr
 from treadle.topologies.topology import Topology
 from treadle.verification.schedules import verify as verify_schedule
 from treadle.verification.violations import Report
-from treadle.watch import Progress, TimeLimitError, Watch
 
 _MOST_SUMMING = 128
 """Ranks up to which the optimum of switches that sum takes seconds at most."""
@@ -283,43 +283,43 @@ def compare(
     model = cost_model_of(problem.topology, cost_model)
     several = beside if isinstance(beside, list | tuple) else [beside]
     brought = place_schedules(several, problem)
-    watch = Watch(progress, seconds_left(time_limit_s))
-    shared: SharedRates | None = None
-    if problem.collective.groups is not None:
-        told = bound_in_groups(problem, topology, collective, posed, watch)
-        bound, shared = told.bound, shared_rates(told)
-    else:
-        bound = find_bound(problem, Watch(progress), cards_forward=True)  # routes are compared as well
-        watch = Watch(progress, seconds_left(time_limit_s))
-    asked = _asked(problem, bound, at, model, measures=bool(at or beside))
-    chosen = named or fitting(problem, at_sizes=bool(at))
-    if algorithms is not None and not named:
-        chosen = []
-    rows = _rows(problem, [(one, _options(one, trim=trim, seed=seed)) for one in chosen], asked, watch)
-    rows += [_brought_row(one, asked) for one in brought]
-    rows.sort(key=lambda row: -(row.algbw or Fraction(-1)))
-    found = _in_network(problem, asked, watch) if algorithms is None else None
-    if shared is None and problem.collective.blocks is not None:
-        lower = bound.algbw if bound.is_tight else rows[0].algbw if rows else None
-        alone = alltoalls_alone(problem, watch=watch)
-        shared = SharedRates(lower or Fraction(0), bound.algbw, alone, bottleneck(bound.witness))
-    return Comparison(
-        problem.topology, problem.collective, bound, tuple(rows), asked.sizes, found, shared, model
-    )
+    with under(Context(progress, seconds_left(time_limit_s))):
+        shared: SharedRates | None = None
+        if problem.collective.groups is not None:
+            told = bound_in_groups(problem, topology, collective, posed)
+            bound, shared = told.bound, shared_rates(told)
+        else:
+            with under(Context(progress)):
+                bound = find_bound(problem, cards_forward=True)  # routes are compared as well
+        asked = _asked(problem, bound, at, model, measures=bool(at or beside))
+        chosen = named or fitting(problem, at_sizes=bool(at))
+        if algorithms is not None and not named:
+            chosen = []
+        rows = _rows(problem, [(one, _options(one, trim=trim, seed=seed)) for one in chosen], asked)
+        rows += [_brought_row(one, asked) for one in brought]
+        rows.sort(key=lambda row: -(row.algbw or Fraction(-1)))
+        found = _in_network(problem, asked) if algorithms is None else None
+        if shared is None and problem.collective.blocks is not None:
+            lower = bound.algbw if bound.is_tight else rows[0].algbw if rows else None
+            alone = alltoalls_alone(problem)
+            shared = SharedRates(lower or Fraction(0), bound.algbw, alone, bottleneck(bound.witness))
+        return Comparison(
+            problem.topology, problem.collective, bound, tuple(rows), asked.sizes, found, shared, model
+        )
 
 
-def _in_network(problem: Problem, asked: _Asked, watch: Watch) -> InNetwork | None:
+def _in_network(problem: Problem, asked: _Asked) -> InNetwork | None:
     """NCCL's NVLS on switches that sum; None where that is no question, or time ran out."""
     twin = summing_twin(problem)
     if twin is None or problem.collective.n_ranks > _MOST_SUMMING:
         return None
     try:
-        bound = find_bound(twin, watch)
+        bound = find_bound(twin)
     except TimeLimitError:
         return None
     scheduler = find_scheduler(NVLS)
     sums = _asked(twin, bound, asked.sizes, asked.cost_model, measures=asked.measures)
-    row = _row(twin, (scheduler, OPTIONS_OF[scheduler.form]()), sums, watch)
+    row = _row(twin, (scheduler, OPTIONS_OF[scheduler.form]()), sums)
     return None if row.refusal else InNetwork(bound, row)
 
 
@@ -396,27 +396,30 @@ def _options(scheduler: Scheduler, *, trim: bool, seed: int) -> SchedulerOptions
 _Chosen = tuple[Scheduler, SchedulerOptions]
 
 
-def _rows(problem: Problem, chosen: Sequence[_Chosen], asked: _Asked, watch: Watch) -> list[ComparisonRow]:
+def _rows(problem: Problem, chosen: Sequence[_Chosen], asked: _Asked) -> list[ComparisonRow]:
     """A row for every scheduler, in order."""
     if not runs_apart():
-        return [_row(problem, one, asked, watch) for one in chosen]
+        return [_row(problem, one, asked) for one in chosen]
     # machines share the time of day, no other clock
-    end_s = None if watch.deadline is None else time() + watch.deadline - monotonic()
+    left = context().seconds_left
+    end_s = None if left is None else time() + left
     blocks = [(problem, one, asked, end_s) for one in chosen]
-    return map_blocks("algorithms", _row_elsewhere, blocks, watch=Watch(watch.progress))
+    with under(Context(context().progress)):
+        return map_blocks("algorithms", _row_elsewhere, blocks)
 
 
 def _row_elsewhere(problem: Problem, chosen: _Chosen, asked: _Asked, end_s: float | None) -> ComparisonRow:
     """The row, by a worker; `end_s`: time of day at which to give up."""
     deadline = None if end_s is None else monotonic() + end_s - time()
-    return _row(problem, chosen, asked, Watch(None, deadline))
+    with under(Context(None, deadline)):
+        return _row(problem, chosen, asked)
 
 
-def _row(problem: Problem, chosen: _Chosen, asked: _Asked, watch: Watch) -> ComparisonRow:
+def _row(problem: Problem, chosen: _Chosen, asked: _Asked) -> ComparisonRow:
     scheduler, options = chosen
     name, bound, start = scheduler.name, asked.bound, process_time()
     try:
-        found = generate(problem, scheduler, options, bound=bound, watch=watch)
+        found = generate(problem, scheduler, options, bound=bound)
     except TimeLimitError:
         seconds, reason = process_time() - start, "the time limit was reached"
         return ComparisonRow(name, None, None, seconds, reason, is_late=True, is_peer=scheduler.is_peer)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from treadle.context import Context, TimeLimitError, under
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning.problem import Problem
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.synthesis.steps import exact
 from treadle.topologies.distances import diameter
-from treadle.watch import TimeLimitError, Watch
 
 if TYPE_CHECKING:
     from treadle.synthesis.steps.exact import ParetoFront
@@ -100,16 +100,16 @@ def _last_point(
 ) -> StepSchedule:
     """The point of the Pareto front with the most steps that are allowed: the least T_B."""
     steps = diameter(problem.topology) if request.steps is None else request.steps
-    found = exact.pareto_front(
-        problem.topology,
-        kind,
-        max_steps=steps,
-        max_chunks=request.chunks,
-        root=problem.collective.root,
-        time_limit_s=_left(deadline),
-        watch=Watch(deadline=monotonic() + DEFAULT_TIME_LIMIT_S if deadline is None else deadline),
-        seed=request.seed,
-    )
+    with under(Context(deadline=monotonic() + DEFAULT_TIME_LIMIT_S if deadline is None else deadline)):
+        found = exact.pareto_front(
+            problem.topology,
+            kind,
+            max_steps=steps,
+            max_chunks=request.chunks,
+            root=problem.collective.root,
+            time_limit_s=_left(deadline),
+            seed=request.seed,
+        )
     if found.points:
         return found.points[-1].schedule
     if any(entry.status is exact.ExactStatus.UNKNOWN for entry in found.excluded):

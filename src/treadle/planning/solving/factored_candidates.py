@@ -73,7 +73,7 @@ def factored_forest(
     found = (
         free.found
         if free is not None
-        else decompose(problem.topology, problem.collective, budget=request.budget, watch=request.watch)
+        else decompose(problem.topology, problem.collective, budget=request.budget)
     )
     if isinstance(found, Refusal):
         if is_wanted:
@@ -102,9 +102,7 @@ def _free_roots(problem: Problem, request: ForestRequest) -> UnequalShards | Non
     """Reduce-scatter and allgather of the best shards, with a bound; None if there are no pieces."""
     if problem.collective.kind is not CollectiveKind.ALLREDUCE:
         return None
-    found = decompose_allreduce(
-        problem.topology, problem.collective, budget=request.budget, watch=request.watch
-    )
+    found = decompose_allreduce(problem.topology, problem.collective, budget=request.budget)
     return None if isinstance(found, Refusal) else found
 
 
@@ -119,7 +117,7 @@ def _with_bound(
     known = request.bound
     if known is None and algbw < free.bound:
         is_small = problem.collective.n_ranks <= MAX_RANKS_BY_CUTS
-        known = (find_bound if is_small else large_allreduce)(problem, request.watch)
+        known = (find_bound if is_small else large_allreduce)(problem)
     if known is not None and known.algbw < free.bound:
         bound = known
     note = "built as reduce-scatter + allgather"

@@ -9,6 +9,7 @@ from typing import TypedDict, Unpack
 import numpy as np
 
 from treadle.arrays import exact_sum
+from treadle.context import TimeLimitError, context, under
 from treadle.errors import FormatError, InfeasibleError
 from treadle.planning.problem import Problem
 from treadle.planning.solving.bounds import Bound, bound_of_allreduce, find_bound
@@ -27,7 +28,6 @@ from treadle.synthesis.trees.tree_budget import MAX_DYADIC_TREES, MAX_TREES, Tre
 from treadle.topologies import with_bandwidths
 from treadle.topologies.topology import Topology
 from treadle.units import format_bandwidth
-from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 FORESTCOLL = "forestcoll"
 RS_AG = "rs-ag"
@@ -51,7 +51,6 @@ def forestcoll(
     collective: Collective,
     *,
     bound: Bound | None = None,
-    watch: Watch = UNWATCHED,
     **asked: Unpack[ForestKeywords],
 ) -> Candidate:
     """Throughput-optimal spanning trees, also of several groups at once; the best allreduce that is known.
@@ -61,7 +60,6 @@ def forestcoll(
     topology, collective
     bound : Bound, optional
         If it is known already.
-    watch : Watch
     **asked
         See `TreeOptions`.
 
@@ -76,8 +74,8 @@ def forestcoll(
     if collective.groups is not None:
         from treadle.planning.solving.groups import group_candidate  # brings a solver
 
-        return group_candidate(problem, FORESTCOLL, asked, watch=watch)
-    return _forest(problem, FORESTCOLL, _request(bound, watch, **asked))
+        return group_candidate(problem, FORESTCOLL, asked)
+    return _forest(problem, FORESTCOLL, _request(bound, **asked))
 
 
 def rs_ag(
@@ -85,7 +83,6 @@ def rs_ag(
     collective: Collective,
     *,
     bound: Bound | None = None,
-    watch: Watch = UNWATCHED,
     **asked: Unpack[ForestKeywords],
 ) -> Candidate:
     """An allreduce as ForestColl's reduce-scatter and then its allgather; see `forestcoll`."""
@@ -93,13 +90,12 @@ def rs_ag(
     if collective.groups is not None:
         from treadle.planning.solving.groups import two_phase_groups  # brings a solver
 
-        return two_phase_groups(problem, RS_AG, asked, watch=watch)
-    return _forest(problem, RS_AG, _request(bound, watch, **asked))
+        return two_phase_groups(problem, RS_AG, asked)
+    return _forest(problem, RS_AG, _request(bound, **asked))
 
 
 def _request(
     bound: Bound | None,
-    watch: Watch,
     *,
     trees: int | None = None,
     max_trees: int | None = None,
@@ -114,7 +110,7 @@ def _request(
     if form not in tuple(Form):
         raise FormatError(f"unknown form {form[:40]!r}; expected one of {', '.join(Form)}")
     budget = tree_budget(trees=trees, max_trees=max_trees, exact=exact)
-    return ForestRequest(budget, None if packer is None else Packer(packer), Form(form), trim, bound, watch)
+    return ForestRequest(budget, None if packer is None else Packer(packer), Form(form), trim, bound)
 
 
 def _forest(problem: Problem, algorithm: str, request: ForestRequest) -> Candidate:
@@ -141,9 +137,7 @@ def _box_by_box(problem: Problem, algorithm: str, request: ForestRequest) -> Can
     is_free, collective = request.form is Form.AUTO and request.packer is None, problem.collective
     if not (is_free and collective.kind.is_rooted and collective.n_ranks > MAX_EXPLICIT_RANKS):
         return None
-    built = packing.synthesise_box_by_box(
-        problem.topology, collective, budget=request.budget, watch=request.watch
-    )
+    built = packing.synthesise_box_by_box(problem.topology, collective, budget=request.budget)
     if not isinstance(built, packing.Synthesis):
         return None
     if collective.n_ranks <= SEARCHED_RANKS:  # there are other ways, which may be lower
@@ -156,13 +150,7 @@ def _explicit(problem: Problem, algorithm: str, request: ForestRequest) -> Candi
     topology, collective = problem.topology, problem.collective
     if collective.kind is CollectiveKind.ALLREDUCE:
         return _allreduce(problem, algorithm, request)
-    built = packing.synthesise(
-        topology,
-        collective,
-        budget=request.budget,
-        packer=request.packer,
-        watch=request.watch,
-    )
+    built = packing.synthesise(topology, collective, budget=request.budget, packer=request.packer)
     return _candidate(problem, algorithm, request, built)
 
 
@@ -192,13 +180,7 @@ def _allreduce(
 ) -> Candidate:
     """Reduce-scatter + allgather where that meets the bound or is asked for; else what is better."""
     topology, collective = problem.topology, problem.collective
-    phases = packing.synthesise(
-        topology,
-        collective,
-        budget=request.budget,
-        packer=request.packer,
-        watch=request.watch,
-    )
+    phases = packing.synthesise(topology, collective, budget=request.budget, packer=request.packer)
     notes: tuple[str, ...] = (phases.note,) if phases.note else ()
     built_as = f"built as {allreduce.Construction.PHASES}"
     base = Candidate(
@@ -216,7 +198,7 @@ def _allreduce(
     start = process_time()
     try:
         if algorithm == RS_AG:
-            bound = request.bound or find_bound(problem, request.watch)
+            bound = request.bound or find_bound(problem)
             best = None
         else:
             best = _best_allreduce(problem, request, phases.schedule)
@@ -258,7 +240,8 @@ def _unit_limits(collective: Collective, budget: TreeBudget) -> allreduce.UnitLi
 
 def _on_trimmed(problem: Problem, algorithm: str, request: ForestRequest) -> Candidate:
     whole = problem.topology
-    trimming = packing.best_trimming(whole, problem.collective, watch=request.watch.unlimited)
+    with under(context().unlimited):
+        trimming = packing.best_trimming(whole, problem.collective)
     widths = whole.bandwidths * trimming.scale
     if np.array_equal(trimming.bandwidths, widths):
         return _forest(problem, algorithm, replace(request, trim=False))
@@ -274,7 +257,7 @@ def _on_trimmed(problem: Problem, algorithm: str, request: ForestRequest) -> Can
     is_free = problem.collective.kind is CollectiveKind.ALLREDUCE and algorithm == FORESTCOLL
     if is_free and isinstance(schedule, ForestSchedule):
         return _untrimmed(problem, request, built, schedule)
-    return replace(built, bound=request.bound or find_bound(problem, request.watch))
+    return replace(built, bound=request.bound or find_bound(problem))
 
 
 def _untrimmed(
@@ -321,5 +304,4 @@ def _best_allreduce(
         rs_ag=given,
         pack=packing.pack_forest,
         limits=_unit_limits(problem.collective, request.budget),
-        watch=request.watch,
     )

@@ -10,6 +10,7 @@ from time import monotonic, process_time
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
+from treadle.context import Context, TimeLimitError, under
 from treadle.errors import ScheduleError, TreadleError
 from treadle.planning.problem import Problem
 from treadle.planning.solving.bounds import Bound, find_bound
@@ -37,7 +38,6 @@ from treadle.synthesis.scheduler_options import (
 )
 from treadle.synthesis.trees.baselines.ring import single_ring
 from treadle.verification.schedules import verify
-from treadle.watch import UNWATCHED, TimeLimitError, Watch, limits
 
 if TYPE_CHECKING:
     from treadle.schedules.schedule import Schedule
@@ -101,7 +101,6 @@ def generate(
     options: SchedulerOptions | None = None,
     *,
     bound: Bound | None = None,
-    watch: Watch = UNWATCHED,
 ) -> Candidate:
     """A schedule by a scheduler of the table.
 
@@ -113,7 +112,6 @@ def generate(
         Of its form, as `options_for` returns them.
     bound : Bound, optional
         If it is known already.
-    watch : Watch
 
     Raises
     ------
@@ -135,23 +133,23 @@ def generate(
             f"{scheduler.name}: {flag_of('multicast')} prunes trees of one group of ranks; leave it out"
         )
     start = process_time()
-    made = _made(problem, scheduler, options, bound, watch)
+    made = _made(problem, scheduler, options, bound)
     if isinstance(made, Candidate):
         return made
     schedule = made.schedule
     if isinstance(options, RouteOptions) and isinstance(schedule, RouteSchedule):
         from treadle.planning.solving.route_candidates import within_limits
 
-        schedule = within_limits(scheduler.name, topology, schedule, options, watch)
+        schedule = within_limits(scheduler.name, topology, schedule, options)
     seconds = {"schedule": process_time() - start}
     start = process_time()
-    limit = bound or made.bound or _bound_beside(problem, schedule, watch)
+    limit = bound or made.bound or _bound_beside(problem, schedule)
     seconds["bound"] = process_time() - start
     return Candidate(scheduler.name, schedule, limit, seconds=seconds, notes=made.notes, is_late=made.is_late)
 
 
 def _made(
-    problem: Problem, scheduler: Scheduler, options: SchedulerOptions, bound: Bound | None, watch: Watch
+    problem: Problem, scheduler: Scheduler, options: SchedulerOptions, bound: Bound | None
 ) -> Candidate | Built:
     """What the scheduler's function made of the problem, of the type that its form promises."""
     asked = {name: value for name, value in options.asked().items() if name in scheduler.options}
@@ -160,9 +158,8 @@ def _made(
         if collective.groups is not None and not scheduler.in_groups:
             from treadle.planning.solving.groups import each_group  # brings a solver
 
-            return each_group(problem, scheduler, asked, bound=bound, watch=watch)
-        with limits(watch):
-            made = scheduler.make(topology, collective, asked, watch=watch, bound=bound)
+            return each_group(problem, scheduler, asked, bound=bound)
+        made = scheduler.make(topology, collective, asked, bound=bound)
     schedule = made.schedule if isinstance(made, Candidate | Built) else made
     expected = _SCHEDULES[scheduler.form]
     if not isinstance(schedule, expected):
@@ -189,13 +186,13 @@ def _faults_of_strangers(scheduler: Scheduler) -> Iterator[None]:
         ) from error
 
 
-def _bound_beside(problem: Problem, schedule: Schedule, watch: Watch) -> Bound:
+def _bound_beside(problem: Problem, schedule: Schedule) -> Bound:
     """The most that any schedule of such a form can reach."""
     if isinstance(schedule, StepSchedule):
         from treadle.planning.solving.step_candidates import bound_beside
 
-        return bound_beside(problem, schedule, watch)
-    return find_bound(problem, watch, cards_forward=isinstance(schedule, RouteSchedule | TimedRoutes))
+        return bound_beside(problem, schedule)
+    return find_bound(problem, cards_forward=isinstance(schedule, RouteSchedule | TimedRoutes))
 
 
 def fall_back(problem: Problem, options: SchedulerOptions | None = None) -> Candidate:
@@ -223,7 +220,7 @@ def fall_back(problem: Problem, options: SchedulerOptions | None = None) -> Cand
         from treadle.planning.solving.groups import quick_groups
 
         return quick_groups(problem)
-    grace = Watch(deadline=monotonic() + GRACE_S)
+    grace = Context(deadline=monotonic() + GRACE_S)
     collective = problem.collective
     n_trees = sum(weight > 0 for weight in collective.shard_weights)
     n_hops = collective.n_ranks * n_trees * (collective.kind.broadcasts + collective.kind.reduces)
@@ -235,8 +232,8 @@ def fall_back(problem: Problem, options: SchedulerOptions | None = None) -> Cand
             break
         try:
             if name:
-                with limits(grace):
-                    schedule = find_scheduler(name).make(problem.topology, collective, {}, watch=grace)
+                with under(grace):
+                    schedule = find_scheduler(name).make(problem.topology, collective, {})
             else:
                 schedule = single_ring(problem.topology, collective)
         except (TreadleError, TimeLimitError):
@@ -248,7 +245,7 @@ def fall_back(problem: Problem, options: SchedulerOptions | None = None) -> Cand
         raise TimeLimitError("no quick schedule fits")
     bound = None
     if collective.kind is not CollectiveKind.ALLREDUCE:  # whose linear program may take long
-        with suppress(TimeLimitError):
-            bound = find_bound(problem, Watch(deadline=monotonic() + GRACE_S))
+        with suppress(TimeLimitError), under(Context(deadline=monotonic() + GRACE_S)):
+            bound = find_bound(problem)
     _, name, schedule = max(found, key=lambda entry: entry[0])
     return Candidate(name, schedule, bound)

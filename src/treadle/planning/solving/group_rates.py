@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from treadle.brief import brief
+from treadle.context import TimeLimitError, context
 from treadle.errors import InfeasibleError
 from treadle.planning.fabrics_and_plans import FabricLike
 from treadle.planning.problem import Problem, ProblemOptions
@@ -20,7 +21,6 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.topologies import reached, subset
 from treadle.topologies.topology import Topology
 from treadle.units import format_bandwidth
-from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 if TYPE_CHECKING:
     from treadle.planning.solving.bounds import BoundResult
@@ -97,10 +97,7 @@ class CutOffGroupError(InfeasibleError):
 
 
 def alone_rates(
-    problem: Problem,
-    stands_for: Sequence[int],
-    watch: Watch = UNWATCHED,
-    alone: Callable[[int], tuple[Fraction, bool]] | None = None,
+    problem: Problem, stands_for: Sequence[int], alone: Callable[[int], tuple[Fraction, bool]] | None = None
 ) -> tuple[AloneRate, ...]:
     """The optimum of each group by itself, the least first.
 
@@ -110,7 +107,6 @@ def alone_rates(
         In groups.
     stands_for : sequence of int
         For each group one that is like it; only these are solved.
-    watch : Watch
     alone : callable, optional
         The optimum of a group, and whether it is one. Default: of trees.
     """
@@ -118,18 +114,18 @@ def alone_rates(
     by_group: dict[int, tuple[Fraction, bool]] = {}
     for group, representative in enumerate(stands_for):
         if representative not in by_group:
-            watch.announce(f"group {representative} alone")
+            context().announce(f"group {representative} alone")
             by_group[representative] = (
-                _alone(problem, representative, watch) if alone is None else alone(representative)
+                _alone(problem, representative) if alone is None else alone(representative)
             )
         found[by_group[representative]].append(group)
     return tuple(AloneRate(algbw, tuple(found[algbw, exact]), exact) for algbw, exact in sorted(found))
 
 
-def rates_of(problem: Problem, optimum: GroupOptimum, watch: Watch = UNWATCHED) -> tuple[AloneRate, ...]:
+def rates_of(problem: Problem, optimum: GroupOptimum) -> tuple[AloneRate, ...]:
     """The optimum of each group by itself; of groups that are alike in the joint problem, of one."""
     groups = range(problem.collective.n_groups or 0)
-    return alone_rates(problem, [optimum.representative(group) for group in groups], watch)
+    return alone_rates(problem, [optimum.representative(group) for group in groups])
 
 
 @contextmanager
@@ -138,7 +134,6 @@ def naming_cut_off(
     topology: FabricLike,
     collective: Collective | CollectiveKind | str,
     options: ProblemOptions,
-    watch: Watch = UNWATCHED,
 ) -> Iterator[None]:
     """Within it, a group that is cut off raises CutOffGroupError, which knows the rate with forwarding.
 
@@ -147,7 +142,6 @@ def naming_cut_off(
     problem : Problem
     topology, collective, options
         From which it was posed.
-    watch : Watch
     """
     try:
         yield
@@ -162,11 +156,11 @@ def naming_cut_off(
             with suppress(InfeasibleError):
                 if isinstance(collective, Collective):
                     forwarding = bound(
-                        topology, replace(collective, ranks_forward=True), time_limit_s=watch.seconds_left
+                        topology, replace(collective, ranks_forward=True), time_limit_s=context().seconds_left
                     )
                 else:
                     again = ProblemOptions(**{**options, "forward": True})
-                    forwarding = bound(topology, collective, time_limit_s=watch.seconds_left, **again)
+                    forwarding = bound(topology, collective, time_limit_s=context().seconds_left, **again)
         group, words, cut = found
         raise CutOffGroupError(_words(problem, words, forwarding), group, problem, cut, forwarding) from error
 
@@ -180,17 +174,17 @@ def _words(problem: Problem, cut_off: str, forwarding: BoundResult | None) -> st
     return f"{name}: {cut_off} without ranks of other groups; with --forward all groups reach {rate} algbw"
 
 
-def _alone(problem: Problem, group: int, watch: Watch) -> tuple[Fraction, bool]:
+def _alone(problem: Problem, group: int) -> tuple[Fraction, bool]:
     """The optimum of one group, and whether it is one."""
     topology, member = own_fabric(problem, group)
     if member.kind is CollectiveKind.ALLREDUCE:
         from treadle.synthesis.trees.groups.group_optimum import group_optimum  # brings a solver
 
-        optimum = group_optimum(topology, member, watch=watch)
+        optimum = group_optimum(topology, member)
         return optimum.upper, optimum.is_exact
     from treadle.planning.solving.bounds import find_bound  # which asks for these rates
 
-    return find_bound(Problem(topology, member), watch).algbw, True
+    return find_bound(Problem(topology, member)).algbw, True
 
 
 def own_fabric(problem: Problem, group: int) -> tuple[Topology, Collective]:
@@ -229,11 +223,11 @@ def find_cut_off(problem: Problem) -> tuple[int, str, tuple[str, ...]] | None:
     return None
 
 
-def groups_optimum(problem: Problem, watch: Watch = UNWATCHED) -> GroupOptimum:
+def groups_optimum(problem: Problem) -> GroupOptimum:
     """The most that several groups reach at once, each of them."""
     from treadle.synthesis.trees.groups.group_optimum import group_optimum  # brings a solver
 
-    return group_optimum(problem.topology, problem.collective, watch=watch)
+    return group_optimum(problem.topology, problem.collective)
 
 
 def as_no_group(problem: Problem) -> Problem | None:
@@ -251,14 +245,14 @@ def as_no_group(problem: Problem) -> Problem | None:
 _PHASES = (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLGATHER)
 
 
-def phase_optima(problem: Problem, watch: Watch = UNWATCHED) -> tuple[GroupOptimum, ...] | None:
+def phase_optima(problem: Problem) -> tuple[GroupOptimum, ...] | None:
     """Of an allreduce in groups those of its reduce-scatters and its allgathers; None if there is no time."""
     collective = problem.collective
     if collective.kind is not CollectiveKind.ALLREDUCE:
         return None
     parts = [Problem(problem.topology, replace(collective, kind=kind)) for kind in _PHASES]
     try:
-        return tuple(groups_optimum(part, watch) for part in parts)
+        return tuple(groups_optimum(part) for part in parts)
     except TimeLimitError:
         return None
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from time import process_time
 
+from treadle.context import UNLIMITED, TimeLimitError, context, under
 from treadle.errors import InfeasibleError, ScheduleError, TreadleError
 from treadle.planning.problem import Problem
 from treadle.planning.solving.bounds import Bound, bound_of_groups
@@ -31,7 +32,6 @@ from treadle.synthesis.trees.groups.group_optimum import GroupOptimum
 from treadle.synthesis.trees.groups.share_forests import lean_forests, two_phases
 from treadle.topologies.topology import Topology
 from treadle.verification.schedules import verify
-from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 ISOLATED = "isolated"
 QUICK = ("hierarchical-ring", "ring", "multitree", "double-binary-tree")
@@ -43,9 +43,7 @@ _EXACT = ("exact", "form")
 _PHASES = (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLGATHER)
 
 
-def group_candidate(
-    problem: Problem, algorithm: str, asked: Mapping[str, object], *, watch: Watch = UNWATCHED
-) -> Candidate:
+def group_candidate(problem: Problem, algorithm: str, asked: Mapping[str, object]) -> Candidate:
     """Trees of all groups that together attain the optimum.
 
     Parameters
@@ -56,7 +54,6 @@ def group_candidate(
         The candidate's name.
     asked : mapping
         Options by field; those that limit the number of trees are refused.
-    watch : Watch
 
     Raises
     ------
@@ -69,14 +66,14 @@ def group_candidate(
     """
     _check_asked(algorithm, asked)
     start = process_time()
-    optimum = groups_optimum(problem, watch)
-    phases = _phases(problem, watch)
+    optimum = groups_optimum(problem)
+    phases = _phases(problem)
     seconds = {"optimum": process_time() - start}
     start = process_time()
     if phases is not None and phases.algbw >= optimum.lower:
-        schedule, notes = phases.schedule(watch), phases.told(optimum.upper)
+        schedule, notes = phases.schedule(), phases.told(optimum.upper)
     else:
-        schedule = lean_forests(problem.topology, problem.collective, optimum, watch=watch)
+        schedule = lean_forests(problem.topology, problem.collective, optimum)
         notes = () if phases is None else phases.beaten(optimum.lower)
     seconds["trees"] = process_time() - start
     return Candidate(
@@ -85,7 +82,7 @@ def group_candidate(
         bound_of_groups(problem, optimum),
         seconds=seconds,
         notes=(*notes, *bracket_note(optimum)),
-        is_late=watch.is_late and not optimum.is_exact,
+        is_late=context().is_late and not optimum.is_exact,
         groups=optimum,
         rs_ag=None if phases is None else exact_algbw_of_phases((phases.scatter, phases.gather)),
     )
@@ -104,11 +101,11 @@ class _Phases:
         """Of both, one after the other."""
         return algbw_of_phases((self.scatter, self.gather))
 
-    def schedule(self, watch: Watch) -> GroupSchedule:
+    def schedule(self) -> GroupSchedule:
         """The trees of both."""
         topology, collective = self.problem.topology, self.problem.collective
         scatter, gather = (
-            lean_forests(topology, replace(collective, kind=kind), optimum, watch=watch)
+            lean_forests(topology, replace(collective, kind=kind), optimum)
             for kind, optimum in zip(_PHASES, (self.scatter, self.gather), strict=True)
         )
         return two_phases(scatter, gather)
@@ -128,9 +125,9 @@ class _Phases:
         )
 
 
-def _phases(problem: Problem, watch: Watch) -> _Phases | None:
+def _phases(problem: Problem) -> _Phases | None:
     """Those of an allreduce, if there is time to look at them."""
-    optima = phase_optima(problem, watch)
+    optima = phase_optima(problem)
     return None if optima is None else _Phases(problem, *optima)
 
 
@@ -146,9 +143,7 @@ def _check_asked(algorithm: str, asked: Mapping[str, object]) -> None:
         raise ScheduleError(f"{algorithm}: trees of several groups are written out, not factored (--form)")
 
 
-def two_phase_groups(
-    problem: Problem, algorithm: str, asked: Mapping[str, object], *, watch: Watch = UNWATCHED
-) -> Candidate:
+def two_phase_groups(problem: Problem, algorithm: str, asked: Mapping[str, object]) -> Candidate:
     """Reduce-scatters of all groups, then their allgathers, each phase at its optimum; see `group_candidate`.
 
     Raises
@@ -158,17 +153,18 @@ def two_phase_groups(
     """
     _check_asked(algorithm, asked)
     start = process_time()
-    phases = _phases(problem, watch)
+    phases = _phases(problem)
     if phases is None:
         raise TimeLimitError("the time limit was reached")
     seconds = {"phases": process_time() - start}
     start = process_time()
-    schedule = phases.schedule(watch.unlimited)
+    with under(context().unlimited):
+        schedule = phases.schedule()
     seconds["trees"] = process_time() - start
-    return _beside_optimum(Candidate(algorithm, schedule, None, seconds=seconds), problem, watch)
+    return _beside_optimum(Candidate(algorithm, schedule, None, seconds=seconds), problem)
 
 
-def isolated(topology: Topology, collective: Collective, *, watch: Watch = UNWATCHED) -> Candidate:
+def isolated(topology: Topology, collective: Collective) -> Candidate:
     """ForestColl's optimal trees of each group as if the others were idle; all of them at once.
 
     What isolated planning makes of shared links: `forestcoll` knows of the others. Of one group it is the
@@ -183,34 +179,29 @@ def isolated(topology: Topology, collective: Collective, *, watch: Watch = UNWAT
     """
     problem = Problem(topology, collective)
     if collective.groups is None:
-        return replace(_alone(topology, collective, watch), algorithm=ISOLATED)
+        return replace(_alone(topology, collective), algorithm=ISOLATED)
 
     def trees(own: Topology, member: Collective) -> object:
-        return _alone(own, member, watch).schedule
+        return _alone(own, member).schedule
 
-    return _beside_optimum(Candidate(ISOLATED, _each(problem, trees, watch), None), problem, watch)
+    return _beside_optimum(Candidate(ISOLATED, _each(problem, trees), None), problem)
 
 
-def _alone(topology: Topology, collective: Collective, watch: Watch) -> Candidate:
+def _alone(topology: Topology, collective: Collective) -> Candidate:
     """The optimum's trees written out; where they are too many for that, as many as come close to it."""
     forestcoll = find_scheduler("forestcoll")
     for asked in ({"exact": True}, {}):
         with suppress(InfeasibleError):
-            found = forestcoll.make(topology, collective, {**asked, "form": Form.EXPLICIT}, watch=watch)
+            found = forestcoll.make(topology, collective, {**asked, "form": Form.EXPLICIT})
             assert isinstance(found, Candidate)
             return found
-    found = forestcoll.make(topology, collective, {}, watch=watch)  # says what is wrong
+    found = forestcoll.make(topology, collective, {})  # says what is wrong
     assert isinstance(found, Candidate)
     return found
 
 
 def each_group(
-    problem: Problem,
-    scheduler: Scheduler,
-    asked: Mapping[str, object],
-    *,
-    bound: Bound | None = None,
-    watch: Watch = UNWATCHED,
+    problem: Problem, scheduler: Scheduler, asked: Mapping[str, object], *, bound: Bound | None = None
 ) -> Candidate:
     """A scheduler's trees of each group by itself, all of them at once.
 
@@ -224,7 +215,6 @@ def each_group(
         Its options by field.
     bound : Bound, optional
         Of all groups, if it is known already.
-    watch : Watch
 
     Raises
     ------
@@ -232,30 +222,28 @@ def each_group(
         If it does not serve a group; or relies on copies and sums in the network, which groups do not have.
     """
     start = process_time()
-    schedule = _each(problem, _making(scheduler, asked, watch), watch)
+    schedule = _each(problem, _making(scheduler, asked))
     found = Candidate(scheduler.name, schedule, bound, seconds={"schedule": process_time() - start})
-    return found if bound is not None else _beside_optimum(found, problem, watch)
+    return found if bound is not None else _beside_optimum(found, problem)
 
 
-def _making(
-    scheduler: Scheduler, asked: Mapping[str, object], watch: Watch
-) -> Callable[[Topology, Collective], object]:
+def _making(scheduler: Scheduler, asked: Mapping[str, object]) -> Callable[[Topology, Collective], object]:
     def trees(own: Topology, member: Collective) -> object:
         refusal = scheduler.refusal(own, member)
         if refusal is not None:
             raise ScheduleError(f"{scheduler.name}: {refusal}")
-        made = scheduler.make(own, member, asked, watch=watch)
+        made = scheduler.make(own, member, asked)
         return made.schedule if isinstance(made, Candidate | Built) else made
 
     return trees
 
 
-def _beside_optimum(found: Candidate, problem: Problem, watch: Watch) -> Candidate:
+def _beside_optimum(found: Candidate, problem: Problem) -> Candidate:
     """The schedule beside the optimum of all groups, and what two phases reach of it."""
     start = process_time()
     try:
-        optimum = groups_optimum(problem, watch)
-        phases = phase_optima(problem, watch)
+        optimum = groups_optimum(problem)
+        phases = phase_optima(problem)
     except TimeLimitError:
         return replace(found, is_late=True)
     seconds = {**found.seconds, "bound": process_time() - start}
@@ -264,14 +252,14 @@ def _beside_optimum(found: Candidate, problem: Problem, watch: Watch) -> Candida
     return replace(found, bound=limit, groups=optimum, rs_ag=rs_ag, seconds=seconds)
 
 
-def _each(problem: Problem, trees: Callable[[Topology, Collective], object], watch: Watch) -> GroupSchedule:
+def _each(problem: Problem, trees: Callable[[Topology, Collective], object]) -> GroupSchedule:
     """Trees of each group on the nodes that it may use; of groups that are alike once."""
     topology, collective = problem.topology, problem.collective
     known: dict[tuple[object, ...], object] = {}
     made = []
     n_groups = collective.n_groups or 0
     for group in range(n_groups):
-        watch.beat("groups by themselves", group, n_groups)
+        context().report("groups by themselves", group, n_groups)
         own, member = own_fabric(problem, group)
         key = (*_arrays(own), member)
         if key not in known:
@@ -303,7 +291,8 @@ def quick_groups(problem: Problem) -> Candidate:
     found: list[tuple[Fraction, Candidate]] = []
     for name in QUICK:
         try:
-            schedule = _each(problem, _making(find_scheduler(name), {}, UNWATCHED), UNWATCHED)
+            with under(UNLIMITED):
+                schedule = _each(problem, _making(find_scheduler(name), {}))
         except TreadleError:
             continue
         report = verify(problem.topology, problem.collective, schedule)

@@ -6,6 +6,7 @@ from time import monotonic, process_time
 
 import numpy as np
 
+from treadle.context import Context, context, under
 from treadle.engine import core
 from treadle.errors import InfeasibleError
 from treadle.planning.problem import Problem
@@ -26,7 +27,6 @@ from treadle.synthesis.alltoall.searched.searched_routes import LAYER_LOSS, Sear
 from treadle.synthesis.alltoall.steps.hierarchical import hierarchical_routes as mixed_routes
 from treadle.synthesis.scheduler_options import RouteOptions
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 ROUTES = "routes"
 SEARCHED = "searched-routes"
@@ -56,7 +56,6 @@ def best_routes(
     max_hops: int | None = None,
     max_flows: int | None = None,
     seed: int = 0,
-    watch: Watch = UNWATCHED,
 ) -> Built:
     """Near the optimal rate: the best paths, then their layers; or both together if layers are limited."""
     n_pairs = np.count_nonzero(collective.pair_demands.between)
@@ -69,8 +68,8 @@ def best_routes(
             max_hops=max_hops,
             seed=seed,
         )
-        return _searched(topology, collective, limits, watch)
-    best = generate_routes(topology, collective, watch=watch)
+        return _searched(topology, collective, limits)
+    best = generate_routes(topology, collective)
     notes: tuple[str, ...] = ()
     is_late = best.is_late
     if best.is_late:
@@ -79,14 +78,15 @@ def best_routes(
         )
     if max_layers is None:
         routing = best.routing
-        layer = lash_layers(routing.paths, topology.n_links, watch=_layering(watch, is_late=is_late))
+        with under(_layering(is_late=is_late)):
+            layer = lash_layers(routing.paths, topology.n_links)
         if int(layer.max(initial=0)) >= _ADAPTER_LAYERS and not is_late:
             limits = RouteOptions(chunks=chunks, max_routes=max_routes, seed=seed)
-            few = _in_few_layers(topology, collective, best, limits, watch) if max_flows is None else None
+            few = _in_few_layers(topology, collective, best, limits) if max_flows is None else None
             if few is not None:
                 return few
     else:
-        layered = layered_routes(topology, collective, max_layers, unlayered=best, seed=seed, watch=watch)
+        layered = layered_routes(topology, collective, max_layers, unlayered=best, seed=seed)
         routing, layer, is_late = layered.routing, layered.layer, best.is_late or layered.is_late
         if layered.efficiency < 1 - _LOSS:
             notes += (
@@ -111,7 +111,7 @@ def best_routes(
     return Built(built.schedule, notes=notes, is_late=is_late)
 
 
-def _searched(topology: Topology, collective: Collective, limits: RouteOptions, watch: Watch) -> Built:
+def _searched(topology: Topology, collective: Collective, limits: RouteOptions) -> Built:
     """By local search; how far below the bound, and what of that the layers cost."""
     found = searched_routes(
         topology,
@@ -122,10 +122,9 @@ def _searched(topology: Topology, collective: Collective, limits: RouteOptions, 
         max_routes=limits.max_routes,
         max_hops=limits.max_hops,
         seed=limits.seed,
-        watch=watch,
     )
     core.release_memory()
-    bound = bound_of_alltoall(rate_beside_routes(topology, collective, found.schedule, watch=watch))
+    bound = bound_of_alltoall(rate_beside_routes(topology, collective, found.schedule))
     below = [
         float(1 - algbw / bound.algbw)
         for algbw in (found.unlayered_algbw, route_algbw(topology, collective, found.schedule))
@@ -150,16 +149,11 @@ def _other_layers(found: SearchedRoutes) -> tuple[str, ...]:
 
 
 def _in_few_layers(
-    topology: Topology, collective: Collective, best: RoutingResult, limits: RouteOptions, watch: Watch
+    topology: Topology, collective: Collective, best: RoutingResult, limits: RouteOptions
 ) -> Built | None:
     """Searched routes, if they have at most as many layers as adapters and lose little of the best rate."""
     found = searched_routes(
-        topology,
-        collective,
-        chunks=limits.chunks,
-        max_routes=limits.max_routes,
-        seed=limits.seed,
-        watch=watch,
+        topology, collective, chunks=limits.chunks, max_routes=limits.max_routes, seed=limits.seed
     )
     rate = route_algbw(topology, collective, found.schedule) / collective.pair_demands.buffer_units
     loss = max(0.0, 1 - float(rate) / best.rate)
@@ -174,11 +168,12 @@ def _in_few_layers(
     )
 
 
-def _layering(watch: Watch, *, is_late: bool) -> Watch:
+def _layering(*, is_late: bool) -> Context:
     """For the layers of the best paths: late ones get a moment, without which they would be of no use."""
-    if is_late and watch.deadline is not None:
-        return Watch(watch.progress, max(watch.deadline, monotonic() + _LAYERING_S))
-    return watch
+    now = context()
+    if is_late and now.deadline is not None:
+        return Context(now.progress, max(now.deadline, monotonic() + _LAYERING_S))
+    return now
 
 
 def _layers_of(best: RoutingResult, topology: Topology) -> int:
@@ -193,7 +188,7 @@ def hierarchical_routes(
 
 
 def within_limits(
-    name: str, topology: Topology, routes: RouteSchedule | TimedRoutes, options: RouteOptions, watch: Watch
+    name: str, topology: Topology, routes: RouteSchedule | TimedRoutes, options: RouteOptions
 ) -> RouteSchedule | TimedRoutes:
     """The routes of any scheduler within the limits asked for, in rounds where flows per host are limited.
 
@@ -215,7 +210,7 @@ def within_limits(
                 f"{name}: needs {needed} {what}, at most {limit} are allowed; allow more, or use "
                 f"--algorithm {ROUTES}"
             )
-    return _in_rounds(topology, routes, options, watch)
+    return _in_rounds(topology, routes, options)
 
 
 def _counted(number: int, what: str) -> str:
@@ -241,7 +236,7 @@ def quick_routes(problem: Problem, options: RouteOptions) -> Candidate:
         max_routes=options.max_routes,
         max_hops=options.max_hops,
     )
-    schedule = _in_rounds(topology, found.schedule, options, UNWATCHED)  # time is up already
+    schedule = _in_rounds(topology, found.schedule, options)
     seconds = {"schedule": process_time() - start}
     start = process_time()
     bound = late_bound(problem, cards_forward=True)
@@ -250,7 +245,7 @@ def quick_routes(problem: Problem, options: RouteOptions) -> Candidate:
 
 
 def _in_rounds(
-    topology: Topology, routes: RouteSchedule, options: RouteOptions, watch: Watch
+    topology: Topology, routes: RouteSchedule, options: RouteOptions
 ) -> RouteSchedule | TimedRoutes:
     flows = options.max_flows
-    return routes if flows is None else timed_routes(topology, routes, max_flows=flows, watch=watch)
+    return routes if flows is None else timed_routes(topology, routes, max_flows=flows)

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Unpack
 
 from treadle.brief import brief
+from treadle.context import Progress
 from treadle.formats.format import find_format
 from treadle.formats.text_options import TextOptions
 from treadle.planning.fabrics_and_plans import FabricLike
@@ -24,7 +25,6 @@ from treadle.schedules.alltoall.timed_routes import TimedRoutes, routes_in
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import Plan
 from treadle.verification.violations import Report
-from treadle.watch import Progress
 
 
 class RouteFormat(StrEnum):

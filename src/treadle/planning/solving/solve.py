@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Unpack, cast
 from treadle._version import __version__
 from treadle.brief import brief
 from treadle.checking import checked
+from treadle.context import UNLIMITED, Context, Progress, TimeLimitError, under
 from treadle.errors import ScheduleError
 from treadle.planning.fabrics_and_plans import FabricLike
 from treadle.planning.problem import Problem, ProblemOptions, pose
@@ -42,7 +43,6 @@ from treadle.verification.routes.round_check import verify_timed_routes
 from treadle.verification.routes.route_check import verify_routes
 from treadle.verification.schedules import verify as verify_schedule
 from treadle.verification.violations import Report
-from treadle.watch import Progress, TimeLimitError, Watch
 
 if TYPE_CHECKING:
     from treadle.synthesis.trees.groups.group_optimum import GroupOptimum
@@ -232,30 +232,33 @@ def solve(
     >>> result.algbw, result.is_optimal, result.report.is_ok
     (Fraction(8, 3), True, True)
     """
-    watch, limit = Stopwatch(progress), Watch(progress, seconds_left(time_limit_s))
+    clock, limit = Stopwatch(progress), Context(progress, seconds_left(time_limit_s))
     posed, asked = _apart(keywords)
-    with watch.stage("fabric"):
+    with clock.stage("fabric"):
         problem = pose(topology, collective, **posed)
     scheduler = find_scheduler(algorithm or default_algorithm(problem))
     how = options_for(scheduler, options, asked)
     try:
-        with naming_cut_off(problem, topology, collective, posed, limit):
-            found = generate(problem, scheduler, how, watch=limit)
+        with naming_cut_off(problem, topology, collective, posed):
+            with under(limit):
+                found = generate(problem, scheduler, how)
             if algorithm is None and isinstance(how, AlltoallOptions) and how.asked().keys() <= {"chunks"}:
                 from treadle.planning.solving.alltoall_candidates import choose_steps  # and a solver
 
-                found = choose_steps(problem, found, how.chunks, limit)
-        watch.include(found.seconds)
+                with under(limit):
+                    found = choose_steps(problem, found, how.chunks)
+        clock.include(found.seconds)
         late = found.is_late
     except TimeLimitError:
-        found, late = fall_back(problem, how), True
+        with under(UNLIMITED):
+            found, late = fall_back(problem, how), True
     traffic: Pruning | None = None
     if isinstance(how, TreeOptions) and how.multicast and isinstance(found.schedule, ForestSchedule):
-        with watch.stage("multicast"):
+        with clock.stage("multicast"):
             traffic = prune_for_switches(problem.topology, found.schedule)
             found = replace(found, schedule=traffic.schedule)
     if isinstance(how, StepOptions) and how.multicast and isinstance(found.schedule, StepSchedule):
-        with watch.stage("multicast"):
+        with clock.stage("multicast"):
             switched = ask_switches(problem.topology, problem.collective, found.schedule)
             found = replace(found, schedule=switched)
     if isinstance(found.schedule, ForestSchedule):
@@ -264,14 +267,14 @@ def solve(
         found = replace(found, notes=(*found.notes, *notes))
     alone: tuple[AloneRate, ...] = ()
     if found.groups is not None:
-        with watch.stage("alone"):
-            alone = rates_of(problem, found.groups, limit.unlimited)
+        with clock.stage("alone"), under(limit.unlimited):
+            alone = rates_of(problem, found.groups)
     elif problem.collective.blocks is not None and found.bound is not None:
         from treadle.planning.together.shared_rates import alltoalls_alone
 
-        with watch.stage("alone"):
-            alone = alltoalls_alone(problem, watch=limit)
-    with watch.stage("verify"):
+        with clock.stage("alone"), under(limit):
+            alone = alltoalls_alone(problem)
+    with clock.stage("verify"):
         plan, report = judged(problem, found, how, maker=scheduler.origin)
     provenance = record_asked(how) if found.algorithm == scheduler.name else {}
     return SolveResult(
@@ -282,7 +285,7 @@ def solve(
         exact_trees_per_root=found.exact_trees_per_root,
         traffic=traffic,
         notes=found.notes,
-        seconds=watch.seconds(),
+        seconds=clock.seconds(),
         is_late=late,
         packer=found.packer,
         packing=found.packing,

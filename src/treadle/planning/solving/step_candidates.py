@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
+from treadle.context import context
 from treadle.errors import ScheduleError
 from treadle.planning.measuring.cost_models import step_alpha_ns
 from treadle.planning.problem import Problem, model_of
@@ -21,41 +22,23 @@ from treadle.synthesis.scheduler_options import SizeRequest
 from treadle.synthesis.steps.bfb import bfb_schedule, heterogeneous_value, schedule_for_size
 from treadle.topologies.topology import Topology
 from treadle.units import format_size
-from treadle.watch import UNWATCHED, Watch
 
 _LARGEST_EXACT_ALLREDUCE = 128
 """Ranks up to which the allreduce linear program is worth its time beside a step schedule."""
 
 
 def breadth_first(
-    topology: Topology,
-    collective: Collective,
-    *,
-    chunks: int | None = None,
-    size: SizeRequest | None = None,
-    watch: Watch = UNWATCHED,
+    topology: Topology, collective: Collective, *, chunks: int | None = None, size: SizeRequest | None = None
 ) -> StepSchedule | Built:
     """Every shard to all nodes by breadth-first search, loads balanced exactly; see `bfb_schedule`."""
     if size is not None:
-        schedule = schedule_for_size(
-            topology,
-            collective.kind,
-            size.size_bytes,
-            chunks=chunks,
-            watch=watch,
-        )
-        return Built(schedule, notes=(_beside_least_time(topology, collective, schedule, size, watch),))
-    return bfb_schedule(
-        topology,
-        collective.kind,
-        root=collective.root,
-        max_chunks=chunks,
-        watch=watch,
-    )
+        schedule = schedule_for_size(topology, collective.kind, size.size_bytes, chunks=chunks)
+        return Built(schedule, notes=(_beside_least_time(topology, collective, schedule, size),))
+    return bfb_schedule(topology, collective.kind, root=collective.root, max_chunks=chunks)
 
 
 def _beside_least_time(
-    topology: Topology, collective: Collective, schedule: StepSchedule, size: SizeRequest, watch: Watch
+    topology: Topology, collective: Collective, schedule: StepSchedule, size: SizeRequest
 ) -> str:
     """What the steps take at the size, beside the least of any breadth-first broadcast: program (A.12)."""
     kind = collective.kind
@@ -66,9 +49,9 @@ def _beside_least_time(
         for fabric, is_phase in ((topology.transpose(), kind.reduces), (topology, kind.broadcasts))
         if is_phase
     ]
-    least = sum(
-        heterogeneous_value(fabric, size.size_bytes, watch=watch).runtime_s for fabric in fabrics
-    ) + Fraction(alpha * schedule.n_steps, 10**9)
+    least = sum(heterogeneous_value(fabric, size.size_bytes).runtime_s for fabric in fabrics) + Fraction(
+        alpha * schedule.n_steps, 10**9
+    )
     above = "" if taken == least else f"{float(100 * (taken / least - 1)):.2g}% above "
     return (
         f"at {format_size(size.size_bytes)} the steps take {float(taken * 10**6):.4g} us, "
@@ -85,39 +68,31 @@ def exact(
     steps: int | None = None,
     symmetric: bool = False,
     seed: int = 0,
-    watch: Watch = UNWATCHED,
 ) -> StepSchedule:
     """A schedule of these steps, rounds and chunks, or a proof that there is none; see `exact_schedule`."""
     request = ExactRequest(chunks or 2, rounds, steps, symmetric, seed)
-    return exact_schedule(Problem(topology, collective), request, watch.deadline)
+    return exact_schedule(Problem(topology, collective), request, context().deadline)
 
 
-def te_ccl(
-    topology: Topology,
-    collective: Collective,
-    *,
-    chunks: int | None = None,
-    seed: int = 0,
-    watch: Watch = UNWATCHED,
-) -> Built:
+def te_ccl(topology: Topology, collective: Collective, *, chunks: int | None = None, seed: int = 0) -> Built:
     """TE-CCL's integer program; see `teccl_gather`."""
-    found = teccl_gather(topology, collective, chunks=chunks or 1, seed=seed, watch=watch)
+    found = teccl_gather(topology, collective, chunks=chunks or 1, seed=seed)
     notes = (f"the value of its program is within {found.gap:.0%} of the best",) if found.gap > GAP else ()
-    is_late = found.is_late and watch.deadline is not None
+    is_late = found.is_late and context().deadline is not None
     return Built(found.schedule, notes=notes, is_late=is_late)
 
 
-def bound_beside(problem: Problem, schedule: StepSchedule, watch: Watch = UNWATCHED) -> Bound:
+def bound_beside(problem: Problem, schedule: StepSchedule) -> Bound:
     """The optimum; of a large allreduce the volume bound, which a bandwidth-optimal schedule attains."""
     reached = algbw(problem.topology, schedule)
     if problem.collective.kind is not CollectiveKind.ALLREDUCE:
-        return find_bound(problem, watch)
+        return find_bound(problem)
     try:
         quick = volume_bound(problem)
     except ScheduleError:  # more switches that branch than link lengths are summed over
-        return find_bound(problem, watch)
+        return find_bound(problem)
     if reached != quick.algbw and problem.collective.n_ranks <= _LARGEST_EXACT_ALLREDUCE:
-        return find_bound(problem, watch)
+        return find_bound(problem)
     return quick if reached != quick.algbw else Bound(quick.algbw, quick.witness, True, quick.model)
 
 

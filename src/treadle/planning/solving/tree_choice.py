@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
+from treadle.context import context, under
 from treadle.planning.problem import Problem
 from treadle.planning.solving.candidate import Alternative, Candidate, ForestRequest
 from treadle.schedules.collective import Collective, CollectiveKind
@@ -85,7 +86,8 @@ def _dyadic(problem: Problem, made: Candidate, chunks: int) -> tuple[str, Altern
     )
     if ranks > _MOST_RANKS or per_root is None or is_dyadic(per_root):
         return text, None
-    trees, loss = forestcoll.dyadic_alternative(problem.topology, collective)
+    with under(context().unlimited):
+        trees, loss = forestcoll.dyadic_alternative(problem.topology, collective)
     offer = Alternative(f"--trees {trees}", loss, trees, None)
     text += f"; {trees} per root, {format_share(loss)} below the optimum, serve shards of a power of two"
     return f"{text} ({offer.option})", offer

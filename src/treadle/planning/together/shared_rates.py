@@ -16,7 +16,6 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.witness import Witness
 from treadle.topologies.isomorphism import UndecidedError, find_isomorphism
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 if TYPE_CHECKING:
     from treadle.planning.solving.bounds import BoundResult
@@ -88,22 +87,20 @@ def bottleneck(witness: Witness) -> tuple[int, ...]:
     return tuple(np.flatnonzero([length > least for length in lengths]).tolist())
 
 
-def alone_in_plan(plan: Plan, watch: Watch = UNWATCHED) -> tuple[AloneRate, ...]:
+def alone_in_plan(plan: Plan) -> tuple[AloneRate, ...]:
     """What each group of a plan reaches by itself, as `bound` finds it."""
     problem = Problem(plan.topology, plan.collective)
     if plan.collective.kind is CollectiveKind.ALLTOALL:
-        return alltoalls_alone(problem, watch=watch)
+        return alltoalls_alone(problem)
     from treadle.synthesis.trees.groups.group_colours import refined
     from treadle.synthesis.trees.groups.union import union_of
 
     union = union_of(plan.topology, plan.collective)
-    kinds = refined(union, watch).kinds[union.type_of].tolist()
-    return alone_rates(problem, [kinds.index(kind) for kind in kinds], watch)
+    kinds = refined(union).kinds[union.type_of].tolist()
+    return alone_rates(problem, [kinds.index(kind) for kind in kinds])
 
 
-def alltoalls_alone(
-    problem: Problem, *, gap: float | None = None, watch: Watch = UNWATCHED
-) -> tuple[AloneRate, ...]:
+def alltoalls_alone(problem: Problem, *, gap: float | None = None) -> tuple[AloneRate, ...]:
     """The optimum of an all-to-all in each group while the others have nothing to send, the least first.
 
     Ranks of other groups pass data on, as they do while all run.
@@ -114,8 +111,6 @@ def alltoalls_alone(
         Of demands in blocks.
     gap : float, optional
         As of `alltoall_rate`.
-    watch : Watch
-        At its deadline the rates are what is proved.
     """
     collective = problem.collective
     groups = collective.blocks or ()
@@ -124,10 +119,10 @@ def alltoalls_alone(
         nodes = [collective.ranks[rank] for rank in groups[group]]
         others = sorted(frozenset((*collective.ranks, *collective.forwarders)).difference(nodes))
         own = Collective(CollectiveKind.ALLTOALL, tuple(nodes), forwarders=tuple(others))
-        found = alltoall_rate(Problem(problem.topology, own), gap=gap, watch=watch)
+        found = alltoall_rate(Problem(problem.topology, own), gap=gap)
         return found.upper * len(nodes), found.exact is not None
 
-    return alone_rates(problem, alike_groups(problem.topology, collective), watch, alone)
+    return alone_rates(problem, alike_groups(problem.topology, collective), alone)
 
 
 def alike_groups(topology: Topology, collective: Collective) -> list[int]:

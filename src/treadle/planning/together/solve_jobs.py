@@ -13,6 +13,7 @@ import numpy as np
 from treadle._version import __version__
 from treadle.brief import brief
 from treadle.checking import checked
+from treadle.context import Context, Progress, under
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning.fabrics_and_plans import FabricLike
 from treadle.planning.problem import resolve_topology
@@ -28,7 +29,6 @@ from treadle.synthesis.trees.tree_budget import TreeBudget
 from treadle.topologies import subset, without_failures
 from treadle.topologies.topology import Topology
 from treadle.verification.schedules import verify
-from treadle.watch import Progress, Watch
 
 if TYPE_CHECKING:
     from treadle.synthesis.jobs.max_min import JobRates
@@ -187,31 +187,30 @@ def solve_jobs(
     from treadle.verification.jobs_check import verify_jobs
 
     budget = TreeBudget(max_trees=max_trees, exact=exact)
-    watch = Stopwatch(progress)
+    clock = Stopwatch(progress)
     limit = _limit(progress, time_limit_s)
-    found, rates = _rates(topology, jobs, without, file_format, watch, limit)
+    found, rates = _rates(topology, jobs, without, file_format, clock, limit)
     fabric = found.topology
-    with watch.stage("schedules"):
+    with clock.stage("schedules"):
         ways = [ways_of(job.collective, parts) for job, parts in zip(found.jobs, rates.parts, strict=True)]
         optimum = exact_ways(ways, rates.rates)
-        whole = (
-            optimum
-            if budget.exact
-            else whole_ways(
-                ways, optimum, fabric.bandwidths.tolist(), max_trees=budget.max_trees, watch=limit
+        with under(limit):
+            whole = (
+                optimum
+                if budget.exact
+                else whole_ways(ways, optimum, fabric.bandwidths.tolist(), max_trees=budget.max_trees)
             )
-        )
         plans = tuple(
             _plan(fabric, job, schedule_of(fabric, way, units, grid))
             for job, way, units, grid in zip(found.jobs, ways, whole.units, whole.grids, strict=True)
         )
-    with watch.stage("verify"):
+    with clock.stage("verify"):
         report = verify_jobs(fabric, found.jobs, plans, whole.rates, rates.levels)
     if not report.report.is_ok or report.loss != whole.loss:
         raise RejectedError(ALGORITHM, report.report)
     return replace(
         found,
-        seconds=watch.seconds(),
+        seconds=clock.seconds(),
         plans=plans,
         reached=whole.rates,
         grids=whole.grids,
@@ -220,8 +219,8 @@ def solve_jobs(
     )
 
 
-def _limit(progress: Progress | None, time_limit_s: float | None) -> Watch:
-    return Watch(progress, seconds_left(time_limit_s))
+def _limit(progress: Progress | None, time_limit_s: float | None) -> Context:
+    return Context(progress, seconds_left(time_limit_s))
 
 
 def _rates(
@@ -229,25 +228,26 @@ def _rates(
     jobs: Sequence[Job] | Path | str,
     without: str | Sequence[str] | None,
     file_format: str | None,
-    watch: Stopwatch,
-    limit: Watch,
+    clock: Stopwatch,
+    limit: Context,
 ) -> tuple[JobsResult, JobRates]:
     from treadle.synthesis.jobs.max_min import max_min_rates  # brings a solver that few commands need
 
-    with watch.stage("fabric"):
+    with clock.stage("fabric"):
         fabric = resolve_topology(topology, file_format=file_format)
         if without is not None:
             fabric = without_failures(fabric, without)
         _refuse_caps(fabric)
         posed = read_jobs(jobs, fabric) if isinstance(jobs, Path | str) else tuple(jobs)
-    with watch.stage("together"):
-        rates = max_min_rates(fabric, posed, watch=limit)
+    with clock.stage("together"):
+        with under(limit):
+            rates = max_min_rates(fabric, posed)
         proved = proved_rates(fabric, posed, rates.levels)
         if proved != rates.rates:
             raise ScheduleError("jobs: the levels do not prove the rates; this is a defect of Treadle")
-    with watch.stage("alone"):
-        alone = tuple(max_min_rates(fabric, (job,), watch=limit).rates[0] for job in posed)
-    return JobsResult(fabric, posed, alone, rates.rates, rates.levels, watch.seconds()), rates
+    with clock.stage("alone"), under(limit):
+        alone = tuple(max_min_rates(fabric, (job,)).rates[0] for job in posed)
+    return JobsResult(fabric, posed, alone, rates.rates, rates.levels, clock.seconds()), rates
 
 
 def _refuse_caps(fabric: Topology) -> None:

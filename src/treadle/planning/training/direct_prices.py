@@ -16,6 +16,7 @@ from math import isqrt
 import numpy as np
 
 from treadle.brief import brief
+from treadle.context import context
 from treadle.errors import ScheduleError
 from treadle.finder.build import build
 from treadle.finder.construction import Base, LineGraph, ScheduleMethod
@@ -33,7 +34,6 @@ from treadle.topologies.catalogue.rings import double_binary_tree, shifted_ring
 from treadle.topologies.distances import diameter
 from treadle.topologies.moore import all_to_all_limit, bandwidth_optimum, moore_steps
 from treadle.topologies.topology import Topology
-from treadle.watch import Watch
 
 BASELINES = ("shifted-ring", "double-binary-tree", "torus")
 _RING_DEGREE = 4
@@ -141,7 +141,7 @@ def node_bandwidth(problem: Problem) -> Fraction | None:
     return Fraction(degrees.pop() * int(topology.bandwidths[0])) if len(degrees) == 1 and is_uniform else None
 
 
-def own_figures(problem: Problem, bandwidth: Fraction, *, watch: Watch) -> DirectFigures:
+def own_figures(problem: Problem, bandwidth: Fraction) -> DirectFigures:
     """Treadle's steps on the fabric itself, and the flow of an all-to-all.
 
     Parameters
@@ -149,10 +149,9 @@ def own_figures(problem: Problem, bandwidth: Fraction, *, watch: Watch) -> Direc
     problem : Problem
         Of which `node_bandwidth` is known.
     bandwidth : Fraction
-    watch : Watch
     """
     topology = problem.topology
-    watch.announce("breadth-first broadcast")
+    context().announce("breadth-first broadcast")
     gather, reduce = bfb_value(topology), bfb_reduce_scatter_value(topology)
     steps, t_b = gather.diameter, (gather.t_b, reduce.t_b)
     words = f"{topology.name}, breadth-first broadcast"
@@ -162,10 +161,10 @@ def own_figures(problem: Problem, bandwidth: Fraction, *, watch: Watch) -> Direc
     return DirectFigures(words, topology.n_nodes, bandwidth, steps, *t_b)
 
 
-def exchange_over_all(topology: Topology, alpha_s: float, *, watch: Watch) -> CollectivePrice:
+def exchange_over_all(topology: Topology, alpha_s: float) -> CollectivePrice:
     """An all-to-all over all nodes: alpha for the hops of the farthest pair, and the flow that was found."""
     problem = Problem(topology, on_all_ranks(topology, CollectiveKind.ALLTOALL))
-    algbw = topology.n_nodes * Fraction(alltoall_rate(problem, watch=watch).rate)
+    algbw = topology.n_nodes * Fraction(alltoall_rate(problem).rate)
     return CollectivePrice(algbw, diameter(topology) * alpha_s, TimeModel.ALPHA_BETA)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from treadle.brief import brief
 from treadle.checking import checked, left_alone
+from treadle.context import Context, Progress, context, under
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning.fabrics_and_plans import FabricLike
 from treadle.planning.measuring.cost_models import CostModelLike
@@ -38,7 +39,6 @@ from treadle.spelling import spelt_alike, unknown
 from treadle.topologies.files import topology_hash
 from treadle.topologies.topology import Topology
 from treadle.training.costs import Traffic
-from treadle.watch import UNWATCHED, Progress, Watch
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,6 @@ class FabricCosts:
         Schedules of few ranks are simulated; else all are priced by alpha and rate.
     network : NetworkEfficiency
         What is reached of the modelled rates.
-    watch : Watch
 
     Raises
     ------
@@ -172,7 +171,6 @@ class FabricCosts:
         forward: bool = False,
         simulates: bool = True,
         network: NetworkEfficiency = UNCHANGED,
-        watch: Watch = UNWATCHED,
     ) -> None:
         n = len(topology.compute_nodes)
         if mesh.n_ranks != n:
@@ -184,7 +182,6 @@ class FabricCosts:
             )
         self.topology, self.mesh, self.scheduler = topology, mesh, scheduler
         self.messages, self.forward, self.simulates, self.network = messages, forward, simulates, network
-        self._watch = watch
         self._asked: dict[Traffic, Price] = {}
 
     @property
@@ -225,7 +222,8 @@ class FabricCosts:
         if len(real) < 2 or self.is_bound or self.scheduler.is_own_fabric:
             # alone none is slower: a bound stays one; on a baseline's own fabric there is one group only
             return (1.0,) * len(real)
-        return shared_slowdowns(self.topology, [self.problem(one) for one in real])
+        with under(context().unlimited):
+            return shared_slowdowns(self.topology, [self.problem(one) for one in real])
 
     def price(self, traffic: Traffic) -> Price:
         """The price of a kind of collective, or of sends, along axes of at least two ranks together."""
@@ -275,7 +273,8 @@ class FabricCosts:
             if len(_KNOWN) >= _MOST_KNOWN:
                 _KNOWN.clear()
             try:
-                _KNOWN[known] = self._worked_out(traffic)
+                with under(context().unlimited):  # prices are worth waiting for
+                    _KNOWN[known] = self._worked_out(traffic)
             except CutOffGroupError:
                 raise
             except InfeasibleError as error:
@@ -308,31 +307,30 @@ class FabricCosts:
         return Problem(self.topology, Collective(CollectiveKind.ALLTOALL, ranks, demands=Demands(matrix)))
 
     def _worked_out(self, traffic: Traffic) -> Price:
-        problem, watch = self.problem(traffic), self._watch
-        kind = traffic[0]
+        problem, kind = self.problem(traffic), traffic[0]
         words = "send" if kind is None else kind.value
-        watch.announce(f"{self.scheduler.name}: {words} over {','.join(traffic[1])}")
+        context().announce(f"{self.scheduler.name}: {words} over {','.join(traffic[1])}")
         bandwidth = direct.node_bandwidth(problem)
         if self.scheduler.is_own_fabric:
             return self._of_own_fabric(problem, kind, bandwidth)
         if self.scheduler.is_bound:
-            return optimal_price(problem, self.messages, TimeModel.BOUND, watch=watch)
+            return optimal_price(problem, self.messages, TimeModel.BOUND)
         if kind is None:
             if problem.collective.kind is CollectiveKind.ALLTOALL:
-                return exchange_price(problem, self.messages, watch=watch)
-            return optimal_price(problem, self.messages, TimeModel.FARTHEST_RANK, watch=watch)
+                return exchange_price(problem, self.messages)
+            return optimal_price(problem, self.messages, TimeModel.FARTHEST_RANK)
         if self.scheduler.name == "treadle":
             if bandwidth is not None:
                 return self._over_all(problem, kind)
-            return planned_price(problem, self.messages, simulates=self.simulates, watch=watch)
+            return planned_price(problem, self.messages, simulates=self.simulates)
         return self._of_baseline(problem, kind)
 
     def _of_baseline(self, problem: Problem, kind: CollectiveKind) -> Price:
         is_tree = self.scheduler.name == "tree" and kind is CollectiveKind.ALLREDUCE
         algorithm = "double-binary-tree" if is_tree else "ring"
         if kind is CollectiveKind.ALLTOALL:
-            return spread_price(problem, self.messages, watch=self._watch)
-        return baseline_price(problem, algorithm, self.messages, simulates=self.simulates, watch=self._watch)
+            return spread_price(problem, self.messages)
+        return baseline_price(problem, algorithm, self.messages, simulates=self.simulates)
 
     def _of_own_fabric(
         self, problem: Problem, kind: CollectiveKind | None, bandwidth: Fraction | None
@@ -345,7 +343,7 @@ class FabricCosts:
                 f"{self.topology.name} with mesh {self.mesh.text}"
             )
         return self.messages.quickest(
-            problem, lambda one, alpha_ns: _on_own_fabric(name, one, kind, alpha_ns, self._watch)
+            problem, lambda one, alpha_ns: _on_own_fabric(name, one, kind, alpha_ns)
         )
 
     def _over_all(self, problem: Problem, kind: CollectiveKind) -> Price:
@@ -354,13 +352,13 @@ class FabricCosts:
         def price(one: Problem, alpha_ns: int) -> Price:
             hop_s = _hop_s(one.topology, alpha_ns)
             if kind is CollectiveKind.ALLTOALL:
-                return direct.exchange_over_all(one.topology, hop_s, watch=self._watch)
-            return direct.own_figures(one, _bandwidth(one), watch=self._watch).price(kind, hop_s)
+                return direct.exchange_over_all(one.topology, hop_s)
+            return direct.own_figures(one, _bandwidth(one)).price(kind, hop_s)
 
         return self.messages.quickest(problem, price)
 
 
-def _on_own_fabric(name: str, problem: Problem, kind: CollectiveKind, alpha_ns: int, watch: Watch) -> Price:
+def _on_own_fabric(name: str, problem: Problem, kind: CollectiveKind, alpha_ns: int) -> Price:
     """A baseline's price on the fabric that it is itself, with the links of the problem's."""
     n, bandwidth, hop_s = problem.topology.n_nodes, _bandwidth(problem), _hop_s(problem.topology, alpha_ns)
     if name == "any-fabric":
@@ -368,7 +366,7 @@ def _on_own_fabric(name: str, problem: Problem, kind: CollectiveKind, alpha_ns: 
     if kind is CollectiveKind.ALLTOALL or name == "double-binary-tree":
         fabric = direct.baseline_fabric(name, n, bandwidth)
         if kind is CollectiveKind.ALLTOALL:
-            return direct.exchange_over_all(fabric, hop_s, watch=watch)
+            return direct.exchange_over_all(fabric, hop_s)
         if kind is CollectiveKind.ALLREDUCE:
             return direct.BinaryTreePrice(n, Fraction(int(fabric.bandwidths[0])), hop_s)
     return direct.baseline_figures(name, n, bandwidth).price(kind, hop_s)
@@ -438,13 +436,13 @@ def step_costs(
     '10.74 ms'
     """
     topology = resolve_topology(fabric, file_format=file_format)
-    return FabricCosts(
-        topology,
-        as_mesh(mesh),
-        scheduler_named(schedule),
-        messages=message_costs(topology, alpha_s=alpha_s, cost_model=cost_model),
-        forward=forward,
-        simulates=simulates,
-        network=as_network_efficiency(network_efficiency),
-        watch=Watch(progress),
-    )
+    with under(Context(progress)):
+        return FabricCosts(
+            topology,
+            as_mesh(mesh),
+            scheduler_named(schedule),
+            messages=message_costs(topology, alpha_s=alpha_s, cost_model=cost_model),
+            forward=forward,
+            simulates=simulates,
+            network=as_network_efficiency(network_efficiency),
+        )

@@ -13,6 +13,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
+from treadle.context import context
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning.measuring.simulation import SimulatedSubject, simulated
 from treadle.planning.problem import Problem
@@ -33,7 +34,6 @@ from treadle.synthesis.alltoall.baselines.equal_weight import EqualShares
 from treadle.synthesis.trees.baselines.in_groups import double_trees_in_groups, rings_in_groups
 from treadle.synthesis.trees.baselines.logical_hops import Router
 from treadle.verification.schedules import verify
-from treadle.watch import Watch
 
 MOST_SIMULATED = 64
 """Ranks; a curve takes about a CPU second there (dgx_h100:8), and 3 at 128."""
@@ -45,7 +45,7 @@ MOST_EXCHANGED = 4096
 """Ranks of an all-to-all, whose demands are a matrix."""
 
 
-def planned_price(problem: Problem, messages: MessageCosts, *, simulates: bool, watch: Watch) -> Price:
+def planned_price(problem: Problem, messages: MessageCosts, *, simulates: bool) -> Price:
     """The price of what `solve` makes.
 
     Parameters
@@ -55,30 +55,27 @@ def planned_price(problem: Problem, messages: MessageCosts, *, simulates: bool, 
     messages : MessageCosts
     simulates : bool
         Whether a schedule that is small enough is simulated.
-    watch : Watch
     """
     if problem.collective.kind is CollectiveKind.ALLTOALL:
-        return exchange_price(problem, messages, watch=watch)
+        return exchange_price(problem, messages)
     if problem.collective.n_ranks > MOST_PLANNED:
-        return optimal_price(problem, messages, TimeModel.FARTHEST_RANK, watch=watch)
-    found = solve(problem.topology, problem.collective, progress=watch.progress).plan
+        return optimal_price(problem, messages, TimeModel.FARTHEST_RANK)
+    found = solve(problem.topology, problem.collective, progress=context().progress).plan
     return _of_schedule(problem, found.entries[-1].schedule, found.algbw, messages, simulates=simulates)
 
 
-def optimal_price(problem: Problem, messages: MessageCosts, model: TimeModel, *, watch: Watch) -> Price:
+def optimal_price(problem: Problem, messages: MessageCosts, model: TimeModel) -> Price:
     """The price by the optimal rate alone."""
     if problem.collective.kind is CollectiveKind.ALLTOALL:
-        return exchange_price(problem, messages, watch=watch, is_bound=model is TimeModel.BOUND)
+        return exchange_price(problem, messages, is_bound=model is TimeModel.BOUND)
 
     def price(one: Problem, alpha_ns: int) -> Price:
-        return CollectivePrice(find_bound(one, watch).algbw, _farthest_s(one, alpha_ns), model)
+        return CollectivePrice(find_bound(one).algbw, _farthest_s(one, alpha_ns), model)
 
     return messages.quickest(problem, price)
 
 
-def exchange_price(
-    problem: Problem, messages: MessageCosts, *, watch: Watch, is_bound: bool = False
-) -> Price:
+def exchange_price(problem: Problem, messages: MessageCosts, *, is_bound: bool = False) -> Price:
     """Of an all-to-all: the rate of the flow that was found, or what proves that nothing is above it."""
     n = problem.collective.n_ranks
     if n > MOST_EXCHANGED:
@@ -90,16 +87,14 @@ def exchange_price(
     model = TimeModel.BOUND if is_bound else TimeModel.FARTHEST_RANK
 
     def price(one: Problem, alpha_ns: int) -> Price:
-        rate = alltoall_rate(one, watch=watch)
+        rate = alltoall_rate(one)
         algbw = units * (rate.upper if is_bound else Fraction(rate.rate))
         return CollectivePrice(algbw, _farthest_s(one, alpha_ns), model)
 
     return messages.quickest(problem, price)
 
 
-def baseline_price(
-    problem: Problem, algorithm: str, messages: MessageCosts, *, simulates: bool, watch: Watch
-) -> Price:
+def baseline_price(problem: Problem, algorithm: str, messages: MessageCosts, *, simulates: bool) -> Price:
     """The price of a baseline that knows one group, each group by itself and all of them at once.
 
     Parameters
@@ -116,7 +111,7 @@ def baseline_price(
             f"{algorithm}: {collective.n_ranks} ranks of {topology.name}; its schedules are made up to "
             f"{MOST_PLANNED}, and only the schedules treadle and bound are priced beyond"
         )
-    watch.announce(algorithm)
+    context().announce(algorithm)
     if collective.groups is None:
         schedule = find_scheduler(algorithm).make(topology, collective, {})
     else:
@@ -134,7 +129,7 @@ def baseline_price(
 _IN_GROUPS = {"ring": rings_in_groups, "double-binary-tree": double_trees_in_groups}
 
 
-def spread_price(problem: Problem, messages: MessageCosts, *, watch: Watch) -> Price:
+def spread_price(problem: Problem, messages: MessageCosts) -> Price:
     """Of an all-to-all whose messages all take shortest paths, as routing by hash spreads them on average.
 
     Notes
@@ -142,7 +137,7 @@ def spread_price(problem: Problem, messages: MessageCosts, *, watch: Watch) -> P
     Where all links are alike a message is cut into equal parts over all its shortest paths; elsewhere it
     takes the one of the widest that is used least so far: NVLink, not the network beside it.
     """
-    watch.announce("shortest paths")
+    context().announce("shortest paths")
     return messages.quickest(
         problem,
         lambda one, alpha_ns: CollectivePrice(

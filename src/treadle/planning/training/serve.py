@@ -11,6 +11,7 @@ from typing import Unpack
 
 from treadle.brief import brief
 from treadle.checking import checked, left_alone
+from treadle.context import Context, Progress, under
 from treadle.errors import FormatError
 from treadle.planning.fabrics_and_plans import FabricLike
 from treadle.planning.meshes import as_mesh
@@ -24,7 +25,6 @@ from treadle.training.compute_times import RooflineTimes
 from treadle.training.devices import SERVED_WEIGHT_BYTES, Accelerator
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.serving import ServingOutcome, ServingPhase, ServingSetup, simulate_phase
-from treadle.watch import Progress, Watch
 
 DEFAULT_BATCHES = (1, 8, 64)
 """Sequences at once, of each replica."""
@@ -175,7 +175,8 @@ def serve(
         raise FormatError("batches: expected at least one, each at least 1")
     found, laid_out = as_model(model, samples=options.get("samples", False)), as_mesh(mesh)
     asked = asked_step(found, laid_out, gpu, {**options, "batch": 1, "contention": 1.0})
-    costs = costs_of_rows(fabrics, schedules, laid_out, asked, options, Watch(progress))
+    with under(Context(progress)):
+        costs = costs_of_rows(fabrics, schedules, laid_out, asked, options)
     narrow, times = SERVED_WEIGHT_BYTES.get(asked.precision), asked.times
     if isinstance(times, RooflineTimes):
         times = replace(times, block_weight_bytes=narrow)

@@ -13,7 +13,6 @@ from treadle.planning.training.message_costs import message_costs
 from treadle.planning.training.train_options import AskedStep, TrainKeywords
 from treadle.schedules.mesh import Mesh
 from treadle.units import format_bandwidth
-from treadle.watch import Watch
 
 _SLOW = 10**6
 """Bytes/s that no link of a machine is below."""
@@ -25,7 +24,6 @@ def costs_of_rows(
     mesh: Mesh,
     asked: AskedStep,
     options: TrainKeywords,
-    watch: Watch,
 ) -> list[FabricCosts]:
     """Of each fabric by each schedule, fabrics first; FormatError if there is none of either."""
     several = [*fabrics] if isinstance(fabrics, list | tuple) else [cast(FabricLike, fabrics)]
@@ -45,7 +43,6 @@ def costs_of_rows(
             forward=options.get("forward", False),
             simulates=options.get("simulates", True),
             network=asked.network,
-            watch=watch,
         )
         for topology in topologies
         for record in records

@@ -10,6 +10,7 @@ from typing import Unpack
 
 from treadle.brief import brief
 from treadle.checking import checked, left_alone
+from treadle.context import Context, Progress, context, under
 from treadle.planning.fabrics_and_plans import FabricLike
 from treadle.planning.meshes import as_mesh
 from treadle.planning.tabular import Cell, Tabular, plain_row
@@ -30,7 +31,6 @@ from treadle.training.models.training_model import TrainingModel
 from treadle.training.step import StepOutcome, TrainingSetup, simulate_step
 from treadle.training.timeline.task import Category
 from treadle.training.training_options import CommunicationStreams
-from treadle.watch import Progress, Watch
 
 DEFAULT_SCHEDULES = ("treadle", "ring", "bound")
 
@@ -237,41 +237,47 @@ def train(
     '0.45'
     """
     start = process_time()
-    watch = Watch(progress)
-    found_model, meant = as_model(model, samples=options.get("samples", False)), as_mesh(mesh)
-    ParallelLayout(meant)
-    asked = asked_step(found_model, meant, gpu, options)
-    costs = costs_of_rows(fabrics, schedules, meant, asked, options, watch)
-    setup = TrainingSetup(
-        found_model,
-        meant,
-        asked.device,
-        asked.precision,
-        asked.times,
-        asked.sequences,
-        asked.tokens,
-        asked.options,
-    )
-    calibration = None
-    if (measured_s := options.get("calibrate_s")) is not None:
-        calibration, setup = _calibrated(setup, measured_s, costs[0], watch)
-    rows = []
-    for place, own in enumerate(costs):
-        watch.beat("steps", place, len(costs))
-        outcome = simulate_step(setup, own)
-        fabric, name = own.topology.name, own.scheduler.name
-        rows.append(TrainRow(fabric, name, outcome, own.words, own.is_bound, own.priced, own.model_words))
-    return TrainResult(
-        found_model,
-        meant,
-        setup,
-        tuple(rows),
-        asked.contention,
-        asked.network.words,
-        calibration,
-        (*asked.notes, *_kept_wide(setup), *_held_back(setup), *slow_links(costs), *_quicker_baselines(rows)),
-        process_time() - start,
-    )
+    with under(Context(progress)):
+        found_model, meant = as_model(model, samples=options.get("samples", False)), as_mesh(mesh)
+        ParallelLayout(meant)
+        asked = asked_step(found_model, meant, gpu, options)
+        costs = costs_of_rows(fabrics, schedules, meant, asked, options)
+        setup = TrainingSetup(
+            found_model,
+            meant,
+            asked.device,
+            asked.precision,
+            asked.times,
+            asked.sequences,
+            asked.tokens,
+            asked.options,
+        )
+        calibration = None
+        if (measured_s := options.get("calibrate_s")) is not None:
+            calibration, setup = _calibrated(setup, measured_s, costs[0])
+        rows = []
+        for place, own in enumerate(costs):
+            context().report("steps", place, len(costs))
+            outcome = simulate_step(setup, own)
+            fabric, name = own.topology.name, own.scheduler.name
+            rows.append(TrainRow(fabric, name, outcome, own.words, own.is_bound, own.priced, own.model_words))
+        return TrainResult(
+            found_model,
+            meant,
+            setup,
+            tuple(rows),
+            asked.contention,
+            asked.network.words,
+            calibration,
+            (
+                *asked.notes,
+                *_kept_wide(setup),
+                *_held_back(setup),
+                *slow_links(costs),
+                *_quicker_baselines(rows),
+            ),
+            process_time() - start,
+        )
 
 
 def _kept_wide(setup: TrainingSetup) -> Iterator[str]:
@@ -293,10 +299,7 @@ def _held_back(setup: TrainingSetup) -> Iterator[str]:
 
 
 def _calibrated(
-    setup: TrainingSetup,
-    measured_s: float,
-    costs: FabricCosts,
-    watch: Watch,
+    setup: TrainingSetup, measured_s: float, costs: FabricCosts
 ) -> tuple[CalibratedEfficiency, TrainingSetup]:
     """The efficiency at which this row takes as long as it was measured, and the setup with it."""
     times = setup.times
@@ -305,7 +308,7 @@ def _calibrated(
     def at(efficiency: float) -> TrainingSetup:
         return replace(setup, times=times.with_efficiency(efficiency))
 
-    watch.announce("calibration")
+    context().announce("calibration")
     row = f"{costs.topology.name}, {costs.scheduler.name}"
     found = calibrated_efficiency(
         lambda share: float(simulate_step(at(share), costs).iteration_s), measured_s, row

@@ -14,13 +14,13 @@ from fractions import Fraction
 
 import numpy as np
 
+from treadle.context import context
 from treadle.errors import InfeasibleError
 from treadle.schedules.jobs import Job, JobLevel, check_jobs
 from treadle.synthesis.jobs.job_network import Column, JobNetwork
 from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
 from treadle.synthesis.trees.allreduce.refinement import Vertex
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 _TOLERANCE = 1e-9
 
@@ -44,7 +44,7 @@ class JobRates:
     parts: tuple[tuple[tuple[Column, Fraction], ...], ...]
 
 
-def max_min_rates(topology: Topology, jobs: Sequence[Job], *, watch: Watch = UNWATCHED) -> JobRates:
+def max_min_rates(topology: Topology, jobs: Sequence[Job]) -> JobRates:
     """The max-min algbws of jobs that run at once, in proportion to their weights as far as links allow.
 
     Parameters
@@ -52,7 +52,6 @@ def max_min_rates(topology: Topology, jobs: Sequence[Job], *, watch: Watch = UNW
     topology : Topology
         Its capabilities and injection caps are not modelled.
     jobs : sequence of Job
-    watch : Watch
 
     Raises
     ------
@@ -61,7 +60,7 @@ def max_min_rates(topology: Topology, jobs: Sequence[Job], *, watch: Watch = UNW
     ScheduleError
         If the jobs do not fit the fabric.
     TimeLimitError
-        If the watch's deadline passed.
+        If the deadline passed.
     """
     check_jobs(topology, jobs)
     networks = [JobNetwork(topology, number, job) for number, job in enumerate(jobs)]
@@ -73,7 +72,7 @@ def max_min_rates(topology: Topology, jobs: Sequence[Job], *, watch: Watch = UNW
     weights = [job.weight / most for job in jobs]
     while len(rates) < len(jobs):
         program = _Program(topology, weights, networks, rates, columns)
-        vertex = program.optimum(watch)
+        vertex = program.optimum()
         rate, lengths = program.rate(vertex), program.lengths(vertex)
         limited = program.limited(vertex)
         if not limited:
@@ -81,7 +80,7 @@ def max_min_rates(topology: Topology, jobs: Sequence[Job], *, watch: Watch = UNW
         levels.append(JobLevel(rate / most, limited, lengths))
         rates |= {number: rate * weights[number] for number in limited}
         columns = program.columns
-        watch.beat("rates", len(rates), len(jobs))
+        context().report("rates", len(rates), len(jobs))
     return JobRates(tuple(rates[number] for number in range(len(jobs))), tuple(levels), program.parts(vertex))
 
 
@@ -129,16 +128,16 @@ class _Program:
         self._numbers.append(self._lp.add_column(0, {**entries, row: -scale}))
         self.columns.append(column)
 
-    def optimum(self, watch: Watch) -> Vertex:
+    def optimum(self) -> Vertex:
         """The exact optimum over all columns that there are."""
         rounds = 0
         while True:
             _, dual = self._lp.solve()
             if self._priced(np.array(dual), _TOLERANCE):
                 rounds += 1
-                watch.beat("columns", rounds, 0)
+                context().report("columns", rounds, 0)
                 continue
-            vertex = self._lp.exact_optimum(watch)
+            vertex = self._lp.exact_optimum()
             if vertex is None:
                 raise InfeasibleError("jobs: no exact vertex of the linear program was found")
             if not self._priced(np.array([float(value) for value in vertex.dual]), 1e-13):

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd, lcm
 
+from treadle.context import context
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.synthesis.jobs.job_network import Column, Path, SpanningTree
-from treadle.watch import UNWATCHED, Watch
 
 MOST_EXACT = 2**12
 """By default the optimum is built if it takes so many trees per root, or chunks of a unit of demand."""
@@ -157,12 +157,7 @@ def exact_ways(jobs: Sequence[JobWays], rates: Sequence[Fraction]) -> WholeWays:
 
 
 def whole_ways(
-    jobs: Sequence[JobWays],
-    exact: WholeWays,
-    bandwidths: Sequence[int],
-    *,
-    max_trees: int | None = None,
-    watch: Watch = UNWATCHED,
+    jobs: Sequence[JobWays], exact: WholeWays, bandwidths: Sequence[int], *, max_trees: int | None = None
 ) -> WholeWays:
     """Ways of jobs on grids that are coarse enough; exact where that is coarse enough too.
 
@@ -177,7 +172,6 @@ def whole_ways(
         Most trees per root (of free roots: per rank on average), or chunks of a unit of demand; the best
         powers of two up to it are tried, and it. Default: the optimum if `MOST_EXACT` do, else the
         coarsest power of two whose loss is `MOST_LOSS` or less.
-    watch : Watch
     """
     most = MOST_EXACT if max_trees is None else max_trees
     if all(grid <= most for grid in exact.grids):
@@ -185,7 +179,7 @@ def whole_ways(
     best: WholeWays | None = None
     grids = _grids(MOST_TREES if max_trees is None else max_trees)
     for done, grid in enumerate(grids):
-        watch.beat("grids", done, len(grids))
+        context().report("grids", done, len(grids))
         units, own = _on_grid(jobs, bandwidths, exact, grid, most)
         found = WholeWays(units, own, *_rates(jobs, exact.rates, bandwidths, units, own))
         if best is None or found.loss < best.loss:

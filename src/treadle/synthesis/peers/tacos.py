@@ -11,6 +11,7 @@ import random
 
 import numpy as np
 
+from treadle.context import context, under
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.schedules.steps.steps import Steps, StepSchedule, steps_from_sends
@@ -23,7 +24,6 @@ from treadle.synthesis.steps.baselines.both_ways import (
     check_connected,
 )
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 DEFAULT_CHUNKS = 4
 """Per shard, where nothing is asked for: more come nearer to the optimum, and take longer to schedule."""
@@ -46,12 +46,7 @@ _Send = tuple[int, int, int, int, int]
     is_peer=True,
 )
 def tacos(
-    topology: Topology,
-    collective: Collective,
-    *,
-    chunks: int | None = None,
-    seed: int = 0,
-    watch: Watch = UNWATCHED,
+    topology: Topology, collective: Collective, *, chunks: int | None = None, seed: int = 0
 ) -> StepSchedule:
     """Random matching of links and chunks, the best of a few trials.
 
@@ -65,8 +60,6 @@ def tacos(
         Per shard; default 4.
     seed : int
         Of all choices.
-    watch : Watch
-        When the deadline passes the best trial so far is taken.
 
     Raises
     ------
@@ -101,19 +94,20 @@ def tacos(
         check_connected(fabric)
         best: list[_Send] | None = None
         for trial in range(TRIALS):
-            if best is not None and watch.is_late:
+            if best is not None and context().is_late:
                 break
-            found = random_schedule(fabric, count, draw, watch if best is None else watch.unlimited)
+            with under(context() if best is None else context().unlimited):
+                found = random_schedule(fabric, count, draw)
             if best is None or found[-1][2] < best[-1][2]:
                 best = found
-            watch.unlimited.beat("random schedules", trial + 1, TRIALS)
+            context().unlimited.report("random schedules", trial + 1, TRIALS)
         assert best is not None
         return steps_from_sends(Direction.BROADCAST, fabric.n_nodes, count, best)
 
     return both_ways("tacos", topology, collective, spread)
 
 
-def random_schedule(topology: Topology, chunks: int, draw: random.Random, watch: Watch) -> list[_Send]:
+def random_schedule(topology: Topology, chunks: int, draw: random.Random) -> list[_Send]:
     """One random schedule; sends of a step stand together, the last step's last."""
     n = topology.n_nodes
     slots = (topology.bandwidths // topology.bandwidths.min()).tolist()
@@ -127,7 +121,7 @@ def random_schedule(topology: Topology, chunks: int, draw: random.Random, watch:
     step = 0
     left = n * (n - 1) * chunks
     while left:
-        watch.beat("random matching", len(sends), n * (n - 1) * chunks)
+        context().report("random matching", len(sends), n * (n - 1) * chunks)
         arrived: list[tuple[int, int]] = []
         for rank in range(n):
             taken = _matched(lacking[rank], entering[rank], slots, holds, draw)

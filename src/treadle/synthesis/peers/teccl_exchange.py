@@ -7,12 +7,12 @@ Collective Communication as a Multi-Commodity Flow Problem (TE-CCL, SIGCOMM 2024
 
 from __future__ import annotations
 
-from time import monotonic
 from typing import Any
 
 import numpy as np
 
 from treadle.arrays import Int64Array, offsets_of
+from treadle.context import TimeLimitError, context
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
@@ -22,7 +22,6 @@ from treadle.synthesis.scheduler import Comparing, no_switches, scheduler
 from treadle.synthesis.steps.baselines.both_ways import all_nodes_in_order
 from treadle.topologies.distances import distance_matrix
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 MAX_VARIABLES = 2**18
 """Of one program; a second of simplex or so for each 10,000."""
@@ -40,12 +39,7 @@ MAX_EPOCHS = 4096
     is_peer=True,
 )
 def teccl_exchange(
-    topology: Topology,
-    collective: Collective,
-    *,
-    chunks: int | None = None,
-    steps: int | None = None,
-    watch: Watch = UNWATCHED,
+    topology: Topology, collective: Collective, *, chunks: int | None = None, steps: int | None = None
 ) -> ExchangeSchedule:
     """Flows that meet demands as early as possible, in whole chunks.
 
@@ -60,7 +54,6 @@ def teccl_exchange(
         The schedule cuts chunks further where parts of them flow.
     steps : int, optional
         Epochs; default the fewest in which all demands can be met.
-    watch : Watch
 
     Raises
     ------
@@ -92,11 +85,11 @@ def teccl_exchange(
     while True:
         if epochs > MAX_EPOCHS:
             raise ScheduleError(f"te-ccl-alltoall: more than {MAX_EPOCHS} epochs; expected fewer chunks")
-        watch.beat("linear program", 0, 0)
+        context().report("linear program", 0, 0)
         program = _ExchangeProgram(topology, collective, parts, epochs)
-        flow = program.solve(watch)
+        flow = program.solve()
         if flow is not None:
-            return chunked_exchange(topology, collective, flow, watch=watch).schedule
+            return chunked_exchange(topology, collective, flow).schedule
         if steps is not None:
             raise InfeasibleError(f"te-ccl-alltoall: {steps} epochs do not meet all demands (--steps)")
         epochs += 1
@@ -142,7 +135,7 @@ class _ExchangeProgram:
                 f"most {MAX_VARIABLES} are practical; use fewer chunks, or --algorithm pipelined"
             )
 
-    def solve(self, watch: Watch) -> TimeSteppedFlow | None:
+    def solve(self) -> TimeSteppedFlow | None:
         """The flow; None if so many epochs are too few."""
         # here, because the table of schedulers loads this module and few commands need the solver behind it
         import highspy
@@ -151,8 +144,8 @@ class _ExchangeProgram:
         solver = make_solver()
         solver.setOptionValue("output_flag", False)
         solver.setOptionValue("threads", 1)
-        if watch.deadline is not None:
-            left = watch.deadline - monotonic()
+        left = context().seconds_left
+        if left is not None:
             if left <= 0:
                 raise TimeLimitError("linear program")
             solver.setOptionValue("time_limit", left)

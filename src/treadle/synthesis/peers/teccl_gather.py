@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treadle.arrays import Int32Array, offsets_of
+from treadle.context import TimeLimitError, context
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.steps import StepSchedule, steps_from_sends
@@ -24,7 +25,6 @@ from treadle.synthesis.peers.tacos import random_schedule
 from treadle.synthesis.steps.baselines.both_ways import check_collective, check_connected
 from treadle.topologies.distances import distance_matrix
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 MAX_FLOWS = 20_000
 """Most whole-numbered variables: beyond them HiGHS seldom finds anything in minutes."""
@@ -53,7 +53,7 @@ class GatherProgramResult(NamedTuple):
 
 
 def teccl_gather(
-    topology: Topology, collective: Collective, *, chunks: int = 1, seed: int = 0, watch: Watch = UNWATCHED
+    topology: Topology, collective: Collective, *, chunks: int = 1, seed: int = 0
 ) -> GatherProgramResult:
     """Solve the program by HiGHS.
 
@@ -67,8 +67,6 @@ def teccl_gather(
         Per shard.
     seed : int
         Of the greedy schedules that say how many epochs are enough.
-    watch : Watch
-        Without a deadline a minute is taken.
 
     Raises
     ------
@@ -91,12 +89,12 @@ def teccl_gather(
     if not chunks >= 1 or least > MAX_FLOWS:
         raise _refusal(topology, chunks)
     draw = random.Random(seed)
-    deadline = monotonic() + TIME_LIMIT_S if watch.deadline is None else watch.deadline
-    epochs = min(random_schedule(topology, chunks, draw, watch)[-1][2] + 1 for _ in range(_HORIZONS))
+    deadline = context().deadline or monotonic() + TIME_LIMIT_S
+    epochs = min(random_schedule(topology, chunks, draw)[-1][2] + 1 for _ in range(_HORIZONS))
     flows = _flows(topology, chunks, epochs)
     if len(flows.link) > MAX_FLOWS:
         raise _refusal(topology, chunks)
-    watch.announce("integer program")
+    context().announce("integer program")
     return _solved(topology, flows, chunks, epochs, deadline)
 
 

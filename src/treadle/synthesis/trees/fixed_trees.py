@@ -22,7 +22,6 @@ import numpy as np
 from treadle.arrays import Int32Array, Int64Array, distinct
 from treadle.synthesis.trees.instance import UNIT_LIMIT, Instance, cut_weight, find_violated_cut
 from treadle.synthesis.trees.optimality import Optimum
-from treadle.watch import UNWATCHED, Watch
 
 _RANK_CUTS = 16
 
@@ -95,12 +94,7 @@ class Cut:
 
 
 def best_first(
-    problem: Instance,
-    best: Optimum,
-    numbers: Iterable[int],
-    known: Iterable[FixedTreesOptimum] = (),
-    *,
-    watch: Watch = UNWATCHED,
+    problem: Instance, best: Optimum, numbers: Iterable[int], known: Iterable[FixedTreesOptimum] = ()
 ) -> Iterator[FixedTreesOptimum]:
     """The optima with so many trees, the best first, then the fewest trees.
 
@@ -128,17 +122,12 @@ def best_first(
         if found is not None:
             yield found
             continue
-        found = fixed_trees_optimum(problem, best, trees, cuts, watch=watch)
+        found = fixed_trees_optimum(problem, best, trees, cuts)
         heappush(heap, (-found.algbw, trees, next(order), found))
 
 
 def fixed_trees_optimum(
-    problem: Instance,
-    best: Optimum,
-    trees: int,
-    cuts: list[Cut] | None = None,
-    *,
-    watch: Watch = UNWATCHED,
+    problem: Instance, best: Optimum, trees: int, cuts: list[Cut] | None = None
 ) -> FixedTreesOptimum:
     """The least U such that capacities floor(U b_e) hold k trees per unit of weight at every root.
 
@@ -157,7 +146,7 @@ def fixed_trees_optimum(
     first = 0
     while True:
         capacities = floor_capacities(problem.bandwidths, scale)
-        violated = find_violated_cut(problem, capacities, multiplicity=trees, first=first, watch=watch)
+        violated = find_violated_cut(problem, capacities, multiplicity=trees, first=first)
         if violated is None:
             break
         first, nodes = violated

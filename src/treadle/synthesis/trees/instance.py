@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array, exact_sum
-from treadle.engine import core, run_watched
+from treadle.engine import core, run_core
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective, CollectiveKind, check_membership
 from treadle.schedules.trees.forest import Direction
@@ -22,7 +22,6 @@ from treadle.synthesis.core_values.integers import Wide
 from treadle.synthesis.core_values.tree_values import Arcs, RootedFabric
 from treadle.synthesis.trees.packers.shortest_trees import have_shortest_trees, is_dense
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 UNIT_LIMIT = 2**61
 """Capacities and multiplicities in units must sum to less than this in the 64-bit stages."""
@@ -114,7 +113,6 @@ def find_violated_cut(
     rate: Fraction = Fraction(1),
     multiplicity: int = 1,
     first: int = 0,
-    watch: Watch = UNWATCHED,
 ) -> tuple[int, Int32Array] | None:
     """A node set S that leaves out a terminal and has d+(S) < rate * multiplicity * w(S), or None.
 
@@ -125,7 +123,6 @@ def find_violated_cut(
         Compared without rounding, in 128 bits.
     first : int
         Sink to start from, as returned; earlier ones are known to pass.
-    watch : Watch
 
     Returns
     -------
@@ -155,7 +152,7 @@ def find_violated_cut(
     if len(problem.terminals) * len(problem.tails) < _QUICK:
         failed, nodes = search(np.zeros(3, dtype=np.int64))
     else:
-        failed, nodes = run_watched("cut search", search, watch=watch)
+        failed, nodes = run_core("cut search", search)
     return None if failed < 0 else (failed, nodes)
 
 

@@ -26,7 +26,6 @@ from treadle.synthesis.trees.instance import (
     instance_of,
 )
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Optimum:
     witness: CutWitness
 
 
-def optimum(topology: Topology, collective: Collective, *, watch: Watch = UNWATCHED) -> Optimum:
+def optimum(topology: Topology, collective: Collective) -> Optimum:
     """Exact x* = min over S of B+(S) / w(S), S leaving out some rank, and a cut that attains it.
 
     Works for any digraph and any integer bandwidths up to 2**50. For an allreduce this is the optimum of its
@@ -65,10 +64,10 @@ def optimum(topology: Topology, collective: Collective, *, watch: Watch = UNWATC
     turn, exactly. Sinks that passed stay passed as the rate falls, so one pass over them suffices.
     Source: section 4.4, section 4.5.2, B.5.1 (Theorem 23) of the dissertation, with root weights.
     """
-    return instance_optimum(instance_of(topology, collective), watch=watch)
+    return instance_optimum(instance_of(topology, collective))
 
 
-def instance_optimum(problem: Instance, *, watch: Watch = UNWATCHED) -> Optimum:
+def instance_optimum(problem: Instance) -> Optimum:
     """The optimum of a flow problem; see `optimum`."""
     nodes = _first_cut(problem)
     first = 0
@@ -77,7 +76,7 @@ def instance_optimum(problem: Instance, *, watch: Watch = UNWATCHED) -> Optimum:
         if capacity == 0:  # a rank is cut off: every rate is violated
             raise InfeasibleError(_unreachable(problem, nodes))
         rate = Fraction(capacity, cut_weight(problem, nodes))
-        violated = find_violated_cut(problem, problem.bandwidths, rate=rate, first=first, watch=watch)
+        violated = find_violated_cut(problem, problem.bandwidths, rate=rate, first=first)
         if violated is None:
             break
         # terminals before `first` hold at this rate, and lowering the rate only relaxes condition C for them

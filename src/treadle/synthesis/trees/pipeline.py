@@ -18,6 +18,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from treadle.context import TimeLimitError, context, under
 from treadle.errors import InfeasibleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
@@ -46,7 +47,6 @@ from treadle.synthesis.trees.tree_units import (
     tree_choices,
 )
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 FEW_RANKS = 256
 """Up to so many ranks superposed layers give way to the packers of the logical graph, and fabrics without
@@ -59,7 +59,6 @@ def synthesise(
     *,
     budget: TreeBudget | None = None,
     packer: Packer | None = None,
-    watch: Watch = UNWATCHED,
 ) -> Synthesis:
     """A throughput-optimal forest schedule, or the best one within a tree budget.
 
@@ -73,7 +72,6 @@ def synthesise(
     budget : TreeBudget, optional
     packer : Packer, optional
         Just this one, and growth should it fail; default: see `treadle.synthesis.trees.packers.packers`.
-    watch : Watch
 
     Raises
     ------
@@ -86,38 +84,33 @@ def synthesise(
     """
     budget = budget or TreeBudget()
     if collective.kind is CollectiveKind.ALLREDUCE:
-        return _two_phases(topology, collective, budget, packer, watch)
+        return _two_phases(topology, collective, budget, packer)
     problem = instance_of(topology, collective)
     clock = StageClock()
     if packer is Packer.BOX_BY_BOX or (len(problem.relays) and np.count_nonzero(problem.weights) == 1):
-        return lower_of_one_root(_of_any_roots, problem, collective, budget, packer, clock, watch)
-    return _of_any_roots(problem, collective, budget, packer, clock, watch)
+        return lower_of_one_root(_of_any_roots, problem, collective, budget, packer, clock)
+    return _of_any_roots(problem, collective, budget, packer, clock)
 
 
 def _of_any_roots(
-    problem: Instance,
-    collective: Collective,
-    budget: TreeBudget,
-    packer: Packer | None,
-    clock: StageClock,
-    watch: Watch,
+    problem: Instance, collective: Collective, budget: TreeBudget, packer: Packer | None, clock: StageClock
 ) -> Synthesis:
     if packer not in (None, Packer.TIGHT_CUTS):
-        return _from_whole(problem, collective, budget, packer, (), clock, watch)
-    found = _from_pieces(problem, collective, budget, packer, clock, watch)
+        return _from_whole(problem, collective, budget, packer, (), clock)
+    found = _from_pieces(problem, collective, budget, packer, clock)
     if isinstance(found, PackingAttempt):
-        return _from_whole(problem, collective, budget, packer, (found,), clock, watch)
+        return _from_whole(problem, collective, budget, packer, (found,), clock)
     if packer:
         return found
     # where there are no switches to remove, a forest of the whole is quick, and often lower than its pieces'
     whole: Synthesis | None = None
     if not len(problem.relays) and len(problem.terminals) <= FEW_RANKS:
         with suppress(TimeLimitError):
-            whole = _from_whole(problem, collective, budget, packer, (), clock, watch)
+            whole = _from_whole(problem, collective, budget, packer, (), clock)
     wants_dyadic = bool(budget.lossy_numbers(problem.weights.tolist()))
     if whole is not None and _cost(whole, wants_dyadic) <= (*_loss(found, wants_dyadic), whole.height_bound):
         return preferred(whole, found)
-    lowered = _lowered(found, problem, clock, watch)
+    lowered = _lowered(found, problem, clock)
     if whole is None:
         return lowered
     return preferred(*sorted((whole, lowered), key=partial(_cost, wants_dyadic=wants_dyadic)))
@@ -140,15 +133,16 @@ def _from_whole(
     packer: Packer | None,
     skipped: tuple[PackingAttempt, ...],
     clock: StageClock,
-    watch: Watch,
 ) -> Synthesis:
     """The forest of the whole fabric: optimum, capacities, switch removal, packing."""
-    best = instance_optimum(problem, watch=watch.unlimited)
+    with under(context().unlimited):
+        best = instance_optimum(problem)
     clock.stop("optimum")
-    units = first_possible(problem, tree_choices(problem, best, budget, watch.unlimited), watch.unlimited)
+    with under(context().unlimited):
+        units = first_possible(problem, tree_choices(problem, best, budget))
     fixed = units.fixed
     clock.stop("trees_per_root")
-    built = _build(problem, units, clock, packer, watch)
+    built = _build(problem, units, clock, packer)
     schedule = schedule_of(collective.kind, built.forest)
     needed = fixed.trees if fixed.algbw == best.algbw else exact_number(problem, best)
     lowest = lowest_height(problem, problem.weights * fixed.trees, units.capacities)
@@ -170,16 +164,11 @@ def _from_whole(
 
 
 def _from_pieces(
-    problem: Instance,
-    collective: Collective,
-    budget: TreeBudget,
-    packer: Packer | None,
-    clock: StageClock,
-    watch: Watch,
+    problem: Instance, collective: Collective, budget: TreeBudget, packer: Packer | None, clock: StageClock
 ) -> Synthesis | PackingAttempt:
     """The forest by tight cuts, written out; or why there is none."""
     found = decompose(  # made lower later
-        problem.topology, collective, budget=budget, lower=False, watch=watch
+        problem.topology, collective, budget=budget, lower=False
     )
     clock.stop("tight_cuts")
     if isinstance(found, Refusal):
@@ -187,13 +176,14 @@ def _from_pieces(
     if packer is None and found.n_layers > 1 and len(problem.terminals) <= FEW_RANKS:
         reason = "one of its layers sends to the ranks of the same box over the network outside"
         return PackingAttempt(Packer.TIGHT_CUTS, f"not taken: {reason}")
-    watch.announce("paths")
+    context().announce("paths")
     schedule = found.schedule.explicit()
     clock.stop("paths")
     roots = problem.terminals[problem.weights > 0]
     lowest = height_bound(problem.n_nodes, problem.tails, problem.heads, problem.terminals, roots)
     exact = found.exact_trees  # without them their optimum may be a loose bound
-    best = found.optimum if exact else instance_optimum(problem, watch=watch.unlimited)
+    with under(context().unlimited):
+        best = found.optimum if exact else instance_optimum(problem)
     return Synthesis(
         schedule,
         found.algbw,
@@ -208,18 +198,12 @@ def _from_pieces(
     )
 
 
-def _lowered(found: Synthesis, problem: Instance, clock: StageClock, watch: Watch) -> Synthesis:
+def _lowered(found: Synthesis, problem: Instance, clock: StageClock) -> Synthesis:
     """Those trees made lower."""
     (forest,) = found.schedule.forests
     capacities = floor_capacities(problem.bandwidths, found.schedule.total_units / found.algbw)
     forest, packer, attempts = lower_forest(
-        problem,
-        forest,
-        capacities,
-        Packer(found.packer),
-        found.attempts,
-        height=height_max(found.schedule),
-        watch=watch,
+        problem, forest, capacities, Packer(found.packer), found.attempts, height=height_max(found.schedule)
     )
     clock.stop("lower_forest")
     lowest = lowest_height(problem, forest.root_multiplicity, capacities)
@@ -228,17 +212,13 @@ def _lowered(found: Synthesis, problem: Instance, clock: StageClock, watch: Watc
 
 
 def _two_phases(
-    topology: Topology,
-    collective: Collective,
-    budget: TreeBudget,
-    packer: Packer | None,
-    watch: Watch,
+    topology: Topology, collective: Collective, budget: TreeBudget, packer: Packer | None
 ) -> Synthesis:
     kinds = (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLGATHER)
     directions = [replace(collective, kind=kind) for kind in kinds]
 
     def made(budget: TreeBudget) -> list[Synthesis]:
-        return [synthesise(topology, one, budget=budget, packer=packer, watch=watch) for one in directions]
+        return [synthesise(topology, one, budget=budget, packer=packer) for one in directions]
 
     scatter, gather = made(budget)
     # unit tree i of a root in the one direction is followed by that of the other: both need as many
@@ -247,7 +227,8 @@ def _two_phases(
     if budget.trees is not None or needed <= (limit if budget.exact else most):
         return _joined(scatter, gather)
     problems = [instance_of(topology, one) for one in directions]
-    common = common_number(problems, most, watch.unlimited)
+    with under(context().unlimited):
+        common = common_number(problems, most)
     joined = _joined(*made(TreeBudget(trees=common)))
     if not budget.exact:
         return joined
@@ -295,42 +276,23 @@ class _Built:
     attempts: tuple[PackingAttempt, ...]
 
 
-def _build(
-    problem: Instance,
-    units: TreeUnits,
-    clock: StageClock,
-    packer: Packer | None,
-    watch: Watch,
-) -> _Built:
+def _build(problem: Instance, units: TreeUnits, clock: StageClock, packer: Packer | None) -> _Built:
     multiplicities = problem.weights * units.fixed.trees
     skipped: tuple[PackingAttempt, ...] = ()
     if packer in (None, Packer.HEIGHT_FIRST):
-        low = route_low(
-            problem,
-            units.capacities,
-            multiplicities,
-            asked=packer is not None,
-            watch=watch,
-        )
+        low = route_low(problem, units.capacities, multiplicities, asked=packer is not None)
         clock.stop("height_first")
         if isinstance(low, Packed):
-            low = low if packer else search_lower(low, problem, units.capacities, watch=watch)
+            low = low if packer else search_lower(low, problem, units.capacities)
             clock.stop("local_search")
-            watch.announce("paths")
+            context().announce("paths")
             return _Built(to_forest(problem, low.graph, low.packing), {}, low.packer, low.attempts)
         skipped = (low,)
-    graph = remove_switches(problem, units.capacities, multiplicities, watch=watch)
+    graph = remove_switches(problem, units.capacities, multiplicities)
     clock.stop("switch_removal")
-    packed = pack_lowest(
-        problem,
-        graph,
-        multiplicities,
-        packer=packer,
-        capacities=units.capacities,
-        watch=watch,
-    )
+    packed = pack_lowest(problem, graph, multiplicities, packer=packer, capacities=units.capacities)
     clock.stop("tree_packing")
-    watch.announce("paths")
+    context().announce("paths")
     forest = to_forest(problem, packed.graph, packed.packing)
     clock.stop("paths")
     details = {
@@ -343,13 +305,7 @@ def _build(
     return _Built(forest, details, packed.packer, (*skipped, *packed.attempts))
 
 
-def pack_forest(
-    topology: Topology,
-    collective: Collective,
-    root_multiplicity: Sequence[int],
-    *,
-    watch: Watch = UNWATCHED,
-) -> Forest:
+def pack_forest(topology: Topology, collective: Collective, root_multiplicity: Sequence[int]) -> Forest:
     """Pack r(v) trees at each rank into a fabric whose bandwidths are capacities in trees.
 
     Parameters
@@ -367,8 +323,10 @@ def pack_forest(
     """
     oriented = instance_of(topology, collective)
     problem = replace(oriented, weights=np.array(root_multiplicity, dtype=np.int64))
-    violated = find_violated_cut(problem, problem.bandwidths, watch=watch.unlimited)
+    with under(context().unlimited):
+        violated = find_violated_cut(problem, problem.bandwidths)
     if violated is not None:
         raise InfeasibleError(f"{topology.name}: a cut of {len(violated[1])} nodes cannot carry the trees")
-    units = first_possible(problem, iter([FixedTreesOptimum(1, Fraction(1), Fraction(0))]), watch.unlimited)
-    return _build(problem, units, StageClock(), None, watch).forest
+    with under(context().unlimited):
+        units = first_possible(problem, iter([FixedTreesOptimum(1, Fraction(1), Fraction(0))]))
+    return _build(problem, units, StageClock(), None).forest

@@ -15,14 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
-from treadle.engine import core, run_watched
+from treadle.engine import core, run_core
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.core_values.tree_values import Arcs, LogicalArcs, RootedFabric
 from treadle.synthesis.trees.instance import Instance, instance_of
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 _SAFE = 2.0**62
 """Sums below this do not wrap in 64 bits."""
@@ -110,12 +109,7 @@ def _sums(problem: Instance, capacities: Int64Array) -> tuple[list[int], list[in
 
 
 def remove_switches(
-    problem: Instance,
-    capacities: Int64Array,
-    multiplicities: Int64Array,
-    *,
-    mend_limit: int = -1,
-    watch: Watch = UNWATCHED,
+    problem: Instance, capacities: Int64Array, multiplicities: Int64Array, *, mend_limit: int = -1
 ) -> LogicalGraph:
     """Replace every relay by logical arcs without violating condition C of any cut.
 
@@ -145,12 +139,11 @@ def remove_switches(
         return _without_relays(problem, capacities)
     check_balance(problem, capacities)
     # an unbalanced relay has no splitting that keeps all cuts; ranks may be unbalanced (docs: forestcoll.md)
-    status, arcs, (mended, exact) = run_watched(
+    status, arcs, (mended, exact) = run_core(
         "switch removal",
         lambda control: core.split_switches(
             rooted_fabric(problem, capacities, multiplicities), mend_limit, control
         ),
-        watch=watch,
     )
     assert status == 0, f"switch removal ended with status {status}"
     return LogicalGraph(*LogicalArcs(*arcs), cuts_mended=mended, exact_splits=exact)

@@ -12,6 +12,7 @@ from math import ceil
 import numpy as np
 
 from treadle.arrays import Int64Array, distinct
+from treadle.context import UNLIMITED, under
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective
 from treadle.synthesis import trees as forestcoll
@@ -37,29 +38,26 @@ from treadle.synthesis.trees.tree_budget import (
 )
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.balance import balanced_capacities
-from treadle.watch import UNWATCHED, Watch
 
 
-def tree_choices(
-    problem: Instance, best: Optimum, budget: TreeBudget, watch: Watch
-) -> Iterator[FixedTreesOptimum]:
+def tree_choices(problem: Instance, best: Optimum, budget: TreeBudget) -> Iterator[FixedTreesOptimum]:
     """Numbers of trees to try, those to be preferred first."""
     if budget.trees is not None:
-        return best_first(problem, best, [budget.trees], watch=watch)
+        return best_first(problem, best, [budget.trees])
     if budget.exact:
         return exact_choices(problem, best)
     if budget.max_trees is not None:
-        return _best_within(problem, best, budget.max_trees, watch)
-    return chain(_dyadic(problem, best, budget, watch), _usual(problem, best, watch))
+        return _best_within(problem, best, budget.max_trees)
+    return chain(_dyadic(problem, best, budget), _usual(problem, best))
 
 
-def _best_within(problem: Instance, best: Optimum, limit: int, watch: Watch) -> Iterator[FixedTreesOptimum]:
+def _best_within(problem: Instance, best: Optimum, limit: int) -> Iterator[FixedTreesOptimum]:
     exact = next(exact_choices(problem, best))
     known = [exact] if exact.trees <= limit else []
-    return best_first(problem, best, range(1, min(limit, MOST_SCANNED) + 1), known, watch=watch)
+    return best_first(problem, best, range(1, min(limit, MOST_SCANNED) + 1), known)
 
 
-def _usual(problem: Instance, best: Optimum, watch: Watch) -> Iterator[FixedTreesOptimum]:
+def _usual(problem: Instance, best: Optimum) -> Iterator[FixedTreesOptimum]:
     """The optimum within the default limits, else the best.
 
     The limits are per rank on average: a broadcast has all its trees at one root.
@@ -70,12 +68,10 @@ def _usual(problem: Instance, best: Optimum, watch: Watch) -> Iterator[FixedTree
     if first.trees * weight <= MAX_TREES * ranks:
         yield from chain([first], exact)
     else:
-        yield from _best_within(problem, best, most_trees(ranks, weight), watch)
+        yield from _best_within(problem, best, most_trees(ranks, weight))
 
 
-def _dyadic(
-    problem: Instance, best: Optimum, budget: TreeBudget, watch: Watch
-) -> Iterator[FixedTreesOptimum]:
+def _dyadic(problem: Instance, best: Optimum, budget: TreeBudget) -> Iterator[FixedTreesOptimum]:
     """Powers of two of chunks: those that lose nothing, then those that lose little; fewest first."""
     weights: list[int] = problem.weights.tolist()
     few = budget.lossy_numbers(weights)
@@ -84,7 +80,7 @@ def _dyadic(
     for trees in budget.dyadic_numbers(weights, MAX_TREES):
         most = sum(weights) * trees / scale_bound(best, trees, cuts)
         if most == best.algbw or (trees in few and most > least):
-            fixed = fixed_trees_optimum(problem, best, trees, cuts, watch=watch)
+            fixed = fixed_trees_optimum(problem, best, trees, cuts)
             if fixed.algbw == best.algbw:
                 yield fixed
             elif trees in few and fixed.algbw > least:
@@ -95,7 +91,8 @@ def _dyadic(
 def exact_number(problem: Instance, best: Optimum) -> int:
     """The number of trees with which the optimum is built."""
     try:
-        return first_possible(problem, exact_choices(problem, best), UNWATCHED).fixed.trees
+        with under(UNLIMITED):
+            return first_possible(problem, exact_choices(problem, best)).fixed.trees
     except InfeasibleError:  # more units than fit 64 bits
         return exact_scale(problem, best).trees
 
@@ -115,9 +112,9 @@ def dyadic_alternative(topology: Topology, collective: Collective) -> tuple[int,
     return taken.trees, 1 - taken.algbw / best.algbw
 
 
-def common_number(problems: Sequence[Instance], limit: int, watch: Watch) -> int:
+def common_number(problems: Sequence[Instance], limit: int) -> int:
     """The number of trees, up to the limit, with which the problems take least time one after the other."""
-    optima = [instance_optimum(problem, watch=watch) for problem in problems]
+    optima = [instance_optimum(problem) for problem in problems]
     cuts = [known_cuts(problem, best) for problem, best in zip(problems, optima, strict=True)]
 
     def least_time(trees: int) -> Fraction:
@@ -130,7 +127,7 @@ def common_number(problems: Sequence[Instance], limit: int, watch: Watch) -> int
         if taken is not None and (bound, trees) >= taken:
             break
         fixed = (
-            fixed_trees_optimum(problem, best, trees, known, watch=watch)
+            fixed_trees_optimum(problem, best, trees, known)
             for problem, best, known in zip(problems, optima, cuts, strict=True)
         )
         time = sum((one.scale for one in fixed), Fraction(0)) / trees
@@ -163,7 +160,7 @@ class TreeUnits:
     note: str = ""
 
 
-def first_possible(problem: Instance, choices: Iterator[FixedTreesOptimum], watch: Watch) -> TreeUnits:
+def first_possible(problem: Instance, choices: Iterator[FixedTreesOptimum]) -> TreeUnits:
     """The first choice whose capacities are balanced, or can be, and stay sufficient.
 
     Where none is, the first choice at the least scale above its own that will do.
@@ -181,17 +178,17 @@ def first_possible(problem: Instance, choices: Iterator[FixedTreesOptimum], watc
         check_units(floors.tolist(), [fixed.trees * int(problem.weights.sum())])
         if unbalanced_relay(problem, floors) is None:
             return TreeUnits(fixed, floors)
-        found = _balanced(problem, floors, fixed.trees, watch, by_program=number < _MOST_PROGRAMS)
+        found = _balanced(problem, floors, fixed.trees, by_program=number < _MOST_PROGRAMS)
         if found is not None:
             return TreeUnits(fixed, found, "surplus of capacities floor(U b) was trimmed, without loss")
     assert preferred is not None
-    found_higher = _next_scale(problem, preferred, watch)
+    found_higher = _next_scale(problem, preferred)
     check_units(found_higher.capacities.tolist(), [preferred.trees * int(problem.weights.sum())])
     return found_higher
 
 
 def _balanced(
-    problem: Instance, floors: Int64Array, trees: int, watch: Watch, *, by_program: bool = True
+    problem: Instance, floors: Int64Array, trees: int, *, by_program: bool = True
 ) -> Int64Array | None:
     """Balanced capacities up to the floors that hold the trees; None if there are none, or none was found.
 
@@ -199,12 +196,12 @@ def _balanced(
     decides.
     """
     trimmed = balanced_capacities(problem.tails, problem.heads, floors, problem.relays.tolist())
-    if find_violated_cut(problem, trimmed, multiplicity=trees, watch=watch) is None:
+    if find_violated_cut(problem, trimmed, multiplicity=trees) is None:
         return trimmed
-    return forestcoll.capacities_within(problem, floors, trees, watch) if by_program else None
+    return forestcoll.capacities_within(problem, floors, trees) if by_program else None
 
 
-def _next_scale(problem: Instance, fixed: FixedTreesOptimum, watch: Watch) -> TreeUnits:
+def _next_scale(problem: Instance, fixed: FixedTreesOptimum) -> TreeUnits:
     """As many trees at the least scale above whose floors can be balanced and hold them.
 
     More capacity holds what less did, so bisection finds it. One that makes all capacities whole is enough in
@@ -219,7 +216,7 @@ def _next_scale(problem: Instance, fixed: FixedTreesOptimum, watch: Watch) -> Tr
     while low < high:
         middle = (low + high) // 2
         floors = floor_capacities(problem.bandwidths, scales[middle])
-        found = _balanced(problem, floors, fixed.trees, watch)
+        found = _balanced(problem, floors, fixed.trees)
         if found is None:
             low = middle + 1
         else:

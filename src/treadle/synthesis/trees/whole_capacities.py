@@ -18,7 +18,6 @@ from treadle.synthesis.trees.optimality import instance_optimum
 from treadle.synthesis.trees.switch_removal import unbalanced_relay
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology
 from treadle.topologies.transforms.balance import balanced_capacities
-from treadle.watch import UNWATCHED, Watch
 
 MOST_LINKS = 2**13
 """Larger fabrics have no integer program of their own."""
@@ -31,9 +30,7 @@ _LARGEST_DENOMINATOR = 2**10
 _LARGEST_SCALE = 2**20
 
 
-def capacities_within(
-    problem: Instance, limits: Int64Array, trees: int, watch: Watch = UNWATCHED
-) -> Int64Array | None:
+def capacities_within(problem: Instance, limits: Int64Array, trees: int) -> Int64Array | None:
     """Whole capacities up to `limits`, balanced at every relay, that hold `trees` trees per unit of weight.
 
     Parameters
@@ -42,7 +39,6 @@ def capacities_within(
     limits : array of int64, shape (m,)
     trees : int
         k.
-    watch : Watch
 
     Returns
     -------
@@ -77,7 +73,7 @@ def capacities_within(
         found = np.array(values, dtype=np.int64)
         if np.any(found > limits) or unbalanced_relay(problem, found) is not None:
             return None  # rounding errors of the solver
-        violated = find_violated_cut(problem, found, multiplicity=trees, watch=watch)
+        violated = find_violated_cut(problem, found, multiplicity=trees)
         if violated is None:
             return found
         add_cut(violated[1])
@@ -125,14 +121,13 @@ class Trimming:
     share: Fraction
 
 
-def best_trimming(topology: Topology, collective: Collective, *, watch: Watch = UNWATCHED) -> Trimming:
+def best_trimming(topology: Topology, collective: Collective) -> Trimming:
     """Balanced bandwidths with the highest rate; of those that attain it the largest in total.
 
     Parameters
     ----------
     topology : Topology
     collective : Collective
-    watch : Watch
 
     Raises
     ------
@@ -148,17 +143,17 @@ def best_trimming(topology: Topology, collective: Collective, *, watch: Watch = 
     kinds = [CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLGATHER]
     kinds = kinds if collective.kind is CollectiveKind.ALLREDUCE else [collective.kind]
     problems = [instance_of(topology, replace(collective, kind=kind)) for kind in kinds]
-    whole = min(instance_optimum(problem, watch=watch).rate for problem in problems)
+    whole = min(instance_optimum(problem).rate for problem in problems)
     relays = problems[0].relays.tolist()
 
     def trimming(bandwidths: Int64Array, scale: int) -> Trimming:
-        rates = [_rate(replace(problem, bandwidths=bandwidths), watch) for problem in problems]
+        rates = [_rate(replace(problem, bandwidths=bandwidths)) for problem in problems]
         return Trimming(bandwidths, scale, min(rates) / scale / whole)
 
     largest = trimming(balanced_capacities(topology.tails, topology.heads, topology.bandwidths, relays), 1)
     best = largest
     if largest.share < 1 and topology.n_links <= MOST_LINKS:
-        kept, scale = _fastest(problems, watch)
+        kept, scale = _fastest(problems)
         widths = topology.bandwidths * scale
         best = trimming(balanced_capacities(topology.tails, topology.heads, widths, relays, kept=kept), scale)
         best = max(largest, best, key=lambda one: one.share)
@@ -170,15 +165,15 @@ def best_trimming(topology: Topology, collective: Collective, *, watch: Watch = 
     return best
 
 
-def _rate(problem: Instance, watch: Watch) -> Fraction:
+def _rate(problem: Instance) -> Fraction:
     """The optimum's rate; 0 where a rank is cut off."""
     try:
-        return instance_optimum(problem, watch=watch).rate
+        return instance_optimum(problem).rate
     except InfeasibleError:
         return Fraction(0)
 
 
-def _fastest(problems: Sequence[Instance], watch: Watch) -> tuple[Int64Array, int]:
+def _fastest(problems: Sequence[Instance]) -> tuple[Int64Array, int]:
     """Balanced bandwidths whose common rate is the highest, as integers and what they are multiplied with."""
     bandwidths = problems[0].bandwidths
     unit = int(np.gcd.reduce(bandwidths))
@@ -203,7 +198,7 @@ def _fastest(problems: Sequence[Instance], watch: Watch) -> tuple[Int64Array, in
         violated = [
             (problem, cut[1])
             for problem in problems
-            if asked > 0 and (cut := find_violated_cut(problem, found, rate=asked, watch=watch))
+            if asked > 0 and (cut := find_violated_cut(problem, found, rate=asked))
         ]
         if not violated:
             break

@@ -9,6 +9,7 @@ from time import monotonic
 import numpy as np
 import pytest
 
+from treadle.context import Context, under
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.baselines import single_path_ilp
@@ -23,7 +24,6 @@ from treadle.synthesis.alltoall.routes.path_sets import PathSet, from_lists
 from treadle.topologies import parse
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 ALLTOALL = CollectiveKind.ALLTOALL
 
@@ -73,10 +73,13 @@ def test_a_bound_that_is_met_is_not_late() -> None:
 
 
 def test_seconds_for_the_program() -> None:
-    assert _seconds(UNWATCHED) == 10
-    assert _seconds(Watch(deadline=monotonic() + 1000)) == 10
-    assert 0 < _seconds(Watch(deadline=monotonic() + 5)) <= 5
-    assert _seconds(Watch(deadline=monotonic() - 5)) == 0
+    assert _seconds() == 10
+    with under(Context(deadline=monotonic() + 1000)):
+        assert _seconds() == 10
+    with under(Context(deadline=monotonic() + 5)):
+        assert 0 < _seconds() <= 5
+    with under(Context(deadline=monotonic() - 5)):
+        assert _seconds() == 0
 
 
 def test_whole_times_where_links_are_equal() -> None:

@@ -25,7 +25,6 @@ from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance, flow_ins
 from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry, find_symmetry, symmetry_of
 from treadle.synthesis.alltoall.rate.pdhg import pdhg_rate
 from treadle.topologies.topology import Topology, TopologyBuilder
-from treadle.watch import UNWATCHED
 
 GAP = 1e-4
 DEMANDS = st.integers(0, 5)
@@ -97,7 +96,7 @@ def test_three_methods_agree(problem: tuple[FlowInstance, FlowSymmetry]) -> None
     topology, collective = instance.topology, instance.collective
     optimum = lp_rate(topology, collective)
     for group in (symmetry_of(instance), symmetry):
-        exact = solve_exactly(instance, group, UNWATCHED)
+        exact = solve_exactly(instance, group)
         assert exact is not None
         assert float(exact.rate) == pytest.approx(optimum, rel=1e-7)
         above = length_bound(topology, collective, exact.witness.lengths.tolist())
@@ -121,7 +120,7 @@ def test_rotations_leave_one_source() -> None:
     instance = flow_instance(builder.build(), Collective(CollectiveKind.ALLTOALL, tuple(range(5))))
     symmetry = symmetry_of(instance, [np.array([1, 2, 3, 4, 0])])
     assert (symmetry.n_sources, symmetry.n_orbits) == (1, 1)
-    exact = solve_exactly(instance, symmetry, UNWATCHED)
+    exact = solve_exactly(instance, symmetry)
     assert exact is not None
     assert exact.rate == Fraction(3, 10)
 
@@ -141,7 +140,7 @@ def test_the_checkers_notice() -> None:
     topology: Topology = builder.build()
     collective = Collective(CollectiveKind.ALLTOALL, (0, 1, 2))
     instance = flow_instance(topology, collective)
-    exact = solve_exactly(instance, symmetry_of(instance), UNWATCHED)
+    exact = solve_exactly(instance, symmetry_of(instance))
     assert exact is not None
     flows = flows_of(instance, exact)
     assert exact_flow_rate(topology, collective, flows) == exact.rate == Fraction(2, 3)

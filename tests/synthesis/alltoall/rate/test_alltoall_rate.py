@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from reference.alltoall_lp import flow_rate, length_bound, lp_rate
 from samples.strategies import eulerian_topologies, relay_balanced_topologies
+from treadle.context import Context, under
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
@@ -23,7 +24,6 @@ from treadle.synthesis.alltoall.rate.flow_symmetry import known_symmetry
 from treadle.synthesis.alltoall.rate.pdhg import pdhg_rate
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology, TopologyBuilder
-from treadle.watch import Watch
 
 
 def alltoall(topology: Topology) -> Collective:
@@ -219,8 +219,8 @@ def test_progress_is_reported_and_interruption_stops_the_core() -> None:
         assert 0 <= done <= total
         raise StopError
 
-    with pytest.raises(StopError):
-        solved("jellyfish(200,4)", gap=1e-9, watch=Watch(progress))
+    with pytest.raises(StopError), under(Context(progress)):
+        solved("jellyfish(200,4)", gap=1e-9)
 
 
 @pytest.mark.parametrize("gap", [-1e-3, 1.0, float("nan"), float("inf")])

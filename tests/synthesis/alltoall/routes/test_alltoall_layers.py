@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samples.strategies import digraphs
+from treadle.context import Context, TimeLimitError, under
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
@@ -33,7 +34,6 @@ from treadle.synthesis.alltoall.routes.virtual_channels import (
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.verification.routes.route_check import verify_routes
-from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 
 def everyone(topology: Topology) -> Collective:
@@ -162,7 +162,7 @@ def test_annealed_orders(topology: Topology, seed: int) -> None:
     collective = everyone(topology)
     views = rng.random((3, topology.n_links)) + 0.01
     before = LayeredPaths(topology, collective, rng.permutation(topology.n_links)[None])
-    options = {"hot": 1e-9, "cold": 1e-9, "seed": seed, "watch": UNWATCHED}
+    options = {"hot": 1e-9, "cold": 1e-9, "seed": seed}
     _, cost_before = before.annealed(views, steps=0, **options)
     orders, cost = before.annealed(views, steps=200, **options)
     assert np.array_equal(before.annealed(views, steps=200, **options)[0], orders)
@@ -251,12 +251,13 @@ def test_a_deadline_keeps_the_best_so_far() -> None:
             raise TimeLimitError(stage)
 
     whole = layered_routes(graph, collective, 1, unlayered=base, searches=1)
-    late = layered_routes(graph, collective, 1, unlayered=base, watch=Watch(stop_after_one_search))
+    with under(Context(stop_after_one_search)):
+        late = layered_routes(graph, collective, 1, unlayered=base)
     assert late.is_late
     assert not whole.is_late
     assert np.array_equal(late.orders, whole.orders)
-    with pytest.raises(TimeLimitError):
-        layered_routes(graph, collective, 1, unlayered=base, watch=Watch(deadline=0.0))
+    with pytest.raises(TimeLimitError), under(Context(deadline=0.0)):
+        layered_routes(graph, collective, 1, unlayered=base)
 
 
 def test_orders_that_serve_no_pair_are_passed_over() -> None:

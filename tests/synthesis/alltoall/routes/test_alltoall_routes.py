@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from samples.strategies import digraphs
+from treadle.context import Context, TimeLimitError, under
 from treadle.engine import core
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.alltoall.demands import Demands
@@ -40,7 +41,6 @@ from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.verification.routes.route_check import verify_routes
 from treadle.verification.violations import ViolationKind
-from treadle.watch import TimeLimitError, Watch
 
 
 def everyone(topology: Topology) -> Collective:
@@ -206,9 +206,10 @@ def test_a_deadline_keeps_the_routing_so_far() -> None:
     def stop_at_once(stage: str, done: int, total: int) -> None:
         raise TimeLimitError(stage)
 
-    with pytest.raises(TimeLimitError):
-        generate_routes(graph, everyone(graph), gap=0.0, watch=Watch(stop_at_once))
-    late = generate_routes(graph, everyone(graph), gap=0.0, watch=Watch(stop))
+    with pytest.raises(TimeLimitError), under(Context(stop_at_once)):
+        generate_routes(graph, everyone(graph), gap=0.0)
+    with under(Context(stop)):
+        late = generate_routes(graph, everyone(graph), gap=0.0)
     assert late.is_late
     assert late.rounds == 1
     assert 0.5 * late.bound < late.rate <= late.bound

@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from treadle.context import Context, TimeLimitError, under
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.routes.disjoint_paths import bounded_paths, disjoint_paths
 from treadle.synthesis.alltoall.routes.link_orders import LayeredPaths
@@ -19,7 +20,6 @@ from treadle.synthesis.alltoall.routes.up_down_orders import up_down_orders
 from treadle.synthesis.alltoall.routes.virtual_channels import lash_layers
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 
 def everyone(fabric: Topology) -> Collective:
@@ -54,33 +54,33 @@ def test_one_way_links_may_have_no_such_ways() -> None:
     assert not np.isfinite(found.distance).all()
 
 
-def _lash(fabric: Topology, watch: Watch) -> object:
-    return lash_layers(disjoint_paths(fabric, everyone(fabric)), fabric.n_links, watch=watch)
+def _lash(fabric: Topology) -> object:
+    return lash_layers(disjoint_paths(fabric, everyone(fabric)), fabric.n_links)
 
 
-def _single(fabric: Topology, watch: Watch) -> object:
+def _single(fabric: Topology) -> object:
     paths = disjoint_paths(fabric, everyone(fabric))
     pair = check_paths(everyone(fabric), paths)
-    return single_paths(paths, pair, np.ones(pair.max() + 1), np.ones(fabric.n_links), watch=watch)
+    return single_paths(paths, pair, np.ones(pair.max() + 1), np.ones(fabric.n_links))
 
 
-def _master(fabric: Topology, watch: Watch) -> object:
+def _master(fabric: Topology) -> object:
     paths = disjoint_paths(fabric, everyone(fabric))
     master = PathMaster(fabric, everyone(fabric))
     master.add(paths, check_paths(everyone(fabric), paths))
-    return master.solve(watch=watch)
+    return master.solve()
 
 
-def _routes(fabric: Topology, watch: Watch) -> object:
-    return generate_routes(fabric, everyone(fabric), watch=watch)
+def _routes(fabric: Topology) -> object:
+    return generate_routes(fabric, everyone(fabric))
 
 
 @pytest.mark.parametrize("work", [_lash, _single, _master, _routes])
-def test_deadlines_stop_the_parts_of_routing(work: Callable[[Topology, Watch], object]) -> None:
+def test_deadlines_stop_the_parts_of_routing(work: Callable[[Topology, Context], object]) -> None:
     fabric = parse("jellyfish(12, 4)")
-    assert work(fabric, UNWATCHED) is not None
-    with pytest.raises(TimeLimitError):
-        work(fabric, Watch(deadline=0.0))
+    assert work(fabric) is not None
+    with pytest.raises(TimeLimitError), under(Context(deadline=0.0)):
+        work(fabric)
 
 
 def test_loads_far_apart_stay_finite_when_paths_are_chosen() -> None:

@@ -8,6 +8,7 @@ from time import monotonic
 import numpy as np
 import pytest
 
+from treadle.context import UNLIMITED, Context, under
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.alltoall.routes import MAX_UNITS
@@ -17,7 +18,6 @@ from treadle.synthesis.alltoall.searched.searched_routes import piece_routes, se
 from treadle.topologies import parse
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.topology import Topology, TopologyBuilder
-from treadle.watch import UNWATCHED, Watch
 
 
 def uneven() -> tuple[Topology, Collective]:
@@ -116,16 +116,18 @@ def test_numbers_out_of_range() -> None:
 
 
 def test_a_part_of_the_time_that_is_left() -> None:
-    assert until(UNWATCHED, 0.25) is UNWATCHED
+    assert until(0.25) is UNLIMITED
     before = monotonic()
-    half = until(Watch(deadline=before + 1000), 0.25)
+    with under(Context(deadline=before + 1000)):
+        half = until(0.25)
     after = monotonic()
     assert half.deadline is not None
     # a quarter of what is left when it is asked for, which is a little less than 1000
     assert before + 249 < half.deadline <= after + 250
     heard: list[str] = []
-    told = until(Watch(lambda stage, *_: heard.append(stage), monotonic() + 1000), 0.5)
-    told.beat("it", 0, 0)
+    with under(Context(lambda stage, *_: heard.append(stage), monotonic() + 1000)):
+        told = until(0.5)
+    told.report("it", 0, 0)
     assert heard in ([], ["it"])
     assert told.progress is not None
 

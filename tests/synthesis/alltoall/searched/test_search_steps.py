@@ -30,7 +30,6 @@ from treadle.synthesis.alltoall.searched.path_search import search_paths
 from treadle.synthesis.core_values.lane_values import LanePaths
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology, TopologyBuilder
-from treadle.watch import UNWATCHED
 
 
 def int32(*values: int) -> Int32Array:
@@ -101,7 +100,7 @@ def test_sweeps_over_the_sources(
     core = SimpleNamespace(search_lane_paths=search, release_memory=lambda: None)
     monkeypatch.setattr(path_search, "core", core)
     monkeypatch.setattr(path_search, "_MANY", many)
-    monkeypatch.setattr(path_search, "run_until", lambda _, work, *, watch: work(None))
+    monkeypatch.setattr(path_search, "run_until", lambda _, work: work(None))
     own = pieces()
     own = DemandPieces(
         own.n_chunks, own.source, own.target, own.table._replace(amount=int64(*amounts)), own.distance, 9
@@ -224,7 +223,7 @@ def made(monkeypatch: pytest.MonkeyPatch, costs: list[float]) -> tuple[OrderSear
 
 def test_rounds_cool_down_and_end_where_there_are_no_detours(monkeypatch: pytest.MonkeyPatch) -> None:
     search, told = made(monkeypatch, [1.5] * 4)
-    search.run(4, watch=UNWATCHED)
+    search.run(4)
     assert [one["steps"] for one in told] == [12 * 4] * 4
     heats = np.geomspace(1e-4, 1e-5, 5)
     assert [one["hot"] for one in told] == pytest.approx(heats[:-1].tolist())
@@ -232,24 +231,24 @@ def test_rounds_cool_down_and_end_where_there_are_no_detours(monkeypatch: pytest
     assert len({one["seed"] for one in told}) == 4
     assert search.orders.tolist() == [[0, 1, 2, 3]]  # turned round four times
     search, told = made(monkeypatch, [1.5])
-    search.run(1, watch=UNWATCHED, heat=3.0, effort=5)
+    search.run(1, heat=3.0, effort=5)
     assert (told[0]["steps"], told[0]["hot"], told[0]["cold"]) == (
         5 * 48,
         pytest.approx(3e-4),
         pytest.approx(1e-5),
     )
     search, told = made(monkeypatch, [1.5])
-    search.run(1, watch=UNWATCHED, heat=0.01)
+    search.run(1, heat=0.01)
     assert told[0]["hot"] == pytest.approx(1e-5)
     # six rounds at least
     search, told = made(monkeypatch, [1.0] * 9)
-    search.run(9, watch=UNWATCHED)
+    search.run(9)
     assert len(told) == 6
     search, told = made(monkeypatch, [1.0] * 6 + [1 + 0.9e-5, 2.0])
-    search.run(8, watch=UNWATCHED)
+    search.run(8)
     assert len(told) == 6
     search, told = made(monkeypatch, [1.0] * 5 + [1 + 1.1e-5, 1 + 0.9e-5, 2.0])
-    search.run(8, watch=UNWATCHED)
+    search.run(8)
     assert len(told) == 7
 
 

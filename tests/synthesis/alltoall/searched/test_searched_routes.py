@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from treadle import planning
+from treadle.context import Context, under
 from treadle.engine import core
 from treadle.errors import InfeasibleError
 from treadle.schedules.alltoall.demands import Demands
@@ -35,7 +36,6 @@ from treadle.synthesis.core_values.lane_values import WaitPaths
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
 from treadle.verification.routes.route_check import verify_routes
-from treadle.watch import Watch
 
 
 def everyone(fabric: Topology) -> Collective:
@@ -99,7 +99,8 @@ def test_layers_are_by_default_the_fewest_that_cost_one_percent(expression: str,
 
 def test_layers_of_first_fit_stay_where_time_is_up() -> None:
     fabric = parse("generalized_kautz(4, 72)")
-    found = searched_routes(fabric, everyone(fabric), watch=Watch(deadline=0.0))
+    with under(Context(deadline=0.0)):
+        found = searched_routes(fabric, everyone(fabric))
     assert found.is_late
     assert found.schedule.n_layers > 4
     assert not found.layer_rates
@@ -297,7 +298,8 @@ def test_the_same_seed_gives_the_same_routes_and_a_deadline_correct_ones() -> No
     fabric = parse("jellyfish(48, 4)")
     first, second = (searched_routes(fabric, everyone(fabric), max_layers=4, seed=5) for _ in range(2))
     assert first.schedule == second.schedule
-    late = searched_routes(fabric, everyone(fabric), max_layers=4, watch=Watch(deadline=0.0))
+    with under(Context(deadline=0.0)):
+        late = searched_routes(fabric, everyone(fabric), max_layers=4)
     assert late.is_late
     assert judged(fabric, everyone(fabric), late, max_layers=4) <= 0.2
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from samples import exchange_samples as samples
 from samples.strategies import digraphs
+from treadle.context import Context, TimeLimitError, under
 from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.alltoall.routes import RouteSchedule
@@ -23,7 +24,6 @@ from treadle.synthesis.alltoall.steps.rounds import fewest_rounds
 from treadle.synthesis.alltoall.steps.staggered import rounds_within, staggered
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology, TopologyBuilder
-from treadle.watch import TimeLimitError, Watch
 
 UNLIKE = [(3, 2, 2), (1, 3, 2), (2, 4, 1), (2, 0, 1), (0, 1, 2), (4, 1, 375)]
 """Links between 5 nodes, with bandwidths, on which queues take a twelfth longer than their routes."""
@@ -126,5 +126,5 @@ def test_bad_rounds_and_deadlines_are_refused() -> None:
     routes = split_over_shortest_paths(topology, collective)
     with pytest.raises(ScheduleError, match="rounds: expected at least 1, found 0"):
         staggered(topology, collective, routes, rounds=0)
-    with pytest.raises(TimeLimitError):
-        staggered(topology, collective, routes, rounds=2, watch=Watch(None, time.monotonic() - 1))
+    with pytest.raises(TimeLimitError), under(Context(None, time.monotonic() - 1)):
+        staggered(topology, collective, routes, rounds=2)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from samples import exchange_samples as samples
 from samples.strategies import digraphs
+from treadle.context import Context, TimeLimitError, under
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
@@ -34,7 +35,6 @@ from treadle.topologies import parse
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.verification.schedules import verify
-from treadle.watch import TimeLimitError, Watch
 
 
 def total(topology: Topology, collective: Collective, schedule: ExchangeSchedule) -> Fraction:
@@ -336,8 +336,8 @@ def test_unreachable_ranks_and_switches_are_named() -> None:
 def test_deadlines_are_kept() -> None:
     kautz = parse("generalized_kautz:4,64")
     collective = samples.alltoall(kautz)
-    with pytest.raises(TimeLimitError):
-        time_stepped_flow(kautz, collective, 4, watch=Watch(deadline=time.monotonic()))
+    with pytest.raises(TimeLimitError), under(Context(deadline=time.monotonic())):
+        time_stepped_flow(kautz, collective, 4)
 
 
 def test_parallel_links_share_the_load() -> None:

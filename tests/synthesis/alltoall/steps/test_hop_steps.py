@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from treadle import planning
+from treadle.context import Context, under
 from treadle.engine import core
 from treadle.errors import InfeasibleError
 from treadle.schedules.alltoall.demands import Demands
@@ -23,7 +24,6 @@ from treadle.synthesis.core_values.lane_values import HopPaths, StepPace
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
 from treadle.verification.alltoall.exchange_check import verify_exchange
-from treadle.watch import Watch
 
 
 def everyone(fabric: Topology) -> Collective:
@@ -91,7 +91,8 @@ def test_hops_that_fill_all_links_are_levelled_by_prices() -> None:
 def test_a_late_search_gives_correct_steps() -> None:
     fabric = parse("torus(4, 4)")
     routes = searched_routes(fabric, everyone(fabric)).schedule
-    schedule = routes_in_steps(fabric, everyone(fabric), routes, max_steps=5, watch=Watch(deadline=0.0))
+    with under(Context(deadline=0.0)):
+        schedule = routes_in_steps(fabric, everyone(fabric), routes, max_steps=5)
     assert verify_exchange(fabric, everyone(fabric), schedule).is_ok
 
 

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from reference.bfb_lp import lp_loads, lp_time
 from samples.strategies import digraphs
+from treadle.context import Context, TimeLimitError, under
 from treadle.engine import core
 from treadle.errors import InfeasibleError, ScheduleError, TopologyError
 from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_value
 from treadle.topologies import Topology, parse
 from treadle.topologies.catalogue.direct import from_arcs
-from treadle.watch import TimeLimitError, Watch
 
 unit_digraphs = digraphs(compute=(2, 7), max_bandwidth=1, extra_links=14)
 
@@ -199,5 +199,5 @@ def test_t_b_needs_equal_nodes() -> None:
 
 
 def test_a_deadline_stops_the_core() -> None:
-    with pytest.raises(TimeLimitError):
-        bfb_value(parse("ring(3000)"), watch=Watch(deadline=time.monotonic() - 1))
+    with pytest.raises(TimeLimitError), under(Context(deadline=time.monotonic() - 1)):
+        bfb_value(parse("ring(3000)"))

@@ -8,13 +8,13 @@ from fractions import Fraction
 
 import pytest
 
+from treadle.context import Context, under
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.synthesis.steps.exact import ExactStatus, SolverProcess, pareto_front
 from treadle.topologies import parse
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.verification.steps.step_check import verify_steps
-from treadle.watch import Watch
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("ortools") is None, reason="ortools is not installed (extra exact)"
@@ -91,8 +91,7 @@ def test_bad_arguments(solver: SolverProcess) -> None:
 
 def test_a_passed_deadline_ends_the_walk(solver: SolverProcess) -> None:
     """The deadline is of all candidates together; what was not tried is unknown, not infeasible."""
-    front = pareto_front(
-        parse("hypercube(3)"), ALLGATHER, max_steps=4, max_chunks=2, watch=Watch(deadline=0.0), solver=solver
-    )
+    with under(Context(deadline=0.0)):
+        front = pareto_front(parse("hypercube(3)"), ALLGATHER, max_steps=4, max_chunks=2, solver=solver)
     assert front.points == ()
     assert [entry.status for entry in front.excluded] == [ExactStatus.UNKNOWN]

@@ -16,7 +16,6 @@ from treadle.synthesis.trees.allreduce import tree_schedule
 from treadle.synthesis.trees.allreduce.allreduce_forests import Construction, UnitLimits, solve_allreduce
 from treadle.synthesis.trees.allreduce.whole_trees import Goal
 from treadle.topologies import parse
-from treadle.watch import UNWATCHED
 
 C = Construction
 F = Fraction
@@ -169,7 +168,7 @@ def builder(
         setting=SimpleNamespace(is_exact=exact),
     )
     none: Any = None
-    return module._Builder(none, none, analysis, none if not pack else object(), UNWATCHED)  # type: ignore[arg-type]
+    return module._Builder(none, none, analysis, none if not pack else object())  # type: ignore[arg-type]
 
 
 FREE, TREES, TWO, COLUMNS = C.FREE_ROOTS, C.TREES, C.TWO_FAMILIES, C.ROOTED
@@ -197,11 +196,9 @@ def test_order_of_exact_constructions(
         asked.append((construction, given))
         return None if not units[construction] else SimpleNamespace(total_units=units[construction])
 
-    monkeypatch.setattr(module._Builder, "_undirected", lambda _, most, watch: answer(TREES, most))
+    monkeypatch.setattr(module._Builder, "_undirected", lambda _, most: answer(TREES, most))
     monkeypatch.setattr(module._Builder, "_by_columns", lambda _, most: answer(COLUMNS, most))
-    monkeypatch.setattr(
-        module._Builder, "_rooted", lambda _, construction, allows, watch: answer(construction, 9)
-    )
+    monkeypatch.setattr(module._Builder, "_rooted", lambda _, construction, allows: answer(construction, 9))
     monkeypatch.setattr(module, "algbw_of", lambda topology, schedule: F(schedule.total_units))
 
     def allows(number: int) -> bool:

@@ -28,7 +28,6 @@ from treadle.synthesis.trees.allreduce.whole_program import WholeProgram
 from treadle.synthesis.trees.allreduce.whole_trees import Goal, find_whole_trees
 from treadle.topologies import Topology, parse
 from treadle.verification.schedules import verify
-from treadle.watch import Watch
 
 
 def whole_rate(topology: Topology, goal: Goal) -> Fraction | None:
@@ -170,7 +169,7 @@ def test_a_goal_out_of_reach_is_not_met() -> None:
 def test_what_the_solver_does_not_find_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def nothing(self: WholeProgram, trees: int, watch: Watch) -> None:
+    def nothing(self: WholeProgram, trees: int) -> None:
         asked.append((trees, *self._room))
 
     monkeypatch.setattr(WholeProgram, "whole", nothing)

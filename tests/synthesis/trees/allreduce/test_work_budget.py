@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from treadle import planning
+from treadle.context import Context, TimeLimitError, WorkBudget
 from treadle.synthesis.trees.allreduce import work_budget
 from treadle.topologies import Topology, TopologyBuilder
-from treadle.watch import Allowance, TimeLimitError, Watch
 
 
 def five(*one_way: tuple[int, int, int]) -> Topology:
@@ -55,11 +55,11 @@ def test_phases_remain_with_their_gap(request: pytest.FixtureRequest) -> None:
     assert result.notes[0] == f"{searched}: not finished within the work budget"
 
 
-def test_an_allowance_of_a_part_does_not_exceed_that_of_the_whole() -> None:
-    whole = Watch(allowance=Allowance(5))
+def test_a_budget_of_a_part_does_not_exceed_that_of_the_whole() -> None:
+    whole = Context(budget=WorkBudget(5))
     part = whole.within(7)
     part.spend(5)
     with pytest.raises(TimeLimitError):
-        part.beat("work", 0, 1)
-    whole.beat("work", 0, 1)
-    assert Watch().within(3).allowance == Allowance(3)
+        part.report("work", 0, 1)
+    whole.report("work", 0, 1)
+    assert Context().within(3).budget == WorkBudget(3)

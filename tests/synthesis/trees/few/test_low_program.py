@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+from treadle.context import Context, under
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.synthesis.trees.few.low_program import LowProgram, low_trees
 from treadle.synthesis.trees.instance import Instance, instance_of
 from treadle.topologies.topology import Topology, TopologyBuilder
-from treadle.watch import Watch
 
 
 def mesh_of_four() -> Topology:
@@ -182,6 +182,7 @@ def test_a_rank_at_the_height_will_do() -> None:
 
 def test_rounds_are_told() -> None:
     told: list[tuple[str, int, int | None]] = []
-    watch = Watch(lambda stage, done, total: told.append((stage, done, total)))
-    low_trees(problem_of(mesh_of_four(), (1, 1, 1, 1)), 2, rounds=2, watch=watch)
+    watch = Context(lambda stage, done, total: told.append((stage, done, total)))
+    with under(watch):
+        low_trees(problem_of(mesh_of_four(), (1, 1, 1, 1)), 2, rounds=2)
     assert [one for one in told if one[0] == "low trees"] == [("low trees", 0, 2), ("low trees", 1, 2)]

@@ -17,14 +17,13 @@ from treadle.synthesis.trees.groups.representative import Representative, repres
 from treadle.synthesis.trees.groups.union import union_of
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED
 
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
 def groups_of(topology: Topology, collective: Collective) -> list[Representative]:
     union = union_of(topology, collective)
-    return representatives(union, refined(union, UNWATCHED))
+    return representatives(union, refined(union))
 
 
 def distances(group: Representative, lengths: Floats, *, turned: bool) -> Floats:

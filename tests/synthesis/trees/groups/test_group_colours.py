@@ -16,7 +16,6 @@ from treadle.synthesis.trees.groups.group_colours import Colours, refined, sharp
 from treadle.synthesis.trees.groups.union import GroupUnion, union_of
 from treadle.topologies import parse
 from treadle.topologies.transforms.changes import with_failed_links
-from treadle.watch import UNWATCHED
 
 
 def of(fabric: str, shape: tuple[int, int], axis: str, *, forward: bool, dead: str = "") -> GroupUnion:
@@ -58,9 +57,9 @@ def test_classes_are_equitable_plain_and_sharp(seed: int) -> None:
         union = union_of(*grouped_fabric(Random(seed)))
     except InfeasibleError:
         return
-    plain = refined(union, UNWATCHED)
+    plain = refined(union)
     check_equitable(union, plain)
-    sharp = sharpened(union, plain, UNWATCHED)
+    sharp = sharpened(union, plain)
     check_equitable(union, sharp)
     both = len(set(zip(plain.pairs.tolist(), sharp.pairs.tolist(), strict=True)))
     assert both == len(np.unique(sharp.pairs)) >= len(np.unique(plain.pairs))
@@ -68,7 +67,7 @@ def test_classes_are_equitable_plain_and_sharp(seed: int) -> None:
 
 def test_a_torus_is_not_one_class() -> None:
     union = of("torus(8,8)", (8, 8), "a", forward=True)
-    colours = refined(union, UNWATCHED)
+    colours = refined(union)
     assert len(np.unique(colours.links)) == 2  # along the groups, and across
     assert len(np.unique(colours.pairs)) == 13
     assert colours.kinds.tolist() == [0] * 8
@@ -76,7 +75,7 @@ def test_a_torus_is_not_one_class() -> None:
 
 def test_a_dead_link_makes_classes_and_representatives() -> None:
     union = of("torus(8,8)", (8, 8), "a", forward=True, dead="n0_0--n1_0")
-    colours = refined(union, UNWATCHED)
+    colours = refined(union)
     check_equitable(union, colours)
     assert len(np.unique(colours.kinds)) == 5
 
@@ -100,7 +99,7 @@ def test_a_dead_link_of_one_member_is_a_type_of_its_own() -> None:
     assert union.n_types == 1
     topology = parse("rail_optimized(4)")
     dead = of("rail_optimized(4)", (4, 8), "a", forward=True, dead="box2.gpu1--rail1")
-    assert len(np.unique(refined(dead, UNWATCHED).kinds)) == 2
+    assert len(np.unique(refined(dead).kinds)) == 2
     assert dead.topology.n_links == topology.n_links - 2
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from reference.groups.group_lp import group_lp
 from samples.groups.regular_fabrics import grouped_fabric
+from treadle.context import Context, TimeLimitError, under
 from treadle.errors import InfeasibleError
 from treadle.planning.solving.bounds import bound
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
@@ -23,7 +24,6 @@ from treadle.synthesis.trees.optimality import optimum
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.topologies.transforms.changes import with_failed_links
-from treadle.watch import TimeLimitError, Watch
 
 GB = 10**9
 KINDS = CollectiveKind
@@ -265,7 +265,8 @@ def test_a_deadline_leaves_a_bracket(
         return grow(program, duals)
 
     monkeypatch.setattr(TreeProgram, "grow", late)
-    found = group_optimum(topology, collective, watch=Watch(deadline=time.monotonic() + 600))
+    with under(Context(deadline=time.monotonic() + 600)):
+        found = group_optimum(topology, collective)
     assert exact.lower / 100 < found.lower < exact.lower == exact.upper < found.upper < 100 * exact.upper
     assert found.witness.bound(topology, collective) == found.upper
     assert not found.has_trees

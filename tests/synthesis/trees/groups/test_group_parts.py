@@ -27,7 +27,6 @@ from treadle.synthesis.trees.groups.unit_problems import count_units, unit_share
 from treadle.synthesis.trees.instance import UNIT_LIMIT
 from treadle.synthesis.trees.tree_parts import single_path_trees
 from treadle.topologies.topology import Topology, TopologyBuilder
-from treadle.watch import UNWATCHED
 
 K = CollectiveKind
 
@@ -203,7 +202,7 @@ def test_a_member_without_a_shard_is_no_forwarder() -> None:
     builder.duplex("c", "a", 1)
     builder.duplex("b", "c", 1)
     union = union_of(builder.build(), Collective(K.ALLGATHER, (0, 1, 2), weights=(1, 0, 0), forwarders=(3,)))
-    colours = refined(union, UNWATCHED)
+    colours = refined(union)
     places = dict(zip(union.node.tolist(), colours.places.tolist(), strict=True))
     assert places[1] == places[2]
     assert len({places[node] for node in (0, 1, 3, 4)}) == 4
@@ -221,7 +220,7 @@ def test_classes_of_copies() -> None:
     """Of a box all pairs up to its switch are alike, those down, those to the network and from it."""
     fabric = boxes()
     union = union_of(fabric, in_boxes())
-    colours = refined(union, UNWATCHED)
+    colours = refined(union)
     assert colours.kinds.tolist() == [0, 1]
     first, second = representatives(union, colours)
     assert ((first.kind, first.times), (second.kind, second.times)) == ((0, 2), (1, 1))
@@ -423,7 +422,7 @@ def test_symmetries_of_rings(
     """Widths turned by half, mirrored, or neither; equal shards go to each other only."""
     fabric = ring_of(*widths)
     union = union_of(fabric, Collective(K.ALLGATHER, (0, 1, 2, 3), weights=weights))
-    found = symmetries(union, refined(union, UNWATCHED), UNWATCHED)
+    found = symmetries(union, refined(union))
     assert found[0].nodes.tolist() == [0, 1, 2, 3]
     assert sorted(one.nodes.tolist() for one in found) == maps
     for one in found:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from reference.groups.exact_group_lp import over_one_denominator, solve_groups
 from samples.groups.group_samples import grouped
 from samples.strategies import eulerian_topologies, relay_balanced_topologies, symmetric_topologies
+from treadle.context import Context, TimeLimitError, under
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.trees.group_schedule import GroupSchedule
@@ -21,7 +22,6 @@ from treadle.synthesis.trees.groups.group_optimum import GroupShares
 from treadle.synthesis.trees.groups.share_forests import group_forests, two_phases
 from treadle.topologies import Topology, parse
 from treadle.verification.schedules import verify
-from treadle.watch import TimeLimitError, Watch
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,5 @@ def test_one_group_over_all_ranks_is_not_for_this() -> None:
 
 def test_a_deadline_ends_it() -> None:
     topology, collective = grouped(CollectiveKind.ALLGATHER, "torus(4,4)", (4, 4), 0, True)
-    with pytest.raises(TimeLimitError):
-        group_forests(
-            topology, collective, Uniform(topology, collective, Fraction(1)), watch=Watch(None, deadline=0.0)
-        )
+    with pytest.raises(TimeLimitError), under(Context(None, deadline=0.0)):
+        group_forests(topology, collective, Uniform(topology, collective, Fraction(1)))

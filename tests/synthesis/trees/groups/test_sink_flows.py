@@ -22,7 +22,6 @@ from treadle.synthesis.trees.groups.share_program import make_solver
 from treadle.synthesis.trees.groups.shares import RationalShares, fits
 from treadle.synthesis.trees.groups.union import union_of
 from treadle.topologies.topology import Topology, TopologyBuilder
-from treadle.watch import UNWATCHED
 
 K = CollectiveKind
 
@@ -48,7 +47,7 @@ def every_of(
     union = union_of(
         topology, Collective(kind, tuple(topology.compute_nodes.tolist()), root=root, groups=groups)
     )
-    colours = refined(union, UNWATCHED)
+    colours = refined(union)
     return every_group(union, colours, representatives(union, colours))
 
 
@@ -81,7 +80,7 @@ def test_rows_of_a_flow(turned: bool) -> None:
 
 
 def solved(model: highspy.HighsLp, n_rows: int) -> tuple[float, list[float]]:
-    solver: Any = make_solver(UNWATCHED, n_rows)
+    solver: Any = make_solver(n_rows)
     solver.passModel(model)
     solver.run()
     assert solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
@@ -100,7 +99,7 @@ def solved(model: highspy.HighsLp, n_rows: int) -> tuple[float, list[float]]:
 )
 def test_the_program_of_shares(kind: CollectiveKind, root: int | None, rate: int, total: int) -> None:
     every = every_of(boxes(), 2, kind, root)
-    rational = RationalProgram(every, (kind.reduces,), UNWATCHED)
+    rational = RationalProgram(every, (kind.reduces,))
     program = rational.program
     assert (program.unit, rational.total) == (9, total)
     value, columns = solved(program.model(), program.n_rows)
@@ -119,7 +118,7 @@ def test_the_program_of_shares(kind: CollectiveKind, root: int | None, rate: int
     # in units of 3/2 bytes/s links of 7 and 2 hold four and one
     whole, _ = solved(program.leanest_in_units(5, Fraction(3, 2)), program.n_rows)
     assert whole < 0
-    solver: Any = make_solver(UNWATCHED, program.n_rows)
+    solver: Any = make_solver(program.n_rows)
     solver.passModel(program.leanest_in_units(6, Fraction(3, 2)))
     solver.run()
     assert solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible
@@ -128,7 +127,7 @@ def test_the_program_of_shares(kind: CollectiveKind, root: int | None, rate: int
 def test_free_roots_of_both_families() -> None:
     """In-trees and out-trees share every link; a root feeds as much into both."""
     every = every_of(boxes(), 2, K.ALLREDUCE)
-    rational = RationalProgram(every, (False, True), UNWATCHED)
+    rational = RationalProgram(every, (False, True))
     program = rational.program
     assert (program.free_roots, rational.total) == (True, 1)
     value, columns = solved(program.model(), program.n_rows)
@@ -153,7 +152,7 @@ def test_sinks_that_shares_do_not_serve() -> None:
 
     def unserved(supplies: list[int], **held: int) -> int | None:
         shares = [held.get(names[number], 0) for number in range(4)]
-        return first_unserved(fabric, group, False, shares, supplies, UNWATCHED)
+        return first_unserved(fabric, group, False, shares, supplies)
 
     first, second = group.members.tolist()
     assert unserved([3, 3], up_s=3, down_s=3) is None
@@ -172,7 +171,7 @@ def test_types_that_are_no_representatives() -> None:
         fabric,
         Collective(K.ALLGATHER, tuple(fabric.compute_nodes.tolist()), groups=groups, ranks_forward=True),
     )
-    colours = refined(union, UNWATCHED)
+    colours = refined(union)
     found = every_group(union, colours, representatives(union, colours))
     assert colours.kinds.tolist() == [0, 0, 1]
     assert [group.times for group in found.groups] == [2, 1]
@@ -198,7 +197,7 @@ def rounded(every: EveryGroup, held: list[dict[str, float]], fabric: Topology) -
         shares.append(values)
     program: Any = SimpleNamespace(groups=every.groups, unit=9, families=(False,), free_roots=False)
     near: Any = SimpleNamespace(shares=(tuple(shares),), roots=())
-    return rounded_shares(every, program, near, UNWATCHED)
+    return rounded_shares(every, program, near)
 
 
 def test_shares_are_rounded_so_that_they_fit() -> None:

@@ -24,11 +24,10 @@ from treadle.synthesis.trees.groups.union import GroupUnion, union_of
 from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.topologies.transforms.failures import without_failures
 from treadle.verification.schedules import verify
-from treadle.watch import UNWATCHED
 
 
 def known(union: GroupUnion) -> list[Symmetry]:
-    return symmetries(union, refined(union, UNWATCHED), UNWATCHED)
+    return symmetries(union, refined(union))
 
 
 def all_symmetries(topology: Topology, collective: Collective) -> set[tuple[int, ...]]:
@@ -80,7 +79,7 @@ def test_a_torus_with_a_dead_link_keeps_its_mirror_images() -> None:
     topology, collective = grouped(CollectiveKind.ALLGATHER, "torus(6,6)", (6, 6), 0, True)
     topology = without_failures(topology, "n0_0--n0_1")
     union = union_of(topology, collective)
-    colours, found = refined(union, UNWATCHED), known(union)
+    colours, found = refined(union), known(union)
     assert len(found) == 4
     for one in found:
         assert sorted(one.nodes.tolist()) == list(range(36))

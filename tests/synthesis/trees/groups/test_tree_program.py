@@ -15,7 +15,6 @@ from treadle.synthesis.trees.groups.representative import representatives
 from treadle.synthesis.trees.groups.tree_program import TreeProgram
 from treadle.synthesis.trees.groups.union import union_of
 from treadle.topologies import parse
-from treadle.watch import UNWATCHED
 
 KINDS = CollectiveKind
 
@@ -31,7 +30,7 @@ def begun(fabric: str, kind: CollectiveKind, *, sliced: bool) -> TreeProgram:
     else:
         collective = Collective(kind, ranks, root=root, groups=groups)
     union = union_of(topology, collective)
-    colours = refined(union, UNWATCHED)
+    colours = refined(union)
     alike = representatives(union, colours)
     program = TreeProgram(
         alike,
@@ -40,7 +39,6 @@ def begun(fabric: str, kind: CollectiveKind, *, sliced: bool) -> TreeProgram:
         is_rooted=root is not None,
         joins_twins=True,
         unit=int(topology.bandwidths.max()),
-        watch=UNWATCHED,
     )
     program.begin()
     return program

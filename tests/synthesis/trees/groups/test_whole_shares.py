@@ -10,6 +10,7 @@ import pytest
 
 from samples.groups.group_samples import grouped
 from samples.groups.regular_fabrics import grouped_fabric
+from treadle.context import Context, under
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.group_schedule import GroupSchedule
@@ -20,7 +21,6 @@ from treadle.synthesis.trees.groups.tree_optimum import TreeOptimum
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.failures import without_failures
 from treadle.verification.schedules import verify
-from treadle.watch import Watch
 
 KINDS = CollectiveKind
 LEAVES = "leaf_spine(8,8,gpus_per_leaf=8,oversubscription=4)"
@@ -120,7 +120,7 @@ def test_shares_of_fewer_trees_are_kept(monkeypatch: pytest.MonkeyPatch) -> None
     each = [units_and_trees(group_forests(topology, collective, one))[1] for one in (vertex, fewer)]
     assert each[0] != each[1]
     for known, other in ((vertex, fewer), (fewer, vertex)):
-        monkeypatch.setattr(GroupOptimum, "in_fewer_units", lambda _self, _watch, other=other: other)
+        monkeypatch.setattr(GroupOptimum, "in_fewer_units", lambda _self, other=other: other)
         schedule = lean_forests(topology, collective, known)
         assert units_and_trees(schedule)[1] == min(each)
         assert attained(vertex, schedule) == vertex.upper
@@ -156,7 +156,8 @@ def test_few_units_are_left_as_they_are() -> None:
 def test_without_an_optimum_or_time_there_are_no_others() -> None:
     topology, collective = posed(LEAVES, (8, 8), KINDS.ALLGATHER, False, DEAD)
     optimum = group_optimum(topology, collective)
-    assert optimum.in_fewer_units(Watch(None, deadline=0.0)) is None
+    with under(Context(None, deadline=0.0)):
+        assert optimum.in_fewer_units() is None
     assert replace(optimum, upper=2 * optimum.upper).in_fewer_units() is None
 
 

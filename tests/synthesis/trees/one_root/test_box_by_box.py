@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treadle import planning
+from treadle.context import TimeLimitError
 from treadle.errors import InfeasibleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
@@ -27,7 +28,6 @@ from treadle.synthesis.trees.tree_synthesis import Synthesis
 from treadle.topologies import Topology, TopologyBuilder, parse
 from treadle.topologies.transforms.failures import without_failures
 from treadle.verification.schedules import verify
-from treadle.watch import TimeLimitError
 
 NO_BOXES = "no boxes are joined by one layer of switches"
 ROOTED = (CollectiveKind.BROADCAST, CollectiveKind.REDUCE)

@@ -12,7 +12,6 @@ from treadle.synthesis.trees.tight_cuts.family import Family
 from treadle.synthesis.trees.tight_cuts.pieces import LocalPiece, cut
 from treadle.synthesis.trees.tight_cuts.sets.detection import detect
 from treadle.topologies import parse
-from treadle.watch import UNWATCHED
 
 
 def pieces(name: str, unit: int) -> tuple[Instance, Family, list[LocalPiece]]:
@@ -31,7 +30,7 @@ def pieces(name: str, unit: int) -> tuple[Instance, Family, list[LocalPiece]]:
 def test_trees_of_a_box(name: str, trees: int) -> None:
     _, _, kinds = pieces(name, 50 * 10**9)
     for kind in kinds:
-        made = trees_of_box(kind, UNWATCHED)
+        made = trees_of_box(kind)
         n, has_root = kind.n_children, bool(kind.native.any())
         assert made.parent.shape == made.path.shape == (trees, n)
         loads = np.zeros(len(kind.tails), dtype=np.int64)
@@ -64,7 +63,7 @@ def test_trees_of_a_box(name: str, trees: int) -> None:
 def test_the_box_of_the_root_is_entered_only_if_it_must_be() -> None:
     """NVSwitches of a DGX box carry all trees of its ranks; those of an NVL72 rack lack one in nineteen."""
     names = ("dgx_h100(3)", "gb200_nvl72(3)")
-    inside = [trees_of_box(pieces(name, 50 * 10**9)[2][0], UNWATCHED) for name in names]
+    inside = [trees_of_box(pieces(name, 50 * 10**9)[2][0]) for name in names]
     assert [int(np.sum((made.parent < 0) & (made.path >= 0))) > 0 for made in inside] == [False, True]
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from samples.strategies import eulerian_topologies
+from treadle.context import Context, under
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.trees.forest import Direction, ForestSchedule
 from treadle.synthesis.trees import Packer, TreeBudget, synthesise
@@ -19,7 +20,6 @@ from treadle.synthesis.trees.packers.local_search import LocalOptimum, link_unit
 from treadle.synthesis.trees.packers.tree_packing import from_forest, to_forest
 from treadle.topologies import Topology, parse
 from treadle.verification.schedules import verify
-from treadle.watch import Watch
 
 
 def searched(
@@ -37,9 +37,8 @@ def searched(
     graph, packing = from_forest(problem, grown.schedule.forests[0])
     scale = grown.schedule.total_units / grown.algbw
     capacities = None if own_links_only else floor_capacities(problem.bandwidths, scale)
-    found = lower_trees(
-        problem, graph, packing, capacities=capacities, max_work=max_work, watch=Watch(deadline=deadline)
-    )
+    with under(Context(deadline=deadline)):
+        found = lower_trees(problem, graph, packing, capacities=capacities, max_work=max_work)
     forest = to_forest(problem, found.graph, found.packing)
     schedule = ForestSchedule(
         kind,

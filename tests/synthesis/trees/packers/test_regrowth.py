@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from samples.strategies import eulerian_topologies
+from treadle.context import Context, under
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.trees.forest import Direction, ForestSchedule
 from treadle.synthesis.trees import Packer, TreeBudget, synthesise
@@ -20,7 +21,6 @@ from treadle.synthesis.trees.packers.tree_packing import pack_trees, to_forest
 from treadle.synthesis.trees.switch_removal import remove_switches
 from treadle.topologies import Topology, parse
 from treadle.verification.schedules import verify
-from treadle.watch import Watch
 
 
 def regrown(
@@ -38,7 +38,8 @@ def regrown(
     capacities = floor_capacities(problem.bandwidths, scale)
     graph = remove_switches(problem, capacities, grown.schedule.root_multiplicity)
     packing = pack_trees(problem, graph, grown.schedule.root_multiplicity)
-    found = regrow_trees(problem, graph, packing, max_work=max_work, watch=Watch(deadline=deadline))
+    with under(Context(deadline=deadline)):
+        found = regrow_trees(problem, graph, packing, max_work=max_work)
     forest = to_forest(problem, graph, found.packing)
     schedule = ForestSchedule(
         kind,

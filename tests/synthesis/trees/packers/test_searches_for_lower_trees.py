@@ -10,7 +10,6 @@ import pytest
 
 from treadle.synthesis.trees.packers import improvement as module
 from treadle.synthesis.trees.packers.packed import Packed, Packer, PackingAttempt
-from treadle.watch import UNWATCHED
 
 BEFORE = (PackingAttempt(Packer.GROWTH, "made the forest"),)
 
@@ -47,9 +46,7 @@ class Stage:
         monkeypatch.setattr(module, "default_steps", lambda _: needed)
         monkeypatch.setattr(module, "lower_trees", self._lower)
         monkeypatch.setattr(module, "regrow_trees", self._regrow)
-        monkeypatch.setattr(
-            module, "gather_trees", lambda _, graph, found, *, watch: self._gather(graph, found)
-        )
+        monkeypatch.setattr(module, "gather_trees", lambda _, graph, found: self._gather(graph, found))
         self._bound = lowest
 
     def _lowest(self, problem: Any, multiplicities: np.ndarray, capacities: str) -> int:
@@ -75,9 +72,7 @@ class Stage:
         problem: Any = SimpleNamespace(terminals=[7, 8, 9], relays=[0] * relays)
         graph: Any = "graph"
         room: Any = "room"
-        return module.search_lower(
-            Packed(graph, first, Packer.GROWTH, BEFORE), problem, room, steps=steps, watch=UNWATCHED
-        )
+        return module.search_lower(Packed(graph, first, Packer.GROWTH, BEFORE), problem, room, steps=steps)
 
 
 def told(found: Any) -> list[str]:
@@ -194,7 +189,7 @@ def test_forests_are_routed_low_if_that_is_lower(
     attempt = PackingAttempt(Packer.HEIGHT_FIRST, "came to")
     low: Any = "low", "low trees"
 
-    def route(problem: Any, capacities: Any, multiplicities: Any, *, below: int, watch: Any) -> Any:
+    def route(problem: Any, capacities: Any, multiplicities: Any, *, below: int) -> Any:
         asked.append((capacities, multiplicities, below))
         return Packed(low[0], low[1], Packer.HEIGHT_FIRST, (attempt,)) if routed else attempt
 
@@ -203,10 +198,10 @@ def test_forests_are_routed_low_if_that_is_lower(
     )
     monkeypatch.setattr(module, "route_low", route)
     monkeypatch.setattr(module, "from_forest", lambda _, forest: ("used", forest.trees))
-    monkeypatch.setattr(module, "remove_switches", lambda _, room, roots, *, watch: f"all {room} {roots}")
+    monkeypatch.setattr(module, "remove_switches", lambda _, room, roots: f"all {room} {roots}")
     searches: list[Any] = []
 
-    def search(packed: Packed, problem: Any, capacities: Any, *, watch: Any) -> Packed:
+    def search(packed: Packed, problem: Any, capacities: Any) -> Packed:
         searches.append(packed)
         return packed
 

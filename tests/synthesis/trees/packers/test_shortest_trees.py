@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from reference.packing_checker import SmallDigraph, faults, random_eulerian
+from treadle.context import Context, TimeLimitError, under
 from treadle.engine import core
 from treadle.planning import solve
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
@@ -21,7 +22,6 @@ from treadle.synthesis.trees.optimality import optimum
 from treadle.synthesis.trees.packers.shortest_trees import have_shortest_trees, pack_shortest_trees
 from treadle.synthesis.trees.packers.vertex_matching import Digraph
 from treadle.topologies import Topology, TopologyBuilder, parse
-from treadle.watch import TimeLimitError, Watch
 
 
 def digraph(instance: SmallDigraph) -> Digraph:
@@ -161,7 +161,8 @@ def test_deadline() -> None:
     )
     for _ in range(20):  # now and then it is done before the clock is looked at
         try:
-            pack_shortest_trees(graph, watch=Watch(deadline=0.0))
+            with under(Context(deadline=0.0)):
+                pack_shortest_trees(graph)
         except TimeLimitError:
             return
     pytest.fail("none of 20 was stopped")

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from reference.packing_checker import SmallDigraph, faults, random_eulerian
-from treadle.engine import core, run_watched
+from treadle.context import Context, TimeLimitError, under
+from treadle.engine import core, run_core
 from treadle.synthesis.core_values.tree_values import Arcs
 from treadle.synthesis.trees.packers.vertex_matching import (
     Digraph,
@@ -20,7 +21,6 @@ from treadle.synthesis.trees.packers.vertex_matching import (
     match_vertices,
 )
 from treadle.topologies import parse
-from treadle.watch import TimeLimitError, Watch
 
 SEEDS = range(80)
 
@@ -68,7 +68,7 @@ def test_exact_growth_packs_what_the_cuts_allow() -> None:
         instance = random_eulerian(seed)
         graph = digraph(instance)
         arcs = Arcs(graph.tails, graph.heads, graph.capacities)
-        status, (root, multiplicity, parent), _ = run_watched(
+        status, (root, multiplicity, parent), _ = run_core(
             "packing", partial(core.pack, graph.multiplicities, arcs, False)
         )
         assert status == 0
@@ -184,8 +184,8 @@ def test_limits_end_an_attempt() -> None:
     graph = digraph(fabric("torus(16,16)", 4, 255))
     found = match_vertices(graph, max_work=1000)
     assert found.failure.startswith("gave up after")
-    with pytest.raises(TimeLimitError):
-        match_vertices(graph, start=Start.PRICED, watch=Watch(deadline=0.0))
+    with pytest.raises(TimeLimitError), under(Context(deadline=0.0)):
+        match_vertices(graph, start=Start.PRICED)
 
 
 def test_equal_trees_are_kept_once_however_many_they_are() -> None:

@@ -19,7 +19,6 @@ from treadle.synthesis.trees.tight_cuts.family import Family
 from treadle.synthesis.trees.tight_cuts.layer_solution import InfeasiblePiece
 from treadle.synthesis.trees.tight_cuts.pieces import Cutting, cut
 from treadle.topologies.topology import TopologyBuilder
-from treadle.watch import UNWATCHED
 
 NAMES = "abcdefghstu"
 LINKS = [("as", 4), ("ct", 4), ("bs", 3), ("sa", 4), ("dt", 3), ("tc", 4), ("sb", 3), ("td", 3), ("fg", 5)]
@@ -129,15 +128,15 @@ def test_cuts_of_a_piece_are_cuts_of_the_fabric(problem: Instance, number: int) 
 def test_pieces_that_lack_capacity_are_told_together(problem: Instance) -> None:
     """d needs 19 units from t and h, and f from g and e; both get two."""
     enough = cutting_of(problem, **{pair: 40 for pair, units in LINKS if units})
-    assert module._refused(problem, FAMILY, enough, [4, 3, 1, 0], UNWATCHED) is None
+    assert module._refused(problem, FAMILY, enough, [4, 3, 1, 0]) is None
     few = cutting_of(
         problem, **{pair: 40 for pair, units in LINKS if units} | {"td": 1, "hd": 1, "gf": 1, "ef": 1}
     )
-    found = module._refused(problem, FAMILY, few, [4, 2, 1], UNWATCHED)
+    found = module._refused(problem, FAMILY, few, [4, 2, 1])
     assert isinstance(found, InfeasiblePiece)
     assert found.others == ()
     assert found.blamed.tolist() == [4]
-    found = module._refused(problem, FAMILY, few, [3, 4], UNWATCHED)
+    found = module._refused(problem, FAMILY, few, [3, 4])
     assert isinstance(found, InfeasiblePiece)
     assert [one.blamed.tolist() for one in found.all] == [[3], [4]]
     for one, number in zip(found.all, (3, 4), strict=True):
@@ -154,9 +153,9 @@ def test_pieces_too_large_for_a_table(problem: Instance, monkeypatch: pytest.Mon
     wide = cutting_of(problem, **{pair: 40 for pair, units in LINKS if units})
     for number, cells in ((1, 45), (4, 8)):
         monkeypatch.setattr(module, "_MOST_CELLS", cells)
-        assert module._refused(problem, FAMILY, wide, [number], UNWATCHED) is None
+        assert module._refused(problem, FAMILY, wide, [number]) is None
         monkeypatch.setattr(module, "_MOST_CELLS", cells - 1)
-        found = module._refused(problem, FAMILY, wide, [number], UNWATCHED)
+        found = module._refused(problem, FAMILY, wide, [number])
         assert isinstance(found, Refusal)
         words = f"a piece of {3 if number == 1 else 2} children is too large for a table"
         assert found.reason == words
@@ -191,7 +190,7 @@ def test_sets_that_cannot_be_trimmed(problem: Instance) -> None:
     """No set has units to spare: each is told, and why."""
     none = np.ones(len(LINKS), dtype=np.int64)
     units = np.array([UNITS[NAMES[v]] for v in problem.terminals.tolist()])
-    found = module.fitted_layer(problem, FAMILY, none, units, (), UNWATCHED)
+    found = module.fitted_layer(problem, FAMILY, none, units, ())
     assert isinstance(found, InfeasiblePiece)
     assert (found.nodes.tolist(), found.blamed.tolist()) == ([], [1, 2, 3, 4])
     assert found.reason == "no way to trim"
@@ -218,7 +217,7 @@ def test_closed_forms_are_tried_in_turn(problem: Instance, monkeypatch: pytest.M
     for name in FORMS:
         monkeypatch.setattr(module, name, form(name))
     answers["plane_trees"] = Refusal("no planes")
-    given: Any = cutting.kinds[0], cutting, {}, 7, UNWATCHED
+    given: Any = cutting.kinds[0], cutting, {}, 7
     assert str(module._closed_form(*given)) == "odd; no planes"
     assert asked == [(name, given) for name in FORMS]
     for name in reversed(FORMS):
@@ -251,7 +250,7 @@ def test_kinds_are_solved_from_the_inside_out(
         tested.append(given[3])
         return None if given[3] != [0] else lacking if refused == "cut" else refused
 
-    def table(local: Any, gateways: Any, steps: int, *, watch: Any) -> Any:
+    def table(local: Any, gateways: Any, steps: int) -> Any:
         tables.append((local, gateways, steps))
         return SimpleNamespace(piece=f"piece {len(tables)}", packer=f"packer {len(tables)}")
 
@@ -261,7 +260,7 @@ def test_kinds_are_solved_from_the_inside_out(
     monkeypatch.setattr(module, "gateways_of", lambda count, children: children)
     monkeypatch.setattr(module, "_closed_form", lambda *given: (form, "form") if form == "trees" else form)
     monkeypatch.setattr(module, "Piece", lambda *parts: parts[:3])
-    solved = module._solve_kinds(problem, FAMILY, cutting, 1, UNWATCHED, None)
+    solved = module._solve_kinds(problem, FAMILY, cutting, 1, None)
     assert tested == [[2, 4, 1], [0]][: 1 + (form != "trees")]
     kinds = [cutting.kinds[kind] for kind in (2, 3, 1, 0)]
     assert [one[0] for one in tables] == kinds[: 4 if found == "table" else 3]
@@ -296,7 +295,7 @@ def test_a_layer_reports_its_kinds(problem: Instance, monkeypatch: pytest.Monkey
     monkeypatch.setattr(module, "layer_of", lambda cutting, pieces: pieces)
     capacities = 6 * np.array([capacity for _, capacity in LINKS])
     units = 6 * np.array([UNITS[NAMES[v]] for v in problem.terminals.tolist()])
-    layer, reports = module.solve_layer(problem, FAMILY, capacities, units, UNWATCHED)  # type: ignore[misc]
+    layer, reports = module.solve_layer(problem, FAMILY, capacities, units)  # type: ignore[misc]
     assert layer == [f"piece {kind}" for kind in range(4)]
     assert [(one.count, one.children, one.relays, one.packer) for one in reports] == [
         (1, 3, 1, "packer 0"),
@@ -304,4 +303,4 @@ def test_a_layer_reports_its_kinds(problem: Instance, monkeypatch: pytest.Monkey
         (2, 2, 1, "packer 2"),
         (1, 2, 0, "packer 3"),
     ]
-    assert given == [(6, UNWATCHED, None)]
+    assert given == [(6, None)]

@@ -22,7 +22,6 @@ from treadle.synthesis.trees.tight_cuts.scales import CutClass, cut_against, cut
 from treadle.synthesis.trees.tight_cuts.sets.detection import detect
 from treadle.synthesis.trees.tight_cuts.tight_cuts import Decomposition, decompose_with
 from treadle.topologies.topology import Topology, TopologyBuilder
-from treadle.watch import UNWATCHED
 
 F = Fraction
 THREE = [
@@ -35,7 +34,7 @@ TIGHTEST = THREE[2]
 
 
 def chosen(trees: Sequence[int], share: Fraction | None) -> list[tuple[int, Fraction]]:
-    return list(module._choices(THREE, TIGHTEST, trees, share, UNWATCHED))
+    return list(module._choices(THREE, TIGHTEST, trees, share))
 
 
 @pytest.mark.parametrize("trees", [range(1, 30), range(3, 30), range(1, 30, 2), [4, 7, 14, 20], range(1, 7)])
@@ -92,14 +91,14 @@ def attempted(
     """What is made of these answers for numbers of trees in turn, and the numbers."""
     left, asked = list(answers), []
 
-    def build(problem: Instance, given: Any, best: Any, number: int, scale: Fraction, watch: Any) -> Any:
+    def build(problem: Instance, given: Any, best: Any, number: int, scale: Fraction) -> Any:
         asked.append(number)
         return left.pop(0)
 
     monkeypatch.setattr(module, "_build", build)
     known = known or module._Known(BOXES)
     tightest = min(classes, key=lambda one: one.rate)
-    found = module._attempts(chain(), known, list(classes), tightest, trees, share, UNWATCHED)
+    found = module._attempts(chain(), known, list(classes), tightest, trees, share)
     return found, asked
 
 
@@ -165,12 +164,12 @@ def test_hosts_are_tried_first(monkeypatch: pytest.MonkeyPatch) -> None:
     for first in (Refusal("one"), refused(OUT, 1)):
         answers: list[Any] = [first, Refusal("two")]
         families.clear()
-        found = module._attempts(problem, known, ALIKE, ALIKE[0], [3], None, UNWATCHED)
+        found = module._attempts(problem, known, ALIKE, ALIKE[0], [3], None)
         assert str(found) == "two"
         assert families == [hosted, BOXES]
     good = object.__new__(Decomposition)
     answers = [good]
-    assert module._attempts(problem, known, ALIKE, ALIKE[0], [3], None, UNWATCHED) is good
+    assert module._attempts(problem, known, ALIKE, ALIKE[0], [3], None) is good
 
 
 def joined(*links: tuple[str, str, int], switches: str = "") -> Topology:
@@ -277,7 +276,7 @@ def test_what_is_built_at_a_scale(monkeypatch: pytest.MonkeyPatch) -> None:
     known = module._Known(family, guarded=(guarded,))
     monkeypatch.setattr(module, "FactoredForest", lambda *parts: parts)
     for number, scale in ((2, F(3, 10)), (2, F(1, 3))):
-        found = module._build(problem, known, best, number, scale, UNWATCHED)
+        found = module._build(problem, known, best, number, scale)
         assert isinstance(found, Decomposition)
         floors = floor_capacities(problem.bandwidths, scale).tolist()
         assert seen.pop() == [floors, [4, 2, 2, 2], [(3, 4)]]
@@ -298,7 +297,7 @@ def test_what_is_built_at_a_scale(monkeypatch: pytest.MonkeyPatch) -> None:
     every = floor_capacities(problem.bandwidths, F(3)).tolist()
     for forest, tried in (("layer", [[7], every]), ("lean layer", [[7]]), (None, [[7], every])):
         rooms.clear()
-        built = module._build(problem, known, best, 1, F(3), UNWATCHED)
+        built = module._build(problem, known, best, 1, F(3))
         assert rooms == tried
         if isinstance(built, Decomposition):
             assert built.forest == (problem.direction, pytest.approx([2, 1, 1, 1]), (forest,))
@@ -308,10 +307,10 @@ def test_what_is_built_at_a_scale(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "without_partial_relays", lambda *_: None)
     # 1040 bytes/s in all
     monkeypatch.setattr(module, "UNIT_LIMIT", 3 * 1040 + 10)
-    wide = module._build(problem, known, best, 2, F(3), UNWATCHED)
+    wide = module._build(problem, known, best, 2, F(3))
     assert str(wide) == "capacities of 2**61 units or more would be needed"
     monkeypatch.setattr(module, "UNIT_LIMIT", 3 * 1040 + 11)
-    assert isinstance(module._build(problem, known, best, 2, F(3), UNWATCHED), Decomposition)
+    assert isinstance(module._build(problem, known, best, 2, F(3)), Decomposition)
     builder = TopologyBuilder("floors")
     for name in "abc":
         builder.compute(name)
@@ -323,5 +322,5 @@ def test_what_is_built_at_a_scale(monkeypatch: pytest.MonkeyPatch) -> None:
         builder.duplex(pair[0], pair[1], 4)
     uneven = builder.build()
     asked = instance_of(uneven, on_all_ranks(uneven, CollectiveKind.ALLGATHER))
-    halves = module._build(asked, module._Known(detect(asked)), best, 1, F(1, 2), UNWATCHED)
+    halves = module._build(asked, module._Known(detect(asked)), best, 1, F(1, 2))
     assert str(halves) == "rounded capacities leave a switch unbalanced"

@@ -10,6 +10,7 @@ import pytest
 
 from samples.nested_fabrics import case
 from treadle.arrays import Int32Array, Int64Array
+from treadle.context import Context, TimeLimitError, under
 from treadle.engine import core
 from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
@@ -21,7 +22,6 @@ from treadle.synthesis.trees.tight_cuts.decompose import decompose
 from treadle.topologies.catalogue.platforms import add_box
 from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.verification.schedules import verify
-from treadle.watch import TimeLimitError, Watch
 
 
 def irregular(sizes: list[int], planes: list[list[int]]) -> Topology:
@@ -158,17 +158,13 @@ def test_irregular_boxes(sizes: list[int], planes: list[list[int]], kind: Collec
 
 
 def test_closed_forms_watch_the_clock() -> None:
-    late = Watch(deadline=time.monotonic() - 1)
+    late = Context(deadline=time.monotonic() - 1)
     sums = np.array([[3, 1], [1, 3], [2, 2]])
-    with pytest.raises(TimeLimitError):
-        plane_shares(sums, sums, np.full(3, 2), watch=late)
+    with pytest.raises(TimeLimitError), under(late):
+        plane_shares(sums, sums, np.full(3, 2))
     topology = irregular(*CASES[0])
-    with pytest.raises(TimeLimitError):
-        decompose(
-            topology,
-            on_all_ranks(topology, CollectiveKind.ALLGATHER),
-            watch=Watch(deadline=time.monotonic() - 1),
-        )
+    with pytest.raises(TimeLimitError), under(Context(deadline=time.monotonic() - 1)):
+        decompose(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER))
 
 
 def test_ranks_with_trees_that_neither_supply_nor_are_entered() -> None:

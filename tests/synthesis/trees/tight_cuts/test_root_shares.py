@@ -20,7 +20,6 @@ from treadle.synthesis.trees.tight_cuts.root_shares import RootShares, root_shar
 from treadle.synthesis.trees.tight_cuts.sets.detection import detect
 from treadle.topologies import parse, without_failures
 from treadle.topologies.topology import Topology, TopologyBuilder
-from treadle.watch import UNWATCHED
 
 PHASES = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)
 DAMAGED = (
@@ -207,7 +206,7 @@ def test_the_least_share_is_as_large_as_times_allow() -> None:
     sizes = Counter(fine.tolist())
     for gather, scatter in ((Fraction(2, 5), Fraction(1, 2)), (Fraction(1, 3), Fraction(3, 7)), (1, 1)):
         times = Fraction(gather), Fraction(scatter)
-        found = module._even_shares(cuts, sizes, times, UNWATCHED)
+        found = module._even_shares(cuts, sizes, times)
         rows, bounds = [], []
         for cut in cuts:
             row = [float(cut.ranks.get(number, 0)) for number in sorted(sizes)]

@@ -28,7 +28,6 @@ from treadle.synthesis.trees.tight_cuts.tight_cuts import Decomposition, decompo
 from treadle.synthesis.trees.tree_budget import TreeBudget
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED
 
 K = CollectiveKind
 F = Fraction
@@ -315,7 +314,7 @@ def test_limits_are_per_rank(
         assert found is refused
         assert seen == [(None, budget)]
         collective = Collective(K.ALLREDUCE, RANKS)
-        own = module._of_shares(BOXES, collective, weights, budget, False, UNWATCHED)
+        own = module._of_shares(BOXES, collective, weights, budget, False)
         assert str(own) == asked
     else:
         assert seen[0] == asked

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from treadle.context import context, under
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.synthesis.alltoall.routes.path_sets import PathSet
 from treadle.synthesis.alltoall.routes.virtual_channels import lash_layers
@@ -21,4 +22,6 @@ def with_layers(
         If `max_layers` do not do.
     """
     paths = PathSet(schedule.source, schedule.target, schedule.path_offset, schedule.path_links)
-    return replace(schedule, layer=lash_layers(paths, topology.n_links, max_layers=max_layers))
+    with under(context().unlimited):  # without layers the paths would be of no use
+        layer = lash_layers(paths, topology.n_links, max_layers=max_layers)
+    return replace(schedule, layer=layer)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from time import monotonic
 from typing import Any
 
 import numpy as np
 
 from treadle.arrays import Int64Array
+from treadle.context import context
 from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.alltoall.route_cost import slowest
@@ -23,7 +23,6 @@ from treadle.synthesis.alltoall.routes.disjoint_paths import bounded_paths, disj
 from treadle.synthesis.alltoall.routes.path_sets import PathSet, check_paths, demanded_pairs
 from treadle.synthesis.scheduler import Comparing, scheduler
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 TIME_LIMIT_S = 10.0
 """Default limit of the integer program."""
@@ -68,11 +67,9 @@ class SinglePathResult:
     source="ILP over link-disjoint paths: the all-to-all paper, section 5.2",
     comparing=Comparing.SMALL,
 )
-def disjoint_routes(
-    topology: Topology, collective: Collective, *, seed: int = 0, watch: Watch = UNWATCHED
-) -> RouteSchedule:
+def disjoint_routes(topology: Topology, collective: Collective, *, seed: int = 0) -> RouteSchedule:
     """The best of link-disjoint paths, in layers without deadlock; `ilp_disjoint`."""
-    found = ilp_disjoint(topology, collective, time_limit_s=_seconds(watch), seed=seed)
+    found = ilp_disjoint(topology, collective, time_limit_s=_seconds(), seed=seed)
     return with_layers(topology, found.schedule)
 
 
@@ -84,19 +81,16 @@ def disjoint_routes(
     source="ILP over shortest paths: the all-to-all paper, section 5.2",
     comparing=Comparing.SMALL,
 )
-def shortest_routes(
-    topology: Topology, collective: Collective, *, seed: int = 0, watch: Watch = UNWATCHED
-) -> RouteSchedule:
+def shortest_routes(topology: Topology, collective: Collective, *, seed: int = 0) -> RouteSchedule:
     """The best of shortest paths, in layers without deadlock; `ilp_shortest`."""
-    found = ilp_shortest(topology, collective, time_limit_s=_seconds(watch), seed=seed)
+    found = ilp_shortest(topology, collective, time_limit_s=_seconds(), seed=seed)
     return with_layers(topology, found.schedule)
 
 
-def _seconds(watch: Watch) -> float:
+def _seconds() -> float:
     """For the integer program: local search alone if there are none left."""
-    return (
-        TIME_LIMIT_S if watch.deadline is None else min(TIME_LIMIT_S, max(0.0, watch.deadline - monotonic()))
-    )
+    left = context().seconds_left
+    return TIME_LIMIT_S if left is None else min(TIME_LIMIT_S, left)
 
 
 def ilp_disjoint(

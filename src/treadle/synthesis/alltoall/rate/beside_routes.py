@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.arrays import frozen
+from treadle.context import context, under
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.certificate import RateResult, rounded_witness
@@ -18,7 +19,6 @@ from treadle.synthesis.alltoall.rate.flow_symmetry import known_symmetry
 from treadle.synthesis.alltoall.rate.host_caps import without_caps
 from treadle.synthesis.alltoall.rate.rate import optimal_rate
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 _GAP = 2e-3
 """Between the sides: at 1000 nodes a thirtieth of the time that half of it takes, and 0.01% of the bound."""
@@ -27,9 +27,7 @@ _MOST_CELLS = 2**24
 """Ranks times links up to which flows by source are made of routes: 128 MB."""
 
 
-def rate_beside_routes(
-    topology: Topology, collective: Collective, routes: RouteSchedule, *, watch: Watch = UNWATCHED
-) -> RateResult:
+def rate_beside_routes(topology: Topology, collective: Collective, routes: RouteSchedule) -> RateResult:
     """Both sides of the optimum where cards forward, from routes that are near it if no symmetry helps more.
 
     Parameters
@@ -39,8 +37,6 @@ def rate_beside_routes(
         An all-to-all.
     routes : RouteSchedule
         That serve it.
-    watch : Watch
-        At its deadline the result is what there is.
 
     Raises
     ------
@@ -59,18 +55,14 @@ def rate_beside_routes(
     """
     free = without_caps(topology)
     cells = collective.n_ranks * topology.n_links
-    left, watch = watch.seconds_left, watch.unlimited
-    if cells > _MOST_CELLS or not known_symmetry(flow_instance(free, collective)).is_trivial:
-        return optimal_rate(topology, collective, time_limit_s=left, watch=watch, cards_forward=True)
-    return optimal_rate(
-        topology,
-        collective,
-        gap=_GAP,
-        time_limit_s=left,
-        watch=watch,
-        start=flow_of_routes(free, collective, routes),
-        cards_forward=True,
-    )
+    left = context().seconds_left
+    with under(context().unlimited):
+        if cells > _MOST_CELLS or not known_symmetry(flow_instance(free, collective)).is_trivial:
+            return optimal_rate(topology, collective, time_limit_s=left, cards_forward=True)
+        start = flow_of_routes(free, collective, routes)
+        return optimal_rate(
+            topology, collective, gap=_GAP, time_limit_s=left, start=start, cards_forward=True
+        )
 
 
 def flow_of_routes(topology: Topology, collective: Collective, routes: RouteSchedule) -> RateResult:

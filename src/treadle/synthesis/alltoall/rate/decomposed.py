@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int64Array
+from treadle.context import context
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow
 from treadle.synthesis.alltoall.rate.flow_instance import FloatArray, FlowInstance, flow_instance
@@ -17,7 +18,6 @@ from treadle.synthesis.alltoall.rate.flow_lp import Entries, FlowProgram, check_
 from treadle.synthesis.alltoall.rate.link_mcf import check_reachable
 from treadle.synthesis.parallel import map_blocks
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 MAX_VARIABLES = 60_000
 """Sources times links, or targets of a source times links: 128 ranks of degree 4 by an interior point."""
@@ -141,9 +141,7 @@ def _master(instance: FlowInstance, unit: float) -> FlowProgram:
     return FlowProgram(costs, lower, upper, entries, maximise=True)
 
 
-def children_mcf(
-    topology: Topology, collective: Collective, flow: ConcurrentFlow, *, watch: Watch = UNWATCHED
-) -> tuple[ChildFlow, ...]:
+def children_mcf(topology: Topology, collective: Collective, flow: ConcurrentFlow) -> tuple[ChildFlow, ...]:
     """Solve the child programs (10)-(14): each source's flow split by target with the fewest hops.
 
     Each on its own, on the workers there are.
@@ -153,7 +151,6 @@ def children_mcf(
     topology, collective
     flow : ConcurrentFlow
         By source, such as the master's; its links' flows are the capacities of (11).
-    watch : Watch
 
     Raises
     ------
@@ -162,18 +159,18 @@ def children_mcf(
     InfeasibleError
         If a source's flow does not deliver its demands.
     TimeLimitError
-        If the watch's deadline passes.
+        If the deadline passes.
 
     Notes
     -----
     Capacities are widened by 1e-9 of the source's demand, which a solver's rounding may have taken away.
     """
     instance = flow_instance(topology, collective)
-    left = watch.seconds_left
+    left = context().seconds_left
     blocks = [
         (topology, collective, source, flow.by_source[source], left) for source in instance.senders.tolist()
     ]
-    return tuple(map_blocks("children", _solved, blocks, watch=watch))
+    return tuple(map_blocks("children", _solved, blocks))
 
 
 def _solved(

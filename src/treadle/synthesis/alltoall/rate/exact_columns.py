@@ -14,12 +14,12 @@ from math import gcd, lcm
 import numpy as np
 
 from treadle.arrays import Int64Array
+from treadle.context import context
 from treadle.schedules.alltoall.alltoall_witness import MAX_LENGTH
 from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance
 from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry
 from treadle.synthesis.alltoall.rate.path_trees import PathTreeFinder, PathTrees
 from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
-from treadle.watch import Watch
 
 _FLOAT_LENGTH = 2**24
 """Longest length while the solution is in floats."""
@@ -108,7 +108,7 @@ class ColumnProgram:
         """Paths or trees so far."""
         return len(self._columns)
 
-    def solve(self, watch: Watch, *, max_columns: int) -> ColumnOptimum | None:
+    def solve(self, *, max_columns: int) -> ColumnOptimum | None:
         """The exact optimum; None if it needs too many columns or numbers too long.
 
         Raises
@@ -120,15 +120,15 @@ class ColumnProgram:
         """
         self._start()
         while self.n_columns <= max_columns:
-            watch.beat("columns", self.n_columns, max_columns)
+            context().report("columns", self.n_columns, max_columns)
             _, duals = self._lp.solve()
             if not self._price(np.maximum(np.array(duals), 0)):
                 break
         for _ in range(_MAX_EXACT_ROUNDS):
             if self.n_columns > max_columns:
                 return None
-            watch.beat("columns", self.n_columns, max_columns)
-            optimum, new = self._exactly(watch)
+            context().report("columns", self.n_columns, max_columns)
+            optimum, new = self._exactly()
             if optimum is not None or not new:
                 return optimum
             self._lp.solve()
@@ -214,9 +214,9 @@ class ColumnProgram:
         self._columns.append(column)
         return True
 
-    def _exactly(self, watch: Watch) -> tuple[ColumnOptimum | None, int]:
+    def _exactly(self) -> tuple[ColumnOptimum | None, int]:
         """The optimum if exact lengths prove it, and how many columns they ask for otherwise."""
-        vertex = self._lp.exact_optimum(watch)
+        vertex = self._lp.exact_optimum()
         if vertex is None:
             return None, 0
         orbits = self._symmetry.n_orbits

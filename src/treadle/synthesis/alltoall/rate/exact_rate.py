@@ -12,6 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from treadle.context import TimeLimitError
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.synthesis.alltoall.rate.exact_columns import ColumnOptimum, ColumnProgram
@@ -19,7 +20,6 @@ from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance
 from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry, find_symmetry, known_symmetry
 from treadle.synthesis.alltoall.rate.path_trees import PathTreeFinder
 from treadle.topologies.distances import distance_distribution
-from treadle.watch import TimeLimitError, Watch
 
 MAX_PAIRS = 12_000
 """Pairs of a source representative and a target up to which an exact optimum is tried."""
@@ -88,7 +88,7 @@ def _check_reachable(instance: FlowInstance, symmetry: FlowSymmetry) -> None:
         raise instance.unreachable(int(rows[row]), node)
 
 
-def solve_exactly(instance: FlowInstance, symmetry: FlowSymmetry, watch: Watch) -> ExactRate | None:
+def solve_exactly(instance: FlowInstance, symmetry: FlowSymmetry) -> ExactRate | None:
     """F of an all-to-all exactly, where it is small or symmetric enough.
 
     Parameters
@@ -97,7 +97,6 @@ def solve_exactly(instance: FlowInstance, symmetry: FlowSymmetry, watch: Watch) 
         Any fabric; every node forwards. Injection caps are left out (`with_host_bottleneck` models them).
     symmetry : FlowSymmetry
         What is known of it: `suitable_symmetry`.
-    watch : Watch
 
     Returns
     -------
@@ -121,10 +120,10 @@ def solve_exactly(instance: FlowInstance, symmetry: FlowSymmetry, watch: Watch) 
     >>> from treadle.schedules.collective import CollectiveKind, on_all_ranks
     >>> from treadle.synthesis.alltoall.rate.flow_instance import flow_instance
     >>> from treadle.topologies.catalogue.graphs import torus
-    >>> from treadle.watch import UNWATCHED
+    >>> from treadle.context import UNLIMITED
     >>> cube = torus(3, 3, 3)
     >>> instance = flow_instance(cube, on_all_ranks(cube, CollectiveKind.ALLTOALL))
-    >>> solve_exactly(instance, suitable_symmetry(instance), UNWATCHED).rate
+    >>> solve_exactly(instance, suitable_symmetry(instance), UNLIMITED).rate
     Fraction(1, 9)
     """
     _check_reachable(instance, symmetry)
@@ -136,7 +135,7 @@ def solve_exactly(instance: FlowInstance, symmetry: FlowSymmetry, watch: Watch) 
     by_pair = pairs <= min(_MAX_PAIR_ROWS, _PAIRS_PER_ORBIT * symmetry.n_orbits) and symmetry.n_sources > 1
     program = ColumnProgram(instance, symmetry, by_pair=by_pair)
     try:
-        optimum = program.solve(watch, max_columns=_MAX_COLUMNS)
+        optimum = program.solve(max_columns=_MAX_COLUMNS)
     except (TimeLimitError, InfeasibleError):
         return None
     if optimum is None:

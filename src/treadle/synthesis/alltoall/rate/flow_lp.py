@@ -9,9 +9,9 @@ import highspy
 import numpy as np
 
 from treadle.arrays import Int64Array, offsets_of
+from treadle.context import TimeLimitError
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.synthesis.alltoall.rate.flow_instance import FloatArray
-from treadle.watch import TimeLimitError
 
 TOLERANCE = 1e-9
 """Of feasibility and optimality."""

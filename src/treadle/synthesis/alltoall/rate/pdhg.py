@@ -13,7 +13,7 @@ import time
 import numpy as np
 
 from treadle.arrays import Int32Array, frozen
-from treadle.engine import core, run_watched
+from treadle.engine import core, run_core
 from treadle.errors import ScheduleError
 from treadle.synthesis.alltoall.rate.certificate import RateResult, rounded_witness
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow, check_flow
@@ -24,7 +24,6 @@ from treadle.synthesis.alltoall.resolution import Resolution, resolution
 from treadle.synthesis.alltoall.routes.path_sets import ShortestPaths
 from treadle.synthesis.core_values.flow_values import FlowOptions, FlowProblem, FlowStart, FoundFlow
 from treadle.synthesis.parallel import core_threads
-from treadle.watch import UNWATCHED, Watch
 
 _VIOLATED, _STUCK = 1, 3
 
@@ -46,7 +45,6 @@ def pdhg_rate(
     *,
     gap: float = 1e-3,
     time_limit_s: float | None = None,
-    watch: Watch = UNWATCHED,
     start: RateResult | None = None,
 ) -> RateResult:
     """Close the gap between a flow and link lengths by a primal-dual method.
@@ -60,7 +58,6 @@ def pdhg_rate(
         1 - rate / upper at which to stop; at least 1e-9.
     time_limit_s : float, optional
         Wall-clock seconds after which to stop with what there is.
-    watch : Watch
     start : RateResult, optional
         Where to begin: the result on this fabric or a similar one, matched by the names of nodes.
 
@@ -116,10 +113,8 @@ def pdhg_rate(
         is_double=gap < _SINGLE,
     )
     begin = FlowStart(flow[rows] / unit if len(flow) else flow, lengths)
-    status, result, failed = run_watched(
-        "concurrent flow",
-        lambda control: core.concurrent_flow(problem, begin, options, control),
-        watch=watch,
+    status, result, failed = run_core(
+        "concurrent flow", lambda control: core.concurrent_flow(problem, begin, options, control)
     )
     if status == _VIOLATED:
         raise instance.unreachable(int(rows[failed[0]]), failed[1])

@@ -15,6 +15,7 @@ from functools import partial
 
 import numpy as np
 
+from treadle.context import Context, context, under
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.certificate import RateResult, rounded_witness
@@ -27,7 +28,6 @@ from treadle.synthesis.alltoall.rate.pdhg import pdhg_rate
 from treadle.synthesis.alltoall.rate.spreading import even_loads, spread_flow
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.host_bottleneck import with_host_bottleneck
-from treadle.watch import UNWATCHED, Watch
 
 EXACT_PAIRS = 1_200
 """Pairs with demand up to which the exact optimum of a fabric without symmetry is sought."""
@@ -45,7 +45,6 @@ def optimal_rate(
     *,
     gap: float = 1e-3,
     time_limit_s: float | None = None,
-    watch: Watch = UNWATCHED,
     start: RateResult | None = None,
     cards_forward: bool = False,
 ) -> RateResult:
@@ -61,7 +60,6 @@ def optimal_rate(
         Stop when the sides are as close as this share of the upper one; from 0 to below 1.
     time_limit_s : float, optional
         Seconds after which to stop with the gap that is left (`is_late`).
-    watch : Watch
     start : RateResult, optional
         A previous result on a similar fabric, such as one that has since lost links.
     cards_forward : bool
@@ -88,15 +86,15 @@ def optimal_rate(
         raise ScheduleError(f"gap {gap}: expected a number from 0 to below 1, such as 0.001")
     began = time.process_time()
     if not topology.injection_bytes_per_s.any():
-        return _rate_of_links(topology, collective, gap, time_limit_s, watch, start)
+        return _rate_of_links(topology, collective, gap, time_limit_s, start)
     if cards_forward:
         free = without_caps(topology)
-        found = _rate_of_links(free, collective, gap, time_limit_s, watch, start)
+        found = _rate_of_links(free, collective, gap, time_limit_s, start)
         found = limited_by_hosts(found, topology)
     else:
         earlier = None if start is None else unfolded(start)
         whole = with_host_bottleneck(topology)
-        found = folded(_rate_of_links(whole, collective, gap, time_limit_s, watch, earlier), topology)
+        found = folded(_rate_of_links(whole, collective, gap, time_limit_s, earlier), topology)
     return replace(found, seconds=time.process_time() - began)
 
 
@@ -105,7 +103,6 @@ def _rate_of_links(
     collective: Collective,
     gap: float,
     time_limit_s: float | None,
-    watch: Watch,
     start: RateResult | None,
 ) -> RateResult:
     """The rate of a fabric without injection caps."""
@@ -119,13 +116,14 @@ def _rate_of_links(
         symmetry = suitable_symmetry(instance)
     if _is_small(instance, symmetry):
         # exact arithmetic may take long where it fails; some of the time must be left for the other method
-        half = Watch(watch.progress, None if time_limit_s is None else clock + time_limit_s / 2)
-        found = solve_exactly(instance, symmetry, half)
+        half = Context(context().progress, None if time_limit_s is None else clock + time_limit_s / 2)
+        with under(half):
+            found = solve_exactly(instance, symmetry)
         if found is not None:
             return _exact_result(instance, found, began)
     left = None if time_limit_s is None else time_limit_s - (time.monotonic() - clock)
     start = start if symmetry.is_trivial else None  # one sender's flow alone is not as even as that of all
-    result = pdhg_rate(instance, symmetry, gap=gap, time_limit_s=left, watch=watch, start=start)
+    result = pdhg_rate(instance, symmetry, gap=gap, time_limit_s=left, start=start)
     if result.gap:
         result = _bounded_by_cut(instance, result)
     return replace(result, seconds=time.process_time() - began)

@@ -17,7 +17,6 @@ from treadle.synthesis.alltoall.routes.path_sets import (
 )
 from treadle.synthesis.parallel import map_blocks, spans
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 _Found = list[tuple[int, int, list[int]]]
 """Paths as (source, target, links)."""
@@ -31,21 +30,20 @@ _LEAST_PAIRS, _LEAST_SOURCES = 256, 4
 """Of a piece of work."""
 
 
-def disjoint_paths(topology: Topology, collective: Collective, *, watch: Watch = UNWATCHED) -> PathSet:
+def disjoint_paths(topology: Topology, collective: Collective) -> PathSet:
     """For every pair a largest set of paths of which no two share a link, with the fewest hops in all.
 
     Parameters
     ----------
     topology : Topology
     collective : Collective
-    watch : Watch
 
     Raises
     ------
     InfeasibleError
         If some rank cannot be reached.
     TimeLimitError
-        If the watch's deadline passes.
+        If the deadline passes.
 
     Notes
     -----
@@ -61,7 +59,7 @@ def disjoint_paths(topology: Topology, collective: Collective, *, watch: Watch =
         (topology, source[own], target[own], ranks[source[own]], ranks[target[own]])
         for own in spans(len(source), least=_LEAST_PAIRS)
     ]
-    found = map_blocks("disjoint paths", _disjoint, blocks, watch=watch)
+    found = map_blocks("disjoint paths", _disjoint, blocks)
     return from_lists([path for paths in found for path in paths])
 
 
@@ -162,13 +160,7 @@ def _walks(topology: Topology, links: NDArray[np.int64], source: int, target: in
 
 
 def bounded_paths(
-    topology: Topology,
-    collective: Collective,
-    *,
-    slack: int = 0,
-    most: int = 64,
-    seed: int = 0,
-    watch: Watch = UNWATCHED,
+    topology: Topology, collective: Collective, *, slack: int = 0, most: int = 64, seed: int = 0
 ) -> PathSet:
     """For every pair its simple paths of up to distance + `slack` hops, at most `most` of them.
 
@@ -181,7 +173,6 @@ def bounded_paths(
     most : int
         Paths a pair; the shorter ones first, among equally long ones a choice by `seed`.
     seed : int
-    watch : Watch
 
     Raises
     ------
@@ -190,7 +181,7 @@ def bounded_paths(
     ScheduleError
         If `slack` is negative or `most` not positive.
     TimeLimitError
-        If the watch's deadline passes.
+        If the deadline passes.
     """
     if slack < 0 or most < 1:
         raise ScheduleError(f"paths: slack {slack} and {most} paths a pair; expected at least 0 and 1")
@@ -203,7 +194,7 @@ def bounded_paths(
         (topology, collective.ranks, own.start, demand[own] > 0, order, back, slack, most)
         for own in spans(len(demand), least=_LEAST_SOURCES, native=False)
     ]
-    found = map_blocks("bounded paths", _bounded, blocks, watch=watch)
+    found = map_blocks("bounded paths", _bounded, blocks)
     return from_lists([path for paths in found for path in paths])
 
 

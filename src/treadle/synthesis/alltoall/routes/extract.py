@@ -24,7 +24,6 @@ from treadle.synthesis.alltoall.routes.path_sets import (
 )
 from treadle.synthesis.parallel import map_blocks, spans
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 _Part = tuple[Int64Array, Int64Array, Int64Array, Float64Array]
 """Source, target, links as a row padded by -1, and width of some paths."""
@@ -40,12 +39,7 @@ _LEAST_WALKS, _LEAST_SEARCHES = 256, 16
 
 
 def extract_paths(
-    topology: Topology,
-    collective: Collective,
-    flows: Float64Array,
-    *,
-    widest: bool = False,
-    watch: Watch = UNWATCHED,
+    topology: Topology, collective: Collective, flows: Float64Array, *, widest: bool = False
 ) -> WeightedPaths:
     """Weighted paths of every pair that together make up the flows, at the flows' rate.
 
@@ -59,7 +53,6 @@ def extract_paths(
     widest : bool
         Take the widest path that is left each time, as published: fewer and wider paths, but a search for
         each. Else go back from the destination along the fullest links.
-    watch : Watch
 
     Returns
     -------
@@ -74,7 +67,7 @@ def extract_paths(
     ScheduleError
         If the flows have another shape, or negative or infinite values.
     TimeLimitError
-        If the watch's deadline passes.
+        If the deadline passes.
 
     Notes
     -----
@@ -100,7 +93,7 @@ def extract_paths(
         # threads would hold the interpreter's lock for two thirds of their time and more
         for own in spans(len(ranks), least=least, native=False)
     ]
-    parts = [part for found in map_blocks("peeling", _peeled, blocks, watch=watch) for part in found]
+    parts = [part for found in map_blocks("peeling", _peeled, blocks) for part in found]
     return _collected(topology, collective, parts)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
+from treadle.context import TimeLimitError, context
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.link_orders import LayeredPaths, grid_orders, grid_sides, layers_of
@@ -21,7 +22,6 @@ from treadle.synthesis.alltoall.routes.route_columns import RoutingResult, gener
 from treadle.synthesis.alltoall.routes.shared_waits import shared_waits_cycle
 from treadle.synthesis.alltoall.routes.virtual_channels import fill_layers, lash_layers, waits_of
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 _FIRST_ROUNDS, _MORE_ROUNDS = 30, 20
 """Rounds of the search for orders, at first and when it goes on from the best."""
@@ -80,7 +80,6 @@ def layered_routes(
     target: float = 0.9995,
     searches: int | None = None,
     seed: int = 0,
-    watch: Watch = UNWATCHED,
 ) -> LayeredRouting:
     """Route near the optimal rate in at most `max_layers` layers.
 
@@ -99,8 +98,6 @@ def layered_routes(
         fabrics.
     seed : int
         The same seed gives the same routes.
-    watch : Watch
-        When its deadline passes, the best routing so far is returned.
 
     Raises
     ------
@@ -122,25 +119,25 @@ def layered_routes(
     """
     if max_layers < 1:
         raise ScheduleError(f"layers: at most {max_layers}, expected at least 1")
-    base = generate_routes(topology, collective, watch=watch) if unlayered is None else unlayered
+    base = generate_routes(topology, collective) if unlayered is None else unlayered
     search = _OrderSearch(topology, collective, base, max_layers, seed)
     if searches is None:
         searches = min(12, max(4, _SEARCHED_CELLS // (topology.n_links * collective.n_ranks)))
     try:
-        search.start_on_grid(watch)
+        search.start_on_grid()
         if search.efficiency < target:
-            search.start_packed(watch)
+            search.start_packed()
         for number in range(searches):
             if search.efficiency >= target:
                 break
-            watch.beat("layered routes", number, searches)
-            search.improve(1 + number // 2 % 2, watch)
+            context().report("layered routes", number, searches)
+            search.improve(1 + number // 2 % 2)
     except TimeLimitError:
         if search.best is None:
             raise
         return search.result(is_late=True)
     if search.best is None:
-        raise _refusal(topology, collective, base, max_layers, seed, watch)
+        raise _refusal(topology, collective, base, max_layers, seed)
     return search.result(is_late=False)
 
 
@@ -162,7 +159,7 @@ class _OrderSearch:
         """Part of the rate without layers."""
         return 0.0 if self.best is None else self.best.rate / self.base.rate
 
-    def attempt(self, orders: Int32Array, watch: Watch) -> RoutingResult | None:
+    def attempt(self, orders: Int32Array) -> RoutingResult | None:
         """Route over the orders and keep the result if it is the best; None if a pair has no path."""
         finder = LayeredPaths(self.topology, self.collective, orders)
         if not _serves_all(finder, self.collective):
@@ -174,22 +171,21 @@ class _OrderSearch:
             lengths=self.base.lengths if self.best is None else self.best.lengths,
             finder=finder,
             cutoff=0.0 if self.best is None else self.best.rate * (1 + _SEARCH_GAP),
-            watch=watch,
         )
         if self.best is None or found.rate > self.best.rate:
             self.best, self.orders = found, orders
         return found
 
-    def start_on_grid(self, watch: Watch) -> None:
+    def start_on_grid(self) -> None:
         """Orders of (dimension, direction) groups, if the fabric is a grid or torus."""
         sides = grid_sides(self.topology)
         if sides is not None:
             rng = np.random.default_rng(self.seed)
-            self.attempt(self._greedy(grid_orders(self.topology, sides, rng)), watch)
+            self.attempt(self._greedy(grid_orders(self.topology, sides, rng)))
 
-    def start_packed(self, watch: Watch) -> None:
+    def start_packed(self) -> None:
         """The routing without layers, packed first fit, long paths first, if it fits."""
-        orders, fits = packed_orders(self.base, self.topology.n_links, self.n_layers, watch)
+        orders, fits = packed_orders(self.base, self.topology.n_links, self.n_layers)
         if fits:
             self.best, self.orders = self.base, orders
 
@@ -211,16 +207,16 @@ class _OrderSearch:
             nearest = np.minimum(nearest, distance[pick])
         return candidates[chosen].astype(np.int32)
 
-    def improve(self, effort: int, watch: Watch) -> None:
+    def improve(self, effort: int) -> None:
         """Search for better orders, from the best ones of earlier searches if there are any."""
         if self._finder is None:
-            orders, _ = packed_orders(self.base, self.topology.n_links, self.n_layers, watch)
+            orders, _ = packed_orders(self.base, self.topology.n_links, self.n_layers)
             self._finder = OrderSearch(self.topology, self.collective, orders, self.base.lengths, self.seed)
         if self._is_warm:
-            self._finder.run(_MORE_ROUNDS, heat=_WARM, effort=effort, watch=watch)
+            self._finder.run(_MORE_ROUNDS, heat=_WARM, effort=effort)
         else:
-            self._finder.run(_FIRST_ROUNDS, effort=effort, watch=watch)
-        found = self.attempt(self._finder.orders, watch)
+            self._finder.run(_FIRST_ROUNDS, effort=effort)
+        found = self.attempt(self._finder.orders)
         if found is not None:
             self._is_warm = True
             self._finder.restart(self.orders, found.lengths)
@@ -240,13 +236,11 @@ class _OrderSearch:
         )
 
 
-def packed_orders(
-    base: RoutingResult, n_links: int, n_layers: int, watch: Watch = UNWATCHED
-) -> tuple[Int32Array, bool]:
+def packed_orders(base: RoutingResult, n_links: int, n_layers: int) -> tuple[Int32Array, bool]:
     """Orders that the routing's paths climb, packed first fit, long ones first; whether all of them fit."""
     paths = base.routing.paths
     sequence = np.argsort(-paths.hops, kind="stable").tolist()
-    layer, layers = fill_layers(waits_of(paths), sequence, n_links, n_layers, watch)
+    layer, layers = fill_layers(waits_of(paths), sequence, n_links, n_layers)
     places = [kept.place for kept in layers] + [list(range(n_links))] * (n_layers - len(layers))
     return np.argsort(np.array(places), axis=1, kind="stable").astype(np.int32), bool((layer >= 0).all())
 
@@ -259,20 +253,15 @@ def _serves_all(finder: LayeredPaths, collective: Collective) -> bool:
 
 
 def _refusal(
-    topology: Topology,
-    collective: Collective,
-    base: RoutingResult,
-    max_layers: int,
-    seed: int,
-    watch: Watch,
+    topology: Topology, collective: Collective, base: RoutingResult, max_layers: int, seed: int
 ) -> InfeasibleError:
     """The error for too few layers: whether that is proved, and the fewest layers that were found to do."""
-    enough = int(lash_layers(base.routing.paths, topology.n_links, watch=watch).max()) + 1
+    enough = int(lash_layers(base.routing.paths, topology.n_links).max()) + 1
     try:
         for number in range(max_layers + 1, enough):
-            orders, _ = packed_orders(base, topology.n_links, number, watch)
+            orders, _ = packed_orders(base, topology.n_links, number)
             search = OrderSearch(topology, collective, orders, base.lengths, seed)
-            search.run(_HELP_ROUNDS, watch=watch)
+            search.run(_HELP_ROUNDS)
             if _serves_all(LayeredPaths(topology, collective, search.orders), collective):
                 enough = number
                 break

@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int32Array, Int64Array
-from treadle.engine import core, run_watched
+from treadle.engine import core, run_core
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.path_sets import Float64Array, PathSet, turned
 from treadle.synthesis.core_values.flow_values import Annealing, ClimbProblem, ClimbTable
 from treadle.topologies.topology import Topology
-from treadle.watch import Watch
 
 _MOST_DIMENSIONS = 3
 """Grids of more dimensions get random permutations of their groups instead of all."""
@@ -66,7 +65,7 @@ class LayeredPaths:
         return core.climb_loads(self._problem(), np.asarray(lengths, dtype=np.float64))
 
     def annealed(
-        self, views: Float64Array, *, steps: int, hot: float, cold: float, seed: int, watch: Watch
+        self, views: Float64Array, *, steps: int, hot: float, cold: float, seed: int
     ) -> tuple[Int32Array, float]:
         """Change the orders, at random moves, so that climbing paths get short at each of some lengths.
 
@@ -78,7 +77,6 @@ class LayeredPaths:
         hot, cold : float
             Temperatures at the first and the last step, in units of the cost.
         seed : int
-        watch : Watch
 
         Returns
         -------
@@ -90,19 +88,18 @@ class LayeredPaths:
         Raises
         ------
         TimeLimitError
-            If the watch's deadline passes.
+            If the deadline passes.
 
         Notes
         -----
         A move puts a link elsewhere, or the links of a shortest path that does not climb just behind or
         before each other. Simulated annealing of Kirkpatrick, Gelatt and Vecchi (1983).
         """
-        _, orders, cost = run_watched(
+        _, orders, cost = run_core(
             "link orders",
             lambda control: core.anneal_link_orders(
                 self._problem(), np.ascontiguousarray(views), Annealing(steps, hot, cold, seed), control
             ),
-            watch=watch,
         )
         return orders.reshape(self.orders.shape), cost
 

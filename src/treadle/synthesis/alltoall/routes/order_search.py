@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.arrays import Int32Array
+from treadle.context import context
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.link_orders import LayeredPaths
 from treadle.synthesis.alltoall.routes.path_sets import Float64Array
 from treadle.topologies.topology import Topology
-from treadle.watch import Watch
 
 _VIEWS = 8
 """Vectors of link lengths at which climbing paths are to be short."""
@@ -78,13 +78,12 @@ class OrderSearch:
         self.orders = np.ascontiguousarray(orders, dtype=np.int32)
         self._learn(lengths)
 
-    def run(self, rounds: int, *, watch: Watch, heat: float = 1.0, effort: int = 1) -> None:
+    def run(self, rounds: int, *, heat: float = 1.0, effort: int = 1) -> None:
         """Cool down once.
 
         Parameters
         ----------
         rounds : int
-        watch : Watch
         heat : float
             Of the first round, in units of the usual one.
         effort : int
@@ -93,19 +92,18 @@ class OrderSearch:
         Raises
         ------
         TimeLimitError
-            If the watch's deadline passes.
+            If the deadline passes.
         """
         steps = effort * _STEPS_PER_LINK * self._topology.n_links
         heats = np.geomspace(max(_HOT * heat, _COLD), _COLD, rounds + 1)
         for number in range(rounds):
-            watch.beat("link orders", number, rounds)
+            context().report("link orders", number, rounds)
             self.orders, cost = self._paths().annealed(
                 self._views,
                 steps=steps,
                 hot=float(heats[number]),
                 cold=float(heats[number + 1]),
                 seed=int(self._rng.integers(2**62)),
-                watch=watch,
             )
             self._learn(self._congested())
             if number + 1 >= _FEWEST_ROUNDS and cost < 1 + _NO_DETOUR:

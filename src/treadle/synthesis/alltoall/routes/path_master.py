@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from time import monotonic
 from typing import Any
 
 import highspy
 import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array
-from treadle.engine import core, run_watched
+from treadle.context import TimeLimitError, context
+from treadle.engine import core, run_core
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.resolution import no_optimum, resolution
 from treadle.synthesis.alltoall.routes.path_sets import Float64Array, PathSet, WeightedPaths, demanded_pairs
 from treadle.synthesis.core_values.flow_values import PathBasis, PathProgram
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 _MOST_PIVOTS = 10**6
 
@@ -136,17 +135,15 @@ class PathMaster:
         none = np.zeros(0, dtype=np.int32)
         self._start = PathBasis(chosen.astype(np.int32), none, none)
 
-    def _advance(self, watch: Watch) -> None:
+    def _advance(self) -> None:
         """Near the optimum by the core's simplex method, from the start or from where it was; see there."""
         assert self._start is not None
         start = self._start
         program = PathProgram(
             self.bandwidth, self.demand, self.pair.astype(np.int32), self._offset, self._links
         )
-        _, reached, _ = run_watched(
-            "path LP",
-            lambda control: core.path_simplex(program, start, _MOST_PIVOTS, control),
-            watch=watch,
+        _, reached, _ = run_core(
+            "path LP", lambda control: core.path_simplex(program, start, _MOST_PIVOTS, control)
         )
         self._start = PathBasis(*reached)
         key, column, slack = self._start
@@ -161,22 +158,20 @@ class PathMaster:
         basis.col_status, basis.row_status, basis.valid = columns, rows, True
         self._solver.setBasis(basis)
 
-    def solve(
-        self, *, method: str = "simplex", crossover: bool = True, watch: Watch = UNWATCHED
-    ) -> MasterSolution:
+    def solve(self, *, method: str = "simplex", crossover: bool = True) -> MasterSolution:
         """An optimum; basic unless an interior one is asked for.
 
         Raises
         ------
         TimeLimitError
-            If the watch's deadline passes.
+            If the deadline passes.
         """
         if self._start is not None:
-            self._advance(watch)
+            self._advance()
         self._solver.setOptionValue("solver", method)
         self._solver.setOptionValue("run_crossover", "on" if crossover else "off")
-        if watch.deadline is not None:  # the solver's clock goes on from run to run
-            left = watch.deadline - monotonic()
+        left = context().seconds_left
+        if left is not None:  # the solver's clock goes on from run to run
             if left <= 0:  # some versions solve small programs before they look at the clock
                 raise TimeLimitError("path LP")
             self._solver.setOptionValue("time_limit", self._solver.getRunTime() + left)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
+from treadle.context import TimeLimitError, context
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.path_master import MasterSolution, PathMaster, weighted
 from treadle.synthesis.alltoall.routes.path_sets import (
@@ -31,7 +32,6 @@ from treadle.synthesis.alltoall.routes.path_sets import (
 )
 from treadle.synthesis.alltoall.routes.single_paths import single_paths
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 _SPREADS = 40
 """Rounds of spreading before the first linear program."""
@@ -89,7 +89,6 @@ def generate_routes(
     max_rounds: int = 200,
     finder: PathFinder | None = None,
     cutoff: float = 0.0,
-    watch: Watch = UNWATCHED,
 ) -> RoutingResult:
     """Route at the optimal rate F over few paths.
 
@@ -109,14 +108,13 @@ def generate_routes(
         Permits some paths only (see `layered_routes`), and the bound is then about these. Default: all.
     cutoff : float
         Give up when the bound falls to this rate.
-    watch : Watch
 
     Raises
     ------
     InfeasibleError
         If some rank cannot be reached.
     TimeLimitError
-        If the watch's deadline passes before the first linear program is solved; later, the best routing so
+        If the deadline passes before the first linear program is solved; later, the best routing so
         far is returned.
 
     Notes
@@ -133,14 +131,14 @@ def generate_routes(
         columns.add_at(np.ones(topology.n_links))
     if columns.master.resolution.is_wide:
         columns.add_at(1 / columns.master.bandwidth)  # paths without the links that carry nothing
-    average = columns.add_spread(_SPREADS, watch)
+    average = columns.add_spread(_SPREADS)
     if start is not None:
         columns.add(start)
     if lengths is not None:
         average = columns.in_bytes(lengths)
     bound, _ = columns.price(average)
     best_lengths = average
-    solution = columns.solve_first(simplex=bound > cutoff, watch=watch)
+    solution = columns.solve_first(simplex=bound > cutoff)
     rounds, is_late = 1, False
     while True:
         now = columns.in_bytes(solution.lengths)
@@ -156,8 +154,8 @@ def generate_routes(
         if bound <= max(rate * (1 + gap), cutoff) or not added or rounds >= max_rounds:
             break
         try:
-            watch.beat("routes", rounds, max_rounds)
-            solution = columns.master.solve(watch=watch)
+            context().report("routes", rounds, max_rounds)
+            solution = columns.master.solve()
         except TimeLimitError:
             is_late = True
             break
@@ -205,7 +203,7 @@ class _PathColumns:
         check_reachable(self.topology, self.collective, found.distance)
         self.add(path_set(self.source, self.target, found.paths(self.source, self.target)))
 
-    def add_spread(self, rounds: int, watch: Watch) -> Float64Array:
+    def add_spread(self, rounds: int) -> Float64Array:
         """Shortest paths at lengths that grow steeply with the load of the mixture of those so far.
 
         Returns the last lengths, averaged over the later half of the rounds: near the best ones.
@@ -214,7 +212,7 @@ class _PathColumns:
         load, lengths, average = np.zeros(len(bandwidth)), 1 / bandwidth, np.zeros(len(bandwidth))
         kept: list[PathSet] = []
         for number in range(rounds):
-            watch.beat("routes", number, rounds)
+            context().report("routes", number, rounds)
             found = self.finder.search(self._positive(lengths))
             paths = path_set(self.source, self.target, found.paths(self.source, self.target))
             if 2 * number >= rounds:
@@ -239,11 +237,11 @@ class _PathColumns:
         proved = float(self.topology.bandwidths @ positive) / needed
         return proved, self.add(path_set(self.source, self.target, found.paths(self.source, self.target)))
 
-    def solve_first(self, *, simplex: bool, watch: Watch) -> MasterSolution:
+    def solve_first(self, *, simplex: bool) -> MasterSolution:
         """The first optimum, from one path a pair at a low load; or just that load."""
         paths, place = self._all()
         pair = self.master.pair[place]
-        chosen = place[single_paths(paths, pair, self.master.demand, self.master.bandwidth, watch=watch)]
+        chosen = place[single_paths(paths, pair, self.master.demand, self.master.bandwidth)]
         taken = paths.take(np.sort(np.argsort(place)[chosen]))
         load = np.bincount(
             taken.links, weights=self.master.demand[taken.owner], minlength=self.topology.n_links
@@ -255,7 +253,7 @@ class _PathColumns:
             lengths = (times == times.max()).astype(np.float64)
             return MasterSolution(float(times.max()), weights, lengths, self.master.demand)
         self.master.start_from(chosen)
-        return self.master.solve(watch=watch)
+        return self.master.solve()
 
     def _all(self) -> tuple[PathSet, Int64Array]:
         """All columns as one set, and the column of each of its paths."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.arrays import Int64Array, frozen, offsets_of
+from treadle.context import context
 from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 _MOST_CHUNKS = 2**22
 """Most chunks that are placed."""
@@ -18,9 +18,7 @@ _LIKE_ROUNDS = 256
 """A round is repeated once its paths have more chunks left than so many rounds take."""
 
 
-def timed_routes(
-    topology: Topology, schedule: RouteSchedule, *, max_flows: int, watch: Watch = UNWATCHED
-) -> TimedRoutes:
+def timed_routes(topology: Topology, schedule: RouteSchedule, *, max_flows: int) -> TimedRoutes:
     """Let chunks set out in rounds, at most `max_flows` out of and into a host at a time.
 
     Parameters
@@ -31,14 +29,13 @@ def timed_routes(
         Checked by the caller.
     max_flows : int
         Simultaneous flows that a host can send, and receive, without losing rate.
-    watch : Watch
 
     Raises
     ------
     ScheduleError
         If `max_flows` is not positive, or the chunks are more than 2**22.
     TimeLimitError
-        If the watch's deadline passed.
+        If the deadline passed.
 
     Notes
     -----
@@ -61,7 +58,7 @@ def timed_routes(
     rounds: list[Int64Array] = []
     sizes: list[int] = []
     while left.any():
-        watch.beat("rounds", total - int(left.sum()), total)
+        context().report("rounds", total - int(left.sum()), total)
         waiting = np.flatnonzero(left)
         urgency = (work[needs[waiting]] / capacity[needs[waiting]]).max(axis=1)
         order = waiting[np.lexsort((turn[waiting], -hops[waiting], -urgency))]

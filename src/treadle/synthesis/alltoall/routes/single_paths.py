@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.arrays import Int64Array
+from treadle.context import context
 from treadle.synthesis.alltoall.routes.path_sets import Float64Array, PathSet, path_rows
-from treadle.watch import UNWATCHED, Watch
 
 _POWERS = (4.0, 12.0, 30.0)
 """Exponents of the load in the cost that successive rounds lower."""
@@ -19,12 +19,7 @@ _BEAT_PAIRS = 2**10
 
 
 def single_paths(
-    paths: PathSet,
-    pair: Int64Array,
-    demand: Float64Array,
-    bandwidth: Float64Array,
-    *,
-    watch: Watch = UNWATCHED,
+    paths: PathSet, pair: Int64Array, demand: Float64Array, bandwidth: Float64Array
 ) -> Int64Array:
     """Choose a path for every pair, shown as its number among `paths`; shape (pairs,).
 
@@ -35,12 +30,11 @@ def single_paths(
         Number of each path's pair, rising from 0 without gaps.
     demand : array of float64, shape (pairs,)
     bandwidth : array of float64, shape (m,)
-    watch : Watch
 
     Raises
     ------
     TimeLimitError
-        If the watch's deadline passes.
+        If the deadline passes.
 
     Notes
     -----
@@ -60,7 +54,7 @@ def single_paths(
         scale = float(time.max()) or 1.0
         for done, number in enumerate(order):
             if done % _BEAT_PAIRS == 0:
-                watch.beat("single paths", done, len(order))
+                context().report("single paths", done, len(order))
             low, high = first[number], first[number + 1]
             if high - low == 1:
                 continue

@@ -14,9 +14,9 @@ from itertools import pairwise
 import numpy as np
 
 from treadle.arrays import Int32Array
+from treadle.context import context
 from treadle.errors import InfeasibleError
 from treadle.synthesis.alltoall.routes.path_sets import PathSet
-from treadle.watch import UNWATCHED, Watch
 
 _BEAT_PATHS = 2**10
 """Paths between two looks at the clock."""
@@ -112,12 +112,7 @@ def waits_of(paths: PathSet) -> list[Waits]:
 
 
 def lash_layers(
-    paths: PathSet,
-    n_links: int,
-    *,
-    order: LashOrder = LashOrder.LONG,
-    max_layers: int | None = None,
-    watch: Watch = UNWATCHED,
+    paths: PathSet, n_links: int, *, order: LashOrder = LashOrder.LONG, max_layers: int | None = None
 ) -> Int32Array:
     """Put every path into the first layer that stays free of cycles.
 
@@ -130,7 +125,6 @@ def lash_layers(
         Long paths first need fewest layers, as a rule.
     max_layers : int, optional
         Most layers to open.
-    watch : Watch
 
     Returns
     -------
@@ -142,13 +136,13 @@ def lash_layers(
     InfeasibleError
         If `max_layers` do not do.
     TimeLimitError
-        If the watch's deadline passes.
+        If the deadline passes.
 
     Notes
     -----
     LASH (Skeie, Lysne and Theiss, 2002) one path after another, as the all-to-all paper's LASH-sequential.
     """
-    layer, _ = fill_layers(waits_of(paths), _sequence(paths, order), n_links, max_layers, watch)
+    layer, _ = fill_layers(waits_of(paths), _sequence(paths, order), n_links, max_layers)
     left = int((layer < 0).sum())
     if left:
         raise InfeasibleError(
@@ -166,18 +160,14 @@ def _sequence(paths: PathSet, order: LashOrder) -> list[int]:
 
 
 def fill_layers(
-    waits: list[Waits],
-    sequence: Iterable[int],
-    n_links: int,
-    max_layers: int | None,
-    watch: Watch = UNWATCHED,
+    waits: list[Waits], sequence: Iterable[int], n_links: int, max_layers: int | None
 ) -> tuple[Int32Array, list[AcyclicWaits]]:
     """First fit in the given sequence; -1 for paths that fit no layer; the layers' waits."""
     layers: list[AcyclicWaits] = []
     chosen = np.full(len(waits), -1, dtype=np.int32)
     for done, path in enumerate(sequence):
         if done % _BEAT_PATHS == 0:
-            watch.beat("layers", done, len(waits))
+            context().report("layers", done, len(waits))
         for number, layer in enumerate(layers):
             if layer.add(waits[path]):
                 chosen[path] = number

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of
-from treadle.engine import core, run_until, run_watched
+from treadle.context import context, under
+from treadle.engine import core, run_core, run_until
 from treadle.synthesis.alltoall.searched.demand_pieces import DemandPieces
 from treadle.synthesis.alltoall.searched.hop_arrays import looked_up
 from treadle.synthesis.alltoall.searched.path_search import search_paths
 from treadle.synthesis.core_values.lane_values import LanePaths, OrderPace, WaitPaths
-from treadle.watch import UNWATCHED, Watch
 
 _TRIES = 12
 """Rounds in which orders are bent until every piece has a way."""
@@ -63,7 +63,6 @@ def first_fit(
     max_layers: int = 0,
     may_rise: bool = False,
     short_first: bool = False,
-    watch: Watch = UNWATCHED,
 ) -> LayeredPieces:
     """Put free paths into layers one by one; those that fit none are lost.
 
@@ -78,7 +77,6 @@ def first_fit(
         A path may go to a higher layer on its way.
     short_first : bool
         Short paths before long ones: where layers are few, fewer are lost.
-    watch : Watch
 
     Raises
     ------
@@ -96,9 +94,7 @@ def first_fit(
         max_layers,
         may_rise,
     )
-    _, layer, order = run_watched(
-        "layers", lambda control: core.first_fit_layers(given, control), watch=watch
-    )
+    _, layer, order = run_core("layers", lambda control: core.first_fit_layers(given, control))
     core.release_memory()
     found = order.reshape(-1, len(table.tail))
     missing = np.tile(np.arange(len(table.tail), dtype=np.int32), (max(0, max_layers - len(found)), 1))
@@ -106,12 +102,7 @@ def first_fit(
 
 
 def improved_layers(
-    pieces: DemandPieces,
-    paths: LanePaths,
-    orders: Int32Array,
-    *,
-    seed: int = 0,
-    watch: Watch = UNWATCHED,
+    pieces: DemandPieces, paths: LanePaths, orders: Int32Array, *, seed: int = 0
 ) -> LayeredPieces:
     """The paths in layers whose orders serve more pieces in few hops.
 
@@ -126,8 +117,6 @@ def improved_layers(
     orders : array of int32, shape (L, m)
         To start from.
     seed : int
-    watch : Watch
-        When its deadline passes, the orders so far are taken.
     """
     pace = OrderPace(pieces.most_hops, _PASSES, seed)
     _, layer, order = run_until(
@@ -135,7 +124,6 @@ def improved_layers(
         lambda control: core.improve_layer_orders(
             pieces.table, paths, pieces.distance, orders, pace, control
         ),
-        watch=watch,
     )
     core.release_memory()
     return _kept(paths, np.repeat(layer, np.diff(paths.offset)), order.reshape(orders.shape))
@@ -159,7 +147,6 @@ def layered_search(
     sweeps: int | None = None,
     tries: int = _TRIES,
     seed: int = 0,
-    watch: Watch = UNWATCHED,
 ) -> LayeredPieces:
     """Paths in at most so many layers, at a low largest load; those that no order has a way for are lost.
 
@@ -179,20 +166,14 @@ def layered_search(
     tries : int
         Rounds in which orders are bent for lost pieces. 0 is quick: a piece without a way stays lost.
     seed : int
-    watch : Watch
-        When its deadline passes, the paths so far are returned.
     """
     if orders is None:
-        filled = first_fit(
-            pieces,
-            paths,
-            max_layers=max_layers,
-            may_rise=may_rise,
-            short_first=not may_rise,
-            watch=watch.unlimited,
-        )
+        with under(context().unlimited):
+            filled = first_fit(
+                pieces, paths, max_layers=max_layers, may_rise=may_rise, short_first=not may_rise
+            )
         if not may_rise:
-            filled = improved_layers(pieces, paths, filled.order, seed=seed, watch=watch)
+            filled = improved_layers(pieces, paths, filled.order, seed=seed)
             sweeps = _SWEEPS if sweeps is None else sweeps
     else:
         none = np.zeros(0, dtype=np.int32)
@@ -202,15 +183,16 @@ def layered_search(
     for number in range(tries + 1):
         order, given = filled.order, _in_lanes(pieces, filled, may_rise)
         del filled  # some bytes a hop, which the search has need of
-        filled = _searched(pieces, order, given, may_rise, 0, seed + number, watch.unlimited)
-        if not filled.lost.size or number == tries or watch.is_late:
+        with under(context().unlimited):
+            filled = _searched(pieces, order, given, may_rise, 0, seed + number)
+        if not filled.lost.size or number == tries or context().is_late:
             break
         filled = _bent(pieces, paths, filled)
     if filled.lost.size or sweeps == 0:
         return filled
     order, given = filled.order, _in_lanes(pieces, filled, may_rise)
     del filled
-    return _searched(pieces, order, given, may_rise, sweeps, seed, watch)
+    return _searched(pieces, order, given, may_rise, sweeps, seed)
 
 
 def _in_lanes(pieces: DemandPieces, start: LayeredPieces, may_rise: bool) -> LanePaths:
@@ -227,18 +209,12 @@ def _in_lanes(pieces: DemandPieces, start: LayeredPieces, may_rise: bool) -> Lan
 
 
 def _searched(
-    pieces: DemandPieces,
-    order: Int32Array,
-    given: LanePaths,
-    may_rise: bool,
-    sweeps: int | None,
-    seed: int,
-    watch: Watch,
+    pieces: DemandPieces, order: Int32Array, given: LanePaths, may_rise: bool, sweeps: int | None, seed: int
 ) -> LayeredPieces:
     """The search in the lanes of these orders, from these paths."""
     n_layers, m = order.shape
     lanes = order.reshape(1, -1) if may_rise else order
-    found, _ = search_paths(pieces, lanes=lanes, start=given, sweeps=sweeps, seed=seed, watch=watch)
+    found, _ = search_paths(pieces, lanes=lanes, start=given, sweeps=sweeps, seed=seed)
     hops = np.diff(found.offset)
     of_hop = found.place // np.int32(m) if may_rise else np.repeat(found.lane, hops)
     links = looked_up(lanes, np.repeat(found.lane, hops), found.place)

@@ -12,7 +12,6 @@ from treadle.arrays import Int32Array
 from treadle.engine import core, run_until
 from treadle.synthesis.alltoall.searched.demand_pieces import DemandPieces
 from treadle.synthesis.core_values.lane_values import LanePaths, SearchPace
-from treadle.watch import UNWATCHED, Watch
 
 _SWEEPS, _FEW_SWEEPS, _UNEQUAL_SWEEPS = 60, 30, 240
 """Over all sources, the exponents growing 8% or 17% from one to the next: few where there are many pieces.
@@ -42,7 +41,6 @@ def search_paths(
     start: LanePaths | None = None,
     sweeps: int | None = None,
     seed: int = 0,
-    watch: Watch = UNWATCHED,
 ) -> tuple[LanePaths, bool]:
     """A path for each piece, at a low largest load over bandwidth.
 
@@ -57,8 +55,6 @@ def search_paths(
         0: only the pieces without a path get one. Default: as many as gain anything.
     seed : int
         The same seed gives the same paths.
-    watch : Watch
-        When its deadline passes, the paths so far are returned.
 
     Returns
     -------
@@ -76,7 +72,6 @@ def search_paths(
         lambda control: core.search_lane_paths(
             pieces.table, _FREE if lanes is None else lanes, start or _NONE, pace, control
         ),
-        watch=watch,
     )
     core.release_memory()  # of its paths source by source
     return LanePaths(*found), status != _STUCK

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int32Array, Int64Array, offsets_of
+from treadle.context import Context, context, under
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.alltoall.route_cost import route_algbw
 from treadle.schedules.alltoall.routes import RouteSchedule
@@ -26,7 +27,6 @@ from treadle.synthesis.alltoall.searched.layer_search import LayeredPieces, firs
 from treadle.synthesis.alltoall.searched.path_search import search_paths
 from treadle.synthesis.core_values.lane_values import LanePaths
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 _PATHS_TIME, _LAYERS_TIME = 0.35, 0.7
 """Parts of the time until a deadline by which paths and layers are to be there."""
@@ -84,7 +84,6 @@ def searched_routes(
     max_hops: int | None = None,
     chunks: int | None = None,
     seed: int = 0,
-    watch: Watch = UNWATCHED,
 ) -> SearchedRoutes:
     """One to four paths a pair at a low largest load, free of deadlock.
 
@@ -101,8 +100,6 @@ def searched_routes(
         See `cut_demands`.
     seed : int
         The same seed gives the same routes.
-    watch : Watch
-        When its deadline passes, each stage ends with what it has.
 
     Raises
     ------
@@ -115,18 +112,21 @@ def searched_routes(
     if max_layers is not None and max_layers < 1:
         raise ScheduleError(f"layers: at most {max_layers}, expected at least 1")
     pieces = cut_demands(topology, collective, chunks=chunks, max_routes=max_routes, max_hops=max_hops)
-    by_then, at_last = until(watch, _PATHS_TIME), until(watch, _LAYERS_TIME)
-    free, is_whole = search_paths(pieces, seed=seed, watch=by_then)
+    by_then, at_last = until(_PATHS_TIME), until(_LAYERS_TIME)
+    with under(by_then):
+        free, is_whole = search_paths(pieces, seed=seed)
     assert is_whole
     is_late = by_then.is_late
     flat = np.zeros(len(free.place), dtype=np.int32)
     unlayered = route_algbw(topology, collective, piece_routes(pieces, free.offset, free.place, flat))
     layer_rates = dict[int, float]()
     if max_layers is None:
-        found, layer_rates = _fewest_layers(pieces, free, layer_changes, seed, at_last)
+        with under(at_last):
+            found, layer_rates = _fewest_layers(pieces, free, layer_changes, seed)
     else:
         starts = _starts(topology, collective, max_layers, seed)
-        found = _in_layers(topology, pieces, free, max_layers, starts, layer_changes, at_last)
+        with under(at_last):
+            found = _in_layers(topology, pieces, free, max_layers, starts, layer_changes)
         is_late = is_late or at_last.is_late
     schedule = piece_routes(pieces, found.offset, found.links, found.layer)
     layer_rates.pop(schedule.n_layers, None)
@@ -134,13 +134,14 @@ def searched_routes(
 
 
 def _fewest_layers(
-    pieces: DemandPieces, free: LanePaths, may_rise: bool, seed: int, watch: Watch
+    pieces: DemandPieces, free: LanePaths, may_rise: bool, seed: int
 ) -> tuple[LayeredPieces, dict[int, float]]:
     """The fewest layers that cost little, and the share of the rate that each number tried keeps.
 
     First fit costs nothing, but may take many layers; a deadline leaves it as it is.
     """
-    whole = first_fit(pieces, free, may_rise=may_rise, watch=watch.unlimited)
+    with under(context().unlimited):
+        whole = first_fit(pieces, free, may_rise=may_rise)
     in_layer = np.bincount(whole.layer[whole.offset[:-1]])
     first = 1
     if pieces.n_pieces > _MANY:
@@ -150,9 +151,9 @@ def _fewest_layers(
     load = busiest(pieces, free.offset, free.place)
     rates = {n_layers: 1.0}
     for number in range(first, n_layers):
-        if watch.is_late:
+        if context().is_late:
             break
-        found = layered_search(pieces, free, number, may_rise=may_rise, tries=0, seed=seed, watch=watch)
+        found = layered_search(pieces, free, number, may_rise=may_rise, tries=0, seed=seed)
         if found.lost.size:
             continue
         rates[number] = float(load / busiest(pieces, found.offset, found.links))
@@ -161,10 +162,10 @@ def _fewest_layers(
     return whole, rates
 
 
-def until(watch: Watch, part: float) -> Watch:
+def until(part: float) -> Context:
     """The watch with a deadline after some part of the time that is left; without one as it is."""
-    left = watch.seconds_left
-    return watch if left is None else Watch(watch.progress, monotonic() + part * left)
+    left = context().seconds_left
+    return context() if left is None else Context(context().progress, monotonic() + part * left)
 
 
 def _in_layers(
@@ -174,20 +175,20 @@ def _in_layers(
     max_layers: int,
     starts: Iterator[Int32Array | None],
     may_rise: bool,
-    watch: Watch,
 ) -> LayeredPieces:
     """The free paths if they fit, else the best of what the orders to start from give."""
-    filled = first_fit(pieces, free, max_layers=max_layers, may_rise=may_rise, watch=watch.unlimited)
+    with under(context().unlimited):
+        filled = first_fit(pieces, free, max_layers=max_layers, may_rise=may_rise)
     if not filled.lost.size:
         return filled
     best, least = None, np.inf
     goal = _CLOSE * busiest(pieces, free.offset, free.place)
     for orders in starts:
-        found = layered_search(pieces, free, max_layers, may_rise=may_rise, orders=orders, watch=watch)
+        found = layered_search(pieces, free, max_layers, may_rise=may_rise, orders=orders)
         load = busiest(pieces, found.offset, found.links)
         if not found.lost.size and load < least:
             best, least = found, load
-        if least <= goal or (best is not None and (watch.is_late or orders is None)):
+        if least <= goal or (best is not None and (context().is_late or orders is None)):
             break
     if best is None:
         raise _refusal(topology, pieces, free, found, may_rise)

@@ -23,7 +23,6 @@ from treadle.schedules.steps.steps import steps_from_sends
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.core_values.lane_values import HopPaths, StepPace
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 _STEPS_PER_HOP, _UNEQUAL_STEPS = 3, 2
 """Steps for each hop of the longest path, unless told otherwise: room to place nearly all hops freely.
@@ -115,7 +114,6 @@ def routes_in_steps(
     is_tight: bool = False,
     max_passes: int = _PASSES,
     seed: int = 0,
-    watch: Watch = UNWATCHED,
 ) -> ExchangeSchedule:
     """The routes' chunks hop by hop, in steps that take hardly longer in all than the routes' fullest link.
 
@@ -135,8 +133,6 @@ def routes_in_steps(
     max_passes : int
         Over the hops that exceed caps.
     seed : int
-    watch : Watch
-        When its deadline passes, the steps so far are returned.
 
     Raises
     ------
@@ -158,9 +154,7 @@ def routes_in_steps(
     sweeps = min(_SWEEPS, _MOST_WORK // max(1, len(runs.links) * n_steps)) if is_tight else 0
     pace = StepPace(_TRIES, max_passes, max(1, int(caps.sum()) // _RISES), seed, sweeps)
     given = HopPaths(runs.offset, runs.links, runs.amount, width)
-    _, caps, step = run_until(
-        "steps", lambda control: core.assign_hop_steps(given, pace, caps, control), watch=watch
-    )
+    _, caps, step = run_until("steps", lambda control: core.assign_hop_steps(given, pace, caps, control))
     path = np.repeat(np.arange(len(runs.amount), dtype=np.int32), np.diff(runs.offset))
     sends = [runs.shard[path], runs.links, step, runs.low[path], runs.high[path]]
     source, target = np.nonzero(collective.pair_demands.between)

@@ -8,13 +8,13 @@ from fractions import Fraction
 import numpy as np
 
 from treadle.arrays import BoolArray, Int64Array
+from treadle.context import context
 from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.steps.route_runs import RouteRuns, exchange_of, route_runs
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 MAX_CHUNKS = 2**16
 """Default limit of chunks per shard."""
@@ -79,7 +79,6 @@ def pipelined(
     *,
     rounds: int,
     max_chunks: int = MAX_CHUNKS,
-    watch: Watch = UNWATCHED,
 ) -> ExchangeSchedule:
     """Steps of one length each, in which every link carries what it can of what is waiting for it.
 
@@ -96,7 +95,6 @@ def pipelined(
         busy. More rounds come nearer to the routes' rate and take more steps.
     max_chunks : int
         Limit of chunks per shard. Where the routes' shares need more, they are rounded.
-    watch : Watch
 
     Returns
     -------
@@ -131,7 +129,7 @@ def pipelined(
     start = parts.low[parts.path]
     step = 0
     while queue.left:
-        watch.beat("steps", parts.total - queue.left, parts.total)
+        context().report("steps", parts.total - queue.left, parts.total)
         row, before, taken = queue.advance()
         rows.append(row)
         lows.append(start[row] + before)

@@ -13,7 +13,6 @@ from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.steps.pipelined import MAX_CHUNKS, hop_synchronous, pipelined
 from treadle.synthesis.alltoall.steps.staggered import staggered
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 ROUNDS = (8, 16, 32, 64, 128)
 """Rounds that are tried; a schedule has about as many steps."""
@@ -32,7 +31,6 @@ def fewest_rounds(
     routes_algbw: Fraction,
     *,
     max_chunks: int = MAX_CHUNKS,
-    watch: Watch = UNWATCHED,
 ) -> ExchangeSchedule:
     """Hop by hop, or in as few rounds as come within half a percent of what the routes carry.
 
@@ -47,7 +45,6 @@ def fewest_rounds(
         Bytes/s at which the routes keep their busiest link busy.
     max_chunks : int
         Limit of chunks per shard.
-    watch : Watch
 
     Returns
     -------
@@ -59,14 +56,14 @@ def fewest_rounds(
     for rounds in ROUNDS:
         if reached >= _NEAR * routes_algbw:
             break
-        found = pipelined(topology, collective, routes, rounds=rounds, max_chunks=max_chunks, watch=watch)
+        found = pipelined(topology, collective, routes, rounds=rounds, max_chunks=max_chunks)
         algbw = exchange_algbw(topology, collective, found)
         if algbw > reached:
             best, reached = found, algbw
     for rounds in ROUNDS:
         if reached >= _NEAR * routes_algbw or rounds * len(routes.path_links) > _MOST_SENDS:
             break
-        found = staggered(topology, collective, routes, rounds=rounds, max_chunks=max_chunks, watch=watch)
+        found = staggered(topology, collective, routes, rounds=rounds, max_chunks=max_chunks)
         algbw = exchange_algbw(topology, collective, found)
         if algbw > reached:
             best, reached = found, algbw
@@ -82,7 +79,6 @@ def fastest_at_size(
     alpha_s: float,
     rounds: Sequence[int] = (2, 4, *ROUNDS),
     max_chunks: int = MAX_CHUNKS,
-    watch: Watch = UNWATCHED,
 ) -> ExchangeSchedule:
     """The number of rounds that is fastest in the alpha-beta model.
 
@@ -101,7 +97,6 @@ def fastest_at_size(
         the latency of the steps alone takes longer than the best, no more are tried.
     max_chunks : int
         Limit of chunks per shard.
-    watch : Watch
 
     Raises
     ------
@@ -115,7 +110,7 @@ def fastest_at_size(
     for number in rounds:
         if number * alpha_s >= least:
             break
-        found = pipelined(topology, collective, routes, rounds=number, max_chunks=max_chunks, watch=watch)
+        found = pipelined(topology, collective, routes, rounds=number, max_chunks=max_chunks)
         time = exchange_runtime_s(topology, collective, found, size_bytes, alpha_s=alpha_s)
         if time < least:
             best, least = found, time

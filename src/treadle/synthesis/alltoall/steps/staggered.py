@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.arrays import Int64Array
+from treadle.context import context
 from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
@@ -12,7 +13,6 @@ from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.steps.pipelined import MAX_CHUNKS
 from treadle.synthesis.alltoall.steps.route_runs import exchange_of, route_runs
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 _SPREAD = 40503
 """Odd, about 0.618 of 2**16: routes' first rounds lie far apart."""
@@ -26,7 +26,6 @@ def staggered(
     rounds: int,
     max_chunks: int = MAX_CHUNKS,
     max_sends: int | None = None,
-    watch: Watch = UNWATCHED,
 ) -> ExchangeSchedule:
     """The routes K times over, a K-th of their data each time, each hop a step behind the one before.
 
@@ -85,7 +84,7 @@ def staggered(
     lows: list[Int64Array] = []
     highs: list[Int64Array] = []
     for number in range(rounds):
-        watch.beat("steps", number, rounds)
+        context().report("steps", number, rounds)
         # the same rule says where each round ends and the next begins, so nothing is lost to rounding
         low, high = (size * ((turns * turn + shift) // rounds) // turns for turn in (number, number + 1))
         row = np.flatnonzero(high > low)

@@ -8,18 +8,17 @@ section 3.1.3 (programs (15) to (20)); docs/algorithms/alltoall-steps.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from time import monotonic
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array, offsets_of
+from treadle.context import TimeLimitError, context
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.resolution import no_optimum, resolution
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 Float64Array = NDArray[np.float64]
 
@@ -56,9 +55,7 @@ class TimeSteppedFlow:
         return float(self.step_times.sum())
 
 
-def time_stepped_flow(
-    topology: Topology, collective: Collective, n_steps: int, *, watch: Watch = UNWATCHED
-) -> TimeSteppedFlow:
+def time_stepped_flow(topology: Topology, collective: Collective, n_steps: int) -> TimeSteppedFlow:
     """Solve the linear program over the time-expanded fabric.
 
     Parameters
@@ -70,7 +67,6 @@ def time_stepped_flow(
         An all-to-all.
     n_steps : int
         T, at least the largest distance between ranks that have something for one another.
-    watch : Watch
 
     Returns
     -------
@@ -106,7 +102,7 @@ def time_stepped_flow(
     if (size := _program_size(topology, collective, n_steps, reach)) > MAX_VARIABLES:
         raise _refusal(topology, size)
     program = _TimedFlowProgram(topology, collective, n_steps, reach)
-    return program.solve(watch)
+    return program.solve()
 
 
 def least_steps(topology: Topology, collective: Collective) -> int:
@@ -216,7 +212,7 @@ class _TimedFlowProgram:
         self.holds = np.nonzero(self.places[:-1])
         self.n_columns = len(self.flows[0]) + len(self.holds[0]) + n_steps
 
-    def solve(self, watch: Watch) -> TimeSteppedFlow:
+    def solve(self) -> TimeSteppedFlow:
         """Run HiGHS and read the flow."""
         # here, because the table of schedulers loads this module and few commands need the solver behind it
         import highspy
@@ -229,8 +225,8 @@ class _TimedFlowProgram:
         solver.setOptionValue("solver", "ipm" if is_small else "pdlp")
         if not is_small:
             solver.setOptionValue("pdlp_optimality_tolerance", _ACCURACY)
-        if watch.deadline is not None:
-            left = watch.deadline - monotonic()
+        left = context().seconds_left
+        if left is not None:
             if left <= 0:  # some versions of the solver start all the same
                 raise TimeLimitError("time-stepped flow")
             solver.setOptionValue("time_limit", left)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array, frozen
+from treadle.context import context
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.exchange_cost import step_times
@@ -19,7 +20,6 @@ from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.alltoall.routes.whole_units import least_whole, rounded_units
 from treadle.synthesis.alltoall.steps.time_stepped import TimeSteppedFlow
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 Float64Array = NDArray[np.float64]
 
@@ -49,12 +49,7 @@ class ChunkedExchange:
 
 
 def chunked_exchange(
-    topology: Topology,
-    collective: Collective,
-    flow: TimeSteppedFlow,
-    *,
-    chunks: int | None = None,
-    watch: Watch = UNWATCHED,
+    topology: Topology, collective: Collective, flow: TimeSteppedFlow, *, chunks: int | None = None
 ) -> ChunkedExchange:
     """Take a flow apart by pairs and timed paths, and give each path whole chunks.
 
@@ -66,7 +61,6 @@ def chunked_exchange(
         Of the collective.
     chunks : int, optional
         P per shard; default the least up to 64 that makes every share whole, or 64.
-    watch : Watch
 
     Raises
     ------
@@ -90,7 +84,7 @@ def chunked_exchange(
     targets: list[int] = []
     sources: list[int] = []
     for source in range(collective.n_ranks):
-        watch.beat("timed paths", source, collective.n_ranks)
+        context().report("timed paths", source, collective.n_ranks)
         peeler = _TimedPeeler(topology, flow.by_step[:, source], collective.ranks[source])
         for target in np.flatnonzero(demands[source]).tolist():
             paths = peeler.take(collective.ranks[target], float(demands[source, target]))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from treadle.context import context
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.exchange_cost import exchange_algbw
 from treadle.schedules.alltoall.route_cost import route_algbw
@@ -20,7 +21,6 @@ from treadle.synthesis.alltoall.searched.searched_routes import piece_routes
 from treadle.synthesis.alltoall.steps.hop_steps import routes_in_steps
 from treadle.synthesis.alltoall.steps.staggered import rounds_within, staggered
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 NEAR = 0.995
 """Of the optimum: as much as is asked for."""
@@ -42,16 +42,12 @@ _ROUND_PARTS, _ROUNDED, _MOST_SENDS = (2**8, 2**10, 2**13), 0.9995, 2**22
 
 
 def fast_enough(
-    topology: Topology,
-    collective: Collective,
-    candidates: Iterator[ExchangeSchedule],
-    least: float,
-    watch: Watch = UNWATCHED,
+    topology: Topology, collective: Collective, candidates: Iterator[ExchangeSchedule], least: float
 ) -> ExchangeSchedule:
     """The first that reaches so many bytes/s, or the best of all, or of those until time runs out."""
     best = next(candidates)
     most = exchange_algbw(topology, collective, best)
-    while most < least and not watch.is_late and (schedule := next(candidates, None)) is not None:
+    while most < least and not context().is_late and (schedule := next(candidates, None)) is not None:
         algbw = exchange_algbw(topology, collective, schedule)
         if algbw > most:
             best, most = schedule, algbw
@@ -65,7 +61,6 @@ def placed_hops(
     *,
     chunks: tuple[int, ...] = (COARSE, FINE),
     max_steps: int | None = None,
-    watch: Watch = UNWATCHED,
 ) -> Iterator[ExchangeSchedule]:
     """A step for each hop of searched paths, in coarse and fine chunks; then routes repeated many times over.
 
@@ -82,7 +77,6 @@ def placed_hops(
     chunks : tuple of int
         Most chunks per shard, rising; with all but the first, hops are also levelled at exponential prices.
     max_steps : int, optional
-    watch : Watch
 
     Raises
     ------
@@ -92,7 +86,7 @@ def placed_hops(
     powers = sorted({1 << (most.bit_length() - 1) for most in chunks})
     for most in powers:
         pieces = cut_demands(topology, collective, max_routes=most, max_hops=max_steps)
-        found, _ = search_paths(pieces, watch=watch)
+        found, _ = search_paths(pieces)
         routes = piece_routes(pieces, found.offset, found.place, np.zeros(len(found.place), np.int32))
         steps = _STEPS * int(routes.hops.max()) if max_steps is None else max_steps
         for is_tight in (False, True) if most > powers[0] or len(powers) == 1 else (False,):
@@ -104,18 +98,13 @@ def placed_hops(
                 max_chunks=most,
                 is_tight=is_tight,
                 max_passes=_PASSES,
-                watch=watch,
             )
     if max_steps is None:
-        yield from repeated(topology, collective, routes if paths is None else paths, powers[-1], watch)
+        yield from repeated(topology, collective, routes if paths is None else paths, powers[-1])
 
 
 def repeated(
-    topology: Topology,
-    collective: Collective,
-    routes: RouteSchedule | WeightedPaths,
-    most: int,
-    watch: Watch = UNWATCHED,
+    topology: Topology, collective: Collective, routes: RouteSchedule | WeightedPaths, most: int
 ) -> Iterator[ExchangeSchedule]:
     """Routes repeated as often as lets them lose little, in whole chunks for every round; or nothing.
 
@@ -127,7 +116,6 @@ def repeated(
     routes : RouteSchedule or WeightedPaths
     most : int
         Chunks per shard: where fewer than the fine ones are allowed, nothing is made.
-    watch : Watch
     """
     if most < FINE:
         return
@@ -142,13 +130,7 @@ def repeated(
     rounds = rounds_within(topology, routes, _LAST_LOSS)
     if rounds * parts <= MAX_CHUNKS:
         yield staggered(
-            topology,
-            collective,
-            routes,
-            rounds=rounds,
-            max_chunks=rounds * parts,
-            max_sends=_MOST_SENDS,
-            watch=watch,
+            topology, collective, routes, rounds=rounds, max_chunks=rounds * parts, max_sends=_MOST_SENDS
         )
 
 

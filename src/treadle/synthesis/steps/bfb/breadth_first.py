@@ -14,7 +14,7 @@ from math import lcm
 import numpy as np
 
 from treadle.arrays import Int64Array, frozen, offsets_of
-from treadle.engine import core, run_watched
+from treadle.engine import core, run_core
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.steps.steps import MAX_CHUNKS, Steps, StepSchedule
@@ -30,7 +30,6 @@ from treadle.synthesis.steps.bfb.integral_loads import (
 )
 from treadle.synthesis.steps.bfb.value import BfbValue, value_of
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 
 def chunk_count(value: BfbValue) -> int:
@@ -47,12 +46,7 @@ def chunk_count(value: BfbValue) -> int:
     return lcm(*(load.denominator for load in value.loads))
 
 
-def bfb_allgather(
-    topology: Topology,
-    *,
-    max_chunks: int | None = None,
-    watch: Watch = UNWATCHED,
-) -> Steps:
+def bfb_allgather(topology: Topology, *, max_chunks: int | None = None) -> Steps:
     """Breadth-first-broadcast allgather with the least T_B, each shard cut into the fewest chunks.
 
     Parameters
@@ -64,7 +58,6 @@ def bfb_allgather(
         Most chunks per shard. If the optimum needs more, the number up to this (and 4096) with the least T_B
         is taken (section A.5.2). Default: as many as the optimum needs; where these are more than a schedule
         may have, the smallest number up to 1024 that loses at most 0.1%.
-    watch : Watch
 
     Returns
     -------
@@ -95,16 +88,16 @@ def bfb_allgather(
     """
     check_chunks(max_chunks)
     instance = link_rows(topology)
-    value = value_of(instance, watch=watch)
+    value = value_of(instance)
     chunks = chunk_count(value)
     if chunks > (max_chunks or MAX_CHUNKS):
         if not instance.is_uniform:
-            return _balanced(instance, value, max_chunks, watch)
+            return _balanced(instance, value, max_chunks)
         chunks = best_chunk_count(value, max_chunks or DEFAULT_CHUNKS)
-    return split(instance, value, chunks, watch=watch)
+    return split(instance, value, chunks)
 
 
-def _balanced(instance: InLinkRows, value: BfbValue, max_chunks: int | None, watch: Watch) -> Steps:
+def _balanced(instance: InLinkRows, value: BfbValue, max_chunks: int | None) -> Steps:
     """Steps of the best number of chunks on unequal links, for the largest sizes."""
     problem = StepProblem(
         instance=instance,
@@ -112,10 +105,9 @@ def _balanced(instance: InLinkRows, value: BfbValue, max_chunks: int | None, wat
         bandwidth=instance.weight.tolist(),
         shard_bytes=Fraction(1),
         n_steps=value.diameter,
-        watch=watch,
     )
     chunks, capacity = balance(problem, max_chunks)
-    return split_by_capacity(instance, capacity, value.diameter, chunks, watch=watch)
+    return split_by_capacity(instance, capacity, value.diameter, chunks)
 
 
 def best_chunk_count(value: BfbValue, limit: int) -> int:
@@ -133,13 +125,7 @@ def step_chunks(value: BfbValue, chunks: int) -> list[int]:
     return [-(-load.numerator * chunks // load.denominator) for load in value.loads]
 
 
-def split(
-    instance: InLinkRows,
-    value: BfbValue,
-    chunks: int,
-    *,
-    watch: Watch = UNWATCHED,
-) -> Steps:
+def split(instance: InLinkRows, value: BfbValue, chunks: int) -> Steps:
     """The schedule with `chunks` chunks per shard: step t loads a link with at most ceil(P U(t)) of them.
 
     Where links differ, `chunks` must be a multiple of `chunk_count(value)`.
@@ -152,22 +138,14 @@ def split(
         enough = instance.n * chunks  # more than any link can carry, so that products stay small
         rows = [[min(enough, int(amount) * int(weight)) for weight in instance.weight] for amount in per_unit]
         capacity = np.array(rows, dtype=np.int64).ravel()
-    return split_by_capacity(instance, capacity, value.diameter, chunks, watch=watch)
+    return split_by_capacity(instance, capacity, value.diameter, chunks)
 
 
-def split_by_capacity(
-    instance: InLinkRows,
-    capacity: Int64Array,
-    n_steps: int,
-    chunks: int,
-    *,
-    watch: Watch = UNWATCHED,
-) -> Steps:
+def split_by_capacity(instance: InLinkRows, capacity: Int64Array, n_steps: int, chunks: int) -> Steps:
     """Steps within given capacities in chunks: one per step, or one per step and in-link (row-major)."""
-    status, found, failure = run_watched(
+    status, found, failure = run_core(
         "bfb schedule",
         lambda control: core.bfb_split(instance.in_links, instance.link, capacity, n_steps, chunks, control),
-        watch=watch,
     )
     if status == VIOLATED:
         raise unreachable(instance.topology, *failure)
@@ -185,17 +163,12 @@ def split_by_capacity(
     )
 
 
-def bfb_reduce_scatter(
-    topology: Topology,
-    *,
-    max_chunks: int | None = None,
-    watch: Watch = UNWATCHED,
-) -> Steps:
+def bfb_reduce_scatter(topology: Topology, *, max_chunks: int | None = None) -> Steps:
     """Reduce-scatter: the allgather of the transpose, run backwards (Definition 5, Corollary 1.1).
 
     Parameters and errors as for `bfb_allgather`.
     """
-    return backwards(bfb_allgather(topology.transpose(), max_chunks=max_chunks, watch=watch))
+    return backwards(bfb_allgather(topology.transpose(), max_chunks=max_chunks))
 
 
 def backwards(steps: Steps) -> Steps:
@@ -298,12 +271,7 @@ def distances_from(topology: Topology, root: int) -> Int64Array:
 
 
 def bfb_schedule(
-    topology: Topology,
-    kind: CollectiveKind,
-    *,
-    root: int | None = None,
-    max_chunks: int | None = None,
-    watch: Watch = UNWATCHED,
+    topology: Topology, kind: CollectiveKind, *, root: int | None = None, max_chunks: int | None = None
 ) -> StepSchedule:
     """Breadth-first-broadcast schedule of any collective of this package.
 
@@ -330,7 +298,7 @@ def bfb_schedule(
         return StepSchedule(kind, broadcast=bfb_broadcast(topology, root))
 
     def gathered(fabric: Topology) -> Steps:
-        return bfb_allgather(fabric, max_chunks=max_chunks, watch=watch)
+        return bfb_allgather(fabric, max_chunks=max_chunks)
 
     return StepSchedule(
         kind,

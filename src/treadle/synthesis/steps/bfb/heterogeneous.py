@@ -26,7 +26,6 @@ from treadle.synthesis.steps.bfb.integral_loads import (
     time_of_cut,
 )
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 _NANO = 10**9
 
@@ -55,9 +54,7 @@ class HeterogeneousValue:
         return sum(self.step_times_s, Fraction(0))
 
 
-def heterogeneous_value(
-    topology: Topology, size_bytes: int, *, watch: Watch = UNWATCHED
-) -> HeterogeneousValue:
+def heterogeneous_value(topology: Topology, size_bytes: int) -> HeterogeneousValue:
     """Exact shortest time, step by step, of a breadth-first-broadcast allgather of `size_bytes`.
 
     Parameters
@@ -66,7 +63,6 @@ def heterogeneous_value(
         Compute nodes only; bandwidths and latencies of the links may differ.
     size_bytes : int
         M; a shard is M/N bytes.
-    watch : Watch
 
     Raises
     ------
@@ -83,7 +79,7 @@ def heterogeneous_value(
     capacities of a T that is too small yield a cut, and the least T that satisfies the cut is next; it ends
     at the optimum, since cuts are finitely many and each T is a lower bound.
     """
-    problem = _make_problem(topology, size_bytes, watch)
+    problem = _make_problem(topology, size_bytes)
 
     def capacities(time: Fraction) -> tuple[list[int], int]:
         return _scaled_capacities(problem, time)
@@ -101,13 +97,7 @@ def heterogeneous_value(
     return HeterogeneousValue(size_bytes, times, idle)
 
 
-def heterogeneous_allgather(
-    topology: Topology,
-    size_bytes: int,
-    *,
-    max_chunks: int | None = None,
-    watch: Watch = UNWATCHED,
-) -> Steps:
+def heterogeneous_allgather(topology: Topology, size_bytes: int, *, max_chunks: int | None = None) -> Steps:
     """Breadth-first-broadcast allgather that is fastest at `size_bytes`.
 
     Parameters
@@ -128,18 +118,13 @@ def heterogeneous_allgather(
     Exactly optimal for its number of chunks, by the integrality of flows.
     """
     check_chunks(max_chunks)
-    problem = _make_problem(topology, size_bytes, watch)
+    problem = _make_problem(topology, size_bytes)
     count, capacity = balance(problem, max_chunks)
-    return split_by_capacity(problem.instance, capacity, problem.n_steps, count, watch=watch)
+    return split_by_capacity(problem.instance, capacity, problem.n_steps, count)
 
 
 def schedule_for_size(
-    topology: Topology,
-    kind: CollectiveKind,
-    size_bytes: int,
-    *,
-    chunks: int | None = None,
-    watch: Watch = UNWATCHED,
+    topology: Topology, kind: CollectiveKind, size_bytes: int, *, chunks: int | None = None
 ) -> StepSchedule:
     """Breadth-first-broadcast schedule that is fastest at a size, not for the largest data.
 
@@ -152,7 +137,6 @@ def schedule_for_size(
         M, of the larger buffer of a rank.
     chunks : int, optional
         Most chunks per shard.
-    watch : Watch
 
     Raises
     ------
@@ -172,10 +156,10 @@ def schedule_for_size(
         )
     latencies = topology.latencies_ns
     if (latencies == latencies[:1]).all():
-        return bfb_schedule(topology, kind, max_chunks=chunks, watch=watch)
+        return bfb_schedule(topology, kind, max_chunks=chunks)
 
     def gathered(fabric: Topology) -> Steps:
-        return heterogeneous_allgather(fabric, size_bytes, max_chunks=chunks, watch=watch)
+        return heterogeneous_allgather(fabric, size_bytes, max_chunks=chunks)
 
     return StepSchedule(
         kind,
@@ -184,18 +168,17 @@ def schedule_for_size(
     )
 
 
-def _make_problem(topology: Topology, size_bytes: int, watch: Watch) -> StepProblem:
+def _make_problem(topology: Topology, size_bytes: int) -> StepProblem:
     if size_bytes < 1:
         raise ScheduleError(f"size: expected at least 1 byte, found {size_bytes}")
     instance = link_rows(topology)
-    n_steps = len(core_loads(instance, watch=watch).numerator)
+    n_steps = len(core_loads(instance).numerator)
     return StepProblem(
         instance=instance,
         latency_ns=topology.latencies_ns[instance.link].tolist(),
         bandwidth=topology.bandwidths[instance.link].tolist(),
         shard_bytes=Fraction(size_bytes, instance.n),
         n_steps=n_steps,
-        watch=watch,
     )
 
 

@@ -8,11 +8,10 @@ from math import gcd
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array, offsets_of
-from treadle.engine import core, run_watched
+from treadle.engine import core, run_core
 from treadle.errors import InfeasibleError, TopologyError
 from treadle.synthesis.core_values.step_values import InLinks, StepRatios
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 MAX_NODES = 2**16 - 1
 """Most nodes of a fabric without symmetry: the distances between all pairs are kept, a byte each."""
@@ -106,17 +105,11 @@ def unreachable(topology: Topology, source: int, target: int) -> InfeasibleError
     return InfeasibleError(f"{topology.name}: there is no path from {names[source]!r} to {names[target]!r}")
 
 
-def core_loads(
-    instance: InLinkRows,
-    *,
-    transform_limit: int = TRANSFORM_LIMIT,
-    watch: Watch = UNWATCHED,
-) -> StepRatios:
+def core_loads(instance: InLinkRows, *, transform_limit: int = TRANSFORM_LIMIT) -> StepRatios:
     """Loads of all steps; InfeasibleError if some node does not reach another."""
-    status, ratios, failure = run_watched(
+    status, ratios, failure = run_core(
         "bfb loads",
         lambda control: core.bfb_loads(instance.in_links, instance.weight, transform_limit, control),
-        watch=watch,
     )
     if status == VIOLATED:
         raise unreachable(instance.topology, *failure)

@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
-from treadle.engine import core, run_watched
+from treadle.context import context
+from treadle.engine import core, run_core
 from treadle.errors import ScheduleError
 from treadle.schedules.steps.steps import MAX_CHUNKS
 from treadle.synthesis.core_values.integers import Wide, WideArray
 from treadle.synthesis.core_values.step_values import CutJobs
 from treadle.synthesis.steps.bfb.in_links import OK, VIOLATED, InLinkRows, unreachable
-from treadle.watch import Watch
 
 DEFAULT_CHUNKS = 1024
 """Most chunks per shard unless the caller sets more."""
@@ -54,7 +54,6 @@ class StepProblem:
         Of each in-link; bandwidths in bytes/s.
     shard_bytes : Fraction
     n_steps : int
-    watch : Watch
     """
 
     instance: InLinkRows
@@ -62,7 +61,6 @@ class StepProblem:
     bandwidth: list[int]
     shard_bytes: Fraction
     n_steps: int
-    watch: Watch
 
 
 def check_chunks(chunks: int | None) -> None:
@@ -183,7 +181,7 @@ class _Search:
         Numbers are tried in the order of what the cuts found so far prove for them, until none is left that
         could be better; with a deadline for half of the time that is left.
         """
-        left = self._problem.watch.seconds_left
+        left = context().seconds_left
         until = None if left is None else monotonic() + left / 2
         counts = np.arange(1, limit + 1)
         is_open = np.ones(limit, dtype=np.bool_)
@@ -268,10 +266,8 @@ def _find_cuts(problem: StepProblem, step: int, capacity: list[int], units: int)
         )
     # what could carry every job is no cut: clipped, so that sums stay within 128 bits
     clipped = WideArray.of([min(c, enough) for c in capacity])
-    status, found, failure = run_watched(
-        "bfb cuts",
-        lambda control: core.bfb_cuts(instance.in_links, step, clipped, Wide.of(units), control),
-        watch=problem.watch,
+    status, found, failure = run_core(
+        "bfb cuts", lambda control: core.bfb_cuts(instance.in_links, step, clipped, Wide.of(units), control)
     )
     if status == VIOLATED:
         raise unreachable(instance.topology, *failure)

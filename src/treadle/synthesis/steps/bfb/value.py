@@ -15,7 +15,6 @@ from treadle.errors import ScheduleError
 from treadle.schedules.steps.step_cost import node_bandwidth
 from treadle.synthesis.steps.bfb.in_links import TRANSFORM_LIMIT, InLinkRows, core_loads, link_rows
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 
 @dataclass(frozen=True)
@@ -71,12 +70,7 @@ class BfbValue:
         return self.node_bandwidth is not None and self.t_b == Fraction(self.n_ranks - 1, self.n_ranks)
 
 
-def bfb_value(
-    topology: Topology,
-    *,
-    transform_limit: int = TRANSFORM_LIMIT,
-    watch: Watch = UNWATCHED,
-) -> BfbValue:
+def bfb_value(topology: Topology, *, transform_limit: int = TRANSFORM_LIMIT) -> BfbValue:
     """Steps and bandwidth time of the best breadth-first-broadcast allgather.
 
     Parameters
@@ -86,7 +80,6 @@ def bfb_value(
     transform_limit : int
         Nodes with at most this many in-links are handled by a sum over subsets of them, others by Newton's
         iteration on flows. The value is the same.
-    watch : Watch
 
     Raises
     ------
@@ -108,22 +101,17 @@ def bfb_value(
     >>> value.diameter, value.t_b, value.is_bw_optimal
     (2, Fraction(8, 9), True)
     """
-    return value_of(link_rows(topology), transform_limit=transform_limit, watch=watch)
+    return value_of(link_rows(topology), transform_limit=transform_limit)
 
 
-def bfb_reduce_scatter_value(topology: Topology, *, watch: Watch = UNWATCHED) -> BfbValue:
+def bfb_reduce_scatter_value(topology: Topology) -> BfbValue:
     """Cost of the best breadth-first-broadcast reduce-scatter: the transpose's allgather (Corollary 1.1)."""
-    return bfb_value(topology.transpose(), watch=watch)
+    return bfb_value(topology.transpose())
 
 
-def value_of(
-    instance: InLinkRows,
-    *,
-    transform_limit: int = TRANSFORM_LIMIT,
-    watch: Watch = UNWATCHED,
-) -> BfbValue:
+def value_of(instance: InLinkRows, *, transform_limit: int = TRANSFORM_LIMIT) -> BfbValue:
     """`bfb_value` of a posed instance."""
-    loads = core_loads(instance, transform_limit=transform_limit, watch=watch)
+    loads = core_loads(instance, transform_limit=transform_limit)
     ratios = zip(loads.numerator.tolist(), loads.denominator.tolist(), strict=True)
     return BfbValue(
         n_ranks=instance.n,

@@ -8,6 +8,7 @@ from fractions import Fraction
 from math import ceil
 from time import monotonic
 
+from treadle.context import context
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.steps.steps import StepSchedule
@@ -15,7 +16,6 @@ from treadle.synthesis.steps.exact.exact_problem import ExactProblem, FreeRounds
 from treadle.synthesis.steps.exact.process import SolverProcess
 from treadle.synthesis.steps.exact.synthesise import ExactStatus, bottleneck, check_root, synthesise_exact
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,6 @@ def pareto_front(
     max_extra_rounds: int | None = None,
     root: int | None = None,
     time_limit_s: float = 60.0,
-    watch: Watch = UNWATCHED,
     seed: int = 0,
     solver: SolverProcess | None = None,
 ) -> ParetoFront:
@@ -126,7 +125,6 @@ def pareto_front(
         Of broadcast and reduce.
     time_limit_s : float
         For each candidate, wall seconds.
-    watch : Watch
     seed : int
         Of CP-SAT.
     solver : SolverProcess, optional
@@ -155,7 +153,7 @@ def pareto_front(
     if max_steps < 1 or max_chunks < 1 or (max_extra_rounds is not None and max_extra_rounds < 0):
         raise ScheduleError("pareto front: needs at least 1 step, 1 chunk and 0 extra rounds")
     check_root(topology, kind, root)
-    limits = _ParetoLimits(max_steps, max_chunks, max_extra_rounds, time_limit_s, watch.deadline, seed)
+    limits = _ParetoLimits(max_steps, max_chunks, max_extra_rounds, time_limit_s, context().deadline, seed)
     if solver is not None:
         return _search(topology, kind, root, limits, solver)
     with SolverProcess() as own:

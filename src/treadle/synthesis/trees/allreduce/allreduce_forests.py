@@ -14,6 +14,7 @@ from enum import StrEnum
 from fractions import Fraction
 from functools import partial
 
+from treadle.context import Context, TimeLimitError, context, under
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.schedules.trees.forest import ForestSchedule
@@ -44,7 +45,6 @@ from treadle.synthesis.trees.allreduce.undirected_packing import pack_fabric_tre
 from treadle.synthesis.trees.allreduce.whole_trees import Goal, find_whole_trees
 from treadle.synthesis.trees.allreduce.work_budget import work_of
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 _ALL = 1 - Fraction(1, 10**9)
 """A rate above this share of the best one is the best one."""
@@ -118,7 +118,6 @@ def solve_allreduce(
     rs_ag: ForestSchedule | None = None,
     pack: Packer | None = None,
     limits: UnitLimits | None = None,
-    watch: Watch = UNWATCHED,
 ) -> AllreduceSolution:
     """An allreduce schedule that attains the optimum, or the best that the constructions give.
 
@@ -133,7 +132,6 @@ def solve_allreduce(
     limits : UnitLimits, optional
         On what is built here. The exact constructions are left out where they need more, or another number;
         then whole trees within the limits take their place, which may cost throughput.
-    watch : Watch
 
     Returns
     -------
@@ -145,7 +143,7 @@ def solve_allreduce(
     InfeasibleError
         If some rank cannot reach another, or no construction applies.
     TimeLimitError
-        If the watch's deadline passed.
+        If the deadline passed.
 
     Notes
     -----
@@ -161,8 +159,8 @@ def solve_allreduce(
     else the fewest whole trees or an exact construction that lose nothing; else the fewest whole trees that
     lose little. Without any, the best rate.
     """
-    analysis = analyse(topology, collective, watch)
-    builder = _Builder(topology, collective, analysis, pack, watch)
+    analysis = analyse(topology, collective)
+    builder = _Builder(topology, collective, analysis, pack)
     phases = None
     if rs_ag is not None:
         phases = _Made(algbw_of(topology, rs_ag), rs_ag, Construction.PHASES)
@@ -243,10 +241,9 @@ class _Builder:
     collective: Collective
     analysis: Analysis
     pack: Packer | None
-    watch: Watch
     exact_units: int | None = None
     unfinished: list[Construction] = field(default_factory=list)
-    watches: dict[Construction, Watch] = field(default_factory=dict)
+    limited: dict[Construction, Context] = field(default_factory=dict)
 
     @property
     def bound(self) -> Fraction:
@@ -278,13 +275,13 @@ class _Builder:
         order += [Construction.ROOTED]
         for construction in order:
             schedule: ForestSchedule | None = None
-            with self._limited(construction) as watch:
+            with self._limited(construction):
                 if construction is Construction.TREES:
-                    schedule = self._undirected(most, watch)
+                    schedule = self._undirected(most)
                 elif construction is Construction.ROOTED:
                     schedule = self._by_columns(most)
                 else:
-                    schedule = self._rooted(construction, allows, watch)
+                    schedule = self._rooted(construction, allows)
             if schedule is not None and allows(schedule.total_units):
                 yield _Made(algbw_of(self.topology, schedule), schedule, construction)
 
@@ -295,14 +292,13 @@ class _Builder:
             return None
         topology, _, network = self._with_terminals()
         found = None
-        with self._limited(Construction.WHOLE_TREES) as watch:
+        with self._limited(Construction.WHOLE_TREES):
             found = find_whole_trees(
                 topology,
                 network,
                 replace(goal, least=goal.least / network.unit),
                 optimum=analysis.setting.rate,
                 n_roots=len(analysis.network.ranks),
-                watch=watch,
             )
         if found is None:
             return None
@@ -314,21 +310,20 @@ class _Builder:
         return _Made(algbw_of(self.topology, schedule), schedule, Construction.WHOLE_TREES)
 
     @contextmanager
-    def _limited(self, construction: Construction) -> Iterator[Watch]:
-        """A watch for a construction, which ends where its work budget is spent; that is noted."""
-        if construction not in self.watches:
-            self.watches[construction] = self.watch.within(work_of(self.analysis.network))
+    def _limited(self, construction: Construction) -> Iterator[None]:
+        """Run a construction until its work budget is spent, which is noted."""
+        if construction not in self.limited:
+            self.limited[construction] = context().within(work_of(self.analysis.network))
         try:
-            yield self.watches[construction]
+            with under(self.limited[construction]):
+                yield
         except TimeLimitError:
-            if self.watch.is_late:
+            if context().is_late:
                 raise
             self.unfinished.append(construction)
 
-    def _rooted(
-        self, construction: Construction, allows: Callable[[int], bool], watch: Watch
-    ) -> ForestSchedule | None:
-        shares = self._halves(watch) if construction is Construction.FREE_ROOTS else self._families()
+    def _rooted(self, construction: Construction, allows: Callable[[int], bool]) -> ForestSchedule | None:
+        shares = self._halves() if construction is Construction.FREE_ROOTS else self._families()
         if shares is None:
             return None
         topology, _, network = self._with_terminals()
@@ -337,12 +332,12 @@ class _Builder:
             self.exact_units = self.exact_units or whole.n_trees
         return self._packed(whole) if allows(whole.n_trees) else None
 
-    def _halves(self, watch: Watch) -> LinkShares | None:
+    def _halves(self) -> LinkShares | None:
         """Halves with free roots, if they meet the bound."""
         network = self.analysis.setting_network
         if network.groups:  # halves of the links say nothing of operations
             return None
-        free = solve_free_roots(network, len(self.analysis.network.ranks), watch=watch)
+        free = solve_free_roots(network, len(self.analysis.network.ranks))
         if free is None or free.rate * network.unit != self.bound:
             return None
         return halves(network, free.root_rates)
@@ -356,12 +351,12 @@ class _Builder:
             return None
         return rooted_trees_to_schedule(self.topology, self.analysis.network, packing, max_units=most)
 
-    def _undirected(self, most: int, watch: Watch) -> ForestSchedule:
+    def _undirected(self, most: int) -> ForestSchedule:
         analysis, packing = self.analysis, self.analysis.packing
         network = analysis.network
         if packing is None:
             target = self.bound / network.unit
-            packing = pack_fabric_trees(network, hint=analysis.setting.prices, target=target, watch=watch)
+            packing = pack_fabric_trees(network, hint=analysis.setting.prices, target=target)
         if packing.rate * network.unit == self.bound:
             self.exact_units = self.exact_units or unit_trees(network, packing.trees)
         return trees_to_schedule(self.topology, network, packing.trees, max_units=most)

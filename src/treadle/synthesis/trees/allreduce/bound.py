@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from treadle.context import context, under
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective
 from treadle.schedules.trees.allreduce_witness import CutCombinationWitness, LengthWitness
@@ -25,7 +26,6 @@ from treadle.synthesis.trees.allreduce.two_family_lp import LpOptimum, solve_two
 from treadle.synthesis.trees.allreduce.undirected_packing import TreePacking, pack_fabric_trees
 from treadle.synthesis.trees.allreduce.work_budget import work_of
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,7 @@ class AllreduceBound:
     is_attained: bool | None
 
 
-def allreduce_bound(
-    topology: Topology, collective: Collective, *, watch: Watch = UNWATCHED
-) -> AllreduceBound:
+def allreduce_bound(topology: Topology, collective: Collective) -> AllreduceBound:
     """The allreduce optimum, or the best bound known, with a witness that proves it.
 
     Parameters
@@ -60,12 +58,11 @@ def allreduce_bound(
         For the optimum without that, pass `without_capabilities(topology)`. Injection caps are not modelled.
     collective : Collective
         An allreduce.
-    watch : Watch
 
     Raises
     ------
     TimeLimitError
-        If the watch's deadline passed.
+        If the deadline passed.
     InfeasibleError
         If some rank cannot reach another.
     ScheduleError
@@ -77,7 +74,7 @@ def allreduce_bound(
     relaxation. It is known to be attained when it equals the optimum without them, or the optimum of trees
     that visit them all (terminals), or on symmetric fabrics a packing of trees that branch where they like.
     """
-    return analyse(topology, collective, watch).bound
+    return analyse(topology, collective).bound
 
 
 @dataclass(frozen=True)
@@ -112,26 +109,27 @@ class Analysis:
         return len(self.setting_network.ranks) > len(self.network.ranks)
 
 
-def analyse(topology: Topology, collective: Collective, watch: Watch = UNWATCHED) -> Analysis:
+def analyse(topology: Topology, collective: Collective) -> Analysis:
     """The bound of `allreduce_bound`, and programs and trees towards a schedule."""
     network = network_of(topology, collective)
     _check_reachable(topology, network)
-    relaxed = solve_two_family_lp(network, watch=watch)
+    relaxed = solve_two_family_lp(network)
     witness: LengthWitness | CutCombinationWitness = relaxed.witness
     if not (network.multicast or network.aggregation or network.groups):
         if network.is_symmetric:
             witness = _length_witness(topology, network, relaxed.prices)
         bound = _concluded(topology, collective, network, witness, _feasible_rate(relaxed))
         return Analysis(network, bound, relaxed, network)
-    setting, setting_network = _best_setting(network, relaxed, watch)
+    setting, setting_network = _best_setting(network, relaxed)
     rate, packing = _feasible_rate(setting), None
     # what the links between nodes allow in sum, operations may miss where parallel ones divide unlike
     is_even = not network.has_uneven_groups(topology)
     if setting_network.groups and not is_even:
         rate = Fraction(0)
     if rate < relaxed.rate and network.is_symmetric and (network.branching or network.full_groups):
-        limited = watch.within(work_of(network))
-        packing = pack_fabric_trees(network, hint=relaxed.prices, target=relaxed.rate, watch=limited)
+        limited = context().within(work_of(network))
+        with under(limited):
+            packing = pack_fabric_trees(network, hint=relaxed.prices, target=relaxed.rate)
         if is_even or not any(tree.operations for tree, _ in packing.trees):
             rate = max(rate, packing.rate)
         if packing.is_priced:
@@ -140,8 +138,9 @@ def analyse(topology: Topology, collective: Collective, watch: Watch = UNWATCHED
                 witness = lengths
     rooted = None
     if rate < relaxed.rate and not (packing and packing.is_priced) and can_pack_rooted_trees(network):
-        limited = watch.within(work_of(network))
-        rooted = pack_rooted_trees(network, target=relaxed.rate, watch=limited)
+        limited = context().within(work_of(network))
+        with under(limited):
+            rooted = pack_rooted_trees(network, target=relaxed.rate)
         if rooted is not None and (is_even or not rooted.has_operations):
             rate = max(rate, rooted.rate)
     bound = _concluded(topology, collective, network, witness, rate)
@@ -172,17 +171,17 @@ def _check_reachable(topology: Topology, network: PairNetwork) -> None:
                 )
 
 
-def _best_setting(network: PairNetwork, relaxed: LpOptimum, watch: Watch) -> tuple[LpOptimum, PairNetwork]:
+def _best_setting(network: PairNetwork, relaxed: LpOptimum) -> tuple[LpOptimum, PairNetwork]:
     """The best of no capabilities, and of trees that visit all terminals, or those of one kind."""
     incapable = replace(network, multicast=frozenset(), aggregation=frozenset(), groups=())
-    best = solve_two_family_lp(incapable, watch=watch), incapable
+    best = solve_two_family_lp(incapable), incapable
     switches, groups = network.with_groups(()), incapable.with_groups(network.full_groups)
     both = network.with_groups(network.full_groups)
     for choice in (both, switches, groups) if switches.branching and groups.groups else (both,):
         if _feasible_rate(best[0]) == relaxed.rate or not (choice.branching or choice.groups):
             break
         visiting = terminal_network(choice)
-        found = solve_two_family_lp(visiting, roots=network.ranks, watch=watch)
+        found = solve_two_family_lp(visiting, roots=network.ranks)
         if found.rate > best[0].rate:
             best = found, visiting
     return best

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from math import lcm
 
+from treadle.context import context
 from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.synthesis.trees.allreduce.refinement import Vertex
 from treadle.synthesis.trees.allreduce.separation import Number, violated_cuts
-from treadle.watch import UNWATCHED, Watch
 
 _TOLERANCE = 1e-8
 
@@ -73,12 +73,7 @@ class CutFamily:
 
 
 def maximise_over_cuts(
-    lp: GrowingLp,
-    network: PairNetwork,
-    families: Sequence[CutFamily],
-    roots: Mapping[int, int],
-    *,
-    watch: Watch = UNWATCHED,
+    lp: GrowingLp, network: PairNetwork, families: Sequence[CutFamily], roots: Mapping[int, int]
 ) -> tuple[Vertex, bool]:
     """Solve `lp` with all cuts of `families`.
 
@@ -91,7 +86,6 @@ def maximise_over_cuts(
         Their `rows` grow.
     roots : mapping of node to column
         The rates x.
-    watch : Watch
 
     Returns
     -------
@@ -104,23 +98,23 @@ def maximise_over_cuts(
     for family in families:
         # cuts around single ranks bound every root: without them the first program has no optimum
         for done, rank in enumerate(network.ranks):
-            watch.beat("cuts of ranks", done, len(network.ranks))
+            context().report("cuts of ranks", done, len(network.ranks))
             if rank in roots:
                 family.add(lp, network, roots, frozenset([rank]))
             family.add(lp, network, roots, _all_but(network, rank))
     while True:
         values, duals = lp.solve()
-        watch.spend(lp.take_work())
+        context().spend(lp.take_work())
         # cuts of the floats first: exact solutions of too few rows would be thrown away
-        if _separate(lp, network, families, roots, values, _TOLERANCE, watch=watch):
+        if _separate(lp, network, families, roots, values, _TOLERANCE):
             continue
-        vertex = lp.exact_optimum(watch)
+        vertex = lp.exact_optimum()
         if vertex is None:
             return _rounded(lp, values, duals), False
         scale = lcm(*(value.denominator for value in vertex.primal))
         exact = [int(value * scale) for value in vertex.primal]
         # only now are rounding errors out of the question: no tolerance
-        if not _separate(lp, network, families, roots, exact, 0, watch=watch, fixed_scale=scale):
+        if not _separate(lp, network, families, roots, exact, 0, fixed_scale=scale):
             return vertex, True
 
 
@@ -138,7 +132,6 @@ def _separate(
     values: Sequence[Number],
     tolerance: Number,
     *,
-    watch: Watch,
     fixed_scale: int | None = None,
 ) -> int:
     """Add cuts that `values` violate; returns how many are new."""
@@ -158,9 +151,7 @@ def _separate(
             columns = family.asked.get(group.node, ())
             arcs += [(v, group.node, values[j]) for v, j in zip(group.members, columns, strict=False)]
             arcs += [(group.node, v, total) for v in group.members if columns]
-        cuts = violated_cuts(
-            network.n_vertices, arcs, supply, network.ranks, tolerance=tolerance, watch=watch
-        )
+        cuts = violated_cuts(network.n_vertices, arcs, supply, network.ranks, tolerance=tolerance)
         added += sum(family.add(lp, network, roots, nodes) for nodes in cuts)
     return added
 

@@ -16,6 +16,7 @@ from typing import Any
 import highspy
 import numpy as np
 
+from treadle.context import UNLIMITED, context, under
 from treadle.errors import InfeasibleError
 from treadle.synthesis.trees.allreduce.refinement import (
     Basis,
@@ -25,7 +26,6 @@ from treadle.synthesis.trees.allreduce.refinement import (
     refined_basis,
     zoom_of,
 )
-from treadle.watch import UNWATCHED, Watch
 
 _PRIMES = (2**127 - 1, 2**521 - 1, 2**2203 - 1)
 """Mersenne primes: rationals with numerator and denominator below sqrt(p / 2) are recovered from residues."""
@@ -101,12 +101,13 @@ class GrowingLp:
             solution = self._solver.getSolution()
             return list(solution.col_value), [float(v) for v in solution.row_dual]
         # it may be the numbers: what is tiny beside others counts as 0
-        vertex = self._refined(self._idle_basis(), UNWATCHED)
+        with under(UNLIMITED):
+            vertex = self._refined(self._idle_basis())
         if vertex is None:
             raise InfeasibleError(f"linear program: solver ended with {status.name}, expected an optimum")
         return [float(value / self.scale) for value in vertex.primal], [float(v) for v in vertex.dual]
 
-    def exact_optimum(self, watch: Watch = UNWATCHED) -> Vertex | None:
+    def exact_optimum(self) -> Vertex | None:
         """An optimal vertex of the program so far, unscaled, that exact arithmetic confirms.
 
         The last solve's, mostly; where floats do not tell the program's numbers apart, of a basis found on a
@@ -115,17 +116,17 @@ class GrowingLp:
         Raises
         ------
         TimeLimitError
-            If the watch's deadline passed.
+            If the deadline passed.
         """
-        return self._refined(self._basis(), watch)
+        return self._refined(self._basis())
 
-    def _refined(self, basis: Basis, watch: Watch) -> Vertex | None:
+    def _refined(self, basis: Basis) -> Vertex | None:
         """The optimum found from a basis, which the solver then goes on from."""
         program = LinearProgram(self._rows, self._rhs, self._equality, self._costs)
         zoom = -self.scale.bit_length(), 0
         for done in range(_REFINEMENTS):
             vertex = self._vertex(basis)
-            watch.spend(self.take_work())
+            context().spend(self.take_work())
             if vertex is None:
                 return None
             found = optimality_gap(program, vertex)
@@ -133,7 +134,7 @@ class GrowingLp:
                 if done:
                     self._solver.setBasis(_highs_basis(basis))
                 return vertex
-            watch.beat("refinement", done, _REFINEMENTS)
+            context().report("refinement", done, _REFINEMENTS)
             zoom = zoom_of(found.primal, zoom[0]), zoom_of(found.dual, zoom[1])
             finer = refined_basis(program, vertex, basis, found, zoom)
             if finer is None:

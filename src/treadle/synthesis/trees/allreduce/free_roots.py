@@ -12,7 +12,6 @@ from fractions import Fraction
 from treadle.synthesis.trees.allreduce.cutting_planes import CutFamily, maximise_over_cuts
 from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
-from treadle.watch import UNWATCHED, Watch
 
 
 @dataclass(frozen=True)
@@ -31,9 +30,7 @@ class FreeRoots:
     root_rates: tuple[Fraction, ...]
 
 
-def solve_free_roots(
-    network: PairNetwork, n_roots: int | None = None, *, watch: Watch = UNWATCHED
-) -> FreeRoots | None:
+def solve_free_roots(network: PairNetwork, n_roots: int | None = None) -> FreeRoots | None:
     """Maximise x(Vc) where x(S) is at most half the bandwidth out of S and into S, if S leaves out a rank.
 
     Parameters
@@ -42,7 +39,6 @@ def solve_free_roots(
         Switches are treated as incapable.
     n_roots : int, optional
         Only the first so many ranks may be roots.
-    watch : Watch
 
     Returns
     -------
@@ -63,7 +59,7 @@ def solve_free_roots(
     lp.scale = max(network.capacity)
     roots = {rank: lp.add_column(1) for rank in network.ranks[:n_roots]}
     families = [CutFamily(leaving, None) for leaving in ((True,) if balanced else (True, False))]
-    vertex, is_exact = maximise_over_cuts(lp, network, families, roots, watch=watch)
+    vertex, is_exact = maximise_over_cuts(lp, network, families, roots)
     if not is_exact:
         return None
     # the program had all of every link, and each family gets half

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
 
+from treadle.context import TimeLimitError, context, under
 from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
 from treadle.synthesis.trees.allreduce.operating_trees import OperatingTreeFinder
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork, SwitchGroup
 from treadle.synthesis.trees.allreduce.steiner_trees import FabricTree
 from treadle.synthesis.trees.allreduce.undirected_packing import MAX_ENUMERATED_SWITCHES, TREE_WORK
-from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 MAX_RANKS = 32
 """With more ranks an arborescence for each subset of switches and each round takes too long."""
@@ -54,9 +54,7 @@ def can_pack_rooted_trees(network: PairNetwork) -> bool:
     return able <= MAX_ENUMERATED_SWITCHES and len(network.ranks) <= MAX_RANKS
 
 
-def pack_rooted_trees(
-    network: PairNetwork, *, target: Fraction, watch: Watch = UNWATCHED
-) -> RootedPacking | None:
+def pack_rooted_trees(network: PairNetwork, *, target: Fraction) -> RootedPacking | None:
     """Maximise the total rate of pairs of trees that branch at capable switches and use operations.
 
     Parameters
@@ -65,7 +63,6 @@ def pack_rooted_trees(
         Every rank reaches every other.
     target : Fraction
         A known upper bound; the search ends there.
-    watch : Watch
 
     Returns
     -------
@@ -75,7 +72,7 @@ def pack_rooted_trees(
     Raises
     ------
     TimeLimitError
-        If the watch's deadline passed. Where only its allowance is used up, the trees so far are packed.
+        If the deadline passed. Where only its budget is used up, the trees so far are packed.
 
     Notes
     -----
@@ -88,15 +85,15 @@ def pack_rooted_trees(
     search.add_starts()
     try:
         for done in range(_ROUNDS):
-            watch.spend(search.take_work())
-            watch.beat("allreduce trees", done, _ROUNDS)
+            context().spend(search.take_work())
+            context().report("allreduce trees", done, _ROUNDS)
             rate, lengths, potentials = search.solve()
             if rate >= float(target) * (1 - _TOLERANCE) or not search.add(lengths, potentials):
                 break
     except TimeLimitError:  # the trees so far are packed
-        if watch.is_past_deadline:
+        if context().is_past_deadline:
             raise
-    return search.packing(watch)
+    return search.packing()
 
 
 class _Side:
@@ -196,9 +193,10 @@ class _RootedMaster:
         m = self._network.n_pairs
         return rate * self._lp.scale, [max(0.0, dual) for dual in duals[:m]], duals[m:]
 
-    def packing(self, watch: Watch) -> RootedPacking | None:
+    def packing(self) -> RootedPacking | None:
         """The last solution in exact rationals."""
-        vertex = self._lp.exact_optimum(replace(watch, allowance=None))
+        with under(replace(context(), budget=None)):
+            vertex = self._lp.exact_optimum()
         if vertex is None:
             return None
         found = [

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from treadle.watch import UNWATCHED, Watch
+from treadle.context import context
 
 Number = int | float
 
@@ -98,7 +98,6 @@ def violated_cuts(
     sinks: Sequence[int],
     *,
     tolerance: Number = 0,
-    watch: Watch = UNWATCHED,
 ) -> list[frozenset[int]]:
     """Node sets S, each leaving out some sink, with less capacity out of S than the supply inside S.
 
@@ -110,7 +109,6 @@ def violated_cuts(
     sinks : sequence of int
     tolerance : number
         0 with integers; smaller shortfalls are overlooked.
-    watch : Watch
 
     Returns
     -------
@@ -137,7 +135,7 @@ def violated_cuts(
     origin = source
     nodes = frozenset(range(n_nodes))
     for done, sink in enumerate(sinks):
-        watch.beat("allreduce cuts", done, len(sinks))
+        context().report("allreduce cuts", done, len(sinks))
         before = residual.room.copy()
         if residual.push(origin, sink, total) < total - tolerance:
             # two cuts of one flow: the nearest to where it starts and the nearest to the sink, both violated

@@ -18,7 +18,6 @@ from treadle.schedules.trees.allreduce_witness import CutCombinationWitness, Pot
 from treadle.synthesis.trees.allreduce.cutting_planes import CutFamily, maximise_over_cuts
 from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
-from treadle.watch import UNWATCHED, Watch
 
 
 @dataclass(frozen=True)
@@ -53,9 +52,7 @@ class LpOptimum:
     is_exact: bool
 
 
-def solve_two_family_lp(
-    network: PairNetwork, *, roots: Sequence[int] | None = None, watch: Watch = UNWATCHED
-) -> LpOptimum:
+def solve_two_family_lp(network: PairNetwork, *, roots: Sequence[int] | None = None) -> LpOptimum:
     """Maximise the total root rate of balanced in-tree and out-tree bandwidths.
 
     Parameters
@@ -63,7 +60,6 @@ def solve_two_family_lp(
     network : PairNetwork
     roots : sequence of int, optional
         Nodes that may be roots; default `network.roots`.
-    watch : Watch
 
     Returns
     -------
@@ -114,7 +110,7 @@ def solve_two_family_lp(
         _add_conservation(lp, network, family, capable)
         for family, capable in zip(families, branches, strict=False)
     ]
-    vertex, is_exact = maximise_over_cuts(lp, network, families, rates, watch=watch)
+    vertex, is_exact = maximise_over_cuts(lp, network, families, rates)
     parts = [
         _dual(network, family, rows, vertex.dual) for family, rows in zip(families, conserved, strict=True)
     ]

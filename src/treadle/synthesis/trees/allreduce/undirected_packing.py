@@ -16,6 +16,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from treadle.context import TimeLimitError, context
 from treadle.errors import InfeasibleError
 from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
 from treadle.synthesis.trees.allreduce.operating_trees import OperatingTreeFinder
@@ -23,7 +24,6 @@ from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.synthesis.trees.allreduce.refinement import Vertex
 from treadle.synthesis.trees.allreduce.separation import Number
 from treadle.synthesis.trees.allreduce.steiner_trees import FabricTree, SteinerTreeFinder
-from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 MAX_ENUMERATED_SWITCHES = 7
 """Up to so many branching switches and groups every subset is tried; with more, they are searched locally."""
@@ -65,7 +65,6 @@ def pack_fabric_trees(
     hint: Sequence[Fraction] | None = None,
     target: Fraction | None = None,
     seed: int = 0,
-    watch: Watch = UNWATCHED,
 ) -> TreePacking:
     """Maximise the total rate of trees on the ranks; each direction of a pair holds what crosses it.
 
@@ -78,14 +77,13 @@ def pack_fabric_trees(
     target : Fraction, optional
         A known upper bound; the search ends there.
     seed : int
-    watch : Watch
 
     Raises
     ------
     InfeasibleError
         If the ranks are not connected.
     TimeLimitError
-        If the watch's deadline passed. Where only its allowance is used up, the trees so far are packed.
+        If the deadline passed. Where only its budget is used up, the trees so far are packed.
 
     Notes
     -----
@@ -104,25 +102,23 @@ def pack_fabric_trees(
     if not search.add(search.candidates(lengths)):
         raise InfeasibleError("allreduce: the ranks are not connected by links that run both ways")
     try:
-        _price_in_floats(search, lengths, target, watch)
-        return _price_exactly(search, target, watch)
+        _price_in_floats(search, lengths, target)
+        return _price_exactly(search, target)
     except TimeLimitError:
-        if watch.is_past_deadline:
+        if context().is_past_deadline:
             raise
         return search.packing(None, is_priced=False)
 
 
-def _price_in_floats(
-    search: _TreeMaster, lengths: Sequence[float], target: Fraction | None, watch: Watch
-) -> None:
+def _price_in_floats(search: _TreeMaster, lengths: Sequence[float], target: Fraction | None) -> None:
     """Add trees until none is shorter than 1 by much, or the target is reached, as far as floats tell."""
     n_ranks = len(search.network.ranks)
     # disturbed lengths give trees that differ: duals of a poor pool would lead nowhere
     for spread in (0.02, 0.1, 0.5):
         starts = max(4, n_ranks // 4)
         for start in range(starts):
-            watch.spend(search.take_work())
-            watch.beat("allreduce trees", start, starts)
+            context().spend(search.take_work())
+            context().report("allreduce trees", start, starts)
             search.add(search.candidates(search.disturbed(lengths, spread)))
     stop = float("inf") if target is None else float(target) * (1 - _TOLERANCE)
     while True:
@@ -132,20 +128,20 @@ def _price_in_floats(
         mixed = [0.5 * d + 0.5 * h for d, h in zip(duals, lengths, strict=True)]
         found = 0
         for trial in range(_TREES_PER_ROUND):
-            watch.spend(search.take_work())
-            watch.beat("allreduce trees", trial, _TREES_PER_ROUND)
+            context().spend(search.take_work())
+            context().report("allreduce trees", trial, _TREES_PER_ROUND)
             spread = 0.02 * trial
             found += search.add(search.candidates(search.disturbed(mixed, spread)), duals, 1 - _TOLERANCE)
         if not found and not search.add(search.candidates(duals), duals, 1 - _TOLERANCE):
             return
 
 
-def _price_exactly(search: _TreeMaster, target: Fraction | None, watch: Watch) -> TreePacking:
+def _price_exactly(search: _TreeMaster, target: Fraction | None) -> TreePacking:
     """Add trees until exact lengths prove that none is missing, or the target is reached."""
     for done in range(_EXACT_ROUNDS):
-        watch.spend(search.take_work())
-        watch.beat("allreduce trees", done, _EXACT_ROUNDS)
-        vertex = search.exact_optimum(watch)
+        context().spend(search.take_work())
+        context().report("allreduce trees", done, _EXACT_ROUNDS)
+        vertex = search.exact_optimum()
         if vertex is None:
             break
         rate = sum(vertex.primal, Fraction(0))
@@ -158,7 +154,7 @@ def _price_exactly(search: _TreeMaster, target: Fraction | None, watch: Watch) -
         if not search.add(search.candidates(whole, 0), whole, scale - 1):
             return search.packing(vertex, is_priced=search.is_exhaustive)
         search.solve()
-    return search.packing(search.exact_optimum(watch), is_priced=False)
+    return search.packing(search.exact_optimum(), is_priced=False)
 
 
 class _TreeMaster:
@@ -271,9 +267,9 @@ class _TreeMaster:
         values, duals = self._lp.solve()
         return sum(values) * self._lp.scale, self._per_pair([max(0.0, dual) for dual in duals])
 
-    def exact_optimum(self, watch: Watch) -> Vertex | None:
+    def exact_optimum(self) -> Vertex | None:
         """The last solution exactly; None if that fails."""
-        return self._lp.exact_optimum(watch)
+        return self._lp.exact_optimum()
 
     def lengths_of(self, vertex: Vertex) -> list[Fraction]:
         """Each pair's length at that vertex."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil
 
+from treadle.context import context
 from treadle.synthesis.integer_program import IntegerProgram
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.synthesis.trees.allreduce.separation import Number, violated_cuts
-from treadle.watch import Watch
 
 _TOLERANCE = 1e-7
 _MOST_CUTS = 2**9
@@ -112,16 +112,16 @@ class WholeProgram:
         for row, value in least.items():
             self._program.set_row(row, None, value)
 
-    def relaxed(self, watch: Watch) -> tuple[float, list[float]]:
+    def relaxed(self) -> tuple[float, list[float]]:
         """The rate of the linear relaxation, and a price per pair; the room of all pairs costs the rate."""
         self._aim(None, None)
-        values, duals = self._fractional(watch)
+        values, duals = self._fractional()
         prices = [max(0.0, duals[row]) for row in self._room_rows]
         if self._is_mirrored:  # one row for two pairs
             prices = [price / 2 for price in prices]
         return sum(values[column] for column in self._roots.values()), prices
 
-    def whole(self, trees: int, watch: Watch) -> tuple[list[int], list[int], list[int]] | None:
+    def whole(self, trees: int) -> tuple[list[int], list[int], list[int]] | None:
         """Roots per rank, c_BC and c_RE per pair of so many whole trees; None if none were found.
 
         Roots are spread over the ranks as evenly as they can be.
@@ -130,10 +130,10 @@ class WholeProgram:
         most = ceil(trees / len(self._roots))
         while True:
             self._aim(most, trees)
-            values, _ = self._fractional(watch)
+            values, _ = self._fractional()
             if sum(values[column] for column in self._roots.values()) >= trees - 0.5:
                 self._aim(most, trees, is_even=True)
-                found = self._integer(watch)
+                found = self._integer()
                 if found is not None:
                     return found
             if most >= trees:
@@ -149,25 +149,25 @@ class WholeProgram:
             self._program.set_cost(column, int(is_even))
         self._program.set_row(self._total_row, total if is_even else None, total)
 
-    def _fractional(self, watch: Watch) -> tuple[list[float], list[float]]:
+    def _fractional(self) -> tuple[list[float], list[float]]:
         while True:
             found = self._program.relaxed()
-            watch.spend(self._program.take_work())
+            context().spend(self._program.take_work())
             assert found is not None, "nothing at all is a solution"
-            if not self._separate(found[0], _TOLERANCE, watch):
+            if not self._separate(found[0], _TOLERANCE):
                 return found
 
-    def _integer(self, watch: Watch) -> tuple[list[int], list[int], list[int]] | None:
+    def _integer(self) -> tuple[list[int], list[int], list[int]] | None:
         for _ in range(_MOST_CUTS):
             values = self._program.solve()
-            watch.spend(self._program.take_work())
+            context().spend(self._program.take_work())
             if values is None:
                 return None
-            if not self._separate(values, 0, watch):
+            if not self._separate(values, 0):
                 return self._read(values)
         return None
 
-    def _separate(self, values: Sequence[Number], tolerance: Number, watch: Watch) -> int:
+    def _separate(self, values: Sequence[Number], tolerance: Number) -> int:
         """Add cuts that the values violate; returns how many are new."""
         network, added = self.network, 0
         supply = {rank: values[column] for rank, column in self._roots.items()}
@@ -178,9 +178,7 @@ class WholeProgram:
                 for tail, head, column in ends
                 if values[column] > 0
             ]
-            cuts = violated_cuts(
-                network.n_nodes, arcs, supply, network.ranks, tolerance=tolerance, watch=watch
-            )
+            cuts = violated_cuts(network.n_nodes, arcs, supply, network.ranks, tolerance=tolerance)
             added += sum(self._add_cut(leaving, columns, nodes) for nodes in cuts)
         return added
 

@@ -18,11 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from treadle.arrays import Int64Array, distinct
+from treadle.context import context
 from treadle.synthesis.trees.allreduce.capacities import WholeShares
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.synthesis.trees.allreduce.whole_program import WholeProgram
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 MOST_TREES = 2**16
 """Numbers of unit trees beyond this are not looked for."""
@@ -76,13 +76,7 @@ class WholeTrees:
 
 
 def find_whole_trees(
-    topology: Topology,
-    network: PairNetwork,
-    goal: Goal,
-    *,
-    optimum: Fraction,
-    n_roots: int | None = None,
-    watch: Watch = UNWATCHED,
+    topology: Topology, network: PairNetwork, goal: Goal, *, optimum: Fraction, n_roots: int | None = None
 ) -> WholeTrees | None:
     """Whole numbers of trees that reach a goal.
 
@@ -96,7 +90,6 @@ def find_whole_trees(
         The rate of as many trees as one likes, in units of `PairNetwork.unit`.
     n_roots : int, optional
         Only the first so many ranks may be roots.
-    watch : Watch
 
     Returns
     -------
@@ -112,14 +105,14 @@ def find_whole_trees(
     program = WholeProgram(network, n_roots)
     search = _ScaleSearch(topology, program, ladder, numbers, goal)
     for step in range(_MOST_PROGRAMS):
-        watch.beat("whole trees", step, _MOST_PROGRAMS)
+        context().report("whole trees", step, _MOST_PROGRAMS)
         choice = search.choose()
         if choice is None:
             return None
         trees, place = choice
-        if not search.is_possible(trees, place, watch):
+        if not search.is_possible(trees, place):
             continue
-        found = program.whole(trees, watch)
+        found = program.whole(trees)
         if found is not None:
             return _laid_out(topology, network, ladder.exact(place), found)
         search.exclude(trees, place)
@@ -203,12 +196,12 @@ class _ScaleSearch:
             taken = good[rates[good] >= rates[good].max() * (1 - _EQUAL)][0]
         return int(self._numbers[taken]), int(places[taken])
 
-    def is_possible(self, trees: int, place: int, watch: Watch) -> bool:
+    def is_possible(self, trees: int, place: int) -> bool:
         """Whether the linear program allows so many trees at that scale; what it says is kept."""
         room = [min(int(self._floors[place, members].sum()), self._enough) for members in self._members]
         self._program.set_room(room)
         if place not in self._relaxed:
-            value, prices = self._program.relaxed(watch)
+            value, prices = self._program.relaxed()
             self._relaxed[place] = value
             weights = np.zeros(len(self._ladder.widths))
             for members, price in zip(self._members, prices, strict=True):

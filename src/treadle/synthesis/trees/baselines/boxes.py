@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
+from treadle.context import context
 from treadle.schedules.collective import Collective
 from treadle.topologies.topology import Topology
-from treadle.watch import now
 
 Arcs = Mapping[int, Mapping[int, int]]
 """Bandwidth of the direct links from a rank to each neighbouring rank, parallel links together."""
@@ -193,7 +193,7 @@ class CycleFinder:
         """
         thresholds = {Fraction(self._loads[u, v] + 1, self._arcs[u][v]) for u, v in self._loads}
         for threshold in sorted(thresholds):
-            now().beat("rings", 0, 0)
+            context().report("rings", 0, 0)
             most, unit = threshold.as_integer_ratio()  # products of integers are four times as fast
             allowed = {
                 u: [v for v in row if (self._loads[u, v] + 1) * unit <= most * row[v]]

@@ -7,13 +7,13 @@ from collections.abc import Callable, Collection, Sequence
 import numpy as np
 
 from treadle.arrays import Int32Array, offsets_of
+from treadle.context import context
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind, check_membership
 from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule
 from treadle.schedules.trees.forest_transforms import equalised, reverse
 from treadle.synthesis.trees.baselines.logical_hops import Route, Router
 from treadle.topologies.topology import Topology
-from treadle.watch import now
 
 _UNKNOWN, _RELAYED = -2, -1
 
@@ -47,7 +47,7 @@ class ForestBuilder:
         Where a hop has to pass other ranks, these keep what they pass on, so the tree added may have other
         parents than the one given and never loads a link twice where the given one would.
         """
-        now().beat("trees", len(self._trees), 0)
+        context().report("trees", len(self._trees), 0)
         above = np.array(parent, dtype=np.int32)
         ranks = np.flatnonzero(above >= 0)
         for v in ranks[self._hops[above[ranks], ranks] == _UNKNOWN]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from treadle.context import context
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Forest, ForestSchedule
@@ -14,7 +15,6 @@ from treadle.synthesis.scheduler import scheduler
 from treadle.synthesis.trees.baselines.embedding import ForestBuilder, check_supported, compose
 from treadle.synthesis.trees.baselines.logical_hops import Route
 from treadle.topologies.topology import Topology
-from treadle.watch import now
 
 _KINDS = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE)
 
@@ -114,7 +114,7 @@ def _grow_one_step(trees: list[_Growth], network: _Network, builder: ForestBuild
     grew = False
     turn = trees
     while turn:
-        now().beat("trees", 0, 0)
+        context().report("trees", 0, 0)
         following = []
         for tree in turn:
             found = network.take_edge(tree)

@@ -24,7 +24,6 @@ from treadle.synthesis.trees.instance import instance_of
 from treadle.synthesis.trees.pipeline import synthesise
 from treadle.synthesis.trees.tree_budget import TreeBudget
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 MOST_RANKS = 64
 """Of one program of low trees; more ranks have to be in boxes."""
@@ -42,12 +41,7 @@ def _trials(_topology: Topology, _collective: Collective) -> Sequence[Mapping[st
 
 @tried_with(_trials)
 def few_trees(
-    topology: Topology,
-    collective: Collective,
-    *,
-    trees: int | None = None,
-    height: int | None = None,
-    watch: Watch = UNWATCHED,
+    topology: Topology, collective: Collective, *, trees: int | None = None, height: int | None = None
 ) -> ForestSchedule:
     """Just so many trees per root, within a height or as high as throughput wants.
 
@@ -60,7 +54,6 @@ def few_trees(
         Per unit of a root's weight; default 1.
     height : int, optional
         Hops from rank to rank at most, in either half of an allreduce.
-    watch : Watch
 
     Raises
     ------
@@ -78,20 +71,14 @@ def few_trees(
     def build(fabric: Topology, there: Collective) -> Forest:
         gather = replace(there, kind=CollectiveKind.ALLGATHER)
         if height is None:
-            return _plain(fabric, gather, wanted, watch)
-        return within_height(fabric, gather, wanted, height, watch=watch)
+            return _plain(fabric, gather, wanted)
+        return within_height(fabric, gather, wanted, height)
 
     return compose(topology, collective, build)
 
 
 def within_height(
-    topology: Topology,
-    gather: Collective,
-    trees: int,
-    height: int,
-    *,
-    found: LowTrees | None = None,
-    watch: Watch = UNWATCHED,
+    topology: Topology, gather: Collective, trees: int, height: int, *, found: LowTrees | None = None
 ) -> Forest:
     """Out-trees within a height: the better of those chosen for it and ForestColl's, if these are low enough.
 
@@ -103,7 +90,6 @@ def within_height(
     trees, height : int
     found : LowTrees, optional
         Of this height, if they are known already.
-    watch : Watch
 
     Raises
     ------
@@ -127,9 +113,9 @@ def within_height(
                 f"{_NAME}: trees of a height are for up to {MOST_RANKS} ranks, or so many in a box; found "
                 f"{gather.n_ranks} in {len(boxes)}; leave out --height"
             )
-        specs = trees_across(topology, gather, boxes, trees_per_root=trees, height=height, watch=watch)
+        specs = trees_across(topology, gather, boxes, trees_per_root=trees, height=height)
     else:
-        found = found or low_trees(instance_of(topology, gather), height, watch=watch)
+        found = found or low_trees(instance_of(topology, gather), height)
         specs = [
             TreeSpec(
                 tree.root,
@@ -141,7 +127,7 @@ def within_height(
         ]
     low = ForestSchedule(gather.kind, broadcast=forest_from_trees(Direction.BROADCAST, gather.n_ranks, specs))
     try:
-        plain = ForestSchedule(gather.kind, broadcast=_plain(topology, gather, trees, watch))
+        plain = ForestSchedule(gather.kind, broadcast=_plain(topology, gather, trees))
     except InfeasibleError:  # switches that are not Eulerian, which low trees do not mind
         plain = low
     is_better = height_max(plain) <= height and algbw(topology, plain) > algbw(topology, low)
@@ -149,8 +135,8 @@ def within_height(
     return forest
 
 
-def _plain(topology: Topology, gather: Collective, trees: int, watch: Watch) -> Forest:
+def _plain(topology: Topology, gather: Collective, trees: int) -> Forest:
     """ForestColl's trees."""
-    found = synthesise(topology, gather, budget=TreeBudget(trees=trees), watch=watch).schedule.broadcast
+    found = synthesise(topology, gather, budget=TreeBudget(trees=trees)).schedule.broadcast
     assert found is not None
     return found

@@ -17,9 +17,9 @@ import highspy
 import numpy as np
 
 from treadle.arrays import Int64Array
+from treadle.context import context
 from treadle.synthesis.trees.few.hop_prices import Floats
 from treadle.synthesis.trees.few.low_program import LowProgram, LowTrees
-from treadle.watch import UNWATCHED, Watch
 
 MOST_PLACES = 2048
 """Pairs of ranks times heights up to which cheapest trees are sought: a second for each root."""
@@ -46,7 +46,7 @@ class BoundedTrees:
     rate: Fraction
 
 
-def bounded(found: LowTrees, *, rounds: int = 30, watch: Watch = UNWATCHED) -> BoundedTrees | None:
+def bounded(found: LowTrees, *, rounds: int = 30) -> BoundedTrees | None:
     """The trees with those that branch and bound finds cheaper, until they meet the bound.
 
     Parameters
@@ -55,7 +55,6 @@ def bounded(found: LowTrees, *, rounds: int = 30, watch: Watch = UNWATCHED) -> B
         Of local search.
     rounds : int
         At most.
-    watch : Watch
 
     Returns
     -------
@@ -73,8 +72,8 @@ def bounded(found: LowTrees, *, rounds: int = 30, watch: Watch = UNWATCHED) -> B
         return None
     best, prices, is_mixed = None, found.prices, False
     for number in range(rounds):
-        watch.beat("cheapest low trees", number, rounds)
-        rate, added = _priced(program, prices, watch)
+        context().report("cheapest low trees", number, rounds)
+        rate, added = _priced(program, prices)
         best = rate if best is None or (rate is not None and rate < best) else best
         values, duals, _ = program.solve()
         found = LowTrees(program, values[1:], float(values[0]), duals)
@@ -87,14 +86,14 @@ def bounded(found: LowTrees, *, rounds: int = 30, watch: Watch = UNWATCHED) -> B
     return None if best is None else BoundedTrees(found, best)
 
 
-def _priced(program: LowProgram, duals: Floats, watch: Watch) -> tuple[Fraction | None, int]:
+def _priced(program: LowProgram, duals: Floats) -> tuple[Fraction | None, int]:
     """The bound at prices near these, and how many of the cheapest trees were new."""
     problem = program.problem
     prices = np.floor(duals / duals.max() * _SCALE)
     cost, _ = program.hops.at(prices)
     total, added = 0, 0
     for root in program.roots.tolist():
-        watch.beat("cheapest low trees", 0, 0)
+        context().report("cheapest low trees", 0, 0)
         least, parent = least_tree(cost, root, program.height)
         total += int(problem.weights[root]) * least
         if parent is not None:

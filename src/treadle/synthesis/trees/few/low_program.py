@@ -16,11 +16,11 @@ import highspy
 import numpy as np
 
 from treadle.arrays import Int64Array
+from treadle.context import context
 from treadle.errors import InfeasibleError
 from treadle.synthesis.trees.few.hop_prices import Floats, HopPrices
 from treadle.synthesis.trees.few.low_pricing import grown_trees, hop_layers, rehung, shortest_trees
 from treadle.synthesis.trees.instance import Instance
-from treadle.watch import UNWATCHED, Watch
 
 Path = tuple[int, ...]
 """Links from a rank to the next, in order from the root outwards."""
@@ -192,9 +192,7 @@ class LowTrees:
         return self.program.trees
 
 
-def low_trees(
-    problem: Instance, height: int, *, rounds: int = ROUNDS, seed: int = 0, watch: Watch = UNWATCHED
-) -> LowTrees:
+def low_trees(problem: Instance, height: int, *, rounds: int = ROUNDS, seed: int = 0) -> LowTrees:
     """Trees within a height for which the program's value is high.
 
     Parameters
@@ -205,7 +203,6 @@ def low_trees(
         At most.
     seed : int
         Of disturbed prices.
-    watch : Watch
 
     Raises
     ------
@@ -219,7 +216,7 @@ def low_trees(
     _, starts = program.add_at(prices)
     last, at_stall, stalled, plain = np.inf, np.inf, 0, True
     for number in range(rounds):
-        watch.beat("low trees", number, rounds)
+        context().report("low trees", number, rounds)
         values, duals, worths = program.solve()
         gains = values[0] < last * (1 - _GAIN)
         last, plain = float(values[0]), plain or not gains

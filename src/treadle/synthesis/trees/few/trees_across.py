@@ -17,7 +17,6 @@ from treadle.synthesis.trees.few.low_program import LowTree, low_trees
 from treadle.synthesis.trees.instance import instance_of
 from treadle.topologies.named_boxes import find_boxes as boxes_of_nodes
 from treadle.topologies.topology import Topology, TopologyBuilder
-from treadle.watch import UNWATCHED, Watch
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +45,6 @@ def trees_across(
     *,
     trees_per_root: int,
     height: int,
-    watch: Watch = UNWATCHED,
 ) -> list[TreeSpec]:
     """Out-trees of every rank over boxes of one size.
 
@@ -78,7 +76,7 @@ def trees_across(
     parts = []
     for (inside, numbers), box in zip(insides, boxes, strict=True):
         if not any(inside == other for other, _ in known):
-            known.append((inside, _units(inside, trees_per_root, height - 1, watch)))
+            known.append((inside, _units(inside, trees_per_root, height - 1)))
         units = next(trees for other, trees in known if other == inside)
         parts.append(_BoxTrees(box, numbers, units))
     router, found = Router(topology, collective), list[TreeSpec]()
@@ -111,11 +109,11 @@ def _inside(
     return builder.build(), np.array(numbers, dtype=np.int64)
 
 
-def _units(inside: Topology, trees_per_root: int, height: int, watch: Watch) -> list[list[LowTree]]:
+def _units(inside: Topology, trees_per_root: int, height: int) -> list[list[LowTree]]:
     """The trees of each root of a box, one for each unit."""
     problem = instance_of(inside, on_all_ranks(inside, CollectiveKind.ALLGATHER))
     found: list[list[LowTree]] = [[] for _ in problem.terminals]
-    for tree, times in choose_trees(low_trees(problem, height, watch=watch), trees_per_root):
+    for tree, times in choose_trees(low_trees(problem, height), trees_per_root):
         found[tree.root] += [tree] * times
     return found
 

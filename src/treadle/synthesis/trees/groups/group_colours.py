@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, Int64Array
+from treadle.context import context
 from treadle.schedules.collective import Collective
 from treadle.synthesis.trees.groups.union import GroupUnion
-from treadle.watch import Watch
 
 Hashes = NDArray[np.uint64]
 
@@ -143,34 +143,33 @@ class Colours:
     rounds: int
 
 
-def refined(union: GroupUnion, watch: Watch) -> Colours:
+def refined(union: GroupUnion) -> Colours:
     """Stable colours of places, pairs, fabric links and types.
 
     Parameters
     ----------
     union : GroupUnion
-    watch : Watch
 
     Raises
     ------
     TimeLimitError
-        If the watch's deadline passed.
+        If the deadline passed.
     """
     links = mixed(union.topology.bandwidths.astype(np.uint64))
-    return _stable(union, _roles(union), links, mixed(union.is_own.astype(np.uint64)), watch)
+    return _stable(union, _roles(union), links, mixed(union.is_own.astype(np.uint64)))
 
 
-def told_apart(union: GroupUnion, colours: Colours, chosen: BoolArray, watch: Watch) -> Colours:
+def told_apart(union: GroupUnion, colours: Colours, chosen: BoolArray) -> Colours:
     """Stable colours with some places told apart.
 
     Raises
     ------
     TimeLimitError
-        If the watch's deadline passed.
+        If the deadline passed.
     """
     places = colours.places.copy()
     places[chosen] ^= TOLD_APART
-    return _stable(union, places, colours.links, colours.pairs, watch)
+    return _stable(union, places, colours.links, colours.pairs)
 
 
 def can_sharpen(union: GroupUnion) -> bool:
@@ -178,7 +177,7 @@ def can_sharpen(union: GroupUnion) -> bool:
     return bool(len(union.tails) * union.members.shape[1] <= _MOST_SHARPENED)
 
 
-def sharpened(union: GroupUnion, colours: Colours, watch: Watch) -> Colours:
+def sharpened(union: GroupUnion, colours: Colours) -> Colours:
     """Colours that also tell apart what looks different from some member.
 
     Notes
@@ -190,9 +189,9 @@ def sharpened(union: GroupUnion, colours: Colours, watch: Watch) -> Colours:
     which are larger, mostly do, too.
     """
     while True:
-        watch.spend(_SHARPENED_ROUNDS * _PAIR_WORK * len(union.tails) * union.members.shape[1])
+        context().spend(_SHARPENED_ROUNDS * _PAIR_WORK * len(union.tails) * union.members.shape[1])
         pairs, places = _as_members_see(union, colours)
-        finer = _stable(union, places, colours.links, pairs, watch)
+        finer = _stable(union, places, colours.links, pairs)
         counts = [
             [len(np.unique(part)) for part in (found.places, found.pairs, found.links)]
             for found in (colours, finer)
@@ -225,7 +224,7 @@ def _as_members_see(union: GroupUnion, colours: Colours) -> tuple[Hashes, Hashes
     return pairs, found
 
 
-def _stable(union: GroupUnion, places: Hashes, links: Hashes, marks: Hashes, watch: Watch) -> Colours:
+def _stable(union: GroupUnion, places: Hashes, links: Hashes, marks: Hashes) -> Colours:
     """Refine until no colour splits; `marks` are colours of pairs that stay."""
     graph = Refinement(union.tails, union.heads, len(union.node))
     on_link = _Sums.by(union.links, union.topology.n_links)
@@ -236,8 +235,8 @@ def _stable(union: GroupUnion, places: Hashes, links: Hashes, marks: Hashes, wat
     used[union.links] = True
     counts, rounds = (len(np.unique(places)), len(np.unique(links[used]))), 0
     while True:
-        watch.beat("refinement of groups", rounds, 0)
-        watch.spend(_ROUND_WORK + _PAIR_WORK * len(union.tails))
+        context().report("refinement of groups", rounds, 0)
+        context().spend(_ROUND_WORK + _PAIR_WORK * len(union.tails))
         pairs = graph.pairs(places, links[union.links] + marks)
         finer = graph.places(places, pairs)
         finer_links = mixed(links * _LINK + on_link(pairs if times is None else pairs * times))

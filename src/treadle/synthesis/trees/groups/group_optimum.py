@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
 from treadle.brief import brief
+from treadle.context import context, under
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.group_witness import GroupLengthWitness
 from treadle.synthesis.trees.groups.capacity import capacity_rows
@@ -36,7 +37,6 @@ from treadle.synthesis.trees.groups.tree_program import TreeProgram
 from treadle.synthesis.trees.groups.union import GroupUnion, union_of
 from treadle.synthesis.trees.groups.whole_shares import units_of, whole_shares
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 _MOSTLY_SINGLE = 2
 """Links of a class, on average, from which it is quicker to solve for classes and pack trees afterwards."""
@@ -169,19 +169,14 @@ class GroupOptimum:
             denominator=self._shares.denominator,
         )
 
-    def in_fewer_units(self, watch: Watch = UNWATCHED) -> GroupOptimum | None:
-        """The same optimum by shares that fewer unit trees fill; None if there are none, or none were found.
-
-        Parameters
-        ----------
-        watch : Watch
-            When its deadline passes the search ends.
-        """
+    def in_fewer_units(self) -> GroupOptimum | None:
+        """Return the same optimum in fewer unit trees, None if none were found."""
         if not self.is_exact or self.n_classes > _MOST_FLOW_CLASSES:
             return None
-        rational = RationalProgram(self._every, self.families, watch.unlimited)
+        with under(context().unlimited):
+            rational = RationalProgram(self._every, self.families)
         units = units_of(self._shares)
-        found = whole_shares(rational, self.lower, self.witness, watch, units=units)
+        found = whole_shares(rational, self.lower, self.witness, units=units)
         return None if found is None else replace(self, _shares=found, _parts=())
 
     @property
@@ -229,7 +224,7 @@ class GroupOptimum:
         return [place[node] for node in nodes.tolist()], symmetry.links[links]
 
 
-def group_optimum(topology: Topology, collective: Collective, *, watch: Watch = UNWATCHED) -> GroupOptimum:
+def group_optimum(topology: Topology, collective: Collective) -> GroupOptimum:
     """The largest algbw that all groups have at once, exactly where both certificates meet.
 
     Parameters
@@ -238,8 +233,6 @@ def group_optimum(topology: Topology, collective: Collective, *, watch: Watch = 
         What its switches can copy or combine is not made use of.
     collective : Collective
         With or without groups; no all-to-all.
-    watch : Watch
-        When its deadline passes, what is known so far is returned: a bracket.
 
     Returns
     -------
@@ -254,24 +247,24 @@ def group_optimum(topology: Topology, collective: Collective, *, watch: Watch = 
     TimeLimitError
         If the deadline passed before colours were stable.
     """
-    watch.announce("groups")
+    context().announce("groups")
     union = union_of(_without_surplus(topology, collective), collective)
-    colours = refined(union, watch)
+    colours = refined(union)
     n_classes, found = len(np.unique(colours.pairs)), None
     known: Sequence[Symmetry] = ()
     if collective.groups is None:  # nobody will pack trees
-        known = symmetries(union, colours, watch)
+        known = symmetries(union, colours)
     if _MOSTLY_SINGLE * n_classes <= len(union.links) and not _are_orbits(union, colours, known):
-        found = _optimum_of(union, colours, watch)
-        if not found.is_exact and not watch.is_late and can_sharpen(union):
-            finer = sharpened(union, colours, watch)
+        found = _optimum_of(union, colours)
+        if not found.is_exact and not context().is_late and can_sharpen(union):
+            finer = sharpened(union, colours)
             if len(np.unique(finer.pairs)) > n_classes:
-                found = _better(found, _optimum_of(union, finer, watch))
-        if not (found.is_exact or watch.is_late):
-            found = _by_flows(found, watch)
-    if found is None or not (found.is_exact or watch.is_late):
-        known = known or symmetries(union, colours, watch)
-        other = _optimum_of(union, orbit_colours(union, known), watch, tuple(known))
+                found = _better(found, _optimum_of(union, finer))
+        if not (found.is_exact or context().is_late):
+            found = _by_flows(found)
+    if found is None or not (found.is_exact or context().is_late):
+        known = known or symmetries(union, colours)
+        other = _optimum_of(union, orbit_colours(union, known), tuple(known))
         found = other if found is None else _better(found, other)
     return replace(found, topology=topology)
 
@@ -301,9 +294,9 @@ def _without_surplus(topology: Topology, collective: Collective) -> Topology:
     return replace(topology, bandwidths=np.minimum(topology.bandwidths, most))
 
 
-def count_classes(topology: Topology, collective: Collective, *, watch: Watch = UNWATCHED) -> int:
+def count_classes(topology: Topology, collective: Collective) -> int:
     """How many classes of links the groups see: what the time of `group_optimum` depends on."""
-    return len(np.unique(refined(union_of(topology, collective), watch).pairs))
+    return len(np.unique(refined(union_of(topology, collective)).pairs))
 
 
 def _are_orbits(union: GroupUnion, colours: Colours, known: Sequence[Symmetry]) -> bool:
@@ -318,9 +311,7 @@ def _better(one: GroupOptimum, other: GroupOptimum) -> GroupOptimum:
     return replace(shares, upper=lengths.upper, witness=lengths.witness)
 
 
-def _optimum_of(
-    union: GroupUnion, colours: Colours, watch: Watch, known: tuple[Symmetry, ...] = ()
-) -> GroupOptimum:
+def _optimum_of(union: GroupUnion, colours: Colours, known: tuple[Symmetry, ...] = ()) -> GroupOptimum:
     """The optimum of shares and lengths that are the same within classes, perhaps of known symmetries."""
     topology, collective = union.topology, union.collective
     groups = representatives(union, colours)
@@ -332,11 +323,10 @@ def _optimum_of(
         is_rooted=collective.root is not None,
         joins_twins=not known,
         unit=int(topology.bandwidths.max()),
-        watch=watch,
     )
     total = 1 if program.free_roots else sum(groups[0].weights)
     every = every_group(union, colours, groups)
-    found = TreeOptimum(every, program, total, watch, is_proven=bool(known))
+    found = TreeOptimum(every, program, total, is_proven=bool(known))
     return GroupOptimum(
         topology=topology,
         collective=collective,
@@ -354,7 +344,7 @@ def _optimum_of(
     )
 
 
-def _by_flows(found: GroupOptimum, watch: Watch) -> GroupOptimum:
+def _by_flows(found: GroupOptimum) -> GroupOptimum:
     """The same with shares that attain what its lengths prove, if flows to all sinks find such in few units.
 
     Shares that the trees of representatives fill need not serve the other groups of their colour; a program
@@ -362,8 +352,8 @@ def _by_flows(found: GroupOptimum, watch: Watch) -> GroupOptimum:
     """
     if found.n_classes > _MOST_FLOW_CLASSES:
         return found
-    rational = RationalProgram(found._every, found.families, watch)
-    shares = whole_shares(rational, found.upper, found.witness, watch, units=_MOST_UNITS)
+    rational = RationalProgram(found._every, found.families)
+    shares = whole_shares(rational, found.upper, found.witness, units=_MOST_UNITS)
     return found if shares is None else replace(found, lower=found.upper, _shares=shares, _parts=())
 
 

@@ -15,7 +15,6 @@ from treadle.synthesis.trees.groups.every_group import EveryGroup
 from treadle.synthesis.trees.groups.served_sinks import Sink, first_missed, first_unserved, serve_others
 from treadle.synthesis.trees.groups.share_program import ShareProgram
 from treadle.synthesis.trees.groups.shares import RationalShares, over_one_denominator
-from treadle.watch import Watch
 
 _FIRST_SINKS = 3
 """Of each representative, of different colours."""
@@ -29,7 +28,6 @@ class RationalProgram:
     every : EveryGroup
     families : tuple of bool
         Whether links are turned round (in-trees).
-    watch : Watch
 
     Attributes
     ----------
@@ -37,8 +35,8 @@ class RationalProgram:
         algbw is this many times the program's rate.
     """
 
-    def __init__(self, every: EveryGroup, families: tuple[bool, ...], watch: Watch) -> None:
-        self.every, self.union, self.watch = every, every.union, watch
+    def __init__(self, every: EveryGroup, families: tuple[bool, ...]) -> None:
+        self.every, self.union = every, every.union
         capacity = capacity_rows(every.union, every.colours, every.groups)
         unit = int(every.union.topology.bandwidths.max())
         self.program = ShareProgram(every.groups, capacity, families, len(families) > 1, unit)
@@ -67,8 +65,8 @@ class RationalProgram:
     def served(self, found: RationalShares) -> tuple[bool, Sink | None]:
         """Whether shares serve all members of all groups; and a sink of a representative that they miss."""
         families = self.program.families
-        missed = first_missed(self.every, families, found, self.watch)
-        return missed is None and serve_others(self.every, families, found, self.watch), missed
+        missed = first_missed(self.every, families, found)
+        return missed is None and serve_others(self.every, families, found), missed
 
     def missed(self, found: RationalShares) -> list[Sink]:
         """A sink of each representative in each family that shares miss."""
@@ -76,7 +74,7 @@ class RationalProgram:
         for number, group in enumerate(self.every.groups):
             for family, turned in enumerate(self.program.families):
                 shares, supplies = found.shares[family][number], found.roots[number]
-                sink = first_unserved(self.union.topology, group, turned, shares, supplies, self.watch)
+                sink = first_unserved(self.union.topology, group, turned, shares, supplies)
                 if sink is not None:
                     sinks.append((family, number, sink))
         return sinks

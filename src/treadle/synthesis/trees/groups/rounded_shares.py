@@ -26,7 +26,6 @@ from treadle.synthesis.trees.groups.tree_program import ShareValues, TreeProgram
 from treadle.synthesis.trees.optimality import instance_optimum
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.balance import balanced_capacities
-from treadle.watch import Watch
 
 _MARGIN = 1e-8
 """Part of every share that is given up, for what the solver may have exceeded capacities by."""
@@ -34,9 +33,7 @@ _MARGIN = 1e-8
 _GRID = 2**56
 
 
-def rounded_shares(
-    every: EveryGroup, program: TreeProgram, near: ShareValues, watch: Watch
-) -> RationalShares:
+def rounded_shares(every: EveryGroup, program: TreeProgram, near: ShareValues) -> RationalShares:
     """Balanced shares within those of a solution, and the exact rate that they attain.
 
     Parameters
@@ -44,7 +41,6 @@ def rounded_shares(
     every : EveryGroup
     program : TreeProgram
     near : ShareValues
-    watch : Watch
     """
     pieces = lcm(*(int(size) for group in program.groups for size in group.class_sizes()))
     largest = max(
@@ -64,7 +60,7 @@ def rounded_shares(
     supplies = _supplies(program, near)
     topology = every.union.topology
     rate = min(
-        sum(fed) * _factor(topology, group, turned, family[number], fed, watch)
+        sum(fed) * _factor(topology, group, turned, family[number], fed)
         for number, group in chain(enumerate(program.groups), every.others())
         for fed in (every.in_order_of(group.kind, supplies[number]),)
         for turned, family in zip(program.families, shares, strict=True)
@@ -95,17 +91,12 @@ def _balanced(group: Representative, ticks: Floats, pieces: int) -> Int64Array:
 
 
 def _factor(
-    topology: Topology,
-    group: Representative,
-    turned: bool,
-    shares: Int64Array,
-    supplies: Sequence[int],
-    watch: Watch,
+    topology: Topology, group: Representative, turned: bool, shares: Int64Array, supplies: Sequence[int]
 ) -> Fraction:
     """How many times the supplies these shares serve."""
     problem = instance_on(topology, group, turned, np.array(supplies, dtype=np.int64))
     try:
-        return instance_optimum(replace(problem, bandwidths=shares[group.pair_class]), watch=watch).rate
+        return instance_optimum(replace(problem, bandwidths=shares[group.pair_class])).rate
     except InfeasibleError:  # a sink is not served at all
         return Fraction(0)
 

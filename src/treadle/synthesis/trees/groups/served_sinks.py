@@ -14,7 +14,6 @@ from treadle.synthesis.trees.groups.representative import Representative
 from treadle.synthesis.trees.groups.shares import RationalShares
 from treadle.synthesis.trees.instance import Instance, find_violated_cut
 from treadle.topologies.topology import Topology
-from treadle.watch import Watch
 
 Sink = tuple[int, int, int]
 """Family, representative and place."""
@@ -35,12 +34,7 @@ def instance_on(topology: Topology, group: Representative, turned: bool, weights
 
 
 def first_unserved(
-    topology: Topology,
-    group: Representative,
-    turned: bool,
-    shares: Sequence[int],
-    supplies: Sequence[int],
-    watch: Watch,
+    topology: Topology, group: Representative, turned: bool, shares: Sequence[int], supplies: Sequence[int]
 ) -> int | None:
     """A member that integer shares do not serve, None if all are served; without tolerance.
 
@@ -55,24 +49,22 @@ def first_unserved(
         )
     capacities = np.array(shares, dtype=np.int64)[group.pair_class]
     problem = instance_on(topology, group, turned, np.array(supplies, dtype=np.int64))
-    found = find_violated_cut(problem, capacities, watch=watch)
+    found = find_violated_cut(problem, capacities)
     return None if found is None else int(np.setdiff1d(group.members, found[1])[0])
 
 
-def first_missed(
-    every: EveryGroup, families: Sequence[bool], found: RationalShares, watch: Watch
-) -> Sink | None:
+def first_missed(every: EveryGroup, families: Sequence[bool], found: RationalShares) -> Sink | None:
     """A member of a representative that shares do not serve; families say whether links are turned round."""
     for number, group in enumerate(every.groups):
         for family, turned in enumerate(families):
             shares, supplies = found.shares[family][number], found.roots[number]
-            sink = first_unserved(every.union.topology, group, turned, shares, supplies, watch)
+            sink = first_unserved(every.union.topology, group, turned, shares, supplies)
             if sink is not None:
                 return family, number, sink
     return None
 
 
-def serve_others(every: EveryGroup, families: Sequence[bool], found: RationalShares, watch: Watch) -> bool:
+def serve_others(every: EveryGroup, families: Sequence[bool], found: RationalShares) -> bool:
     """Whether groups that are no representatives are served: equal colours do not make it certain."""
     return all(
         first_unserved(
@@ -81,7 +73,6 @@ def serve_others(every: EveryGroup, families: Sequence[bool], found: RationalSha
             turned,
             found.shares[family][number],
             every.in_order_of(one.kind, found.roots[number]),
-            watch,
         )
         is None
         for number, one in every.others()

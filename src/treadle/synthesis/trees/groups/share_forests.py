@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from treadle.arrays import Int64Array
+from treadle.context import context, under
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule
@@ -27,7 +28,6 @@ from treadle.synthesis.trees.groups.known_trees import forests_of_trees
 from treadle.synthesis.trees.groups.unit_problems import UnitProblem, count_units, unit_problem, unit_shares
 from treadle.synthesis.trees.pipeline import pack_forest
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 _FEW_UNITS = 1000
 """Of each group; so many are packed in an instant."""
@@ -48,13 +48,7 @@ class SharedOptimum(Protocol):
         """Links that a group may use, and how much of each; all groups together fit the bandwidths."""
 
 
-def group_forests(
-    topology: Topology,
-    collective: Collective,
-    optimum: SharedOptimum,
-    *,
-    watch: Watch = UNWATCHED,
-) -> GroupSchedule:
+def group_forests(topology: Topology, collective: Collective, optimum: SharedOptimum) -> GroupSchedule:
     """Pack the trees of every group into its shares.
 
     Parameters
@@ -64,7 +58,6 @@ def group_forests(
         In groups.
     optimum : SharedOptimum
         Shares of every group; together within the bandwidths.
-    watch : Watch
 
     Returns
     -------
@@ -86,22 +79,20 @@ def group_forests(
     packed: dict[tuple[bytes, ...], Forest] = {}
     found = []
     for group in range(len(collective.groups)):
-        watch.beat("trees of groups", group, len(collective.groups))
+        context().report("trees of groups", group, len(collective.groups))
         name, members = f"{topology.name}: group {group}", collective.member(group).ranks
         units = unit_shares(name, [optimum.shares(group, reducing=turned) for turned in optimum.families])
         forests = []
         for turned, share in zip(optimum.families, units.families, strict=True):
             problem = unit_problem(topology, members, units.roots, share, outward=not turned)
             if problem.key not in packed:
-                packed[problem.key] = _packed(problem.fabric(topology, name), problem.roots, watch)
+                packed[problem.key] = _packed(problem.fabric(topology, name), problem.roots)
             forests.append(_placed(packed[problem.key], problem, outward=not turned))
         found.append(_schedule(collective.kind, forests))
     return GroupSchedule(collective.kind, tuple(found))
 
 
-def lean_forests(
-    topology: Topology, collective: Collective, optimum: GroupOptimum, *, watch: Watch = UNWATCHED
-) -> GroupSchedule:
+def lean_forests(topology: Topology, collective: Collective, optimum: GroupOptimum) -> GroupSchedule:
     """Trees of every group: those that an optimum has, or by its shares or shares in fewer units.
 
     Parameters
@@ -110,8 +101,6 @@ def lean_forests(
     collective : Collective
         In groups.
     optimum : GroupOptimum
-    watch : Watch
-        Its deadline ends the search for other shares only.
 
     Raises
     ------
@@ -121,15 +110,18 @@ def lean_forests(
     if optimum.has_trees:
         return forests_of_trees(optimum)
     # worth waiting for: it takes less than the optimum did, and nothing else is near it
-    packing = watch.unlimited
-    fewer = optimum.in_fewer_units(watch)
+    packing = context().unlimited
+    fewer = optimum.in_fewer_units()
     if fewer is None:
-        return group_forests(topology, collective, optimum, watch=packing)
-    found = group_forests(topology, collective, fewer, watch=packing)
+        with under(packing):
+            return group_forests(topology, collective, optimum)
+    with under(packing):
+        found = group_forests(topology, collective, fewer)
     before, after = (_n_units(one) for one in (optimum, fewer))
     if before > max(_FEW_UNITS, _SURE * after):
         return found
-    return min((found, group_forests(topology, collective, optimum, watch=packing)), key=_leanness)
+    with under(packing):
+        return min((found, group_forests(topology, collective, optimum)), key=_leanness)
 
 
 def _n_units(optimum: GroupOptimum) -> int:
@@ -143,11 +135,11 @@ def _leanness(schedule: GroupSchedule) -> tuple[int, int, int]:
     return trees, max(map(height_max, schedule.groups)), max(one.total_units for one in schedule.groups)
 
 
-def _packed(fabric: Topology, roots: Int64Array, watch: Watch) -> Forest:
+def _packed(fabric: Topology, roots: Int64Array) -> Forest:
     """Out-trees of a fabric whose bandwidths count them."""
     # any kind that makes out-trees will do: the roots say who sends how much
     gather = Collective(CollectiveKind.ALLGATHER, tuple(range(len(roots))))
-    return pack_forest(fabric, gather, roots.tolist(), watch=watch)
+    return pack_forest(fabric, gather, roots.tolist())
 
 
 def _placed(forest: Forest, problem: UnitProblem, *, outward: bool) -> Forest:

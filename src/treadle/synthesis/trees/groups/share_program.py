@@ -17,10 +17,10 @@ import highspy
 import numpy as np
 
 from treadle.arrays import Int64Array, offsets_of
+from treadle.context import context
 from treadle.synthesis.trees.groups.capacity import CapacityRows
 from treadle.synthesis.trees.groups.cheapest_trees import Floats
 from treadle.synthesis.trees.groups.representative import Representative, SinkFlow, sink_flow
-from treadle.watch import Watch
 
 
 @dataclass
@@ -200,7 +200,7 @@ _SIMPLEX_ROWS = 1500
 """Rows up to which the simplex method is as quick as interior points and a crossover."""
 
 
-def make_solver(watch: Watch, n_rows: int) -> Any:
+def make_solver(n_rows: int) -> Any:
     """A solver with tight tolerances and the time that is left, for so many rows."""
     make: Any = highspy.Highs  # its constructor has no type annotations
     solver = make()
@@ -212,7 +212,7 @@ def make_solver(watch: Watch, n_rows: int) -> Any:
         ("dual_feasibility_tolerance", 1e-9),
     ):
         solver.setOptionValue(option, value)
-    left = watch.seconds_left
+    left = context().seconds_left
     if left is not None:
         solver.setOptionValue("time_limit", max(left, 0.1))
     return solver

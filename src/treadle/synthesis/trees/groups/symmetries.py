@@ -16,7 +16,6 @@ import numpy as np
 from treadle.arrays import Int64Array
 from treadle.synthesis.trees.groups.group_colours import TOLD_APART, Colours, Hashes, mixed, told_apart
 from treadle.synthesis.trees.groups.union import GroupUnion
-from treadle.watch import Watch
 
 _MOST = 64
 """Symmetries that are looked for."""
@@ -39,26 +38,26 @@ class Symmetry:
     kinds: Int64Array
 
 
-def symmetries(union: GroupUnion, colours: Colours, watch: Watch) -> list[Symmetry]:
+def symmetries(union: GroupUnion, colours: Colours) -> list[Symmetry]:
     """A group of symmetries, with the identity first.
 
     Raises
     ------
     TimeLimitError
-        If the watch's deadline passed.
+        If the deadline passed.
     """
     topology = union.topology
     identity = Symmetry(np.arange(topology.n_nodes), np.arange(topology.n_links), np.arange(union.n_types))
     if (union.copies > 1).any():
         return [identity]
-    base = _base(union, colours, watch)
+    base = _base(union, colours)
     if base is None:
         return [identity]
     told, alike = base
     order = np.argsort(told)
     found = [identity]
     for node in alike[1:].tolist():
-        other = _of_nodes(union, _told(union, colours, node, watch))
+        other = _of_nodes(union, _told(union, colours, node))
         matching = np.argsort(other)
         if not np.array_equal(told[order], other[matching]):
             continue
@@ -70,19 +69,19 @@ def symmetries(union: GroupUnion, colours: Colours, watch: Watch) -> list[Symmet
     return found
 
 
-def _base(union: GroupUnion, colours: Colours, watch: Watch) -> tuple[Hashes, Int64Array] | None:
+def _base(union: GroupUnion, colours: Colours) -> tuple[Hashes, Int64Array] | None:
     """Colours of all nodes, all different, with one told apart, and the nodes like that one, it first."""
     _, class_of, sizes = np.unique(_of_nodes(union, colours), return_inverse=True, return_counts=True)
     for size in np.unique(sizes[(sizes > 1) & (sizes <= _MOST)]).tolist():
         alike = np.flatnonzero(class_of.ravel() == np.flatnonzero(sizes == size)[0])
-        told = _of_nodes(union, _told(union, colours, int(alike[0]), watch))
+        told = _of_nodes(union, _told(union, colours, int(alike[0])))
         if len(np.unique(told)) == len(told):
             return told, alike
     return None
 
 
-def _told(union: GroupUnion, colours: Colours, node: int, watch: Watch) -> Colours:
-    return told_apart(union, colours, union.node == node, watch)
+def _told(union: GroupUnion, colours: Colours, node: int) -> Colours:
+    return told_apart(union, colours, union.node == node)
 
 
 def _of_nodes(union: GroupUnion, colours: Colours) -> Hashes:

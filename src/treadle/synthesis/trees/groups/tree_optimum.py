@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from treadle.context import TimeLimitError, context, under
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.group_witness import GroupLengthWitness
 from treadle.synthesis.trees.groups.cheapest_trees import Floats
@@ -16,7 +17,6 @@ from treadle.synthesis.trees.groups.rounded_shares import rounded_shares
 from treadle.synthesis.trees.groups.served_sinks import first_missed, serve_others
 from treadle.synthesis.trees.groups.shares import RationalShares, fits, over_one_denominator
 from treadle.synthesis.trees.groups.tree_program import TreeColumn, TreeProgram
-from treadle.watch import TimeLimitError, Watch
 
 _SIMPLE = (1000, 10**6)
 """Denominators up to which floats are taken for the nearest simple fraction, at first."""
@@ -37,8 +37,6 @@ class TreeOptimum:
     program : TreeProgram
     total : int
         algbw is this many times the program's rate.
-    watch : Watch
-        When its deadline passes, the sides do not meet.
     is_proven : bool
         Groups of a colour are copies of each other and links within a class the same link of those: then
         shares are the trees', and serve every member.
@@ -53,21 +51,18 @@ class TreeOptimum:
         Of proven classes, the trees that make up the shares; none where time ran out.
     """
 
-    def __init__(
-        self, every: EveryGroup, program: TreeProgram, total: int, watch: Watch, *, is_proven: bool
-    ) -> None:
-        self.every, self.program, self.total, self.watch = every, program, total, watch
+    def __init__(self, every: EveryGroup, program: TreeProgram, total: int, *, is_proven: bool) -> None:
+        self.every, self.program, self.total = every, program, total
         self.parts: TreeParts = ()
         self._is_proven, self._topology = is_proven, every.union.topology
         self._values: Floats = np.zeros(0)
         program.begin()
         self.witness, self.upper = self._first_bound()
-        found = None
         try:
-            found = self._optimised()
+            self.shares = self._optimised() or self._rounded()
         except TimeLimitError:
-            self.watch = watch.unlimited  # what is left to do is short
-        self.shares = self._rounded() if found is None else found
+            with under(context().unlimited):  # what is left to do is short
+                self.shares = self._rounded()
 
     def _first_bound(self) -> tuple[GroupLengthWitness, Fraction]:
         """What links that are as long as they are narrow prove."""
@@ -209,8 +204,8 @@ class TreeOptimum:
     def _serve(self, found: RationalShares) -> bool:
         """Whether every member of every group is served."""
         try:
-            missed = first_missed(self.every, self.program.families, found, self.watch)
-            return missed is None and serve_others(self.every, self.program.families, found, self.watch)
+            missed = first_missed(self.every, self.program.families, found)
+            return missed is None and serve_others(self.every, self.program.families, found)
         except InfeasibleError:  # too many digits
             return False
 
@@ -220,7 +215,7 @@ class TreeOptimum:
         if not len(values) or not values[0]:
             values = self.program.even_values()
         near = self.program.near(values)
-        return rounded_shares(self.every, self.program, near, self.watch)
+        return rounded_shares(self.every, self.program, near)
 
 
 def _simple(prices: Floats, limit: int) -> list[Fraction]:

@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
+from treadle.context import TimeLimitError, context
 from treadle.errors import InfeasibleError
 from treadle.synthesis.trees.groups.capacity import CapacityRows
 from treadle.synthesis.trees.groups.cheapest_trees import Floats, PricedTree, TreePricer
 from treadle.synthesis.trees.groups.representative import Representative
-from treadle.watch import TimeLimitError, Watch
 
 _CHEAPER = 1e-9
 """Part by which a tree is to be cheaper than what its root's data are worth."""
@@ -124,7 +124,6 @@ class TreeProgram:
         Trees need not tell members with the same ways in and out from each other.
     unit : int
         Bytes/s that count as 1.
-    watch : Watch
     """
 
     def __init__(
@@ -136,10 +135,9 @@ class TreeProgram:
         is_rooted: bool,
         joins_twins: bool,
         unit: int,
-        watch: Watch,
     ) -> None:
         self.groups, self.capacity, self.families = groups, capacity, families
-        self.free_roots, self.unit, self.watch = len(families) > 1, unit, watch
+        self.free_roots, self.unit = len(families) > 1, unit
         self.columns: list[TreeColumn] = []
         self._known: set[tuple[int, bytes, bytes]] = set()
         self.solver = _make_solver()
@@ -211,15 +209,15 @@ class TreeProgram:
         TimeLimitError
             If time was up.
         """
-        left = self.watch.seconds_left
+        left = context().seconds_left
         if left is not None:
             self.solver.setOptionValue("time_limit", self.solver.getRunTime() + max(left, 0.1))
         each = _ITERATION_WORK + _ENTRY_WORK * (len(self.limits) + len(self.columns))
-        if self.watch.allowance is not None:
-            most = max(1, self.watch.allowance.left // each)
+        if (budget := context().budget) is not None:
+            most = max(1, budget.left // each)
             self.solver.setOptionValue("simplex_iteration_limit", int(most))
         self.solver.run()
-        self.watch.spend(_SOLVE_WORK + each * int(self.solver.getInfo().simplex_iteration_count))
+        context().spend(_SOLVE_WORK + each * int(self.solver.getInfo().simplex_iteration_count))
         status = self.solver.getModelStatus()
         if status in (highspy.HighsModelStatus.kTimeLimit, highspy.HighsModelStatus.kIterationLimit):
             raise TimeLimitError("trees of groups")
@@ -261,8 +259,8 @@ class TreeProgram:
         """
         prices, added = self.prices(duals) + (self._costs or 0.0), 0
         for way in self._ways:
-            self.watch.beat("trees of groups", len(self.columns), 0)
-            self.watch.spend(_TREE_WORK * len(way.rows) + _PRICE_WORK * len(way.rows) * len(way.at))
+            context().report("trees of groups", len(self.columns), 0)
+            context().spend(_TREE_WORK * len(way.rows) + _PRICE_WORK * len(way.rows) * len(way.at))
             times = self.groups[way.group].times
             for row, tree in zip(way.rows, way.pricer.cheapest(prices[way.at]), strict=True):
                 worth = float(duals[row])

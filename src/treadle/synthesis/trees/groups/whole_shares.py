@@ -18,12 +18,12 @@ import highspy
 import numpy as np
 
 from treadle.arrays import Int64Array
+from treadle.context import context
 from treadle.schedules.group_witness import GroupLengthWitness
 from treadle.synthesis.trees.groups.cheapest_trees import Floats
 from treadle.synthesis.trees.groups.rational_program import RationalProgram
 from treadle.synthesis.trees.groups.share_program import make_solver
 from treadle.synthesis.trees.groups.shares import RationalShares, fits
-from treadle.watch import Watch
 
 _TIMES = (1, 2, 3, 4, 6, 8, 12, 24)
 """How many of the fewest units are tried."""
@@ -56,7 +56,7 @@ _ITERATION_WORK, _INTERIOR = 100, 100
 
 
 def whole_shares(
-    rational: RationalProgram, rate: Fraction, witness: GroupLengthWitness, watch: Watch, *, units: int
+    rational: RationalProgram, rate: Fraction, witness: GroupLengthWitness, *, units: int
 ) -> RationalShares | None:
     """Shares at the optimum in fewer units than are known to do; None if none were found.
 
@@ -67,8 +67,6 @@ def whole_shares(
         The optimum, bytes/s.
     witness : GroupLengthWitness
         Proves that no rate is larger.
-    watch : Watch
-        When its deadline passes the search ends.
     units : int
         Unit trees of each group that are known to do.
     """
@@ -79,9 +77,9 @@ def whole_shares(
     searches = _SEARCHES if rational.program.n_rows <= _SEARCH_ROWS and units >= _SEARCH_UNITS else 0
     for trial, times in enumerate(_TIMES[:_LARGE_TRIALS] if is_large else _TIMES):
         count = fewest * times
-        if count >= most or watch.is_late:
+        if count >= most or context().is_late:
             break
-        grid = _Grid(rational, rate / rational.total, count, watch)
+        grid = _Grid(rational, rate / rational.total, count)
         found = grid.shares(can_search=trial < searches)
         if found is not None:
             return found
@@ -112,13 +110,11 @@ class _Grid:
         For each weight, bytes/s.
     count : int
         Units of that rate.
-    watch : Watch
     """
 
     rational: RationalProgram
     rate: Fraction
     count: int
-    watch: Watch
 
     def shares(self, *, can_search: bool) -> RationalShares | None:
         """The first that pass all checks, None if there are none or none were found."""
@@ -139,8 +135,8 @@ class _Grid:
     def _complete(self) -> None:
         """Ask for all sinks that shares miss before anything is rounded: one solution a time."""
         rational, n_own = self.rational, self.rational.program.n_own
-        while not self.watch.is_late:
-            values = _optimum(self._solver(), n_own, self.watch)
+        while not context().is_late:
+            values = _optimum(self._solver(), n_own)
             if values is None:
                 return
             # a little more than the solver says, so that its tolerance misses no sink
@@ -150,22 +146,22 @@ class _Grid:
 
     def _values(self, *, can_search: bool) -> Int64Array | None:
         """Whole values of the program's own columns."""
-        self.watch.announce("shares in few units")
+        context().announce("shares in few units")
         n_own = self.rational.program.n_own
         for upwards in (False,) if self.rational.program.n_rows > _LARGE_ROWS else (False, True):
-            values = _rounded(self._solver(), n_own, self.count, self.watch, upwards=upwards)
+            values = _rounded(self._solver(), n_own, self.count, upwards=upwards)
             if values is not None:
                 return values
-        return _searched(self._solver(), n_own, self.watch) if can_search else None
+        return _searched(self._solver(), n_own) if can_search else None
 
     def _solver(self) -> Any:
         """With the program, not yet solved."""
-        solver = make_solver(self.watch, self.rational.program.n_rows)
+        solver = make_solver(self.rational.program.n_rows)
         solver.passModel(self.rational.program.leanest_in_units(self.count, self.rate / self.count))
         return solver
 
 
-def _rounded(solver: Any, n_own: int, count: int, watch: Watch, *, upwards: bool) -> Int64Array | None:
+def _rounded(solver: Any, n_own: int, count: int, *, upwards: bool) -> Int64Array | None:
     """Round the share that is nearest to a whole number, or to the next one, and solve again, until all are.
 
     Parameters
@@ -177,10 +173,10 @@ def _rounded(solver: Any, n_own: int, count: int, watch: Watch, *, upwards: bool
     """
     lower, upper = np.zeros(n_own), np.full(n_own, highspy.kHighsInf)
     lower[0] = upper[0] = count
-    values, flips = _optimum(solver, n_own, watch), 0
+    values, flips = _optimum(solver, n_own), 0
     # from here on a basis is known that is nearly optimal
     solver.setOptionValue("solver", "simplex")
-    while values is not None and flips <= _MOST_FLIPS and not watch.is_late:
+    while values is not None and flips <= _MOST_FLIPS and not context().is_late:
         off = np.abs(values - np.rint(values))
         broken = np.flatnonzero(off > _WHOLE)
         if not len(broken):
@@ -191,7 +187,7 @@ def _rounded(solver: Any, n_own: int, count: int, watch: Watch, *, upwards: bool
         ranges = [(lower[chosen], np.floor(value)), (np.ceil(value), upper[chosen])]
         for low, high in reversed(ranges) if np.rint(value) > value else ranges:
             solver.changeColBounds(chosen, low, high)
-            values = _optimum(solver, n_own, watch)
+            values = _optimum(solver, n_own)
             if values is not None:
                 lower[chosen], upper[chosen] = low, high
                 break
@@ -199,23 +195,23 @@ def _rounded(solver: Any, n_own: int, count: int, watch: Watch, *, upwards: bool
     return None
 
 
-def _optimum(solver: Any, n_own: int, watch: Watch) -> Floats | None:
+def _optimum(solver: Any, n_own: int) -> Floats | None:
     """The first columns of an optimum, None if there is none or the time was up."""
     solver.run()
-    _count(solver, watch)
+    _count(solver)
     if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
         return None
     return np.array(solver.getSolution().col_value[:n_own], dtype=np.float64)
 
 
-def _count(solver: Any, watch: Watch) -> None:
-    """Take what a solve took from the allowance."""
+def _count(solver: Any) -> None:
+    """Take what a solve took from the budget."""
     info = solver.getInfo()
     iterations = info.simplex_iteration_count + _INTERIOR * info.ipm_iteration_count
-    watch.spend((1 + int(iterations)) * _ITERATION_WORK * int(solver.getNumRow()))
+    context().spend((1 + int(iterations)) * _ITERATION_WORK * int(solver.getNumRow()))
 
 
-def _searched(solver: Any, n_own: int, watch: Watch) -> Int64Array | None:
+def _searched(solver: Any, n_own: int) -> Int64Array | None:
     """Whole values of the first columns by branch and bound; None if there are none or none were found."""
     whole = np.arange(n_own, dtype=np.int32)
     solver.changeColsIntegrality(n_own, whole, np.ones(n_own, dtype=np.uint8))  # all integer
@@ -227,7 +223,7 @@ def _searched(solver: Any, n_own: int, watch: Watch) -> Int64Array | None:
     ):
         solver.setOptionValue(option, value)
     solver.run()
-    _count(solver, watch)
+    _count(solver)
     if solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
         return None
     return np.rint(np.array(solver.getSolution().col_value[:n_own], dtype=np.float64)).astype(np.int64)

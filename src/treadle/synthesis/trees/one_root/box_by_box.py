@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int32Array, Int64Array, exact_sum, offsets_of
+from treadle.context import context, under
 from treadle.refusal import Refusal
 from treadle.schedules.factored.piece_trees import ragged
 from treadle.schedules.trees.forest import Direction, Forest
@@ -33,7 +34,6 @@ from treadle.synthesis.trees.tight_cuts.sets.detection import detect
 from treadle.synthesis.trees.tight_cuts.tight_cuts import optimum_of_cut
 from treadle.synthesis.trees.tree_budget import MAX_TREES, TreeBudget, is_dyadic, lower_number
 from treadle.synthesis.trees.tree_units import TreeUnits, first_possible, tree_choices
-from treadle.watch import UNWATCHED, Watch
 
 _MOST_CELLS = 2**24
 """Trees times ranks that are written out."""
@@ -103,9 +103,7 @@ class _Box:
         return (np.arange(n_trees) - self.shift) % n_trees
 
 
-def grow_box_by_box(
-    problem: Instance, budget: TreeBudget, *, watch: Watch = UNWATCHED
-) -> BoxForest | Refusal:
+def grow_box_by_box(problem: Instance, budget: TreeBudget) -> BoxForest | Refusal:
     """A forest of the best number of trees of the one root, or why it is not made so.
 
     Parameters
@@ -131,19 +129,21 @@ def grow_box_by_box(
     for family in _families(problem):
         tightest, found = min(cut_classes(problem, family), key=lambda one: one.rate), None
         if tightest.rate:
-            found = _within(problem, family, optimum_of_cut(problem, tightest), budget, watch)
+            found = _within(problem, family, optimum_of_cut(problem, tightest), budget)
         if found is None:
-            found = _within(problem, family, instance_optimum(problem, watch=watch.unlimited), budget, watch)
+            with under(context().unlimited):
+                found = _within(problem, family, instance_optimum(problem), budget)
         if isinstance(found, BoxForest):
             break
     return found or Refusal("a box has no such trees")
 
 
 def _within(
-    problem: Instance, family: Family, best: Optimum, budget: TreeBudget, watch: Watch
+    problem: Instance, family: Family, best: Optimum, budget: TreeBudget
 ) -> BoxForest | Refusal | None:
     """The forest if that is the optimum; None if some box cannot have its trees."""
-    units = first_possible(problem, _choices(problem, best, budget, watch.unlimited), watch.unlimited)
+    with under(context().unlimited):
+        units = first_possible(problem, _choices(problem, best, budget))
     fixed = units.fixed
     more = lower_number(budget, problem.weights, fixed.trees)
     times = 1 if more is None else more // fixed.trees
@@ -165,9 +165,10 @@ def _within(
     largest = max((piece.n_children for piece in pieces), default=1)
     if largest * trees > _MOST_BOX:
         return Refusal(f"{trees} trees of a box of {largest} ranks are too many")
-    if any(violated_cut(piece, watch.unlimited) is not None for piece in pieces):
-        return None
-    solved = _boxes(cutting, int(np.flatnonzero(multiplicities)[0]), trees, watch)
+    if any(violated_cut(piece) is not None for piece in pieces):
+        with under(context().unlimited):
+            return None
+    solved = _boxes(cutting, int(np.flatnonzero(multiplicities)[0]), trees)
     for turn in range(_TURNS):
         boxes = _with_duties(problem, solved, trees, turn)
         arranged = _arranged(problem, boxes, trees)
@@ -183,14 +184,12 @@ def _within(
     return BoxForest(forest, height, best, units, outcome)
 
 
-def _choices(
-    problem: Instance, best: Optimum, budget: TreeBudget, watch: Watch
-) -> Iterator[FixedTreesOptimum]:
+def _choices(problem: Instance, best: Optimum, budget: TreeBudget) -> Iterator[FixedTreesOptimum]:
     """Numbers of trees as of any forest; where the first is plain, no flows are computed to find it."""
     exact = next(exact_choices(problem, best))
     chunks = exact.trees * int(problem.weights.sum())
     is_plain = budget.is_default and is_dyadic(chunks) and chunks <= MAX_TREES * len(problem.weights)
-    others = tree_choices(problem, best, budget, watch)
+    others = tree_choices(problem, best, budget)
     return chain([exact], others) if is_plain else others
 
 
@@ -208,7 +207,7 @@ def _families(problem: Instance) -> Iterator[Family]:
             yield family
 
 
-def _boxes(cutting: Cutting, root: int, trees: int, watch: Watch) -> list[_Box]:
+def _boxes(cutting: Cutting, root: int, trees: int) -> list[_Box]:
     """All boxes, that of the root first; every kind is solved once."""
     outer = cutting.kinds[int(cutting.kind[0])]
     outer_links = cutting.links[: cutting.link_offset[1]]
@@ -227,7 +226,7 @@ def _boxes(cutting: Cutting, root: int, trees: int, watch: Watch) -> list[_Box]:
             ranks = cutting.children[cutting.child_offset[piece] : cutting.child_offset[piece + 1]]
             links = cutting.links[cutting.link_offset[piece] : cutting.link_offset[piece + 1]]
             if kind not in of_kind:
-                of_kind[kind] = trees_of_box(cutting.kinds[kind], watch)
+                of_kind[kind] = trees_of_box(cutting.kinds[kind])
             made = of_kind[kind]
         else:
             own = order[bounds[child] : bounds[child + 1]]

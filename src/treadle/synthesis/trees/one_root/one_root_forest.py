@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
+from treadle.context import TimeLimitError, context, under
 from treadle.errors import InfeasibleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective
@@ -19,23 +20,22 @@ from treadle.synthesis.trees.tree_budget import TreeBudget, lower_number
 from treadle.synthesis.trees.tree_synthesis import StageClock, Synthesis, preferred, schedule_of
 from treadle.synthesis.trees.tree_units import exact_number
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 SEARCHED_RANKS = 1024
 """Up to so many ranks trees of one root are sought in every way, and not just box by box."""
 
-Pipeline = Callable[[Instance, Collective, TreeBudget, Packer | None, StageClock, Watch], Synthesis]
+Pipeline = Callable[[Instance, Collective, TreeBudget, Packer | None, StageClock], Synthesis]
 """How a forest of any roots is made."""
 
 
 def synthesise_box_by_box(
-    topology: Topology, collective: Collective, *, budget: TreeBudget, watch: Watch = UNWATCHED
+    topology: Topology, collective: Collective, *, budget: TreeBudget
 ) -> Synthesis | PackingAttempt:
     """A forest of one root of any number of boxes, or why it is not made so.
 
     Parameters, errors: see `treadle.synthesis.trees.synthesise`.
     """
-    return _from_boxes(instance_of(topology, collective), collective, budget, StageClock(), watch)
+    return _from_boxes(instance_of(topology, collective), collective, budget, StageClock())
 
 
 def lower_of_one_root(
@@ -45,7 +45,6 @@ def lower_of_one_root(
     budget: TreeBudget,
     packer: Packer | None,
     clock: StageClock,
-    watch: Watch,
 ) -> Synthesis:
     """The lower one of a forest made box by box and of the usual one; also of more trees, if these are lower.
 
@@ -58,18 +57,18 @@ def lower_of_one_root(
     made: list[Synthesis] = []
     told: tuple[PackingAttempt, ...] = ()
     if packer in (None, Packer.BOX_BY_BOX):
-        boxed = _from_boxes(problem, collective, budget, clock, watch)
+        boxed = _from_boxes(problem, collective, budget, clock)
         if isinstance(boxed, PackingAttempt):
             told = (boxed,)
         elif packer or len(problem.terminals) > SEARCHED_RANKS:
             return boxed
         else:
             made.append(boxed)
-    found = usual(problem, collective, budget, packer, clock, watch)
+    found = usual(problem, collective, budget, packer, clock)
     number = lower_number(budget, problem.weights, found.trees_per_root)
     if number is not None and height_max(found.schedule) > found.height_bound:
         with suppress(TimeLimitError, InfeasibleError):  # then what there is stays
-            more = usual(problem, collective, TreeBudget(trees=number), packer, clock, watch)
+            more = usual(problem, collective, TreeBudget(trees=number), packer, clock)
             made.append(replace(more, exact_trees_per_root=found.exact_trees_per_root))
     for each in made:
         if (-each.algbw, height_max(each.schedule)) < (-found.algbw, height_max(found.schedule)):
@@ -78,12 +77,12 @@ def lower_of_one_root(
 
 
 def _from_boxes(
-    problem: Instance, collective: Collective, budget: TreeBudget, clock: StageClock, watch: Watch
+    problem: Instance, collective: Collective, budget: TreeBudget, clock: StageClock
 ) -> Synthesis | PackingAttempt:
     """The forest of one root box by box; or why there is none."""
     found: BoxForest | Refusal
     try:
-        found = grow_box_by_box(problem, budget, watch=watch)
+        found = grow_box_by_box(problem, budget)
     except InfeasibleError as error:  # other ways may need fewer units; what none can do, they say
         found = Refusal(str(error))
     clock.stop("box_by_box")
@@ -91,7 +90,8 @@ def _from_boxes(
         return PackingAttempt(Packer.BOX_BY_BOX, f"failed: {found}")
     best, fixed, is_best = found.best, found.units.fixed, found.units.fixed.algbw == found.best.algbw
     if not is_best:  # a cut that nothing attains is no more than a bound
-        best = instance_optimum(problem, watch=watch.unlimited)
+        with under(context().unlimited):
+            best = instance_optimum(problem)
     return Synthesis(
         schedule_of(collective.kind, found.forest),
         fixed.algbw,

@@ -21,7 +21,6 @@ from treadle.synthesis.trees.packers.tree_packing import to_forest
 from treadle.synthesis.trees.switch_removal import LogicalGraph, remove_switches
 from treadle.synthesis.trees.tight_cuts.piece_tables import local_instance, subgraph, table_of
 from treadle.synthesis.trees.tight_cuts.pieces import LocalPiece
-from treadle.watch import Watch
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,14 +114,13 @@ class BoxTrees:
         return self.path_links[self.path_offset[paths]], self.path_links[self.path_offset[paths + 1] - 1]
 
 
-def trees_of_box(piece: LocalPiece, watch: Watch) -> BoxTrees:
+def trees_of_box(piece: LocalPiece) -> BoxTrees:
     """K trees of a piece that has an outside, for which condition C holds in the fabric.
 
     Parameters
     ----------
     piece : LocalPiece
         With the root's K trees at one of its children, or none.
-    watch : Watch
 
     Notes
     -----
@@ -132,17 +130,17 @@ def trees_of_box(piece: LocalPiece, watch: Watch) -> BoxTrees:
     """
     n = piece.n_children
     problem = local_instance(piece)
-    graph = remove_switches(problem, piece.capacity, piece.multiplicities, watch=watch)
+    graph = remove_switches(problem, piece.capacity, piece.multiplicities)
     leaves = graph.heads == piece.outside
     ways = [~leaves]
     if piece.native.any():  # without entering it, if that will do
         ways = [graph.tails != piece.outside, np.ones(len(leaves), dtype=bool)]
-    while len(ways) > 1 and _lacks(problem, subgraph(graph, ways[0]), watch):
+    while len(ways) > 1 and _lacks(problem, subgraph(graph, ways[0])):
         ways = ways[1:]
     inner = subgraph(graph, ways[0])
-    packing = pack_lowest(problem, inner, piece.multiplicities, watch=watch).packing
+    packing = pack_lowest(problem, inner, piece.multiplicities).packing
     # within the arcs that were split off: what leaves keeps its units
-    packing = regrow_trees(problem, inner, packing, watch=watch).packing
+    packing = regrow_trees(problem, inner, packing).packing
     table = table_of(to_forest(problem, inner, packing), np.zeros(len(piece.tails), dtype=np.int64))
     rows = np.repeat(np.arange(len(table.units)), table.units)
     parent, path = table.parent[rows], table.path[rows]
@@ -156,10 +154,10 @@ def trees_of_box(piece: LocalPiece, watch: Watch) -> BoxTrees:
     )
 
 
-def _lacks(problem: Instance, graph: LogicalGraph, watch: Watch) -> bool:
+def _lacks(problem: Instance, graph: LogicalGraph) -> bool:
     """Whether a logical graph violates condition C."""
     arcs = replace(problem, tails=graph.tails, heads=graph.heads, bandwidths=graph.capacities)
-    return find_violated_cut(arcs, graph.capacities, watch=watch) is not None
+    return find_violated_cut(arcs, graph.capacities) is not None
 
 
 def trees_of_rank(leaves: BoolArray, units: Int64Array, trees: int, *, is_root: bool) -> BoxTrees:

@@ -16,7 +16,6 @@ from treadle.synthesis.trees.packers.local_search import (
 )
 from treadle.synthesis.trees.packers.tree_packing import Packing
 from treadle.synthesis.trees.switch_removal import LogicalGraph
-from treadle.watch import UNWATCHED, Watch
 
 MAX_CELLS = 2**18
 """Trees times ranks up to which swaps are looked for: a second or two."""
@@ -25,12 +24,7 @@ _WORK_PER_CELL = 400
 
 
 def gather_trees(
-    problem: Instance,
-    graph: LogicalGraph,
-    packing: Packing,
-    *,
-    seed: int = 0,
-    watch: Watch = UNWATCHED,
+    problem: Instance, graph: LogicalGraph, packing: Packing, *, seed: int = 0
 ) -> tuple[LogicalGraph, Packing]:
     """The forest with fewer different trees, none higher than the highest was; itself if none were found.
 
@@ -42,7 +36,6 @@ def gather_trees(
         Trees of the graph, within its capacities.
     seed : int
         Breaks ties. The same arguments give the same trees.
-    watch : Watch
 
     Notes
     -----
@@ -65,7 +58,6 @@ def gather_trees(
     status, forest, _ = run_until(
         "equal trees",
         lambda control: core.gather_forest(fabric, routed_forest(problem, graph, packing), limits, control),
-        watch=watch,
     )
     if status != 0:
         return graph, packing

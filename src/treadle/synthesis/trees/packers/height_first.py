@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from treadle.arrays import Int64Array
-from treadle.engine import core, run_watched
+from treadle.engine import core, run_core
 from treadle.synthesis.core_values.tree_values import RoutedForest
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.packers.local_search import MAX_CELLS, from_routed_forest, ranked_fabric
 from treadle.synthesis.trees.packers.tree_packing import Packing
 from treadle.synthesis.trees.switch_removal import LogicalGraph
-from treadle.watch import UNWATCHED, Watch
 
 HEIGHTS = 3
 """Heights that are tried by default, from the bound on."""
@@ -45,13 +44,7 @@ class HeightFirst:
 
 
 def grow_height_first(
-    problem: Instance,
-    capacities: Int64Array,
-    multiplicities: Int64Array,
-    *,
-    heights: range,
-    seed: int = 0,
-    watch: Watch = UNWATCHED,
+    problem: Instance, capacities: Int64Array, multiplicities: Int64Array, *, heights: range, seed: int = 0
 ) -> HeightFirst:
     """Route r(v) spanning out-trees rooted at each terminal, within the first height that succeeds.
 
@@ -86,10 +79,8 @@ def grow_height_first(
     fabric = ranked_fabric(problem, capacities)
     left = 0
     for height in heights:
-        status, forest, (overload, rounds, reroutes, _) = run_watched(
-            "height-first",
-            partial(core.low_forest, fabric, multiplicities, height, ROUNDS, WORK, seed),
-            watch=watch,
+        status, forest, (overload, rounds, reroutes, _) = run_core(
+            "height-first", partial(core.low_forest, fabric, multiplicities, height, ROUNDS, WORK, seed)
         )
         if status == _OK:
             graph, packing = from_routed_forest(problem, RoutedForest.of(forest))

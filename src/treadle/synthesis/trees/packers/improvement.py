@@ -17,7 +17,6 @@ from treadle.synthesis.trees.packers.packed import Packed, Packer, PackingAttemp
 from treadle.synthesis.trees.packers.regrowth import regrow_trees
 from treadle.synthesis.trees.packers.tree_packing import from_forest, to_forest
 from treadle.synthesis.trees.switch_removal import remove_switches
-from treadle.watch import UNWATCHED, Watch
 
 _TRIED_STEPS = 2**24
 """Steps up to which the search for lower trees is begun anew with another seed, and ..."""
@@ -37,7 +36,6 @@ def lower_forest(
     attempts: tuple[PackingAttempt, ...],
     *,
     height: int,
-    watch: Watch = UNWATCHED,
 ) -> tuple[Forest, Packer, tuple[PackingAttempt, ...]]:
     """A forest made lower: by height-first if that succeeds below its height, and by local search.
 
@@ -64,16 +62,16 @@ def lower_forest(
     if height <= lowest_height(problem, multiplicities, capacities):
         return forest, packer, attempts
     # a forest routed low from the start beats one made lower, and takes less time
-    low = route_low(problem, capacities, multiplicities, below=height, watch=watch)
+    low = route_low(problem, capacities, multiplicities, below=height)
     if isinstance(low, PackingAttempt):
         graph, packing = from_forest(problem, forest)
         if not len(problem.relays):  # all links, not only those in use
-            graph = remove_switches(problem, capacities, multiplicities, watch=watch)
+            graph = remove_switches(problem, capacities, multiplicities)
         packed = Packed(graph, packing, packer, (*attempts, low))
     else:
         beaten = [PackingAttempt(each.packer, f"not taken: height {height}") for each in attempts]
         packed = Packed(low.graph, low.packing, low.packer, (*beaten, *low.attempts))
-    lower = search_lower(packed, problem, capacities, watch=watch)
+    lower = search_lower(packed, problem, capacities)
     if lower.packing is not packed.packing or lower.packer is not packer:
         forest = to_forest(problem, lower.graph, lower.packing)
     return forest, lower.packer, lower.attempts
@@ -86,7 +84,6 @@ def route_low(
     *,
     below: int | None = None,
     asked: bool = False,
-    watch: Watch = UNWATCHED,
 ) -> Packed | PackingAttempt:
     """A forest by height-first on the fabric itself, or why there is none.
 
@@ -123,7 +120,6 @@ def route_low(
         capacities,
         multiplicities,
         heights=range(lowest, min(lowest + HEIGHTS, lowest + HEIGHTS if below is None else below)),
-        watch=watch,
     )
     attempt = PackingAttempt(Packer.HEIGHT_FIRST, found.outcome)
     if found.graph is None or found.packing is None:
@@ -132,12 +128,7 @@ def route_low(
 
 
 def search_lower(
-    packed: Packed,
-    problem: Instance,
-    capacities: Int64Array,
-    *,
-    steps: int | None = None,
-    watch: Watch = UNWATCHED,
+    packed: Packed, problem: Instance, capacities: Int64Array, *, steps: int | None = None
 ) -> Packed:
     """The forest after local search within the capacities: lower, and with fewer different trees.
 
@@ -148,13 +139,13 @@ def search_lower(
     np.add.at(multiplicities, packed.packing.root, packed.packing.multiplicity)
     lowest = lowest_height(problem, multiplicities, capacities)
     if not len(problem.relays):
-        packed = _regrown(packed, problem, lowest, steps, watch)
+        packed = _regrown(packed, problem, lowest, steps)
     needed = default_steps(packed.packing)
     is_small = len(problem.relays) or packed.packing.parent.size <= _SEARCHED_CELLS
     if is_small and (steps is None or needed <= steps):
         tries = max(1, min(_MOST_TRIES, _TRIED_STEPS // needed)) if steps is None else 1
-        packed = _swapped(packed, problem, capacities, lowest, tries, watch)
-    graph, packing = gather_trees(problem, packed.graph, packed.packing, watch=watch)
+        packed = _swapped(packed, problem, capacities, lowest, tries)
+    graph, packing = gather_trees(problem, packed.graph, packed.packing)
     if packing is packed.packing:
         return packed
     outcome = f"trees {len(packed.packing.root)} -> {len(packing.root)}, as low"
@@ -165,13 +156,7 @@ def search_lower(
     return Packed(graph, packing, packed.packer, attempts)
 
 
-def _regrown(
-    packed: Packed,
-    problem: Instance,
-    lowest: int,
-    steps: int | None,
-    watch: Watch,
-) -> Packed:
+def _regrown(packed: Packed, problem: Instance, lowest: int, steps: int | None) -> Packed:
     """The trees grown anew, one at a time."""
     if packing_height(packed.packing) <= lowest:
         return packed
@@ -181,7 +166,6 @@ def _regrown(
         packed.packing,
         lowest=lowest,
         max_work=steps if steps is None else min(steps, default_steps(packed.packing)),
-        watch=watch,
     )
     outcome = (
         f"height {found.before} -> {found.after} (at least {lowest}): {found.regrown} trees grown anew, "
@@ -191,27 +175,14 @@ def _regrown(
     return replace(packed, packing=found.packing, attempts=attempts)
 
 
-def _swapped(
-    packed: Packed,
-    problem: Instance,
-    capacities: Int64Array,
-    lowest: int,
-    tries: int,
-    watch: Watch,
-) -> Packed:
+def _swapped(packed: Packed, problem: Instance, capacities: Int64Array, lowest: int, tries: int) -> Packed:
     """The lowest forest of some local searches with different seeds."""
     if packing_height(packed.packing) <= lowest:
         return packed
     found = None
     for seed in range(tries):
         tried = lower_trees(
-            problem,
-            packed.graph,
-            packed.packing,
-            capacities=capacities,
-            lowest=lowest,
-            seed=seed,
-            watch=watch,
+            problem, packed.graph, packed.packing, capacities=capacities, lowest=lowest, seed=seed
         )
         found = tried if found is None or tried.after < found.after else found
         if found.after <= lowest or found.failure:

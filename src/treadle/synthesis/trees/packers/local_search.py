@@ -17,7 +17,6 @@ from treadle.synthesis.core_values.tree_values import (
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.packers.tree_packing import Packing, logical_arcs, tree_rows
 from treadle.synthesis.trees.switch_removal import LogicalGraph
-from treadle.watch import UNWATCHED, Watch
 
 MAX_CELLS = 2**23
 """Trees times ranks that are kept in memory, at about 50 bytes each."""
@@ -100,7 +99,6 @@ def lower_trees(
     lowest: int = 1,
     max_work: int | None = None,
     seed: int = 0,
-    watch: Watch = UNWATCHED,
 ) -> LocalOptimum:
     """The forest made lower, at most as loaded as capacities allow; never higher than it was.
 
@@ -119,7 +117,6 @@ def lower_trees(
         where these are few), at most 10**8.
     seed : int
         Breaks ties. The same arguments give the same trees.
-    watch : Watch
 
     Notes
     -----
@@ -150,7 +147,6 @@ def lower_trees(
         lambda control: core.lower_forest(
             ranked_fabric(problem, units), routed_forest(problem, graph, packing), limits, control
         ),
-        watch=watch,
     )
     if status != 0:
         return LocalOptimum(

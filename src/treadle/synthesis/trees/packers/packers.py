@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
+from treadle.context import context, under
 from treadle.synthesis.trees.instance import Instance, find_violated_cut
 from treadle.synthesis.trees.packers.improvement import search_lower
 from treadle.synthesis.trees.packers.local_search import packing_height
@@ -28,7 +29,6 @@ from treadle.synthesis.trees.packers.vertex_matching import (
     match_vertices,
 )
 from treadle.synthesis.trees.switch_removal import LogicalGraph
-from treadle.watch import UNWATCHED, Watch
 
 __all__ = ["Packed", "Packer", "PackingAttempt", "largest_unit", "pack_lowest"]
 
@@ -55,7 +55,6 @@ def pack_lowest(
     packer: Packer | None = None,
     capacities: Int64Array | None = None,
     search_steps: int | None = None,
-    watch: Watch = UNWATCHED,
 ) -> Packed:
     """Pack r(v) spanning out-trees rooted at each terminal by the first packer that succeeds.
 
@@ -79,25 +78,22 @@ def pack_lowest(
     TimeLimitError
         When the deadline passed before there was a forest.
     """
-    packed = _pack(problem, graph, multiplicities, packer, watch)
+    packed = _pack(problem, graph, multiplicities, packer)
     if capacities is None or packer not in (None, Packer.LOCAL_SEARCH):
         return packed
-    return search_lower(packed, problem, capacities, steps=search_steps, watch=watch)
+    return search_lower(packed, problem, capacities, steps=search_steps)
 
 
 def _pack(
-    problem: Instance,
-    graph: LogicalGraph,
-    multiplicities: Int64Array,
-    packer: Packer | None,
-    watch: Watch,
+    problem: Instance, graph: LogicalGraph, multiplicities: Int64Array, packer: Packer | None
 ) -> Packed:
     attempts: list[PackingAttempt] = []
     wanted = tuple(Packer) if packer is None else (packer,)
     digraph = _digraph(problem, graph, multiplicities)
-    unit = largest_unit(problem, graph, multiplicities, watch=watch.unlimited)
+    with under(context().unlimited):
+        unit = largest_unit(problem, graph, multiplicities)
     lowest = max(0, height_bound(*_whole(digraph)))
-    pack = partial(_attempt, digraph=digraph, unit=unit, lowest=lowest, watch=watch)
+    pack = partial(_attempt, digraph=digraph, unit=unit, lowest=lowest)
     left: float | None = None
     for name in _order(wanted, digraph):
         reason = "" if packer else _reason_to_skip(name, problem, left)
@@ -113,16 +109,14 @@ def _pack(
         if name is Packer.BREADTH_FIRST and packer is None and packing_height(found.packing) > lowest:
             return _unless_shortest(made, pack)
         if name is Packer.PRICED_MATCHING and packer is None and _cells(digraph, unit) <= SMALL_CELLS:
-            return _lower(made, _grow(problem, graph, multiplicities, unit, watch))
+            return _lower(made, _grow(problem, graph, multiplicities, unit))
         return made
-    grown = _grow(problem, graph, multiplicities, unit, watch)
+    grown = _grow(problem, graph, multiplicities, unit)
     attempts.append(PackingAttempt(Packer.GROWTH, _grew(grown)))
     return Packed(graph, grown, Packer.GROWTH, tuple(attempts))
 
 
-def largest_unit(
-    problem: Instance, graph: LogicalGraph, multiplicities: Int64Array, *, watch: Watch = UNWATCHED
-) -> int:
+def largest_unit(problem: Instance, graph: LogicalGraph, multiplicities: Int64Array) -> int:
     """The largest divisor of all multiplicities with which condition C holds for floor(c / unit).
 
     Divisors are those of `divisors`: all of them below 2^32.
@@ -145,7 +139,7 @@ def largest_unit(
             graph.heads,
             capacities,
         )
-        if find_violated_cut(logical, capacities, watch=watch) is None:
+        if find_violated_cut(logical, capacities) is None:
             return unit
     return 1
 
@@ -214,21 +208,14 @@ class _Attempt:
     left: float | None = None
 
 
-def _attempt(
-    name: Packer,
-    *,
-    digraph: Digraph,
-    unit: int,
-    lowest: int,
-    watch: Watch,
-) -> _Attempt:
+def _attempt(name: Packer, *, digraph: Digraph, unit: int, lowest: int) -> _Attempt:
     if name is Packer.SHORTEST_PATHS:
-        trees = pack_shortest_trees(digraph, unit=unit, watch=watch)
+        trees = pack_shortest_trees(digraph, unit=unit)
         if trees is None:
             return _Attempt(None, "failed: some rank's in-links do not suffice, or the trees are too many")
         told = f"made the forest: height {lowest}, every rank at its distance in this graph"
         return _Attempt(Packing(*trees, speculative=0, exact=0), told)
-    found = _match(name, digraph, unit, lowest, watch)
+    found = _match(name, digraph, unit, lowest)
     if found.failure:
         return _Attempt(None, f"failed: {found.failure}", found.overload / max(1, _cells(digraph, unit)))
     return _Attempt(_packing(found), _made(found, lowest))
@@ -247,13 +234,7 @@ def _unless_shortest(made: Packed, pack: Callable[[Packer], _Attempt]) -> Packed
     return Packed(made.graph, found.packing, name, (*made.attempts[:-1], beaten, told))
 
 
-def _match(
-    name: Packer,
-    graph: Digraph,
-    unit: int,
-    lowest: int,
-    watch: Watch,
-) -> Matched:
+def _match(name: Packer, graph: Digraph, unit: int, lowest: int) -> Matched:
     # all trees of a root begin as one, so roots count and not trees
     cells = int(np.count_nonzero(graph.multiplicities)) * graph.n_nodes
     if name is Packer.BREADTH_FIRST:
@@ -264,7 +245,6 @@ def _match(
             last_height=2 * lowest + 2,
             unit=unit,
             max_work=max(_LEAST_WORK, _BREADTH_FIRST_WORK * cells),
-            watch=watch,
         )
     is_priced = name is Packer.PRICED_MATCHING
     return match_vertices(
@@ -273,7 +253,6 @@ def _match(
         first_height=lowest,
         unit=unit,
         max_work=max(_LEAST_WORK, (_PRICED_WORK if is_priced else _MATCHING_WORK) * cells),
-        watch=watch,
     )
 
 
@@ -293,16 +272,10 @@ def _grew(grown: Packing) -> str:
     return f"made the forest: {grown.speculative} unit trees greedily, {grown.exact} exactly"
 
 
-def _grow(
-    problem: Instance,
-    graph: LogicalGraph,
-    multiplicities: Int64Array,
-    unit: int,
-    watch: Watch,
-) -> Packing:
+def _grow(problem: Instance, graph: LogicalGraph, multiplicities: Int64Array, unit: int) -> Packing:
     """Growth of trees in bundles of `unit`, for which condition C holds too."""
     coarse = replace(graph, capacities=graph.capacities // unit)
-    grown = pack_trees(problem, coarse, multiplicities // unit, watch=watch)
+    grown = pack_trees(problem, coarse, multiplicities // unit)
     return replace(grown, multiplicity=grown.multiplicity * unit)
 
 

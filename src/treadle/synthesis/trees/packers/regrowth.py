@@ -12,7 +12,6 @@ from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.packers.local_search import MAX_CELLS, default_steps, packing_height
 from treadle.synthesis.trees.packers.tree_packing import Packing, rank_arcs, tree_rows
 from treadle.synthesis.trees.switch_removal import LogicalGraph
-from treadle.watch import UNWATCHED, Watch
 
 _SPLIT = 4
 """Parts, on average, that trees with large multiplicities are split into at most."""
@@ -50,7 +49,6 @@ def regrow_trees(
     lowest: int = 1,
     max_work: int | None = None,
     seed: int = 0,
-    watch: Watch = UNWATCHED,
 ) -> Regrown:
     """The packing made lower within the capacities of its graph; never higher than it was.
 
@@ -66,7 +64,6 @@ def regrow_trees(
         Steps; default as in local search, `default_steps`.
     seed : int
         Breaks ties. The same arguments give the same trees.
-    watch : Watch
 
     Notes
     -----
@@ -89,7 +86,6 @@ def regrow_trees(
     rows, (first, after, regrown, swaps, splits, work) = run_until(
         "growing trees anew",
         lambda control: core.regrow_forest(n, rank_arcs(problem, graph), tree_rows(packing), limits, control),
-        watch=watch,
     )
     assert first == before
     if after == before:

@@ -11,10 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
-from treadle.engine import core, run_watched
+from treadle.engine import core, run_core
 from treadle.synthesis.core_values.tree_values import Arcs, TreeRows
 from treadle.synthesis.trees.packers.vertex_matching import MAX_CELLS, Digraph
-from treadle.watch import UNWATCHED, Watch
 
 MAX_WORDS = 2**25
 """Words of 64 roots in the tables of distances, all nodes and distances together."""
@@ -30,12 +29,7 @@ def is_dense(n_nodes: int, n_arcs: int) -> bool:
     return n_arcs >= DENSE * n_nodes
 
 
-def pack_shortest_trees(
-    graph: Digraph,
-    *,
-    unit: int = 1,
-    watch: Watch = UNWATCHED,
-) -> tuple[Int32Array, Int64Array, Int32Array] | None:
+def pack_shortest_trees(graph: Digraph, *, unit: int = 1) -> tuple[Int32Array, Int64Array, Int32Array] | None:
     """r(v) trees of shortest paths rooted at each node v, within the capacities; None if there are none.
 
     Parameters
@@ -69,10 +63,9 @@ def pack_shortest_trees(
     if np.count_nonzero(units) * n > MAX_CELLS:
         return None
     arcs = Arcs(graph.tails, graph.heads, graph.capacities // unit)
-    status, rows = run_watched(
+    status, rows = run_core(
         "shortest paths",
         lambda control: core.shortest_trees(units, arcs, True, MAX_WORDS, MAX_CELLS // max(1, n), control),
-        watch=watch,
     )
     if status != _OK:
         return None
@@ -95,7 +88,7 @@ def have_shortest_trees(
     tails, heads : arrays of int32, shape (a,)
     capacities : array of int64, shape (a,)
     control : array of int64, shape (3,), optional
-        As `run_watched` gives it.
+        As `run_core` gives it.
 
     Notes
     -----

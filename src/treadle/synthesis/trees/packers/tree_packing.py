@@ -14,13 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
-from treadle.engine import core, run_watched
+from treadle.engine import core, run_core
 from treadle.schedules.trees.forest import Direction, Forest
 from treadle.schedules.trees.forest_transforms import reverse
 from treadle.synthesis.core_values.tree_values import Arcs, EdgePaths, LogicalArcs, TreeRows
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.switch_removal import LogicalGraph
-from treadle.watch import UNWATCHED, Watch
 
 
 @dataclass(frozen=True)
@@ -46,12 +45,7 @@ class Packing:
 
 
 def pack_trees(
-    problem: Instance,
-    graph: LogicalGraph,
-    multiplicities: Int64Array,
-    *,
-    speculate: bool = True,
-    watch: Watch = UNWATCHED,
+    problem: Instance, graph: LogicalGraph, multiplicities: Int64Array, *, speculate: bool = True
 ) -> Packing:
     """Pack r(v) spanning out-trees rooted at each terminal v; condition C must hold.
 
@@ -63,7 +57,6 @@ def pack_trees(
         r(v).
     speculate : bool
         Try whole trees greedily first; without, every tree is grown exactly.
-    watch : Watch
 
     Notes
     -----
@@ -72,10 +65,8 @@ def pack_trees(
     Source: Theorems 29-32 (B.5.3).
     """
     n, arcs = len(problem.terminals), rank_arcs(problem, graph)
-    status, rows, (speculative, exact) = run_watched(
-        "tree packing",
-        lambda control: core.pack(multiplicities, arcs, speculate, control),
-        watch=watch,
+    status, rows, (speculative, exact) = run_core(
+        "tree packing", lambda control: core.pack(multiplicities, arcs, speculate, control)
     )
     assert status == 0, f"tree packing ended with status {status}"
     trees = TreeRows(*rows)

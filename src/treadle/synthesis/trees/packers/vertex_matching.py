@@ -14,9 +14,8 @@ from functools import partial
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
-from treadle.engine import core, run_watched
+from treadle.engine import core, run_core
 from treadle.synthesis.core_values.tree_values import Arcs, MatchingOptions, TreeRows
-from treadle.watch import UNWATCHED, Watch
 
 MAX_CELLS = 2**27
 """Trees times nodes that are kept in memory, at 6 bytes each."""
@@ -118,7 +117,6 @@ def match_vertices(
     unit: int = 1,
     max_work: int | None = None,
     seed: int = 0,
-    watch: Watch = UNWATCHED,
 ) -> Matched:
     """Pack r(v) spanning out-trees rooted at each node v within the capacities, or fail.
 
@@ -177,7 +175,7 @@ def match_vertices(
             seed=seed,
         )
         attempt = partial(core.match_trees, n, tree_root, tree_weight, arcs, options)
-        status, rows, counts = run_watched("vertex matching", attempt, watch=watch)
+        status, rows, counts = run_core("vertex matching", attempt)
         found = _matched(status, TreeRows(*rows), counts, n_nodes=n, unit=unit, limit=limit)
         if not found.failure:
             break

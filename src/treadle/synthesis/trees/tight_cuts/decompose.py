@@ -12,6 +12,7 @@ from fractions import Fraction
 from functools import partial
 from math import lcm
 
+from treadle.context import TimeLimitError, context
 from treadle.errors import ScheduleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
@@ -32,7 +33,6 @@ from treadle.synthesis.trees.tree_budget import (
 from treadle.synthesis.trees.tree_units import exact_number
 from treadle.topologies.topology import Topology
 from treadle.verification.factored.height import forest_height
-from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 _MOST_TREES = 2**20
 """Per unit of weight, where the optimum is asked for however many it takes."""
@@ -76,12 +76,7 @@ class FactoredSynthesis:
 
 
 def decompose(
-    topology: Topology,
-    collective: Collective,
-    *,
-    budget: TreeBudget | None = None,
-    lower: bool = True,
-    watch: Watch = UNWATCHED,
+    topology: Topology, collective: Collective, *, budget: TreeBudget | None = None, lower: bool = True
 ) -> FactoredSynthesis | Refusal:
     """A throughput-optimal forest schedule in factored form, or why tight cuts give none.
 
@@ -94,7 +89,6 @@ def decompose(
         As in `treadle.synthesis.trees.synthesise`: never fewer bytes/s than the pipeline's answer.
     lower : bool
         Without switches, make forests lower as a whole that are more than twice as high as the bound.
-    watch : Watch
 
     Raises
     ------
@@ -109,14 +103,14 @@ def decompose(
     """
     budget = budget or TreeBudget()
     if collective.kind is CollectiveKind.ALLREDUCE:
-        return _two_phases(topology, collective, None, budget, lower, watch)
+        return _two_phases(topology, collective, None, budget, lower)
     problem = instance_of(topology, collective)
-    found = _within_budget(problem, budget, watch)
+    found = _within_budget(problem, budget)
     if isinstance(found, Refusal):
         return found
-    found = _of_more_trees(problem, found, budget, watch)
+    found = _of_more_trees(problem, found, budget)
     if lower:
-        found = _lowered(problem, found, watch)
+        found = _lowered(problem, found)
     reduces = collective.kind.reduces
     schedule = FactoredSchedule(
         collective.kind,
@@ -148,12 +142,7 @@ class UnequalShards:
 
 
 def decompose_allreduce(
-    topology: Topology,
-    collective: Collective,
-    *,
-    budget: TreeBudget | None = None,
-    lower: bool = True,
-    watch: Watch = UNWATCHED,
+    topology: Topology, collective: Collective, *, budget: TreeBudget | None = None, lower: bool = True
 ) -> UnequalShards | Refusal:
     """An allreduce as reduce-scatter and allgather of the shards that suit the fabric, with a bound.
 
@@ -168,7 +157,7 @@ def decompose_allreduce(
 
     budget = budget or TreeBudget()
     problem = instance_of(topology, replace(collective, kind=CollectiveKind.ALLGATHER))
-    choices = root_shares(problem, detect(problem), watch=watch)
+    choices = root_shares(problem, detect(problem))
     if not choices:
         return Refusal("sets of ranks that differ are too many")
     best = choices[0]
@@ -178,36 +167,29 @@ def decompose_allreduce(
         return Refusal(f"no bound by link lengths: {error}")
     even = (1,) * collective.n_ranks
     for shares in choices:
-        found = _of_shares(topology, collective, shares.weights, budget, lower, watch)
+        found = _of_shares(topology, collective, shares.weights, budget, lower)
         if not isinstance(found, Refusal) and found.algbw == shares.rate:
             return UnequalShards(found, shares.weights, bound, best.witness)
-    equal = decompose(topology, collective, budget=budget, lower=lower, watch=watch)
+    equal = decompose(topology, collective, budget=budget, lower=lower)
     if isinstance(found, Refusal) or (not isinstance(equal, Refusal) and equal.algbw >= found.algbw):
         return equal if isinstance(equal, Refusal) else UnequalShards(equal, even, bound, best.witness)
     return UnequalShards(found, shares.weights, bound, best.witness)
 
 
 def _of_shares(
-    topology: Topology,
-    collective: Collective,
-    weights: tuple[int, ...],
-    budget: TreeBudget,
-    lower: bool,
-    watch: Watch,
+    topology: Topology, collective: Collective, weights: tuple[int, ...], budget: TreeBudget, lower: bool
 ) -> FactoredSynthesis | Refusal:
     """Reduce-scatter and allgather of these shards; a number of trees per rank is one in all."""
     if max(weights) == 1 == min(weights):
-        return _two_phases(topology, collective, None, budget, lower, watch)
+        return _two_phases(topology, collective, None, budget, lower)
     if budget.trees is not None:
         return Refusal("the number of trees is for equal shards")
     if budget.max_trees is None:
-        return _two_phases(
-            topology, collective, weights, replace(budget, dyadic_loss=Fraction(0)), lower, watch
-        )
+        return _two_phases(topology, collective, weights, replace(budget, dyadic_loss=Fraction(0)), lower)
     most = budget.max_trees * len(weights) // sum(weights)
     if not most:
         return Refusal("fewer trees than the shards ask for")
-    return _two_phases(topology, collective, weights, TreeBudget(max_trees=most), lower, watch)
+    return _two_phases(topology, collective, weights, TreeBudget(max_trees=most), lower)
 
 
 def _two_phases(
@@ -216,25 +198,24 @@ def _two_phases(
     weights: tuple[int, ...] | None,
     budget: TreeBudget,
     lower: bool,
-    watch: Watch,
 ) -> FactoredSynthesis | Refusal:
     kinds = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)
     one, other = (instance_of(topology, replace(collective, kind=kind, weights=weights)) for kind in kinds)
-    gather = _within_budget(one, budget, watch)
+    gather = _within_budget(one, budget)
     if isinstance(gather, Refusal):
         return gather
-    alone = _within_budget(other, budget, watch)
+    alone = _within_budget(other, budget)
     scatter = alone
     if isinstance(alone, Refusal) or alone.trees != gather.trees:
         # the trees of both halves meet at their roots, so the second takes as many as the first
-        scatter = _within_budget(other, TreeBudget(trees=gather.trees), watch)
+        scatter = _within_budget(other, TreeBudget(trees=gather.trees))
     if isinstance(scatter, Refusal):
         return scatter
     if scatter.algbw != scatter.optimum.algbw and (isinstance(alone, Refusal) or alone.algbw > scatter.algbw):
         return Refusal("the two directions need different numbers of trees")
     if lower:
-        gather = _lowered(one, gather, watch)
-        scatter = _lowered(other, scatter, watch)
+        gather = _lowered(one, gather)
+        scatter = _lowered(other, scatter)
     schedule = FactoredSchedule(CollectiveKind.ALLREDUCE, reduce=scatter.forest, broadcast=gather.forest)
     # one half runs after the other, so their times per byte add up
     algbw = 1 / (1 / scatter.algbw + 1 / gather.algbw)
@@ -242,15 +223,13 @@ def _two_phases(
     return FactoredSynthesis(schedule, algbw, gather.optimum, gather.trees, exact, (scatter, gather))
 
 
-def _of_more_trees(
-    problem: Instance, found: Decomposition, budget: TreeBudget, watch: Watch
-) -> Decomposition:
+def _of_more_trees(problem: Instance, found: Decomposition, budget: TreeBudget) -> Decomposition:
     """More trees of a single root, if they are lower, and as fast."""
     number = lower_number(budget, problem.weights, found.trees)
     if number is None or not len(problem.relays):
         return found
     try:
-        more = decompose_with(problem, [number], watch=watch)
+        more = decompose_with(problem, [number])
     except TimeLimitError:  # what there is stays
         return found
     if isinstance(more, Refusal) or more.algbw < found.algbw:
@@ -259,16 +238,16 @@ def _of_more_trees(
     return replace(more, exact_trees=found.exact_trees) if next(heights) > next(heights) else found
 
 
-def _lowered(problem: Instance, found: Decomposition, watch: Watch) -> Decomposition:
-    forest, kinds = regrow_whole(problem, found.forest, found.kinds, found.scale, watch=watch)
+def _lowered(problem: Instance, found: Decomposition) -> Decomposition:
+    forest, kinds = regrow_whole(problem, found.forest, found.kinds, found.scale)
     return replace(found, forest=forest, kinds=kinds)
 
 
-def _within_budget(problem: Instance, budget: TreeBudget, watch: Watch) -> Decomposition | Refusal:
+def _within_budget(problem: Instance, budget: TreeBudget) -> Decomposition | Refusal:
     """The same preferences as the pipeline's: a power of two, the optimum by few trees, the best few."""
-    watch.announce("tight cuts")
+    context().announce("tight cuts")
     detected = detect(problem)
-    search = partial(decompose_with, problem, detected=detected, watch=watch)
+    search = partial(decompose_with, problem, detected=detected)
     if budget.trees is not None or detected.n_sets == 1:
         return search([budget.trees or 1])
     if budget.exact:

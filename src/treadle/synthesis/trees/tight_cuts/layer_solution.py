@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int32Array, Int64Array
+from treadle.context import context, under
 from treadle.refusal import Refusal
 from treadle.schedules.factored import Layer, Piece, PieceTrees, no_crossings
 from treadle.synthesis.trees.instance import Instance
@@ -24,7 +25,6 @@ from treadle.synthesis.trees.tight_cuts.family import Family
 from treadle.synthesis.trees.tight_cuts.piece_tables import solve_table, violated_cut
 from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece, cut
 from treadle.synthesis.trees.tight_cuts.trimming import trim
-from treadle.watch import Watch
 
 _MOST_CELLS = 2**24
 """A table of unit trees times children is not begun beyond this."""
@@ -82,7 +82,6 @@ def fitted_layer(
     capacities: Int64Array,
     multiplicities: Int64Array,
     guarded: Sequence[Sequence[int]],
-    watch: Watch,
 ) -> tuple[Layer, tuple[KindReport, ...]] | InfeasiblePiece | Refusal:
     """The pieces of a family, its sets made tight: by what classes of children send each other, else by
     trimming that spares the guarded cuts.
@@ -90,13 +89,13 @@ def fitted_layer(
     spread = spread_on_planes(problem, family, capacities, multiplicities)
     if not isinstance(spread, Refusal):
         lowered, shares = spread.capacities, spread.shares
-        built = solve_layer(problem, family, lowered, multiplicities, watch, shares)
+        built = solve_layer(problem, family, lowered, multiplicities, shares)
         if isinstance(built, tuple):
             return built
     trimmed = trim(problem, family, capacities, multiplicities, guarded)
     if trimmed.failed.any():
         return InfeasiblePiece(np.zeros(0, dtype=np.int32), np.flatnonzero(trimmed.failed), "no way to trim")
-    return solve_layer(problem, family, trimmed.capacities, multiplicities, watch)
+    return solve_layer(problem, family, trimmed.capacities, multiplicities)
 
 
 def solve_layer(
@@ -104,7 +103,6 @@ def solve_layer(
     family: Family,
     capacities: Int64Array,
     multiplicities: Int64Array,
-    watch: Watch,
     shares: ClassShares | None = None,
 ) -> tuple[Layer, tuple[KindReport, ...]] | InfeasiblePiece | Refusal:
     """The pieces of a family whose sets are tight, solved; `shares` are those of the outermost children, if
@@ -112,7 +110,7 @@ def solve_layer(
     """
     cutting = cut(problem, family, capacities, multiplicities)
     block = int(np.gcd.reduce(multiplicities))
-    solved = _solve_kinds(problem, family, cutting, block, watch, shares)
+    solved = _solve_kinds(problem, family, cutting, block, shares)
     if not isinstance(solved, list):
         return solved
     counts = np.bincount(cutting.kind, minlength=len(cutting.kinds)).tolist()
@@ -137,12 +135,7 @@ def layer_of(cutting: Cutting, pieces: list[Piece]) -> Layer:
 
 
 def _solve_kinds(
-    problem: Instance,
-    family: Family,
-    cutting: Cutting,
-    block: int,
-    watch: Watch,
-    shares: ClassShares | None,
+    problem: Instance, family: Family, cutting: Cutting, block: int, shares: ClassShares | None
 ) -> list[tuple[Piece, str]] | InfeasiblePiece | Refusal:
     """Every kind's trees and packer, from the inside out."""
     depth = family.depth
@@ -154,7 +147,8 @@ def _solve_kinds(
     local = cutting.kinds[kind]
     is_direct = not local.n_relays  # then no closed form applies
     # condition C is tested in every piece before any is solved: a violated cut changes the family
-    refused = _refused(problem, family, cutting, [*inner, 0] if is_direct else inner, watch.unlimited)
+    with under(context().unlimited):
+        refused = _refused(problem, family, cutting, [*inner, 0] if is_direct else inner)
     if refused is not None:
         return refused
     solved: dict[int, Piece] = {}
@@ -163,22 +157,23 @@ def _solve_kinds(
     for number in inner:
         own = int(cutting.kind[number])
         gateways = _gateways(cutting, number, solved)
-        table = solve_table(cutting.kinds[own], gateways, steps, watch=watch)
+        table = solve_table(cutting.kinds[own], gateways, steps)
         solved[own], packers[own] = table.piece, table.packer
     formula: tuple[PieceTrees, str] | Refusal
     if shares is None:
-        formula = _closed_form(local, cutting, solved, block, watch)
+        formula = _closed_form(local, cutting, solved, block)
     else:
         formula = class_trees(local, cutting, solved, shares), "class trees"
     if isinstance(formula, Refusal):
-        refused = None if is_direct else _refused(problem, family, cutting, [0], watch.unlimited)
+        with under(context().unlimited):
+            refused = None if is_direct else _refused(problem, family, cutting, [0])
         if refused is not None:
             if isinstance(refused, InfeasiblePiece):
                 return refused
             return Refusal(
                 f"the outermost piece of {local.n_children} children has no closed form ({formula})"
             )
-        table = solve_table(local, _gateways(cutting, 0, solved), steps, watch=watch)
+        table = solve_table(local, _gateways(cutting, 0, solved), steps)
         solved[kind], packers[kind] = table.piece, table.packer
     else:
         solved[kind] = Piece(local.capacity, local.native, formula[0], no_crossings(), no_crossings())
@@ -187,7 +182,7 @@ def _solve_kinds(
 
 
 def _refused(
-    problem: Instance, family: Family, cutting: Cutting, numbers: list[int], watch: Watch
+    problem: Instance, family: Family, cutting: Cutting, numbers: list[int]
 ) -> InfeasiblePiece | Refusal | None:
     """Why one of these pieces cannot become a table: it is too large, or some violate condition C."""
     violated = []
@@ -196,7 +191,7 @@ def _refused(
         trees = int(local.native.sum()) // max(1, int(np.gcd.reduce(local.native)))
         if local.n_children * trees > _MOST_CELLS:
             return Refusal(f"a piece of {local.n_children} children is too large for a table")
-        nodes = violated_cut(local, watch)
+        nodes = violated_cut(local)
         if nodes is not None:
             violated.append(_infeasible(problem, family, cutting, number, nodes))
     return replace(violated[0], others=tuple(violated[1:])) if violated else None
@@ -221,7 +216,7 @@ def _gateways(cutting: Cutting, number: int, solved: dict[int, Piece]) -> Gatewa
 
 
 def _closed_form(
-    local: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int, watch: Watch
+    local: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int
 ) -> tuple[PieceTrees, str] | Refusal:
     """The outermost piece's trees and the name of their form, or why each form does not serve."""
     reasons = []
@@ -233,7 +228,7 @@ def _closed_form(
         ("relayed stars", relayed_stars),
     )
     for name, form in forms:
-        trees = form(local, cutting, solved, block, watch)
+        trees = form(local, cutting, solved, block)
         if not isinstance(trees, Refusal):
             return trees, name
         reasons.append(trees.reason)

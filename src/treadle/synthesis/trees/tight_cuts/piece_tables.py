@@ -23,7 +23,6 @@ from treadle.synthesis.trees.tight_cuts.closed_forms.link_balancing import balan
 from treadle.synthesis.trees.tight_cuts.closed_forms.star import star_graph, star_packing
 from treadle.synthesis.trees.tight_cuts.pieces import LocalPiece
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Watch
 
 _MOST_ALIGNED = 2**18
 """Trees times children up to which paths are assigned anew, in Python."""
@@ -69,19 +68,13 @@ def local_instance(piece: LocalPiece) -> Instance:
     )
 
 
-def violated_cut(piece: LocalPiece, watch: Watch = UNWATCHED) -> Int32Array | None:
+def violated_cut(piece: LocalPiece) -> Int32Array | None:
     """Local nodes S with d+(S) < r(S), or None: condition C holds."""
-    found = find_violated_cut(local_instance(piece), piece.capacity, watch=watch)
+    found = find_violated_cut(local_instance(piece), piece.capacity)
     return None if found is None else found[1]
 
 
-def solve_table(
-    piece: LocalPiece,
-    gateways: Gateways | None = None,
-    steps: int | None = None,
-    *,
-    watch: Watch = UNWATCHED,
-) -> SolvedPiece:
+def solve_table(piece: LocalPiece, gateways: Gateways | None = None, steps: int | None = None) -> SolvedPiece:
     """The trees of a piece, for which condition C must hold.
 
     Parameters
@@ -104,7 +97,7 @@ def solve_table(
     """
     problem = local_instance(piece)
     star = star_graph(piece)
-    graph = star or remove_switches(problem, piece.capacity, piece.multiplicities, watch=watch)
+    graph = star or remove_switches(problem, piece.capacity, piece.multiplicities)
     if gateways is not None:
         graph = balanced_over_links(graph, piece.tails, piece.heads)
     used = np.zeros(len(piece.tails), dtype=np.int64)
@@ -119,14 +112,7 @@ def solve_table(
     rest = subgraph(graph, ~(is_exit | is_entrance))
     if star is None:
         free = piece.capacity - _crossing_loads(entrances, exits, len(piece.tails))
-        packed = pack_lowest(
-            inner,
-            rest,
-            multiplicities,
-            capacities=free,
-            search_steps=steps,
-            watch=watch,
-        )
+        packed = pack_lowest(inner, rest, multiplicities, capacities=free, search_steps=steps)
         forest, packer = to_forest(inner, packed.graph, packed.packing), str(packed.packer)
     else:
         forest, packer = to_forest(inner, rest, star_packing(multiplicities)), "star"

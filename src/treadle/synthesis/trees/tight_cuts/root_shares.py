@@ -24,7 +24,6 @@ from treadle.schedules.group_witness import GroupLengthWitness
 from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.tight_cuts.family import Family
-from treadle.watch import UNWATCHED, Watch
 
 _MOST_CUTS = 1000
 """Different sets beyond which the program would take long; fabrics so irregular have no pieces either."""
@@ -72,7 +71,7 @@ class _Cut:
     depth: int
 
 
-def root_shares(problem: Instance, family: Family, *, watch: Watch = UNWATCHED) -> tuple[RootShares, ...]:
+def root_shares(problem: Instance, family: Family) -> tuple[RootShares, ...]:
     """The shares with which reduce-scatter and allgather take least time in all by the cuts of a family.
 
     Parameters
@@ -80,7 +79,6 @@ def root_shares(problem: Instance, family: Family, *, watch: Watch = UNWATCHED) 
     problem : Instance
         Of the allgather. Its weights do not count.
     family : Family
-    watch : Watch
 
     Returns
     -------
@@ -89,15 +87,15 @@ def root_shares(problem: Instance, family: Family, *, watch: Watch = UNWATCHED) 
         are too many that are not alike, or nothing can be reached.
     """
     coarse, fine = _classes(problem, family)
-    found = _shares(problem, family, coarse, watch)
+    found = _shares(problem, family, coarse)
     if found is None:
         return ()
     # ranks of one box share alike unless it pays that they do not: their piece is the simpler
-    finer = None if np.array_equal(coarse, fine) else _shares(problem, family, fine, watch)
+    finer = None if np.array_equal(coarse, fine) else _shares(problem, family, fine)
     return (found,) if finer is None or finer.rate <= found.rate else (finer, found)
 
 
-def _shares(problem: Instance, family: Family, classes: Int64Array, watch: Watch) -> RootShares | None:
+def _shares(problem: Instance, family: Family, classes: Int64Array) -> RootShares | None:
     """The best shares that are equal within classes."""
     cuts = _cuts(problem, family, classes)
     if len(cuts) > _MOST_CUTS or any(not cut.entering or not cut.leaving for cut in cuts):
@@ -120,11 +118,11 @@ def _shares(problem: Instance, family: Family, classes: Int64Array, watch: Watch
             rows.append((program.add_row({**lacking, column: -into}, -1), cut, is_in))
             rows.append((program.add_row({**inside, column: -out}, 0), cut, not is_in))
     program.solve()
-    vertex = program.exact_optimum(watch)
+    vertex = program.exact_optimum()
     if vertex is None:
         return None
     times = vertex.primal[gather] / unit, vertex.primal[scatter] / unit
-    even = _even_shares(cuts, sizes, times, watch)
+    even = _even_shares(cuts, sizes, times)
     if even is None:
         return None
     shares = [even[number] for number in classes.tolist()]
@@ -234,7 +232,7 @@ def _degrees(problem: Instance, row: np.ndarray) -> tuple[Int64Array, Int64Array
 
 
 def _even_shares(
-    cuts: list[_Cut], sizes: Counter[int], times: tuple[Fraction, Fraction], watch: Watch
+    cuts: list[_Cut], sizes: Counter[int], times: tuple[Fraction, Fraction]
 ) -> dict[int, Fraction] | None:
     """Of the shares that allow these times of allgather and reduce-scatter those whose least is largest.
 
@@ -256,7 +254,7 @@ def _even_shares(
         program.add_row(lacking, min(most - whole, 0))
         program.add_row(inside, min(cut.leaving * gather, cut.entering * scatter, whole))
     program.solve()
-    vertex = program.exact_optimum(watch)
+    vertex = program.exact_optimum()
     if vertex is None:
         return None
     return {number: vertex.primal[column] / whole for number, column in share.items()}

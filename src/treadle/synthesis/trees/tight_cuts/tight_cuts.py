@@ -19,6 +19,7 @@ from math import lcm
 import numpy as np
 
 from treadle.arrays import exact_sum
+from treadle.context import TimeLimitError, context
 from treadle.refusal import Refusal
 from treadle.schedules.factored import FactoredForest, Layer
 from treadle.schedules.witness import CutWitness
@@ -38,7 +39,6 @@ from treadle.synthesis.trees.tight_cuts.scales import CutClass, cut_against, cut
 from treadle.synthesis.trees.tight_cuts.sets.detection import components, detect
 from treadle.synthesis.trees.tight_cuts.sets.hosts import with_hosts
 from treadle.synthesis.trees.tight_cuts.superposition import single_rate, split_layers
-from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 _MOST_SCALES = 2**12
 """Numbers of trees that are tried for the optimum."""
@@ -87,12 +87,7 @@ class Decomposition:
 
 
 def decompose_with(
-    problem: Instance,
-    trees: Sequence[int],
-    *,
-    share: Fraction | None = None,
-    detected: Family | None = None,
-    watch: Watch = UNWATCHED,
+    problem: Instance, trees: Sequence[int], *, share: Fraction | None = None, detected: Family | None = None
 ) -> Decomposition | Refusal:
     """A factored forest by tight-cut decomposition, or why there is none.
 
@@ -122,13 +117,13 @@ def decompose_with(
         return Refusal("a switch has unequal bandwidth in and out")
     known = _Known(detected)
     for _ in range(_MOST_ROUNDS):
-        if watch.is_late:
+        if context().is_late:
             raise TimeLimitError("tight cuts")
         classes = [*cut_classes(problem, known.family), *known.cuts]
         tightest = min(classes, key=lambda one: one.rate)
         if not tightest.rate:
             return Refusal("some rank cannot be reached")
-        found = _attempts(problem, known, classes, tightest, trees, share, watch)
+        found = _attempts(problem, known, classes, tightest, trees, share)
         if not isinstance(found, _Known):
             return found
         known = found
@@ -137,7 +132,7 @@ def decompose_with(
             if share != 1 or tightest.rate != single_rate(problem):
                 return Refusal(why)
             best = optimum_of_cut(problem, tightest)
-            layered = _superposed(problem, detected, best, watch)
+            layered = _superposed(problem, detected, best)
             return Refusal(f"{why}; layers: {layered}") if isinstance(layered, Refusal) else layered
     return Refusal("too many cuts had to be learnt")
 
@@ -167,16 +162,15 @@ def _attempts(
     tightest: CutClass,
     trees: Sequence[int],
     share: Fraction | None,
-    watch: Watch,
 ) -> Decomposition | Refusal | _Known:
     """The first number of trees that can be built; or a better family, or more cuts."""
     best = optimum_of_cut(problem, tightest)
     family = with_hosts(problem, known.family)
     hosted = known if family is known.family else replace(known, family=family)
-    for number, scale in _choices(classes, tightest, trees, share, watch):
-        built = _build(problem, hosted, best, number, scale, watch)
+    for number, scale in _choices(classes, tightest, trees, share):
+        built = _build(problem, hosted, best, number, scale)
         if hosted is not known and not isinstance(built, Decomposition):
-            built = _build(problem, known, best, number, scale, watch)
+            built = _build(problem, known, best, number, scale)
         if not isinstance(built, InfeasiblePiece):
             return built
         cuts = [(each, cut_against(problem, each.nodes)) for each in built.all]
@@ -205,11 +199,7 @@ def _attempts(
 
 
 def _choices(
-    classes: list[CutClass],
-    tightest: CutClass,
-    trees: Sequence[int],
-    share: Fraction | None,
-    watch: Watch,
+    classes: list[CutClass], tightest: CutClass, trees: Sequence[int], share: Fraction | None
 ) -> Iterator[tuple[int, Fraction]]:
     """Numbers of trees and their scales: those that reach the share by number, else the best first."""
     rate = tightest.rate
@@ -217,7 +207,7 @@ def _choices(
     step = lcm(*((b / rate).denominator for b in tightest.entering)) if share == 1 else 1
 
     def scaled(number: int) -> tuple[int, Fraction]:
-        if watch.is_late:
+        if context().is_late:
             raise TimeLimitError("tight cuts")
         return number, scale_for(classes, number, rate)
 
@@ -245,12 +235,7 @@ def optimum_of_cut(problem: Instance, tightest: CutClass) -> Optimum:
 
 
 def _build(
-    problem: Instance,
-    known: _Known,
-    best: Optimum,
-    number: int,
-    scale: Fraction,
-    watch: Watch,
+    problem: Instance, known: _Known, best: Optimum, number: int, scale: Fraction
 ) -> Decomposition | InfeasiblePiece | Refusal:
     capacities = floor_capacities(problem.bandwidths, scale)
     multiplicities = problem.weights * number
@@ -261,7 +246,7 @@ def _build(
     guarded = [cut.nodes for cut in known.guarded]
     lean = without_partial_relays(problem, known.family, capacities, multiplicities)
     for room in (capacities,) if lean is None else (lean, capacities):
-        built = fitted_layer(problem, known.family, room, multiplicities, guarded, watch)
+        built = fitted_layer(problem, known.family, room, multiplicities, guarded)
         if isinstance(built, tuple):
             break
     if not isinstance(built, tuple):
@@ -272,7 +257,7 @@ def _build(
     return Decomposition(forest, best, number, scale, algbw, reports, number if algbw == best.algbw else 0)
 
 
-def _superposed(problem: Instance, family: Family, best: Optimum, watch: Watch) -> Decomposition | Refusal:
+def _superposed(problem: Instance, family: Family, best: Optimum) -> Decomposition | Refusal:
     """The optimum of equal boxes whose ranks, not borders, bind: a box-tight layer and a flat one."""
     split = split_layers(problem, family)
     if isinstance(split, Refusal):
@@ -283,7 +268,7 @@ def _superposed(problem: Instance, family: Family, best: Optimum, watch: Watch) 
     for part, of in ((split.boxes, family), (split.flat, whole)):
         if not part.trees:
             continue
-        built = solve_layer(problem, of, part.capacities, problem.weights * part.trees, watch)
+        built = solve_layer(problem, of, part.capacities, problem.weights * part.trees)
         if not isinstance(built, tuple):
             return Refusal(f"a layer has no forest: {built if isinstance(built, Refusal) else built.reason}")
         layers.append(built[0])

@@ -24,7 +24,6 @@ from treadle.synthesis.trees.tight_cuts.layer_solution import KindReport, layer_
 from treadle.synthesis.trees.tight_cuts.piece_tables import local_instance, table_of
 from treadle.synthesis.trees.tight_cuts.pieces import cut
 from treadle.verification.factored.height import forest_height
-from treadle.watch import UNWATCHED, Watch
 
 _MOST_RANKS = 1536
 """Beyond, trees written out take too much time and memory."""
@@ -37,7 +36,6 @@ def regrow_whole(
     scale: Fraction,
     *,
     times: int = 2,
-    watch: Watch = UNWATCHED,
 ) -> tuple[FactoredForest, tuple[KindReport, ...]]:
     """A factored forest of one piece, the whole fabric, if that of several pieces is high.
 
@@ -52,7 +50,6 @@ def regrow_whole(
         Capacity units per byte/s.
     times : int
         Forests of at most so many times the bound stay as they are.
-    watch : Watch
 
     Returns
     -------
@@ -75,9 +72,9 @@ def regrow_whole(
     cutting = cut(problem, family, capacities, forest.root_multiplicity)
     (local,) = cutting.kinds
     fabric = local_instance(local)
-    graph = remove_switches(fabric, local.capacity, local.native, watch=watch)
+    graph = remove_switches(fabric, local.capacity, local.native)
     _, packing = from_forest(problem, expand(forest, range(n)))
-    found = regrow_trees(fabric, graph, packing, lowest=lowest, watch=watch)
+    found = regrow_trees(fabric, graph, packing, lowest=lowest)
     if found.after >= found.before:
         return forest, kinds
     used = np.zeros(len(local.tails), dtype=np.int64)

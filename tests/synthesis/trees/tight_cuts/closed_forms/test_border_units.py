@@ -22,7 +22,6 @@ from treadle.synthesis.trees.tight_cuts.closed_forms.unit_assignment import Unit
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import Side, own_first
 from treadle.synthesis.trees.tight_cuts.family import Family
 from treadle.topologies.topology import TopologyBuilder
-from treadle.watch import UNWATCHED
 
 
 @pytest.mark.parametrize(
@@ -188,14 +187,14 @@ def test_pairs_on_their_last_plane_take_all_their_room(seed: int) -> None:
     want[last] = room[last]
     out, into = want.sum(axis=1), want.sum(axis=0)
     before = out.copy(), into.copy(), room.copy()
-    assert module._fill(table, out, into, room, last, UNWATCHED)
+    assert module._fill(table, out, into, room, last)
     assert [part.tolist() for part in (out, into, room)] == [part.tolist() for part in before]
     assert (table.sum(axis=1).tolist(), table.sum(axis=0).tolist()) == (out.tolist(), into.tolist())
     assert table[last].tolist() == room[last].tolist()
     assert ((table >= 0) & (table <= room)).all()
     # one unit less leaves a child than that plane has to take
     out[0] = room[0, 1] - 1
-    assert module._fill(table, out, into, room, last, UNWATCHED) is False
+    assert module._fill(table, out, into, room, last) is False
 
 
 def test_searches_that_take_too_long(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from treadle.context import context
 from treadle.refusal import Refusal
 from treadle.schedules.factored import CirculantTrees, Piece
 from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import (
@@ -15,11 +16,10 @@ from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import (
 )
 from treadle.synthesis.trees.tight_cuts.near_exits import near_exits
 from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece
-from treadle.watch import UNWATCHED, Watch
 
 
 def circulant_trees(
-    piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int, watch: Watch = UNWATCHED
+    piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int
 ) -> CirculantTrees | Refusal:
     """The trees of the outermost piece if its children are equal and joined by relays alone, or why not.
 
@@ -32,7 +32,6 @@ def circulant_trees(
         Of the children that are sets.
     block : int
         Divides the native unit trees of every rank.
-    watch : Watch
 
     Raises
     ------
@@ -60,7 +59,7 @@ def circulant_trees(
             return Refusal("its planes serve the children unequally")
     out, block = _near_first(out, cutting, solved, n - 1, block)
     for plane_first in (False, True):
-        watch.beat("units of equal children", int(plane_first), 2)
+        context().report("units of equal children", int(plane_first), 2)
         tables = [border_columns(runs, n, plane_first=plane_first) for runs in (out, into)]
         steps = {step for table in tables for step in table[3]}
         if len(steps) == 1:

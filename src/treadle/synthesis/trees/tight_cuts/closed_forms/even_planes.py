@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from treadle.arrays import Int64Array
+from treadle.context import context
 from treadle.refusal import Refusal
 from treadle.schedules.factored import Piece, RelayPlanes, RelayTrees
 from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import BorderRuns, border_runs
@@ -14,13 +15,12 @@ from treadle.synthesis.trees.tight_cuts.closed_forms.one_relay import trees_on_o
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_assignment import UnitPool
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import MOST_PLACES, Side, tree_groups
 from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece
-from treadle.watch import UNWATCHED, Watch
 
 _UNEQUAL = "its planes do not serve all children in the same shares"
 
 
 def relay_planes(
-    piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int, watch: Watch = UNWATCHED
+    piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int
 ) -> RelayPlanes | Refusal:
     """The trees of the outermost piece, each on one plane, or why not.
 
@@ -53,12 +53,10 @@ def relay_planes(
     on_plane, groups = _placed(tree_groups(cutting, solved, piece.native, 1), runs[0], trees, planes)
     parts = []
     for number, plane in enumerate(planes.tolist()):
-        watch.beat("planes", number, len(planes))
+        context().report("planes", number, len(planes))
         leaving, entering = (Side.of(_only(side, plane), n) for side in runs)
         part = replace(piece, native=trees[:, number])
-        found = trees_on_one_relay(
-            part, block, leaving, entering, [g // block for g in groups[number]], watch
-        )
+        found = trees_on_one_relay(part, block, leaving, entering, [g // block for g in groups[number]])
         if isinstance(found, Refusal):
             return found
         parts.append(found)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int64Array
+from treadle.context import context
 from treadle.refusal import Refusal
 from treadle.schedules.factored import Piece, RelayTrees
 from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import border_runs
@@ -17,7 +18,6 @@ from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import (
     tree_groups,
 )
 from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece
-from treadle.watch import UNWATCHED, Watch
 
 _BEAT = 1024  # steps between looks at the clock
 
@@ -38,7 +38,7 @@ class Relays:
 
 
 def relay_trees(
-    piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int, watch: Watch = UNWATCHED
+    piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int
 ) -> RelayTrees | Refusal:
     """The trees of the outermost piece if one relay joins its children, or why not.
 
@@ -63,11 +63,11 @@ def relay_trees(
         Side.of(border_runs(piece, cutting, solved, leaving=leaving), n) for leaving in (True, False)
     )
     groups = tree_groups(cutting, solved, piece.native // block, block)
-    return trees_on_one_relay(piece, block, out, into, groups, watch)
+    return trees_on_one_relay(piece, block, out, into, groups)
 
 
 def trees_on_one_relay(
-    piece: LocalPiece, block: int, out: Side, into: Side, groups: list[Int64Array], watch: Watch
+    piece: LocalPiece, block: int, out: Side, into: Side, groups: list[Int64Array]
 ) -> RelayTrees | Refusal:
     """The trees of children, as many as `piece.native`, by units that one relay joins, or why there are none.
 
@@ -80,7 +80,6 @@ def trees_on_one_relay(
         What leaves and enters the children.
     groups : list of arrays of int64
         For each child the blocks of each of its own children, one after the other.
-    watch : Watch
     """
     n = piece.n_children
     needed = piece.native.sum() - piece.native
@@ -90,8 +89,8 @@ def trees_on_one_relay(
     if np.any(exits < blocks) or int(exits.sum()) < int(blocks.sum()) * (n - 1):
         return Refusal("some child cannot be left by all its trees, or too few units leave all of them")
     given = given_away(blocks, exits, groups, out.by_supplier(groups, block))
-    relays = assign_relays(blocks, exits, given, watch)
-    return _formula(piece, block, out, into, groups, relays, watch)
+    relays = assign_relays(blocks, exits, given)
+    return _formula(piece, block, out, into, groups, relays)
 
 
 def given_away(
@@ -142,9 +141,7 @@ def _spread(lack: int, sizes: list[int], rooms: list[int], n: int) -> list[tuple
     return sorted(given.items())
 
 
-def assign_relays(
-    blocks: Int64Array, exits: Int64Array, given: list[list[tuple[int, int]]], watch: Watch = UNWATCHED
-) -> Relays:
+def assign_relays(blocks: Int64Array, exits: Int64Array, given: list[list[tuple[int, int]]]) -> Relays:
     """Children with spare exits for all deliveries that blocks give away.
 
     Parameters
@@ -153,7 +150,6 @@ def assign_relays(
         ``exits >= blocks``, and in all as many exits as deliveries, or more.
     given : list of lists of (block, deliveries)
         At most n - 2 for a block, and nothing of children that have spare exits.
-    watch : Watch
 
     Notes
     -----
@@ -172,7 +168,7 @@ def assign_relays(
     queue.reverse()
     while queue:
         if not len(queue) % _BEAT:
-            watch.beat("relays of children", len(rows), len(rows) + len(queue))
+            context().report("relays of children", len(rows), len(rows) + len(queue))
         root, block, wanted = queue.pop()
         direct, count = n - 1 - wanted, 0
         while wanted:
@@ -194,13 +190,7 @@ def assign_relays(
 
 
 def _formula(
-    piece: LocalPiece,
-    block: int,
-    out: Side,
-    into: Side,
-    groups: list[Int64Array],
-    relays: Relays,
-    watch: Watch,
+    piece: LocalPiece, block: int, out: Side, into: Side, groups: list[Int64Array], relays: Relays
 ) -> RelayTrees:
     n = piece.n_children
     given = np.zeros(n, dtype=np.int64)
@@ -213,7 +203,7 @@ def _formula(
     recipes: list[Recipe] = []
     for child, sizes in enumerate(groups):
         if not child % _BEAT:
-            watch.beat("units of children", child, n)
+            context().report("units of children", child, n)
         mine = slice(bounds[child], bounds[child + 1])
         own = sizes * (n - 1)
         group = np.searchsorted(np.cumsum(sizes), relays.block[mine], side="right")

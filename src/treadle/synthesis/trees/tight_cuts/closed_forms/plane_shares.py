@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array
-from treadle.engine import core, run_watched
+from treadle.context import context
+from treadle.engine import core, run_core
 from treadle.refusal import Refusal
 from treadle.schedules.factored import MOST_SHARES, EvenShares
 from treadle.synthesis.core_values.tree_values import PlanePairs, PlaneTable
 from treadle.synthesis.trees.tight_cuts.closed_forms.plane_tables import plane_tables
-from treadle.watch import UNWATCHED, Watch
 
 Floats = NDArray[np.floating]
 
@@ -55,11 +55,7 @@ class Changes:
 
 
 def plane_shares(
-    out: Int64Array,
-    into: Int64Array,
-    native: Int64Array,
-    changes: Changes | None = None,
-    watch: Watch = UNWATCHED,
+    out: Int64Array, into: Int64Array, native: Int64Array, changes: Changes | None = None
 ) -> PlaneShares | Refusal:
     """Units that each child sends to each other by each plane, or why there are none.
 
@@ -71,7 +67,6 @@ def plane_shares(
         Trees of each child.
     changes : Changes, optional
         Pairs that do not have just the trees of their root; these are listed.
-    watch : Watch
 
     Raises
     ------
@@ -93,12 +88,12 @@ def plane_shares(
     parts = _AlikeChildren(group.ravel().astype(np.int32), out, into, native, changes)
     if n * parts.n * planes > MOST_SHARES:
         return Refusal("too many of its children are served unequally by planes")
-    watch.beat("planes shared by children", 0, planes)
-    fitted = _fitted(parts, watch)
+    context().report("planes shared by children", 0, planes)
+    fitted = _fitted(parts)
     even = EvenShares(parts.group, _rounded(parts, fitted))
-    found = _settled(parts, even, _changed(parts, fitted, even), watch)
+    found = _settled(parts, even, _changed(parts, fitted, even))
     if found is None and planes * n * n <= MOST_CELLS:
-        return _in_full(parts, even, watch)
+        return _in_full(parts, even)
     return found or Refusal("its planes serve the children unequally, and few moves of units do not suffice")
 
 
@@ -127,7 +122,7 @@ class _AlikeChildren:
         """What one child sends to another, on average."""
 
 
-def _fitted(parts: _AlikeChildren, watch: Watch) -> Floats:
+def _fitted(parts: _AlikeChildren) -> Floats:
     """Shares n_s of pairs of groups with the sums asked for, as far as they converge, shape (n, n, planes).
 
     Iterative proportional fitting in three directions: of all shares with these sums they are the most even.
@@ -140,7 +135,7 @@ def _fitted(parts: _AlikeChildren, watch: Watch) -> Floats:
     shares = out[:, None] * into[None] * (parts.sent > 0)[:, :, None]
     rounds = min(_ROUNDS, max(8, _FITTING // max(shares.size, 1)))
     for turn in range(rounds):
-        watch.beat("planes shared by children", turn, rounds)
+        context().report("planes shared by children", turn, rounds)
         shares *= _ratio(parts.sent, shares @ counts)[:, :, None]
         shares *= _ratio(into, np.einsum("abs,ab->bs", shares, parts.senders))[None]
         leaving = np.einsum("abs,ab->as", shares, parts.receivers)
@@ -222,7 +217,7 @@ def _changed(parts: _AlikeChildren, fitted: Floats, even: EvenShares) -> Int64Ar
     return units
 
 
-def _settled(parts: _AlikeChildren, even: EvenShares, units: Int64Array, watch: Watch) -> PlaneShares | None:
+def _settled(parts: _AlikeChildren, even: EvenShares, units: Int64Array) -> PlaneShares | None:
     """Shares with the sums asked for, near to these; None if none are found."""
     changes, planes = parts.changes, units.shape[1]
     more = units - even.shares(changes.root, changes.child).T
@@ -231,10 +226,9 @@ def _settled(parts: _AlikeChildren, even: EvenShares, units: Int64Array, watch: 
     np.subtract.at(into, changes.child, more)
     pairs = PlanePairs(changes.root.astype(np.int32), changes.child.astype(np.int32), units.ravel())
     table = PlaneTable(parts.n, planes, even.group, even.units.ravel(), pairs)
-    status, found = run_watched(
+    status, found = run_core(
         "planes shared by children",
         lambda control: core.settle_planes(table, out.ravel(), into.ravel(), control),
-        watch=watch,
     )
     if status:
         return None
@@ -243,7 +237,7 @@ def _settled(parts: _AlikeChildren, even: EvenShares, units: Int64Array, watch: 
     return PlaneShares(even.group, even.units, root[order], child[order], settled.reshape(-1, planes)[order])
 
 
-def _in_full(parts: _AlikeChildren, even: EvenShares, watch: Watch) -> PlaneShares | Refusal:
+def _in_full(parts: _AlikeChildren, even: EvenShares) -> PlaneShares | Refusal:
     """Shares found pair by pair."""
     changes = parts.changes
     every = np.arange(len(parts.group))
@@ -251,7 +245,7 @@ def _in_full(parts: _AlikeChildren, even: EvenShares, watch: Watch) -> PlaneShar
     sent = np.repeat(parts.native[parts.group][:, None], len(every), axis=1)
     np.fill_diagonal(sent, 0)
     sent[changes.root, changes.child] += changes.units
-    tables = plane_tables(parts.out, parts.into, sent, usual, watch)
+    tables = plane_tables(parts.out, parts.into, sent, usual)
     if isinstance(tables, Refusal):
         return tables
     differs = (tables != usual).any(axis=0)

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, Int64Array
+from treadle.context import context
 from treadle.refusal import Refusal
-from treadle.watch import UNWATCHED, Watch
 
 MOST_VISITS = 2**17
 """Rows and columns that searches of alternating paths may look at in all, for a plane."""
@@ -19,7 +19,7 @@ Table = NDArray[np.signedinteger]
 
 
 def plane_tables(
-    out: Int64Array, into: Int64Array, sent: Int64Array, near: Int64Array, watch: Watch = UNWATCHED
+    out: Int64Array, into: Int64Array, sent: Int64Array, near: Int64Array
 ) -> Int64Array | Refusal:
     """Units that each child sends to each other by each plane, shape (planes, n, n), or why there are none.
 
@@ -31,7 +31,6 @@ def plane_tables(
         What each child sends to each other in all; none to itself.
     near : array of int64, shape (planes, n, n)
         A table to begin with, whose sums may be off.
-    watch : Watch
 
     Raises
     ------
@@ -47,10 +46,10 @@ def plane_tables(
     tables = np.empty_like(near)
     room = sent.copy()
     for plane in range(planes - 1):
-        watch.beat("planes shared by children", plane, planes)
+        context().report("planes shared by children", plane, planes)
         table = np.minimum(near[plane], room)
         last = _without_later_plane(out[:, plane + 1 :] > 0, into[:, plane + 1 :] > 0)
-        is_full = _fill(table, out[:, plane], into[:, plane], room, last, watch)
+        is_full = _fill(table, out[:, plane], into[:, plane], room, last)
         if not is_full:
             known = "there is no direct forest" if planes == 2 else "peeling them one by one fails"
             known = "searches of paths take too long" if is_full is None else known
@@ -73,12 +72,7 @@ def _without_later_plane(out: BoolArray, into: BoolArray) -> tuple[Int64Array, I
 
 
 def _fill(
-    table: Table,
-    out: Int64Array,
-    into: Int64Array,
-    room: Table,
-    last: tuple[Int64Array, Int64Array],
-    watch: Watch,
+    table: Table, out: Int64Array, into: Int64Array, room: Table, last: tuple[Int64Array, Int64Array]
 ) -> bool | None:
     """Change a table, nowhere above `room`, so that it has these row and column sums, and all the room of the
     pairs whose last plane this is; False if it cannot be, None if that takes too long.
@@ -91,14 +85,12 @@ def _fill(
         return False
     rest = room.copy()
     rest[last] = table[last] = 0
-    is_full = mend(table, out - table.sum(axis=1), into - table.sum(axis=0), rest, watch)
+    is_full = mend(table, out - table.sum(axis=1), into - table.sum(axis=0), rest)
     table[last] = fixed
     return is_full
 
 
-def mend(
-    table: Table, rows: Int64Array, columns: Int64Array, room: Table, watch: Watch = UNWATCHED
-) -> bool | None:
+def mend(table: Table, rows: Int64Array, columns: Int64Array, room: Table) -> bool | None:
     """Alternating paths until no row and no column needs anything; False if one that is due is missing, None
     if searches take too long.
     """
@@ -106,7 +98,7 @@ def mend(
     needs = np.concatenate([rows, -columns])  # paths lead from positive needs to negative ones
     for source in np.flatnonzero(needs > 0).tolist():
         while needs[source] > 0:
-            watch.beat("planes shared by children", source, n)
+            context().report("planes shared by children", source, n)
             path, visited = _path(table, needs, room, source)
             visits += visited
             if not path:

@@ -12,20 +12,18 @@ from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
 from treadle.synthesis.trees.tight_cuts.closed_forms.plane_tables import mend
-from treadle.watch import UNWATCHED, Watch
 
 _ROUNDS = 200
 _NEAR = 1e-9
 
 
-def fitted_table(out: Int64Array, into: Int64Array, watch: Watch = UNWATCHED) -> Int64Array | None:
+def fitted_table(out: Int64Array, into: Int64Array) -> Int64Array | None:
     """A table of these sums of rows and columns, near to u_x v_y, 0 on its diagonal; None if none is found.
 
     Parameters
     ----------
     out, into : arrays of int64, shape (n,)
         Of equal sum.
-    watch : Watch
 
     Raises
     ------
@@ -58,7 +56,7 @@ def fitted_table(out: Int64Array, into: Int64Array, watch: Watch = UNWATCHED) ->
     most = int(max(out.max(initial=0), 1))
     room = np.where(np.outer(out > 0, into > 0), most, 0)
     np.fill_diagonal(room, 0)
-    return table if n < 2 or mend(table, rows, columns, room, watch) else None
+    return table if n < 2 or mend(table, rows, columns, room) else None
 
 
 def _proportional(out: Int64Array, into: Int64Array) -> NDArray[np.floating]:

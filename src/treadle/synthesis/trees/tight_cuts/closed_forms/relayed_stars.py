@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
-from treadle.engine import core, run_watched
+from treadle.context import context
+from treadle.engine import core, run_core
 from treadle.refusal import Refusal
 from treadle.schedules.factored import Piece, TableTrees
 from treadle.synthesis.core_values.tree_values import TreeRows
@@ -16,7 +17,6 @@ from treadle.synthesis.trees.tight_cuts.closed_forms.proportional_fitting import
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_assignment import UnitPool
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import tree_groups
 from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece
-from treadle.watch import UNWATCHED, Watch
 
 MOST_CELLS = 2**24
 """Trees times children, in bundles, that are written out."""
@@ -37,7 +37,7 @@ class _Border:
 
 
 def relayed_stars(
-    piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int, watch: Watch = UNWATCHED
+    piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int
 ) -> TableTrees | Refusal:
     """The trees of the outermost piece, at most two hops each, or why there are none.
 
@@ -45,7 +45,6 @@ def relayed_stars(
     ----------
     piece, cutting, solved, block
         As of `treadle.synthesis.trees.tight_cuts.closed_forms.equal_children.circulant_trees`.
-    watch : Watch
 
     Raises
     ------
@@ -77,17 +76,17 @@ def relayed_stars(
         return Refusal("some child cannot be entered by all trees of others")
     tables = []
     for leaving, entering in zip(out.sums.T, into.sums.T, strict=True):
-        table = fitted_table(leaving, entering, watch)
+        table = fitted_table(leaving, entering)
         if table is None:
             return Refusal("a relay has too much capacity to one child")
         tables.append(table)
     shares = np.stack(tables)
     if int(shares.sum()) > MOST_CELLS:  # `_table` lists each unit, far more than trees where links are wide
         return Refusal(f"{int(shares.sum())} units of capacity are too many for a table")
-    found = _packed(trees, shares.sum(axis=0), watch)
+    found = _packed(trees, shares.sum(axis=0))
     if isinstance(found, Refusal):
         return found
-    watch.beat("paths of trees", 0, 1)
+    context().report("paths of trees", 0, 1)
     return _table(*found, shares, out, into, [group // bundle for group in groups], bundle)
 
 
@@ -100,10 +99,10 @@ def _border(runs: BorderRuns, piece: LocalPiece, bundle: int) -> _Border:
     return _Border(BorderRuns(**columns), sums)
 
 
-def _packed(trees: Int64Array, capacity: Int64Array, watch: Watch) -> tuple[Int32Array, Int32Array] | Refusal:
+def _packed(trees: Int64Array, capacity: Int64Array) -> tuple[Int32Array, Int32Array] | Refusal:
     """Root and parents of each tree, by roots, within the capacities of pairs."""
     n, cells = len(trees), int(trees.sum()) * len(trees)
-    status, rows, _ = run_watched(
+    status, rows, _ = run_core(
         "trees of two hops",
         lambda control: core.relayed_stars(
             n,
@@ -112,7 +111,6 @@ def _packed(trees: Int64Array, capacity: Int64Array, watch: Watch) -> tuple[Int3
             max(_LEAST_WORK, _WORK_PER_CELL * cells),
             control,
         ),
-        watch=watch,
     )
     if status:
         return Refusal("trees of two hops do not fit what children send each other in proportion")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.arrays import Int64Array
+from treadle.context import context
 from treadle.refusal import Refusal
 from treadle.schedules.factored import Piece, PlaneTrees
 from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import border_runs
@@ -21,13 +22,12 @@ from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import (
     tree_groups,
 )
 from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece
-from treadle.watch import UNWATCHED, Watch
 
 _MOST_UNUSUAL = 4  # at most every fourth child has another number of trees than most
 
 
 def plane_trees(
-    piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int, watch: Watch = UNWATCHED
+    piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int
 ) -> PlaneTrees | Refusal:
     """The trees of the outermost piece if most children have equally many and send straight, or why not.
 
@@ -70,12 +70,12 @@ def plane_trees(
     root, child, by = (end.astype(np.int64) for end in (others.root, others.child, others.by))
     units = np.repeat([-block, block], len(root))
     changes = Changes.of(np.concatenate([root, by]), np.concatenate([child, child]), units, n)
-    shares = plane_shares(sums[0], sums[1], piece.native, changes, watch)
+    shares = plane_shares(sums[0], sums[1], piece.native, changes)
     if isinstance(shares, Refusal):
         return shares
     groups = [one for one in tree_groups(cutting, solved, piece.native, 1) if one.sum() == trees]
     sizes = groups[0] if len({one.tobytes() for one in groups}) == 1 else np.array([trees])
-    watch.beat("units of children", 0, n)
+    context().report("units of children", 0, n)
     turns = _turns(out, planes, len(sizes))
     begin = np.empty(len(sizes), dtype=np.int64)
     begin[turns] = np.cumsum(sizes[turns]) - sizes[turns]
