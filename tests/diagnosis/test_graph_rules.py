@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from treadle.diagnosis.catalogue import suspects
 from treadle.diagnosis.curve_rules import falls, still_rising, wrong_results
 from treadle.diagnosis.graph_rules import graph_fell_back, no_p2p, slow_links
 from treadle.diagnosis.log import (
@@ -20,7 +21,7 @@ from treadle.diagnosis.log import (
 )
 from treadle.diagnosis.log_lines import LogLine
 from treadle.diagnosis.setting_rules import RESTRICTIONS, restricting
-from treadle.diagnosis.suspect import Case, Suspect, suspects
+from treadle.diagnosis.suspect import Case, Suspect
 
 
 def line(number: int) -> LogLine:

@@ -14,13 +14,12 @@ from treadle.planning import program_of, solve
 from treadle.program.any_schedule import lower
 from treadle.program.operation_lists import OperationKind
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
-from treadle.simulation.bundles import bundled
 from treadle.simulation.costs.cost_presets import cost_presets
 from treadle.simulation.costs.message_prices import protocol_options
 from treadle.simulation.simulate import simulate_graph
 from treadle.simulation.simulated_sizes import best_slices
 from treadle.simulation.simulation_options import LatencyModel, Sharing, SimulationOptions
-from treadle.simulation.tasks import Follows, TaskGraph, task_graph
+from treadle.simulation.tasks import Follows, TaskGraph, bundled, task_graph
 
 
 def graph_of(algorithm: str, kind: str, *sizes: int) -> TaskGraph:

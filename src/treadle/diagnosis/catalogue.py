@@ -6,7 +6,7 @@ from treadle.diagnosis.curve_rules import falls, still_rising, wrong_results
 from treadle.diagnosis.graph_rules import graph_fell_back, no_p2p, slow_links
 from treadle.diagnosis.network_rules import acs, crossed_rails, idle_nics, no_gdr, pcie, ports, tcp
 from treadle.diagnosis.setting_rules import restricting
-from treadle.diagnosis.suspect import Rule
+from treadle.diagnosis.suspect import Case, Rule, Suspect
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -108,3 +108,12 @@ RULES: tuple[Rule, ...] = (
         find=still_rising,
     ),
 )
+
+
+def suspects(case: Case) -> tuple[Suspect, ...]:
+    """All that the catalogue finds, the surest first."""
+    found: tuple[Suspect, ...] = ()
+    for rule in RULES:
+        if rule.is_always or case.is_low:
+            found += tuple(rule.find(case, found))
+    return found

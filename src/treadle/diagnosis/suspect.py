@@ -120,14 +120,3 @@ class Rule:
     evidence: str
     is_always: bool
     find: Callable[[Case, tuple[Suspect, ...]], list[Suspect]]
-
-
-def suspects(case: Case) -> tuple[Suspect, ...]:
-    """All that the catalogue finds, the surest first."""
-    from treadle.diagnosis.catalogue import RULES  # which needs the types of this module
-
-    found: tuple[Suspect, ...] = ()
-    for rule in RULES:
-        if rule.is_always or case.is_low:
-            found += tuple(rule.find(case, found))
-    return found

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from treadle.formats.judgement import Check as Check
     from treadle.formats.msccl.profile import Profile as Profile
     from treadle.parallelism.capture.added_rules import operator_rule as operator_rule
-    from treadle.parallelism.graph.model_files import model_to_json as model_to_json
     from treadle.parallelism.graph.model_graph import ModelGraph as ModelGraph
     from treadle.parallelism.graph.model_graph import ModelPart as ModelPart
+    from treadle.parallelism.graph.model_graph import model_to_json as model_to_json
     from treadle.planning.building.built_fabric import BuiltFabric as BuiltFabric
     from treadle.planning.building.built_fabric import cabling as cabling
     from treadle.planning.building.built_fabric import cabling_summary as cabling_summary
@@ -352,8 +352,7 @@ else:
             ),
             "treadle.planning.judging.point_to_point": ("Shortfall",),
             "treadle.parallelism.capture.added_rules": ("operator_rule",),
-            "treadle.parallelism.graph.model_files": ("model_to_json",),
-            "treadle.parallelism.graph.model_graph": ("ModelGraph", "ModelPart"),
+            "treadle.parallelism.graph.model_graph": ("ModelGraph", "ModelPart", "model_to_json"),
             "treadle.planning.parallelising.capture": ("capture",),
             "treadle.planning.parallelising.executing": ("PlanExecution", "execute_plan"),
             "treadle.planning.parallelising.exporting": ("ExportedPlan", "export_plan"),

@@ -11,8 +11,7 @@ from lxml import etree
 
 from treadle.errors import FormatError
 from treadle.topologies.files import dump_topology
-from treadle.topologies.readers.graphs.networkx_graphs import node_attributes
-from treadle.topologies.topology import Topology
+from treadle.topologies.topology import Topology, node_attributes
 
 _NAMESPACE = "http://graphml.graphdrawing.org/xmlns"
 _KEYS = (

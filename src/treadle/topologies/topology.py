@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, FrozenArrays, Int32Array, Int64Array, exact_sum, frozen
-from treadle.errors import TopologyError
+from treadle.errors import MissingDependencyError, TopologyError
 from treadle.notebook import own_words, shown
 from treadle.spelling import counted
 from treadle.topologies.naming import is_one_line
@@ -250,9 +250,22 @@ class Topology(FrozenArrays):
         MissingDependencyError
             If networkx is not installed.
         """
-        from treadle.topologies.readers.graphs.networkx_graphs import to_networkx
-
-        return to_networkx(self)
+        try:
+            import networkx
+        except ImportError:
+            raise MissingDependencyError(
+                "networkx is not installed; pip install 'treadle[networkx]'"
+            ) from None
+        graph = networkx.MultiDiGraph(name=self.name)
+        for node, name in enumerate(self.node_names):
+            graph.add_node(name, **node_attributes(self, node))
+        columns = (self.tails, self.heads, self.bandwidths, self.latencies_ns)
+        for link, (tail, head, bandwidth, latency) in enumerate(
+            zip(*(c.tolist() for c in columns), strict=True)
+        ):
+            ends = self.node_names[tail], self.node_names[head]
+            graph.add_edge(*ends, key=link, bandwidth_bytes_per_s=bandwidth, latency_ns=latency)
+        return graph
 
     def __repr__(self) -> str:
         name, *counts = _figures(self)
@@ -377,3 +390,14 @@ class TopologyBuilder:
             turns_round=turns_round,
             injection_bytes_per_s=injection,
         )
+
+
+def node_attributes(topology: Topology, node: int) -> dict[str, Any]:
+    """What a node is beside its name: its kind, and what differs from the default."""
+    found: dict[str, Any] = {"kind": "compute" if topology.is_compute[node] else "switch"}
+    for key in ("multicast", "aggregation", "turns_round"):
+        if getattr(topology, key)[node]:
+            found[key] = True
+    if topology.injection_bytes_per_s[node]:
+        found["injection_bytes_per_s"] = int(topology.injection_bytes_per_s[node])
+    return found

@@ -18,17 +18,18 @@ import torch.distributed as dist  # noqa: E402
 from parallelism.plan.plain_plans import plain_plan  # noqa: E402
 from parallelism.plan.small_models import small_model, two_matrices  # noqa: E402
 from treadle.errors import ScheduleError, TreadleError  # noqa: E402
-from treadle.parallelism.execution.chunks import (  # noqa: E402
+from treadle.parallelism.execution.counting import CountedCollective, counted, ranks_of  # noqa: E402
+from treadle.parallelism.execution.execute import MOST_RANKS, RankExecutions, execute  # noqa: E402
+from treadle.parallelism.execution.local_operators import LocalOperator, cuts_of  # noqa: E402
+from treadle.parallelism.execution.part_execution import (  # noqa: E402  # noqa: E402
+    PartExecution,
     _factors_of,
     _leaving,
     _Loop,
     _narrowed,
     _operator,
+    role_of,
 )
-from treadle.parallelism.execution.counting import CountedCollective, counted, ranks_of  # noqa: E402
-from treadle.parallelism.execution.execute import MOST_RANKS, RankExecutions, execute  # noqa: E402
-from treadle.parallelism.execution.local_operators import LocalOperator, cuts_of  # noqa: E402
-from treadle.parallelism.execution.part_execution import PartExecution, role_of  # noqa: E402
 from treadle.parallelism.execution.prediction import Prediction, disagreements, tolerance  # noqa: E402
 from treadle.parallelism.execution.rank_step import RankTask, ReadTensor, _groups  # noqa: E402
 from treadle.parallelism.execution.reference import RunValues  # noqa: E402

@@ -25,7 +25,8 @@ from treadle.parallelism.graph.compute_graph import (
     TensorRef,
 )
 from treadle.parallelism.graph.graph_files import from_json, to_json
-from treadle.parallelism.graph.model_files import model_to_json, read_model_graph
+from treadle.parallelism.graph.model_files import read_model_graph
+from treadle.parallelism.graph.model_graph import model_to_json
 
 ROW, COLUMN = (Index(0),), (Index(0, 1),)
 

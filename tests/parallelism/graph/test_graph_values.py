@@ -20,12 +20,12 @@ from treadle.parallelism.graph.compute_graph import (
     OperatorKind,
     Source,
     TensorRef,
+    letters,
 )
 from treadle.parallelism.graph.graph_files import from_json, to_json
 from treadle.parallelism.graph.graph_values import brief_of, table_of, tensor_of, text_of, whole_number
-from treadle.parallelism.graph.model_files import model_from_json, model_to_json
-from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart, Tie
-from treadle.parallelism.graph.printing import letters
+from treadle.parallelism.graph.model_files import model_from_json
+from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart, Tie, model_to_json
 
 
 def refused(make: Callable[[], object], words: str, error: type[Exception] = FormatError) -> None:

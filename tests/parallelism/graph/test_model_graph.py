@@ -21,8 +21,8 @@ from treadle.parallelism.graph.compute_graph import (
     Source,
     TensorRef,
 )
-from treadle.parallelism.graph.model_files import model_from_json, model_to_json, read_model_graph
-from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart, Tie
+from treadle.parallelism.graph.model_files import model_from_json, read_model_graph
+from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart, Tie, model_to_json
 
 B, H = (Index(0),), (Index(1),)
 

@@ -14,7 +14,7 @@ from tests.parallelism.plan.small_models import small_model
 
 from treadle import parallelize
 from treadle.errors import FormatError, MemoryLimitError
-from treadle.parallelism.graph.model_files import model_to_json
+from treadle.parallelism.graph.model_graph import model_to_json
 from treadle.parallelism.search.minimax import Overlap
 from treadle.planning.parallelising import executing
 from treadle.planning.parallelising.graph_argument import as_model_graph

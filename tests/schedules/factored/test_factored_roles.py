@@ -13,8 +13,7 @@ from treadle.errors import ScheduleError
 from treadle.schedules.factored import FactoredForest
 from treadle.schedules.factored.factored_roles import _Surrounding
 from treadle.schedules.factored.index import LayerIndex
-from treadle.schedules.trees.forest import Tree, Trees
-from treadle.schedules.trees.roles import RoleEdges
+from treadle.schedules.trees.forest import RoleEdges, Tree, Trees
 
 TWO, PODS = samples.two_boxes, samples.nested_pods
 ENTRY = "is neither native nor that of an entrance"

@@ -27,8 +27,8 @@ from treadle.parallelism.graph.compute_graph import (
     Result,
     Source,
     TensorRef,
+    letters,
 )
-from treadle.parallelism.graph.printing import letters
 
 
 class DimensionFactor(NamedTuple):

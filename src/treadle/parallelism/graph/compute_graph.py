@@ -11,11 +11,13 @@ the prime counts the atom's repetitions in that tensor; of a role, its repetitio
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
+from itertools import count
 from math import prod
+from string import ascii_lowercase
 from typing import NamedTuple
 
 from treadle.errors import TreadleError
@@ -273,6 +275,56 @@ class ComputeGraph:
         return f"{name}.{tensor.slot}" if tensor.slot else name
 
     def __str__(self) -> str:
-        from treadle.parallelism.graph.printing import printed
+        return "\n".join(["Nodes:", *(f"  {node_line(self, node)}" for node in self.nodes)])
 
-        return printed(self)
+
+def letters() -> Iterator[str]:
+    """Names of atoms: a to z, A to Z, then with numbers (a1, b1, ...)."""
+    for number in count():
+        for letter in ascii_lowercase + ascii_lowercase.upper():
+            yield f"{letter}{number or ''}"
+
+
+def node_line(graph: ComputeGraph, node: Node) -> str:
+    """One node: its kind, what it reads and what it makes, as roles of the operator."""
+    if node.kind is OperatorKind.PLACEHOLDER:
+        return f"{node.name}: PLACEHOLDER {_bracketed(graph, node.results[0].dims)}"
+    seen = [f"{graph.spelled(o.tensor)}{_bracketed(graph, o.roles)}" for o in node.operands]
+    if node.kind is OperatorKind.OUTPUT:
+        return f"{node.name}: OUTPUT[{', '.join(seen)}]"
+    made = ", ".join(_bracketed(graph, result.roles) for result in node.results)
+    if node.kind in (
+        OperatorKind.EINSUM,
+        OperatorKind.ATTENTION,
+        OperatorKind.DISPATCH,
+        OperatorKind.COMBINE,
+    ):
+        before = ",".join(_spelled(graph, operand.roles) for operand in node.operands)
+        after = ",".join(_spelled(graph, result.roles) for result in node.results)
+        names = ", ".join(graph.spelled(operand.tensor) for operand in node.operands)
+        text = f'{node.name}: {node.kind.value} "{before}->{after}"({names})'
+    else:
+        text = f"{node.name}: {node.kind.value}({', '.join(seen)})"
+        if node.kind in (OperatorKind.REDUCTION, OperatorKind.GATHER):
+            text += f" over{_set(graph, (i for i in node.read if i not in node.made))}"
+        elif node.kind is OperatorKind.SCATTER:
+            text += f" into{_set(graph, (i for i in node.made if i not in node.read))}"
+    if node.whole:
+        text += f" whole{_set(graph, sorted(node.whole))}"
+    return f"{text} -> {made}"
+
+
+def _spelled(graph: ComputeGraph, dims: Dims) -> str:
+    return "".join(_letter(graph, index) for dim in dims for index in dim)
+
+
+def _bracketed(graph: ComputeGraph, dims: Dims) -> str:
+    return f"[{_spelled(graph, dims)}]"
+
+
+def _set(graph: ComputeGraph, indices: Iterable[Index]) -> str:
+    return f"{{{','.join(_letter(graph, index) for index in indices)}}}"
+
+
+def _letter(graph: ComputeGraph, index: Index) -> str:
+    return graph.atoms[index.atom].name + "'" * index.prime

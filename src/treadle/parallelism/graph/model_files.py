@@ -6,7 +6,7 @@ from typing import Any
 
 from treadle.errors import FormatError, TreadleError
 from treadle.input_files import parse_json
-from treadle.parallelism.graph.graph_files import from_json, to_json
+from treadle.parallelism.graph.graph_files import from_json
 from treadle.parallelism.graph.graph_values import (
     MOST_CHARACTERS,
     brief_of,
@@ -15,34 +15,10 @@ from treadle.parallelism.graph.graph_values import (
     text_of,
     whole_number,
 )
-from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart, Tie
+from treadle.parallelism.graph.model_graph import VERSION, ModelGraph, ModelPart, Tie
 
-VERSION = 1
 _KEYS = frozenset(("treadle", "version", "name", "parts", "batch", "sequence", "tokens", "order", "ties"))
 _PART_KEYS = frozenset(("name", "repeats", "enters", "leaves", "graph"))
-
-
-def model_to_json(model: ModelGraph) -> dict[str, object]:
-    """A model graph as a value of JSON.
-
-    Examples
-    --------
-    >>> import treadle
-    >>> told = treadle.planning.model_to_json(treadle.capture("gpt2", tokens=4096))
-    >>> told["name"], told["tokens"], [part["name"] for part in told["parts"]]
-    ('gpt2', 4096, ['embedding', 'block', 'head'])
-    """
-    return {
-        "treadle": "model graph",
-        "version": VERSION,
-        "name": model.name,
-        "batch": model.batch,
-        "sequence": model.sequence,
-        "tokens": model.tokens,
-        "order": list(model.order),
-        "ties": [[list(tie.first), list(tie.second)] for tie in model.ties],
-        "parts": [_part_json(part) for part in model.parts],
-    }
 
 
 def model_from_json(data: object, *, source: str = "") -> ModelGraph:
@@ -100,16 +76,6 @@ def read_model_graph(text: str, *, source: str = "") -> ModelGraph:
             f"model graph: {len(text)} characters; expected at most {MOST_CHARACTERS}", source=source
         )
     return model_from_json(parse_json(text, source=source or "model graph"), source=source)
-
-
-def _part_json(part: ModelPart) -> dict[str, object]:
-    return {
-        "name": part.name,
-        "repeats": part.repeats,
-        "enters": None if part.enters is None else list(part.enters),
-        "leaves": None if part.leaves is None else list(part.leaves),
-        "graph": to_json(part.graph),
-    }
 
 
 def _part(data: dict[str, Any]) -> ModelPart:

@@ -17,6 +17,10 @@ from itertools import pairwise
 from treadle.brief import brief
 from treadle.errors import TreadleError
 from treadle.parallelism.graph.compute_graph import ComputeGraph, Source, TensorRef
+from treadle.parallelism.graph.graph_files import to_json
+
+VERSION = 1
+"""Of the JSON of model graphs."""
 
 
 @brief("name", "repeats", "graph")
@@ -226,8 +230,6 @@ class ModelGraph:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of its JSON, in hexadecimal: what a plan was made for."""
-        from treadle.parallelism.graph.model_files import model_to_json
-
         text = json.dumps(model_to_json(self), sort_keys=True, separators=(",", ":"))
         return sha256(text.encode()).hexdigest()
 
@@ -237,3 +239,36 @@ class ModelGraph:
 
 def _spelled(factors: tuple[tuple[str, int], ...]) -> str:
     return " x ".join(f"{name}={size}" for name, size in factors) or "a scalar"
+
+
+def model_to_json(model: ModelGraph) -> dict[str, object]:
+    """A model graph as a value of JSON.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> told = treadle.planning.model_to_json(treadle.capture("gpt2", tokens=4096))
+    >>> told["name"], told["tokens"], [part["name"] for part in told["parts"]]
+    ('gpt2', 4096, ['embedding', 'block', 'head'])
+    """
+    return {
+        "treadle": "model graph",
+        "version": VERSION,
+        "name": model.name,
+        "batch": model.batch,
+        "sequence": model.sequence,
+        "tokens": model.tokens,
+        "order": list(model.order),
+        "ties": [[list(tie.first), list(tie.second)] for tie in model.ties],
+        "parts": [_part_json(part) for part in model.parts],
+    }
+
+
+def _part_json(part: ModelPart) -> dict[str, object]:
+    return {
+        "name": part.name,
+        "repeats": part.repeats,
+        "enters": None if part.enters is None else list(part.enters),
+        "leaves": None if part.leaves is None else list(part.leaves),
+        "graph": to_json(part.graph),
+    }

@@ -10,10 +10,11 @@ from typing import Unpack
 
 from treadle.checking import checked
 from treadle.context import Context, Progress, TimeLimitError, under
+from treadle.diagnosis.catalogue import suspects
 from treadle.diagnosis.log import Log, ResultTable
 from treadle.diagnosis.log_figures import kind_of, ranks_of, shows_fast_links, used_nics
 from treadle.diagnosis.log_reader import read_log
-from treadle.diagnosis.suspect import Case, suspects
+from treadle.diagnosis.suspect import Case
 from treadle.errors import InfeasibleError
 from treadle.planning.fabrics_and_plans import FabricLike, as_fabric
 from treadle.planning.importing import import_options

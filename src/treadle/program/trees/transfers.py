@@ -15,8 +15,7 @@ import numpy as np
 from treadle.arrays import Int32Array, Int64Array, offsets_of
 from treadle.errors import ScheduleError
 from treadle.program.trees.send_order import path_times, ways_to_go
-from treadle.schedules.trees.forest import Direction, Tree, Trees, TreeSchedule
-from treadle.schedules.trees.roles import RoleEdges
+from treadle.schedules.trees.forest import Direction, RoleEdges, Tree, Trees, TreeSchedule
 from treadle.topologies.topology import Topology
 
 _FIELDS = (

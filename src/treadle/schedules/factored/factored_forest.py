@@ -27,8 +27,7 @@ from treadle.schedules.factored.expansion import Expansion
 from treadle.schedules.factored.layers import Layer
 from treadle.schedules.factored.piece_trees import CirculantTrees, TableTrees
 from treadle.schedules.factored.slots import roles_of
-from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule, Tree, check_phases
-from treadle.schedules.trees.roles import Roles
+from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule, Roles, Tree, check_phases
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ _MAX_UNITS = 2**27  # unit trees that are looked at one by one
 
 @dataclass(frozen=True, eq=False)
 class UnitEdges:
-    """Tree edges at one rank, as `treadle.schedules.trees.roles.RoleEdges`, their depths yet unknown."""
+    """Tree edges at one rank, as `treadle.schedules.trees.forest.RoleEdges`, their depths yet unknown."""
 
     root: Int64Array
     unit: Int64Array

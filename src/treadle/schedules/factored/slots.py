@@ -17,7 +17,7 @@ from treadle.schedules.factored.factored_roles import RankView, UnitEdges, edges
 from treadle.schedules.factored.formula_trees import FormulaTrees
 from treadle.schedules.factored.layers import Layer
 from treadle.schedules.factored.piece_trees import CirculantTrees, PieceTrees, TableTrees, ragged
-from treadle.schedules.trees.roles import RoleEdges, Roles
+from treadle.schedules.trees.forest import RoleEdges, Roles
 
 
 def roles_of(expansion: Expansion, root_multiplicity: Int64Array, rank: int) -> Roles:

@@ -16,8 +16,8 @@ from treadle.parallelism.graph.compute_graph import ComputeGraph, OperatorKind, 
 from treadle.parallelism.graph.folding.cuts import Anatomy  # noqa: E402
 from treadle.parallelism.graph.folding.extraction import extracted, signature  # noqa: E402
 from treadle.parallelism.graph.folding.fold import folded, repeated  # noqa: E402
-from treadle.parallelism.graph.model_files import model_to_json, read_model_graph  # noqa: E402
-from treadle.parallelism.graph.model_graph import ModelGraph  # noqa: E402
+from treadle.parallelism.graph.model_files import read_model_graph  # noqa: E402
+from treadle.parallelism.graph.model_graph import ModelGraph, model_to_json  # noqa: E402
 
 
 def language(*inner: int, heads: int = 0, tied: bool = False, bare: bool = False) -> ComputeGraph:

@@ -8,11 +8,17 @@ from itertools import pairwise
 from math import prod
 
 from treadle.errors import TreadleError
-from treadle.parallelism.graph.compute_graph import Atom, ComputeGraph, OperatorKind, Source, TensorRef
+from treadle.parallelism.graph.compute_graph import (
+    Atom,
+    ComputeGraph,
+    OperatorKind,
+    Source,
+    TensorRef,
+    letters,
+)
 from treadle.parallelism.graph.folding.cuts import Anatomy, PartCut, cuts_of
 from treadle.parallelism.graph.folding.extraction import extracted, signature
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart, Tie
-from treadle.parallelism.graph.printing import letters
 
 
 @dataclass(frozen=True)

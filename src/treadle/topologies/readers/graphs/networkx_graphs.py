@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from treadle.checking import checked, left_alone, unexpected
-from treadle.errors import MissingDependencyError, TopologyError, TreadleError
+from treadle.errors import TopologyError, TreadleError
 from treadle.topologies.readers.graphs.attributed import AttributedGraph, GraphEdge
 from treadle.topologies.topology import Topology
 from treadle.topologies.typed_quantities import bandwidth_of
@@ -88,30 +88,3 @@ def _edges(graph: networkx.Graph) -> Iterator[GraphEdge]:
         rows = [(tail, head, data) for tail, head, _, data in keyed]
     for tail, head, data in rows:
         yield GraphEdge(str(tail), str(head), data, not graph.is_directed())
-
-
-def to_networkx(topology: Topology) -> networkx.MultiDiGraph:
-    """A fabric as a graph of networkx that `from_networkx` reads back: see `Topology.to_networkx`."""
-    try:
-        import networkx
-    except ImportError:
-        raise MissingDependencyError("networkx is not installed; pip install 'treadle[networkx]'") from None
-    graph = networkx.MultiDiGraph(name=topology.name)
-    for node, name in enumerate(topology.node_names):
-        graph.add_node(name, **node_attributes(topology, node))
-    columns = (topology.tails, topology.heads, topology.bandwidths, topology.latencies_ns)
-    for link, (tail, head, bandwidth, latency) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
-        ends = topology.node_names[tail], topology.node_names[head]
-        graph.add_edge(*ends, key=link, bandwidth_bytes_per_s=bandwidth, latency_ns=latency)
-    return graph
-
-
-def node_attributes(topology: Topology, node: int) -> dict[str, Any]:
-    """What a node is beside its name: its kind, and what differs from the default."""
-    found: dict[str, Any] = {"kind": "compute" if topology.is_compute[node] else "switch"}
-    for key in ("multicast", "aggregation", "turns_round"):
-        if getattr(topology, key)[node]:
-            found[key] = True
-    if topology.injection_bytes_per_s[node]:
-        found["injection_bytes_per_s"] = int(topology.injection_bytes_per_s[node])
-    return found
