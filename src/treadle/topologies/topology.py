@@ -259,11 +259,11 @@ class Topology(FrozenArrays):
         graph = networkx.MultiDiGraph(name=self.name)
         for node, name in enumerate(self.node_names):
             graph.add_node(name, **node_attributes(self, node))
+        names = self.node_names
         columns = (self.tails, self.heads, self.bandwidths, self.latencies_ns)
-        for link, (tail, head, bandwidth, latency) in enumerate(
-            zip(*(c.tolist() for c in columns), strict=True)
-        ):
-            ends = self.node_names[tail], self.node_names[head]
+        rows = enumerate(zip(*(column.tolist() for column in columns), strict=True))
+        for link, (tail, head, bandwidth, latency) in rows:
+            ends = names[tail], names[head]
             graph.add_edge(*ends, key=link, bandwidth_bytes_per_s=bandwidth, latency_ns=latency)
         return graph
 
