@@ -257,14 +257,14 @@ class Topology(FrozenArrays):
                 "networkx is not installed; pip install 'treadle[networkx]'"
             ) from None
         graph = networkx.MultiDiGraph(name=self.name)
-        for node, name in enumerate(self.node_names):
-            graph.add_node(name, **node_attributes(self, node))
         names = self.node_names
+        graph.add_nodes_from((name, node_attributes(self, node)) for node, name in enumerate(names))
         columns = (self.tails, self.heads, self.bandwidths, self.latencies_ns)
         rows = enumerate(zip(*(column.tolist() for column in columns), strict=True))
         for link, (tail, head, bandwidth, latency) in rows:
-            ends = names[tail], names[head]
-            graph.add_edge(*ends, key=link, bandwidth_bytes_per_s=bandwidth, latency_ns=latency)
+            graph.add_edge(
+                names[tail], names[head], link, bandwidth_bytes_per_s=bandwidth, latency_ns=latency
+            )
         return graph
 
     def __repr__(self) -> str:
