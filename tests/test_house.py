@@ -15,8 +15,8 @@ from tools.size import code_lines
 
 from harness.syntax import module_name, modules, nodes_of, statements_of
 from places import ROOT, TESTS
-from treadle.cli.application import _ROOM
 from treadle.formats.format import own_formats
+from treadle.options.verbs import VERBS
 from treadle.planning.solving.schedulers import schedulers
 from treadle.reproduction.exhibits import EXHIBITS
 from treadle.topologies.readers.reader import topology_formats
@@ -90,7 +90,10 @@ def idle_functions(files: Mapping[str, Path], tables: Iterable[tuple[str, str]])
 
 def test_every_public_function_is_used() -> None:
     files = {module_name(path): path for path in modules()}
-    tables = {(f"treadle.cli.{room}.{name}", "command") for name, room in _ROOM.items()}
+    tables = set()
+    for verb, one in VERBS.items():
+        group, _, name = verb.rpartition(" ")
+        tables.add((f"treadle.cli.{one.room}.{group or name}", f"{name}_command" if group else "command"))
     calls = [record.function for record in schedulers(plug_ins=False)]
     calls += [call for record in own_formats() for call in (record.write, record.read, record.judge)]
     calls += [record.read for record in topology_formats()]
@@ -185,7 +188,8 @@ def small_modules(files: Files) -> list[str]:
         for node in nodes_of(path):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 registered.update(re.findall(r"\b(treadle(?:\.\w+)+)(?=:|$)", node.value))
-    commands = {f"treadle.cli.{room}.{name}" for name, room in _ROOM.items()}
+    commands = {f"treadle.cli.{one.room}.{verb.split()[0]}" for verb, one in VERBS.items()}
+    commands |= {f"treadle.options.{one.room}" for one in VERBS.values()}
     return [
         name
         for name, path in files.items()

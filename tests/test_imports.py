@@ -16,8 +16,8 @@ import pytest
 import treadle.formats
 import treadle.topologies.readers
 from harness.syntax import PACKAGE, module_name, modules, nodes_of
-from treadle.cli.application import _ROOM
 from treadle.formats.format import Format, own_formats
+from treadle.options.verbs import VERBS
 from treadle.planning.solving.schedulers import schedulers
 from treadle.reproduction.exhibits import EXHIBITS
 from treadle.topologies.readers.reader import topology_formats
@@ -57,6 +57,7 @@ ALLOWED = {
     "diagnosis": {"topologies", "schedules", "diagnosis"},
     "training": {"schedules", "training"},
     "parallelism": {"topologies", "schedules", "training", "parallelism"},
+    "options": {"options"},
     "planning": {
         "topologies",
         "schedules",
@@ -100,6 +101,7 @@ ALLOWED = {
         "parallelism",
         "planning",
         "reproduction",
+        "options",
         "cli",
     },
 }
@@ -121,7 +123,6 @@ THIRD_PARTY = {
     "mpi4py": {"runtime"},
     "torch": {"torch", "parallelism"},
     "rich": {"cli"},
-    "typer": {"cli"},
     "click": {"cli"},
 }
 
@@ -307,7 +308,8 @@ def loaded_by_name() -> set[str]:
         for call in functions
         if call is not None
     }
-    commands = {f"treadle.cli.{room}.{name}" for name, room in _ROOM.items()}
+    commands = {f"treadle.cli.{one.room}.{name.split()[0]}" for name, one in VERBS.items()}
+    commands |= {f"treadle.options.{one.room}" for one in VERBS.values()}
     records = {
         f"{place.__name__}.{module.name}"
         for place in (treadle.formats, treadle.topologies.readers)

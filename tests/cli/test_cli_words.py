@@ -12,8 +12,9 @@ import pytest
 
 from treadle.cli.designing.names import describe_links, describe_nodes
 from treadle.cli.main import main
-from treadle.cli.quantities import Rates, busbw, parse_integers, parse_seconds
+from treadle.cli.quantities import Rates, busbw
 from treadle.errors import FormatError
+from treadle.options.rows import integers, seconds
 from treadle.planning import bound, pose
 from treadle.schedules.collective import CollectiveKind, busbw_factor
 from treadle.topologies import TopologyBuilder, parse
@@ -75,15 +76,15 @@ def test_exact_bandwidths(value: Fraction, text: str) -> None:
 
 
 def test_durations_and_integers() -> None:
-    assert parse_seconds("1.5s") == 1.5
-    assert parse_seconds("2min") == 120
-    assert parse_integers("1,-2, 3", "x") == (1, -2, 3)
+    assert seconds("1.5s", "") == 1.5
+    assert seconds("2min", "") == 120
+    assert integers("1,-2, 3", "x") == (1, -2, 3)
     for text in ("", "1,", "a", "1;2"):
         with pytest.raises(FormatError, match="--weights"):
-            parse_integers(text, "--weights")
+            integers(text, "--weights")
     for text in ("5", "0s", "s", "-1s", "1 parsec"):
         with pytest.raises(FormatError):
-            parse_seconds(text)
+            seconds(text, "")
 
 
 def test_link_sets_as_patterns() -> None:

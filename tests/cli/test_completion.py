@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 
 from child_processes import finished, search_path
-from treadle.cli.application import SUMMARIES, load_command
 from treadle.cli.completion import candidates, split_line
 from treadle.cli.main import main
 
 
 def offered(line: str) -> list[str]:
     words, word = split_line(line)
-    return list(candidates(words, word, list(SUMMARIES), load_command))
+    return list(candidates(words, word))
 
 
 @pytest.mark.parametrize(

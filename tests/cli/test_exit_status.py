@@ -219,7 +219,7 @@ entry_point()
 @pytest.mark.parametrize(
     ("module", "times"),
     [
-        *product(("signal", "treadle.cli.status", "treadle.cli.application", "typer"), (1, 2)),
+        *product(("signal", "treadle.cli.status", "treadle.cli.application", "click"), (1, 2)),
         ("numpy", 1),
         ("treadle.planning", 1),
     ],
@@ -228,7 +228,7 @@ def test_interrupts_while_modules_load(module: str, times: int) -> None:
     code = INTERRUPTED.format(module=module, times=times)
     done = finished([sys.executable, "-S", "-c", code], environment=ENVIRONMENT)
     assert done.returncode == 130
-    libraries = ("typer", "numpy", "treadle.planning")
+    libraries = ("click", "numpy", "treadle.planning")
     said = "treadle: interrupted; nothing was written\n"
     assert done.stderr in ([said] if module in libraries and times == 1 else ["", said])
 

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from treadle.cli.application import SUMMARIES, load_command
 from treadle.cli.main import main
+from treadle.options.solving import Solve
+from treadle.options.verbs import VERBS
 from treadle.planning import schedulers
 from treadle.synthesis.scheduler_options import flag_of
 
@@ -33,15 +34,15 @@ def test_summaries_of_commands_are_whole(
 ) -> None:
     lines = help_of(capsys, monkeypatch)
     text = " ".join(" ".join(lines).split())
-    assert all(f"{name} {summary}" in text for name, summary in SUMMARIES.items())
+    assert all(f"{name} {verb.summary}" in text for name, verb in VERBS.items() if " " not in name)
     assert all(len(line) <= 80 for line in lines)
 
 
-@pytest.mark.parametrize("name", SUMMARIES)
+@pytest.mark.parametrize("name", VERBS)
 def test_no_line_is_wider_than_a_terminal(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines = help_of(capsys, monkeypatch, name)
+    lines = help_of(capsys, monkeypatch, *name.split())
     assert all(len(line) <= 80 for line in lines), lines
     assert not [line for line in lines if "<str>" in line or "[required]" in line]
 
@@ -61,9 +62,7 @@ def test_algorithms_are_grouped_by_form(
 
 def test_what_only_some_heed_is_told_with_them(capsys: pytest.CaptureFixture[str]) -> None:
     """Hidden options of solve are options of algorithms, and each is told in full by one at least."""
-    hidden = {
-        opt for one in load_command("solve").params if getattr(one, "hidden", False) for opt in one.opts
-    }
+    hidden = {row.flag for row in Solve.rows.values() if row.rare}
     heeded = {flag_of(option) for one in schedulers(plug_ins=False) for option in one.heeded}
     assert {"--packer", "--rounds", "--max-flows", "--multicast"} <= hidden
     told = set()

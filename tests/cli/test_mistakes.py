@@ -13,13 +13,13 @@ from treadle.cli.main import main
 
 MISTAKES = """
 # what is missing
-2 | solve | TOPOLOGY is missing; expected a catalogue expression such as dgx_a100:2 | treadle solve dgx_a100:2
+2 | solve | TOPOLOGY is missing; expected a catalogue expression, e.g. dgx_a100:2, or a file
 2 | solve ring:4 | COLLECTIVE is missing; expected one of allgather, | treadle solve ring:4 allreduce
 2 | bound dgx_a100:2 --json | COLLECTIVE is missing
 2 | compare | TOPOLOGY is missing
 2 | simulate | PLAN|TOPOLOGY is missing
 2 | simulate ring:4 | COLLECTIVE is missing; expected one of allgather,
-2 | verify | FILE is missing; expected a plan, or a text
+2 | verify | FILE is missing; expected a plan, or a runtime file
 2 | run | PLAN|TOPOLOGY is missing; expected a plan that solve wrote
 2 | lower | PLAN is missing
 2 | repair | PLAN is missing
@@ -68,7 +68,7 @@ MISTAKES = """
 2 | run ring.plan --sizes 1K | did you mean --size?
 2 | solve ring:4 allgather -t | solve has no option -t
 2 | bound ring:4 allgather -5 | a negative number means nothing here
-2 | solve ring:4 allgather --trees | --trees needs a value: just so many trees per root
+2 | solve ring:4 allgather --trees | --trees needs a value: use exactly K trees per root
 2 | solve ring:4 allgather -o --json | -o/--output: expected a value, found the option --json
 2 | run ring.plan --size --dtype | expected a value, found the option --dtype
 2 | verify '' | FILE: expected a file, found nothing
@@ -192,14 +192,14 @@ MISTAKES = """
 2 | verify ring.plan --root 0 | ring.plan: --profile and --root are for texts; a plan says both itself
 2 | verify folder --root 0 | folder: --profile and --root are for texts; this is a folder of plans
 2 | verify folder --profile azure | --profile and --root are for texts
-2 | report ring.plan -o x.html --gpu a100 | --gpu is of plans that parallelize wrote (JSON); leave it out
-2 | report ring.plan -o x.html --tokens 1M | --tokens is of plans that parallelize wrote
+2 | report ring.plan -o x.html --gpu a100 | --gpu: is of plans that parallelize wrote (JSON); leave it out
+2 | report ring.plan -o x.html --tokens 1M | --tokens: is of plans that parallelize wrote
 2 | diagnose notes.txt --without a | --without is about the fabric of --topology; a log's own tree lacks
 2 | simulate text.xml --topology ring:4 --referee simgrid | --referee: judges plans, and text.xml is a
 2 | simulate text.xml | text.xml: a schedule of others names no fabric; expected --topology TOPOLOGY
 2 | simulate ring.plan --referee simgrid --cost-model reference | --referee: knows one alpha for all
 2 | simulate ring.plan --alpha 1us --cost-model reference | --cost-model and --alpha: a cost model has
-2 | draw ring:4 | -o FILE is missing: where to draw, as .svg, .png or .pdf
+2 | draw ring:4 | -o FILE is missing: expected a name that ends in .html, or for a drawing in
 2 | compare ring:4 allgather --cost-model reference | --cost-model: is for times at sizes; expected --size
 2 | compare ring:4 allgather --picture x.png | --picture: of times by size; expected --size A..B beside it
 2 | solve ring:4 allgather --cost-model reference | is for a plan of sizes; expected --size beside it
@@ -293,7 +293,7 @@ solve -z | solve has no option -z; 'treadle solve --help' lists them
 --versio | treadle has no option --versio; did you mean --version? 'treadle --help' lists them
 topology sho | no command 'sho' of topology; did you mean show? 'treadle topology --help' lists them
 topology frob | no command 'frob' of topology; 'treadle topology --help' lists them
-list | no command 'list'; did you mean topology list? 'treadle --help' lists them
+list | no command 'list'; did you mean topology list or cabling list? 'treadle --help' lists them
 topology -- | a command is missing; 'treadle topology --help' lists them
 -- | a command is missing; 'treadle --help' lists them
 slove | no command 'slove'; did you mean solve? 'treadle --help' lists them
@@ -301,14 +301,14 @@ allreduce | 'allreduce' is a collective; a command comes first, as in: treadle s
 'torus(4, 4)' | 'torus(4, 4)' is a fabric; a command comes first, as in: treadle solve 'torus(4, 4)' allreduce
 simulate ring:4 | COLLECTIVE is missing; expected one of allgather, reduce-scatter, allreduce, broadcast, \
 reduce, alltoall, as in: treadle simulate ring:4 allreduce
-bound | TOPOLOGY is missing; expected a catalogue expression such as dgx_a100:2, or anyone's file, as in: \
+bound | TOPOLOGY is missing; expected a catalogue expression, e.g. dgx_a100:2, or a file, as in: \
 treadle bound dgx_a100:2 allreduce
 run | PLAN|TOPOLOGY is missing; expected a plan that solve wrote, or a fabric to solve for, as in: treadle \
 run two.plan
 diagnose | LOG is missing; expected output of nccl-tests, best with NCCL_DEBUG=INFO, as in: treadle \
 diagnose LOG
 design | --nodes N is missing: how many (with --degree); or --topology, a fabric by name
-run p --iterations | --iterations needs a value: most timed runs of a size
+run p --iterations | --iterations needs a value: maximum number of timed runs per size
 run p --iterations 0 | --iterations '0': expected at least 1
 run p --redop mx | --redop 'mx'; did you mean max? Expected one of sum, max, min, avg
 config frob | config takes no arguments; left over: frob

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from treadle.cli import completion
-from treadle.cli.application import SUMMARIES, load_command
 from treadle.cli.completion import VARIABLE, candidates, complete, set_up, split_line
+from treadle.options.verbs import VERBS
 from treadle.planning import Packer, all_formats, schedulers
 
 
 def offered(line: str) -> list[str]:
     words, word = split_line(line)
-    return list(candidates(words, word, list(SUMMARIES), load_command))
+    return list(candidates(words, word))
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_lines_are_split_as_shells_do(line: str, split: tuple[list[str], str]) -
 @pytest.mark.parametrize(
     ("line", "some"),
     [
-        ("treadle -", ["--help", "--version", "--install-completion", "--show-completion"]),
+        ("treadle -", ["--version", "--install-completion", "--show-completion", "--help"]),
         ("treadle --install-completion z", ["zsh"]),
         ("treadle topology -", ["--help"]),
         ("treadle topology nothing x", []),
@@ -75,7 +75,7 @@ def test_lists_of_names() -> None:
 
 
 def printed(line: str, capsys: pytest.CaptureFixture[str], **environment: str) -> list[str]:
-    assert complete({"COMP_LINE": line, VARIABLE: "bash"} | environment, SUMMARIES, load_command) == 0
+    assert complete({"COMP_LINE": line, VARIABLE: "bash"} | environment) == 0
     return capsys.readouterr().out.splitlines()
 
 
@@ -88,7 +88,7 @@ def test_a_bash_replaces_what_stands_after_its_last_break(capsys: pytest.Capture
     assert printed("treadle --", capsys) == [
         *("--help", "--install-completion", "--show-completion", "--version")
     ]
-    assert printed("", capsys) == sorted(SUMMARIES)
+    assert printed("", capsys) == sorted({name.split()[0] for name in VERBS})
 
 
 def test_no_more_than_400_candidates(

@@ -8,7 +8,6 @@ import sys
 import pytest
 
 from child_processes import finished, search_path
-from treadle.cli.application import SUMMARIES, load_command
 
 SLOW = {"numpy", "joblib", "highspy", "lxml", "rich", "ortools", "matplotlib", "asyncio", "multiprocessing"}
 LOADED = "import sys; from treadle.cli.main import main; main({!r}); print(*sys.modules, file=sys.stderr)"
@@ -31,6 +30,8 @@ def test_help_and_version_load_no_library(option: str) -> None:
         "cli",
         "errors",
         "lazy",
+        "options",
+        "spelling",
         "context",
     }
 
@@ -53,8 +54,3 @@ def test_a_bound_loads_no_more_than_it_needs() -> None:
 def test_trees_load_no_solver_of_linear_programs() -> None:
     """Not even the schedulers that need one, though the table reads all of their modules."""
     assert "highspy" not in loaded_by("solve", "ring:4", "allgather")
-
-
-@pytest.mark.parametrize("name", SUMMARIES)
-def test_summaries_are_those_of_the_commands(name: str) -> None:
-    assert load_command(name).help.splitlines()[0] == SUMMARIES[name]

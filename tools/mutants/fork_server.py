@@ -30,7 +30,7 @@ _LIBRARIES = (
     "concurrent.futures", "highspy", "hypothesis.extra.numpy", "hypothesis.strategies", "lazy_loader",
     "lxml.etree", "matplotlib.pyplot", "multiprocessing", "networkx", "numpy", "ortools.sat.python.cp_model",
     "pydantic", "rich.console", "scipy.optimize", "scipy.sparse.csgraph", "scipy.stats", "sympy", "torch",
-    "typer", "unittest.mock", "xml.etree.ElementTree",
+    "click", "unittest.mock", "xml.etree.ElementTree",
 )  # fmt: skip
 _TICK_S = 0.01
 

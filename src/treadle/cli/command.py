@@ -1,212 +1,224 @@
-"""A command's arguments, read so that mistakes are noticed and what need not be typed is filled in."""
+"""Click commands made from the tables of options: they read arguments, fill in defaults, run functions."""
 
 from __future__ import annotations
 
 import contextlib
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from typer import BadParameter, TyperException
-from typer.core import TyperArgument, TyperOption
+import click
 
-from treadle.cli.fabric_arguments import OPTIONS_OF_FILES, FabricCommand
-from treadle.errors import TreadleError
+from treadle.cli.help import command_help
+from treadle.errors import FormatError, TreadleError
+from treadle.options.rows import REQUIRED, Row
+from treadle.options.verbs import ALIASES, GROUPS, VERBS, Alias, table
 
 if TYPE_CHECKING:
     from treadle.cli.settings.configuration import ChosenSetting
 
-Section = tuple[str, Sequence[tuple[str, str]]]
-"""Of a command's help: a title, and names with what they are."""
-_CHOSEN = "treadle.settings"
-_NAME_WIDTH = 24
-_PLAIN_TYPES = {"<str>": "TEXT", "<path>": "FILE", "<int>": "N", "<int range>": "N", "<float>": "X"}
-"""What stands for a value whose option names none."""
-_TYPE = re.compile(r" (<[^|]*>|TEXT|FILE|N)$")
-"""What the parser writes behind an argument, whose name says it."""
 
-
-class Command(FabricCommand):
-    """A command whose mistakes are told in words, and which settings fill in.
+class Command(click.Command):
+    """A command whose mistakes are told in one line, and which settings fill in.
 
     None of its options is taken for a value: ``-o --json`` would write a file ``--json``.
     """
 
-    sections: Callable[[], Sequence[Section]] | None = None
-    """Makes what its help has below the options."""
+    def __init__(self, name: str) -> None:
+        self.alias = ALIASES.get(name, Alias(name, {}))
+        self.table = table(self.alias.verb)
+        self.rows = {one.name: one for one in self.table.rows.values() if not one.in_python}
+        helps = (click.Option([option], is_flag=True) for option in ("--help", "--help-all"))
+        parameters = [*map(_parameter, self.rows.values()), *helps]
+        super().__init__(name, params=parameters, add_help_option=False)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments into `ctx`; what is left over."""
+        """Read the arguments into the options of `ctx`."""
         # loaded here and below: the program's own help and version do without
         from treadle.cli.settings.configuration import chosen_settings
-        from treadle.cli.usage import refuse_swapped
+        from treadle.cli.usage import missing, refuse_extra, refuse_swapped
 
-        words: dict[str, Any] = {}
+        words, rest = self._words(ctx, args)
+        if words.keys() & {"help", "help_all"}:
+            from treadle.cli.status import put
+
+            put(command_help(ctx.command_path, self.alias.verb, in_full="help_all" in words))
+            ctx.exit()
+        chosen = chosen_settings()
+        fabric = chosen.get("fabric")
+        if fabric is not None and self._lacks_fabric(words):
+            words, rest = self._words(ctx, [fabric.value, *args])
+            ctx.meta["treadle.fabric"] = fabric
+        refuse_swapped(ctx.command_path, words.get("topology") or words.get("plan"), words.get("collective"))
+        self._refuse_options_as_values(words)
+        values = {name: self._value(row, words[name]) for name, row in self.rows.items() if name in words}
+        values = self._set(words, chosen) | values
+        spared = {name for given in words for name in self.rows[given].replaces.split()}
+        for row in self.rows.values():
+            if row.default is REQUIRED and row.name not in {*values, *spared}:
+                raise FormatError(missing(ctx.command_path, self.rows, row, words))
+        refuse_extra(ctx.command_path, self.rows, rest, words)
+        self._check_places(values)
+        ctx.obj = self.table(dict.fromkeys(spared) | values, words)
+        ctx.meta["treadle.settings"] = chosen
+        return []
+
+    def _words(self, ctx: Any, args: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+        """Options and arguments as they were typed, and what is left over; ./--json is not --json yet."""
         try:
-            words = self._words(ctx, args)
-            if not words.get("help"):
-                chosen = chosen_settings()
-                ctx.meta[_CHOSEN] = chosen
-                if "fabric" in chosen and self._lacks_fabric(ctx, words):
-                    args = [chosen["fabric"].value, *args]
-                    ctx.meta["treadle.fabric"] = chosen["fabric"]
-                    words = self._words(ctx, args)
-                ctx.default_map = self._defaults(ctx, words, chosen)
-            first = words.get("topology") or words.get("plan")
-            refuse_swapped(ctx.command_path, first, words.get("collective"))
-            self._need_collective(ctx, words)
-            rest = super().parse_args(ctx, args)
-        except TyperException as error:  # told in `usage`, which wants to know more
-            self._describe(error, ctx, words)
+            found, rest, _ = self.make_parser(ctx).parse_args(args=list(args))
+        except click.UsageError as error:
+            error.ctx = ctx  # of a missing value Click does not say whose it is
             raise
-        self._check_values(ctx, words)
-        self._check_places(ctx)
-        return rest
+        words = {name: value for name, value in found.items() if isinstance(value, str | bool | list | tuple)}
+        words = {name: value for name, value in words.items() if value != ()}
+        if self.alias.first and "topology" in words:
+            words[self.alias.first] = words.pop("topology")
+        return dict(self.alias.words) | words, rest
 
-    def _words(self, ctx: Any, args: Sequence[str]) -> dict[str, Any]:
-        """Options and arguments as they were typed: ./--json is not --json yet."""
-        words: dict[str, Any] = self.make_parser(ctx).parse_args(args=list(args))[0]
-        return words
-
-    def _need_collective(self, ctx: Any, words: Mapping[str, Any]) -> None:
-        """Where --jobs may say what is to be done, the collective can be left out beside it only."""
-        places = {one.name: one for one in self.get_params(ctx)}
-        if "jobs" in places and "collective" in places:
-            places["collective"].required = words.get("jobs") is None and not words.get("help")
-
-    def _lacks_fabric(self, ctx: Any, words: Mapping[str, Any]) -> bool:
+    def _lacks_fabric(self, words: Mapping[str, Any]) -> bool:
         """Whether the place of the fabric is empty, or the collective stands there."""
         from treadle.cli.usage import is_fabric
 
-        places = [one.name for one in self.get_params(ctx) if isinstance(one, TyperArgument)]
+        places = [row.name for row in self.rows.values() if row.is_argument]
         if not places or places[0] not in ("topology", "plan"):
+            return False
+        if any("topology" in self.rows[name].replaces for name in words if name in self.rows):
             return False
         first = words.get(places[0])
         if "collective" in places:
             alone = first is not None and words.get("collective") is None
             # alone it may be a fabric to which the collective is missing
             return not (is_fabric(str(first)) or _exists(str(first))) if alone else first is None
-        if words.get("plan") or words.get("clean"):  # of testbed, instead of a fabric
-            return False
         return places[0] == "topology" and first is None
 
-    def _defaults(
-        self, ctx: Any, words: Mapping[str, Any], chosen: Mapping[str, ChosenSetting]
-    ) -> dict[str, str]:
+    def _set(self, words: Mapping[str, Any], chosen: Mapping[str, ChosenSetting]) -> dict[str, Any]:
         """Values of settings that stand for options of this command."""
-        known = {one.name for one in self.get_params(ctx) if isinstance(one, TyperOption)}
         found = {}
-        for one in chosen.values():
-            setting = one.setting
-            if setting.parameter not in known or (setting.commands and ctx.info_name not in setting.commands):
+        for row in self.rows.values():
+            one = chosen.get(row.config)
+            if one is None or row.name in words:
                 continue
-            if setting.key == "profile" and words.get("to") not in (None, "msccl-xml"):
+            if row.config == "profile" and words.get("to") not in (None, "msccl-xml"):
                 continue
-            if setting.parameter == "alpha" and words.get("cost_model") is not None:
+            if row.config == "cost-model.alpha" and "cost_model" in words:
                 continue  # a cost model that is typed has latencies of its own
-            if words.get(setting.parameter) is None:
-                one.check()
-                found[setting.parameter] = one.value
+            found[row.name] = one.read()
         return found
 
-    def _describe(self, error: Any, ctx: Any, words: Mapping[str, Any]) -> None:
-        """Add to an error of the parser what its message needs: the value that was typed."""
-        name = getattr(getattr(error, "param", None), "name", None)
-        error.found = words.get(name or "")
-        if getattr(error, "ctx", None) is None:
-            error.ctx = ctx
-
-    def _check_values(self, ctx: Any, words: Mapping[str, Any]) -> None:
-        """BadParameter if an option stands where another's value should, or nothing where a file should."""
-        for one in self.get_params(ctx):
-            if not isinstance(one, TyperArgument | TyperOption):
-                continue
-            name = one.name or ""
-            # Path("") is the folder one is in; a shell makes such a word of a variable that is not set
-            if words.get(name) == "" and (name == "plan" or isinstance(ctx.params.get(name), Path)):
-                raise BadParameter("expected a file, found nothing", ctx=ctx, param=one)
-        options = [one for one in self.get_params(ctx) if isinstance(one, TyperOption)]
-        names = {name for option in options for name in (*option.opts, *option.secondary_opts)}
-        for option in options:
-            name = option.name or ""
-            found = words.get(name)
+    def _refuse_options_as_values(self, words: Mapping[str, Any]) -> None:
+        """FormatError if an option stands where another's value should."""
+        options = {name for one in self.params for name in (*one.opts, *one.secondary_opts) if name[0] == "-"}
+        for name, found in words.items():
+            row = self.rows[name]
             for word in found if isinstance(found, list | tuple) else [found]:
-                if word in names:
-                    is_path = isinstance(ctx.params.get(name), Path)
-                    remedy = f" (./{word} is a file of that name)" if is_path else ""
-                    message = f"expected a value, found the option {word}{remedy}"
-                    raise BadParameter(message, ctx=ctx, param=option)
+                if word in options and not row.is_argument:
+                    remedy = f" (./{word} is a file of that name)" if "Path" in row.type else ""
+                    raise FormatError(f"{row.label}: expected a value, found the option {word}{remedy}")
 
-    def _check_places(self, ctx: Any) -> None:
-        """FormatError, before there is any work, if a file to be written (`writable`) has no folder."""
+    def _value(self, row: Row, found: Any) -> Any:
+        """The value of what was typed; FormatError for nothing where a file should stand."""
+        if isinstance(found, bool):
+            return found
+        # Path("") is the folder one is in; a shell makes such a word of a variable that is not set
+        words = found if isinstance(found, list | tuple) else [found]
+        if "" in words and (row.name == "plan" or "Path" in row.type):
+            raise FormatError(f"{row.label}: expected a file, found nothing")
+        return [row.read(one) for one in words] if row.is_list else row.read(found)
+
+    def _check_places(self, values: Mapping[str, Any]) -> None:
+        """FormatError, before there is any work, if a file to be written has no folder."""
         from treadle.atomic import check_parent  # --version and --help do not need it
 
-        for option in self.get_params(ctx):
-            if not is_written(option):
-                continue
-            found = ctx.params.get(option.name)
-            if found is not None and ctx.params.get("jobs") is None:  # plans of jobs go into a new folder
-                for path in found if isinstance(found, list | tuple) else [found]:
-                    check_parent(path)
+        if values.keys() & {"jobs", "every_failure"}:  # plans of jobs and failures go into a new folder
+            return
+        for row in self.rows.values():
+            found = values.get(row.name) if row.writes else None
+            for path in found if isinstance(found, list) else [] if found is None else [found]:
+                check_parent(path)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; an error about a fabric that was not typed says where it comes from."""
+        from treadle.cli.fabric_arguments import fabric_read
         from treadle.cli.output import COMMAND
         from treadle.cli.settings.configuration import cache_in
 
-        COMMAND.set(ctx.command_path.removeprefix("treadle ").replace(" ", "-"))
-        chosen: Mapping[str, ChosenSetting] = ctx.meta.get(_CHOSEN, {})
-        cache = chosen.get("cache")
+        COMMAND.set(self.alias.verb.replace(" ", "-"))
+        for row in self.rows.values():
+            if (
+                isinstance(row.choices, str)
+                and isinstance(row.default, str)
+                and row.name not in ctx.obj.typed
+            ):
+                setattr(ctx.obj, row.name, row.read(str(getattr(ctx.obj, row.name))))
+        group, _, name = self.alias.verb.rpartition(" ")
+        module = import_module(f"treadle.cli.{VERBS[self.alias.verb].room}.{group or name}")
+        function = getattr(module, f"{name}_command" if group else "command")
+        cache = ctx.meta["treadle.settings"].get("cache")
         is_of_file = cache is not None and cache.origin != cache.setting.variable
         with cache_in(cache) if is_of_file else contextlib.nullcontext():
             try:
-                return super().invoke(ctx)
+                with fabric_read(ctx.obj):
+                    return function(ctx.obj)
             except TreadleError as error:
                 if (fabric := ctx.meta.get("treadle.fabric")) is not None:
                     error.add_note(f"the fabric is {fabric.value}, of {fabric.origin}")
                 raise
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Arguments and options, and below them what else the command has to tell."""
-        from treadle.cli.terminal_table import wrapped
 
-        rows: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
-        for one in self.get_params(ctx):
-            if (record := one.get_help_record(ctx)) is not None:
-                title = "Arguments" if isinstance(one, TyperArgument) else "Options"
-                name, said = record[0], record[1].replace("[required]", "").rstrip()
-                for found, plain in _PLAIN_TYPES.items():
-                    name = name.replace(found, plain)
-                if title == "Arguments":
-                    name = _TYPE.sub("", name)
-                rows[title].append((name, said))
-        more = self.sections() if self.sections is not None else ()
-        for heading, several in (*rows.items(), *more):
-            if several:
-                formatter.write("\n".join(["", f"{heading}:", *help_rows(several, formatter.width), ""]))
-            if several is rows["Options"] and self.takes_files:
-                formatter.write("\n".join(["", *wrapped(OPTIONS_OF_FILES, formatter.width), ""]))
+def _parameter(row: Row) -> click.Parameter:
+    """A row as Click's parser takes it."""
+    if row.is_argument:
+        return click.Argument([row.name], required=False, nargs=-1 if row.is_list else 1)
+    flags = [f"{row.flag}/{row.off}" if row.off else row.flag, *([row.short] if row.short else [])]
+    return click.Option([row.name, *flags], is_flag=row.is_flag or None, multiple=row.is_list)
 
 
-def is_written(parameter: Any) -> bool:
-    """Whether an option names a file that the command writes: those are declared `writable`."""
-    descriptor = getattr(parameter, "type_descriptor", None)
-    return bool(getattr(getattr(descriptor, "parameter_info", None), "writable", False))
+class Commands(click.Group):
+    """All commands, or those of a group; only the one that is run is loaded."""
 
+    def __init__(self, name: str = "treadle", **facts: Any) -> None:
+        self.prefix = f"{name} " if name in GROUPS else ""
+        shown = click.Option(["--help"], is_flag=True, is_eager=True, expose_value=False, callback=self._help)
+        parameters = [*facts.pop("params", []), shown]
+        super().__init__(name, no_args_is_help=True, add_help_option=False, params=parameters, **facts)
 
-def help_rows(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
-    """Names, and beside them what they are; a name that is long has a line of its own."""
-    from treadle.cli.terminal_table import wrapped
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names, of groups too."""
+        del ctx
+        names = (one.removeprefix(self.prefix).split()[0] for one in VERBS if one.startswith(self.prefix))
+        return list(dict.fromkeys(names))
 
-    column = 4 + min(_NAME_WIDTH, max(len(name) for name, _ in rows))
-    lines: list[str] = []
-    for name, said in rows:
-        if len(name) + 4 > column:
-            lines += [f"  {name}", *wrapped(" " * column + said, width, indent=column)]
-        else:
-            lines += wrapped(f"  {name}".ljust(column) + said, width, indent=column)
-    return [line.rstrip() for line in lines]
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str, Any, list[str]]:
+        """The command's name, the command with its options, and the other arguments."""
+        from treadle.cli.usage import unknown_command
+
+        first, *rest = args
+        if rest and f"{first} {rest[0]}" in VERBS:
+            first, rest = f"{first} {rest[0]}", rest[1:]
+        if first in VERBS or first in ALIASES:
+            return first, Command(first), rest
+        if first in GROUPS:
+            return first, Commands(first), rest
+        if first.startswith("-") and first != "-":
+            self.make_parser(ctx).parse_args(args=[first])  # as Click says it
+        raise FormatError(unknown_command(first, ctx.command_path, self.list_commands(ctx)))
+
+    def get_help(self, ctx: Any) -> str:
+        """The commands by task, or those of a group."""
+        from treadle.cli.help import program_help
+
+        del ctx
+        return program_help(self.prefix).rstrip()
+
+    def _help(self, ctx: Any, option: Any, wanted: bool) -> None:
+        from treadle.cli.status import put
+
+        del option
+        if wanted:
+            put(f"{self.get_help(ctx)}\n")
+            ctx.exit()
 
 
 def _exists(path: str) -> bool:

@@ -7,11 +7,15 @@ a line. Only what the line names is loaded.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from treadle.cli.help import PROGRAM_OPTIONS
 from treadle.cli.status import USAGE, fail, put
+from treadle.options.rows import Options, Row
+from treadle.options.verbs import ALIASES, GROUPS, VERBS, table
 
 VARIABLE = "_TREADLE_COMPLETE"
 SHELLS = ("bash", "zsh", "fish")
@@ -46,8 +50,6 @@ _UNITS = ("GB/s", "Gbit/s", "MB/s", "Mbit/s", "TB/s", "Tbit/s", "GiB/s", "Gibit/
 _METHODS = ("link-mcf", "decomposed-mcf", "fleischer", "cut", "bisection")
 _MOST = 400
 """Candidates; more help nobody."""
-
-Loader = Callable[[str], Any]
 
 
 def set_up(arguments: Sequence[str], environment: Mapping[str, str]) -> int | None:
@@ -102,19 +104,10 @@ def _install(shell: str, home: Path) -> Path:
     return place
 
 
-def complete(environment: Mapping[str, str], commands: Iterable[str], load: Loader) -> int:
-    """Print what may stand in the place of the last word of COMP_LINE.
-
-    Parameters
-    ----------
-    environment : mapping
-    commands : iterable of str
-        Names of all commands.
-    load : callable
-        From such a name to the command with its parameters.
-    """
+def complete(environment: Mapping[str, str]) -> int:
+    """Print what may stand in the place of the last word of COMP_LINE."""
     words, word = split_line(environment.get("COMP_LINE", ""))
-    found = sorted(dict.fromkeys(candidates(words, word, list(commands), load)))[:_MOST]
+    found = sorted(dict.fromkeys(candidates(words, word)))[:_MOST]
     cut = 0
     if environment[VARIABLE] == "bash":
         # readline replaces what stands after the last character at which it breaks words
@@ -148,114 +141,107 @@ def split_line(line: str) -> tuple[list[str], str]:
     return words[1:], last
 
 
-def candidates(words: Sequence[str], word: str, commands: Sequence[str], load: Loader) -> Iterable[str]:
+def candidates(words: Sequence[str], word: str) -> Iterable[str]:
     """What the word may become."""
     if not words:
-        options = ("--help", "--version", *OPTIONS)
-        return _beginning(word, options if word.startswith("-") else commands)
+        options = [name for name, _ in PROGRAM_OPTIONS]
+        return _beginning(word, options if word.startswith("-") else (name.split()[0] for name in VERBS))
     if words[0] in OPTIONS:
         return _beginning(word, SHELLS)
-    if words[0] not in commands:
-        return ()
-    command, rest = load(words[0]), list(words[1:])
-    if hasattr(command, "commands"):
-        if not rest:
-            return _beginning(word, ("--help",) if word.startswith("-") else command.commands)
-        if rest[0] not in command.commands:
-            return ()
-        command, rest = command.commands[rest[0]], rest[1:]
-    return _of_command(command, rest, word)
+    verb, rest = words[0], list(words[1:])
+    if rest and f"{verb} {rest[0]}" in VERBS:
+        verb, rest = f"{verb} {rest[0]}", rest[1:]
+    if verb in GROUPS and not rest:
+        inner = [name.split()[1] for name in VERBS if name.startswith(f"{verb} ")]
+        return _beginning(word, ("--help",) if word.startswith("-") else inner)
+    verb = ALIASES[verb].verb if verb in ALIASES else verb
+    return _of_command(table(verb), rest, word) if verb in VERBS else ()
 
 
-def _of_command(command: Any, words: Sequence[str], word: str) -> Iterable[str]:
-    options = {
-        name: one
-        for one in command.params
-        if one.param_type_name == "option"
-        for name in (*one.opts, *one.secondary_opts)
+def _of_command(options: type[Options], words: Sequence[str], word: str) -> Iterable[str]:
+    rows = [row for row in options.rows.values() if not row.in_python]
+    flags = {
+        flag: row for row in rows if not row.is_argument for flag in (row.flag, row.off, row.short) if flag
     }
-    arguments = [one for one in command.params if one.param_type_name == "argument"]
+    places = [row for row in rows if row.is_argument]
     typed, expecting, mesh = list[str](), None, ""
     for one in words:
         if expecting is not None:
             mesh = one if expecting.name == "mesh" else mesh
             expecting = None
-        elif one in options and not options[one].is_flag:
-            expecting = options[one]
+        elif one in flags and not flags[one].is_flag:
+            expecting = flags[one]
         elif not one.startswith("-"):
             typed.append(one)
         elif one.startswith("--mesh="):
             mesh = one.partition("=")[2]
     if expecting is not None:
-        return _axes(word, mesh) if expecting.name == "axes" else _values(expecting, word, typed)
+        return _values(expecting, word, typed, mesh)
     name, equals, value = word.partition("=")
-    if equals and name in options and not options[name].is_flag:
-        offered = _axes(value, mesh) if name == "--axes" else _values(options[name], value, typed)
-        return [f"{name}={one}" for one in offered]
+    if equals and name in flags and not flags[name].is_flag:
+        return [f"{name}={one}" for one in _values(flags[name], value, typed, mesh)]
     if word.startswith("-"):
-        shown = [one for one, option in options.items() if one.startswith("--") and not option.hidden]
-        return _beginning(word, [*shown, "--help"]) or _beginning(word, options)
-    if len(typed) < len(arguments):
-        return _values(arguments[len(typed)], word, typed)
+        shown = [one for one, row in flags.items() if one.startswith("--") and not row.rare]
+        return _beginning(word, [*shown, "--help", "--help-all"]) or _beginning(word, flags)
+    if len(typed) < len(places):
+        return _values(places[len(typed)], word, typed, mesh)
     return ()
 
 
-def _values(parameter: Any, word: str, typed: Sequence[str]) -> list[str]:
+def _values(row: Row, word: str, typed: Sequence[str], mesh: str) -> Iterable[str]:
     """What an option or argument may be given."""
-    descriptor: Any = getattr(parameter, "type_descriptor", None)
-    if getattr(descriptor, "is_choice", False):
-        return _beginning(word, [str(getattr(one, "value", one)) for one in descriptor.choices])
-    name, metavar = str(parameter.name), str(parameter.metavar or "")
-    if "TOPOLOGY" in metavar or name in ("topology", "fabric"):
-        return [*_fabrics(word), *_files(word)]
-    if name in ("collective", "collectives", "algorithm", "algorithms"):
-        head, comma, last = word.rpartition(",")
-        if comma and not name.endswith("s"):
-            return []
-        known = _collectives() if name.startswith("collective") else _algorithms(typed)
-        return [f"{head}{comma}{one}" for one in _beginning(last, known)]
-    if name == "to":
-        return _beginning(word, _formats())
-    if name == "file_format" or parameter.opts[:1] == ["--format"]:
-        return _beginning(word, _topology_formats())
-    if name == "packer":
-        from treadle.planning import Packer
-
-        return _beginning(word, Packer)
-    if name == "without":
-        return _parts(word, typed)
-    if name == "mesh":
-        return _meshes(word, typed)
-    if metavar in ("MODEL", "GPU", "NAME") and (words := _of_training(name)) is not None:
-        return [*_beginning(word, words), *(_files(word) if metavar != "NAME" else ())]
-    known_words = {"unit": _UNITS, "method": _METHODS}.get(name)
-    if known_words is not None:
-        return _beginning(word, known_words)
-    is_file = metavar in ("FILE", "PLAN") or getattr(descriptor, "is_path", False) or name == "output_path"
-    return _files(word) if is_file or (not metavar and parameter.param_type_name == "argument") else []
+    if row.choices:
+        return _beginning(word, row.known())
+    source = row.words or ("files" if "Path" in row.type else _SOURCES.get(row.place, ""))
+    match source:
+        case "fabrics":
+            return [*_fabrics(word), *_files(word)]
+        case "collectives" | "algorithms":
+            head, comma, last = word.rpartition(",")
+            if comma and not row.place.endswith("..."):
+                return []
+            known = _collectives() if source == "collectives" else _algorithms(typed)
+            return [f"{head}{comma}{one}" for one in _beginning(last, known)]
+        case "parts":
+            return _parts(word, typed)
+        case "meshes":
+            return _meshes(word, typed)
+        case "axes":
+            return _axes(word, mesh)
+        case "files":
+            return _files(word)
+        case "models" | "gpus":
+            return [*_beginning(word, _words(source)), *_files(word)]
+        case _:
+            return _beginning(word, _words(source) if source in _LOADED else source.split())
 
 
-def _of_training(name: str) -> Iterable[str] | None:
-    """Names that `train` takes for one of its parameters; None for others."""
-    if name == "model":
-        from treadle.training.models.zoo import MODELS
+_SOURCES = {
+    **dict.fromkeys(("FILE", "PLAN", "PATH", "OTHER", "FOLDER", "FILE,...", "PLAN,..."), "files"),
+    **dict.fromkeys(("FILE|NAME", "MODULE.py:FUNCTION", "SET"), "files"),
+    **dict.fromkeys(("TOPOLOGY", "PLAN|TOPOLOGY", "FABRIC", "EXPR"), "fabrics"),
+    **{"COLLECTIVE": "collectives", "COLLECTIVE,...": "collectives", "MESH": "meshes", "AXES": "axes"},
+    **{"UNIT": "units", "MODEL": "models", "GPU": "gpus"},
+}
+"""What completes a value, by what stands for it in help."""
+_LOADED = {
+    "units": "treadle.cli.completion:_UNITS",
+    "methods": "treadle.cli.completion:_METHODS",
+    "packers": "treadle.planning:Packer",
+    "models": "treadle.training.models.zoo:MODELS",
+    "gpus": "treadle.training.devices:ACCELERATORS",
+    "schedules": "treadle.planning.training.fabric_costs:SCHEDULERS",
+    "formats": "treadle.planning:all_formats",
+    "topology_formats": "treadle.topologies.readers.reader:topology_formats",
+}
+"""Where names are; of functions, the names of what they return."""
 
-        return MODELS
-    if name == "gpu":
-        from treadle.training.devices import ACCELERATORS
 
-        return ACCELERATORS
-    if name == "schedule":
-        from treadle.planning.training.fabric_costs import SCHEDULERS
-
-        return SCHEDULERS
-    return {
-        "recompute": ("none", "attention", "full"),
-        "streams": ("one", "per-axis"),
-        "context_exchange": ("gather", "ring"),
-        "precision": ("bf16", "fp16", "fp8", "fp32", "tf32"),
-        "gradients": ("bf16", "fp16", "fp32"),
-    }.get(name)
+def _words(source: str) -> Iterable[str]:
+    """The names of a source."""
+    module, _, name = _LOADED[source].partition(":")
+    found = getattr(import_module(module), name)
+    return (one.name for one in found()) if name.endswith("formats") else found
 
 
 def _beginning(word: str, known: Iterable[str]) -> list[str]:
@@ -348,18 +334,6 @@ def _algorithms(typed: Sequence[str]) -> list[str]:
         except FormatError:
             continue
     return [one.name for one in schedulers() if not kinds or kinds & set(one.collectives)]
-
-
-def _formats() -> list[str]:
-    from treadle.planning import all_formats
-
-    return [one.name for one in all_formats()]
-
-
-def _topology_formats() -> list[str]:
-    from treadle.topologies.readers.reader import topology_formats
-
-    return [one.name for one in topology_formats()]
 
 
 def _files(word: str) -> list[str]:

@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from treadle import planning
 from treadle.errors import FormatError
 
-CostModelOption = Annotated[
-    str | None,
-    typer.Option(
-        help="What messages cost by class of link and protocol: a JSON file, or a name such as reference, "
-        "nccl-hopper.",
-        metavar="FILE|NAME",
-    ),
-]
 
-
-def asked_cost_model(given: str | None, alpha: str | None) -> planning.CostModel | None:
+def asked_cost_model(given: str | None, alpha: object) -> planning.CostModel | None:
     """The model that is asked for; FormatError if alpha is given beside it, or there is no such model."""
     if given is None:
         return None

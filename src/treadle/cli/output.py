@@ -11,26 +11,11 @@ from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from time import monotonic
-from typing import Annotated
-
-import typer
 
 from treadle.cli.quantities import AS_THEY_COME, Rates
 from treadle.cli.status import TIME_LIMIT_REACHED, fail, put
 from treadle.cli.terminal_table import Table, wrapped
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Print no report; errors still appear.")]
-SeedOption = Annotated[int, typer.Option(help="Seed of whatever is random.")]
-TimeLimitOption = Annotated[
-    str | None,
-    typer.Option(help="Stop after this time (30s) with the best so far.", metavar="TIME"),
-]
-
-UnitOption = Annotated[
-    str | None,
-    typer.Option(help="Show rates in it, such as Gbit/s; JSON has bytes/s.", metavar="UNIT"),
-]
+from treadle.options.shared import Reporting
 
 SCHEMA_VERSION = 1
 """Of what ``--json`` prints; it changes when a key goes or changes its meaning, not when one is added."""
@@ -64,6 +49,11 @@ class Output:
     as_json: bool = False
     quiet: bool = False
     rates: Rates = AS_THEY_COME
+
+    @classmethod
+    def of(cls, options: Reporting) -> Output:
+        """As the options say."""
+        return cls(options.json, options.quiet, Rates(getattr(options, "unit", None) or ""))
 
     @property
     def is_silent(self) -> bool:

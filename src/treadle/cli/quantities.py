@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from treadle.errors import FormatError
 from treadle.schedules.collective import Collective, busbw_factor
 from treadle.spelling import counted as counted
 from treadle.units import (
@@ -13,7 +12,6 @@ from treadle.units import (
     format_bandwidth,
     format_bandwidth_in,
     format_link_bandwidth,
-    parse_time_ns,
 )
 
 _LONGEST = 9999
@@ -87,22 +85,6 @@ AS_THEY_COME = Rates()
 def busbw(algbw: Fraction, collective: Collective) -> Fraction:
     """What nccl-tests calls busbw, of the size over the time."""
     return algbw * busbw_factor(collective.kind, collective.group_size)
-
-
-def parse_seconds(text: str) -> float:
-    """Seconds of a duration such as ``30s`` or ``5min``; FormatError otherwise, or for none at all."""
-    nanoseconds = parse_time_ns(text)
-    if not nanoseconds:
-        raise FormatError(f"time {text!r}: expected more than nothing")
-    return nanoseconds / 10**9
-
-
-def parse_integers(text: str, what: str) -> tuple[int, ...]:
-    """Integers of ``2,1,1``; FormatError otherwise."""
-    try:
-        return tuple(int(part) for part in text.split(",", 2**16))
-    except ValueError:
-        raise FormatError("expected integers with commas between, as in 2,1,1", source=what) from None
 
 
 def shortfall(algbw: Fraction, limit: Fraction) -> str:

@@ -20,9 +20,8 @@ UNREAD = 141
 """As a shell reports a process that SIGPIPE ended: nobody reads its output any more."""
 
 EXIT_STATUS = (
-    "0 done; 1 a verification or data check failed; 2 bad usage or input, or a file that cannot be read or "
-    "written; 3 infeasible; 4 time limit reached; 5 an optional dependency is missing; 6 out of memory; "
-    "130 interrupted; 141 nobody reads the output"
+    "0 success; 1 a check failed; 2 invalid input; 3 infeasible; 4 time limit; 5 missing extra; "
+    "6 out of memory; 130 interrupted; 141 broken pipe"
 )
 
 

@@ -6,27 +6,19 @@ Libraries are loaded here only where a mistake may be of words that only they kn
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import click
+
 from treadle.errors import FormatError
+from treadle.options.rows import REQUIRED, Row
+from treadle.options.shared import COLLECTIVES
+from treadle.options.verbs import VERBS
 from treadle.spelling import did_you_mean, folded
 
-_PLAIN_WORDS = {
-    "Value error, ": "",
-    "Input should be ": "expected ",
-    "expected a valid integer, unable to parse string as an integer": "expected an integer",
-    "expected a valid number, unable to parse string as a number": "expected a number",
-    "greater than or equal to": "at least",
-    "less than or equal to": "at most",
-}
-"""How the argument parser's validator words things, and how we do."""
-_COMMAND = re.compile(r"No such command '(.*?)'", re.DOTALL)
-_CHOICE = re.compile(r"'(.*)' is not one of (.*)\.", re.DOTALL)
-_EXTRA = re.compile(r"Got unexpected extra argument\(s\) \((.*)\)", re.DOTALL)
 _LONGEST = 60
 
-COLLECTIVES = ("allgather", "reduce-scatter", "allreduce", "broadcast", "reduce", "alltoall")
 _EXAMPLES = {
     "TOPOLOGY": "dgx_a100:2",
     "COLLECTIVE": "allreduce",
@@ -37,33 +29,18 @@ _EXAMPLES = {
 """What stands for an argument in an example."""
 
 
-def usage_message(error: Any, groups: Callable[[str], Iterable[str]]) -> str:
-    """What is wrong with a command line, in one line.
-
-    Parameters
-    ----------
-    error : typer.TyperException
-        As the parser raised it.
-    groups : callable
-        From the name of a command to those of its own commands.
-    """
-    message: str = error.format_message()
-    if message.startswith("Usage:"):  # the help text, because there were no arguments
-        return message
-    kind = type(error).__name__
-    if kind == "NoSuchOption":
+def usage_message(error: click.UsageError) -> str:
+    """What is wrong with a command line by Click's parser, in one line."""
+    if isinstance(error, click.NoSuchOption):
         return _unknown_option(error)
-    if kind == "MissingParameter":
-        return _missing(error)
-    if kind == "BadOptionUsage" and "requires" in message:
-        return _without_value(error)
-    if found := _COMMAND.match(message):
-        return _unknown_command(found[1], error.ctx, groups)
-    if found := _EXTRA.match(message):
-        return _extra(found[1], error.ctx)
-    if message == "Missing command." or message.startswith("Missing command"):
-        return f"a command is missing; {_listed(error.ctx)}"
-    return _bad_value(error, message)
+    if isinstance(error, click.BadOptionUsage):
+        rows = [] if error.ctx is None else getattr(error.ctx.command, "rows", {}).values()
+        for row in rows:
+            if error.option_name in (row.flag, row.short) and not row.is_flag:
+                return f"{error.option_name} needs a value: {_told(row)}"
+    if error.format_message().startswith("Missing command"):
+        return f"a command is missing; {_listed(_path(error.ctx))}"
+    return error.format_message()
 
 
 def is_collective(text: str) -> bool:
@@ -103,131 +80,83 @@ def _shown(text: str) -> str:
     return repr(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...")
 
 
-def _path(ctx: Any) -> str:
+def _path(ctx: click.Context | None) -> str:
     """The command as it was typed: ``treadle topology show``."""
-    return "treadle" if ctx is None else str(ctx.command_path)
+    return "treadle" if ctx is None else ctx.command_path
 
 
-def _name(ctx: Any) -> str:
+def _name(path: str) -> str:
     """The command without the program: ``topology show``."""
-    return _path(ctx).removeprefix("treadle ")
+    return path.removeprefix("treadle ")
 
 
-def _listed(ctx: Any) -> str:
-    return f"'{_path(ctx)} --help' lists them"
+def _listed(path: str) -> str:
+    return f"'{path} --help' lists them"
 
 
-def _parameters(ctx: Any) -> list[Any]:
-    return [] if ctx is None else list(ctx.command.get_params(ctx))
-
-
-def _unknown_option(error: Any) -> str:
-    known = [
-        name
-        for one in _parameters(error.ctx)
-        if one.param_type_name == "option"
-        for name in (*one.opts, *one.secondary_opts)
-    ]
-    option = str(error.option_name)
-    text = f"{_name(error.ctx)} has no option {option[:_LONGEST]}"
+def _unknown_option(error: click.NoSuchOption) -> str:
+    path, option = _path(error.ctx), error.option_name
+    parameters = [] if error.ctx is None else error.ctx.command.get_params(error.ctx)
+    known = [name for one in parameters for name in (*one.opts, *one.secondary_opts)]
+    text = f"{_name(path)} has no option {option[:_LONGEST]}"
     if re.fullmatch(r"-\d", option):
         return f"{text}; a negative number means nothing here, and a name that begins with - stands after --"
     hint = did_you_mean(option, [name for name in known if name.startswith("--")])
-    return f"{text}{hint or ';'} {_listed(error.ctx)}"
+    return f"{text}{hint or ';'} {_listed(path)}"
 
 
-def _missing(error: Any) -> str:
-    parameter, ctx = error.param, error.ctx
-    if parameter is None or parameter.param_type_name == "option":
-        name = "an option" if parameter is None else " ".join((parameter.opts[0], parameter.metavar or ""))
-        return f"{name.strip()} is missing: {_told(parameter)}"
-    place = parameter.display_name_raw.strip("[]")
-    expected = f"one of {', '.join(COLLECTIVES)}" if place == "COLLECTIVE" else _told(parameter)
-    return f"{place} is missing; expected {expected}, as in: {_example(ctx, place)}"
+def missing(path: str, rows: Mapping[str, Row], row: Row, words: Mapping[str, Any]) -> str:
+    """That an option or argument is missing, with a command line as an example."""
+    if not row.is_argument:
+        return f"{row.flag} {row.metavar} is missing: {_told(row)}"
+    is_collective = row.place == "COLLECTIVE"
+    expected = f"one of {', '.join(COLLECTIVES)}" if is_collective else _told(row)
+    example = [path]
+    for one in rows.values():
+        if one.is_argument and one.default is REQUIRED:
+            given = words.get(one.name)
+            example.append(_EXAMPLES.get(one.place, one.place) if given is None else _quoted(str(given)))
+    return f"{row.place} is missing; expected {expected}, as in: {' '.join(example)}"
 
 
-def _told(parameter: Any) -> str:
-    """What a parameter's help says, as the end of a sentence."""
-    text = " ".join(str(getattr(parameter, "help", "") or "").split()).rstrip(".")
+def _told(row: Row) -> str:
+    """What a row's help says, as the end of a sentence."""
+    text = row.help.rstrip(".")
     first, _, _ = text.partition(" ")
     return text if first.isupper() and len(first) > 1 else text[:1].lower() + text[1:]
 
 
-def _example(ctx: Any, place: str) -> str:
-    """A command line with the words that were typed, and likely ones for those that are missing."""
-    words = [_path(ctx)]
-    for one in _parameters(ctx):
-        if one.param_type_name == "argument" and (one.required or one.display_name_raw == place):
-            name = one.display_name_raw.strip("[]")
-            given = None if ctx is None else ctx.params.get(one.name)
-            words.append(_quoted(str(given)) if given is not None else _EXAMPLES.get(name, name))
-    return " ".join(words)
-
-
-def _without_value(error: Any) -> str:
-    option = str(error.option_name)
-    known = [one for one in _parameters(error.ctx) if option in one.opts]
-    return f"{option} needs a value{f': {_told(known[0])}' if known else ''}"
-
-
-def _unknown_command(name: str, ctx: Any, groups: Callable[[str], Iterable[str]]) -> str:
-    known = list(ctx.command.commands)
+def unknown_command(name: str, path: str, known: Sequence[str]) -> str:
+    """That there is no such command, and what was probably meant."""
     shown = _shown(name)
-    if ctx.parent is None:
-        if is_collective(name):
-            return f"{shown} is a collective; a command comes first, as in: treadle solve dgx_a100:2 {name}"
-        if is_fabric(name):
-            return (
-                f"{shown} is a fabric; a command comes first, as in: treadle solve {_quoted(name)} allreduce"
-            )
-        within = [f"{group} {one}" for group in ("topology",) for one in groups(group)]
-        alike = [one for one in within if folded(one.split()[1]) == folded(name)]
-        if alike:
-            return f"no command {shown}; did you mean {' or '.join(alike)}? {_listed(ctx)}"
-    hint = did_you_mean(name, known)
-    of = f" of {_name(ctx)}" if ctx.parent is not None else ""
-    return f"no command {shown}{of}{hint or ';'} {_listed(ctx)}"
+    if path != "treadle":
+        return f"no command {shown} of {_name(path)}{did_you_mean(name, known) or ';'} {_listed(path)}"
+    if is_collective(name):
+        return f"{shown} is a collective; a command comes first, as in: treadle solve dgx_a100:2 {name}"
+    if is_fabric(name):
+        return f"{shown} is a fabric; a command comes first, as in: treadle solve {_quoted(name)} allreduce"
+    alike = [one for one in VERBS if " " in one and folded(one.split()[1]) == folded(name)]
+    if alike:
+        return f"no command {shown}; did you mean {' or '.join(alike)}? {_listed(path)}"
+    return f"no command {shown}{did_you_mean(name, known) or ';'} {_listed(path)}"
 
 
-def _extra(words: str, ctx: Any) -> str:
-    places = [
-        one.display_name_raw.strip("[]") for one in _parameters(ctx) if one.param_type_name == "argument"
-    ]
-    takes = " ".join(places) or "no arguments"
-    text = f"{_name(ctx)} takes {takes}; left over: {words[:_LONGEST]}"
-    values = {} if ctx is None else ctx.params
+def refuse_extra(path: str, rows: Mapping[str, Row], rest: Sequence[str], values: Mapping[str, Any]) -> None:
+    """FormatError if arguments are left over."""
+    if not rest:
+        return
+    words = " ".join(rest)
+    takes = " ".join(one.place for one in rows.values() if one.is_argument) or "no arguments"
+    text = f"{_name(path)} takes {takes}; left over: {words[:_LONGEST]}"
     given, second = (
         str(values.get("topology") or values.get("plan") or ""),
         str(values.get("collective") or ""),
     )
     numbers = [*([second] if second.isdigit() else []), *words.replace(",", " ").split()]
     if given and numbers and all(word.isdigit() for word in numbers):
-        name, _, rest = given.rstrip(",").partition(":")
-        meant = ",".join([*filter(None, [rest]), *numbers])
-        return f"{text}; did you mean {name}:{meant}?"
+        name, _, after = given.rstrip(",").partition(":")
+        meant = ",".join([*filter(None, [after]), *numbers])
+        raise FormatError(f"{text}; did you mean {name}:{meant}?")
     if any(word.startswith("(") for word in words.split()) or given.endswith((",", "(")):
-        return f"{text}; quote an expression with blanks or brackets: 'torus(4, 4)'"
-    return text
-
-
-def _bad_value(error: Any, message: str) -> str:
-    """A value that cannot be read, beside the option that it was given to."""
-    for phrase, plain in _PLAIN_WORDS.items():
-        message = message.replace(phrase, plain)
-    parameter = getattr(error, "param", None)
-    told, value = message.rpartition(f"{_hint(parameter)}: ")[2], getattr(error, "found", None)
-    if parameter is None:
-        return message
-    name = "/".join(parameter.opts) if parameter.param_type_name == "option" else parameter.display_name_raw
-    if found := _CHOICE.fullmatch(told):
-        known = re.findall(r"'(.*?)'", found[2])
-        hint = did_you_mean(found[1], known)
-        expected = "expected " + (" or ".join(known) if len(known) < 3 else f"one of {', '.join(known)}")
-        rest = f" {expected[0].upper()}{expected[1:]}" if hint else f"; {expected}"
-        return f"{name} {_shown(found[1])}{hint}{rest}"
-    given = f" {_shown(value)}" if isinstance(value, str) else ""
-    return f"{name}{given}: {told}"
-
-
-def _hint(parameter: Any) -> str:
-    return "" if parameter is None else str(parameter.get_error_hint())
+        raise FormatError(f"{text}; quote an expression with blanks or brackets: 'torus(4, 4)'")
+    raise FormatError(text)

@@ -14,6 +14,8 @@ import treadle
 from treadle.cli.building import cabling_report, resilience
 from treadle.cli.output import Output
 from treadle.errors import FormatError
+from treadle.options.building import Racks
+from treadle.options.designing import Design
 
 GB = 10**9
 
@@ -126,6 +128,11 @@ def test_cabling(lines: Any) -> None:
     ]
 
 
+def changes(nodes: int | None, other: str | None, path: Path | None) -> Design:
+    """Options of a change."""
+    return Design({"grow": nodes, "reconfigure": other, "changes": path, "seed": 1})
+
+
 def test_growth_and_rewiring(lines: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     moves = (SimpleNamespace(stage=1), SimpleNamespace(stage=2), SimpleNamespace(stage=2))
     grown = SimpleNamespace(
@@ -141,7 +148,7 @@ def test_growth_and_rewiring(lines: Any, monkeypatch: pytest.MonkeyPatch, tmp_pa
     ring, path = treadle.parse("ring:4"), tmp_path / "moves.csv"
 
     def told(*asked: Any) -> list[str]:
-        return lines(cabling_report.print_changes, ring, asked, seed=1, progress=None)
+        return lines(cabling_report.print_changes, ring, changes(*asked), None)
 
     first = "growth to 6 nodes: 3 steps, T_B 1.2500; 1 cables pulled (0.5 a new node), 2 added"
     assert told(6, None, path) == [first, "2 stages, connected after every move", f"changes {path}"]
@@ -154,11 +161,11 @@ def test_growth_and_rewiring(lines: Any, monkeypatch: pytest.MonkeyPatch, tmp_pa
     ]
     assert path.read_text() == "rewired"
     quiet = Output(quiet=True)
-    assert cabling_report.print_changes(quiet, ring, (6, None, path), seed=1, progress=None) == {
+    assert cabling_report.print_changes(quiet, ring, changes(6, None, path), None) == {
         "growth": "summary",
         "changes_file": str(path),
     }
-    assert cabling_report.print_changes(quiet, ring, (None, "x", None), seed=1, progress=None) == {
+    assert cabling_report.print_changes(quiet, ring, changes(None, "x", None), None) == {
         "rewiring": "other summary"
     }
 
@@ -179,13 +186,13 @@ def test_options_that_do_not_go_together() -> None:
         ),
     ):
         with pytest.raises(FormatError) as caught:
-            cabling_report.check_changes(grow, other, path)
+            cabling_report.check_changes(changes(grow, other, path))
         assert str(caught.value) == said
-    cabling_report.check_changes(6, None, Path("x"))
-    cabling_report.check_changes(None, "x", Path("x"))
-    cabling_report.check_changes(None, None, None)
-    cabling_report.check_racks(4, {"--floor": "x"})
-    cabling_report.check_racks(None, {"--floor": None})
+    cabling_report.check_changes(changes(6, None, Path("x")))
+    cabling_report.check_changes(changes(None, "x", Path("x")))
+    cabling_report.check_changes(changes(None, None, None))
+    cabling_report.check_racks(Racks({"rack_size": 4, "floor": "x"}, ["rack_size", "floor"]))
+    cabling_report.check_racks(Racks({}))
     with pytest.raises(FormatError) as caught:
-        cabling_report.check_racks(None, {"--a": None, "--floor": 0})
-    assert str(caught.value) == "--floor is about racks; expected --rack-size beside it"
+        cabling_report.check_racks(Racks({"floor": "x"}, ["floor"]))
+    assert str(caught.value) == "--floor: is about racks; expected --rack-size beside it"

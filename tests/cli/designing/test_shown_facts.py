@@ -11,7 +11,6 @@ import pytest
 import treadle
 from treadle.cli.designing import topology
 from treadle.cli.designing.fabric_text import fact_lines
-from treadle.cli.designing.import_report import _lines
 from treadle.cli.quantities import Rates
 from treadle.topologies.topology import Topology, TopologyBuilder
 
@@ -261,7 +260,7 @@ def test_what_was_read_from_a_file() -> None:
         defaulted=("one",),
         warnings=("two", "three"),
     )
-    assert list(_lines("x.xml", found, uneven())) == [
+    assert list(topology._import_lines("x.xml", found, uneven())) == [
         "file        x.xml, read as nccl",
         "boxes       2 of 4",
         "a long subject x",

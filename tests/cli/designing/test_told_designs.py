@@ -16,6 +16,7 @@ from treadle.cli.quantities import Rates
 from treadle.errors import FormatError
 from treadle.finder.searches.fresh import SearchLimit
 from treadle.finder.workload import Network
+from treadle.options.designing import Design
 from treadle.schedules.collective import CollectiveKind
 
 
@@ -188,26 +189,25 @@ def test_how_options_are_read(tmp_path: Path) -> None:
     for text in ("1000000000000", "²"):
         with pytest.raises(FormatError):
             design._limit(text)
-    assert design._size("1B") == 1
-    with pytest.raises(FormatError, match=r"^--size 0B: expected at least 1 byte$"):
-        design._size("0B")
     assert design._kind("ReduceScatter") is CollectiveKind.REDUCE_SCATTER
     with pytest.raises(FormatError) as caught:
         design._kind("alltoall")
     expected = "expected one of allreduce, allgather, reduce-scatter"
     assert str(caught.value) == f"--collective 'alltoall': {expected}"
-    job, network = design._problem(None, None, None, None)
+    job, network = design._problem(Design({}))
     assert job.calls[0].size_bytes == 2**20
     assert network == Network(planning.reference_hop_ns() / 10**9, 12_500_000_000)
-    job, network = design._problem("3us", "8Gbit/s", "2KB", None)
+    job, network = design._problem(Design({"alpha_s": 3e-6, "bandwidth": 10**9, "size": 2048}))
     assert (job.calls[0].size_bytes, network) == (2048, Network(3e-6, 10**9))
     path = tmp_path / "job.toml"
     path.write_text(
         '[network]\nalpha = "7us"\nbandwidth = "2GB/s"\n[[collectives]]\nkind = "allgather"\nsize = "9B"\n'
     )
-    assert design._problem(None, None, None, path)[1] == Network(7e-6, 2 * 10**9)
-    assert design._problem("1us", "1GB/s", None, path)[1] == Network(1e-6, 10**9)
+    assert design._problem(Design({"workload": path}))[1] == Network(7e-6, 2 * 10**9)
+    assert design._problem(Design({"alpha_s": 1e-6, "bandwidth": 10**9, "workload": path}))[1] == Network(
+        1e-6, 10**9
+    )
     with pytest.raises(
         FormatError, match=r"^--size and --workload exclude each other; the file has the sizes$"
     ):
-        design._problem(None, None, "1MB", path)
+        design._problem(Design({"size": 2**20, "workload": path}))

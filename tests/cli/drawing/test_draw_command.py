@@ -47,7 +47,7 @@ def test_a_plan_with_a_false_claim_is_not_drawn(
     [
         (["ring:4"], "-o FILE is missing"),
         (["ring:4", "-o", "x.bmp"], "bmp"),
-        (["ring:4", "-o", "x"], "expected a name that ends in .svg, .png or .pdf"),
+        (["ring:4", "-o", "x"], "expected a name that ends in .html, or for a drawing in .svg, .png or .pdf"),
         (["ring:4", "--show", "load", "-o", "x.svg"], "this is a fabric; solve it first"),
         (["absent.plan", "-o", "x.svg"], "absent.plan"),
         (["ring:4", "allgather", "--show", "tree:9", "-o", "x.svg"], "no rank '9'"),

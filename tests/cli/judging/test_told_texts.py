@@ -16,6 +16,7 @@ from treadle.cli.judging import lower, text_sets, verify
 from treadle.cli.main import main
 from treadle.cli.output import Output
 from treadle.errors import ScheduleError
+from treadle.options.judging import Lower
 from treadle.planning import Check, Loading, Profile, Shortfall, find_format
 from treadle.verification.violations import Report, Violation, ViolationKind
 
@@ -114,11 +115,11 @@ def test_chunks_and_friendlier_plans(lines: Any) -> None:
     assert lines(lower._tell_loading, Loading("RT", (), "c", "f"))[0] == "load        RT"
 
 
-def test_sizes_of_slices() -> None:
-    assert [lower._slice(text) for text in (None, "1B", "1MB")] == [0, 1, 2**20]
-    with pytest.raises(ScheduleError) as caught:
-        lower._slice("0B")
-    assert str(caught.value) == "--pipeline 0B: expected slices of at least 1 byte, such as 1MB"
+def test_sizes_of_slices(capsys: pytest.CaptureFixture[str]) -> None:
+    assert Lower.rows["pipeline_bytes"].read("1MB") == 2**20
+    assert main(["lower", "x.plan", "--pipeline", "0B"]) == 2
+    expected = "--pipeline 0B: expected slices of at least 1 byte, such as 1MB"
+    assert capsys.readouterr().err == f"treadle: {expected}\n"
 
 
 def test_options_of_lower(
@@ -141,19 +142,6 @@ def test_options_of_lower(
         "profile": None,
         "paths": [""],
         "in_own_folder": False,
-        "in_place": False,
-        "channels": 1,
-        "instances": None,
-        "name": None,
-        "pipeline_bytes": 0,
-        "size_bytes": 0,
-        "consolidate": False,
-        "rank": None,
-        "chunks": "auto",
-        "accept_any_root": False,
-        "protocol": None,
-        "min_size_bytes": 0,
-        "max_size_bytes": 0,
     }
     assert asked == plain
     words = (

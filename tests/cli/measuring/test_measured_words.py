@@ -13,6 +13,7 @@ from treadle.cli.measuring import diagnose, simulate
 from treadle.cli.output import Output
 from treadle.cli.quantities import Rates
 from treadle.errors import FormatError
+from treadle.options.measuring import Simulate
 from treadle.planning import SliceLimit
 from treadle.planning.measuring.diagnosed import IN_NETWORK, OPTIMUM, RING
 
@@ -33,10 +34,11 @@ def lines(capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 def test_numbers_of_slices() -> None:
-    assert [simulate._slices(text) for text in ("auto", "1", "007", "999999999")] == [1, 1, 7, 999999999]
+    slices = Simulate.rows["slices"]
+    assert [slices.read(text) for text in ("auto", "1", "007", "999999999")] == ["auto", 1, 7, 999999999]
     for text in ("", "-1", "1.5", "1000000000", "²", "٣", "Auto" + "o" * 60):
         with pytest.raises(FormatError) as caught:
-            simulate._slices(text)
+            slices.read(text)
         assert str(caught.value) == f"--slices {text[:40]!r}: expected a number or auto"
 
 

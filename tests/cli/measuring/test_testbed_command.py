@@ -142,7 +142,7 @@ def test_the_whole_report_of_a_run(
         "rate_bytes_per_s": 12_500_000,
         "delay_ns": None,
         "collectives": [CollectiveKind.ALLGATHER, CollectiveKind.ALLREDUCE],
-        "algorithms": ["bfb", "ring-steps", "tsmcf"],
+        "algorithms": ("bfb", "ring-steps", "tsmcf"),
         "plans": [],
         "timing": testbed.Timing(iterations=200, rounds=1),
         "with_crossovers": False,
@@ -153,7 +153,7 @@ def test_the_whole_report_of_a_run(
         [2048],
         125_000_000,
         3000,
-        ["swing"],
+        ("swing",),
         testbed.Timing(iterations=7, rounds=2),
     ]
     assert asked["collectives"] == [CollectiveKind.ALLREDUCE, CollectiveKind.REDUCE_SCATTER]

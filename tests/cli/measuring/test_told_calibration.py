@@ -162,6 +162,6 @@ def test_cost_models_are_fitted_to_all_but_the_last_files(
     target = tmp_path / "mine.json"
     assert main([*words, "--held-out", "2", "--protocols", "ll,simple", "-o", str(target)]) == 0
     assert (asked["fitted"], asked["held_out"]) == (["a.json"], ["b.json", "c.json"])
-    assert (asked["name"], asked["protocols"]) == ("mine", ["ll", "simple"])
+    assert (asked["name"], asked["protocols"]) == ("mine", ("ll", "simple"))
     assert asked["source"] == "fitted by treadle calibrate to a.json"
     assert saved == [(target, "model")]

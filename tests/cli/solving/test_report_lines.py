@@ -11,9 +11,10 @@ import pytest
 
 import treadle
 from treadle.cli.output import Output
-from treadle.cli.quantities import Rates, parse_integers, parse_seconds, shortfall
+from treadle.cli.quantities import Rates, shortfall
 from treadle.cli.solving import report
 from treadle.errors import FormatError
+from treadle.options.rows import integers, seconds
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.allreduce_witness import CutCombinationWitness, LengthWitness
 from treadle.schedules.witness import CutWitness
@@ -357,21 +358,21 @@ def test_rates_in_a_unit() -> None:
 
 
 def test_numbers_that_people_type() -> None:
-    assert parse_seconds("1500ms") == 1.5
-    assert parse_integers("2,-1,07", "x") == (2, -1, 7)
+    assert seconds("1500ms", "") == 1.5
+    assert integers("2,-1,07", "x") == (2, -1, 7)
     assert shortfall(Fraction(9999), Fraction(10000)) == "0.01%"
     for call, said in (
-        (lambda: parse_seconds("0s"), "time '0s': expected more than nothing"),
-        (lambda: parse_integers("2,,1", "--w"), "--w: expected integers with commas between, as in 2,1,1"),
+        (lambda: seconds("0s", ""), "time '0s': expected more than nothing"),
+        (lambda: integers("2,,1", "--w"), "--w: expected integers with commas between, as in 2,1,1"),
         (
-            lambda: parse_integers(",".join("1" * (2**16 + 2)), "--w"),
+            lambda: integers(",".join("1" * (2**16 + 2)), "--w"),
             "--w: expected integers with commas between, as in 2,1,1",
         ),
     ):
         with pytest.raises(FormatError) as caught:
             call()
         assert str(caught.value) == said
-    assert len(parse_integers(",".join("1" * (2**16 + 1)), "w")) == 2**16 + 1
+    assert len(integers(",".join("1" * (2**16 + 1)), "w")) == 2**16 + 1
 
 
 def test_a_rate_tells_what_binds_it(lines: Any) -> None:

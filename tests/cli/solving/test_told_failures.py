@@ -179,9 +179,7 @@ def test_failures_in_a_table(run: Any) -> None:
     assert asked == {
         "algbw": 8 * 10**9,
         "which": planning.Failures.CABLES,
-        "trim": False,
         "forward": False,
-        "time_limit_s": None,
     }
     _, out, _, asked = run(
         ROWS[:1], "--failures", "nodes", "--trim", "--time-limit", "2min", "--unit", "Gbit/s"

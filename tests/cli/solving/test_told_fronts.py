@@ -60,7 +60,6 @@ def test_fronts_of_trees(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     assert asked == {
         "trees": (1, 2, 4, 8, 16),
         "max_height": None,
-        "time_limit_s": None,
         "kind": "allgather",
         "fabric": FABRIC,
     }
@@ -137,4 +136,4 @@ def test_fronts_of_steps(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     for option, value in (("--trees", "1"), ("--max-height", "2"), ("--picture", "x.png")):
         status, lines, err, _ = run(["--max-steps", "0", option, value], monkeypatch, capsys, steps())
         assert (status, lines) == (2, [])
-        assert err == f"treadle: {option} is for fronts of trees; leave out --max-steps\n"
+        assert err == f"treadle: {option}: is for fronts of trees; leave out --max-steps\n"

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import treadle
+from treadle.cli.main import main
 from treadle.cli.output import Output
 from treadle.cli.solving import size_report, size_set_report
-from treadle.errors import FormatError
 
 GB = 10**9
 
@@ -85,12 +85,11 @@ def test_doubts_about_choices(lines: Any) -> None:
     ]
 
 
-def test_options_of_one_schedule_beside_sizes() -> None:
-    size_set_report.refuse_options_of_one({"--a": None, "--b": False})
-    with pytest.raises(FormatError) as caught:
-        size_set_report.refuse_options_of_one({"--a": 0.5, "--b": None, "--c": "x"})
-    assert str(caught.value) == (
-        "--a and --c: with --size candidates are tried with options of their own; leave out one or the other"
+def test_options_of_one_schedule_beside_sizes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["solve", "ring:4", "allgather", "--size", "1K", "--exact", "--trees", "2"]) == 2
+    assert capsys.readouterr().err == (
+        "treadle: --trees and --exact: with --size candidates are tried with options of their own; leave out "
+        "one or the other\n"
     )
 
 

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 import treadle
+from treadle.cli.main import main
 from treadle.cli.output import Output
 from treadle.cli.quantities import Rates
 from treadle.cli.solving import comparison_report, group_report, jobs_report
 from treadle.errors import FormatError
+from treadle.options.solving import Solve
 from treadle.planning.together.solve_jobs import MODEL
 from treadle.verification.violations import Violation, ViolationKind
 
@@ -143,21 +145,16 @@ def test_jobs_that_were_planned(lines: Any, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(
-    ("collective", "others", "said"),
+    ("words", "said"),
     [
-        ("allgather", {}, "COLLECTIVE"),
-        (None, {"--size": "1K"}, "--size"),
-        ("allgather", {"--gap": 0.1}, "COLLECTIVE and --root and --gap"),
+        ("allgather", "COLLECTIVE"),
+        ("--size 1K", "--size"),
+        ("allgather --root 2 --gap 0.1", "COLLECTIVE and --root and --gap"),
     ],
 )
-def test_what_the_file_of_jobs_says(collective: str | None, others: dict[str, object], said: str) -> None:
-    posed: dict[str, Any] = {"file_format": "nccl", "trim": False, "ranks": None}
-    if "root" in said:
-        posed["root"] = 2
-    with pytest.raises(FormatError) as caught:
-        jobs_report.refuse_beside_jobs(collective, posed, others)  # type: ignore[arg-type]
-    assert str(caught.value) == f"{said}: beside --jobs the file says that of each job"
-    jobs_report.refuse_beside_jobs(None, {"file_format": "nccl"}, {"--gap": None, "--exact": False})
+def test_what_the_file_of_jobs_says(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bound", "ring:4", *words.split(), "--jobs", "jobs.toml"]) == 2
+    assert capsys.readouterr().err == f"treadle: {said}: beside --jobs the file says that of each job\n"
 
 
 def test_weights_and_counts_of_trees() -> None:
@@ -384,8 +381,7 @@ def test_meshes_and_the_groups_that_they_make(lines: Any) -> None:
 
 def test_plans_of_jobs_are_written_into_folders(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
+    asked = Solve({"topology": FABRIC, "jobs": tmp_path / "jobs.toml", "output": tmp_path / "file"})
     with pytest.raises(FormatError) as caught:
-        jobs_report.solve_jobs(
-            Output(), FABRIC, tmp_path / "jobs.toml", tmp_path / "file", None, max_trees=None, exact=False
-        )
+        jobs_report.solve_jobs(Output(), asked)
     assert str(caught.value) == f"-o {tmp_path / 'file'}: is a file; plans of jobs are written into a folder"

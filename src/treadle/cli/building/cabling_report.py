@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from treadle import planning
 from treadle.atomic import write_bytes
@@ -14,71 +10,29 @@ from treadle.cli.output import Output
 from treadle.cli.quantities import counted
 from treadle.context import Progress
 from treadle.errors import FormatError
+from treadle.options.building import Racks
+from treadle.options.designing import Design
+from treadle.options.rows import refuse
 from treadle.topologies.topology import Topology
 
-RackSizeOption = Annotated[
-    int | None,
-    typer.Option(
-        help="Place the nodes in racks of at most so many, and say how long cables are.", metavar="N"
-    ),
-]
-FloorOption = Annotated[
-    Path | None, typer.Option(help="Where racks stand, and their size (TOML).", metavar="FILE")
-]
-ObjectiveOption = Annotated[
-    planning.Objective | None,
-    typer.Option(help="What the placement makes small: metres (default), or bundles, pairs of racks joined."),
-]
-OcsOption = Annotated[
-    str | None,
-    typer.Option(
-        help="All cables go through optical switches or patch panels of so many ports, at this price each, "
-        "of which there are so many.",
-        metavar="PORTS[,PRICE[,COUNT]]",
-    ),
-]
-CostsOption = Annotated[
-    Path | None, typer.Option(help="Prices of ports, cables and transceivers (TOML).", metavar="FILE")
-]
-AgainstOption = Annotated[
-    bool,
-    typer.Option("--against", help="Also torus, dragonfly, Slim Fly, fat tree and leaf-spine, with costs."),
-]
-GrowOption = Annotated[
-    int | None, typer.Option(help="Plan how the fabric grows to so many nodes, cable by cable.", metavar="N")
-]
-ReconfigureOption = Annotated[
-    str | None,
-    typer.Option(help="Plan the fewest cross-connects that make this fabric out of it.", metavar="FABRIC"),
-]
-ChangesOption = Annotated[
-    Path | None,
-    typer.Option(help="Moves of --grow or --reconfigure to write (CSV).", metavar="FILE", writable=True),
-]
 
-
-def check_changes(grow: int | None, reconfigure: str | None, changes: Path | None) -> None:
+def check_changes(o: Design) -> None:
     """FormatError for changes of two kinds, or a file for none."""
-    if grow is not None and reconfigure is not None:
+    if o.grow is not None and o.reconfigure is not None:
         raise FormatError("--grow and --reconfigure exclude each other; one after the other is two plans")
-    if changes is not None and grow is None and reconfigure is None:
+    if o.changes is not None and o.grow is None and o.reconfigure is None:
         raise FormatError("--changes is the file of --grow or --reconfigure; expected one of them beside it")
 
 
 def print_changes(
-    output: Output,
-    fabric: Topology,
-    asked: tuple[int | None, str | None, Path | None],
-    *,
-    seed: int,
-    progress: Progress | None,
+    output: Output, fabric: Topology, o: Design, progress: Progress | None
 ) -> dict[str, object]:
     """Plan a growth or a reconfiguration, tell and write it; what JSON says."""
-    nodes, other, path = asked
+    nodes, other, path = o.grow, o.reconfigure, o.changes
     values: dict[str, object] = {}
     text = ""
     if nodes is not None:
-        plan = planning.grow(fabric, nodes, seed=seed, progress=progress)
+        plan = planning.grow(fabric, nodes, seed=o.seed, progress=progress)
         new = nodes - fabric.n_nodes
         output.line(
             f"growth      to {nodes} nodes: {plan.steps} steps, T_B {float(plan.t_b):.4f}; "
@@ -92,7 +46,7 @@ def print_changes(
         values["growth"] = planning.growth_summary(plan)
         text = plan.text()
     if other is not None:
-        rewired = planning.reconfigure(fabric, other, seed=seed, progress=progress)
+        rewired = planning.reconfigure(fabric, other, seed=o.seed, progress=progress)
         output.line(
             f"rewiring    to {rewired.other.name}: {counted(rewired.n_changed, 'cross-connect')} to make, "
             f"{rewired.n_in_order} with nodes in the order of their numbers"
@@ -106,11 +60,10 @@ def print_changes(
     return values
 
 
-def check_racks(rack_size: int | None, given: dict[str, object]) -> None:
+def check_racks(o: Racks) -> None:
     """FormatError for an option that is about racks where there are none."""
-    for option, value in given.items():
-        if rack_size is None and value is not None:
-            raise FormatError(f"{option} is about racks; expected --rack-size beside it")
+    if o.rack_size is None:
+        refuse(o, ("floor", "objective"), "is about racks; expected --rack-size beside it")
 
 
 def print_cabling(output: Output, built: planning.BuiltFabric) -> None:

@@ -2,63 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from treadle import planning
-from treadle.cli.output import (
-    JsonOption,
-    Output,
-    ProgressLine,
-    QuietOption,
-    SeedOption,
-    TimeLimitOption,
-    UnitOption,
-    late,
-)
-from treadle.cli.quantities import Rates, counted, parse_seconds
-from treadle.cli.solving.problem_arguments import FormatOption, TopologyArgument
+from treadle.cli.output import Output, ProgressLine, late
+from treadle.cli.quantities import counted
 from treadle.cli.solving.report import print_seconds
+from treadle.options.building import Resilience
+from treadle.options.rows import keywords
+from treadle.options.shared import Seed, TimeLimit
 from treadle.planning.problem import resolve_topology
 
 _HARMS = 3
 """Cables that are named for each level."""
 
 
-def command(
-    topology: TopologyArgument,
-    cables: Annotated[
-        str, typer.Option(help="Cables that fail at once, or shares of all.", metavar="N|SHARE%,...")
-    ] = "1%,5%",
-    nodes: Annotated[
-        str | None, typer.Option(help="Compute nodes that fail at once, or shares.", metavar="N|SHARE%,...")
-    ] = None,
-    samples: Annotated[int, typer.Option(help="Draws of each number of failures.", metavar="N")] = 20,
-    collective: Annotated[
-        str, typer.Option(help="One or several, with commas between.", metavar="NAME,...")
-    ] = "allreduce,alltoall",
-    file_format: FormatOption = None,
-    time_limit: TimeLimitOption = None,
-    seed: SeedOption = 0,
-    unit: UnitOption = None,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> int:
+def command(o: Resilience) -> int:
     """Show what random failures leave of a fabric's optimum, and which cables matter most."""
-    output = Output(json, quiet, Rates(unit or ""))
-    fabric = resolve_topology(topology, file_format=file_format)
+    output = Output.of(o)
     try:
         with ProgressLine(quiet=output.is_silent) as progress:
             result = planning.resilience(
-                fabric,
-                cables=planning.parse_amounts(cables, "--cables"),
-                nodes=() if nodes is None else planning.parse_amounts(nodes, "--nodes"),
-                samples=samples,
-                collectives=collective.split(","),
-                seed=seed,
-                time_limit_s=None if time_limit is None else parse_seconds(time_limit),
+                resolve_topology(o.topology),
+                cables=planning.parse_amounts(o.cables, "--cables"),
+                nodes=() if o.nodes is None else planning.parse_amounts(o.nodes, "--nodes"),
+                samples=o.samples,
+                collectives=o.collectives,
                 progress=progress,
+                **keywords(o, Seed, TimeLimit),
             )
     except planning.TimeLimitError:
         return late("nothing is told; take fewer --samples, or allow more time (--time-limit)")

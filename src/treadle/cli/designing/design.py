@@ -3,237 +3,119 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from treadle import planning
 from treadle.atomic import write_bytes
-from treadle.cli.building.cabling_report import (
-    AgainstOption,
-    ChangesOption,
-    CostsOption,
-    FloorOption,
-    GrowOption,
-    ObjectiveOption,
-    OcsOption,
-    RackSizeOption,
-    ReconfigureOption,
-    check_changes,
-    check_racks,
-    print_cabling,
-    print_changes,
-)
+from treadle.cli.building.cabling_report import check_changes, check_racks, print_cabling, print_changes
 from treadle.cli.building.rivals_report import print_rivals
-from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, UnitOption, warn
-from treadle.cli.quantities import Rates, counted
+from treadle.cli.output import Output, ProgressLine, warn
+from treadle.cli.quantities import counted
 from treadle.cli.solving.report import print_seconds
 from treadle.cli.status import FAILED
 from treadle.errors import FormatError
 from treadle.finder.searches.fresh import SearchLimit
 from treadle.finder.workload import Network, Workload, allreduce_of, load_workload
-from treadle.planning.designing.design_flow import AlltoallFigures
+from treadle.options.building import Racks
+from treadle.options.designing import Design, Finder
+from treadle.options.rows import keywords
+from treadle.options.shared import Seed
 from treadle.planning.problem import resolve_kind
 from treadle.planning.summary import design_summary, plan_summary
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan_files.archive import save_plan
 from treadle.topologies import parse
-from treadle.units import format_size, parse_bandwidth, parse_size, parse_time_ns
+from treadle.units import format_size, parse_bandwidth, parse_time_ns
 
 _SHOWN_RANKS = 8
 _PLANNED = (CollectiveKind.ALLREDUCE, CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)
 
 
-def command(
-    nodes: Annotated[int | None, typer.Option(help="Compute nodes.", metavar="N")] = None,
-    degree: Annotated[
-        int | None, typer.Option(help="Links out of (and into) each node.", metavar="D")
-    ] = None,
-    only: Annotated[
-        str | None,
-        typer.Option(
-            "--topology",
-            help="Only this fabric: an expression of the catalogue, or as papers write it, L^2(Diamond^2).",
-            metavar="EXPR",
-        ),
-    ] = None,
-    alpha: Annotated[
-        str | None, typer.Option(help="Latency of a hop; default 1.55us.", metavar="TIME")
-    ] = None,
-    bandwidth: Annotated[
-        str | None,
-        typer.Option(help="Of a node, all its links together, one way; default 100Gbit/s.", metavar="RATE"),
-    ] = None,
-    size: Annotated[
-        str | None, typer.Option(help="Choose for an allreduce of this size; default 1MB.", metavar="SIZE")
-    ] = None,
-    workload: Annotated[
-        Path | None, typer.Option(help="Choose for this workload (TOML).", metavar="FILE")
-    ] = None,
-    bidirectional: Annotated[
-        bool, typer.Option("--bidirectional", help="Only fabrics whose links come in opposite pairs.")
-    ] = False,
-    reconfiguration_delay: Annotated[
-        str | None,
-        typer.Option(help="Also consider a topology per collective, changed in this time.", metavar="TIME"),
-    ] = None,
-    pick: Annotated[
-        int | None, typer.Option(help="Take this row of the frontier (from 1), not the best.", metavar="ROW")
-    ] = None,
-    cabling: Annotated[
-        Path | None, typer.Option(help="Cabling list (CSV) to write.", metavar="FILE", writable=True)
-    ] = None,
-    placement: Annotated[
-        Path | None,
-        typer.Option(help="Node of each rank (CSV) to write.", metavar="FILE", writable=True),
-    ] = None,
-    rack_size: RackSizeOption = None,
-    floor: FloorOption = None,
-    objective: ObjectiveOption = None,
-    ocs: OcsOption = None,
-    costs: CostsOption = None,
-    against: AgainstOption = False,
-    grow: GrowOption = None,
-    reconfigure: ReconfigureOption = None,
-    changes: ChangesOption = None,
-    plan: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Plan file to write.", writable=True)
-    ] = None,
-    report: Annotated[
-        Path | None,
-        typer.Option(
-            help="Page: steps against bandwidth beside known fabrics, times by size, cables by racks: .html.",
-            metavar="FILE",
-            writable=True,
-        ),
-    ] = None,
-    alltoall: Annotated[
-        AlltoallFigures,
-        typer.Option(
-            help="Time of an all-to-all: of an optimal flow where that takes seconds, or its bound."
-        ),
-    ] = AlltoallFigures.FLOW,
-    search: Annotated[
-        str | None,
-        typer.Option(
-            help="Look for better graphs first: for this time, or this number of sets of each kind, which "
-            "gives the same graphs each time.",
-            metavar="TIME|SETS",
-        ),
-    ] = None,
-    collective: Annotated[
-        str, typer.Option(help="Of the plan: allreduce, allgather or reduce-scatter.", metavar="NAME")
-    ] = "allreduce",
-    cache: Annotated[
-        bool, typer.Option("--cache/--no-cache", help="Keep plans and rates, and look for kept ones.")
-    ] = True,
-    seed: SeedOption = 0,
-    unit: UnitOption = None,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> int:
+def command(o: Design) -> int:
     """Find the best topologies for N nodes of degree D, and their schedules."""
-    output = Output(json, quiet, Rates(unit or ""))
-    if plan is not None and cabling is not None and plan.resolve() == cabling.resolve():
-        raise FormatError(f"--output and --cabling are both {plan}; expected two files")
-    check_racks(rack_size, {"--floor": floor, "--objective": objective})
-    check_changes(grow, reconfigure, changes)
-    if report is not None:
-        planning.check_page_name(report, "--report FILE")
-    job, network = _problem(alpha, bandwidth, size, workload)
-    kind = _kind(collective)
-    delay = None if reconfiguration_delay is None else parse_time_ns(reconfiguration_delay) / 10**9
-    size_asked = _size_of_fabric(nodes, degree, only)
+    output = Output.of(o)
+    if o.output is not None and o.cabling is not None and o.output.resolve() == o.cabling.resolve():
+        raise FormatError(f"--output and --cabling are both {o.output}; expected two files")
+    check_racks(o)
+    check_changes(o)
+    if o.report is not None:
+        planning.check_page_name(o.report, "--report FILE")
+    job, network = _problem(o)
+    kind = _kind(o.collective)
+    size_asked = _size_of_fabric(o.nodes, o.degree, o.topology)
     with ProgressLine(quiet=output.is_silent) as progress:
         result = planning.design(
             *size_asked,
-            topology=only,
             network=network,
             workload=job,
-            bidirectional=bidirectional,
-            reconfiguration_delay_s=delay,
-            alltoall=alltoall,
-            search=None if search is None else _limit(search),
-            seed=seed,
-            use_cache=cache,
+            search=None if o.search is None else _limit(o.search),
             progress=progress,
+            **keywords(o, Finder, but=("search",)),
         )
-    if pick is not None and not 1 <= pick <= len(result.rows):
-        raise FormatError(f"--pick {pick}: the frontier has {counted(len(result.rows), 'row')}")
-    chosen = result.best if pick is None else result.rows[pick - 1]
+    if o.pick is not None and not 1 <= o.pick <= len(result.rows):
+        raise FormatError(f"--pick {o.pick}: the frontier has {counted(len(result.rows), 'row')}")
+    chosen = result.best if o.pick is None else result.rows[o.pick - 1]
     _print_efforts(output, result)
     _print_frontier(output, result, chosen)
-    if delay is not None:
+    if o.reconfiguration_delay_s is not None:
         _print_reconfiguration(output, result)
     values = design_summary(result, chosen)
-    if json:
+    if o.json:
         values |= planning.beaten_summary(result)
     built = None
-    if cabling is not None or rack_size is not None or ocs is not None:
+    if o.cabling is not None or o.rack_size is not None or o.ocs is not None:
         with ProgressLine(quiet=output.is_silent) as progress:
-            built = planning.cabling(
-                result.topology(chosen),
-                rack_size=rack_size,
-                floor=floor,
-                objective=objective or planning.Objective.METRES,
-                ocs=ocs,
-                costs=costs,
-                seed=seed,
-                progress=progress,
-            )
+            built = planning.cabling(result.topology(chosen), progress=progress, **keywords(o, Racks, Seed))
         print_cabling(output, built)
         values |= planning.cabling_summary(built)
-        if cabling is not None:
-            write_bytes(cabling, built.sheet.text().encode())
-            output.line(f"cabling     {cabling}: {counted(len(built.sheet.wires), 'cable')}")
-            values["cabling"] = str(cabling)
-    if placement is not None:
-        write_bytes(placement, chosen.placement_text().encode())
-        output.line(f"ranks       {placement}: the node of each rank")
-        values["placement_file"] = str(placement)
+        if o.cabling is not None:
+            write_bytes(o.cabling, built.sheet.text().encode())
+            output.line(f"cabling     {o.cabling}: {counted(len(built.sheet.wires), 'cable')}")
+            values["cabling"] = str(o.cabling)
+    if o.placement is not None:
+        write_bytes(o.placement, chosen.placement_text().encode())
+        output.line(f"ranks       {o.placement}: the node of each rank")
+        values["placement_file"] = str(o.placement)
     rivalry = None
-    if against:
+    if o.against:
         with ProgressLine(quiet=output.is_silent) as progress:
             rivalry = planning.rivals(
                 chosen.option.topology,
-                **({} if rack_size is None else {"rack_size": rack_size}),
-                floor=floor,
-                box=ocs,
-                prices=costs,
-                seed=seed,
+                **({} if o.rack_size is None else {"rack_size": o.rack_size}),
+                floor=o.floor,
+                box=o.ocs,
+                prices=o.costs,
+                seed=o.seed,
                 progress=progress,
             )
         print_rivals(output, rivalry, chosen.option.label)
         values |= planning.rivalry_summary(rivalry)
-    if report is not None:
+    if o.report is not None:
         with ProgressLine(quiet=output.is_silent) as progress:
             page = planning.design_page(
                 result,
                 chosen,
                 built=built,
-                rack_size=rack_size,
-                seed=seed,
+                rack_size=o.rack_size,
+                seed=o.seed,
                 rivalry=rivalry,
                 progress=progress,
             )
-        write_bytes(report, page.encode())
-        output.line(f"report      {report}")
-        values["report"] = str(report)
-    if grow is not None or reconfigure is not None:
+        write_bytes(o.report, page.encode())
+        output.line(f"report      {o.report}")
+        values["report"] = str(o.report)
+    if o.grow is not None or o.reconfigure is not None:
         with ProgressLine(quiet=output.is_silent) as progress:
-            asked = (grow, reconfigure, changes)
-            values |= print_changes(output, result.topology(chosen), asked, seed=seed, progress=progress)
-    if plan is not None:
+            values |= print_changes(output, result.topology(chosen), o, progress)
+    if o.output is not None:
         try:
-            made, from_cache = planning.design_plan(result, kind, row=chosen, use_cache=cache)
+            made, from_cache = planning.design_plan(result, kind, row=chosen, use_cache=o.use_cache)
         except planning.RejectedError as error:
             warn(str(error))
             return FAILED
-        save_plan(plan, made)
+        save_plan(o.output, made)
         source = "kept from before, verified again" if from_cache else "built and verified"
-        output.line(f"plan        {plan}: {kind}, {source}")
-        values |= {"plan": str(plan), "plan_from_cache": from_cache, **plan_summary(made)}
+        output.line(f"plan        {o.output}: {kind}, {source}")
+        values |= {"plan": str(o.output), "plan_from_cache": from_cache, **plan_summary(made)}
     print_seconds(output, result.seconds)
     output.result(values)
     return 0
@@ -252,15 +134,13 @@ def _size_of_fabric(nodes: int | None, degree: int | None, topology: str | None)
     return nodes, degree
 
 
-def _problem(
-    alpha: str | None, bandwidth: str | None, size: str | None, path: Path | None
-) -> tuple[Workload, Network]:
+def _problem(o: Design) -> tuple[Workload, Network]:
     """The workload, and the network by the options, else the file, else `reference` and 100 Gbit/s a node."""
-    if path is not None and size is not None:
+    if o.workload is not None and o.size is not None:
         raise FormatError("--size and --workload exclude each other; the file has the sizes")
-    job = allreduce_of(_size("1MB" if size is None else size)) if path is None else load_workload(path)
-    alpha_s = job.alpha_s if alpha is None else parse_time_ns(alpha) / 10**9
-    rate = job.bandwidth_bytes_per_s if bandwidth is None else parse_bandwidth(bandwidth)
+    job = allreduce_of(o.size or 2**20) if o.workload is None else load_workload(o.workload)
+    alpha_s = job.alpha_s if o.alpha_s is None else o.alpha_s
+    rate = job.bandwidth_bytes_per_s if o.bandwidth is None else o.bandwidth
     return job, Network(
         alpha_s=planning.reference_hop_ns() / 10**9 if alpha_s is None else alpha_s,
         bandwidth_bytes_per_s=parse_bandwidth("100Gbit/s") if rate is None else rate,
@@ -293,13 +173,6 @@ def _print_efforts(output: Output, result: planning.DesignResult) -> None:
 
 def _rows(places: list[int]) -> str:
     return f"{'row' if len(places) == 1 else 'rows'} {', '.join(map(str, places))}"
-
-
-def _size(text: str) -> int:
-    size = parse_size(text)
-    if size < 1:
-        raise FormatError(f"--size {text}: expected at least 1 byte")
-    return size
 
 
 def _kind(name: str) -> CollectiveKind:

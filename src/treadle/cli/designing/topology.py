@@ -5,54 +5,40 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from treadle.atomic import write_bytes
-from treadle.cli.command import Command
 from treadle.cli.designing.fabric_text import fact_lines
-from treadle.cli.designing.import_report import import_command
-from treadle.cli.output import JsonOption, Output, QuietOption, UnitOption
+from treadle.cli.fabric_arguments import findings, import_keywords, left_of
+from treadle.cli.output import Output
 from treadle.cli.plan_file import read_plan
 from treadle.cli.quantities import Rates, counted
-from treadle.cli.solving.problem_arguments import TopologyArgument
 from treadle.cli.status import put
 from treadle.errors import FormatError
-from treadle.planning import FactLimits, describe_fabric, fabric_summary
+from treadle.options.designing import TopologyExport, TopologyImport, TopologyList, TopologyShow
+from treadle.planning import FactLimits, describe_fabric, fabric_summary, import_topology
 from treadle.topologies import (
     CatalogueEntry,
-    Topology,
     catalogue_entries,
+    dump_topology,
     is_symmetric,
     non_eulerian_nodes,
     topology_hash,
     unreachable_pair,
 )
 from treadle.topologies.exports import EXPORTS, EXTENSIONS
+from treadle.topologies.readers.imported import Imported
+from treadle.topologies.topology import Topology
 
 _LINK_KEYWORDS = re.compile(r'(, )?(\*, )?bandwidth="1B/s", latency="0ns"\)$')
 """What the direct-connect graphs take besides their own arguments, at the end of a signature."""
 
-app = typer.Typer(help="The catalogue of fabrics; one fabric in detail; its JSON.", no_args_is_help=True)
 
-app.command("import", cls=Command)(import_command)
-
-
-@app.command("list", cls=Command)
-def list_command(
-    text: Annotated[
-        str | None, typer.Argument(metavar="TEXT", help="Only entries with this in name, group or summary.")
-    ] = None,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> int:
+def list_command(o: TopologyList) -> int:
     """List the catalogue: every name with its arguments and their defaults."""
-    output = Output(json, quiet)
-    entries = [entry for entry in catalogue_entries() if _matches(entry, text or "")]
+    output = Output.of(o)
+    entries = [entry for entry in catalogue_entries() if _matches(entry, o.text or "")]
     if not entries:
-        output.line(f"nothing in the catalogue matches {text!r}; 'treadle topology list' shows all of it")
+        output.line(f"nothing in the catalogue matches {o.text!r}; 'treadle topology list' shows all of it")
     for group in dict.fromkeys(entry.group for entry in entries):
         for line in _group_lines(group, [entry for entry in entries if entry.group == group]):
             output.line(line)
@@ -80,17 +66,10 @@ def _matches(entry: CatalogueEntry, text: str) -> bool:
     return all(word in where for word in words.split())
 
 
-@app.command("show", cls=Command)
-def show_command(
-    topology: TopologyArgument,
-    full: Annotated[bool, typer.Option("--full", help="Find out everything, however long it takes.")] = False,
-    unit: UnitOption = None,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> int:
+def show_command(o: TopologyShow) -> int:
     """Show a fabric: nodes, links, balance; of a direct-connect one distances, bounds and symmetries."""
-    output = Output(json, quiet, Rates(unit or ""))
-    fabric = _fabric(topology)
+    output = Output.of(o)
+    fabric = _fabric(o.topology)
     values = _summary(fabric)
     ranks = counted(len(fabric.compute_nodes), "compute node")
     output.line(f"{fabric.name}: {ranks}, {counted(len(fabric.switches), 'switch')}")
@@ -102,7 +81,7 @@ def show_command(
     output.line(f"connected  {_connection(fabric)}")
     for switch, capability in _capable(fabric):
         output.line(f"in-network {switch}: {capability}")
-    facts = describe_fabric(fabric, limits=FactLimits.lifted() if full else FactLimits())
+    facts = describe_fabric(fabric, limits=FactLimits.lifted() if o.full else FactLimits())
     for line in fact_lines(fabric, facts, output.rates):
         output.line(line)
     output.line(f"hash       {values['hash']}")
@@ -110,26 +89,18 @@ def show_command(
     return 0
 
 
-@app.command("export", cls=Command)
-def export_command(
-    topology: TopologyArgument,
-    path: Annotated[
-        Path | None, typer.Option("-o", "--output", help="File; default stdout.", writable=True)
-    ] = None,
-    to: Annotated[
-        str | None,
-        typer.Option("--to", help="json, graphml or edge-list; default: by the file's extension, or json."),
-    ] = None,
-) -> int:
+def export_command(o: TopologyExport) -> int:
     """Write a fabric as Treadle's JSON, as GraphML or as an edge list."""
-    name = to if to is not None else EXTENSIONS.get(path.suffix.casefold() if path else "", "json")
+    name = (
+        o.to if o.to is not None else EXTENSIONS.get(o.output.suffix.casefold() if o.output else "", "json")
+    )
     if name not in EXPORTS:
         raise FormatError(f"--to {name[:40]!r}: expected one of {', '.join(EXPORTS)}")
-    text = EXPORTS[name](_fabric(topology))
-    if path is None:
+    text = EXPORTS[name](_fabric(o.topology))
+    if o.output is None:
         put(text)
     else:
-        write_bytes(path, text.encode())
+        write_bytes(o.output, text.encode())
     return 0
 
 
@@ -189,3 +160,44 @@ def _capable(fabric: Topology) -> list[tuple[str, str]]:
 
 def _named(switches: list[str]) -> str:
     return ", ".join(switches) if len(switches) < 4 else f"{switches[0]} and {len(switches) - 1} more"
+
+
+def import_command(o: TopologyImport) -> int:
+    """Read a fabric from a file of other tools; show what was recognised, taken for granted and doubted."""
+    output = Output.of(o)
+    found = import_topology(o.path, format=o.file_format, **import_keywords(o))
+    fabric = left_of(found.topology, o.without)
+    if o.output is not None:
+        write_bytes(o.output, dump_topology(fabric).encode())
+    for line in _import_lines(o.path, found, fabric):
+        output.line(line)
+    if o.output is not None:
+        output.line(f"written     {o.output}")
+    output.result(
+        {
+            "file": o.path,
+            "format": found.format,
+            "recognised": dict(found.recognised),
+            **findings(found),
+            "topology": fabric.name,
+            "ranks": len(fabric.compute_nodes),
+            "switches": len(fabric.switches),
+            "nodes": fabric.n_nodes,
+            "links": fabric.n_links,
+            "hash": topology_hash(fabric),
+            **({} if o.output is None else {"output": str(o.output)}),
+        }
+    )
+    return 0
+
+
+def _import_lines(path: str, found: Imported, fabric: Topology) -> Iterator[str]:
+    """The report, a line for each subject and finding."""
+    yield f"{'file':<11} {path}, read as {found.format}"
+    for subject, text in found.recognised.items():
+        yield f"{subject:<11} {text}"
+    for what, several in (("defaulted", found.defaulted), ("warning", found.warnings)):
+        for finding in several:
+            yield f"{what:<11} {finding}"
+    nodes = counted(len(fabric.compute_nodes), "compute node"), counted(len(fabric.switches), "switch")
+    yield f"{'fabric':<11} {fabric.name}: {', '.join(nodes)}, {counted(fabric.n_links, 'link')}"

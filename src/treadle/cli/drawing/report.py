@@ -1,123 +1,84 @@
-"""``treadle report``."""
+"""``treadle report``, and pictures of fabrics and plans."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Annotated, NamedTuple
-
-import typer
-
 from treadle import planning
 from treadle.atomic import write_bytes
-from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, warn
-from treadle.cli.plan_file import MaxMemoryOption, read_plan
-from treadle.cli.quantities import Rates
+from treadle.cli.fabric_arguments import fabric_at
+from treadle.cli.measuring.solved_or_read import solved_or_read
+from treadle.cli.output import COMMAND, Output, ProgressLine, warn
+from treadle.cli.plan_file import read_plan
 from treadle.cli.status import FAILED
 from treadle.errors import FormatError
+from treadle.options.drawing import Report
+from treadle.options.rows import refuse
+from treadle.options.shared import Fabric, ReadOrSolved
+from treadle.topologies.topology import Topology
+
+_OF_SHARDING = ("fabric", "gpu", "model", "tokens", "sequence")
+_PICTURES = (".svg", ".png", ".pdf")
 
 
-def command(
-    plan: Annotated[
-        Path, typer.Argument(metavar="PLAN", help="A plan that solve wrote, or parallelize (JSON).")
-    ],
-    others: Annotated[
-        list[Path] | None, typer.Argument(metavar="OTHER", help="Plans whose times by size stand beside.")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="The page: .html.", metavar="FILE", writable=True)
-    ] = None,
-    size: Annotated[
-        str, typer.Option(help="Of the pictures over time.", metavar="SIZE")
-    ] = planning.SHOWN_SIZE,
-    fabric: Annotated[
-        str | None,
-        typer.Option(
-            help="Of a plan of parallelize: what to time it on; default as in its file.", metavar="FABRIC"
-        ),
-    ] = None,
-    gpu: Annotated[
-        str | None,
-        typer.Option(
-            "--gpu", help="Of a plan of parallelize: h100, ..., or a TOML file; default as in its file."
-        ),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="Of a plan of parallelize: config.json or graph that it was made for; default by its name.",
-            metavar="FILE",
-        ),
-    ] = None,
-    tokens: Annotated[
-        str | None, typer.Option(help="Of a plan of parallelize; default as in its file.", metavar="N")
-    ] = None,
-    sequence: Annotated[
-        str | None, typer.Option(help="Of a plan of parallelize; default as in its file.", metavar="N")
-    ] = None,
-    max_memory: MaxMemoryOption = None,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> int:
-    """Write a page about a plan, to look at in a browser: what it does and why it cannot be faster."""
-    told = Output(json, quiet, Rates(""))
-    planning.check_page_name(output, "-o FILE")
-    assert output is not None
-    with ProgressLine(quiet=quiet or json) as progress:
-        if planning.is_parallel_plan(plan):
-            asked = _Asked(fabric, gpu, model, tokens, sequence)
-            page = _parallel_page(plan, others or [], asked, progress)
-        else:
-            plans = [read_plan(path, max_memory) for path in (plan, *(others or []))]
-            _refuse(
-                {
-                    "--fabric": fabric,
-                    "--gpu": gpu,
-                    "--model": model,
-                    "--tokens": tokens,
-                    "--sequence": sequence,
-                }
+def command(o: Report) -> int:
+    """Write a page about a plan or, where -o names a picture, a drawing."""
+    output = Output.of(o)
+    if o.output is not None and o.output.suffix.lower() in _PICTURES:
+        return _draw(output, o)
+    if o.output is None or o.output.suffix.lower() not in (".html", ".htm"):
+        found = "is missing" if o.output is None else f"{str(o.output)[:200]!r}"
+        raise FormatError(
+            f"-o FILE {found}: expected a name that ends in .html, or for a drawing in .svg, .png or .pdf"
+        )
+    of_drawings = ("show", "algorithm", *(name for name in Fabric.rows if name != "gpu"))
+    refuse(o, of_drawings, "is for drawings; expected -o FILE with .svg, .png or .pdf")
+    with ProgressLine(quiet=output.is_silent) as progress:
+        if planning.is_parallel_plan(o.plan):
+            if o.others:
+                raise FormatError("shards a model: no other plans stand beside it", source=str(o.plan))
+            page = planning.report_parallel_plan(
+                o.plan,
+                o.fabric,
+                gpu=o.gpu,
+                model=o.model,
+                tokens=o.tokens,
+                sequence=o.sequence,
+                progress=progress,
             )
+        else:
+            plans = [read_plan(path, o.max_memory) for path in (o.plan, *o.others)]
+            refuse(o, _OF_SHARDING, "is of plans that parallelize wrote (JSON); leave it out")
             try:
-                page = planning.report(plans[0], plans[1:], size=size, progress=progress)
+                page = planning.report(plans[0], plans[1:], size=o.size, progress=progress)
             except planning.UnverifiedPlanError as error:
                 warn(f"report: {error}")
                 return FAILED
     data = page.encode()
-    write_bytes(output, data)
-    told.line(f"page        {output}, {len(data):,} bytes")
-    told.result({"page": str(output), "bytes": len(data)})
+    write_bytes(o.output, data)
+    output.line(f"page        {o.output}, {len(data):,} bytes")
+    output.result({"page": str(o.output), "bytes": len(data)})
     return 0
 
 
-class _Asked(NamedTuple):
-    """What a plan of parallelize is timed on."""
-
-    fabric: str | None
-    gpu: str | None
-    model: str | None
-    tokens: str | None
-    sequence: str | None
-
-
-def _parallel_page(
-    plan: Path, others: Sequence[Path], asked: _Asked, progress: Callable[[str, int, int], None]
-) -> str:
-    if others:
-        raise FormatError("shards a model: no other plans stand beside it", source=str(plan))
-    return planning.report_parallel_plan(
-        plan,
-        asked.fabric,
-        gpu=asked.gpu,
-        model=asked.model,
-        tokens=asked.tokens,
-        sequence=asked.sequence,
-        progress=progress,
-    )
-
-
-def _refuse(given: Mapping[str, str | None]) -> None:
-    """FormatError for options of plans that shard models."""
-    for option, value in given.items():
-        if value is not None:
-            raise FormatError(f"{option} is of plans that parallelize wrote (JSON); leave it out")
+def _draw(output: Output, o: Report) -> int:
+    """Draw a fabric, or what a plan does on it: loads, the bottleneck, a tree."""
+    COMMAND.set("draw")
+    refuse(o, ("size", "fabric", "model", "tokens", "sequence"), "is not for drawings; leave it out")
+    if len(o.others) > 1:
+        raise FormatError(f"drawing: expected at most a COLLECTIVE after {o.plan}; left over: {o.others[1]}")
+    collective = o.others[0] if o.others else None
+    assert o.output is not None
+    with fabric_at(o, "plan"), ProgressLine(quiet=output.is_silent) as progress:
+        subject = o.plan
+        if collective is not None or not isinstance(subject, Topology):
+            asked = {"collective": collective, "algorithm": o.algorithm, "max_memory": o.max_memory}
+            solving = ReadOrSolved({"plan": subject, **asked}, [name for name, one in asked.items() if one])
+            subject = solved_or_read(solving, command="draw", progress=progress).plan
+        try:
+            picture = planning.draw(subject, show=o.show, file_format=o.output.suffix[1:].lower())
+        except planning.UnverifiedPlanError as error:
+            warn(f"draw: {error}")
+            return FAILED
+        write_bytes(o.output, picture)
+        output.line(f"picture     {o.output}, {len(picture):,} bytes")
+        output.result({"picture": str(o.output), "bytes": len(picture)})
+    return 0

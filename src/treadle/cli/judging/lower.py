@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from treadle import planning
 from treadle.atomic import write_bytes
 from treadle.cli.judging.text_sets import lowered_sets, put_sets, set_folder
-from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, warn
-from treadle.cli.plan_file import MaxMemoryOption, PlanArgument, read_plan
+from treadle.cli.output import Output, ProgressLine, warn
+from treadle.cli.plan_file import read_plan
 from treadle.cli.quantities import counted
 from treadle.cli.solving.report import describe_shortfall
 from treadle.cli.status import FAILED, put
 from treadle.cli.text_places import TextPlace, check_folder, place_of, place_of_group
 from treadle.context import Context
 from treadle.errors import ScheduleError
-from treadle.planning import Format, Loading, Lowered, LoweredGroup, Profile, find_format, own_formats
+from treadle.options.judging import Lower, Text
+from treadle.options.rows import keywords
+from treadle.planning import Format, Loading, Lowered, LoweredGroup, Profile, find_format
 from treadle.planning.group_plans import group_name
 from treadle.planning.summary import (
     describe_blocks,
@@ -29,127 +28,36 @@ from treadle.planning.summary import (
 )
 from treadle.planning.writing.lower import TextKeywords
 from treadle.schedules.plan import Plan
-from treadle.units import parse_size
-
-_NAMES = ", ".join(record.name for record in own_formats())
 
 
-def command(
-    plan: PlanArgument,
-    to: Annotated[
-        str, typer.Option(help=f"Format to write: {_NAMES}, or a plug-in's.", metavar="FORMAT")
-    ] = "msccl-xml",
-    output_path: Annotated[
-        str | None,
-        typer.Option("-o", "--output", help="File, or folder (one to be made ends in /); default stdout."),
-    ] = None,
-    profile: Annotated[
-        Profile | None,
-        typer.Option(
-            help="MSCCL XML: dialect and limits of the runtime; default azure; rccl: before RCCL removed it."
-        ),
-    ] = None,
-    in_place: Annotated[
-        bool, typer.Option("--in-place", help="For calls whose input and output are one memory.")
-    ] = False,
-    channels: Annotated[int, typer.Option(min=1, max=32, help="Streams between two ranks.")] = 1,
-    instances: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=256, help="Copies of the schedule side by side; default: as thread blocks need."
-        ),
-    ] = None,
-    pipeline: Annotated[
-        str | None, typer.Option(help="MSCCL++: slices that flow through the plan, such as 1MB.")
-    ] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the algorithm in the text.")] = None,
-    size: Annotated[
-        str | None, typer.Option(help="Size of the buffer, such as 64MB: of a trace, or whose text alone.")
-    ] = None,
-    consolidate: Annotated[
-        bool,
-        typer.Option(
-            "--consolidate", help="MSCCL XML: gather scattered messages in scratch, send them as one."
-        ),
-    ] = False,
-    rank: Annotated[
-        int | None,
-        typer.Option(min=0, help="Factored plans, cpu-xml and chakra: this rank's part.", metavar="R"),
-    ] = None,
-    chunks: Annotated[
-        str,
-        typer.Option(
-            help="MSCCL XML, MSCCL++: parts of a shard or buffer; auto: those that serve most sizes.",
-            metavar="auto|plan|N",
-        ),
-    ] = "auto",
-    group: Annotated[
-        int | None,
-        typer.Option(min=0, help="Of several groups at once: this one's text alone.", metavar="G"),
-    ] = None,
-    accept_any_root: Annotated[
-        bool,
-        typer.Option(
-            "--accept-any-root",
-            help="Broadcast, reduce: all calls have the plan's root, which is not compared.",
-        ),
-    ] = False,
-    protocol: Annotated[
-        str | None,
-        typer.Option(
-            help="MSCCL XML, MSCCL++, tuner: how messages carry flags; default as the plan, else Simple.",
-            metavar="Simple|LL|LL128",
-        ),
-    ] = None,
-    min_size: Annotated[
-        str | None, typer.Option(help="First size to write texts for, such as 1MB.", metavar="SIZE")
-    ] = None,
-    max_size: Annotated[
-        str | None, typer.Option(help="Last size to write texts for.", metavar="SIZE")
-    ] = None,
-    max_memory: MaxMemoryOption = None,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> int:
+def command(o: Lower) -> int:
     """Write a plan as text for a runtime, once that text has been read back and checked."""
-    output = Output(json, quiet or output_path is None)
-    target = find_format(to)
-    if output_path is None and target.is_per_rank:
+    output = Output(o.json, o.quiet or o.output is None)
+    target = find_format(o.to)
+    if o.output is None and target.is_per_rank:
         raise ScheduleError(f"{target.title} are a file for each rank; name them by -o PREFIX")
-    options: TextKeywords = {
-        "in_place": in_place,
-        "channels": channels,
-        "instances": instances,
-        "name": name,
-        "pipeline_bytes": _slice(pipeline),
-        "size_bytes": 0 if size is None else parse_size(size),
-        "consolidate": consolidate,
-        "rank": rank,
-        "chunks": int(chunks) if chunks.isascii() and chunks.isdigit() else chunks,
-        "accept_any_root": accept_any_root,
-        "protocol": protocol,
-        "min_size_bytes": 0 if min_size is None else parse_size(min_size),
-        "max_size_bytes": 0 if max_size is None else parse_size(max_size),
-    }
+    options: TextKeywords = keywords(o, Text)
     try:
-        with ProgressLine(quiet=quiet or json) as progress:
+        with ProgressLine(quiet=o.quiet or o.json) as progress:
             Context(progress).announce("reading")
-            loaded = read_plan(plan, max_memory)
-            folder = set_folder(loaded, target, output_path, options)
+            loaded = read_plan(o.plan, o.max_memory)
+            folder = set_folder(loaded, target, o.output, options)
             Context(progress).announce("lowering")
             if folder is not None:
-                sets = lowered_sets(loaded, plan, folder, to=to, profile=profile, group=group, **options)
+                sets = lowered_sets(
+                    loaded, o.plan, folder, to=o.to, profile=o.profile, group=o.group, **options
+                )
         if folder is not None:
             return put_sets(output, loaded, sets, options)
-        with ProgressLine(quiet=quiet or json) as progress:
+        with ProgressLine(quiet=o.quiet or o.json) as progress:
             Context(progress).announce("lowering")
-            place = None if output_path is None else place_of(output_path, plan, target)
+            place = None if o.output is None else place_of(o.output, o.plan, target)
             if place is not None:
-                check_folder(place, profile)
-            places = _places(loaded, plan, place, profile, group)
-            results = _lowered(loaded, group, places, to=to, profile=profile, options=options)
+                check_folder(place, o.profile)
+            places = _places(loaded, o.plan, place, o.profile, o.group)
+            results = _lowered(loaded, o.group, places, to=o.to, profile=o.profile, options=options)
     except planning.UnverifiedPlanError as error:
-        warn(f"{plan}: {error}")
+        warn(f"{o.plan}: {error}")
         return FAILED
     faults = [fault for result in results for fault in result.faults]
     if faults:
@@ -161,14 +69,14 @@ def command(
             with where.folder():
                 for path, data in where.targets(result.files):
                     write_bytes(path, data)
-        elif not (json or quiet):
+        elif not (o.json or o.quiet):
             _put(loaded, result)
         if result is results[0]:
             _report(output, loaded, result, target, where)
         else:
             _report_alike(output, result, where)
-    values = [_values(result, where, rank) for result, where in zip(results, places, strict=True)]
-    head = {**throughput(loaded), "format": to, "in_place": in_place, "instances": results[0].instances}
+    values = [_values(result, where, o.rank) for result, where in zip(results, places, strict=True)]
+    head = {**throughput(loaded), "format": o.to, "in_place": o.in_place, "instances": results[0].instances}
     if len(results) == 1:
         output.result({**head, **values[0]})
     else:
@@ -247,16 +155,6 @@ def _values(result: Lowered, place: TextPlace | None, rank: int | None) -> dict[
         "loaded_by_runtime": False,
         **({} if place is None else {"path": str(place.path)}),
     }
-
-
-def _slice(pipeline: str | None) -> int:
-    """Bytes of a slice, 0 for none."""
-    if pipeline is None:
-        return 0
-    slices = parse_size(pipeline)
-    if slices < 1:
-        raise ScheduleError(f"--pipeline {pipeline}: expected slices of at least 1 byte, such as 1MB")
-    return slices
 
 
 def _report(output: Output, plan: Plan, result: Lowered, target: Format, place: TextPlace | None) -> None:

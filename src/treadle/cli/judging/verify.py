@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from treadle import planning
-from treadle.cli.fabric_arguments import topology_text
 from treadle.cli.memory_fence import memory_fence
-from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, UnitOption, warn
-from treadle.cli.plan_file import MaxMemoryOption, granted_bytes, refuse_what_is_no_plan
-from treadle.cli.quantities import Rates, counted
+from treadle.cli.output import Output, ProgressLine, warn
+from treadle.cli.plan_file import refuse_what_is_no_plan
+from treadle.cli.quantities import counted
 from treadle.cli.solving.report import (
     SHOWN_VIOLATIONS,
     describe_witness,
@@ -24,72 +20,47 @@ from treadle.cli.solving.report import (
 from treadle.cli.status import FAILED
 from treadle.context import Context
 from treadle.errors import ScheduleError
-from treadle.planning import Check, Profile
+from treadle.options.judging import Verify
+from treadle.planning import Check
 from treadle.planning.comparison_summary import placed_summary
 from treadle.planning.judging.texts import TextVerification, read_text, verify_text
 from treadle.planning.summary import exact_text, verify_summary
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import load_plan
+from treadle.schedules.plan_files.budget import MAX_MEMORY
 from treadle.topologies.files import topology_hash
 from treadle.topologies.topology import Topology
 from treadle.units import format_share, format_size
 from treadle.verification.violations import Report
 
-FileArgument = Annotated[
-    Path, typer.Argument(metavar="FILE", help="A plan, or a text for a runtime, told by its content.")
-]
-
-
 _EXPECTED = "a plan that solve wrote (-o), or a text for a runtime"
 
 
-def command(
-    plan: FileArgument,
-    topology: Annotated[
-        Topology | None,
-        typer.Option(
-            help="The fabric that you trust; default the one inside the plan.",
-            metavar="TOPOLOGY",
-            parser=topology_text,
-        ),
-    ] = None,
-    profile: Annotated[
-        Profile | None, typer.Option(help="MSCCL XML: whose limits hold; default the first that fits.")
-    ] = None,
-    root: Annotated[
-        int | None, typer.Option(min=0, help="MSCCL texts of broadcast and reduce: the root (default 0).")
-    ] = None,
-    max_memory: MaxMemoryOption = None,
-    unit: UnitOption = None,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> int:
+def command(o: Verify) -> int:
     """Recompute every claim of a plan, or execute a text; list every violation, or none."""
-    output = Output(json, quiet, Rates(unit or ""))
-    if plan.is_dir():
-        if profile is not None or root is not None:
-            raise ScheduleError(f"{plan}: --profile and --root are for texts; this is a folder of plans")
-        return _verify_jobs(output, plan, topology)
-    text = read_text(plan)
+    output = Output.of(o)
+    if o.plan.is_dir():
+        _refuse_of_texts(o, "this is a folder of plans")
+        return _verify_jobs(output, o.plan, o.topology)
+    text = read_text(o.plan)
     if text is not None:
-        if topology is not None:
-            return _place_text(output, plan, topology, root or 0)
+        if o.topology is not None:
+            return _place_text(output, o.plan, o.topology, o.root or 0)
         with ProgressLine(quiet=output.is_silent) as progress:
             Context(progress).announce("judging")
-            found = verify_text(text, source=str(plan), profile=profile, root=root or 0)
-        return _print_text(output, plan, found)
-    if profile is not None or root is not None:
-        raise ScheduleError(f"{plan}: --profile and --root are for texts; a plan says both itself")
+            found = verify_text(text, source=str(o.plan), profile=o.profile, root=o.root or 0)
+        return _print_text(output, o.plan, found)
+    _refuse_of_texts(o, "a plan says both itself")
     with ProgressLine(quiet=output.is_silent) as progress:
         Context(progress).announce("reading")
-        refuse_what_is_no_plan(plan, _EXPECTED)
-        granted = granted_bytes(max_memory)
-        with memory_fence(granted, str(plan)):
-            loaded = load_plan(plan, max_memory_bytes=granted)
+        refuse_what_is_no_plan(o.plan, _EXPECTED)
+        granted = o.max_memory or MAX_MEMORY
+        with memory_fence(granted, str(o.plan)):
+            loaded = load_plan(o.plan, max_memory_bytes=granted)
             Context(progress).announce("verifying")
-            result = planning.verify(loaded, topology)
-    for note in () if quiet else result.notes:
+            result = planning.verify(loaded, o.topology)
+    for note in () if o.quiet else result.notes:
         warn(f"warning: {note}")
     print_problem(output, result.topology, loaded.collective)
     if result.is_embedded:
@@ -111,7 +82,7 @@ def command(
     schedule = loaded.entries[-1].schedule
     if isinstance(schedule, FactoredSchedule):
         _print_factored(output, loaded, schedule, result.report)
-        output.line(f"file        {format_size(plan.stat().st_size)}")
+        output.line(f"file        {format_size(o.plan.stat().st_size)}")
     for report in result.reports:
         print_verification(output, report)
     if result.is_sound and not result.is_ok:
@@ -127,10 +98,15 @@ def command(
             "topology_embedded": result.is_embedded,
             **({"absent_compute_nodes": result.n_absent} if result.n_absent else {}),
             **({"notes": list(result.notes)} if result.notes else {}),
-            "plan": str(plan),
+            "plan": str(o.plan),
         }
     )
     return 0 if result.is_ok else FAILED
+
+
+def _refuse_of_texts(o: Verify, reason: str) -> None:
+    if o.profile is not None or o.root is not None:
+        raise ScheduleError(f"{o.plan}: --profile and --root are for texts; {reason}")
 
 
 def _print_sound(output: Output, result: planning.VerifyResult, plan: Plan) -> None:

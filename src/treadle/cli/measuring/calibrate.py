@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json as json_text
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
-import typer
 
 from treadle.atomic import write_bytes
-from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, UnitOption
-from treadle.cli.quantities import Rates
+from treadle.cli.output import Output, ProgressLine
 from treadle.context import Context, under
 from treadle.errors import FormatError
+from treadle.options.measuring import Calibrate
 from treadle.planning.fabrics_and_plans import as_plan
 from treadle.planning.measuring.calibration import (
     Calibration,
@@ -33,96 +32,39 @@ from treadle.topologies.topology import MAX_BANDWIDTH
 from treadle.units import format_size
 
 
-def command(
-    measured: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILE", help="nccl-tests output (text or -J), or JSON of run or testbed."),
-    ],
-    result_file: Annotated[
-        Path | None, typer.Option("-o", "--output", help="JSON file to write the fit to.", writable=True)
-    ] = None,
-    plans: Annotated[
-        str | None,
-        typer.Option(
-            "--plan",
-            help="The plans whose times the files are, in their order: fits a cost model, for --cost-model.",
-            metavar="PLAN,...",
-        ),
-    ] = None,
-    protocols: Annotated[
-        str | None,
-        typer.Option(
-            help="With --plan: protocols with figures of their own, as ll,ll128,simple; default simple.",
-            metavar="NAME,...",
-        ),
-    ] = None,
-    held_out: Annotated[
-        int,
-        typer.Option(
-            min=0, help="With --plan: the last N files are not fitted, only predicted.", metavar="N"
-        ),
-    ] = 0,
-    steps: Annotated[
-        int | None,
-        typer.Option(min=1, help="Communication steps of what was measured, as 2(N-1).", metavar="X"),
-    ] = None,
-    degree: Annotated[
-        int, typer.Option(min=1, help="Links that share the bandwidth of a node.", metavar="D")
-    ] = 1,
-    collective: Annotated[
-        str | None, typer.Option(help="Where the file does not say.", metavar="COLLECTIVE")
-    ] = None,
-    ranks: Annotated[int | None, typer.Option(min=2, max=2**20, help="Where the file does not say.")] = None,
-    fabric: Annotated[
-        str | None,
-        typer.Option(help="A fabric of equal links to write with the fitted values.", metavar="TOPOLOGY"),
-    ] = None,
-    fabric_file: Annotated[
-        Path | None,
-        typer.Option("--fabric-output", help="Where to; a topology file.", metavar="FILE", writable=True),
-    ] = None,
-    unit: UnitOption = None,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> int:
+def command(o: Calibrate) -> int:
     """Fit latency and bandwidth to measured times, or a cost model to those of plans."""
-    output = Output(json, quiet, Rates(unit or ""))
-    if plans is not None:
-        if steps is not None or fabric is not None or fabric_file is not None:
+    output = Output.of(o)
+    if o.plans is not None:
+        if o.steps is not None or o.fabric is not None or o.fabric_output is not None:
             raise FormatError(
                 "--plan: fits a cost model; --steps and --fabric are of the alpha-beta fit without"
             )
-        return _cost_model(output, measured, plans.split(","), protocols, held_out, result_file)
-    if protocols is not None or held_out:
+        return _cost_model(output, o, o.plans)
+    if o.protocols is not None or o.held_out:
         raise FormatError(
             "--protocols and --held-out are of cost models; expected --plan PLAN,... beside them"
         )
-    if len(measured) != 1:
-        raise FormatError(f"{len(measured)} files: expected one, or --plan PLAN,... for each")
-    if (fabric is None) != (fabric_file is None):
+    if len(o.measured) != 1:
+        raise FormatError(f"{len(o.measured)} files: expected one, or --plan PLAN,... for each")
+    if (o.fabric is None) != (o.fabric_output is None):
         raise FormatError("--fabric and --fabric-output go together")
-    kind = None if collective is None else resolve_kind(collective)
-    result = calibrate(measured[0], collective=kind, n_ranks=ranks, steps=steps)
-    summary = calibration_summary(result, degree)
-    if fabric is not None and fabric_file is not None:
-        _write_fabric(fabric, fabric_file, result)
-    if result_file is not None:
-        write_bytes(result_file, (json_text.dumps(summary, indent=1, allow_nan=False) + "\n").encode())
-    for line in calibration_lines(result, degree, show=output.rates):
+    kind = None if o.collective is None else resolve_kind(o.collective)
+    result = calibrate(o.measured[0], collective=kind, n_ranks=o.ranks, steps=o.steps)
+    summary = calibration_summary(result, o.degree)
+    if o.fabric is not None and o.fabric_output is not None:
+        _write_fabric(o.fabric, o.fabric_output, result)
+    if o.output is not None:
+        write_bytes(o.output, (json_text.dumps(summary, indent=1, allow_nan=False) + "\n").encode())
+    for line in calibration_lines(result, o.degree, show=output.rates):
         output.line(line)
     output.result(summary)
     return 0
 
 
-def _cost_model(
-    output: Output,
-    measured: list[Path],
-    plans: list[str],
-    protocols: str | None,
-    held_out: int,
-    result_file: Path | None,
-) -> int:
+def _cost_model(output: Output, o: Calibrate, plans: Sequence[str]) -> int:
     """Fit a cost model to sweeps of several plans."""
+    measured, held_out, result_file = o.measured, o.held_out, o.output
     if len(plans) != len(measured):
         raise FormatError(f"--plan: {len(plans)} plans for {len(measured)} files; expected one for each")
     if held_out >= len(measured):
@@ -135,7 +77,7 @@ def _cost_model(
     with ProgressLine(quiet=output.is_silent) as progress, under(Context(progress)):
         fit = fit_cost_model(
             sweeps[:fitted],
-            protocols=("simple",) if protocols is None else protocols.split(","),
+            protocols=o.protocols or ("simple",),
             held_out=sweeps[fitted:],
             name="fitted" if result_file is None else result_file.stem or "fitted",
             source=f"fitted by treadle calibrate to {', '.join(path.name for path in measured[:fitted])}",

@@ -4,39 +4,18 @@ from __future__ import annotations
 
 import textwrap
 from fractions import Fraction
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from treadle.cli.designing.names import describe_links
-from treadle.cli.fabric_arguments import (
-    BandwidthOption,
-    BoxesOption,
-    ChunkSizeOption,
-    CpuLinkOption,
-    FormatOption,
-    GpuOption,
-    LinksOption,
-    NetworkOption,
-    NicBandwidthOption,
-    NicsOption,
-    OversubscriptionOption,
-    PcieBandwidthOption,
-    PcieOption,
-    TraysOption,
-    UndirectedOption,
-    WithoutOption,
-    import_keywords,
-    left_of,
-    read_fabric,
-    tell_warnings,
-)
-from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, UnitOption, late
-from treadle.cli.quantities import Rates, counted, parse_seconds
+from treadle.cli.fabric_arguments import import_keywords, left_of, read_fabric, tell_warnings
+from treadle.cli.output import Output, ProgressLine, late
+from treadle.cli.quantities import counted
 from treadle.cli.status import USAGE, fail
 from treadle.diagnosis.log_figures import nvls_line
 from treadle.errors import FormatError
+from treadle.options.measuring import Diagnose
+from treadle.options.rows import keywords
+from treadle.options.shared import TimeLimit
 from treadle.planning.measuring.diagnose import diagnose
 from treadle.planning.measuring.diagnosed import IN_NETWORK, OPTIMUM, RING, Diagnosis, JudgedTable, Yardstick
 from treadle.planning.measuring.diagnosis_summary import diagnosis_summary
@@ -49,85 +28,32 @@ _WIDTH = 80
 _LABEL = 12
 
 
-def command(
-    log: Annotated[
-        Path, typer.Argument(metavar="LOG", help="Output of nccl-tests, best with NCCL_DEBUG=INFO.")
-    ],
-    fabric: Annotated[
-        str | None,
-        typer.Option(
-            "--topology",
-            metavar="TOPOLOGY",
-            help="The fabric, rank by rank as in the log; default: from the system tree in the log.",
-        ),
-    ] = None,
-    collective: Annotated[
-        str | None, typer.Option(help="Where the log does not say.", metavar="COLLECTIVE")
-    ] = None,
-    file_format: FormatOption = None,
-    boxes: BoxesOption = None,
-    network: NetworkOption = None,
-    nic_bandwidth: NicBandwidthOption = None,
-    gpu: GpuOption = None,
-    links: LinksOption = None,
-    pcie: PcieOption = None,
-    pcie_bandwidth: PcieBandwidthOption = None,
-    cpu_link: CpuLinkOption = None,
-    trays: TraysOption = None,
-    nics: NicsOption = None,
-    bandwidth: BandwidthOption = None,
-    undirected: UndirectedOption = False,
-    oversubscription: OversubscriptionOption = None,
-    chunk_size: ChunkSizeOption = None,
-    without: WithoutOption = None,
-    time_limit: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Give up bounds after this time, such as 30s.")
-    ] = None,
-    unit: UnitOption = None,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> int:
+def command(o: Diagnose) -> int:
     """Explain a measured busbw: % of rings, of the optimum, and what in the log makes it slow."""
-    output = Output(json, quiet, Rates(unit or ""))
-    typed = {
-        "boxes": boxes,
-        "network": network,
-        "nic_bandwidth": nic_bandwidth,
-        "gpu": gpu,
-        "links": links,
-        "pcie": pcie,
-        "pcie_bandwidth": pcie_bandwidth,
-        "cpu_link": cpu_link,
-        "trays": trays,
-        "nics": nics,
-        "bandwidth": bandwidth,
-        "undirected": undirected,
-        "oversubscription": oversubscription,
-        "chunk_size": chunk_size,
-    }
-    topology = None
-    if fabric is not None:
-        imported = read_fabric(fabric, file_format, typed)
-        if not quiet:
+    output = Output.of(o)
+    topology, imports = None, import_keywords(o)
+    if o.fabric is not None:
+        imported = read_fabric(o.fabric, o)
+        if not o.quiet:
             tell_warnings(imported)
-        topology, typed = left_of(imported.topology, without), {}
-    elif without:
+        topology, imports = left_of(imported.topology, o.without), {}
+    elif o.without:
         raise FormatError("--without is about the fabric of --topology; a log's own tree lacks what failed")
     with ProgressLine(quiet=output.is_silent) as progress:
         found = diagnose(
-            log,
+            o.log,
             topology=topology,
-            collective=collective,
-            time_limit_s=None if time_limit is None else parse_seconds(time_limit),
+            collective=o.collective,
             progress=progress,
-            **import_keywords(typed),
+            **keywords(o, TimeLimit),
+            **imports,
         )
     _Report(output).print(found)
     output.result(diagnosis_summary(found))
     reason = found.missing or (found.unjudged[0][1] if found.unjudged and not found.judgements else "")
     if found.late:
         return late(f"not known: {', '.join(found.late)}; allow more (--time-limit)")
-    return fail(f"{log}: {reason}", USAGE) if reason else 0
+    return fail(f"{o.log}: {reason}", USAGE) if reason else 0
 
 
 class _Report:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import Annotated
 
-import typer
-
-from treadle.cli.output import JsonOption, Output, QuietOption
+from treadle.cli.output import Output
+from treadle.options.measuring import Reproduce
 from treadle.reproduction.exhibit import Exhibit
 from treadle.reproduction.exhibits import EXHIBITS
 from treadle.reproduction.printed import rounded
@@ -20,21 +18,13 @@ from treadle.reproduction.reproduce import (
 )
 
 
-def command(
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="[NAME]", help="Such as table-4.1, figure-A.7; without it all are listed."),
-    ] = None,
-    full: Annotated[bool, typer.Option("--full/--quick", help="Also what takes minutes.")] = False,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> int:
+def command(o: Reproduce) -> int:
     """Compute a table or figure of the papers anew and set it beside what is printed."""
-    output = Output(json, quiet)
-    if name is None:
+    output = Output.of(o)
+    if o.name is None:
         _list(output)
         return 0
-    found = reproduce(name, full=full)
+    found = reproduce(o.name, full=o.full)
     _report(output, found)
     output.result(found.to_json())
     return 0

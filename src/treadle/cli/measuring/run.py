@@ -2,38 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from treadle import planning
-from treadle.cli.measuring.solved_or_read import (
-    PlanOrFabricArgument,
-    SolvedAlgorithmOption,
-    SolvedCollectiveArgument,
-    Solving,
-    solved_or_read,
-)
-from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, UnitOption, warn
-from treadle.cli.plan_file import MaxMemoryOption
+from treadle.cli.measuring.solved_or_read import solved_or_read
+from treadle.cli.output import Output, ProgressLine, warn
 from treadle.cli.quantities import Rates, busbw, counted
 from treadle.cli.solving.group_report import mesh_values, print_groups
-from treadle.cli.solving.problem_arguments import (
-    AxesOption,
-    ForwardOption,
-    MeshOption,
-    RanksOption,
-    RootOption,
-    problem_options,
-)
 from treadle.cli.solving.report import describe_shortfall, members
 from treadle.cli.status import FAILED
 from treadle.context import Context
 from treadle.errors import FormatError
+from treadle.options.measuring import Run, Runs
+from treadle.options.rows import keywords
 from treadle.planning import (
     DeviceProtocol,
-    ElementType,
-    Reduction,
     RunKeywords,
     RunResult,
     RuntimeName,
@@ -47,73 +28,16 @@ from treadle.schedules.plan import Plan
 from treadle.topologies.topology import Topology
 
 
-def command(
-    plan: PlanOrFabricArgument,
-    collective: SolvedCollectiveArgument = None,
-    algorithm: SolvedAlgorithmOption = None,
-    size: Annotated[
-        str, typer.Option(help="Per-rank buffer: 64M, or 1K..64M by factors of two.", metavar="SIZES")
-    ] = "1K..64M",
-    runtime: Annotated[
-        RuntimeName,
-        typer.Option(
-            help="Executor; mpi runs under mpirun, a process for each rank; mpi-c and "
-            "libfabric start them; device-emulated runs a GPU kernel's thread blocks as threads, "
-            "device-gpu those of all ranks on one GPU.",
-        ),
-    ] = RuntimeName.IN_PROCESS,
-    dtype: Annotated[ElementType, typer.Option(help="Type of the elements.")] = ElementType.FLOAT32,
-    redop: Annotated[Reduction, typer.Option(help="How contributions are combined.")] = Reduction.SUM,
-    in_place: Annotated[bool, typer.Option("--in-place", help="Input and output are one memory.")] = False,
-    iterations: Annotated[int, typer.Option(min=1, help="Most timed runs of a size.")] = 20,
-    reference: Annotated[
-        bool, typer.Option("--reference", help="Time MPI's own collective beside (mpi only).")
-    ] = False,
-    protocol: Annotated[
-        str | None,
-        typer.Option(
-            help="Device only: auto (by size), Simple, LL, or both after a comma; a row of each.",
-            metavar="PROTOCOLS",
-        ),
-    ] = None,
-    lanes: Annotated[
-        int | None,
-        typer.Option(min=1, help="Device only: most thread blocks of a rank (2; by size on a GPU)."),
-    ] = None,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Device only: of a thread block (1; by size on a GPU).")
-    ] = None,
-    cost_model: Annotated[
-        str | None,
-        typer.Option(
-            help="Device only: by which sizes choose protocol, lanes, threads and slices (nccl-hopper).",
-            metavar="FILE|NAME",
-        ),
-    ] = None,
-    ranks: RanksOption = None,
-    forward: ForwardOption = False,
-    root: RootOption = None,
-    mesh: MeshOption = None,
-    axes: AxesOption = None,
-    seed: SeedOption = 0,
-    max_memory: MaxMemoryOption = None,
-    unit: UnitOption = None,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> int:
+def command(o: Run) -> int:
     """Move real data by a plan, check every element, and print the columns of nccl-tests."""
-    options = problem_options(ranks, forward, root, None, None, None, mesh, axes)
-    asked = Solving(collective, algorithm, seed, options)
-    reporter = planning.is_reporter(runtime)
-    sizes = parse_sizes(size)
-    moved = _device_options(protocol, lanes, threads, cost_model)
-    moved["element"], moved["reduction"], moved["iterations"] = dtype, redop, iterations
-    moved["seed"], moved["with_reference"] = seed, reference
-    with ProgressLine(quiet=quiet or json or not reporter) as progress:
-        found = solved_or_read(plan, asked, command="run", max_memory=max_memory, progress=progress)
+    reporter = planning.is_reporter(o.runtime)
+    sizes = parse_sizes(o.size)
+    moved = _run_keywords(o)
+    with ProgressLine(quiet=o.quiet or o.json or not reporter) as progress:
+        found = solved_or_read(o, command="run", progress=progress)
     loaded = found.plan
-    output = Output(json, quiet or not reporter, Rates(unit or ""))
-    if not reporter and not planning.has_process_per_rank(loaded, runtime):
+    output = Output(o.json, o.quiet or not reporter, Rates(o.unit or ""))
+    if not reporter and not planning.has_process_per_rank(loaded, o.runtime):
         return 0  # the first process says it for all; a failure here could end it before it has
     try:
         with ProgressLine(quiet=output.is_silent) as progress:
@@ -121,30 +45,29 @@ def command(
             result = planning.run(
                 loaded,
                 sizes,
-                runtime=runtime,
-                in_place=in_place,
+                runtime=o.runtime,
+                in_place=o.in_place,
                 **moved,
             )
             shared = found.shared(progress) if reporter else None
     except planning.UnverifiedPlanError as error:
         if not reporter:
             return 0
-        warn(f"{_named(plan)}: {error}")
+        warn(f"{_named(o.plan)}: {error}")
         return FAILED
-    _print(output, loaded, runtime, result)
+    _print(output, loaded, o.runtime, result)
     if shared is not None:
         print_groups(output, loaded.topology, loaded.collective, shared)
     if reporter:
-        values = {**_summary(loaded, runtime, result), **shortfall_summary(result.shortfall)}
-        output.result({**values, **rates_of_groups(shared), **mesh_values(mesh, axes)})
+        values = {**_summary(loaded, o.runtime, result), **shortfall_summary(result.shortfall)}
+        output.result({**values, **rates_of_groups(shared), **mesh_values(o.mesh, o.axes)})
     return FAILED if result.wrong else 0
 
 
-def _device_options(
-    protocol: str | None, lanes: int | None, threads: int | None, cost_model: str | None
-) -> RunKeywords:
-    """What was said of lanes, and nothing of what was not: other runtimes refuse each."""
-    found: RunKeywords = {}
+def _run_keywords(o: Run) -> RunKeywords:
+    """What was said of a run, and nothing of what was not: other runtimes refuse options of devices."""
+    found: RunKeywords = keywords(o, Runs, but=("device_protocols", "lane_costs"))
+    protocol = o.device_protocols
     if protocol is not None and protocol.strip().lower() == "auto":
         found["device_protocols"] = ()
     elif protocol is not None:
@@ -156,12 +79,8 @@ def _device_options(
                 f"--protocol: expected auto, or some of {expected} with commas, found {protocol[:40]!r}"
             )
         found["device_protocols"] = tuple(known[name] for name in dict.fromkeys(names))
-    if lanes is not None:
-        found["lanes"] = lanes
-    if threads is not None:
-        found["threads"] = threads
-    if cost_model is not None:
-        found["lane_costs"] = lane_costs(planning.as_cost_model(cost_model))
+    if o.lane_costs is not None:
+        found["lane_costs"] = lane_costs(planning.as_cost_model(o.lane_costs))
     return found
 
 

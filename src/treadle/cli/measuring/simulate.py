@@ -4,44 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
 
 from treadle import planning
 from treadle.atomic import write_bytes
-from treadle.cli.cost_model_option import CostModelOption, asked_cost_model, told_cost_model
-from treadle.cli.fabric_arguments import topology_text
-from treadle.cli.measuring.solved_or_read import (
-    LoadedPlan,
-    SolvedAlgorithmOption,
-    SolvedCollectiveArgument,
-    Solving,
-    solved_or_read,
-)
-from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, UnitOption, warn
-from treadle.cli.plan_file import MaxMemoryOption
+from treadle.cli.cost_model_option import asked_cost_model, told_cost_model
+from treadle.cli.measuring.solved_or_read import LoadedPlan, refuse_solving, solved_or_read
+from treadle.cli.output import Output, ProgressLine, warn
 from treadle.cli.quantities import Rates, busbw
 from treadle.cli.solving.group_report import mesh_values, print_groups
-from treadle.cli.solving.problem_arguments import (
-    AxesOption,
-    ForwardOption,
-    MeshOption,
-    RanksOption,
-    RootOption,
-    problem_options,
-)
 from treadle.cli.solving.report import members
 from treadle.cli.status import FAILED
 from treadle.context import Context
 from treadle.errors import FormatError
+from treadle.options.measuring import MessageModel, Simulate
+from treadle.options.rows import keywords
 from treadle.planning import (
-    Forwarding,
-    LatencyModel,
     PlacedSchedule,
     Referee,
     RefereedRow,
-    Sharing,
     SimulatedRow,
     SimulationOptions,
     SimulationRun,
@@ -56,181 +36,96 @@ from treadle.planning.together.shared_rates import SharedRates
 from treadle.schedules.plan import Plan
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.topologies.topology import Topology
-from treadle.units import format_size, parse_bandwidth, parse_size, parse_time_ns
+from treadle.units import format_size
 
 _Simulated = Plan | PlacedSchedule
 
 
-def command(
-    plan: Annotated[
-        Any,
-        typer.Argument(
-            metavar="PLAN|TOPOLOGY",
-            help="A plan that solve wrote, a schedule of others (with --topology), or a fabric to solve for.",
-            parser=topology_text,
-        ),
-    ],
-    collective: SolvedCollectiveArgument = None,
-    algorithm: SolvedAlgorithmOption = None,
-    topology: Annotated[
-        Topology | None,
-        typer.Option(help="Of a schedule of others: the fabric.", metavar="TOPOLOGY", parser=topology_text),
-    ] = None,
-    multicast: Annotated[
-        bool, typer.Option("--multicast", help="With a fabric: use switches that copy and add up.")
-    ] = False,
-    size: Annotated[
-        str, typer.Option(help="Per-rank buffer: 64M, or 1K..1G by factors of two.", metavar="SIZES")
-    ] = "1K..1G",
-    slices: Annotated[
-        str, typer.Option(help="Parts that every message is cut into, or auto.", metavar="N|auto")
-    ] = "auto",
-    least_slice: Annotated[
-        str, typer.Option(help="With --slices auto: no message is cut into smaller parts.", metavar="SIZE")
-    ] = "4KB",
-    alpha: Annotated[
-        str | None,
-        typer.Option(
-            help="Latency of every message on top of the links', in place of a cost model.",
-            metavar="TIME",
-        ),
-    ] = None,
-    cost_model: CostModelOption = None,
-    latency_model: Annotated[
-        LatencyModel, typer.Option(help="Whether a latency delays its message or also holds the link.")
-    ] = LatencyModel.PIPELINED,
-    forwarding: Annotated[
-        Forwarding, typer.Option(help="How messages pass switches.")
-    ] = Forwarding.CUT_THROUGH,
-    sharing: Annotated[Sharing, typer.Option(help="How messages share a link.")] = Sharing.SLICE_ORDER,
-    reduction: Annotated[
-        str | None, typer.Option(help="Speed of adding up at a rank; default: no time.", metavar="BANDWIDTH")
-    ] = None,
-    trace: Annotated[
-        Path | None,
-        typer.Option(
-            help="Timeline of the last size: .json, .pftrace, or .gz of them.", metavar="FILE", writable=True
-        ),
-    ] = None,
-    picture: Annotated[
-        Path | None,
-        typer.Option(
-            help="Link utilisation over time, of the last size: .png, .svg or .pdf.",
-            metavar="FILE",
-            writable=True,
-        ),
-    ] = None,
-    referee: Annotated[
-        Referee | None,
-        typer.Option(help="Simulate by this simulator of others too, with real data, and compare."),
-    ] = None,
-    ranks: RanksOption = None,
-    forward: ForwardOption = False,
-    root: RootOption = None,
-    mesh: MeshOption = None,
-    axes: AxesOption = None,
-    seed: SeedOption = 0,
-    max_memory: MaxMemoryOption = None,
-    unit: UnitOption = None,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> int:
+def command(o: Simulate) -> int:
     """Predict how long a plan takes on its fabric, message by message."""
-    sizes = parse_sizes(size)
-    if trace is not None:
-        planning.check_trace_name(trace)
-    model = asked_cost_model(cost_model, alpha)
+    sizes = parse_sizes(o.size)
+    if o.trace is not None:
+        planning.check_trace_name(o.trace)
+    model = asked_cost_model(o.cost_model, o.alpha_ns)
     options = SimulationOptions(
-        slices=_slices(slices),
-        alpha_ns=0 if alpha is None else parse_time_ns(alpha),
-        least_slice_bytes=parse_size(least_slice),
-        latency_model=latency_model,
-        forwarding=forwarding,
-        sharing=sharing,
-        reduction_bytes_per_s=0 if reduction is None else parse_bandwidth(reduction),
+        slices=1 if o.slices == "auto" else int(o.slices),
+        alpha_ns=o.alpha_ns or 0,
+        **keywords(o, MessageModel),
     )
-    output = Output(json, quiet, Rates(unit or ""))
-    options_of_problem = problem_options(ranks, forward, root, None, None, None, mesh, axes)
-    asked = Solving(collective, algorithm, seed, options_of_problem, multicast)
+    output = Output.of(o)
     try:
         with ProgressLine(quiet=output.is_silent) as progress:
             loaded: _Simulated
             found: LoadedPlan | None = None
-            if isinstance(plan, Topology) or read_text(Path(plan)) is None:
-                if topology is not None:
+            if isinstance(o.plan, Topology) or read_text(Path(o.plan)) is None:
+                if o.topology is not None:
                     raise FormatError(
-                        f"--topology: names the fabric of a schedule of others, and {plan} is none"
+                        f"--topology: names the fabric of a schedule of others, and {o.plan} is none"
                     )
-                found = solved_or_read(
-                    plan, asked, command="simulate", max_memory=max_memory, progress=progress
-                )
+                found = solved_or_read(o, command="simulate", progress=progress)
                 loaded = found.plan
             else:
-                asked.refuse(f"{plan} is a schedule of others")
-                loaded = _placed(plan, topology, progress)
-            if alpha is None and model is None:
+                refuse_solving(o, f"{o.plan} is a schedule of others")
+                loaded = _placed(o.plan, o.topology, progress)
+            if o.alpha_ns is None and model is None:
                 model = planning.default_cost_model(loaded.topology)
-            if referee is not None and not isinstance(loaded, Plan):
-                raise FormatError(f"--referee: judges plans, and {plan} is a schedule of others")
-            if referee is not None and cost_model is not None:
+            if o.referee is not None and not isinstance(loaded, Plan):
+                raise FormatError(f"--referee: judges plans, and {o.plan} is a schedule of others")
+            if o.referee is not None and o.cost_model is not None:
                 raise FormatError("--referee: knows one alpha for all messages, and --cost-model has several")
-            if referee is not None:
-                planning.require_referee(referee, loaded.collective.n_ranks, sizes)
+            if o.referee is not None:
+                planning.require_referee(o.referee, loaded.collective.n_ranks, sizes)
             Context(progress).announce("messages")
             result = planning.simulate(
                 loaded,
                 sizes,
                 options=options,
-                auto_slices=slices == "auto",
+                auto_slices=o.slices == "auto",
                 cost_model=model,
                 progress=progress,
             )
             judged = (
                 ()
-                if referee is None or not isinstance(loaded, Plan)
+                if o.referee is None or not isinstance(loaded, Plan)
                 else planning.ask_referee(
                     loaded,
                     sizes,
-                    referee=referee,
-                    alpha_ns=None if alpha is None else options.alpha_ns,
+                    referee=o.referee,
+                    alpha_ns=o.alpha_ns,
                     progress=progress,
                 )
             )
             shared = None if found is None else found.shared(progress)
     except (planning.UnverifiedPlanError, planning.RejectedError) as error:
-        warn(f"{plan.name if isinstance(plan, Topology) else plan}: {error}")
+        warn(f"{o.plan.name if isinstance(o.plan, Topology) else o.plan}: {error}")
         return FAILED
-    if trace is not None:
-        planning.write_trace(trace, planning.simulation_trace(result.last))
-    if picture is not None:
-        image = planning.utilisation_picture(result.last, file_format=picture.suffix[1:].lower())
-        write_bytes(picture, image)
+    if o.trace is not None:
+        planning.write_trace(o.trace, planning.simulation_trace(result.last))
+    if o.picture is not None:
+        image = planning.utilisation_picture(result.last, file_format=o.picture.suffix[1:].lower())
+        write_bytes(o.picture, image)
     _print(output, loaded, options, result, shared, model)
-    if referee is not None:
-        _print_referee(output, referee, judged)
-    if trace is not None:
-        output.line(f"trace       {trace}, of size {format_size(result.last.size_bytes)}")
-    if picture is not None:
-        output.line(f"picture     {picture}, of size {format_size(result.last.size_bytes)}")
-    files = {"trace": trace, "picture": picture}
+    if o.referee is not None:
+        _print_referee(output, o.referee, judged)
+    if o.trace is not None:
+        output.line(f"trace       {o.trace}, of size {format_size(result.last.size_bytes)}")
+    if o.picture is not None:
+        output.line(f"picture     {o.picture}, of size {format_size(result.last.size_bytes)}")
+    files = {"trace": o.trace, "picture": o.picture}
     output.result(
         {
             **_summary(loaded, options, result, model),
             **rates_of_groups(shared),
-            **mesh_values(mesh, axes),
-            **({} if referee is None else {"referee": referee.value, "refereed": [*map(_refereed, judged)]}),
+            **mesh_values(o.mesh, o.axes),
+            **(
+                {}
+                if o.referee is None
+                else {"referee": o.referee.value, "refereed": [*map(_refereed, judged)]}
+            ),
             **{name: str(path) for name, path in files.items() if path is not None},
         }
     )
     return FAILED if any(row.wrong for row in judged) else 0
-
-
-def _slices(text: str) -> int:
-    if text == "auto":
-        return 1
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise FormatError(f"--slices {text[:40]!r}: expected a number or auto")
-    return int(text)
 
 
 def _placed(path: str, topology: Topology | None, progress: ProgressLine) -> PlacedSchedule:

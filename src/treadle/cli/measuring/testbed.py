@@ -2,90 +2,37 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
-from treadle.cli.fabric_arguments import topology_text
-from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, UnitOption, warn
-from treadle.cli.plan_file import MaxMemoryOption, read_plan
-from treadle.cli.quantities import Rates
+from treadle.cli.output import Output, ProgressLine, warn
+from treadle.cli.plan_file import read_plan
 from treadle.cli.status import FAILED
 from treadle.context import Context
 from treadle.errors import FormatError
+from treadle.options.measuring import Testbed
 from treadle.planning.measuring.emulation import testbed
 from treadle.planning.measuring.emulation.testbed_summary import emulation_summary, model_line
 from treadle.planning.measuring.execution import parse_sizes
 from treadle.planning.problem import pose, resolve_kind
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies.topology import Topology
-from treadle.units import format_seconds, format_size, parse_bandwidth, parse_time_ns
+from treadle.units import format_seconds, format_size, parse_bandwidth
 
 
-def command(
-    topology: Annotated[
-        Topology | None,
-        typer.Argument(
-            metavar="TOPOLOGY",
-            help="A direct-connect fabric: a catalogue expression or a file.",
-            parser=topology_text,
-        ),
-    ] = None,
-    plan: Annotated[
-        list[Path] | None, typer.Option("--plan", help="Run this plan; may be given several times.")
-    ] = None,
-    collectives: Annotated[
-        str, typer.Option(help="Solve and run these.", metavar="NAME,...")
-    ] = "allgather,allreduce",
-    algorithms: Annotated[
-        str, typer.Option(help="By each of these; what does not serve is skipped.", metavar="NAME,...")
-    ] = ",".join(testbed.ALGORITHMS),
-    size: Annotated[
-        str, typer.Option(help="Per-rank buffer, as for run.", metavar="SIZES")
-    ] = "1K,256K,1M,4M,8M",
-    rate: Annotated[str, typer.Option(help="Of the slowest link; others in proportion.")] = "100Mbit/s",
-    delay: Annotated[
-        str | None, typer.Option(help="Of every link; without it what the host takes.", metavar="TIME")
-    ] = None,
-    iterations: Annotated[int, typer.Option(min=1, help="Most timed runs of a size; the best counts.")] = 200,
-    rounds: Annotated[
-        int, typer.Option(min=1, help="Go through all schedules so often; the best of all counts.")
-    ] = 1,
-    crossovers: Annotated[
-        bool,
-        typer.Option(
-            "--crossovers",
-            help="Say at which sizes schedules overtake each other, beside predictions.",
-        ),
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only print the commands that would make the network.")
-    ] = False,
-    clean: Annotated[
-        bool, typer.Option("--clean", help="Remove what crashed testbeds left, and do nothing else.")
-    ] = False,
-    max_memory: MaxMemoryOption = None,
-    unit: UnitOption = None,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> int:
+def command(o: Testbed) -> int:
     """Emulate a fabric with network namespaces (root on Linux), run plans on it, compare with the model."""
-    output = Output(json, quiet, Rates(unit or ""))
-    if clean:
+    output = Output.of(o)
+    if o.clean:
         removed = testbed.clean_leftovers()
         for line in [f"removed {name}" for name in removed] or ["nothing was left"]:
             output.line(line)
         output.result({"removed": removed})
         return 0
-    plans = [read_plan(path, max_memory) for path in plan or []]
-    fabric = _fabric(topology, [loaded.topology for loaded in plans])
-    rate_bytes_per_s = parse_bandwidth(rate)
+    plans = [read_plan(path, o.max_memory) for path in o.plan]
+    fabric = _fabric(o.topology, [loaded.topology for loaded in plans])
+    rate_bytes_per_s = parse_bandwidth(o.rate)
     if not rate_bytes_per_s:
-        raise FormatError(f"rate {rate!r}: expected more than nothing")
-    delay_ns = None if delay is None else parse_time_ns(delay)
-    if dry_run:
-        lines = testbed.dry_run(fabric, rate_bytes_per_s, delay_ns=delay_ns)
+        raise FormatError(f"rate {o.rate!r}: expected more than nothing")
+    if o.dry_run:
+        lines = testbed.dry_run(fabric, rate_bytes_per_s, delay_ns=o.delay_ns)
         for line in lines:
             output.line(line)
         output.result({"commands": lines})
@@ -93,14 +40,14 @@ def command(
     with ProgressLine(quiet=output.is_silent) as progress:
         result = testbed.emulate(
             fabric,
-            parse_sizes(size),
+            parse_sizes(o.size),
             rate_bytes_per_s=rate_bytes_per_s,
-            delay_ns=delay_ns,
-            collectives=[resolve_kind(name.strip()) for name in collectives.split(",")],
-            algorithms=algorithms.split(","),
+            delay_ns=o.delay_ns,
+            collectives=[resolve_kind(name.strip()) for name in o.collectives],
+            algorithms=o.algorithms,
             plans=plans,
-            timing=testbed.Timing(iterations=iterations, rounds=rounds),
-            with_crossovers=crossovers,
+            timing=testbed.Timing(iterations=o.iterations, rounds=o.rounds),
+            with_crossovers=o.crossovers,
             on_case=lambda name: Context(progress).announce(name),
         )
     _print(output, result)

@@ -4,69 +4,31 @@ from __future__ import annotations
 
 import json as json_text
 from collections import Counter
-from pathlib import Path
 from time import process_time
-from typing import Annotated
-
-import typer
 
 from treadle import planning
 from treadle.atomic import write_bytes
-from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption
+from treadle.cli.output import Output, ProgressLine
 from treadle.cli.quantities import counted
 from treadle.cli.training.step_report import count_text
+from treadle.options.parallelising import Capture
 from treadle.planning import ModelGraph, ModelPart
 
 
-def command(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL",
-            help="MODULE.py:make, which returns a torch module and its arguments (extra: torch; the file is "
-            "run); or a name (llama-3-8b), or a Hugging Face config.json.",
-        ),
-    ],
-    graph: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Write the graph as JSON.", metavar="FILE", writable=True),
-    ] = None,
-    repeats: Annotated[
-        int | None,
-        typer.Option(
-            help="The module is a block that runs so many times; default: repeated layers are looked for.",
-            metavar="N",
-        ),
-    ] = None,
-    tokens: Annotated[
-        str | None,
-        typer.Option(
-            help="Of a step, on all ranks together, as 1M; of a module its arguments tell.", metavar="N"
-        ),
-    ] = None,
-    sequence: Annotated[
-        str | None,
-        typer.Option(help="Tokens of a sequence; default what the model was made for.", metavar="N"),
-    ] = None,
-    show: Annotated[
-        bool, typer.Option("--print", help="Print every operator: what it reads and makes, by letters.")
-    ] = False,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> int:
+def command(o: Capture) -> int:
     """Capture a model as a graph of operators, forward and backward, with tensors by dimensions."""
-    output = Output(json, quiet)
+    output = Output.of(o)
     begin = process_time()
     with ProgressLine(quiet=output.is_silent):
-        found = planning.capture(model, repeats=repeats, tokens=tokens, sequence=sequence)
+        found = planning.capture(o.model, repeats=o.repeats, tokens=o.tokens, sequence=o.sequence)
     seconds = process_time() - begin
-    _print(output, found, show=show)
-    if graph is not None:
-        write_bytes(graph, (json_text.dumps(planning.model_to_json(found)) + "\n").encode())
-        output.line(f"graph       {graph}")
+    _print(output, found, show=o.show)
+    if o.output is not None:
+        write_bytes(o.output, (json_text.dumps(planning.model_to_json(found)) + "\n").encode())
+        output.line(f"graph       {o.output}")
     values = {**_values(found), "seconds": {"total": seconds}}
-    if graph is not None:
-        values["graph"] = str(graph)
+    if o.output is not None:
+        values["graph"] = str(o.output)
     output.result(values)
     return 0
 

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 
-from treadle.cli.output import JsonOption, Output, QuietOption
+from treadle.cli.output import Output
 from treadle.cli.settings.configuration import (
     SETTINGS,
     chosen_settings,
     settings_files,
     unknown_variables,
 )
+from treadle.cli.settings.json_schema import described_commands, json_schema
+from treadle.cli.status import put
+from treadle.options.settings import Config, ConfigSchema
 
 
-def command(json: JsonOption = False, quiet: QuietOption = False) -> int:
+def command(o: Config) -> int:
     """Show what treadle.toml and the environment set, and where each value comes from."""
-    output = Output(json, quiet)
+    output = Output.of(o)
     chosen = chosen_settings()
     for one in chosen.values():
-        one.check()
+        one.read()
     rows = [
         (one.key, found.value if found.value.isprintable() else ascii(found.value), found.origin)
         if (found := chosen.get(one.key)) is not None
@@ -49,4 +53,13 @@ def command(json: JsonOption = False, quiet: QuietOption = False) -> int:
             "unknown_variables": [name for name, _ in strange],
         }
     )
+    return 0
+
+
+def schema_command(o: ConfigSchema) -> int:
+    """Print the JSON Schema of what a command prints with --json."""
+    if o.name is None:
+        put("".join(f"{one}\n" for one in described_commands()))
+    else:
+        put(json.dumps(json_schema(o.name), indent=1) + "\n")
     return 0

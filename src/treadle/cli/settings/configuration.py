@@ -9,7 +9,7 @@ environment only.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +17,11 @@ from typing import Any
 
 from treadle.errors import FormatError
 from treadle.input_files import is_file, read_input_text
-from treadle.spelling import did_you_mean, spelt_alike, unknown
-from treadle.units import bandwidth_unit, parse_bandwidth, parse_size, parse_time_ns
+from treadle.options.judging import Lower
+from treadle.options.measuring import Simulate
+from treadle.options.rows import Row
+from treadle.options.shared import Memory, Rated, TimeLimit, Workers
+from treadle.spelling import did_you_mean
 
 FILE = "treadle.toml"
 MAX_BYTES = 2**16
@@ -30,135 +33,54 @@ _TABLE = "cost-model"
 
 @dataclass(frozen=True)
 class Setting:
-    """One thing that can be set.
-
-    Parameters
-    ----------
-    key : str
-        In the file; ``table.key`` within a table.
-    variable : str
-        In the environment.
-    meaning : str
-        For people.
-    parameter : str
-        Of commands, which it stands for; "" where it is put to use otherwise.
-    commands : frozenset of str
-        Only these; empty: every command with such a parameter.
-    check : callable
-        Raises FormatError for a text that is no such value.
-    is_private : bool
-        Not taken from a file in the current folder.
-    """
+    """One thing that can be set: its key in the file, its variable, and the option that it stands for."""
 
     key: str
     variable: str
     meaning: str
-    parameter: str = ""
-    commands: frozenset[str] = frozenset()
-    check: Callable[[str], object] = str
-    is_private: bool = False
+    row: Row | None = None
+
+    @property
+    def is_private(self) -> bool:
+        """Not taken from a file in the current folder."""
+        return self.key in ("cluster", "cache")
 
 
 @dataclass(frozen=True)
 class ChosenSetting:
-    """A setting that is in force.
-
-    Parameters
-    ----------
-    setting : Setting
-    value : str
-        As it was written.
-    origin : str
-        The variable or the file.
-    """
+    """A setting that is in force, as it was written, and the variable or file that it comes from."""
 
     setting: Setting
     value: str
     origin: str
 
-    def check(self) -> None:
-        """FormatError, with the origin, if the value is none."""
+    def read(self) -> Any:
+        """The value; FormatError, with the origin, if it is none."""
+        row, key = self.setting.row, self.setting.key
+        if row is None:
+            return self.value
         try:
-            self.setting.check(self.value)
+            return row.read(self.value, key.rpartition(".")[2])
         except FormatError as error:
-            place = "" if self.origin == self.setting.variable else f"{self.setting.key}: "
-            raise FormatError(f"{place}{error}", source=self.origin) from None
+            is_named = row.parse is None or self.origin == self.setting.variable
+            raise FormatError(f"{'' if is_named else f'{key}: '}{error}", source=self.origin) from None
 
 
-def _positive(text: str) -> None:
-    if not (text.isascii() and text.isdigit() and 0 < int(text[:10]) < 10**9):
-        raise FormatError(f"{text[:40]!r}: expected a number of at least 1")
+def _settings() -> tuple[Setting, ...]:
+    """The keys that options have, and two more."""
+    found = [Setting("fabric", "TREADLE_FABRIC", "TOPOLOGY, where a command is given none")]
+    cache = Setting("cache", "TREADLE_CACHE_DIR", "folder of cached plans and compiled programs")
+    for verb, table in (("", Rated), ("", TimeLimit), ("", Workers), ("", Memory), *_OF_VERBS):
+        found += [cache] if table is Lower else []
+        for row in table.rows.values():
+            if row.config and all(row.config != one.key for one in found):
+                variable = f"TREADLE_{row.config.rpartition('.')[2].replace('-', '_').upper()}"
+                found.append(Setting(row.config, variable, f"as {verb}{row.flag}", row))
+    return tuple(found)
 
 
-def _choice(what: str, kind: str) -> Callable[[str], None]:
-    """Refuses what is none of the values of a kind that `treadle.planning` has."""
-
-    def check(text: str) -> None:
-        from treadle import planning  # here, because most folders have no such file
-
-        known = [one.value for one in getattr(planning, kind)]
-        if spelt_alike(text, known) is None:
-            raise FormatError(unknown(what, text, known))
-
-    return check
-
-
-_SIMULATION = frozenset({"simulate"})
-SETTINGS = (
-    Setting("fabric", "TREADLE_FABRIC", "TOPOLOGY, where a command is given none"),
-    Setting("unit", "TREADLE_UNIT", "unit in which rates are shown", "unit", check=bandwidth_unit),
-    Setting("time-limit", "TREADLE_TIME_LIMIT", "as --time-limit", "time_limit", check=parse_time_ns),
-    Setting("threads", "TREADLE_THREADS", "as --threads", "threads", check=_positive),
-    Setting("cluster", "TREADLE_CLUSTER", "as --cluster", "cluster", is_private=True),
-    Setting("max-memory", "TREADLE_MAX_MEMORY", "as --max-memory", "max_memory", check=parse_size),
-    Setting(
-        "cache",
-        "TREADLE_CACHE_DIR",
-        "folder of kept plans and compiled programs",
-        is_private=True,
-    ),
-    Setting(
-        "profile",
-        "TREADLE_PROFILE",
-        "dialect of MSCCL XML, as lower --profile",
-        "profile",
-        frozenset({"lower"}),
-        _choice("profile", "Profile"),
-    ),
-    Setting(f"{_TABLE}.alpha", "TREADLE_ALPHA", "as simulate --alpha", "alpha", _SIMULATION, parse_time_ns),
-    Setting(
-        f"{_TABLE}.latency-model",
-        "TREADLE_LATENCY_MODEL",
-        "as simulate --latency-model",
-        "latency_model",
-        _SIMULATION,
-        _choice("latency model", "LatencyModel"),
-    ),
-    Setting(
-        f"{_TABLE}.forwarding",
-        "TREADLE_FORWARDING",
-        "as simulate --forwarding",
-        "forwarding",
-        _SIMULATION,
-        _choice("forwarding", "Forwarding"),
-    ),
-    Setting(
-        f"{_TABLE}.sharing",
-        "TREADLE_SHARING",
-        "as simulate --sharing",
-        "sharing",
-        _SIMULATION,
-        _choice("sharing", "Sharing"),
-    ),
-    Setting(
-        f"{_TABLE}.reduction",
-        "TREADLE_REDUCTION",
-        "as simulate --reduction",
-        "reduction",
-        _SIMULATION,
-        parse_bandwidth,
-    ),
-)
+_OF_VERBS = (("lower ", Lower), ("simulate ", Simulate))
+SETTINGS = _settings()
 _BY_KEY = {one.key: one for one in SETTINGS}
 
 
@@ -184,7 +106,7 @@ def chosen_settings(environment: Mapping[str, str] | None = None) -> dict[str, C
 
     Notes
     -----
-    Values of variables are checked when they are put to use (`ChosenSetting.check`).
+    Values of variables are checked when they are put to use (`ChosenSetting.read`).
     """
     variables = os.environ if environment is None else environment
     found: dict[str, ChosenSetting] = {}
@@ -197,7 +119,7 @@ def chosen_settings(environment: Mapping[str, str] | None = None) -> dict[str, C
             found[one.key] = ChosenSetting(one, said, one.variable)
     for chosen in found.values():
         if chosen.origin != chosen.setting.variable:
-            chosen.check()
+            chosen.read()
     return found
 
 

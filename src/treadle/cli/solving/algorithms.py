@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from treadle import planning
-from treadle.cli.output import JsonOption, Output, QuietOption, warn
-from treadle.cli.solving.algorithm_help import option_helps
+from treadle.cli.help import option_help
+from treadle.cli.output import Output, warn
+from treadle.options.solving import Algorithms, Solve
 from treadle.planning.solving.schedulers import find_scheduler, schedulers_summary
 
 
-def command(
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Only this one, with its options in full.")
-    ] = None,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> int:
+def command(o: Algorithms) -> int:
     """List all schedulers, those of plug-ins too: form, collectives, needs, options, source."""
-    output = Output(json, quiet)
+    output = Output.of(o)
     for fault in planning.plug_in_faults():
         warn(fault)
     values = schedulers_summary()
-    if name is not None:
-        meant = find_scheduler(name).name
+    if o.name is not None:
+        meant = find_scheduler(o.name).name
         values = {"schedulers": [one for one in values["schedulers"] if one["name"] == meant]}
     for one in values["schedulers"]:
-        _tell(output, one, in_full=name is not None)
+        _tell(output, one, in_full=o.name is not None)
     output.result(values)
     return 0
 
@@ -48,7 +41,7 @@ def _tell(output: Output, one: dict[str, Any], *, in_full: bool) -> None:
         if one[heading]:
             output.line(f"  {heading:8}{one[heading]}")
     if one["flags"] and in_full:
-        helps = option_helps()
+        helps = {row.flag: option_help(row) for row in Solve.rows.values()}
         output.line("options of solve that it heeds")
         for flag in one["flags"]:
             output.line(f"  {helps.get(flag, flag)}")

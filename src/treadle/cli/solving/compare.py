@@ -3,46 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from treadle import planning
 from treadle.atomic import write_bytes
-from treadle.cli.cost_model_option import CostModelOption, asked_cost_model, told_cost_model
-from treadle.cli.measuring.worker_options import ClusterOption, ThreadsOption
-from treadle.cli.output import (
-    JsonOption,
-    Output,
-    ProgressLine,
-    QuietOption,
-    SeedOption,
-    TimeLimitOption,
-    UnitOption,
-    late,
-    warn,
-)
-from treadle.cli.quantities import Rates, busbw, counted, parse_seconds
-from treadle.cli.solving.algorithm_help import algorithm_sections as help_sections  # noqa: F401
+from treadle.cli.cost_model_option import told_cost_model
+from treadle.cli.output import Output, ProgressLine, late, warn
+from treadle.cli.quantities import Rates, busbw, counted
 from treadle.cli.solving.comparison_report import IN_NETWORK_NAME, in_network_line, print_measures, row_name
 from treadle.cli.solving.group_report import cut_off, mesh_values, print_groups, print_mesh
-from treadle.cli.solving.problem_arguments import (
-    AxesOption,
-    CollectiveArgument,
-    DemandsOption,
-    FormatOption,
-    ForwardOption,
-    MeshOption,
-    RanksOption,
-    RootOption,
-    TopologyArgument,
-    TrimOption,
-    WeightsOption,
-    problem_options,
-)
 from treadle.cli.solving.report import print_bound, print_problem
 from treadle.cli.status import FAILED
 from treadle.errors import FormatError
+from treadle.options.rows import keywords
+from treadle.options.shared import Costs, Problem, Seed, TimeLimit, Trim, Workers
+from treadle.options.solving import Compare
 from treadle.planning import Comparison, ComparisonRow, parse_sizes
 from treadle.planning.comparison_summary import comparison_summary
 from treadle.planning.workers import workers
@@ -55,83 +29,34 @@ _ALLTOALL_LEAST = ("CPU s", "steps")
 """Columns that are left out first on a narrow terminal."""
 
 
-def command(
-    topology: TopologyArgument,
-    collective: CollectiveArgument,
-    algorithms: Annotated[
-        str | None, typer.Option(help="Only these, with commas between.", metavar="NAME,...")
-    ] = None,
-    ranks: RanksOption = None,
-    beside: Annotated[
-        str | None,
-        typer.Option(
-            "--with",
-            help="Plans and schedules of others, with commas between: MSCCL XML, MSCCL++ JSON, TACCL, "
-            "TE-CCL, ForestColl XML; their ranks are this fabric's by number.",
-            metavar="FILE,...",
-        ),
-    ] = None,
-    size: Annotated[
-        str | None,
-        typer.Option(help="Simulate each at these sizes: 1M,1G or 1K..1G.", metavar="SIZES"),
-    ] = None,
-    cost_model: CostModelOption = None,
-    picture: Annotated[
-        Path | None,
-        typer.Option(
-            help="Times by size over the quickest one's, as .png, .svg or .pdf.",
-            metavar="FILE",
-            writable=True,
-        ),
-    ] = None,
-    trim: TrimOption = False,
-    forward: ForwardOption = False,
-    root: RootOption = None,
-    weights: WeightsOption = None,
-    demands: DemandsOption = None,
-    mesh: MeshOption = None,
-    axes: AxesOption = None,
-    file_format: FormatOption = None,
-    time_limit: TimeLimitOption = None,
-    threads: ThreadsOption = None,
-    cluster: ClusterOption = None,
-    seed: SeedOption = 0,
-    unit: UnitOption = None,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> int:
+def command(o: Compare) -> int:
     """Show schedulers side by side, each schedule verified, beside the optimum."""
-    output = Output(json, quiet, Rates(unit or ""))
-    if cost_model is not None and size is None:
+    output = Output.of(o)
+    if o.cost_model is not None and o.size is None:
         raise FormatError("--cost-model: is for times at sizes; expected --size beside it")
-    if picture is not None:
-        if size is None or len(parse_sizes(size)) < 2:
+    if o.picture is not None:
+        if o.size is None or len(parse_sizes(o.size)) < 2:
             raise FormatError("--picture: of times by size; expected --size A..B beside it")
-        planning.check_figure_name(picture)
-    model = asked_cost_model(cost_model, None)
+        planning.check_figure_name(o.picture)
     try:
-        with ProgressLine(quiet=output.is_silent) as progress, workers(threads=threads, cluster=cluster):
+        with ProgressLine(quiet=output.is_silent) as progress, workers(**keywords(o, Workers)):
             result = planning.compare(
-                topology,
-                collective,
-                algorithms=None if algorithms is None else algorithms.split(","),
-                beside=[Path(name) for name in beside.split(",")] if beside else (),
-                sizes=[] if size is None else parse_sizes(size),
-                cost_model=model,
-                time_limit_s=None if time_limit is None else parse_seconds(time_limit),
-                trim=trim,
-                seed=seed,
+                o.topology,
+                o.collective,
+                algorithms=o.algorithms,
+                beside=[Path(name) for name in o.beside or ()],
+                sizes=[] if o.size is None else parse_sizes(o.size),
                 progress=progress,
-                **problem_options(ranks, forward, root, weights, file_format, demands, mesh, axes),
+                **keywords(o, Costs, Trim, Seed, TimeLimit, Problem),
             )
     except planning.CutOffGroupError as error:
-        return cut_off(output, error, mesh, axes, {"schedules": []})
+        return cut_off(output, error, o.mesh, o.axes, {"schedules": []})
     except planning.TimeLimitError:
         return late("the optimum of the groups is not known; allow more time (--time-limit)")
     for fault in planning.plug_in_faults():
         warn(fault)
     print_problem(output, result.topology, result.collective)
-    print_mesh(output, mesh, axes)
+    print_mesh(output, o.mesh, o.axes)
     if result.shared is not None:
         in_words = result.bound.model or planning.model_of(result.topology, result.collective)
         print_groups(output, result.topology, result.collective, result.shared, in_words)
@@ -155,14 +80,14 @@ def command(
             reason = row.refusal.removeprefix(f"{row.algorithm}: ")
             output.line(f"{row.algorithm}: {reason}")
     print_measures(output, result)
-    told = told_cost_model(result.cost_model if size is not None else None)
-    if picture is not None:
+    told = told_cost_model(result.cost_model if o.size is not None else None)
+    if o.picture is not None:
         title = f"{result.topology.name}, {result.collective.kind}"
-        kind = picture.suffix[1:].lower()
-        write_bytes(picture, planning.comparison_picture(result, title=title, file_format=kind))
-        output.line(f"picture     {picture}")
-        told["picture"] = str(picture)
-    output.result({**comparison_summary(result), **mesh_values(mesh, axes), **told})
+        kind = o.picture.suffix[1:].lower()
+        write_bytes(o.picture, planning.comparison_picture(result, title=title, file_format=kind))
+        output.line(f"picture     {o.picture}")
+        told["picture"] = str(o.picture)
+    output.result({**comparison_summary(result), **mesh_values(o.mesh, o.axes), **told})
     if any(row.report is not None and not row.report.is_ok for row in result.rows):
         return FAILED
     unfinished = ", ".join(row.algorithm for row in result.rows if row.is_late)

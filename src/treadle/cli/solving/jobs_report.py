@@ -2,78 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from fractions import Fraction
 from math import ceil
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from treadle import planning
 from treadle.cli.output import Output, ProgressLine, late, warn
-from treadle.cli.quantities import counted, parse_seconds
+from treadle.cli.quantities import counted
 from treadle.cli.solving.report import print_seconds
 from treadle.cli.status import FAILED
 from treadle.errors import FormatError
-from treadle.planning.problem import ProblemOptions
+from treadle.options.rows import keywords
+from treadle.options.shared import Problem, TimeLimit
+from treadle.options.solving import Bound, Solve
 from treadle.planning.together.jobs_folder import save_jobs
 from treadle.planning.together.solve_jobs import MODEL, JobsResult
-from treadle.topologies.topology import Topology
 from treadle.units import format_share
-
-JobsFileOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--jobs",
-        help="What runs at once, as TOML, in COLLECTIVE's place.",
-        metavar="FILE",
-    ),
-]
 
 _SHOWN = 20
 """Most jobs in the table; --json has all."""
 
 
-def refuse_beside_jobs(collective: str | None, posed: ProblemOptions, others: Mapping[str, object]) -> None:
-    """FormatError if a collective, what it is posed by, or an option of schedulers is given besides."""
-    given = [] if collective is None else ["COLLECTIVE"]
-    typed = {f"--{name}": value for name, value in posed.items() if name != "file_format"}
-    given += [name for name, value in {**typed, **others}.items() if value not in (None, False)]
-    if given:
-        raise FormatError(f"{' and '.join(given)}: beside --jobs the file says that of each job")
+OF_JOBS = ("collective", *Problem.rows)
+"""Options that a file of jobs has for each."""
+BESIDE_JOBS = "beside --jobs the file says that of each job"
 
 
-def bound_jobs(output: Output, topology: Topology, jobs: Path, time_limit: str | None) -> int:
+def bound_jobs(output: Output, o: Bound) -> int:
     """``bound --jobs``."""
+    assert o.jobs is not None
     try:
         with ProgressLine(quiet=output.is_silent) as progress:
-            limit = None if time_limit is None else parse_seconds(time_limit)
-            result = planning.bound_jobs(topology, jobs, time_limit_s=limit, progress=progress)
+            result = planning.bound_jobs(o.topology, o.jobs, progress=progress, **keywords(o, TimeLimit))
     except planning.TimeLimitError:
         return late("the rates are not known; allow more time (--time-limit)")
     report_jobs(output, result)
     return 0
 
 
-def solve_jobs(
-    output: Output,
-    topology: Topology,
-    jobs: Path,
-    folder: Path | None,
-    time_limit: str | None,
-    *,
-    max_trees: int | None,
-    exact: bool,
-) -> int:
+def solve_jobs(output: Output, o: Solve) -> int:
     """``solve --jobs``."""
+    folder = o.output
+    assert o.jobs is not None
     if folder is not None and folder.exists() and not folder.is_dir():
         raise FormatError(f"-o {folder}: is a file; plans of jobs are written into a folder")
     try:
         with ProgressLine(quiet=output.is_silent) as progress:
-            limit = None if time_limit is None else parse_seconds(time_limit)
             result = planning.solve_jobs(
-                topology, jobs, max_trees=max_trees, exact=exact, time_limit_s=limit, progress=progress
+                o.topology,
+                o.jobs,
+                max_trees=o.max_trees,
+                exact=o.exact,
+                progress=progress,
+                **keywords(o, TimeLimit),
             )
     except planning.TimeLimitError:
         return late("there are no plans; allow more time (--time-limit)")

@@ -2,76 +2,34 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
 from treadle import planning
 from treadle.atomic import write_bytes
-from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, late
-from treadle.cli.quantities import AS_THEY_COME, counted, parse_integers, parse_seconds
-from treadle.cli.solving.problem_arguments import (
-    CollectiveArgument,
-    FormatOption,
-    RootOption,
-    TopologyArgument,
-    problem_options,
-)
+from treadle.cli.output import Output, ProgressLine, late
+from treadle.cli.quantities import AS_THEY_COME, counted
 from treadle.cli.solving.report import print_problem
 from treadle.context import Context
-from treadle.errors import FormatError
+from treadle.options.rows import keywords, refuse
+from treadle.options.shared import TimeLimit
+from treadle.options.solving import Pareto
 from treadle.planning.summary import front_summary, problem_summary
 
 
-def command(
-    topology: TopologyArgument,
-    collective: CollectiveArgument,
-    trees: Annotated[
-        str | None, typer.Option(help="Trees per root to try; default 1,2,4,8,16.", metavar="K,K,...")
-    ] = None,
-    max_height: Annotated[
-        int | None, typer.Option(help="Highest trees to try, in hops from rank to rank.", metavar="H")
-    ] = None,
-    picture: Annotated[
-        Path | None,
-        typer.Option(help="Of trees: throughput by height, png, svg or pdf.", metavar="FILE", writable=True),
-    ] = None,
-    max_steps: Annotated[
-        int | None,
-        typer.Option(help="Steps in place of trees: all schedules of up to so many.", metavar="S"),
-    ] = None,
-    max_chunks: Annotated[int, typer.Option(help="Most chunks per shard.", metavar="C")] = 2,
-    extra_rounds: Annotated[
-        int | None, typer.Option(help="Only schedules of at most steps + K rounds (SCCL's k).", metavar="K")
-    ] = None,
-    root: RootOption = None,
-    file_format: FormatOption = None,
-    time_limit: Annotated[
-        str | None, typer.Option(help="In all; of steps for each candidate, default 60s.", metavar="TIME")
-    ] = None,
-    seed: SeedOption = 0,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> int:
+def command(o: Pareto) -> int:
     """Show what lower and fewer trees cost in throughput, or (--max-steps) all steps that are worth it."""
-    output = Output(json, quiet)
-    problem = planning.pose(topology, collective, **problem_options(None, False, root, None, file_format))
-    limit = None if time_limit is None else parse_seconds(time_limit)
-    if max_steps is None:
-        return _of_trees(output, problem, trees, max_height, picture, limit, hidden=quiet or json)
-    for option, value in (("--trees", trees), ("--max-height", max_height), ("--picture", picture)):
-        if value is not None:
-            raise FormatError(f"{option} is for fronts of trees; leave out --max-steps")
+    output = Output.of(o)
+    problem = planning.pose(o.topology, o.collective, root=o.root)
+    if o.max_steps is None:
+        return _of_trees(output, problem, o)
+    refuse(o, ("trees", "max_height", "picture"), "is for fronts of trees; leave out --max-steps")
     with ProgressLine(quiet=output.is_silent) as progress:
         Context(progress).announce("schedules")
         front = planning.exact_front(
             problem,
-            max_steps=max_steps,
-            max_chunks=max_chunks,
-            max_extra_rounds=extra_rounds,
-            time_limit_s=planning.DEFAULT_TIME_LIMIT_S if limit is None else limit,
-            seed=seed,
+            max_steps=o.max_steps,
+            max_chunks=o.max_chunks,
+            max_extra_rounds=o.extra_rounds,
+            time_limit_s=o.time_limit_s or planning.DEFAULT_TIME_LIMIT_S,
+            seed=o.seed,
         )
     print_problem(output, problem.topology, problem.collective)
     output.line(f"least       {front.least_steps} steps; {front.least_ratio} rounds per chunk")
@@ -96,23 +54,18 @@ def command(
     return late(f"undecided: {counted(undecided, 'candidate')}") if undecided else 0
 
 
-def _of_trees(
-    output: Output,
-    problem: planning.Problem,
-    trees: str | None,
-    max_height: int | None,
-    picture: Path | None,
-    limit: float | None,
-    *,
-    hidden: bool,
-) -> int:
+def _of_trees(output: Output, problem: planning.Problem, o: Pareto) -> int:
     """Print the front of trees."""
+    picture = o.picture
     if picture is not None:
         planning.check_figure_name(picture)
-    numbers = planning.TREES_PER_ROOT if trees is None else parse_integers(trees, "--trees")
-    with ProgressLine(quiet=hidden) as progress:
+    with ProgressLine(quiet=output.is_silent) as progress:
         front = planning.tree_front(
-            problem, trees=numbers, max_height=max_height, time_limit_s=limit, progress=progress
+            problem,
+            trees=o.trees or planning.TREES_PER_ROOT,
+            max_height=o.max_height,
+            progress=progress,
+            **keywords(o, TimeLimit),
         )
     print_problem(output, problem.topology, problem.collective)
     output.line(f"optimum     {AS_THEY_COME.both(front.optimal_algbw, problem.collective)}")

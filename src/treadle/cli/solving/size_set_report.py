@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from treadle import planning
 from treadle.cli.cost_model_option import told_cost_model
-from treadle.cli.output import Output, ProgressLine, late, warn
-from treadle.cli.quantities import counted, parse_seconds
+from treadle.cli.output import COMMAND, Output, ProgressLine, late, warn
+from treadle.cli.quantities import counted
 from treadle.cli.solving.report import print_bound, print_problem, print_seconds
 from treadle.cli.status import FAILED
 from treadle.context import Context
 from treadle.errors import FormatError
-from treadle.planning.problem import ProblemOptions
+from treadle.options.rows import keywords
+from treadle.options.shared import Costs, Problem, TimeLimit
+from treadle.options.solving import Solve
 from treadle.planning.sizing.set_summary import size_set_summary
 from treadle.schedules.plan import PlanEntry
 from treadle.schedules.plan_files.archive import save_plan
-from treadle.topologies.topology import Topology
 from treadle.units import format_size
 
 _HEADINGS = ("sizes", "schedule", "slices", "us", "best baseline", "% bound")
@@ -26,52 +27,51 @@ _SHOWN = 8
 """Most doubts that are told; --json has all."""
 
 
-def refuse_options_of_one(given: Mapping[str, object]) -> None:
-    """FormatError for options of a single schedule beside a range of sizes."""
-    asked = [name for name, value in given.items() if value not in (None, False)]
-    if asked:
-        raise FormatError(
-            f"{' and '.join(asked)}: with --size candidates are tried with options of their own; leave out "
-            f"one or the other"
-        )
-
-
-def solve_size_set(
-    output: Output,
-    topology: Topology | str,
-    collective: str,
-    size: str,
-    plan: Path | None,
-    *,
-    max_schedules: int | None,
-    algorithm: str | None,
-    cost_model: planning.CostModel | None,
-    time_limit: str | None,
-    posed: ProblemOptions,
-) -> int:
+def solve_size_set(output: Output, o: Solve) -> int:
     """``solve --size``."""
+    assert o.size is not None
     try:
         with ProgressLine(quiet=output.is_silent) as progress:
             result = planning.solve_sizes(
-                topology,
-                collective,
-                planning.parse_sizes(size),
-                max_schedules=max_schedules,
-                algorithms=None if algorithm is None else algorithm.split(","),
-                cost_model=cost_model,
-                time_limit_s=None if time_limit is None else parse_seconds(time_limit),
+                o.topology,
+                o.collective,
+                planning.parse_sizes(o.size),
+                max_schedules=o.max_schedules,
+                algorithms=None if o.algorithm is None else o.algorithm.split(","),
                 progress=progress,
-                **posed,
+                **keywords(o, Costs, TimeLimit, Problem),
             )
-            if plan is not None:
-                Context(progress).announce("writing")
-                save_plan(plan, result.plan)
+            _save(o, result, progress)
     except planning.TimeLimitError:
         return late("no candidate is there yet; allow more time (--time-limit)")
     except planning.RejectedError as error:
         warn(str(error))
         return FAILED
-    return report_size_set(output, result, plan, variant="sizes")
+    return report_size_set(output, result, o.output, variant="sizes")
+
+
+def retune(output: Output, o: Solve) -> int:
+    """``solve --retune``."""
+    assert o.retune is not None
+    if o.cost_model is None:
+        raise FormatError("--cost-model is missing: what messages cost now, a file or a name")
+    COMMAND.set("retune")
+    with ProgressLine(quiet=output.is_silent) as progress:
+        result = planning.retune(
+            o.retune,
+            o.cost_model,
+            planning.parse_sizes(o.size or "1K..1G"),
+            max_schedules=o.max_schedules,
+            progress=progress,
+        )
+        _save(o, result, progress)
+    return report_size_set(output, result, o.output)
+
+
+def _save(o: Solve, result: planning.SizeSet, progress: ProgressLine) -> None:
+    if o.output is not None:
+        Context(progress).announce("writing")
+        save_plan(o.output, result.plan)
 
 
 def report_size_set(output: Output, result: planning.SizeSet, plan: Path | None, *, variant: str = "") -> int:

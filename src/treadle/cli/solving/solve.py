@@ -3,295 +3,77 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from treadle import planning
-from treadle.cli.cost_model_option import asked_cost_model
-from treadle.cli.measuring.worker_options import ClusterOption, ThreadsOption
-from treadle.cli.output import (
-    STOPGAP,
-    JsonOption,
-    Output,
-    ProgressLine,
-    QuietOption,
-    SeedOption,
-    TimeLimitOption,
-    UnitOption,
-    late,
-    warn,
-)
-from treadle.cli.quantities import Rates, parse_integers, parse_seconds
-from treadle.cli.solving.algorithm_help import algorithm_sections as help_sections  # noqa: F401
+from treadle.atomic import write_bytes
+from treadle.cli.output import COMMAND, STOPGAP, Output, ProgressLine, late, warn
+from treadle.cli.plan_file import read_plan
+from treadle.cli.quantities import shortfall
 from treadle.cli.solving.group_report import mesh_values, print_groups, print_mesh
-from treadle.cli.solving.jobs_report import JobsFileOption, refuse_beside_jobs, solve_jobs
-from treadle.cli.solving.problem_arguments import (
-    AxesOption,
-    DemandsOption,
-    FormatOption,
-    ForwardOption,
-    LeftOutCollectiveArgument,
-    MeshOption,
-    RanksOption,
-    RootOption,
-    TopologyArgument,
-    WeightsOption,
-    problem_options,
-)
+from treadle.cli.solving.jobs_report import BESIDE_JOBS, OF_JOBS, solve_jobs
 from treadle.cli.solving.report import (
     print_bound,
     print_packing,
     print_problem,
+    print_routes,
     print_schedule,
     print_seconds,
     print_verification,
 )
-from treadle.cli.solving.size_set_report import refuse_options_of_one, solve_size_set
+from treadle.cli.solving.size_set_report import retune, solve_size_set
 from treadle.cli.status import FAILED
 from treadle.context import Context
 from treadle.errors import FormatError
+from treadle.options.rows import keywords, refuse
+from treadle.options.shared import Problem, Seed, TimeLimit, Workers
+from treadle.options.solving import RouteLimits, Scheduler, Solve
+from treadle.planning.problem import resolve_kind
 from treadle.planning.summary import solve_summary
 from treadle.planning.together.shared_rates import shared_rates
 from treadle.planning.workers import workers
+from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan_files.archive import save_plan
+from treadle.topologies.topology import Topology
+
+_OF_ONE = (*Scheduler.rows, "explain", "mesh")
+"""Options of a single schedule, which a range of sizes has several of."""
 
 
-def command(
-    topology: TopologyArgument,
-    collective: LeftOutCollectiveArgument = None,
-    plan: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Plan file to write.", writable=True)
-    ] = None,
-    size: Annotated[
-        str | None,
-        typer.Option(help="Of each size the fastest, in one plan: 1K..1G.", metavar="SIZES"),
-    ] = None,
-    max_schedules: Annotated[
-        int | None, typer.Option(help="With --size: most ranges of sizes.", metavar="K", hidden=True)
-    ] = None,
-    cost_model: Annotated[
-        str | None,
-        typer.Option(help="With --size: what messages cost, or its name.", metavar="FILE", hidden=True),
-    ] = None,
-    algorithm: Annotated[
-        str | None,
-        typer.Option(help="One of those below; default the best there is.", metavar="NAME"),
-    ] = None,
-    trees: Annotated[int | None, typer.Option(help="Just so many trees per root.", metavar="K")] = None,
-    max_trees: Annotated[
-        int | None, typer.Option(help="The best number of trees per root up to K.", metavar="K")
-    ] = None,
-    exact: Annotated[
-        bool, typer.Option("--exact", help="The optimum, however many trees per root it takes.")
-    ] = False,
-    packer: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Of ForestColl's trees: {', '.join(planning.Packer)}.", metavar="NAME", hidden=True
-        ),
-    ] = None,
-    form: Annotated[
-        planning.Form,
-        typer.Option(help="Of ForestColl's trees: written out, or in pieces solved once.", hidden=True),
-    ] = planning.Form.AUTO,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Print who packed the trees, and of which pieces.", hidden=True)
-    ] = False,
-    height: Annotated[
-        int | None,
-        typer.Option(help="few-trees: hops from rank to rank at most.", metavar="H", hidden=True),
-    ] = None,
-    factors: Annotated[
-        str | None,
-        typer.Option(
-            help="mixed-radix, factor-...: digits, the last first; rail-bruck: its radix.",
-            metavar="R,R,...",
-            hidden=True,
-        ),
-    ] = None,
-    exchanged: Annotated[
-        str | None,
-        typer.Option(
-            help="factor-allreduce: factors, by place from 1, with whole sums exchanged.",
-            metavar="I,I,...",
-            hidden=True,
-        ),
-    ] = None,
-    chunks: Annotated[
-        int | None,
-        typer.Option(
-            help="Chunks per shard: at most (bfb), or so many (exact, double trees, tacos, te-ccl).",
-            metavar="C",
-            hidden=True,
-        ),
-    ] = None,
-    parts: Annotated[
-        int | None,
-        typer.Option(
-            help="bfb-pieces, box-trees: parts of a step, first what others wait for most.",
-            metavar="P",
-            hidden=True,
-        ),
-    ] = None,
-    rounds: Annotated[
-        str | None,
-        typer.Option(
-            help="Exact synthesis: chunks a link may carry in each step; two-round: links of its walks.",
-            metavar="R,R,...",
-            hidden=True,
-        ),
-    ] = None,
-    steps: Annotated[
-        int | None, typer.Option(help="Exact synthesis without --rounds: steps.", metavar="S", hidden=True)
-    ] = None,
-    symmetric: Annotated[
-        bool,
-        typer.Option(
-            "--symmetric", help="Exact synthesis: only symmetric schedules; quick, no proof.", hidden=True
-        ),
-    ] = False,
-    layers: Annotated[
-        int | None,
-        typer.Option(help="Routes: choose paths for at most so many layers.", metavar="L", hidden=True),
-    ] = None,
-    max_steps: Annotated[
-        int | None, typer.Option(help="All-to-all: most steps.", metavar="T", hidden=True)
-    ] = None,
-    layer_changes: Annotated[
-        bool, typer.Option("--layer-changes", help="Routes: the layer may rise along one.", hidden=True)
-    ] = False,
-    max_routes: Annotated[
-        int | None, typer.Option(help="Routes: most from a rank to another.", metavar="R", hidden=True)
-    ] = None,
-    max_hops: Annotated[
-        int | None, typer.Option(help="Routes: most links of one.", metavar="H", hidden=True)
-    ] = None,
-    max_flows: Annotated[
-        int | None,
-        typer.Option(help="Routes: set out in rounds, so many flows a host.", metavar="Q", hidden=True),
-    ] = None,
-    trim: Annotated[
-        bool,
-        typer.Option(
-            "--trim", help="Leave surplus bandwidth unused where nodes are not Eulerian.", hidden=True
-        ),
-    ] = False,
-    multicast: Annotated[
-        bool,
-        typer.Option("--multicast", help="Let switches copy and add up where they can.", hidden=True),
-    ] = False,
-    ranks: RanksOption = None,
-    forward: ForwardOption = False,
-    root: RootOption = None,
-    weights: WeightsOption = None,
-    demands: DemandsOption = None,
-    mesh: MeshOption = None,
-    axes: AxesOption = None,
-    file_format: FormatOption = None,
-    jobs: JobsFileOption = None,
-    time_limit: TimeLimitOption = None,
-    seed: SeedOption = 0,
-    threads: ThreadsOption = None,
-    cluster: ClusterOption = None,
-    unit: UnitOption = None,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> int:
+def command(o: Solve) -> int:
     """Synthesise a schedule, verify it, report, and write a plan."""
-    output = Output(json, quiet, Rates(unit or ""))
-    posed = problem_options(ranks, forward, root, weights, file_format, demands, mesh, axes)
-    if jobs is not None:
-        refuse_beside_jobs(
-            collective,
-            posed,
-            {
-                "--algorithm": algorithm,
-                "--trees": trees,
-                "--multicast": multicast,
-                "--trim": trim,
-            },
+    output = Output.of(o)
+    if o.jobs is not None:
+        refuse(o, (*OF_JOBS, "algorithm", "trees", "multicast", "trim"), BESIDE_JOBS)
+        return solve_jobs(output, o)
+    if o.routes:
+        return solve_routes(output, o)
+    if o.retune is not None:
+        return retune(output, o)
+    if o.size is not None:
+        refuse(
+            o,
+            _OF_ONE,
+            "with --size candidates are tried with options of their own; leave out one or the other",
         )
-        return solve_jobs(output, topology, jobs, plan, time_limit, max_trees=max_trees, exact=exact)
-    assert collective is not None  # the parser asks for it
-    if size is not None:
-        refuse_options_of_one(
-            {
-                "--trees": trees,
-                "--max-trees": max_trees,
-                "--exact": exact,
-                "--packer": packer,
-                "--explain": explain,
-                "--factors": factors,
-                "--exchanged": exchanged,
-                "--chunks": chunks,
-                "--parts": parts,
-                "--rounds": rounds,
-                "--steps": steps,
-                "--symmetric": symmetric,
-                "--layers": layers,
-                "--max-routes": max_routes,
-                "--max-flows": max_flows,
-                "--trim": trim,
-                "--multicast": multicast,
-                "--mesh": mesh,
-            }
-        )
-        return solve_size_set(
-            output,
-            topology,
-            collective,
-            size,
-            plan,
-            max_schedules=max_schedules,
-            algorithm=algorithm,
-            cost_model=asked_cost_model(cost_model, None),
-            time_limit=time_limit,
-            posed=posed,
-        )
-    for given, name in ((max_schedules, "--max-schedules"), (cost_model, "--cost-model")):
-        if given is not None:
-            raise FormatError(f"{name}: is for a plan of sizes; expected --size beside it")
+        return solve_size_set(output, o)
+    refuse(o, ("max_schedules", "cost_model"), "is for a plan of sizes; expected --size beside it")
     try:
-        with ProgressLine(quiet=output.is_silent) as progress, workers(threads=threads, cluster=cluster):
+        with ProgressLine(quiet=output.is_silent) as progress, workers(**keywords(o, Workers)):
             result = planning.solve(
-                topology,
-                collective,
-                algorithm=algorithm,
-                trees=trees,
-                max_trees=max_trees,
-                exact=exact,
-                packer=packer,
-                form=form,
-                trim=trim,
-                multicast=multicast,
-                height=height,
-                factors=None if factors is None else parse_integers(factors, "--factors"),
-                exchanged=None if exchanged is None else parse_integers(exchanged, "--exchanged"),
-                chunks=chunks,
-                parts=parts,
-                rounds=None if rounds is None else parse_integers(rounds, "--rounds"),
-                steps=steps,
-                max_steps=max_steps,
-                symmetric=symmetric,
-                seed=seed,
-                max_layers=layers,
-                layer_changes=layer_changes,
-                max_routes=max_routes,
-                max_hops=max_hops,
-                max_flows=max_flows,
-                time_limit_s=None if time_limit is None else parse_seconds(time_limit),
+                o.topology,
+                o.collective,
+                algorithm=o.algorithm,
                 progress=progress,
-                **posed,
+                **keywords(o, Scheduler, Seed, TimeLimit, Problem),
             )
-            if plan is not None:
+            if o.output is not None:
                 Context(progress).announce("writing")
-                save_plan(plan, result.plan)
+                save_plan(o.output, result.plan)
     except planning.RejectedError as error:
         warn(str(error))
         return FAILED
     print_problem(output, result.plan.topology, result.plan.collective)
-    print_mesh(output, mesh, axes)
+    print_mesh(output, o.mesh, o.axes)
     shared = shared_rates(result)
     if shared is not None and result.bound is not None:
         model = result.bound.model or planning.model_of(result.topology, result.collective)
@@ -299,12 +81,80 @@ def command(
     elif result.bound is not None:
         print_bound(output, result.plan.topology, result.plan.collective, result.bound)
     print_schedule(output, result)
-    if explain:
+    if o.explain:
         print_packing(output, result)
     print_verification(output, result.report)
     print_seconds(output, result.seconds)
-    if plan is not None:
-        output.line(f"plan        {plan}")
-    written = {} if plan is None else {"plan": str(plan)}
-    output.result({**solve_summary(result), **mesh_values(mesh, axes), **written})
+    if o.output is not None:
+        output.line(f"plan        {o.output}")
+    written = {} if o.output is None else {"plan": str(o.output)}
+    output.result({**solve_summary(result), **mesh_values(o.mesh, o.axes), **written})
     return late(STOPGAP) if result.is_late else 0
+
+
+def solve_routes(output: Output, o: Solve) -> int:
+    """Compute deadlock-free routes of an all-to-all near the optimal rate, or write those of a plan."""
+    COMMAND.set("routes")
+    refuse(o, set(Scheduler.rows) - {*RouteLimits.rows, "chunks"}, "is not for --routes; leave it out")
+    if resolve_kind(o.collective) is not CollectiveKind.ALLTOALL:
+        raise FormatError(f"--routes: {o.collective} has no routes; expected alltoall")
+    form = None if o.output is None else _route_format(o.output)
+    try:
+        with ProgressLine(quiet=output.is_silent) as progress:
+            if not isinstance(o.topology, Topology):
+                reason = f"{o.topology}: a plan has its routes; leave out the options that choose them"
+                refuse(o, (*RouteLimits.rows, *Problem.rows, "chunks", "file_format", "time_limit_s"), reason)
+                Context(progress).announce("reading")
+                result = planning.routes_of(read_plan(o.topology, o.max_memory))
+            else:
+                result = planning.routes(
+                    o.topology,
+                    chunks=o.chunks,
+                    progress=progress,
+                    **keywords(o, RouteLimits, Seed, TimeLimit, Problem),
+                )
+    except (planning.RejectedError, planning.UnverifiedPlanError) as error:
+        warn(str(error))
+        return FAILED
+    values = planning.routes_summary(result)
+    if o.output is not None and form is not None:
+        lowered = planning.routes_lowered(result, form, path=str(o.output))
+        for fault in lowered.faults[:20]:
+            warn(str(fault))
+        if lowered.faults:
+            return FAILED
+        write_bytes(o.output, lowered.text.encode())
+        values |= {"routes_file": str(o.output), "judged": lowered.judgement.check.value}
+    _print_routes(output, result)
+    if o.output is not None:
+        output.line(f"written     {o.output}; not loaded by any adapter")
+        output.line(f"checked     {lowered.checked}")
+    if result.seconds:
+        print_seconds(output, result.seconds)
+    output.result(values)
+    return late("these are quick routes in place of the wanted ones") if result.is_late else 0
+
+
+def _print_routes(output: Output, result: planning.RoutesResult) -> None:
+    plan = result.plan
+    print_problem(output, plan.topology, plan.collective)
+    standing = ""
+    if result.bound is not None:
+        is_met = result.algbw == result.bound
+        limit = "" if is_met else ", at most"
+        output.line(f"optimum     {output.rates.both(result.bound, plan.collective)}{limit}")
+        standing = ", optimal" if is_met else f", {shortfall(result.algbw, result.bound)} below the bound"
+    output.line(f"schedule    {output.rates.both(result.algbw, plan.collective)}{standing}")
+    print_routes(output, result.schedule, plan.algorithm)
+    print_verification(output, result.report)
+    for note in result.notes:
+        output.line(f"note        {note}")
+
+
+def _route_format(path: Path) -> planning.RouteFormat:
+    ending = path.suffix.removeprefix(".").lower()
+    if ending not in set(planning.RouteFormat):
+        raise FormatError(
+            f"-o {path}: the ending {path.suffix!r} is no format of routes; expected .json, .csv or .xml"
+        )
+    return planning.RouteFormat(ending)

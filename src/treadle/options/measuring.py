@@ -1,0 +1,224 @@
+"""Options of the commands that run, simulate and measure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from treadle.errors import FormatError
+from treadle.options.rows import Options, arg, keyword, names, opt, quantity, rate, size, written
+from treadle.options.shared import (
+    Costs,
+    Fabric,
+    Memory,
+    Rated,
+    ReadOrSolved,
+    Reporting,
+    TimeLimit,
+)
+
+nanoseconds = quantity("parse_time_ns")
+
+
+def _slices(text: str, label: str) -> int | str:
+    if text == "auto":
+        return text
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise FormatError(f"{label} {text[:40]!r}: expected a number or auto")
+    return int(text)
+
+
+class Runs(Options):
+    """Options of runs on real data, as keywords of `run`."""
+
+    element: Any = opt(
+        "Element type.",
+        "float32",
+        flag="--dtype",
+        choices="treadle.planning:ElementType",
+        takes="ElementType",
+    )
+    reduction: Any = opt(
+        "Reduction operation.", "sum", flag="--redop", choices="treadle.planning:Reduction", takes="Reduction"
+    )
+    iterations: int = opt("Maximum number of timed runs per size.", 20, metavar="N", least=1)
+    warmup: int = keyword(2)
+    budget_s: float = keyword(1.0)
+    seed = ReadOrSolved.seed
+    slice_bytes: int | None = keyword()
+    with_reference: bool = opt("Also time MPI's own collective (mpi only).", False, flag="--reference")
+    device_protocols: Any = opt(
+        "Device: auto (by size), Simple, LL, or both; a row for each.",
+        flag="--protocol",
+        metavar="PROTOCOLS",
+        takes="tuple[DeviceProtocol, ...]",
+    )
+    lanes: int | None = opt(
+        "Device: maximum number of thread blocks per rank.", metavar="N", least=1, rare=True, takes="int"
+    )
+    threads: int | None = opt("Device: threads per block.", metavar="N", least=1, rare=True, takes="int")
+    lane_costs: Any = opt(
+        "Device: cost model that chooses protocol, blocks and slices.",
+        flag="--cost-model",
+        metavar="FILE|NAME",
+        rare=True,
+        takes="LaneCosts | None",
+    )
+
+
+class Run(ReadOrSolved, Runs, Rated):
+    """Options of ``run``."""
+
+    size: str = opt("Per-rank buffer: 64M, or 1K..64M by factors of two.", "1K..64M", metavar="SIZES")
+    runtime: Any = opt(
+        "Executor; mpi runs under mpirun.", "in-process", choices="treadle.planning:RuntimeName"
+    )
+    element, reduction = Runs.element, Runs.reduction
+    in_place: bool = opt("Use one buffer for input and output.", False)
+
+
+class MessageModel(Options):
+    """How messages share links and switches."""
+
+    least_slice_bytes: int = opt(
+        "Smallest slice for --slices auto; default 4KB.",
+        4096,
+        flag="--least-slice",
+        metavar="SIZE",
+        parse=size,
+        rare=True,
+    )
+    latency_model: Any = opt(
+        "Whether a latency delays its message or also holds the link.",
+        "pipelined",
+        choices="treadle.planning:LatencyModel",
+        config="cost-model.latency-model",
+        rare=True,
+    )
+    forwarding: Any = opt(
+        "How messages pass switches.",
+        "cut-through",
+        choices="treadle.planning:Forwarding",
+        config="cost-model.forwarding",
+        rare=True,
+    )
+    sharing: Any = opt(
+        "How messages share a link.",
+        "slice-order",
+        choices="treadle.planning:Sharing",
+        config="cost-model.sharing",
+        rare=True,
+    )
+    reduction_bytes_per_s: int = opt(
+        "Reduction speed of a rank; default no time.",
+        0,
+        flag="--reduction",
+        metavar="RATE",
+        parse=rate,
+        config="cost-model.reduction",
+        rare=True,
+    )
+
+
+class Simulate(ReadOrSolved, Costs, MessageModel, Rated):
+    """Options of ``simulate``."""
+
+    plan: Any = arg("PLAN|TOPOLOGY", "A plan, a third-party schedule, or a fabric to solve for.")
+    collective, algorithm = ReadOrSolved.collective, ReadOrSolved.algorithm
+    topology: Any = opt("Fabric of a third-party schedule.", metavar="TOPOLOGY")
+    multicast: bool = opt("Use in-network multicast and aggregation.", False, rare=True)
+    size: str = opt("Per-rank buffer: 64M, or 1K..1G by factors of two.", "1K..1G", metavar="SIZES")
+    slices: int | str = opt("Slices per message.", "auto", metavar="N|auto", parse=_slices)
+    alpha_ns: int | None = opt(
+        "Latency of every message, in addition to the links'.",
+        flag="--alpha",
+        metavar="TIME",
+        parse=nanoseconds,
+        config="cost-model.alpha",
+    )
+    trace: Path | None = written("Timeline of the last size (.json, .pftrace, or .gz of them).")
+    picture: Path | None = written("Plot of link utilization over time (.png, .svg or .pdf).")
+    referee: Any = opt(
+        "Cross-check with an independent simulator, on real data.",
+        choices="treadle.planning:Referee",
+        rare=True,
+    )
+
+
+class Testbed(Memory, Fabric, Rated):
+    """Options of ``testbed``."""
+
+    topology: Any = arg("TOPOLOGY", "A direct-connect fabric: an expression or a file.", None)
+    plan: list[Path] = opt("Run this plan; repeatable.", (), metavar="PLAN", replaces="topology")
+    collectives: Sequence[str] = opt(
+        "Solve for these collectives and run them.",
+        ("allgather", "allreduce"),
+        metavar="NAME,...",
+        parse=names,
+    )
+    algorithms: Sequence[str] = opt(
+        "Schedulers; unsupported cases are skipped.",
+        ("bfb", "ring-steps", "tsmcf"),
+        metavar="NAME,...",
+        parse=names,
+        words="algorithms",
+    )
+    size: str = opt("Per-rank buffer sizes, as for run.", "1K,256K,1M,4M,8M", metavar="SIZES")
+    rate: str = opt("Bandwidth of the slowest link; others in proportion.", "100Mbit/s", metavar="RATE")
+    delay_ns: int | None = opt(
+        "Latency of every link; default the host's own.", flag="--delay", metavar="TIME", parse=nanoseconds
+    )
+    iterations: int = opt(
+        "Maximum number of timed runs per size; the best counts.", 200, metavar="N", least=1
+    )
+    rounds: int = opt("Repetitions of all schedules; the best of all counts.", 1, metavar="N", least=1)
+    crossovers: bool = opt("Report crossover sizes, measured and predicted.", False)
+    dry_run: bool = opt("Only print the commands that would create the network.", False)
+    clean: bool = opt("Remove what crashed testbeds left, and do nothing else.", False, replaces="topology")
+
+
+class Diagnose(TimeLimit, Fabric, Rated):
+    """Options of ``diagnose``."""
+
+    log: Path = arg("LOG", "Output of nccl-tests, best with NCCL_DEBUG=INFO.")
+    fabric: str | None = opt(
+        "Fabric in the log's rank order; default the log's system tree.",
+        flag="--topology",
+        metavar="TOPOLOGY",
+    )
+    collective: str | None = opt("Collective, if the log does not say.", metavar="COLLECTIVE")
+
+
+class Calibrate(Rated):
+    """Options of ``calibrate``."""
+
+    measured: list[Path] = arg("FILE", "nccl-tests output (text or -J), or JSON of run or testbed.")
+    output: Path | None = written("Cost model or fit to write (JSON).", short="-o")
+    plans: Sequence[str] | None = opt(
+        "Plans of the files, in their order; fits a cost model.",
+        flag="--plan",
+        metavar="PLAN,...",
+        parse=names,
+    )
+    protocols: Sequence[str] | None = opt(
+        "With --plan: protocols to fit, e.g. ll,ll128,simple; default simple.",
+        metavar="NAME,...",
+        parse=names,
+    )
+    held_out: int = opt("With --plan: only predict the last N files.", 0, metavar="N", least=0)
+    steps: int | None = opt(
+        "Communication steps of the measured collective, e.g. 2(N-1).", metavar="X", least=1
+    )
+    degree: int = opt("Links that share the bandwidth of a node.", 1, metavar="D", least=1)
+    collective: str | None = opt("Collective, if the file does not say.", metavar="COLLECTIVE")
+    ranks: int | None = opt("Number of ranks, if the file does not say.", metavar="N", least=2, most=2**20)
+    fabric: str | None = opt("Fabric of equal links to write with the fitted values.", metavar="TOPOLOGY")
+    fabric_output: Path | None = written("Topology file to write.")
+
+
+class Reproduce(Reporting):
+    """Options of ``reproduce``."""
+
+    name: str | None = arg("[NAME]", "Table or figure, e.g. table-4.1; default list all.", None)
+    full: bool = opt("Also compute what takes minutes.", False, off="--quick")

@@ -1,0 +1,105 @@
+"""Options of parallelization plans."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from treadle.options.rows import Options, arg, keyword, opt, seconds, size, written
+from treadle.options.shared import Reporting, Seed, TimeLimit
+from treadle.options.training import Device
+
+
+class Sharding(Options):
+    """Keyword arguments of `parallelize` beside model, fabrics, mesh, GPU and tokens; told there.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> options: planning.ParallelizeKeywords = {"schedule": "ring", "gap": 0.1}
+    >>> words = planning.ModelGraph("words", (treadle.capture("gpt2", tokens=4096).part("embedding"),))
+    >>> found = treadle.parallelize(words, "ring(2, bandwidth='25GB/s')", gpu="h100", mesh="2", **options)
+    >>> found.searches[0].best
+    <PricedPlan treadle, 0.000257 s, 346.28MB memory>
+    """
+
+    sequence: str | None = opt(
+        "Tokens per sequence; default the model's.", metavar="N", takes="int | str | None"
+    )
+    memory_bytes: int | None = opt(
+        "Memory per rank, e.g. 72GB; default the GPU's.", flag="--memory", metavar="SIZE", parse=size
+    )
+    overlap: str = opt(
+        "Communication hides behind computing: none, layer or model.",
+        "layer",
+        metavar="NAME",
+        words="none layer model",
+        rare=True,
+    )
+    pins: list[str] = opt(
+        "Fix a parameter, e.g. wq=0|1: mesh axes per dimension; repeatable.",
+        (),
+        flag="--pin",
+        metavar="NAME=AXES",
+        rare=True,
+        takes="Mapping[str, str]",
+    )
+    schedule: str = opt(
+        "Price collectives by treadle, ring or bound.", "treadle", metavar="NAME", words="schedules"
+    )
+    micro_batches: int | None = opt("Micro-batches of a pipeline; default four per stage.", metavar="N")
+    mixed: bool = opt("Layers of a kind may take different plans.", False, rare=True)
+    gap: float = opt("Optimality gap of the search.", 0.01, metavar="X")
+    efficiency = Device.efficiency
+    memory_efficiency: float = opt("Share of its memory bandwidth.", 0.8, metavar="X", rare=True)
+    alpha_s = Device.alpha_s
+    forward = Device.forward
+    time_limit_s = TimeLimit.time_limit_s
+    file_format: str | None = keyword()
+
+
+class Parallelize(Device, Sharding, Reporting):
+    """Options of ``parallelize``."""
+
+    model: str = arg("MODEL", "A name, e.g. llama-3-8b, a Hugging Face config.json, or a captured graph.")
+    gpu = Device.gpu
+    fabric: list[str] = opt("Fabric; repeatable; default that of treadle.toml.", (), metavar="FABRIC")
+    mesh: str = opt("Axes and ranks, e.g. 16,8 or dp=16,tp=8 (pp: pipeline).", "auto", metavar="MESH")
+    tokens: str | None = opt("Tokens per step on all ranks, e.g. 1M; default the graph's.", metavar="N")
+    explain: list[str] = opt(
+        "Explain the states and collectives of a tensor; repeatable.", (), metavar="TENSOR"
+    )
+    diff: Path | None = opt("Compare with this plan of the same model.", metavar="FILE")
+    output: Path | None = written("Plan to write (JSON).", short="-o")
+    export: list[Path] = opt(
+        "PyTorch code (.py) or torchtitan settings (.toml); repeatable.",
+        (),
+        metavar="FILE",
+        writes=True,
+    )
+    report: Path | None = written("HTML report to write (.html).")
+
+
+class Capture(Reporting):
+    """Options of ``capture``."""
+
+    model: str = arg("MODEL", "MODULE.py:make (extra: torch; the file is run), a name, or a config.json.")
+    output: Path | None = written("Graph to write (JSON).", short="-o")
+    repeats: int | None = opt("Repetitions of the module; default find repeated layers.", metavar="N")
+    tokens: str | None = opt("Tokens per step on all ranks, e.g. 1M.", metavar="N")
+    sequence = Sharding.sequence
+    show: bool = opt("Print every operator with its dimensions.", False, flag="--print")
+
+
+class Execute(Seed, Reporting):
+    """Options of ``execute``."""
+
+    plan: Path = arg("PLAN", "A plan that treadle parallelize wrote (-o plan.json).")
+    module: str = arg("MODULE.py:FUNCTION", "Source of the plan's graph (extra: torch; the file is run).")
+    backend: Any = opt("Backend of torch.distributed.", "gloo", choices=("gloo", "treadle"), metavar="NAME")
+    fabric: str | None = opt("Fabric whose costs choose among collectives.", metavar="FABRIC")
+    repeats: int | None = opt("Repetitions of the module, as for capture.", metavar="N")
+    timeout_s: float = opt(
+        "Give up after this time; default 5min.", 300.0, flag="--timeout", metavar="TIME", parse=seconds
+    )

@@ -1,0 +1,270 @@
+"""Rows and tables of options; the command line, keywords, help, completion, settings and pages read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, ClassVar
+
+from treadle.errors import FormatError
+from treadle.spelling import did_you_mean
+
+REQUIRED = object()
+"""Default of what must be given."""
+_LONGEST = 60
+_NUMBERS: Mapping[str, tuple[type[int] | type[float], str]] = {
+    "int": (int, "expected an integer"),
+    "float": (float, "expected a number"),
+}
+
+
+@dataclass(eq=False)
+class Row:
+    """One option or argument: what it means, how it is typed, and what reads its text.
+
+    Parameters
+    ----------
+    help : str
+    default : object
+        `REQUIRED` without one.
+    metavar : str
+        Stands for the value in help.
+    flag, off, short : str
+        On the command line; by default the name, and ``--no-`` for a flag that is not off by default.
+    parse : callable, optional
+        From a text and the option's label to the value; default by the type.
+    choices : tuple of str, or str
+        All values; as ``module:Enum`` the members of an enumeration.
+    least, most : int, optional
+        Of a number.
+    words : str
+        Source of the words that complete it (`cli.completion`).
+    rare : bool
+        Only ``--help-all`` lists it.
+    writes : bool
+        Names a file that is written.
+    is_argument : bool
+        Has a place instead of a flag.
+    config : str
+        Its key in treadle.toml.
+    takes : str
+        Type of the keyword in Python, where that is wider than the value typed here.
+    in_python : bool
+        Only the Python API has it.
+    replaces : str
+        Arguments, with blanks between, that may be left out beside it.
+    """
+
+    help: str
+    default: Any = None
+    metavar: str = ""
+    flag: str = ""
+    off: str = ""
+    short: str = ""
+    parse: Callable[[str, str], Any] | None = None
+    choices: tuple[str, ...] | str = ()
+    least: int | None = None
+    most: int | None = None
+    words: str = ""
+    rare: bool = False
+    writes: bool = False
+    is_argument: bool = False
+    config: str = ""
+    takes: str = ""
+    in_python: bool = False
+    replaces: str = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        if "name" in vars(self):  # a row of another table
+            return
+        self.name, self.type = name, str(owner.__annotations__[name])
+        self.flag = self.flag or f"--{name.replace('_', '-')}"
+        if self.is_flag and self.default is not False:
+            self.off = f"--no-{self.flag[2:]}"
+
+    @property
+    def is_flag(self) -> bool:
+        """Whether it takes no value."""
+        return self.type in ("bool", "bool | None") and not self.is_argument
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it may be given several times."""
+        return self.type.startswith("list[")
+
+    @property
+    def label(self) -> str:
+        """How errors name it."""
+        return self.place if self.is_argument else f"{self.short and f'{self.short}/'}{self.flag}"
+
+    @property
+    def place(self) -> str:
+        """What stands for its value."""
+        return (self.metavar or self.name.upper()).strip("[]")
+
+    def known(self) -> tuple[Any, ...]:
+        """All values, where these can be counted."""
+        if isinstance(self.choices, tuple):
+            return self.choices
+        module, _, name = self.choices.partition(":")
+        return tuple(getattr(import_module(module), name))
+
+    def read(self, text: str, label: str = "") -> Any:
+        """The value of a text; FormatError, which begins with the label, for a text that is none."""
+        label = label or self.label
+        if self.parse is not None:
+            return self.parse(text, label)
+        if self.choices:
+            found = {str(one): one for one in self.known()}
+            if text not in found:
+                known, hint = list(found), did_you_mean(text, found)
+                expected = " or ".join(known) if len(known) < 3 else f"one of {', '.join(known)}"
+                rest = f" Expected {expected}" if hint else f"; expected {expected}"
+                raise FormatError(f"{label} {_shown(text)}{hint}{rest}")
+            return found[text]
+        kind = self.type.removeprefix("list[").partition(" |")[0].rstrip("]")
+        if kind == "Path":
+            from pathlib import Path  # here, because most options are none
+
+            return Path(text)
+        return self._number(text, label, *_NUMBERS[kind]) if kind in _NUMBERS else text
+
+    def _number(self, text: str, label: str, kind: type[int] | type[float], expected: str) -> int | float:
+        said = f"{label} {_shown(text)}: "
+        if not text.isascii() or "_" in text:
+            raise FormatError(f"{said}{expected}")
+        try:
+            value = kind(text)
+        except ValueError:
+            raise FormatError(f"{said}{expected}") from None
+        if self.least is not None and value < self.least:
+            raise FormatError(f"{said}expected at least {self.least}")
+        if self.most is not None and value > self.most:
+            raise FormatError(f"{said}expected at most {self.most}")
+        return value
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...")
+
+
+def opt(help: str, default: Any = None, **facts: Any) -> Any:
+    """A row; see `Row` for the facts."""
+    return Row(help, default, **facts)
+
+
+def arg(metavar: str, help: str, default: Any = REQUIRED, **facts: Any) -> Any:
+    """The row of an argument; its metavar is in brackets where it may be left out."""
+    return Row(help, default, metavar=metavar, is_argument=True, **facts)
+
+
+def written(help: str, **facts: Any) -> Any:
+    """The row of a file that is written."""
+    return Row(help, metavar="FILE", writes=True, **facts)
+
+
+def keyword(default: Any = None, takes: str = "") -> Any:
+    """The row of a keyword that only the Python API has."""
+    return Row("", default, takes=takes, in_python=True)
+
+
+class Options:
+    """A table of options by its class, and what was asked for by its instances.
+
+    A class has rows of its own and those of its bases, in this order.
+    """
+
+    rows: ClassVar[Mapping[str, Row]] = {}
+    typed: frozenset[str]
+    """Names of what was typed: neither defaults nor settings."""
+
+    def __init_subclass__(cls) -> None:
+        rows = {name: value for name, value in vars(cls).items() if isinstance(value, Row)}
+        for base in cls.__bases__:
+            for name, row in getattr(base, "rows", {}).items():
+                rows.setdefault(name, row)
+        cls.rows = rows
+
+    def __init__(self, values: Mapping[str, Any], typed: Iterable[str] = ()) -> None:
+        self.typed = frozenset(typed)
+        vars(self).update({name: values.get(name, row.default) for name, row in self.rows.items()})
+
+
+def keywords(options: Options, *tables: type[Options], but: Iterable[str] = ()) -> Any:
+    """What those tables have of the options, as keywords of the Python API; no defaults."""
+    rows = [row for table in tables for row in table.rows.values() if row.name not in but]
+    return {row.name: value for row in rows if (value := getattr(options, row.name)) != row.default}
+
+
+def given(options: Options, names: Iterable[str]) -> list[str]:
+    """Flags and places of those options that were typed."""
+    return [
+        row.place if row.is_argument else row.flag
+        for name in names
+        if (row := options.rows[name]) and name in options.typed and getattr(options, name) is not False
+    ]
+
+
+def refuse(options: Options, names: Iterable[str], reason: str) -> None:
+    """FormatError for those options that were typed; `reason` ends the message."""
+    if wrong := given(options, names):
+        raise FormatError(f"{' and '.join(wrong)}: {reason}")
+
+
+def seconds(text: str, label: str) -> float:
+    """Seconds of a duration such as ``30s`` or ``5min``; FormatError otherwise, or for none at all."""
+    found = delay(text, label)
+    if not found:
+        raise FormatError(f"time {text!r}: expected more than nothing")
+    return found
+
+
+def delay(text: str, label: str) -> float:
+    """Seconds of a duration, which may be none at all."""
+    from treadle.units import parse_time_ns
+
+    del label
+    return parse_time_ns(text) / 10**9
+
+
+def quantity(parser: str, *, named: bool = False) -> Callable[[str, str], int]:
+    """The parser of that name in `treadle.units`; its errors begin with the label if `named`."""
+
+    def parse(text: str, label: str) -> int:
+        from treadle import units
+
+        try:
+            value: int = getattr(units, parser)(text)
+        except FormatError as error:
+            if named:
+                raise FormatError(f"{label}: {error}") from None
+            raise
+        return value
+
+    return parse
+
+
+size, rate = quantity("parse_size"), quantity("parse_bandwidth")
+
+
+def positive(text: str, label: str) -> int:
+    """Bytes of a size; FormatError for less than one."""
+    value = size(text, label)
+    if value < 1:
+        raise FormatError(f"{label} {text}: expected at least 1 byte")
+    return value
+
+
+def integers(text: str, label: str) -> tuple[int, ...]:
+    """Integers of ``2,1,1``; FormatError otherwise."""
+    try:
+        return tuple(int(part) for part in text.split(",", 2**16))
+    except ValueError:
+        raise FormatError("expected integers with commas between, as in 2,1,1", source=label) from None
+
+
+def names(text: str, label: str) -> tuple[str, ...]:
+    """Names with commas between."""
+    del label
+    return tuple(text.split(","))
