@@ -37,6 +37,7 @@ BASE = {
     "treadle.units",
     "treadle.atomic",
     "treadle.input_files",
+    "treadle.typed_files",
     "treadle.engine",
     "treadle._version",
 }
@@ -114,6 +115,7 @@ THIRD_PARTY = {
     "highspy": {"topologies", "synthesis", "parallelism"},
     "joblib": {"synthesis", "planning"},
     "lxml": {"topologies", "formats"},
+    "msgspec": {"finder", "parallelism", "planning", "simulation", "topologies", "training", ""},
     "networkx": {"topologies", "planning"},
     "pandas": {"planning"},
     "yaml": {"topologies"},

@@ -57,19 +57,11 @@ def test_groups_tile_the_nodes() -> None:
     ("text", "message"),
     [
         ("", "'collectives' is missing"),
-        ("collectives = []", "at least one table"),
-        ("collectives = 3", "at least one table"),
         ("[[collectives]]", "'kind' is missing"),
-        ('[[collectives]]\nkind = "gossip"\nsize = "1MB"', "expected one of allgather"),
-        ('[[collectives]]\nkind = "allreduce"\nsize = 5', "quantity with its unit"),
         ('[[collectives]]\nkind = "allreduce"\nsize = "5"', "no unit"),
-        ('[[collectives]]\nkind = "allreduce"\nsize = "0B"', "at least 1 byte"),
         ('[[collectives]]\nkind = "allreduce"\nsize = "1MB"\ncount = -1', "positive number"),
         ('[[collectives]]\nkind = "allreduce"\nsize = "1MB"\ncount = nan', "positive number"),
         ('[[collectives]]\nkind = "allreduce"\nsize = "1MB"\ncount = true', "positive number"),
-        ('[[collectives]]\nkind = "allreduce"\nsize = "1MB"\ngroup_size = 1', "at least 2"),
-        ('[[collectives]]\nkind = "allreduce"\nsize = "1MB"\ncolour = 1', "'colour' is unknown"),
-        ('nam = "x"\n[[collectives]]\nkind = "allreduce"\nsize = "1MB"', "'nam' is unknown"),
         ('name = "a\\nb"\n[[collectives]]\nkind = "allreduce"\nsize = "1MB"', "one line"),
         ("[[collectives", "not TOML"),
         ("a = " + "[" * 900, "not TOML"),
@@ -108,44 +100,41 @@ def _call(**fields: str) -> str:
     return "[[collectives]]\n" + "".join(f"{key} = {value}\n" for key, value in given.items())
 
 
-KEYS = "expected count, group_size, kind, size, stride"
+KEYS = "known are count, group_size, kind, size, stride"
+KINDS = 'expected "allgather", "reduce-scatter", "allreduce" or "alltoall"'
+COUNT = "collectives[0].count: expected a positive number less than 10**12"
+QUANTITY = 'expected a quantity with its unit in quotes, as in "10us" or "64MB"'
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (_call(kind='"gossip"'), "collectives[0].kind: 'gossip', expected one of allgather, reduce-scatter, "
-         "allreduce, alltoall"),
-        (_call(kind=f'"{"k" * 101}"'), f"collectives[0].kind: '{'k' * 100}', expected one of allgather, "
-         "reduce-scatter, allreduce, alltoall"),
-        (_call(kind="3"), "collectives[0].kind: '3', expected one of allgather, reduce-scatter, allreduce, "
-         "alltoall"),
-        (_call() + _call(size="5"), 'collectives[1].size: expected a quantity with its unit in quotes, as in '
-         '"10us" or "64MB"'),
+        (_call(kind='"gossip"'), f'collectives[0].kind: {KINDS}, found "gossip"'),
+        (_call(kind=f'"{"k" * 101}"'), f'collectives[0].kind: {KINDS}, found "{"k" * 59}...'),
+        (_call(kind="3"), 'collectives[0].kind: expected a string, found 3'),
+        (_call() + _call(size="5"), f'collectives[1].size: {QUANTITY}, found 5'),
         (_call(size='"0B"'), "collectives[0].size: expected at least 1 byte"),
-        (_call(count="0"), "collectives[0].count: expected a positive number"),
-        (_call(count="1e12"), "collectives[0].count: expected a positive number"),
-        (_call(count='"1"'), "collectives[0].count: expected a positive number"),
-        (_call(group_size="1"), "collectives[0].group_size: expected an integer of at least 2"),
-        (_call(group_size="true"), "collectives[0].group_size: expected an integer of at least 2"),
-        (_call(stride="0"), "collectives[0].stride: expected an integer of at least 1"),
-        (_call(stride="true"), "collectives[0].stride: expected an integer of at least 1"),
-        (_call(stride="1.0"), "collectives[0].stride: expected an integer of at least 1"),
-        (_call(stride=str(2**31)), "collectives[0].stride: expected an integer of at least 1"),
-        (_call(colour="1"), f"collectives[0]: key 'colour' is unknown; {KEYS}"),
-        (_call(**{"c" * 101: "1"}), f"collectives[0]: key {'c' * 100!r} is unknown; {KEYS}"),
-        ('[[collectives]]\nsize = "1MB"', "collectives[0]: 'kind' is missing"),
-        ('[[collectives]]\nkind = "allreduce"', "collectives[0]: 'size' is missing"),
-        ("collectives = [3]", "collectives[0]: expected a table"),
-        ("network = 3\n" + _call(), "network: expected a table"),
-        ("[network]\nbeta = 3\n" + _call(), "network: key 'beta' is unknown; expected alpha, bandwidth"),
-        ("[network]\nalpha = 3\n" + _call(), 'network.alpha: expected a quantity with its unit in quotes, as '
-         'in "10us" or "64MB"'),
-        ("[network]\nbandwidth = 3\n" + _call(), 'network.bandwidth: expected a quantity with its unit in '
-         'quotes, as in "10us" or "64MB"'),
-        ("names = 3\n" + _call(), "the file: key 'names' is unknown; expected collectives, name, network"),
-        ("name = 3\n" + _call(), "name: expected one line of text"),
-        ("#" * 1001 + "\n" + _call(), "a line is longer than 1000 characters"),
+        (_call(count="0"), 'collectives[0].count: expected a positive number less than 10**12, found 0'),
+        (_call(count="1e12"), f"{COUNT}, found 1000000000000.0"),
+        (_call(count='"1"'), 'collectives[0].count: expected a positive number less than 10**12, found "1"'),
+        (_call(group_size="1"), 'collectives[0].group_size: expected 2 to 2147483647, found 1'),
+        (_call(group_size="true"), 'collectives[0].group_size: expected an integer, found true'),
+        (_call(stride="0"), 'collectives[0].stride: expected 1 to 2147483647, found 0'),
+        (_call(stride="true"), 'collectives[0].stride: expected an integer, found true'),
+        (_call(stride="1.0"), 'collectives[0].stride: expected an integer, found 1.0'),
+        (_call(stride=str(2**31)), 'collectives[0].stride: expected 1 to 2147483647, found 2147483648'),
+        (_call(colour="1"), f'collectives[0]: unknown key "colour"; {KEYS}'),
+        (_call(**{"c" * 101: "1"}), f'collectives[0]: unknown key "{"c" * 59}...; {KEYS}'),
+        ('[[collectives]]\nsize = "1MB"', "collectives[0]: key 'kind' is missing"),
+        ('[[collectives]]\nkind = "allreduce"', "collectives[0]: key 'size' is missing"),
+        ("collectives = [3]", 'collectives[0]: expected a table, found 3'),
+        ("network = 3\n" + _call(), 'network: expected a table, found 3'),
+        ("[network]\nbeta = 3\n" + _call(), 'network: unknown key "beta"; known are alpha, bandwidth'),
+        ("[network]\nalpha = 3\n" + _call(), f'network.alpha: {QUANTITY}, found 3'),
+        ("[network]\nbandwidth = 3\n" + _call(), f'network.bandwidth: {QUANTITY}, found 3'),
+        ("names = 3\n" + _call(), 'file: unknown key "names"; known are collectives, name, network'),
+        ("name = 3\n" + _call(), 'name: expected a string, found 3'),
+        ("#" * 1001 + "\n" + _call(), 'line 1 is longer than 1000 characters'),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_in_full(text: str, message: str) -> None:

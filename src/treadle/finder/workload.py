@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+from msgspec import Meta
 
 from treadle.errors import FormatError, ScheduleError
 from treadle.input_files import read_input_text
+from treadle.typed_files import Table, read_toml
 from treadle.units import parse_bandwidth, parse_size, parse_time_ns
 
 MAX_FILE_BYTES = 2**20
 MAX_CALLS = 10_000
-_MAX_LINE = 1000
-"""Characters; a dotted key costs memory by the square of its parts."""
+_MOST = 2**31 - 1
 
 
 class Exchange(StrEnum):
@@ -149,77 +149,46 @@ def load_workload(path: str | Path) -> Workload:
         raise FormatError(str(error), source=source) from None
 
 
+_Quantity = Annotated[str, Meta(description='a quantity with its unit in quotes, as in "10us" or "64MB"')]
+_POSITIVE = Meta(gt=0, lt=10**12, description="a positive number less than 10**12")
+
+
+class _Call(Table, frozen=True):
+    kind: Exchange
+    size: _Quantity
+    count: Annotated[int, _POSITIVE] | Annotated[float, _POSITIVE] = 1
+    group_size: Annotated[int, Meta(ge=2, le=_MOST)] | None = None
+    stride: Annotated[int, Meta(ge=1, le=_MOST)] = 1
+
+    def __post_init__(self) -> None:
+        if parse_size(self.size) < 1:
+            raise FormatError("size: expected at least 1 byte")
+
+    def value(self) -> Call:
+        return Call(self.kind, parse_size(self.size), Fraction(self.count), self.group_size, self.stride)
+
+
+class _Network(Table, frozen=True):
+    alpha: _Quantity | None = None
+    bandwidth: _Quantity | None = None
+
+
+class _File(Table, frozen=True):
+    collectives: Annotated[list[_Call], Meta(min_length=1)]
+    name: str | None = None
+    network: _Network = _Network()
+
+
 def parse_workload(text: str, *, default_name: str = "workload") -> Workload:
     """A workload from TOML text; see `load_workload`."""
-    if any(len(line) > _MAX_LINE for line in text.splitlines()):
-        raise FormatError(f"a line is longer than {_MAX_LINE} characters")
-    try:
-        values = tomllib.loads(text)
-    except RecursionError:
-        raise FormatError("not TOML that can be read: nested too deep") from None
-    except ValueError as error:  # TOMLDecodeError is one; integers of very many digits are another
-        raise FormatError(f"not TOML: {error}") from None
-    _check_keys(values, "the file", {"collectives"}, {"name", "network"})
-    network = _table(values.get("network", {}), "network")
-    _check_keys(network, "network", set(), {"alpha", "bandwidth"})
-    calls = values["collectives"]
-    if not isinstance(calls, list) or not calls:
-        raise FormatError("collectives: expected at least one table [[collectives]]")
-    name = values.get("name", default_name)
-    if not isinstance(name, str) or not name.isprintable():
+    file = read_toml(text, _File)
+    name = default_name if file.name is None else file.name
+    alpha, bandwidth = file.network.alpha, file.network.bandwidth
+    if not name.isprintable():
         raise FormatError("name: expected one line of text")
-    alpha = network.get("alpha")
-    bandwidth = network.get("bandwidth")
     return Workload(
         name,
-        tuple(_call(call, f"collectives[{place}]") for place, call in enumerate(calls)),
-        None if alpha is None else parse_time_ns(_text(alpha, "network.alpha")) / 10**9,
-        None if bandwidth is None else parse_bandwidth(_text(bandwidth, "network.bandwidth")),
+        tuple(call.value() for call in file.collectives),
+        None if alpha is None else parse_time_ns(alpha) / 10**9,
+        None if bandwidth is None else parse_bandwidth(bandwidth),
     )
-
-
-def _call(value: Any, place: str) -> Call:
-    fields = _table(value, place)
-    _check_keys(fields, place, {"kind", "size"}, {"count", "group_size", "stride"})
-    kind = fields["kind"]
-    if not isinstance(kind, str) or kind not in set(Exchange):
-        raise FormatError(f"{place}.kind: {str(kind)[:100]!r}, expected one of {', '.join(Exchange)}")
-    size = parse_size(_text(fields["size"], f"{place}.size"))
-    if size < 1:
-        raise FormatError(f"{place}.size: expected at least 1 byte")
-    count = fields.get("count", 1)
-    if isinstance(count, bool) or not isinstance(count, int | float) or not 0 < count < 1e12:
-        raise FormatError(f"{place}.count: expected a positive number")
-    return Call(
-        Exchange(kind),
-        size,
-        Fraction(count),
-        _whole(fields["group_size"], f"{place}.group_size", 2) if "group_size" in fields else None,
-        _whole(fields.get("stride", 1), f"{place}.stride", 1),
-    )
-
-
-def _table(value: Any, place: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise FormatError(f"{place}: expected a table")
-    return value
-
-
-def _check_keys(values: Mapping[str, Any], place: str, needed: set[str], optional: set[str]) -> None:
-    for key in sorted(needed - set(values)):
-        raise FormatError(f"{place}: {key!r} is missing")
-    for key in sorted(set(values) - needed - optional):
-        expected = ", ".join(sorted(needed | optional))
-        raise FormatError(f"{place}: key {key[:100]!r} is unknown; expected {expected}")
-
-
-def _text(value: Any, place: str) -> str:
-    if not isinstance(value, str):
-        raise FormatError(f'{place}: expected a quantity with its unit in quotes, as in "10us" or "64MB"')
-    return value
-
-
-def _whole(value: Any, place: str, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**31:
-        raise FormatError(f"{place}: expected an integer of at least {least}")
-    return value

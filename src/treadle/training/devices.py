@@ -7,15 +7,17 @@ GB and what devices have in powers of 1024.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite
 from types import MappingProxyType
+from typing import Annotated
+
+from msgspec import Meta
 
 from treadle.errors import FormatError, TreadleError
 from treadle.notebook import own_fields, shown
 from treadle.spelling import spelt_alike, unknown
+from treadle.typed_files import Table, read_toml
 from treadle.units import parse_bandwidth, parse_size
 
 ELEMENT_BYTES: Mapping[str, int] = MappingProxyType({"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 2})
@@ -143,7 +145,17 @@ def accelerator(name: str) -> Accelerator:
     return ACCELERATORS[known]
 
 
-_KEYS = ("name", "memory", "memory_bandwidth", "tflops", "source")
+_SPEED = Meta(gt=0, lt=1e9, description="a positive number less than 10**9")
+_SPEEDS = Meta(min_length=1, description="a table such as {bf16 = 312, fp32 = 19.5}")
+_Text = Annotated[str, Meta(description="a text in quotes")]
+
+
+class _Device(Table, frozen=True):
+    name: _Text
+    memory: _Text
+    memory_bandwidth: _Text
+    tflops: Annotated[dict[str, Annotated[float, _SPEED]], _SPEEDS]
+    source: _Text = ""
 
 
 def read_accelerator(text: str) -> Accelerator:
@@ -168,37 +180,17 @@ def read_accelerator(text: str) -> Accelerator:
     """
     if len(text) > _MOST_TEXT:
         raise FormatError(f"device file: expected at most {_MOST_TEXT} characters, found {len(text)}")
-    try:
-        table = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise FormatError(f"device file: no TOML: {str(error)[:100]}") from None
-    if extra := [key for key in table if key not in _KEYS]:
-        raise FormatError(f"device file: {unknown('key', extra[0], _KEYS)}")
-    if missing := [key for key in _KEYS[:-1] if key not in table]:
-        raise FormatError(f"device file: {missing[0]} is missing; expected {', '.join(_KEYS[:-1])}")
-    texts = [table[key] for key in ("name", "memory", "memory_bandwidth")] + [table.get("source", "")]
-    if not all(isinstance(text, str) for text in texts):
-        raise FormatError("device file: name, memory, memory_bandwidth and source: expected texts in quotes")
-    name, memory, bandwidth, source = texts
-    if not (name.strip() and name.isprintable() and source.isprintable()):
-        raise FormatError(f"device file: name {name[:40]!r}: expected letters that can be printed on a line")
-    size = parse_size(memory)
-    if not size:
-        raise FormatError(f"device file: memory {memory!r}: expected more than nothing")
-    return Accelerator(
-        name[:40], _own_peaks(table["tflops"]), size, float(parse_bandwidth(bandwidth)), source
-    )
-
-
-def _own_peaks(table: object) -> Mapping[str, float]:
-    if not isinstance(table, dict) or not table:
-        raise FormatError("device file: tflops: expected a table such as {bf16 = 312, fp32 = 19.5}")
-    for precision, speed in table.items():
+    device = read_toml(text, _Device, source="device file")
+    if not (device.name.strip() and (device.name + device.source).isprintable()):
+        raise FormatError(
+            f"device file: name {device.name[:40]!r}: expected letters that can be printed on a line"
+        )
+    for precision in device.tflops:
         if precision not in ELEMENT_BYTES:
             raise FormatError(f"device file: {unknown('precision', precision, ELEMENT_BYTES)}")
-        is_number = isinstance(speed, int | float) and not isinstance(speed, bool) and isfinite(speed)
-        if not is_number or not 0 < speed < 1e9:
-            raise FormatError(
-                f"device file: tflops of {precision}: expected a positive number, found {speed}"[:150]
-            )
-    return MappingProxyType({precision: 1e12 * float(speed) for precision, speed in table.items()})
+    size = parse_size(device.memory)
+    if not size:
+        raise FormatError(f"device file: memory {device.memory!r}: expected more than nothing")
+    peaks = MappingProxyType({precision: 1e12 * speed for precision, speed in device.tflops.items()})
+    bandwidth = float(parse_bandwidth(device.memory_bandwidth))
+    return Accelerator(device.name[:40], peaks, size, bandwidth, device.source)

@@ -6,6 +6,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch: not installed; pip install 'treadle[torch]'")
 
 from parallelism.capture.samples import Affine, Block, Rolling, Selfish, Stack, Tied  # noqa: E402
+from samples.training.parsed_values import from_json  # noqa: E402
 from treadle.errors import TreadleError  # noqa: E402
 from treadle.parallelism.capture.joint import capture  # noqa: E402
 from treadle.parallelism.capture.rules import OperatorRule  # noqa: E402
@@ -17,7 +18,7 @@ from treadle.parallelism.graph.compute_graph import (  # noqa: E402
     Phase,
     Source,
 )
-from treadle.parallelism.graph.graph_files import from_json, to_json  # noqa: E402
+from treadle.parallelism.graph.graph_files import to_json  # noqa: E402
 
 FIGURE = """\
 Nodes:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from samples.training.parsed_values import model_from_json
 from treadle.errors import FormatError, TreadleError
 from treadle.parallelism.graph.compute_graph import (
     Atom,
@@ -21,7 +22,7 @@ from treadle.parallelism.graph.compute_graph import (
     Source,
     TensorRef,
 )
-from treadle.parallelism.graph.model_files import model_from_json, read_model_graph
+from treadle.parallelism.graph.model_files import read_model_graph
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart, Tie, model_to_json
 
 B, H = (Index(0),), (Index(1),)
@@ -123,14 +124,17 @@ def test_a_part_says_what_enters_and_leaves() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"treadle": "plan"}, "no model graph"),
-        ({"version": 2}, "version 2 of a model graph; expected 1"),
-        ({"version": True}, "version True of a model graph; expected 1"),
-        ({"more": 1}, "unknown key 'more'"),
-        ({"parts": 3}, "malformed model graph"),
-        ({"tokens": "many"}, "expected a whole number"),
+        ({"treadle": "plan"}, 'treadle: expected "model graph", found "plan"'),
+        ({"version": 2}, "version: expected 1, found 2"),
+        ({"version": True}, "version: expected an integer, found true"),
+        (
+            {"more": 1},
+            'unknown key "more"; known are batch, name, order, parts, sequence, ties',
+        ),
+        ({"parts": 3}, "parts: expected a list, found 3"),
+        ({"tokens": "many"}, 'tokens: expected an integer, found "many"'),
         ({"order": [0, 1]}, "repeats differ"),
-        ({"ties": [[["first", "w"]]]}, "malformed model graph"),
+        ({"ties": [[["first", "w"]]]}, r"ties\[0\]: expected a list of length 2, found 1"),
     ],
 )
 def test_malformed_files_are_refused_in_one_line(change: dict[str, object], words: str) -> None:

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from parallelism.plan.plain_plans import plain_plan
 from parallelism.plan.small_models import small_model
+from samples.training.parsed_values import plan_from_json
 from treadle.errors import FormatError, ScheduleError
 from treadle.parallelism.graph.compute_graph import Phase
 from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline, PlanClaim
 from treadle.parallelism.plan.part_plan import Boundary, Chunk, Keep, TensorPlan
-from treadle.parallelism.plan.plan_json import plan_from_json, plan_text, plan_to_json, read_plan
+from treadle.parallelism.plan.plan_json import plan_text, plan_to_json, read_plan
 from treadle.parallelism.plan.plan_setting import PlanSetting, kept_fabric, read_setting, setting_to_json
 from treadle.parallelism.state.sharding import Sharding
 from treadle.schedules.mesh import Mesh
@@ -112,36 +113,56 @@ OPERATOR = ("parts", "block", 1, "operators", "a")
 @pytest.mark.parametrize(
     ("path", "change", "words"),
     [
-        ((), [], "no parallel plan"),
-        ((), {"treadle": "plan"}, "no parallel plan"),
-        (("version",), 2, "version 2 of a parallel plan; expected 1"),
-        (("version",), True, "version True"),
-        (("more",), 1, "plan: key 'more' is unknown"),
-        (("digest",), None, "plan: key 'digest' is missing"),
+        ((), [], "expected an object, found a list"),
+        ((), {"treadle": "plan"}, 'treadle: expected "parallel plan", found "plan"'),
+        (("version",), 2, "version: expected 1, found 2"),
+        (("version",), True, "version: expected an integer, found true"),
+        (("more",), 1, 'unknown key "more"; known are boundary, claim, digest, layers, made_for'),
+        (("digest",), None, "key 'digest' is missing"),
         (("digest",), "zz", "64 hexadecimal digits"),
         (("model",), "a\nb", "expected a name of one line"),
         (("mesh", "axes"), [["dp", 0]], "at least one axis, of at least 1 rank each"),
         (("mesh", "axes"), [["dp", 2**40]], "at most 16777216 ranks"),
-        (("mesh", "axes"), [["dp", 2, 3]], "expected at most 2"),
-        (("mesh", "axes"), [["dp"]], "expected an integer"),
+        (("mesh", "axes"), [["dp", 2, 3]], r"mesh.axes\[0\]: expected a list of length 2, found 3"),
+        (("mesh", "axes"), [["dp"]], "expected a list of length 2"),
         (("mesh", "axes"), [["dp", -3], ["tp", -5]], "at least 1 rank each"),
         (("mesh", "ranks"), [0] * 8, "no permutation"),
         (("boundary", "activation"), {"dims": [["no"], []]}, "names the axis 'no'"),
         (("boundary", "activation"), {"dims": [["pp"], []]}, "names the axis 'pp'"),
         (("boundary", "activation"), {"dims": [["dp", "dp"], []]}, "'dp' stands twice"),
         (("boundary", "activation"), {"dims": [[]]}, "differ in their number of factors"),
-        (("boundary", "activation"), {"dims": [[]] * 70}, "70 entries; expected at most 64"),
+        (
+            ("boundary", "activation"),
+            {"dims": [[]] * 70},
+            "boundary.activation.dims: expected a list of length at most 64, found 70",
+        ),
         (("boundary", "activation", "dims"), [[["dp"]], []], "expected a string"),
-        (("boundary", "activation", "more"), 1, "'more' is unknown"),
-        ((*OPERATOR, "keep"), "sometimes", "none of its words"),
+        (
+            ("boundary", "activation", "more"),
+            1,
+            'boundary.activation: unknown key "more"; known are dims, partial',
+        ),
+        (
+            (*OPERATOR, "keep"),
+            "sometimes",
+            r'keep: expected "saved", "recomputed" or "unused", found "sometimes"',
+        ),
         ((*OPERATOR, "parts"), 0, "0 parts; expected 1"),
-        ((*OPERATOR, "parts"), 2**63, "expected an integer"),
+        ((*OPERATOR, "parts"), 2**63, "expected -9223372036854775808 to 9223372036854775807"),
         ((*OPERATOR, "parts"), 2.0, "expected an integer"),
         ((*OPERATOR, "chunk"), {"letter": "f", "chunks": 1, "loop": 0}, "2 chunks or more"),
-        ((*OPERATOR, "chunk"), {"letter": "", "chunks": 2, "loop": 0}, "one line"),
+        (
+            (*OPERATOR, "chunk"),
+            {"letter": "", "chunks": 2, "loop": 0},
+            r"chunk.letter: expected a string of length at least 1, found 0",
+        ),
         ((*OPERATOR, "inputs"), {}, "expected a list"),
         (("parts", "block", 0, "parameters", "up"), {"dims": [[], []], "partial": ["dp"]}, "as summands"),
-        (("parts", "block", 0, "tensors", 0, "phase"), "sideways", "none of its words"),
+        (
+            ("parts", "block", 0, "tensors", 0, "phase"),
+            "sideways",
+            r'parts\["block"\]\[0\].tensors\[0\].phase: expected "forward" or "backward", found "sideways"',
+        ),
         (("parts", "block", 0, "tensors", 0, "saved"), None, "neither shared nor saved"),
         (("parts", "block", 0, "tensors", 0, "phase"), "backward", "saved in the backward phase"),
         (("parts", "block"), [], "each with a plan"),
@@ -155,15 +176,15 @@ OPERATOR = ("parts", "block", 1, "operators", "a")
         (("pipeline", "micro_batches"), 0, "0 micro-batches"),
         (("claim", "seconds"), "1", "expected a number"),
         (("claim", "seconds"), -1, "expected seconds and bytes"),
-        (("claim", "seconds"), 10**400, "expected a number"),
+        (("claim", "seconds"), 10**400, "an integer of 401 digits"),
         (("claim", "overlap"), "all", "expected none, layer, model"),
         (("made_for", "fabric"), "fabric.json", "expected a call of the catalogue"),
         (("made_for", "fabric"), "open('/etc/passwd')", "expected a call of the catalogue"),
         (("made_for", "fabric", "nodes"), [], "made_for, fabric: "),
         (("made_for", "gpu"), "gpu.toml", "none of v100, "),
-        (("made_for", "gpu", "memory_bytes"), -1, "expected a number above 0"),
+        (("made_for", "gpu", "memory_bytes"), -1, "expected 1 to"),
         (("made_for", "gpu", "peak_flops"), {"bf16": 10**400}, "expected a number above 0"),
-        (("made_for", "tokens"), 0, "more than none"),
+        (("made_for", "tokens"), 0, "made_for: tokens: expected 1 to 1125899906842623, found 0"),
     ],
 )
 def test_malformed_files_are_refused_in_one_line(path: tuple[Any, ...], change: Any, words: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from samples.toml_text import toml_text
 from treadle.errors import FormatError
 from treadle.planning.building.build_prices import BuildPrices, parse_prices
 
@@ -23,6 +24,10 @@ OWN = BuildPrices(
     optical_cable=Fraction(37),
     transceiver=Fraction(41),
 )
+
+
+def prices_of(tables: dict[str, Any]) -> BuildPrices:
+    return parse_prices(toml_text(tables))
 
 
 def test_the_usual_prices() -> None:
@@ -51,7 +56,7 @@ def test_cables_of_either_kind() -> None:
 
 def test_a_file_says_everything() -> None:
     assert (
-        parse_prices(
+        prices_of(
             {
                 "source": "quote",
                 "currency": "EUR",
@@ -63,12 +68,12 @@ def test_a_file_says_everything() -> None:
         )
         == OWN
     )
-    assert parse_prices({"source": "x"}) == BuildPrices(source="x")
+    assert prices_of({"source": "x"}) == BuildPrices(source="x")
 
 
 @pytest.mark.parametrize("radix", [2, 4096])
 def test_the_least_and_the_largest_radix(radix: int) -> None:
-    assert parse_prices({"source": "x", "switch": {"radix": radix}}).radix == radix
+    assert prices_of({"source": "x", "switch": {"radix": radix}}).radix == radix
 
 
 @pytest.mark.parametrize(
@@ -76,32 +81,35 @@ def test_the_least_and_the_largest_radix(radix: int) -> None:
     [
         (
             {"switch": {"radix": 1}},
-            "switch.radix: found '1', expected a whole number from 2 to 4096",
+            "switch.radix: expected 2 to 4096, found 1",
         ),
         (
             {"switch": {"radix": 4097}},
-            "switch.radix: found '4097', expected a whole number from 2 to 4096",
+            "switch.radix: expected 2 to 4096, found 4097",
         ),
-        ({"node": {"port": -1}}, "node.port: found '-1', expected a number from 0 to 10**9"),
+        ({"node": {"port": -1}}, "node.port: expected a number from 0 to 10**9, found -1"),
         (
             {"optical": {"transceiver": "x"}},
-            "optical.transceiver: found 'x', expected a number from 0 to 10**9",
+            'optical.transceiver: expected a number from 0 to 10**9, found "x"',
         ),
         (
             {"copper": {"reach": 3}},
-            "copper.reach: found '3', expected a length with a unit, as in 60cm or 2.4m",
+            "copper.reach: expected a length with a unit, as in 60cm or 2.4m, found 3",
         ),
         ({"currency": ""}, "currency: expected one line of text"),
-        ({"source": 3}, "source: expected one line of text"),
-        ({"node": []}, "node: expected a table [node]"),
-        ({"node": {"radix": 3}}, "node: key 'radix'"),
-        ({"optical": {"reach": "3m"}}, "optical: key 'reach'"),
-        ({"prices": {}}, "the file: key 'prices'"),
+        ({"source": 3}, "source: expected a string, found 3"),
+        ({"node": []}, "node: expected a table, found a list"),
+        ({"node": {"radix": 3}}, 'node: unknown key "radix"; known are port'),
+        ({"optical": {"reach": "3m"}}, 'optical: unknown key "reach"; known are cable, metre, transceiver'),
+        (
+            {"prices": {}},
+            'file: unknown key "prices"; known are copper, currency, node, optical, source, switch',
+        ),
     ],
 )
 def test_what_a_file_must_not_say(tables: dict[str, Any], message: str) -> None:
     with pytest.raises(FormatError) as caught:
-        parse_prices({"source": "x", **tables})
+        prices_of({"source": "x", **tables})
     assert message in str(caught.value)
     if "key" not in message:
         assert str(caught.value) == message
@@ -109,7 +117,5 @@ def test_what_a_file_must_not_say(tables: dict[str, Any], message: str) -> None:
 
 def test_prices_of_nowhere() -> None:
     with pytest.raises(FormatError) as caught:
-        parse_prices({"switch": {"port": 3}})
-    assert str(caught.value) == (
-        'source: expected a line that says where the prices come from, as in source = "quote"'
-    )
+        prices_of({"switch": {"port": 3}})
+    assert str(caught.value) == ("file: key 'source' is missing")

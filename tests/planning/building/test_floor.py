@@ -7,9 +7,14 @@ from typing import Any
 
 import pytest
 
+from samples.toml_text import toml_text
 from treadle.errors import FormatError
 from treadle.planning.building import floor as floors
 from treadle.planning.building.floor import MAX_RACKS, Floor, Rack, parse_floor, rack_distances
+
+
+def floor_of(tables: dict[str, Any]) -> Floor:
+    return parse_floor(toml_text(tables))
 
 
 def test_the_usual_floor() -> None:
@@ -95,7 +100,7 @@ def test_ways_along_the_tray() -> None:
 
 
 def test_a_file_says_everything() -> None:
-    found = parse_floor(
+    found = floor_of(
         {
             "floor": {
                 "racks_per_row": 7,
@@ -119,10 +124,10 @@ def test_a_file_says_everything() -> None:
         tray=Fraction(1, 4),
         slack=Fraction(1, 200),
     )
-    assert parse_floor({}) == Floor()
+    assert floor_of({}) == Floor()
     apart = {"row_pitch": "1m", "rack_pitch": "1m"}
-    assert parse_floor({"floor": apart}) == Floor(width=Fraction(1), pitch=Fraction(1))
-    assert parse_floor({"rack": {"node_units": 3}}) == Floor(node_units=3)
+    assert floor_of({"floor": apart}) == Floor(width=Fraction(1), pitch=Fraction(1))
+    assert floor_of({"rack": {"node_units": 3}}) == Floor(node_units=3)
 
 
 def rack(**values: Any) -> dict[str, Any]:
@@ -132,46 +137,49 @@ def rack(**values: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("tables", "message"),
     [
-        ({"shelf": {}}, "the file: key 'shelf'"),
-        ({"floor": {"pitch": "1m"}}, "floor: key 'pitch'"),
-        ({"rack": {"height": "1m"}}, "rack: key 'height'"),
-        ({"floor": 3}, "floor: expected a table [floor]"),
+        ({"shelf": {}}, 'file: unknown key "shelf"; known are floor, rack, racks'),
+        (
+            {"floor": {"pitch": "1m"}},
+            'floor: unknown key "pitch"; known are rack_pitch, racks_per_row, row_pitch, slack, tray',
+        ),
+        ({"rack": {"height": "1m"}}, 'rack: unknown key "height"; known are node_units, unit_height, units'),
+        ({"floor": 3}, "floor: expected a table, found 3"),
         (
             {"rack": {"units": 1001}},
-            "rack.units: found '1001', expected a whole number from 1 to 1000",
+            "rack.units: expected 1 to 1000, found 1001",
         ),
         (
             {"rack": {"node_units": 1001}},
-            "rack.node_units: found '1001', expected a whole number from 1 to 1000",
+            "rack.node_units: expected 1 to 1000, found 1001",
         ),
         (
             {"floor": {"racks_per_row": 0}},
-            "floor.racks_per_row: found '0', expected a whole number from 1 to 1000000",
+            "floor.racks_per_row: expected 1 to 1000000, found 0",
         ),
         (
             {"floor": {"tray": "2"}},
-            "floor.tray: found '2', expected a length with a unit, as in 60cm or 2.4m",
+            'floor.tray: expected a length with a unit, as in 60cm or 2.4m, found "2"',
         ),
         (
             {"rack": {"unit_height": 4}},
-            "rack.unit_height: found '4', expected a length with a unit, as in 60cm or 2.4m",
+            "rack.unit_height: expected a length with a unit, as in 60cm or 2.4m, found 4",
         ),
         (
             {"floor": {"rack_pitch": "0m"}},
             "floor: racks that stand on each other; expected pitches above 0",
         ),
-        ({"racks": {}}, "racks: expected tables [[racks]], at most 2"),
+        ({"racks": {}}, "racks: expected a list, found an object"),
         ({"racks": [rack(), rack(name="B"), rack(name="C")]}, "racks: expected tables [[racks]], at most 2"),
-        ({"racks": [rack(), 3]}, "racks[1]: expected name, x and y"),
-        ({"racks": [rack(z="1m")]}, "racks[0]: expected name, x and y"),
+        ({"racks": [rack(), 3]}, "racks[1]: expected a table, found 3"),
+        ({"racks": [rack(z="1m")]}, 'racks[0]: unknown key "z"; known are name, x, y'),
         ({"racks": [rack(), rack(name="")]}, "racks[1].name: expected one line of text"),
         (
             {"racks": [rack(x="far")]},
-            "racks[0].x: found 'far', expected a length with a unit, as in 60cm or 2.4m",
+            'racks[0].x: expected a length with a unit, as in 60cm or 2.4m, found "far"',
         ),
         (
             {"racks": [rack(y="high")]},
-            "racks[0].y: found 'high', expected a length with a unit, as in 60cm or 2.4m",
+            'racks[0].y: expected a length with a unit, as in 60cm or 2.4m, found "high"',
         ),
         ({"racks": [rack(), rack(x="3m")]}, "racks: 'A' is named twice"),
     ],
@@ -181,7 +189,7 @@ def test_what_a_file_must_not_say(
 ) -> None:
     monkeypatch.setattr(floors, "MAX_RACKS", 2)
     with pytest.raises(FormatError) as caught:
-        parse_floor(tables)
+        floor_of(tables)
     assert message in str(caught.value)
     if "key" not in message:
         assert str(caught.value) == message
@@ -189,4 +197,4 @@ def test_what_a_file_must_not_say(
 
 def test_as_many_racks_as_a_file_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(floors, "MAX_RACKS", 2)
-    assert len(parse_floor({"racks": [rack(), rack(name="B")]}).racks) == 2
+    assert len(floor_of({"racks": [rack(), rack(name="B")]}).racks) == 2

@@ -144,12 +144,12 @@ def test_floors_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[floor]\nslack = 2", r"floor\.slack: found '2', expected a length with a unit"),
+        ("[floor]\nslack = 2", "floor.slack: expected a length with a unit, as in 60cm or 2.4m, found 2"),
         ('[floor]\nslack = "2 miles"', "expected a length with a unit"),
         ('[floor]\nrow_pitch = "0m"', "racks that stand on each other"),
-        ("[floor]\nracks_per_row = 0", "whole number from 1"),
+        ("[floor]\nracks_per_row = 0", "floor.racks_per_row: expected 1 to 1000000, found 0"),
         ('[floor]\nslak = "2m"', "slak"),
-        ("[[racks]]\nname = 'a'", r"racks\[0\]: expected name, x and y"),
+        ("[[racks]]\nname = 'a'", r"racks\[0\]: key 'x' is missing"),
         ('racks = [{name = "A", x = "0m", y = "0m"}, {name = "A", x = "1m", y = "7m"}]', "named twice"),
         ("[floor", "not TOML"),
         ("a = " + "[" * 500, "not TOML|nested too deep"),

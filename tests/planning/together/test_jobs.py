@@ -14,7 +14,7 @@ from reference.groups.jobs_lp import max_min
 from treadle import planning
 from treadle.errors import FormatError, InfeasibleError, ScheduleError, TopologyError
 from treadle.planning.together import jobs_folder
-from treadle.planning.together.job_files import read_jobs
+from treadle.planning.together.solve_jobs import read_jobs
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.jobs import Job, JobLevel, proved_rates
 from treadle.synthesis.jobs import job_schedules
@@ -176,12 +176,15 @@ def test_a_file_names_jobs_and_groups_of_a_mesh(file: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "nothing"),
-        ("job = 3", "expected tables"),
-        ("[[job]]\nkind = 'allgather'\n[other]\nx = 1", "expected tables"),
-        ("[[job]]\nranks = '0-1'", "job 1: kind is missing"),
+        ("", "key 'job' is missing"),
+        ("job = 3", "job: expected a list, found 3"),
+        ("[[job]]\nkind = 'allgather'\n[other]\nx = 1", 'unknown key "other"; known are job'),
+        ("[[job]]\nranks = '0-1'", r"job\[0\]: key 'kind' is missing"),
         ("[[job]]\nkind = 'allgathr'", "job 1: .*allgather"),
-        ("[[job]]\nkind = 'allgather'\nsise = '1MB'", "unknown 'sise'"),
+        (
+            "[[job]]\nkind = 'allgather'\nsise = '1MB'",
+            r'job\[0\]: unknown key "sise"; known are axes, forward, kind, mesh',
+        ),
         ("[[job]]\nkind = 'allgather'\nsize = '0B'", "at least 1 byte"),
         ("[[job]]\nkind = 'allgather'\nweight = 0", "from 1e-6"),
         ("[[job]]\nkind = 'allgather'\nweight = nan", "from 1e-6"),
@@ -193,7 +196,10 @@ def test_a_file_names_jobs_and_groups_of_a_mesh(file: Path) -> None:
         ),
         ("[[job]]\nkind = 'allgather'\nforward = 1", "true or false"),
         ("[[job]]\nkind = 'broadcast'\nroot = 1.5", "a rank or a node's name"),
-        ("[[job]]\nkind = 'allgather'\nranks = [0.5]", "a list of integers"),
+        (
+            "[[job]]\nkind = 'allgather'\nranks = [0.5]",
+            r"job\[0\].ranks\[0\]: expected an integer, found 0.5",
+        ),
         ("[[job]]\nkind = 'allgather'\nranks = [0, 9]", "rank 9"),
         ("[[job]]\nkind = 'allgather'\nsize = '1MB'\n[[job]]\nkind = 'allgather'", "some jobs have a size"),
         ("[[job]]\nkind = 'reduce'\nname = 'a'\n[[job]]\nkind = 'reduce'\nname = 'a'", "the name of two"),

@@ -249,35 +249,35 @@ def test_every_figure_of_a_file_has_its_place() -> None:
     assert list(bare) == ["treadle", "version", "name", "source", "protocols"]
 
 
-BAND, PAIR = 'bands: "p.box.alpha_ns": ', ", expected two numbers, the smaller first"
+SHARE = 'protocols[0].hop.efficiency: expected a share such as "23/25" or 0.92, found '
+KEYS = "known are box, channel_bytes_per_s, channels, hop, launch_ns, name, network"
 
 
 @pytest.mark.parametrize(
     ("before", "after", "words"),
     [
-        ('"cost-model"', '"design"', '"treadle" is "design", expected "cost-model"'),
-        ('"version": 1', '"version": "1"', 'version "1", expected 1'),
+        ('"cost-model"', '"design"', 'treadle: expected "cost-model", found "design"'),
+        ('"version": 1', '"version": "1"', 'version: expected an integer, found "1"'),
         ("[1, 2.5]", "[1, NaN]", None),
-        ("[1, 2.5]", "[3, 2.5]", BAND + "[3, 2.5]" + PAIR),
-        ("[1, 2.5]", "[1, 2, 3]", BAND + "[1, 2, 3]" + PAIR),
-        ("[1, 2.5]", "[true, 2]", BAND + "[true, 2]" + PAIR),
-        ("[1, 2.5]", "5", BAND + "5" + PAIR),
-        ('"hop_ns": 6', '"hop_ns": 6.0', "protocols[0].box.hop_ns: 6.0, expected a whole number"),
-        ('"channels": 2', '"channels": "2"', 'protocols[0].channels: "2", expected a whole number'),
-        ('{"name": "q"}', '{"name": 2}', "protocols[1].name: 2, expected text"),
-        ('{"name": "q"}', '{"launch_ns": 2}', "protocols[1]: lacks 'name'"),
+        ("[1, 2.5]", "[3, 2.5]", 'bands: "p.box.alpha_ns": expected two numbers, the smaller first'),
+        ("[1, 2.5]", "[1, 2, 3]", 'bands["p.box.alpha_ns"]: expected a list of length 2, found 3'),
+        ("[1, 2.5]", "[true, 2]", 'bands["p.box.alpha_ns"][0]: expected a number, found true'),
+        ("[1, 2.5]", "5", 'bands["p.box.alpha_ns"]: expected a list, found 5'),
+        ('"hop_ns": 6', '"hop_ns": 6.0', 'protocols[0].box.hop_ns: expected an integer, found 6.0'),
+        ('"channels": 2', '"channels": "2"', 'protocols[0].channels: expected an integer, found "2"'),
+        ('{"name": "q"}', '{"name": 2}', 'protocols[1].name: expected a string, found 2'),
+        ('{"name": "q"}', '{"launch_ns": 2}', "protocols[1]: key 'name' is missing"),
         (
             '{"name": "q"}',
             '{"name": "q", "x": 2}',
-            'protocols[1]: unknown key "x", expected box, channel_bytes_per_s, channels, hop, launch_ns, '
-            "name, network",
+            f'protocols[1]: unknown key "x"; {KEYS}',
         ),
         (
             '"network": {"alpha_ns": 8}',
             '"network": {"beta": 8}',
-            'protocols[0].network: unknown key "beta", expected alpha_ns, efficiency, hop_ns, occupancy_ns',
+            'protocols[0].network: unknown key "beta"; known are alpha_ns, efficiency, hop_ns, occupancy_ns',
         ),
-        ('{"alpha_ns": 8}', "[8]", "protocols[0].network: [8], expected an object"),
+        ('{"alpha_ns": 8}', "[8]", 'protocols[0].network: expected an object, found a list'),
         ('{"alpha_ns": 8}', '{"alpha_ns": -8}', f"protocols[0].network: alpha_ns -8, expected 0 to {TEN_12}"),
         ('"q"', '"p"', "cost model n: protocols p, p; expected 1 to 16 of different names"),
         (
@@ -291,23 +291,23 @@ BAND, PAIR = 'bands: "p.box.alpha_ns": ', ", expected two numbers, the smaller f
             "protocols[0].hop: efficiency 1/3333333, expected more than 0, at most 1, with a denominator of "
             "at most 1000000",
         ),
-        ("0.25", '""', 'protocols[0].hop.efficiency: "", expected a share such as "23/25" or 0.92'),
+        ("0.25", '""', 'protocols[0].hop.efficiency: expected a share such as "23/25" or 0.92, found ""'),
         ("0.25", "1e-1", None),
-        ("0.25", '"1E-1"', 'protocols[0].hop.efficiency: "1E-1", expected a share such as "23/25" or 0.92'),
+        ("0.25", '"1E-1"', f'{SHARE}"1E-1"'),
         (
             "0.25",
             f'"0.{"3" * 39}"',
-            f'protocols[0].hop.efficiency: "0.{"3" * 39}", expected a share such as "23/25" or 0.92',
+            f'{SHARE}"0.{"3" * 39}"',
         ),
         (
             "0.25",
             f'"{"9" * 70}"',
-            f'protocols[0].hop.efficiency: "{"9" * 59}..., expected a share such as "23/25" or 0.92',
+            f'{SHARE}"{"9" * 59}...',
         ),
         (
             "0.25",
             f'"{"9" * 58}"',
-            f'protocols[0].hop.efficiency: "{"9" * 58}", expected a share such as "23/25" or 0.92',
+            f'{SHARE}"{"9" * 58}"',
         ),
     ],
 )  # fmt: skip

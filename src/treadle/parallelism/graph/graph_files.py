@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from treadle.errors import FormatError, TreadleError
+from msgspec import Meta, field
+
+from treadle.errors import FormatError
 from treadle.parallelism.graph.compute_graph import (
     Atom,
     ComputeGraph,
@@ -17,8 +18,9 @@ from treadle.parallelism.graph.compute_graph import (
     Phase,
     Result,
     Source,
+    TensorRef,
 )
-from treadle.parallelism.graph.graph_values import brief_of, table_of, tensor_of, text_of, whole_number
+from treadle.typed_files import Table
 
 VERSION = 1
 _MOST_PRIMES = 63
@@ -37,41 +39,67 @@ def to_json(graph: ComputeGraph) -> dict[str, object]:
     }
 
 
-def from_json(data: object, *, source: str = "") -> ComputeGraph:
-    """A graph from ``to_json``.
+Number = Annotated[int, Meta(ge=0, le=2**62)]
+Tensor = tuple[Number, Number]
+_Index = tuple[Number, Annotated[int, Meta(ge=0, le=_MOST_PRIMES)]]
+_Dims = tuple[tuple[_Index, ...], ...]
 
-    Parameters
-    ----------
-    data : object
-        Parsed JSON.
-    source : str
-        Its file, for messages.
 
-    Raises
-    ------
-    FormatError
-        If it is no compute graph of this version, or a malformed one.
-    """
-    if not isinstance(data, dict) or data.get("treadle") != "compute graph":
-        raise FormatError('no compute graph: expected "treadle": "compute graph"', source=source)
-    if type(data.get("version")) is not int or data["version"] != VERSION:
-        raise FormatError(
-            f"version {brief_of(data.get('version'))} of a compute graph; expected {VERSION}", source=source
+class _NodeTable(Table, frozen=True, forbid_unknown_fields=False):
+    name: str
+    kind: OperatorKind
+    phase: Phase
+    operands: list[tuple[Tensor, _Dims, _Dims]] = field(default_factory=list)
+    results: list[tuple[_Dims, _Dims, Number]] = field(default_factory=list)
+    whole: tuple[_Index, ...] = ()
+    source: Source | None = None
+    linear: tuple[tuple[Number, ...], ...] = ()
+    arguments: dict[str, Any] = field(default_factory=dict)
+    operator: str = ""
+    path: str = ""
+    line: str = ""
+
+    def value(self) -> Node:
+        return Node(
+            self.name,
+            self.kind,
+            tuple(
+                Operand(TensorRef(*tensor), _indices(dims), _indices(roles))
+                for tensor, dims, roles in self.operands
+            ),
+            tuple(Result(_indices(dims), _indices(roles), size) for dims, roles, size in self.results),
+            self.phase,
+            self.operator,
+            frozenset(Index(*pair) for pair in self.whole),
+            self.source,
+            self.path,
+            self.line,
+            self.linear,
+            self.arguments,
         )
-    try:
-        return ComputeGraph(
-            tuple(Atom(text_of(name), whole_number(size)) for name, size in data["atoms"]),
-            tuple(_node(table_of(node, "node of a compute graph")) for node in data["nodes"]),
-            {tensor_of(first): tensor_of(second) for first, second in data["gradients"]},
-            {tensor_of(first): tensor_of(second) for first, second in data["tangents"]},
+
+
+class GraphTable(Table, frozen=True, forbid_unknown_fields=False):
+    """A compute graph as its file has it."""
+
+    treadle: Literal["compute graph"]
+    version: Literal[1]
+    atoms: list[tuple[str, Number]]
+    nodes: list[_NodeTable]
+    gradients: list[tuple[Tensor, Tensor]]
+    tangents: list[tuple[Tensor, Tensor]]
+
+    def value(self) -> ComputeGraph:
+        """The graph; TreadleError if its parts do not fit."""
+        gradients, tangents = (
+            {TensorRef(*first): TensorRef(*second) for first, second in pairs}
+            for pairs in (self.gradients, self.tangents)
         )
-    except TreadleError as error:
-        raise FormatError(str(error), source=source) from error
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise FormatError(
-            f"malformed compute graph: {type(error).__name__}: {' '.join(str(error).split())[:80]}",
-            source=source,
-        ) from error
+        atoms = tuple(Atom(name, size) for name, size in self.atoms)
+        try:
+            return ComputeGraph(atoms, tuple(node.value() for node in self.nodes), gradients, tangents)
+        except IndexError:
+            raise FormatError("compute graph: a tensor that is not there") from None
 
 
 def _node_json(node: Node) -> dict[str, object]:
@@ -92,37 +120,9 @@ def _node_json(node: Node) -> dict[str, object]:
     return found
 
 
-def _node(data: Mapping[str, Any]) -> Node:
-    source = data.get("source")
-    return Node(
-        text_of(data["name"]),
-        OperatorKind(data["kind"]),
-        tuple(
-            Operand(tensor_of(t), _dims(dims), _dims(roles)) for t, dims, roles in data.get("operands", [])
-        ),
-        tuple(
-            Result(_dims(dims), _dims(roles), whole_number(size))
-            for dims, roles, size in data.get("results", [])
-        ),
-        Phase(data["phase"]),
-        text_of(data.get("operator", "")),
-        frozenset(_index(pair) for pair in data.get("whole", [])),
-        None if source is None else Source(source),
-        text_of(data.get("path", "")),
-        text_of(data.get("line", "")),
-        tuple(tuple(whole_number(place) for place in places) for places in data.get("linear", [])),
-        {text_of(name): value for name, value in dict(data.get("arguments", {})).items()},
-    )
-
-
 def _listed(dims: Dims) -> list[list[list[int]]]:
     return [[list(index) for index in dim] for dim in dims]
 
 
-def _dims(data: Sequence[Sequence[Sequence[int]]]) -> Dims:
-    return tuple(tuple(_index(pair) for pair in dim) for dim in data)
-
-
-def _index(pair: Sequence[int]) -> Index:
-    atom, prime = pair
-    return Index(whole_number(atom), whole_number(prime, most=_MOST_PRIMES))
+def _indices(dims: _Dims) -> Dims:
+    return tuple(tuple(Index(*pair) for pair in dim) for dim in dims)

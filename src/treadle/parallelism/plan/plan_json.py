@@ -5,26 +5,24 @@ A state is ``{"dims": [["dp"], [], ["tp"]], "partial": ["ep"]}``; what is empty 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from itertools import chain
+from math import prod
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, field
+from msgspec.structs import asdict
 
 from treadle.errors import FormatError, ScheduleError
-from treadle.input_files import parse_json, read_input_text
+from treadle.input_files import read_input_text
 from treadle.parallelism.graph.compute_graph import Phase
 from treadle.parallelism.plan.parallel_plan import MOST_LAYERS, ParallelPlan, Pipeline, PlanClaim
 from treadle.parallelism.plan.part_plan import Boundary, Chunk, Keep, OperatorPlan, PartPlan, TensorPlan
 from treadle.parallelism.plan.plan_setting import read_setting, setting_to_json
 from treadle.parallelism.state.sharding import Sharding
 from treadle.schedules.mesh import Mesh
-from treadle.schedules.plan_files.manifest_values import (
-    indented,
-    read_list,
-    read_object,
-    read_optional,
-    read_string,
-    read_whole,
-    read_wholes,
-)
+from treadle.schedules.plan_files.manifest_values import indented
+from treadle.typed_files import Table, read_json
 
 VERSION = 1
 KIND = "parallel plan"
@@ -34,7 +32,142 @@ _MOST_ENTRIES = 2**17
 _MOST_DIMS = 64
 _MOST_RANKS = 2**24
 _MOST_NAME = 1000
-_Value = TypeVar("_Value")
+_Name = Annotated[str, Meta(min_length=1, max_length=_MOST_NAME)]
+_Axes = Annotated[tuple[_Name, ...], Meta(max_length=_MOST_DIMS)]
+_Whole = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+_Layers = Annotated[tuple[_Whole, ...], Meta(max_length=MOST_LAYERS)]
+_Figure = Annotated[float, Meta(gt=-1e300, lt=1e300)]
+
+
+class _State(Table, frozen=True):
+    dims: Annotated[tuple[_Axes, ...], Meta(max_length=_MOST_DIMS)]
+    partial: _Axes = ()
+
+    def __post_init__(self) -> None:
+        _check_lines((*self.partial, *chain(*self.dims)))
+        if len(set(self.partial)) < len(self.partial):
+            raise FormatError("an axis stands twice")
+        self.value()
+
+    def value(self) -> Sharding:
+        return Sharding(self.dims, frozenset(self.partial))
+
+
+_States = Annotated[list[_State], Meta(max_length=_MOST_ENTRIES)]
+_NamedStates = Annotated[dict[_Name, _State], Meta(max_length=_MOST_ENTRIES)]
+
+
+class _Chunk(Table, frozen=True):
+    letter: _Name
+    chunks: _Whole
+    loop: _Whole
+
+
+class _Operator(Table, frozen=True):
+    inputs: _States
+    outputs: _States
+    parts: _Whole
+    keep: Keep | None = None
+    chunk: _Chunk | None = None
+
+    def value(self, name: str) -> OperatorPlan:
+        inputs, outputs = (tuple(one.value() for one in states) for states in (self.inputs, self.outputs))
+        chunk = None if self.chunk is None else Chunk(self.chunk.letter, self.chunk.chunks, self.chunk.loop)
+        return OperatorPlan(name, inputs, outputs, self.parts, self.keep, chunk)
+
+
+class _Tensor(Table, frozen=True):
+    tensor: _Name
+    phase: Phase
+    shared: _State | None = None
+    saved: _State | None = None
+
+    def value(self) -> TensorPlan:
+        shared, saved = (None if one is None else one.value() for one in (self.shared, self.saved))
+        return TensorPlan(self.tensor, self.phase, shared, saved)
+
+
+class _Boundary(Table, frozen=True):
+    activation: _State
+    gradient: _State
+
+    def value(self) -> Boundary:
+        return Boundary(self.activation.value(), self.gradient.value())
+
+
+class _Part(Table, frozen=True):
+    operators: Annotated[dict[_Name, _Operator], Meta(max_length=_MOST_ENTRIES)]
+    tensors: Annotated[list[_Tensor], Meta(max_length=_MOST_ENTRIES)]
+    parameters: _NamedStates
+    inputs: _NamedStates
+    boundary: _Boundary | None = None
+
+    def __post_init__(self) -> None:
+        letters = (one.chunk.letter for one in self.operators.values() if one.chunk is not None)
+        names = (row.tensor for row in self.tensors)
+        _check_lines(chain(self.operators, self.parameters, self.inputs, letters, names))
+        if len({(row.tensor, row.phase) for row in self.tensors}) < len(self.tensors):
+            raise FormatError("a tensor stands twice for one phase")
+
+    def value(self) -> PartPlan:
+        return PartPlan(
+            {name: row.value(name) for name, row in self.operators.items()},
+            {(row.tensor, row.phase): row.value() for row in self.tensors},
+            {path: state.value() for path, state in self.parameters.items()},
+            {name: state.value() for name, state in self.inputs.items()},
+            None if self.boundary is None else self.boundary.value(),
+        )
+
+
+class _Mesh(Table, frozen=True):
+    axes: Annotated[list[tuple[_Name, _Whole]], Meta(max_length=_MOST_DIMS)]
+    ranks: Annotated[tuple[_Whole, ...], Meta(max_length=_MOST_RANKS)] | None = None
+
+    def __post_init__(self) -> None:
+        _check_lines(name for name, _ in self.axes)
+        if prod(max(size, 1) for _, size in self.axes) > _MOST_RANKS:
+            raise FormatError(f"expected at most {_MOST_RANKS} ranks")
+
+    def value(self) -> Mesh:
+        return Mesh(tuple(size for _, size in self.axes), tuple(name for name, _ in self.axes), self.ranks)
+
+
+class _Pipeline(Table, frozen=True):
+    axis: _Name
+    layers: _Layers
+    micro_batches: _Whole
+
+
+class _Claim(Table, frozen=True):
+    seconds: _Figure
+    bound_s: _Figure
+    memory_bytes: _Figure
+    overlap: str
+
+
+class _File(Table, frozen=True):
+    treadle: Literal["parallel plan"]
+    version: Literal[1]
+    model: _Name
+    digest: str
+    mesh: _Mesh
+    boundary: _Boundary
+    parts: Annotated[
+        dict[_Name, Annotated[list[_Part], Meta(max_length=MOST_LAYERS)]], Meta(max_length=_MOST_ENTRIES)
+    ]
+    layers: Annotated[dict[_Name, _Layers], Meta(max_length=_MOST_ENTRIES)] = field(default_factory=dict)
+    pipeline: _Pipeline | None = None
+    claim: _Claim | None = None
+    made_for: Any = None
+
+    def __post_init__(self) -> None:
+        _check_lines((self.model, *self.parts))
+
+
+def _check_lines(names: Iterable[str]) -> None:
+    for name in names:
+        if not name.isprintable():
+            raise FormatError(f"{name[:40]!r}: expected a name of one line")
 
 
 def plan_text(plan: ParallelPlan) -> str:
@@ -50,7 +183,7 @@ def read_plan(path: str) -> ParallelPlan:
     FormatError
         With its name: if it cannot be read, is larger than `MOST_BYTES`, or is no plan of this version.
     """
-    return plan_from_json(parse_json(read_input_text(path, MOST_BYTES), source=path), source=path)
+    return plan_from_text(read_input_text(path, MOST_BYTES), source=path)
 
 
 def plan_to_json(plan: ParallelPlan) -> dict[str, object]:
@@ -89,15 +222,8 @@ def plan_to_json(plan: ParallelPlan) -> dict[str, object]:
     return found
 
 
-def plan_from_json(data: object, *, source: str = "") -> ParallelPlan:
-    """A plan from `plan_to_json`.
-
-    Parameters
-    ----------
-    data : object
-        Parsed JSON.
-    source : str
-        Its file, for messages.
+def plan_from_text(text: str, *, source: str = "") -> ParallelPlan:
+    """A plan from the text of its file.
 
     Raises
     ------
@@ -105,42 +231,21 @@ def plan_from_json(data: object, *, source: str = "") -> ParallelPlan:
         If it is no plan of this version, a key is unknown, missing or of a wrong kind, a number is out of its
         range, or what it says does not fit together.
     """
+    file = read_json(text, _File, source=source)
     try:
-        return _plan(data)
-    except ScheduleError as error:
+        return ParallelPlan(
+            file.model,
+            file.digest,
+            file.mesh.value(),
+            file.boundary.value(),
+            {name: tuple(row.value() for row in rows) for name, rows in file.parts.items()},
+            file.layers,
+            None if file.pipeline is None else Pipeline(**asdict(file.pipeline)),
+            None if file.claim is None else PlanClaim(**asdict(file.claim)),
+            None if file.made_for is None else read_setting(file.made_for, "made_for"),
+        )
+    except (ScheduleError, FormatError) as error:
         raise FormatError(str(error), source=source) from None
-    except FormatError as error:
-        raise FormatError(str(error), source=source) from None
-
-
-def _plan(data: object) -> ParallelPlan:
-    if not isinstance(data, dict) or data.get("treadle") != KIND:
-        raise FormatError(f'no parallel plan: expected "treadle": "{KIND}"')
-    if type(data.get("version")) is not int or data["version"] != VERSION:
-        raise FormatError(f"version {str(data.get('version'))[:20]} of a parallel plan; expected {VERSION}")
-    table = read_object(
-        data,
-        "plan",
-        {"treadle", "version", "model", "digest", "mesh", "boundary", "parts"},
-        {"layers", "pipeline", "claim", "made_for"},
-    )
-    return ParallelPlan(
-        _name(table["model"], "model"),
-        read_string(table["digest"], "digest"),
-        _mesh(table["mesh"]),
-        _boundary(table["boundary"], "boundary"),
-        _table(
-            table["parts"],
-            "parts",
-            lambda rows, place: tuple(
-                _part(row, f"{place}, plan {at}") for at, row in enumerate(_list(rows, place, MOST_LAYERS))
-            ),
-        ),
-        _table(table.get("layers", {}), "layers", _wholes),
-        read_optional(table.get("pipeline"), _pipeline, "pipeline"),
-        read_optional(table.get("claim"), _claim, "claim"),
-        read_optional(table.get("made_for"), read_setting, "made_for"),
-    )
 
 
 def _part_json(plan: PartPlan) -> dict[str, object]:
@@ -163,27 +268,6 @@ def _part_json(plan: PartPlan) -> dict[str, object]:
     return found
 
 
-def _part(data: Any, place: str) -> PartPlan:
-    table = read_object(data, place, {"operators", "tensors", "parameters", "inputs"}, {"boundary"})
-    tensors = [
-        _tensor(row, f"{place}, tensor {at}")
-        for at, row in enumerate(_list(table["tensors"], f"{place}, tensors", _MOST_ENTRIES))
-    ]
-    by_name = {(one.tensor, one.phase): one for one in tensors}
-    if len(by_name) < len(tensors):
-        raise FormatError(f"{place}: a tensor stands twice for one phase")
-    return PartPlan(
-        {
-            name: _operator(name, row, f"{place}, operator {name!r}")
-            for name, row in _entries(table["operators"], f"{place}, operators")
-        },
-        by_name,
-        _table(table["parameters"], f"{place}, parameters", _state),
-        _table(table["inputs"], f"{place}, inputs", _state),
-        read_optional(table.get("boundary"), _boundary, f"{place}, boundary"),
-    )
-
-
 def _operator_json(plan: OperatorPlan) -> dict[str, object]:
     found: dict[str, object] = {
         "inputs": [_state_json(one) for one in plan.inputs],
@@ -197,41 +281,6 @@ def _operator_json(plan: OperatorPlan) -> dict[str, object]:
     return found
 
 
-def _operator(name: str, data: Any, place: str) -> OperatorPlan:
-    table = read_object(data, place, {"inputs", "outputs", "parts"}, {"keep", "chunk"})
-    inputs, outputs = (
-        tuple(
-            _state(one, f"{place}, {side}") for one in _list(table[side], f"{place}, {side}", _MOST_ENTRIES)
-        )
-        for side in ("inputs", "outputs")
-    )
-    return OperatorPlan(
-        name,
-        inputs,
-        outputs,
-        read_whole(table["parts"], f"{place}, parts"),
-        read_optional(table.get("keep"), lambda value, at: _word(Keep, value, at), f"{place}, keep"),
-        read_optional(table.get("chunk"), _chunk, f"{place}, chunk"),
-    )
-
-
-def _chunk(data: Any, place: str) -> Chunk:
-    table = read_object(data, place, {"letter", "chunks", "loop"})
-    return Chunk(
-        _name(table["letter"], place), read_whole(table["chunks"], place), read_whole(table["loop"], place)
-    )
-
-
-def _tensor(data: Any, place: str) -> TensorPlan:
-    table = read_object(data, place, {"tensor", "phase"}, {"shared", "saved"})
-    return TensorPlan(
-        _name(table["tensor"], place),
-        _word(Phase, table["phase"], place),
-        read_optional(table.get("shared"), _state, f"{place}, shared"),
-        read_optional(table.get("saved"), _state, f"{place}, saved"),
-    )
-
-
 def _state_json(sharding: Sharding) -> dict[str, object]:
     found: dict[str, object] = {"dims": [list(axes) for axes in sharding.dims]}
     if sharding.partial:
@@ -239,97 +288,5 @@ def _state_json(sharding: Sharding) -> dict[str, object]:
     return found
 
 
-def _state(data: Any, place: str) -> Sharding:
-    table = read_object(data, place, {"dims"}, {"partial"})
-    dims = tuple(
-        tuple(_name(axis, place) for axis in _list(axes, place, _MOST_DIMS))
-        for axes in _list(table["dims"], place, _MOST_DIMS)
-    )
-    partial = [_name(axis, place) for axis in _list(table.get("partial", []), place, _MOST_DIMS)]
-    if len(set(partial)) < len(partial):
-        raise FormatError(f"{place}: an axis stands twice")
-    try:
-        return Sharding(dims, frozenset(partial))
-    except ScheduleError as error:
-        raise FormatError(f"{place}: {error}") from None
-
-
 def _boundary_json(boundary: Boundary) -> dict[str, object]:
     return {"activation": _state_json(boundary.activation), "gradient": _state_json(boundary.gradient)}
-
-
-def _boundary(data: Any, place: str) -> Boundary:
-    table = read_object(data, place, {"activation", "gradient"})
-    return Boundary(
-        _state(table["activation"], f"{place}, activation"), _state(table["gradient"], f"{place}, gradient")
-    )
-
-
-def _mesh(data: Any) -> Mesh:
-    table = read_object(data, "mesh", {"axes"}, {"ranks"})
-    names, shape, ranks = [], [], 1
-    for row in _list(table["axes"], "mesh, axes", _MOST_DIMS):
-        name, size = (*_list(row, "mesh, axis", 2), None, None)[:2]
-        names.append(_name(name, "mesh, axis"))
-        shape.append(read_whole(size, "mesh, axis"))
-        ranks *= max(shape[-1], 1)
-        if ranks > _MOST_RANKS:
-            raise FormatError(f"mesh: expected at most {_MOST_RANKS} ranks")
-    order = read_optional(table.get("ranks"), read_wholes, "mesh, ranks")
-    return Mesh(tuple(shape), tuple(names), order)
-
-
-def _pipeline(data: Any, place: str) -> Pipeline:
-    table = read_object(data, place, {"axis", "layers", "micro_batches"})
-    return Pipeline(
-        _name(table["axis"], place),
-        _wholes(table["layers"], place),
-        read_whole(table["micro_batches"], place),
-    )
-
-
-def _claim(data: Any, place: str) -> PlanClaim:
-    table = read_object(data, place, {"seconds", "bound_s", "memory_bytes", "overlap"})
-    numbers = []
-    for key in ("seconds", "bound_s", "memory_bytes"):
-        if type(table[key]) not in (int, float) or not -1e300 < table[key] < 1e300:
-            raise FormatError(f"{place}, {key}: expected a number")
-        numbers.append(float(table[key]))
-    return PlanClaim(numbers[0], numbers[1], numbers[2], read_string(table["overlap"], place))
-
-
-def _table(data: Any, place: str, read: Callable[[Any, str], _Value]) -> Mapping[str, _Value]:
-    return {key: read(row, f"{place}, {key!r}") for key, row in _entries(data, place)}
-
-
-def _entries(data: Any, place: str) -> list[tuple[str, Any]]:
-    if not isinstance(data, dict) or len(data) > _MOST_ENTRIES:
-        raise FormatError(f"{place}: expected an object of at most {_MOST_ENTRIES} entries")
-    return [(_name(key, place), row) for key, row in data.items()]
-
-
-def _list(data: Any, place: str, most: int) -> list[Any]:
-    rows = read_list(data, place)
-    if len(rows) > most:
-        raise FormatError(f"{place}: {len(rows)} entries; expected at most {most}")
-    return rows
-
-
-def _wholes(data: Any, place: str) -> tuple[int, ...]:
-    return read_wholes(_list(data, place, MOST_LAYERS), place)
-
-
-def _name(data: Any, place: str) -> str:
-    text = read_string(data, place)
-    if not 0 < len(text) <= _MOST_NAME or not text.isprintable():
-        raise FormatError(f"{place}: expected a name of one line, at most {_MOST_NAME} characters")
-    return text
-
-
-def _word(words: Callable[[str], _Value], data: Any, place: str) -> _Value:
-    try:
-        return words(read_string(data, place))
-    except ValueError as error:
-        if isinstance(error, FormatError):
-            raise
-        raise FormatError(f"{place}: {str(data)[:40]!r} is none of its words") from None

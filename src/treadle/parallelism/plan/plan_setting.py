@@ -9,16 +9,19 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
+from msgspec.structs import asdict
 
 from treadle.brief import brief
 from treadle.errors import FormatError, TreadleError
-from treadle.schedules.plan_files.manifest_values import read_object, read_optional, read_string, read_whole
 from treadle.topologies import parse
 from treadle.topologies.expressions import names_fabric
 from treadle.topologies.files import dump_topology, topology_from_json
 from treadle.topologies.topology import Topology
 from treadle.training.devices import ACCELERATORS, ELEMENT_BYTES, Accelerator
+from treadle.typed_files import Table, read_value
 
 _MOST_NAME = 1000
 _MOST_LINKS = 100_000
@@ -76,16 +79,42 @@ def setting_to_json(setting: PlanSetting) -> dict[str, object]:
     return {**found, **{name: count for name, count in given.items() if count is not None}}
 
 
+_Figure = Annotated[float, Meta(gt=0, lt=_MOST_FIGURE, description="a number above 0")]
+_Tokens = Annotated[int, Meta(ge=1, le=_MOST_TOKENS - 1)]
+
+
+class _Gpu(Table, frozen=True):
+    name: Annotated[str, Meta(max_length=_MOST_NAME)]
+    peak_flops: dict[str, _Figure]
+    memory_bytes: Annotated[int, Meta(ge=1, le=2**63 - 1)]
+    memory_bytes_per_s: _Figure
+    source: str
+
+    def __post_init__(self) -> None:
+        line = self.name + self.source
+        if not (self.name.strip() and line.isprintable() and len(line) <= _MOST_NAME):
+            raise FormatError(f"name and source: expected lines of at most {_MOST_NAME} characters")
+        if not self.peak_flops or not set(self.peak_flops) <= set(ELEMENT_BYTES):
+            raise FormatError(f"peak_flops: expected some of {', '.join(ELEMENT_BYTES)}")
+
+
+class _Setting(Table, frozen=True):
+    gpu: str | _Gpu
+    fabric: Any = None
+    tokens: _Tokens | None = None
+    sequence: _Tokens | None = None
+
+
 def read_setting(data: Any, place: str) -> PlanSetting:
     """A setting from `setting_to_json`; FormatError for anything else."""
-    table = read_object(data, place, {"gpu"}, {"fabric", "tokens", "sequence"})
-    tokens, sequence = (
-        read_optional(table.get(name), read_whole, f"{place}, {name}") for name in ("tokens", "sequence")
-    )
-    if not all(0 < count < _MOST_TOKENS for count in (tokens, sequence) if count is not None):
-        raise FormatError(f"{place}: tokens and sequence: expected more than none")
-    fabric, gpu = _fabric(table.get("fabric"), place), _gpu(table["gpu"], f"{place}, gpu")
-    return PlanSetting(fabric, gpu, tokens, sequence)
+    table = read_value(data, _Setting, source=place)
+    gpu = table.gpu
+    if isinstance(gpu, _Gpu):
+        values = asdict(gpu) | {"peak_flops": MappingProxyType(gpu.peak_flops)}
+        return PlanSetting(_fabric(table.fabric, place), Accelerator(**values), table.tokens, table.sequence)
+    if gpu not in ACCELERATORS:
+        raise FormatError(f"{place}, gpu: {gpu[:40]!r} is none of {', '.join(ACCELERATORS)}")
+    return PlanSetting(_fabric(table.fabric, place), ACCELERATORS[gpu], table.tokens, table.sequence)
 
 
 def _is_expression(text: str) -> bool:
@@ -101,7 +130,7 @@ def _fabric(data: Any, place: str) -> Topology | str | None:
             return topology_from_json(data)
         except TreadleError as error:
             raise FormatError(f"{place}, fabric: {error}") from None
-    text = read_string(data, f"{place}, fabric")
+    text = read_value(data, str, source=f"{place}, fabric")
     if not _is_expression(text):
         raise FormatError(f"{place}, fabric: {text[:40]!r}: expected a call of the catalogue, or a fabric")
     return text
@@ -115,32 +144,3 @@ def _figures(gpu: Accelerator) -> dict[str, object]:
         "memory_bytes_per_s": gpu.memory_bytes_per_s,
         "source": gpu.source,
     }
-
-
-def _gpu(data: Any, place: str) -> Accelerator:
-    if isinstance(data, str):
-        if data not in ACCELERATORS:
-            raise FormatError(f"{place}: {data[:40]!r} is none of {', '.join(ACCELERATORS)}")
-        return ACCELERATORS[data]
-    keys = {"name", "peak_flops", "memory_bytes", "memory_bytes_per_s", "source"}
-    table = read_object(data, place, keys)
-    name, source = (read_string(table[key], place) for key in ("name", "source"))
-    peaks = table["peak_flops"]
-    if not isinstance(peaks, dict) or not peaks or not set(peaks) <= set(ELEMENT_BYTES):
-        raise FormatError(f"{place}: peak_flops: expected some of {', '.join(ELEMENT_BYTES)}")
-    if not (name.strip() and (name + source).isprintable() and len(name + source) <= _MOST_NAME):
-        raise FormatError(f"{place}: name and source: expected lines of at most {_MOST_NAME} characters")
-    memory = read_whole(table["memory_bytes"], place)
-    return Accelerator(
-        name,
-        MappingProxyType({precision: _figure(speed, place) for precision, speed in peaks.items()}),
-        int(_figure(memory, place)),
-        _figure(table["memory_bytes_per_s"], place),
-        source,
-    )
-
-
-def _figure(value: Any, place: str) -> float:
-    if type(value) not in (int, float) or not 0 < value < _MOST_FIGURE:
-        raise FormatError(f"{place}: {str(value)[:40]}: expected a number above 0")
-    return float(value)

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from treadle.errors import FormatError
+from msgspec import Meta
+from msgspec.structs import asdict
+
 from treadle.input_files import naming_file
-from treadle.planning.building.toml_sheet import (
-    check_known,
-    line_of_text,
-    metres,
-    price,
-    read_tables,
-    sub_table,
-    whole,
-)
-
-_TABLES = {
-    "switch": {"port", "radix"},
-    "node": {"port"},
-    "copper": {"metre", "cable", "reach"},
-    "optical": {"metre", "cable", "transceiver"},
-}
+from treadle.planning.building.toml_sheet import Length, Price, check_line, exact, metres, read_sheet
+from treadle.typed_files import Table, read_toml
 
 
 @dataclass(frozen=True)
@@ -71,6 +58,36 @@ class BuildPrices:
         return self.optical_cable + length * self.optical_metre + 2 * self.transceiver
 
 
+class _Switch(Table, frozen=True):
+    port: Price | None = None
+    radix: Annotated[int, Meta(ge=2, le=4096)] | None = None
+
+
+class _Node(Table, frozen=True):
+    port: Price | None = None
+
+
+class _Copper(Table, frozen=True):
+    metre: Price | None = None
+    cable: Price | None = None
+    reach: Length | None = None
+
+
+class _Optical(Table, frozen=True):
+    metre: Price | None = None
+    cable: Price | None = None
+    transceiver: Price | None = None
+
+
+class _File(Table, frozen=True):
+    source: str
+    currency: str | None = None
+    switch: _Switch = _Switch()
+    node: _Node = _Node()
+    copper: _Copper = _Copper()
+    optical: _Optical = _Optical()
+
+
 def load_prices(path: str | Path) -> BuildPrices:
     """Read prices: TOML with ``source``, ``currency`` and the tables switch, node, copper and optical.
 
@@ -80,30 +97,20 @@ def load_prices(path: str | Path) -> BuildPrices:
         If the file cannot be read or says something else.
     """
     with naming_file(path):
-        return parse_prices(read_tables(path, "cost"))
+        return parse_prices(read_sheet(path, "cost"))
 
 
-def parse_prices(tables: Mapping[str, Any]) -> BuildPrices:
-    """Prices from the tables of their file; what it leaves out is as by default, and `source` must stand."""
-    check_known(tables, "the file", {"source", "currency", *_TABLES})
-    if "source" not in tables:
-        raise FormatError(
-            'source: expected a line that says where the prices come from, as in source = "quote"'
-        )
-    values: dict[str, Any] = {"source": line_of_text(tables["source"], "source")}
-    if "currency" in tables:
-        values["currency"] = line_of_text(tables["currency"], "currency")
-    names = {"optical.transceiver": "transceiver", "switch.radix": "radix"}
-    for table, known in _TABLES.items():
-        found = sub_table(tables, table)
-        check_known(found, table, known)
-        for key, value in found.items():
-            place = f"{table}.{key}"
-            name = names.get(place, f"{table}_{key}")
-            if key == "reach":
-                values[name] = metres(value, place)
-            elif key == "radix":
-                values[name] = whole(value, place, least=2, most=4096)
-            else:
-                values[name] = price(value, place)
+def parse_prices(text: str) -> BuildPrices:
+    """Prices from the text of their file; what it leaves out is as by default, and `source` is needed."""
+    file = read_toml(text, _File)
+    values: dict[str, Any] = {"source": check_line(file.source, "source")}
+    if file.currency is not None:
+        values["currency"] = check_line(file.currency, "currency")
+    names = {"optical_transceiver": "transceiver", "switch_radix": "radix"}
+    for table in ("switch", "node", "copper", "optical"):
+        for key, value in asdict(getattr(file, table)).items():
+            name = f"{table}_{key}"
+            if value is not None:
+                read = metres if key == "reach" else int if key == "radix" else exact
+                values[names.get(name, name)] = read(value)
     return BuildPrices(**values)

@@ -7,30 +7,25 @@ Hoefler, 2014) and of "Minimal rewiring" (Zhao et al., NSDI 2019).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, isqrt
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta, field
+from msgspec.structs import asdict
 
 from treadle.arrays import Int64Array
 from treadle.errors import FormatError
 from treadle.input_files import naming_file
-from treadle.planning.building.toml_sheet import (
-    check_known,
-    line_of_text,
-    metres,
-    read_tables,
-    sub_table,
-    whole,
-)
+from treadle.planning.building.toml_sheet import Count, Length, check_line, metres, read_sheet
+from treadle.typed_files import Table, read_toml
 
 MAX_RACKS = 8192
 """A table of distances between all pairs of racks has 512 MB then."""
-_RACK_KEYS = {"name", "x", "y"}
+_Units = Annotated[int, Meta(ge=1, le=1000)]
 
 
 @dataclass(frozen=True)
@@ -110,6 +105,32 @@ def rack_distances(racks: tuple[Rack, ...]) -> Int64Array:
     return found
 
 
+class _Rack(Table, frozen=True):
+    name: str
+    x: Length
+    y: Length
+
+
+class _Floor(Table, frozen=True):
+    racks_per_row: Count | None = None
+    rack_pitch: Length | None = None
+    row_pitch: Length | None = None
+    tray: Length | None = None
+    slack: Length | None = None
+
+
+class _RackSize(Table, frozen=True):
+    units: _Units | None = None
+    unit_height: Length | None = None
+    node_units: _Units | None = None
+
+
+class _File(Table, frozen=True):
+    floor: _Floor = _Floor()
+    rack: _RackSize = _RackSize()
+    racks: list[_Rack] = field(default_factory=list)
+
+
 def load_floor(path: str | Path) -> Floor:
     """Read a floor: TOML with the tables ``[floor]``, ``[rack]`` and, for given racks, ``[[racks]]``.
 
@@ -119,45 +140,26 @@ def load_floor(path: str | Path) -> Floor:
         If the file cannot be read or says something else.
     """
     with naming_file(path):
-        return parse_floor(read_tables(path, "floor"))
+        return parse_floor(read_sheet(path, "floor"))
 
 
-def parse_floor(tables: Mapping[str, Any]) -> Floor:
-    """A floor from the tables of its file; FormatError for what they must not say."""
-    check_known(tables, "the file", {"floor", "rack", "racks"})
-    floor, rack = sub_table(tables, "floor"), sub_table(tables, "rack")
-    check_known(floor, "floor", {"racks_per_row", "rack_pitch", "row_pitch", "tray", "slack"})
-    check_known(rack, "rack", {"units", "unit_height", "node_units"})
-    values: dict[str, Any] = {}
-    if "racks_per_row" in floor:
-        values["per_row"] = whole(floor["racks_per_row"], "floor.racks_per_row")
-    lengths = {"rack_pitch": "width", "row_pitch": "pitch", "tray": "tray", "slack": "slack"}
-    for key, name in lengths.items():
-        if key in floor:
-            values[name] = metres(floor[key], f"floor.{key}")
-    if "unit_height" in rack:
-        values["unit_height"] = metres(rack["unit_height"], "rack.unit_height")
-    for key in ("units", "node_units"):
-        if key in rack:
-            values[key] = whole(rack[key], f"rack.{key}", most=1000)
-    if values.get("pitch") == 0 or values.get("width") == 0:
+def parse_floor(text: str) -> Floor:
+    """A floor from the text of its file; FormatError for what it must not say."""
+    file = read_toml(text, _File)
+    names = {"racks_per_row": "per_row", "rack_pitch": "width", "row_pitch": "pitch"}
+    values: dict[str, Any] = {
+        names.get(key, key): metres(value) if isinstance(value, str) else value
+        for key, value in (asdict(file.floor) | asdict(file.rack)).items()
+        if value is not None
+    }
+    if 0 in (values.get("pitch"), values.get("width")):
         raise FormatError("floor: racks that stand on each other; expected pitches above 0")
-    given = tables.get("racks", [])
-    if not isinstance(given, list) or len(given) > MAX_RACKS:
+    if len(file.racks) > MAX_RACKS:
         raise FormatError(f"racks: expected tables [[racks]], at most {MAX_RACKS}")
-    found = tuple(_rack(one, f"racks[{place}]") for place, one in enumerate(given))
-    names = [one.name for one in found]
-    for name in names:
-        if names.count(name) > 1:
-            raise FormatError(f"racks: {name!r} is named twice")
-    return Floor(found, **values)
-
-
-def _rack(value: Any, place: str) -> Rack:
-    if not isinstance(value, dict) or set(value) != _RACK_KEYS:
-        raise FormatError(f"{place}: expected name, x and y")
-    return Rack(
-        line_of_text(value["name"], f"{place}.name"),
-        metres(value["x"], f"{place}.x"),
-        metres(value["y"], f"{place}.y"),
-    )
+    seen: set[str] = set()
+    for number, rack in enumerate(file.racks):
+        if check_line(rack.name, f"racks[{number}].name") in seen:
+            raise FormatError(f"racks: {rack.name!r} is named twice")
+        seen.add(rack.name)
+    racks = tuple(Rack(rack.name, metres(rack.x), metres(rack.y)) for rack in file.racks)
+    return Floor(racks, **values)

@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, cast
 
 import numpy as np
+from msgspec import Meta
 
 from treadle._version import __version__
 from treadle.brief import brief
 from treadle.checking import checked
 from treadle.context import Context, Progress, under
-from treadle.errors import InfeasibleError, ScheduleError
+from treadle.errors import FormatError, InfeasibleError, ScheduleError, TreadleError
+from treadle.input_files import read_input_text
 from treadle.planning.fabrics_and_plans import FabricLike
-from treadle.planning.problem import resolve_topology
+from treadle.planning.problem import ProblemOptions, pose, resolve_kind, resolve_topology
 from treadle.planning.solving.solve import RejectedError
 from treadle.planning.solving.transfer import transfer_collective, transfer_schedule
 from treadle.planning.stages import Stopwatch, seconds_left
-from treadle.planning.together.job_files import read_jobs
 from treadle.schedules.collective import Collective
-from treadle.schedules.jobs import Job, JobLevel, proved_rates
+from treadle.schedules.jobs import Job, JobLevel, check_jobs, proved_rates
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.schedule import Schedule
 from treadle.synthesis.trees.tree_budget import TreeBudget
 from treadle.topologies import subset, without_failures
 from treadle.topologies.topology import Topology
+from treadle.typed_files import Table, read_toml
+from treadle.units import parse_size
 from treadle.verification.schedules import verify
 
 if TYPE_CHECKING:
@@ -36,6 +39,9 @@ if TYPE_CHECKING:
 
 MODEL = "without in-network multicast and aggregation"
 ALGORITHM = "jobs"
+MAX_FILE_BYTES = 2**20
+MAX_JOBS = 4096
+_WEIGHT = Meta(ge=1e-6, le=2**40, description="a number from 1e-6 to 2**40")
 
 
 @brief("topology", "jobs", "common_rate")
@@ -283,3 +289,90 @@ def posed_alone(fabric: Topology, job: Job) -> tuple[Topology, Collective]:
         return fabric, job.collective
     part = subset(fabric, *places)
     return part, transfer_collective(job.collective, fabric, part)
+
+
+class _Job(Table, frozen=True):
+    kind: Annotated[str, Meta(min_length=1)]
+    name: str = ""
+    ranks: Annotated[str | list[int], Meta(description="text such as '0-7' or a list of integers")] | None = (
+        None
+    )
+    root: Annotated[int | str, Meta(description="a rank or a node's name")] | None = None
+    forward: bool = False
+    mesh: str | None = None
+    axes: str | None = None
+    size: str | None = None
+    weight: (
+        Annotated[int, Meta(ge=1, le=2**40, description=_WEIGHT.description)] | Annotated[float, _WEIGHT]
+    ) = 1
+
+    def jobs(self, number: int, topology: Topology) -> Iterator[Job]:
+        kind = resolve_kind(self.kind)
+        name = self.name or f"{number + 1}:{kind}"
+        collective = self._collective(kind.value, topology)
+        if collective.groups is None:
+            yield Job(name, collective, self._amount())
+            return
+        for group in range(len(collective.groups)):
+            yield Job(f"{name}[{group}]", collective.member(group), self._amount())
+
+    def _collective(self, kind: str, topology: Topology) -> Collective:
+        """The collective on the nodes of the whole fabric; nodes that do not take part are left out of it."""
+        # posed as if all forwarded, so that the fabric and its numbers stay as they are
+        options = {
+            "ranks": self.ranks,
+            "root": self.root,
+            "mesh": self.mesh or None,
+            "axes": self.axes or None,
+            "forward": True,
+        }
+        posed = pose(topology, kind, **cast(ProblemOptions, options)).collective
+        return posed if self.forward else replace(posed, forwarders=(), ranks_forward=False)
+
+    def _amount(self) -> Fraction:
+        """Size times weight: jobs of equal weight end together."""
+        weight = Fraction(str(self.weight))
+        if self.size is None:
+            return weight
+        if (size := parse_size(self.size)) < 1:
+            raise FormatError("size: expected at least 1 byte")
+        return weight * size
+
+
+class _File(Table, frozen=True):
+    job: Annotated[list[_Job], Meta(min_length=1, max_length=MAX_JOBS)]
+
+
+def read_jobs(path: Path | str, topology: Topology) -> tuple[Job, ...]:
+    """Read a file of jobs: a table ``[[job]]`` for each.
+
+    Parameters
+    ----------
+    path : Path or str
+        With the keys ``kind``, and optionally ``name``, ``ranks``, ``root``, ``forward``, ``mesh`` and
+        ``axes`` (a job for each group), ``size`` (such as ``"64MB"``, of all jobs or of none) and ``weight``.
+    topology : Topology
+
+    Raises
+    ------
+    FormatError
+        If the file cannot be read, or says something else; one line with the job's place.
+    """
+    source = str(path)
+    text = read_input_text(path, MAX_FILE_BYTES, expected="jobs as TOML")
+    tables = read_toml(text, _File, source=source).job
+    jobs: list[Job] = []
+    for number, table in enumerate(tables):
+        try:
+            jobs += table.jobs(number, topology)
+        except TreadleError as error:
+            raise FormatError(str(error), source=f"{source}: job {number + 1}") from None
+    if len({table.size is None for table in tables}) > 1:
+        raise FormatError(
+            "some jobs have a size and others not; give all of them one, or none", source=source
+        )
+    try:
+        check_jobs(topology, jobs)
+    except TreadleError as error:
+        raise FormatError(str(error), source=source) from None
+    return tuple(jobs)

@@ -112,12 +112,6 @@ def json_bytes(text: str) -> int:
     return 4 * text.__sizeof__() + 270 * objects + 110 * keys + 90 * lists + 70 * others
 
 
-def fabric_bytes(text: str, *, is_canonical: bool) -> int:
-    """Most that the text of a fabric takes: in Treadle's own words, or first parsed as any other JSON."""
-    objects = text.count("{")
-    return 3 * text.__sizeof__() + 650 * objects if is_canonical else json_bytes(text) + 300 * objects
-
-
 def array_bytes(shapes: Shapes, n_chunks: Iterable[int], *, has_demands: bool) -> int:
     """Most that the arrays of a plan take to be read and verified.
 

@@ -24,7 +24,6 @@ from treadle.schedules.plan_files.budget import (
     MemoryBudget,
     Shapes,
     array_bytes,
-    fabric_bytes,
     json_bytes,
     state_bytes,
 )
@@ -54,8 +53,7 @@ from treadle.schedules.steps.steps import Steps, StepSchedule
 from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule
 from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.schedules.witness import witness_from_json
-from treadle.topologies.files import parse_canonical, parse_with_hash
-from treadle.topologies.topology import Topology
+from treadle.topologies.files import topology_from_text, topology_hash
 
 VERSION = 2
 """What is written; the one before is read as well."""
@@ -104,8 +102,10 @@ def read_plan(archive: zipfile.ZipFile, max_memory_bytes: int) -> Plan:
     manifest = _manifest(parse_json(text))
     items = _Items(members, manifest)
     shapes = items.charge(budget)
-    topology, found = _topology(members.text("topology.json"), budget)
-    if manifest["topology_sha256"] != found:
+    text = members.text("topology.json")
+    budget.charge(json_bytes(text) + 300 * text.count("{"))
+    topology = topology_from_text(text)
+    if manifest["topology_sha256"] != (found := topology_hash(topology)):
         raise FormatError(f"topology_sha256: does not belong to topology.json, which has {found}")
     collective = read_collective(manifest["collective"], members, topology, budget)
     items.check_lengths(shapes, collective)
@@ -120,17 +120,6 @@ def read_plan(archive: zipfile.ZipFile, max_memory_bytes: int) -> Plan:
         witness=None if manifest["witness"] is None else witness_from_json(manifest["witness"]),
         provenance=read_scalars(manifest["provenance"], "provenance"),
     )
-
-
-def _topology(text: str, budget: MemoryBudget) -> tuple[Topology, str]:
-    """The fabric, and its hash."""
-    charged = fabric_bytes(text, is_canonical=True)
-    budget.charge(charged)
-    found = parse_canonical(text)
-    if found is None:
-        budget.charge(max(0, fabric_bytes(text, is_canonical=False) - charged))
-        found = parse_with_hash(text)
-    return found
 
 
 def _manifest(value: Any) -> Mapping[str, Any]:

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, field
+from msgspec.structs import asdict
 
 from treadle.atomic import write_bytes
 from treadle.errors import FormatError, ScheduleError
-from treadle.input_files import parse_json, read_input_text
+from treadle.input_files import read_input_text
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, LinkClass, Protocol
+from treadle.typed_files import Table, read_json, shown
 
 MAX_FILE_BYTES = 2**20
 _VERSION = 1
-_FILE_KEYS = {"treadle", "version", "name", "source", "protocols"}
-_FILE_OPTIONAL = {"reduction_bytes_per_s", "bands"}
-_PROTOCOL_KEYS = {"name"}
-_PROTOCOL_OPTIONAL = {"launch_ns", "channels", "channel_bytes_per_s", *LinkClass}
-_CLASS_OPTIONAL = {"alpha_ns", "occupancy_ns", "hop_ns", "efficiency"}
-_MOST_BANDS = 1000
+_LONGEST = 40
+"""Characters of an efficiency."""
 
 
 def load_cost_model(path: str | Path) -> CostModel:
@@ -49,27 +48,73 @@ def load_cost_model(path: str | Path) -> CostModel:
 
 def cost_model_from_text(text: str, *, source: str = "") -> CostModel:
     """The cost model of a file's text; FormatError, which names `source`, if it is malformed."""
-    value = parse_json(text, source=source)
-    top = _object(value, "the file", _FILE_KEYS, _FILE_OPTIONAL, source)
-    if top["treadle"] != "cost-model":
-        raise FormatError(f'"treadle" is {_shown(top["treadle"])}, expected "cost-model"', source=source)
-    if type(top["version"]) is not int or top["version"] != _VERSION:
-        raise FormatError(f"version {_shown(top['version'])}, expected {_VERSION}", source=source)
-    rows = top["protocols"]
-    if not isinstance(rows, list):
-        raise FormatError(f"protocols: {_shown(rows)}, expected a list of objects", source=source)
+    file = read_json(text, _File, source=source)
     try:
         return CostModel(
-            name=_text(top["name"], "name", source),
-            source=_text(top["source"], "source", source),
-            protocols=tuple(_protocol(row, f"protocols[{place}]", source) for place, row in enumerate(rows)),
-            reduction_bytes_per_s=_whole(
-                top.get("reduction_bytes_per_s", 0), "reduction_bytes_per_s", source
-            ),
-            bands=_bands(top.get("bands", {}), source),
+            name=file.name,
+            source=file.source,
+            protocols=tuple(row.value() for row in file.protocols),
+            reduction_bytes_per_s=file.reduction_bytes_per_s,
+            bands=file.bands,
         )
     except ScheduleError as error:
         raise FormatError(str(error), source=source) from None
+
+
+_SHARE = Meta(description='a share such as "23/25" or 0.92')
+_BANDS = Meta(max_length=1000, description="an object of at most 1000 intervals")
+
+
+class _Cost(Table, frozen=True):
+    alpha_ns: int = 0
+    occupancy_ns: int = 0
+    hop_ns: int = 0
+    efficiency: Annotated[str | int | float, _SHARE] = "1"
+
+    def __post_init__(self) -> None:
+        self.value()
+
+    def value(self) -> ClassCost:
+        text = str(self.efficiency)
+        try:
+            if not 0 < len(text) <= _LONGEST or "e" in text.lower():
+                raise ValueError
+            efficiency = Fraction(text)
+        except (ValueError, ZeroDivisionError):
+            raise FormatError(f"efficiency: expected {_SHARE.description}, found {shown(text)}") from None
+        return ClassCost(self.alpha_ns, self.occupancy_ns, self.hop_ns, efficiency=efficiency)
+
+
+class _Protocol(Table, frozen=True):
+    name: str
+    launch_ns: int = 0
+    channels: int = 0
+    channel_bytes_per_s: int = 0
+    box: _Cost = _Cost()
+    network: _Cost = _Cost()
+    hop: _Cost = _Cost()
+
+    def __post_init__(self) -> None:
+        self.value()
+
+    def value(self) -> Protocol:
+        costs = {str(link_class): getattr(self, link_class).value() for link_class in LinkClass}
+        return Protocol(**{**asdict(self), **costs})
+
+
+class _File(Table, frozen=True):
+    treadle: Literal["cost-model"]
+    version: Literal[1]
+    name: str
+    source: str
+    protocols: list[_Protocol]
+    reduction_bytes_per_s: int = 0
+    bands: Annotated[dict[str, tuple[float, float]], _BANDS] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in self.bands.items():
+            if not -math.inf < low <= high < math.inf:
+                raise FormatError(f"bands: {shown(name)}: expected two numbers, the smaller first")
 
 
 def cost_model_to_json(model: CostModel) -> dict[str, Any]:
@@ -120,98 +165,3 @@ def _protocol_to_json(protocol: Protocol) -> dict[str, Any]:
             "efficiency": str(cost.efficiency),
         }
     return value
-
-
-def _protocol(value: object, place: str, source: str) -> Protocol:
-    row = _object(value, place, _PROTOCOL_KEYS, _PROTOCOL_OPTIONAL, source)
-    numbers = {
-        key: _whole(row[key], f"{place}.{key}", source)
-        for key in ("launch_ns", "channels", "channel_bytes_per_s")
-        if key in row
-    }
-    costs = {
-        link_class.value: _class_cost(row[link_class.value], f"{place}.{link_class}", source)
-        for link_class in LinkClass
-        if link_class.value in row
-    }
-    try:
-        return Protocol(_text(row["name"], f"{place}.name", source), **costs, **numbers)  # type: ignore[arg-type]
-    except ScheduleError as error:
-        raise FormatError(f"{place}: {error}", source=source) from None
-
-
-def _class_cost(value: object, place: str, source: str) -> ClassCost:
-    row = _object(value, place, set(), _CLASS_OPTIONAL, source)
-    numbers = {
-        key: _whole(row[key], f"{place}.{key}", source)
-        for key in ("alpha_ns", "occupancy_ns", "hop_ns")
-        if key in row
-    }
-    efficiency = _fraction(row.get("efficiency", "1"), f"{place}.efficiency", source)
-    try:
-        return ClassCost(**numbers, efficiency=efficiency)
-    except ScheduleError as error:
-        raise FormatError(f"{place}: {error}", source=source) from None
-
-
-def _bands(value: object, source: str) -> dict[str, tuple[float, float]]:
-    if not isinstance(value, dict) or len(value) > _MOST_BANDS:
-        raise FormatError(f"bands: expected an object of at most {_MOST_BANDS} intervals", source=source)
-    found = {}
-    for name, ends in value.items():
-        is_pair = isinstance(ends, list) and len(ends) == 2
-        numbers = [end for end in ends if type(end) in (int, float)] if is_pair else []
-        if len(numbers) != 2 or not all(map(math.isfinite, numbers)) or numbers[0] > numbers[1]:
-            raise FormatError(
-                f"bands: {_shown(name)}: {_shown(ends)}, expected two numbers, the smaller first",
-                source=source,
-            )
-        found[name] = (float(numbers[0]), float(numbers[1]))
-    return found
-
-
-def _object(
-    value: object, place: str, keys: set[str], optional: set[str] | set[LinkClass | str], source: str
-) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise FormatError(f"{place}: {_shown(value)}, expected an object", source=source)
-    known = keys | set(map(str, optional))
-    for key in value:
-        if key not in known:
-            raise FormatError(
-                f"{place}: unknown key {_shown(key)}, expected {', '.join(sorted(known))}", source=source
-            )
-    for key in sorted(keys):
-        if key not in value:
-            raise FormatError(f"{place}: lacks {key!r}", source=source)
-    return value
-
-
-def _text(value: object, place: str, source: str) -> str:
-    if not isinstance(value, str):
-        raise FormatError(f"{place}: {_shown(value)}, expected text", source=source)
-    return value
-
-
-def _whole(value: object, place: str, source: str) -> int:
-    if type(value) is not int:
-        raise FormatError(f"{place}: {_shown(value)}, expected a whole number", source=source)
-    return value
-
-
-def _fraction(value: object, place: str, source: str) -> Fraction:
-    """A rational as text, ``23/25`` or ``0.92``, or a JSON number."""
-    text = value if isinstance(value, str) else repr(value) if type(value) in (int, float) else ""
-    try:
-        if not 0 < len(text) <= 40 or "e" in text.lower():
-            raise ValueError
-        return Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        raise FormatError(
-            f'{place}: {_shown(value)}, expected a share such as "23/25" or 0.92', source=source
-        ) from None
-
-
-def _shown(value: object) -> str:
-    text = json.dumps(value, default=str)
-    return text if len(text) <= 60 else text[:60] + "..."
