@@ -272,6 +272,7 @@ class _Builder:
         order += [] if analysis.has_switch_terminals else undirected
         order += [Construction.TWO_FAMILIES] if self.pack is not None and analysis.setting.is_exact else []
         order += undirected if analysis.has_switch_terminals else []
+        # GPUs whose links differ up and down at a switch that they ask: 7% more (test_alternatives.py)
         order += [Construction.ROOTED]
         for construction in order:
             schedule: ForestSchedule | None = None

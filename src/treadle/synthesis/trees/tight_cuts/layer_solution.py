@@ -86,6 +86,7 @@ def fitted_layer(
     """The pieces of a family, its sets made tight: by what classes of children send each other, else by
     trimming that spares the guarded cuts.
     """
+    # punctured(dgx_a100(64), links=1, seed=1): height 3, without 5
     spread = spread_on_planes(problem, family, capacities, multiplicities)
     if not isinstance(spread, Refusal):
         lowered, shares = spread.capacities, spread.shares
@@ -220,12 +221,13 @@ def _closed_form(
 ) -> tuple[PieceTrees, str] | Refusal:
     """The outermost piece's trees and the name of their form, or why each form does not serve."""
     reasons = []
+    # what each is worth is in tests/synthesis/trees/test_alternatives.py
     forms = (
         ("circulant trees", circulant_trees),
-        ("relay trees", relay_trees),
+        ("relay trees", relay_trees),  # punctured(dgx_h100(64), links=1, seed=1): height 4, without 5
         ("plane trees", plane_trees),
-        ("relay planes", relay_planes),
-        ("relayed stars", relayed_stars),
+        ("relay planes", relay_planes),  # rail_optimized(64), shards of 1 and 2: height 3, without 5
+        ("relayed stars", relayed_stars),  # 100 boxes of 2 to 8 GPUs on two planes: height 5, without 7
     )
     for name, form in forms:
         trees = form(local, cutting, solved, block)
