@@ -44,7 +44,8 @@ BASE = {
 ALLOWED = {
     "topologies": {"topologies"},
     "schedules": {"topologies", "schedules", "_core"},
-    "synthesis": {"topologies", "schedules", "verification", "synthesis", "_core"},
+    "math": {"math"},
+    "synthesis": {"math", "topologies", "schedules", "verification", "synthesis", "_core"},
     "finder": {"topologies", "schedules", "verification", "synthesis", "finder"},
     "verification": {"topologies", "schedules", "verification"},
     "program": {"topologies", "schedules", "program"},
@@ -57,7 +58,7 @@ ALLOWED = {
     "simulation": {"topologies", "schedules", "program", "runtime", "traces", "viz", "simulation"},
     "diagnosis": {"topologies", "schedules", "diagnosis"},
     "training": {"schedules", "training"},
-    "parallelism": {"topologies", "schedules", "training", "parallelism"},
+    "parallelism": {"math", "topologies", "schedules", "training", "parallelism"},
     "options": {"options"},
     "planning": {
         "topologies",
@@ -112,7 +113,7 @@ NO_VALUES = ("treadle.schedules.plan_files",)
 THIRD_PARTY = {
     "numpy": set(ALLOWED),
     "distributed": {"planning"},
-    "highspy": {"topologies", "synthesis", "parallelism"},
+    "highspy": {"math"},
     "joblib": {"synthesis", "planning"},
     "lxml": {"topologies", "formats"},
     "msgspec": {"finder", "parallelism", "planning", "simulation", "topologies", "training", ""},

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from treadle.math.lp import no_optimum
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.synthesis.alltoall.resolution import Resolution, _widest_paths, no_optimum, resolution
+from treadle.synthesis.alltoall.resolution import Resolution, _widest_paths, resolution
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology, TopologyBuilder
 
 

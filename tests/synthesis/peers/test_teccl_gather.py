@@ -13,6 +13,7 @@ import pytest
 from treadle import planning
 from treadle.context import Context, TimeLimitError, under
 from treadle.errors import ScheduleError
+from treadle.math.lp import Program
 from treadle.planning.solving import step_candidates
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps.steps import StepSchedule
@@ -113,8 +114,9 @@ def test_each_demand_counts_less_from_epoch_to_epoch() -> None:
     places = places[(distance <= places[:, 0]) & (distance > 0)]
     buffer = np.full((epochs + 1, 4, 4), -1, dtype=np.int64)
     buffer[tuple(places.T)] = len(flows.link) + np.arange(len(places))
-    model = module._model(fabric, flows, buffer, places, epochs)
-    cost = np.array(model.col_cost_)
+    lp = Program(maximise=True)
+    module._load(lp, fabric, flows, buffer, places, epochs)
+    cost = np.array(lp.solver.getLp().col_cost_)
     assert not cost[: len(flows.link)].any()
     np.testing.assert_allclose(cost[len(flows.link) :], 1 / places[:, 0])
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-import highspy
 import numpy as np
 
+from treadle.math.lp import Program
 from treadle.parallelism.search.factor_graph import FloatArray
 from treadle.parallelism.search.layer_columns import ColumnPool
 
@@ -20,39 +19,11 @@ class Counts:
     ending: int
 
 
-class _Program:
-    """Columns with bounds and costs, then rows; scaled by the caller."""
-
-    def __init__(self) -> None:
-        make_solver: Any = highspy.Highs  # its constructor has no type annotations
-        self.solver = make_solver()
-        for key, value in (
-            ("output_flag", False),
-            ("threads", 1),
-            ("mip_rel_gap", 0.0),
-            ("mip_abs_gap", 0.0),
-        ):
-            self.solver.setOptionValue(key, value)
-        for key in ("primal_feasibility_tolerance", "mip_feasibility_tolerance"):
-            self.solver.setOptionValue(key, 1e-9)
-        self.n_columns = 0
-
-    def column(self, cost: float, upper: float, *, is_integer: bool = False) -> int:
-        self.solver.addCol(cost, 0.0, upper, 0, np.array([], dtype=np.int32), np.array([]))
-        if is_integer:
-            self.solver.changeColIntegrality(self.n_columns, highspy.HighsVarType.kInteger)
-        self.n_columns += 1
-        return self.n_columns - 1
-
-    def row(self, low: float, high: float, places: list[int], amounts: FloatArray) -> None:
-        self.solver.addRow(low, high, len(places), np.array(places, dtype=np.int32), amounts)
-
-    def solved(self) -> Any:
-        """The solution, or None where there is none."""
-        self.solver.run()
-        if self.solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-            return None
-        return self.solver.getSolution()
+def _program() -> Program:
+    """Where what is told apart is small: columns' costs are scaled by the caller."""
+    program = Program(mip_rel_gap=0.0, mip_abs_gap=0.0)
+    program.set_options(primal_feasibility_tolerance=1e-9, mip_feasibility_tolerance=1e-9)
+    return program
 
 
 def best_prices(columns: ColumnPool, endings: ColumnPool, memory_bytes: float) -> FloatArray:
@@ -67,18 +38,18 @@ def best_prices(columns: ColumnPool, endings: ColumnPool, memory_bytes: float) -
     if np.isinf(memory_bytes):
         return np.zeros(n_moments)
     scale = float(columns.seconds.max() + endings.seconds.max()) or 1.0
-    program = _Program()
-    shares = [program.column(float(s) / scale, np.inf) for s in columns.seconds]
-    ends = [program.column(float(s) / scale, np.inf) for s in endings.seconds]
-    excess = program.column(1e3, np.inf)
+    program = _program()
+    shares = [program.column(float(s) / scale) for s in columns.seconds]
+    ends = [program.column(float(s) / scale) for s in endings.seconds]
+    excess = program.column(1e3)
     for some in (shares, ends):
         program.row(1.0, 1.0, some, np.ones(len(some)))
     held = np.vstack([columns.held, endings.held]).T / memory_bytes
     for moment in held:
-        program.row(-highspy.kHighsInf, 1.0, [*shares, *ends, excess], np.array([*moment, -1.0]))
-    solution = program.solved()
+        program.row(-np.inf, 1.0, [*shares, *ends, excess], np.array([*moment, -1.0]))
+    solution = program.optimum()
     assert solution is not None, "shares of columns that may exceed the limit"
-    duals = np.maximum(-np.array(solution.row_dual[2:]), 0.0)
+    duals = np.maximum(-solution[1][2:], 0.0)
     return np.asarray(duals * scale / memory_bytes)
 
 
@@ -97,29 +68,30 @@ def _counted(
     columns: ColumnPool, endings: ColumnPool, n_layers: int, limit: float, below: float
 ) -> Counts | None:
     scale = float(columns.seconds.max() + endings.seconds.max()) or 1.0
-    program, is_limited = _Program(), bool(np.isfinite(limit))
-    layers = [program.column(float(s) / n_layers / scale, n_layers, is_integer=True) for s in columns.seconds]
-    ends = [program.column(float(s) / scale, 1, is_integer=True) for s in endings.seconds]
+    program, is_limited = _program(), bool(np.isfinite(limit))
+    layers = [program.column(float(s) / n_layers / scale, upper=n_layers) for s in columns.seconds]
+    ends = [program.column(float(s) / scale, upper=1) for s in endings.seconds]
     program.row(n_layers, n_layers, layers, np.ones(len(layers)))
     program.row(1, 1, ends, np.ones(len(ends)))
     if np.isfinite(below):
         costs = np.concatenate([columns.seconds / n_layers, endings.seconds]) / scale
-        program.row(-highspy.kHighsInf, below * (1 - 1e-9) / scale, [*layers, *ends], costs)
+        program.row(-np.inf, below * (1 - 1e-9) / scale, [*layers, *ends], costs)
     if is_limited:
         stays = np.concatenate([columns.persistent / n_layers, endings.persistent]) / limit
         passing = (columns.transient[:, None, :] + endings.transient[None]).max(axis=2) / limit
         for i, layer in enumerate(layers):
-            used = program.column(0.0, 1, is_integer=True)
-            program.row(-highspy.kHighsInf, 0.0, [layer, used], np.array([1.0, -n_layers]))
+            used = program.column(upper=1)
+            program.row(-np.inf, 0.0, [layer, used], np.array([1.0, -n_layers]))
             most = float(passing[i].max())
             amounts = stays.copy()
             amounts[len(layers) :] += passing[i]
-            program.row(-highspy.kHighsInf, 1.0 + most, [*layers, *ends, used], np.array([*amounts, most]))
-    solution = program.solved()
+            program.row(-np.inf, 1.0 + most, [*layers, *ends, used], np.array([*amounts, most]))
+    program.make_integer(0, program.n_columns)
+    solution = program.optimum()
     if solution is None:
         return None
-    counts = [round(solution.col_value[i]) for i in layers]
-    return Counts(counts, int(np.argmax([solution.col_value[i] for i in ends])))
+    values = solution[0]
+    return Counts([round(value) for value in values[layers].tolist()], int(np.argmax(values[ends])))
 
 
 def _fits(columns: ColumnPool, endings: ColumnPool, n_layers: int, limit: float, found: Counts) -> bool:

@@ -15,12 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-import highspy
 import numpy as np
 
 from treadle.arrays import Int64Array
+from treadle.math.lp import Program
 from treadle.parallelism.search.factor_graph import FactorGraph, FloatArray
 from treadle.parallelism.search.local_moves import improved
 from treadle.parallelism.search.minimax import Minimax
@@ -324,24 +323,19 @@ def _solved(
     rows: FloatArray, ends: FloatArray, groups: Sequence[int], n_limits: int
 ) -> tuple[float, FloatArray, FloatArray]:
     """Maximise the first variable, all `rows` at most `ends`, each group's variables a convex combination."""
-    make_solver: Any = highspy.Highs  # its constructor has no type annotations
-    solver = make_solver()
-    solver.setOptionValue("output_flag", False)
-    solver.setOptionValue("threads", 1)
-    n_forms, none = sum(groups), np.array([], dtype=np.int32)
-    lower = [-highspy.kHighsInf, *[0.0] * (n_forms + n_limits)]
-    upper = [highspy.kHighsInf, *[1.0] * n_forms, *[MOST_MULTIPLIER] * n_limits]
-    for i, (low, high) in enumerate(zip(lower, upper, strict=True)):
-        solver.addCol(-1.0 if i == 0 else 0.0, low, high, 0, none, np.array([]))
-    places = np.arange(rows.shape[1], dtype=np.int32)
+    lp = Program()
+    lp.column(-1.0)
+    lp.solver.changeColBounds(0, -np.inf, np.inf)
+    upper = np.repeat([1.0, MOST_MULTIPLIER], [sum(groups), n_limits])
+    for most in upper.tolist():
+        lp.column(upper=most)
     for row, end in zip(rows, ends, strict=True):
-        solver.addRow(-highspy.kHighsInf, float(end), len(places), places, row)
+        lp.row(-np.inf, float(end), np.arange(len(row)), row)
     first = 1
     for size in groups:
-        solver.addRow(1.0, 1.0, size, places[first : first + size], np.ones(size))
+        lp.row(1.0, 1.0, np.arange(first, first + size), np.ones(size))
         first += size
-    solver.run()
-    assert solver.getModelStatus() == highspy.HighsModelStatus.kOptimal, solver.getModelStatus()
-    solution = solver.getSolution()
-    point = np.clip(np.array(solution.col_value), np.array(lower), np.array(upper))
-    return float(point[0]), point[1:], np.abs(np.array(solution.row_dual[: len(rows)]))
+    found = lp.optimum()
+    assert found is not None, lp.status
+    values, duals = found
+    return float(values[0]), np.clip(values[1:], 0.0, upper), np.abs(duals[: len(rows)])

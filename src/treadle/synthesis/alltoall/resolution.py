@@ -8,16 +8,12 @@ from itertools import pairwise
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
-from treadle.errors import InfeasibleError
+from treadle.math.lp import WIDE
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.path_sets import Float64Array
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology
-
-_WIDE = 1e6
-"""Ratio of bandwidths up to which a solver's tolerances, about 1e-9, are left to themselves."""
 
 _PLENTY = 1e5
 """Of steps, each of which takes as long as its fullest link: one over the share of time that may be lost."""
@@ -49,7 +45,7 @@ class Resolution:
 
 
 def resolution(
-    topology: Topology, collective: Collective, *, n_steps: int | None = None, wide: float = _WIDE
+    topology: Topology, collective: Collective, *, n_steps: int | None = None, wide: float = WIDE
 ) -> Resolution:
     """A unit in which floats tell bandwidths that matter from each other.
 
@@ -120,25 +116,3 @@ def _widest_paths(
         if np.array_equal(wider, found):
             return
         found = wider
-
-
-def no_optimum(what: str, status: str, bandwidths: NDArray[np.integer]) -> InfeasibleError:
-    """The error for a program that has an optimum, which the solver did not find.
-
-    Parameters
-    ----------
-    what : str
-        The linear program.
-    status : str
-        How the solver ended.
-    bandwidths : array of int, shape (m,)
-        Of the links, bytes/s.
-    """
-    message = f"{what}: solver ended with {status}, expected an optimum"
-    ratio = float(np.max(bandwidths, initial=1)) / float(np.min(bandwidths, initial=2**50))
-    if ratio >= _WIDE:
-        message += (
-            f"; the widest link has {ratio:.3g} times the bandwidth of the narrowest: more than "
-            "floating point resolves; leave the narrowest links out, or widen them"
-        )
-    return InfeasibleError(message)

@@ -7,13 +7,12 @@ Collective Communication as a Multi-Commodity Flow Problem (TE-CCL, SIGCOMM 2024
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from treadle.arrays import Int64Array, offsets_of
-from treadle.context import TimeLimitError, context
+from treadle.arrays import Int64Array
+from treadle.context import context
 from treadle.errors import InfeasibleError, ScheduleError
+from treadle.math.lp import Program
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.steps.time_stepped import TimeSteppedFlow, least_steps
@@ -137,34 +136,20 @@ class _ExchangeProgram:
 
     def solve(self) -> TimeSteppedFlow | None:
         """The flow; None if so many epochs are too few."""
-        # here, because the table of schedulers loads this module and few commands need the solver behind it
-        import highspy
-
-        make_solver: Any = highspy.Highs  # its constructor has no type annotations
-        solver = make_solver()
-        solver.setOptionValue("output_flag", False)
-        solver.setOptionValue("threads", 1)
-        left = context().seconds_left
-        if left is not None:
-            if left <= 0:
-                raise TimeLimitError("linear program")
-            solver.setOptionValue("time_limit", left)
-        solver.passModel(self._model())
-        solver.run()
-        status = solver.getModelStatus()
-        if status == highspy.HighsModelStatus.kTimeLimit:
-            raise TimeLimitError("linear program")
-        if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
-            return None
-        if status != highspy.HighsModelStatus.kOptimal:
-            raise ScheduleError(f"te-ccl-alltoall: the solver ended with {status.name}, expected an optimum")
-        values = np.maximum(np.array(solver.getSolution().col_value[: self.first_wait]), 0.0)
+        lp = Program("linear program", maximise=True)
+        self._load(lp)
+        found = lp.optimum(least_s=0.0)
+        if found is None:
+            if lp.status in ("kInfeasible", "kUnboundedOrInfeasible"):
+                return None
+            raise ScheduleError(f"te-ccl-alltoall: the solver ended with {lp.status}, expected an optimum")
+        values = np.maximum(found[0][: self.first_wait], 0.0)
         by_step = np.zeros((self.epochs, self.topology.n_nodes, self.topology.n_links))
         by_step[self.flows] = values * self.unit
         seconds = self.unit / float(self.topology.bandwidths.min())
         return TimeSteppedFlow(by_step, np.full(self.epochs, seconds), True)
 
-    def _model(self) -> Any:
+    def _load(self, lp: Program) -> None:
         number = np.full(self.places.shape, -1, dtype=np.int64)
         number[self.places] = np.arange(int(self.places.sum()))
         epoch, source, link = self.flows
@@ -192,22 +177,9 @@ class _ExchangeProgram:
         slots = _slots(self.topology)[loads % self.topology.n_links].astype(float)
         none = np.zeros(n_places)
         rows, columns, values = (np.concatenate(parts) for parts in zip(*entries, strict=True))
-        import highspy
-
-        model: Any = highspy.HighsLp()
-        model.num_col_, model.num_row_ = self.n_columns, n_places + len(pairs) + len(loads)
-        model.sense_ = highspy.ObjSense.kMaximize
+        order = np.argsort(rows, kind="stable")
         cost = np.zeros(self.n_columns)
         cost[read] = 1.0 / (self.reads[0] + 1)
-        model.col_cost_ = cost
-        model.col_lower_ = np.zeros(self.n_columns)
-        model.col_upper_ = np.full(self.n_columns, highspy.kHighsInf)
-        model.row_lower_ = np.concatenate([none, wanted, np.full(len(loads), -highspy.kHighsInf)])
-        model.row_upper_ = np.concatenate([none, wanted, slots])
-        order = np.lexsort((rows, columns))
-        model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-        counts = np.bincount(columns, minlength=self.n_columns)
-        model.a_matrix_.start_ = offsets_of(counts).astype(np.int32)
-        model.a_matrix_.index_ = rows[order].astype(np.int32)
-        model.a_matrix_.value_ = values[order]
-        return model
+        lower = np.concatenate([none, wanted, np.full(len(loads), -np.inf)])
+        upper = np.concatenate([none, wanted, slots])
+        lp.load(cost, lower, upper, [(rows[order], columns[order], values[order])])

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treadle.arrays import Int32Array, offsets_of
+from treadle.arrays import Int32Array, Int64Array
 from treadle.context import TimeLimitError, context
 from treadle.errors import ScheduleError
+from treadle.math.lp import Program
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.steps import StepSchedule, steps_from_sends
 from treadle.schedules.trees.forest import Direction
@@ -134,9 +135,6 @@ def _solved(
     topology: Topology, flows: _Flows, chunks: int, epochs: int, deadline: float
 ) -> GatherProgramResult:
     n, total = topology.n_nodes, topology.n_nodes * chunks
-    # here, because the table of schedulers loads this module and few commands need the solver behind it
-    import highspy
-
     n_flows = len(flows.link)
     # buffers of nodes at the beginning of epochs 1 .. K; a chunk's own node always has it
     buffer = np.full((epochs + 1, total, n), -1, dtype=np.int64)
@@ -148,36 +146,22 @@ def _solved(
                     buffer[k, chunk, node] = 0
     places = np.argwhere(buffer == 0)
     buffer[tuple(places.T)] = n_flows + np.arange(len(places))
-    make_solver: Any = highspy.Highs  # its constructor has no type annotations
-    solver = make_solver()
     left = deadline - monotonic()
     if left <= 0:
         raise TimeLimitError("integer program")
-    for option, value in (
-        ("output_flag", False),
-        ("threads", 1),
-        ("mip_rel_gap", GAP),
-        ("time_limit", left),
-    ):
-        solver.setOptionValue(option, value)
-    solver.passModel(_model(topology, flows, buffer, places, epochs))
-    solver.run()
-    status, info = solver.getModelStatus(), solver.getInfo()
-    has_schedule = info.primal_solution_status == int(highspy.SolutionStatus.kSolutionStatusFeasible)
-    if not has_schedule:
+    lp = Program("integer program", maximise=True, mip_rel_gap=GAP, time_limit=left)
+    _load(lp, topology, flows, buffer, places, epochs)
+    status = lp.run()
+    if not lp.is_feasible:
         raise TimeLimitError("integer program")
-    values = np.array(solver.getSolution().col_value)[:n_flows] > 0.5
-    schedule = _schedule(topology, flows, values, chunks)
-    is_late = status == highspy.HighsModelStatus.kTimeLimit
-    return GatherProgramResult(schedule, float(info.mip_gap), is_late)
+    schedule = _schedule(topology, flows, lp.solution()[0][:n_flows] > 0.5, chunks)
+    return GatherProgramResult(schedule, lp.integer_gap, status == "kTimeLimit")
 
 
-def _model(
-    topology: Topology, flows: _Flows, buffer: np.ndarray[Any, Any], places: np.ndarray[Any, Any], epochs: int
-) -> Any:
+def _load(
+    lp: Program, topology: Topology, flows: _Flows, buffer: Int64Array, places: Int64Array, epochs: int
+) -> None:
     """Rows: a node sends what it has; it has what it had and what has come; links carry what they can."""
-    import highspy
-
     n_flows, n_columns = len(flows.link), len(flows.link) + len(places)
     tails, heads = topology.tails[flows.link], topology.heads[flows.link]
     column = np.arange(n_flows)
@@ -208,25 +192,15 @@ def _model(
     slots = topology.bandwidths // topology.bandwidths.min()
     rows, columns, values = (np.concatenate(parts) for parts in zip(*entries, strict=True))
     n_rows = first_load + len(used)
-    model: Any = highspy.HighsLp()
-    model.num_col_, model.num_row_ = n_columns, n_rows
-    model.sense_ = highspy.ObjSense.kMaximize
+    order = np.argsort(rows, kind="stable")
     cost = np.zeros(n_columns)
     cost[own] = 1.0 / places[:, 0]  # a demand that is met by the end of epoch k - 1 counts 1 / k there
     lower = np.zeros(n_columns)
     lower[own[places[:, 0] == epochs]] = 1.0
-    model.col_cost_, model.col_lower_, model.col_upper_ = cost, lower, np.ones(n_columns)
-    model.row_lower_ = np.full(n_rows, -highspy.kHighsInf)
-    model.row_upper_ = np.concatenate([np.zeros(first_load), slots[used % topology.n_links].astype(float)])
-    kinds = [highspy.HighsVarType.kInteger] * n_flows + [highspy.HighsVarType.kContinuous] * len(places)
-    model.integrality_ = kinds
-    order = np.lexsort((rows, columns))
-    model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    counts = np.bincount(columns, minlength=n_columns)
-    model.a_matrix_.start_ = offsets_of(counts).astype(np.int32)
-    model.a_matrix_.index_ = rows[order].astype(np.int32)
-    model.a_matrix_.value_ = values[order]
-    return model
+    upper = np.concatenate([np.zeros(first_load), slots[used % topology.n_links].astype(float)])
+    sides = np.full(n_rows, -np.inf), upper
+    lp.load(cost, *sides, [(rows[order], columns[order], values[order])], columns_from=lower, columns_to=1.0)
+    lp.make_integer(0, n_flows)
 
 
 def _schedule(topology: Topology, flows: _Flows, chosen: np.ndarray[Any, Any], chunks: int) -> StepSchedule:

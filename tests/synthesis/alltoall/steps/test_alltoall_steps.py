@@ -16,13 +16,13 @@ from samples import exchange_samples as samples
 from samples.strategies import digraphs
 from treadle.context import Context, TimeLimitError, under
 from treadle.errors import InfeasibleError, ScheduleError
+from treadle.math.lp import no_optimum
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.exchange_cost import exchange_runtime_s, step_times
 from treadle.schedules.alltoall.routes import RouteSchedule, routes_from_paths
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.rate import optimal_rate
-from treadle.synthesis.alltoall.resolution import no_optimum
 from treadle.synthesis.alltoall.routes.extract import extract_paths
 from treadle.synthesis.alltoall.routes.shortest_paths import split_over_shortest_paths
 from treadle.synthesis.alltoall.routes.whole_units import least_whole, rounded_routes, rounded_units

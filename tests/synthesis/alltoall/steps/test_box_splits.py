@@ -16,7 +16,7 @@ from treadle.synthesis.alltoall.steps.hierarchical import (
     HierarchicalRoutes,
     _alike,
     _averaged,
-    _LeastLoad,
+    _least_load,
     _merged,
     _relayed,
     _tightest,
@@ -105,23 +105,16 @@ def test_what_passes_a_rank_between_boxes() -> None:
 
 def test_the_least_load_and_then_the_least_in_all() -> None:
     """Two rows: columns over link 0 (2), link 1 (1) and both (1 and 1); and over link 1 (1) alone."""
-    lp = _LeastLoad(2, 2)
-    lp.add(
-        np.array([0, 0, 0, 1]),
-        np.array([0, 1, 2, 2, 3]),
-        np.array([0, 1, 0, 1, 1]),
-        np.array([2.0, 1, 1, 1, 1]),
-    )
-    values, time, lengths = lp.solve()
+    columns, links, loads = np.array([0, 1, 2, 2, 3]), np.array([0, 1, 0, 1, 1]), np.array([2.0, 1, 1, 1, 1])
+    values, time, lengths = _least_load(2, 2, np.array([0, 0, 0, 1]), columns, links, loads)
     # x over link 0: 2 x = 1 + (1 - x)
     assert time == pytest.approx(4 / 3)
     assert values.tolist() == pytest.approx([2 / 3, 1 / 3, 0, 1], abs=1e-6)
     # a unit more of link 0 helps a third as much as it has, of link 1 two thirds
     assert lengths.tolist() == pytest.approx([1 / 3, 2 / 3])
     # of equal ones the first, of equal times the least in all
-    lp = _LeastLoad(1, 3)
-    lp.add(np.array([0, 0, 0]), np.array([0, 0, 1, 2]), np.array([0, 1, 1, 2]), np.array([1.0, 1, 1, 1]))
-    values, time, _ = lp.solve()
+    columns, links, loads = np.array([0, 0, 1, 2]), np.array([0, 1, 1, 2]), np.array([1.0, 1, 1, 1])
+    values, time, _ = _least_load(1, 3, np.array([0, 0, 0]), columns, links, loads)
     assert time == pytest.approx(1 / 2, abs=1e-6)
     assert values.tolist() == pytest.approx([0, 0.5, 0.5], abs=1e-6)
 

@@ -7,7 +7,6 @@ from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
-import highspy
 import numpy as np
 import pytest
 
@@ -18,7 +17,6 @@ from treadle.synthesis.trees.groups.rational_program import RationalProgram
 from treadle.synthesis.trees.groups.representative import representatives, sink_flow
 from treadle.synthesis.trees.groups.rounded_shares import rounded_shares
 from treadle.synthesis.trees.groups.served_sinks import first_unserved
-from treadle.synthesis.trees.groups.share_program import make_solver
 from treadle.synthesis.trees.groups.shares import RationalShares, fits
 from treadle.synthesis.trees.groups.union import union_of
 from treadle.topologies.topology import Topology, TopologyBuilder
@@ -79,14 +77,6 @@ def test_rows_of_a_flow(turned: bool) -> None:
         assert sorted(Counter(flow.share.tolist()).values()) == [1, 1, 2, 2]
 
 
-def solved(model: highspy.HighsLp, n_rows: int) -> tuple[float, list[float]]:
-    solver: Any = make_solver(n_rows)
-    solver.passModel(model)
-    solver.run()
-    assert solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
-    return float(solver.getInfo().objective_function_value), list(solver.getSolution().col_value)
-
-
 @pytest.mark.parametrize(
     ("kind", "root", "rate", "total"),
     [
@@ -102,26 +92,21 @@ def test_the_program_of_shares(kind: CollectiveKind, root: int | None, rate: int
     rational = RationalProgram(every, (kind.reduces,))
     program = rational.program
     assert (program.unit, rational.total) == (9, total)
-    value, columns = solved(program.model(), program.n_rows)
-    assert value * program.unit == pytest.approx(rate)
-    assert columns[0] == pytest.approx(value)
-    # the least capacity in all: two links for each byte, of one or two ranks in each of three boxes
-    _, lean = solved(program.leanest(value), program.n_rows)
-    shares, roots = program.split([Fraction(v).limit_denominator(10**6) for v in lean])
+    # the largest rate, in bytes/s; the least capacity in all: two links for each byte, of one or two ranks in
+    # each of three boxes
+    assert program.leanest(rate + 1, Fraction(1)).optimum() is None
+    lean, _ = program.leanest(rate, Fraction(1)).solve()
+    shares, roots = program.split([Fraction(v).limit_denominator(10**6) for v in lean.tolist()])
     assert roots == []
     assert [len(one) for one in shares[0]] == [group.n_classes for group in every.groups]
     used = sum(
         sum(share * int(size) for share, size in zip(one, group.class_sizes(), strict=True)) * group.times
         for one, group in zip(shares[0], every.groups, strict=True)
     )
-    assert float(used) == pytest.approx(3 * 2 * total * rate / 9)
+    assert float(used) == pytest.approx(3 * 2 * total * rate)
     # in units of 3/2 bytes/s links of 7 and 2 hold four and one
-    whole, _ = solved(program.leanest_in_units(5, Fraction(3, 2)), program.n_rows)
-    assert whole < 0
-    solver: Any = make_solver(program.n_rows)
-    solver.passModel(program.leanest_in_units(6, Fraction(3, 2)))
-    solver.run()
-    assert solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible
+    assert program.leanest(5, Fraction(3, 2)).optimum() is not None
+    assert program.leanest(6, Fraction(3, 2)).optimum() is None
 
 
 def test_free_roots_of_both_families() -> None:
@@ -130,13 +115,13 @@ def test_free_roots_of_both_families() -> None:
     rational = RationalProgram(every, (False, True))
     program = rational.program
     assert (program.free_roots, rational.total) == (True, 1)
-    value, columns = solved(program.model(), program.n_rows)
     # a byte from one rank to the other and back takes a link up and one down of either
-    assert value * 9 == pytest.approx(9)
-    shares, roots = program.split([Fraction(v).limit_denominator(10**6) for v in columns])
+    assert program.leanest(10, Fraction(1)).optimum() is None
+    columns, _ = program.leanest(9, Fraction(1)).solve()
+    shares, roots = program.split([Fraction(v).limit_denominator(10**6) for v in columns.tolist()])
     assert [len(family) for family in shares] == [2, 2]
     for one in roots:
-        assert float(sum(one)) == pytest.approx(value)
+        assert float(sum(one)) == pytest.approx(9)
 
 
 def test_sinks_that_shares_do_not_serve() -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import highspy
 import numpy as np
 import pytest
-from scipy.sparse import csc_array, csr_array
+from scipy.sparse import coo_array
 
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.mesh import Mesh
@@ -44,11 +43,9 @@ def begun(fabric: str, kind: CollectiveKind, *, sliced: bool) -> TreeProgram:
     return program
 
 
-def matrix_of(program: TreeProgram) -> csr_array | csc_array:
-    kept = program.solver.getLp().a_matrix_
-    by_column = kept.format_ == highspy.MatrixFormat.kColwise
-    shape = program.solver.getNumRow(), program.solver.getNumCol()
-    return (csc_array if by_column else csr_array)((kept.value_, kept.index_, kept.start_), shape)
+def matrix_of(program: TreeProgram) -> coo_array:
+    rows, columns, values = program.lp.entries()
+    return coo_array((values, (rows, columns)), (program.lp.n_rows, program.lp.n_columns))
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.context import context
 from treadle.errors import ScheduleError
+from treadle.math.lp import OPTIMAL, Program
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.alltoall.route_cost import slowest
 from treadle.schedules.alltoall.routes import RouteSchedule
@@ -225,63 +225,35 @@ class _PathChoice:
     """The integer program; columns are T and then the paths, rows the pairs and then the links."""
 
     def __init__(self, topology: Topology, paths: PathSet, pair: Int64Array, demand: Int64Array) -> None:
-        # here, because the table of schedulers loads this module and few commands need the solver behind it
-        import highspy
-
         n, m, count = len(demand), topology.n_links, paths.n_paths
         self._pair, self._first = pair, np.searchsorted(pair, np.arange(n))
         self._is_even = len(set(topology.bandwidths.tolist())) == 1
         # T counts units of demand over the widest link: an integer where links are equal, and never so small
         # that the solver's absolute tolerances end the search
         self._unit = float(topology.bandwidths.max())
-        make_solver: Any = highspy.Highs  # its constructor has no type annotations
-        self._solver = make_solver()
-        for option, value in (("output_flag", False), ("threads", 1), ("mip_rel_gap", 0.0)):
-            self._solver.setOptionValue(option, value)
-        lower = np.concatenate([np.ones(n), np.full(m, -highspy.kHighsInf)])
-        upper = np.concatenate([np.ones(n), np.zeros(m)])
-        none, no_value = np.zeros(n + m, dtype=np.int32), np.zeros(0)
-        self._solver.addRows(n + m, lower, upper, 0, none, none[:0], no_value)
-        rows = np.arange(n, n + m, dtype=np.int32)
-        self._solver.addCol(1.0, 0.0, highspy.kHighsInf, m, rows, -topology.bandwidths / self._unit)
-        starts = paths.offset[:-1] + np.arange(count)
-        index = np.empty(len(paths.links) + count, dtype=np.int32)
-        number = np.ones(len(index))
-        index[starts] = pair
-        inner = np.ones(len(index), dtype=np.bool_)
-        inner[starts] = False
-        index[inner] = n + paths.links
-        number[inner] = demand[pair[paths.owner]]
-        zeros = np.zeros(count)
-        self._solver.addCols(
-            count, zeros, zeros, zeros + 1, len(index), starts.astype(np.int32), index, number
-        )
-        whole = np.arange(0 if self._is_even else 1, count + 1, dtype=np.int32)
-        kinds = np.full(len(whole), int(highspy.HighsVarType.kInteger), dtype=np.uint8)
+        self._lp = lp = Program(mip_rel_gap=0.0)
+        lp.empty_rows(np.repeat([1.0, -np.inf], [n, m]), np.repeat([1.0, 0.0], [n, m]))
+        lp.column(1.0, np.arange(n, n + m), -topology.bandwidths / self._unit)
+        lp.columns(pair, paths.offset[:-1], n + paths.links, demand[pair[paths.owner]], upper=1.0)
+        lp.make_integer(0 if self._is_even else 1, count + 1)
         if self._is_even:
-            self._solver.setOptionValue("mip_abs_gap", 0.999)  # no integer is left between
-        self._solver.changeColsIntegrality(len(whole), whole, kinds)
+            lp.set_options(mip_abs_gap=0.999)  # no integer is left between
         self._n_paths = count
 
     def solve(self, chosen: Int64Array, time: float, limit_s: float) -> tuple[Int64Array, float, bool]:
         """A path of each pair, a lower bound on the time, and whether the limit ended the search."""
-        import highspy
-
-        start = highspy.HighsSolution()
         values = np.zeros(self._n_paths + 1)
         values[0] = time * self._unit
         values[chosen + 1] = 1
-        start.col_value = values.tolist()
-        self._solver.setSolution(start)
-        self._solver.setOptionValue("time_limit", limit_s)
-        self._solver.run()
-        is_late = self._solver.getModelStatus() != highspy.HighsModelStatus.kOptimal
-        bound = float(self._solver.getInfo().mip_dual_bound)
+        self._lp.suggest(values)
+        self._lp.set_options(time_limit=limit_s)
+        is_late = self._lp.run() != OPTIMAL
+        bound = self._lp.integer_bound
         if not math.isfinite(bound):
             bound = 0.0
         if self._is_even:
             bound = math.ceil(bound - 1e-6)
-        found = np.array(self._solver.getSolution().col_value)
+        found = self._lp.solution()[0]
         if len(found) != self._n_paths + 1:
             return chosen, max(0.0, bound / self._unit), is_late
         # the largest value of each pair

@@ -14,7 +14,7 @@ from treadle.context import context
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow
 from treadle.synthesis.alltoall.rate.flow_instance import FloatArray, FlowInstance, flow_instance
-from treadle.synthesis.alltoall.rate.flow_lp import Entries, FlowProgram, check_variables, solve_flow_program
+from treadle.synthesis.alltoall.rate.flow_lp import check_variables, solve_flow_program
 from treadle.synthesis.alltoall.rate.link_mcf import check_reachable
 from treadle.synthesis.parallel import map_blocks
 from treadle.topologies.topology import Topology
@@ -105,15 +105,15 @@ def master_mcf(
     )
     check_reachable(instance)
     unit = float(instance.bandwidths.max())
-    solution = solve_flow_program("master MCF", _master(instance, unit), time_limit_s=time_limit_s)
-    values, lengths = solution.values, np.zeros(topology.n_links)
-    lengths[instance.links] = solution.prices[:k]
+    values, prices = _master(instance, unit, time_limit_s)
+    lengths = np.zeros(topology.n_links)
+    lengths[instance.links] = prices[:k]
     by_source = np.zeros((collective.n_ranks, topology.n_links))
     by_source[instance.senders[:, None], instance.links] = values[1:].reshape(s, k) / values[0]
     return MasterFlow(float(values[0] * unit), ConcurrentFlow(by_source), lengths)
 
 
-def _master(instance: FlowInstance, unit: float) -> FlowProgram:
+def _master(instance: FlowInstance, unit: float, time_limit_s: float | None) -> tuple[FloatArray, FloatArray]:
     """Columns F and the flow of each source over each link, in units of the largest bandwidth."""
     n, s, k = instance.topology.n_nodes, instance.n_sources, len(instance.links)
     source, link = (part.ravel() for part in np.meshgrid(np.arange(s), np.arange(k), indexing="ij"))
@@ -124,10 +124,10 @@ def _master(instance: FlowInstance, unit: float) -> FlowProgram:
     leaves = useful & (tail != start)
     row, node = np.nonzero(instance.demands)
     entries = (
-        Entries(link[useful], column[useful], np.ones(int(useful.sum()))),
-        Entries((k + source * n + head)[useful], column[useful], np.ones(int(useful.sum()))),
-        Entries((k + source * n + tail)[leaves], column[leaves], -np.ones(int(leaves.sum()))),
-        Entries(
+        (link[useful], column[useful], np.ones(int(useful.sum()))),
+        ((k + source * n + head)[useful], column[useful], np.ones(int(useful.sum()))),
+        ((k + source * n + tail)[leaves], column[leaves], -np.ones(int(leaves.sum()))),
+        (
             k + row * n + node,
             np.zeros(len(row), dtype=np.int64),
             -instance.demands[row, node].astype(np.float64),
@@ -138,7 +138,9 @@ def _master(instance: FlowInstance, unit: float) -> FlowProgram:
     # a node may keep more than it is due: that harms nobody, and spares equations
     lower = np.concatenate([np.full(k, -np.inf), np.zeros(s * n)])
     upper = np.concatenate([instance.bandwidths / unit, np.full(s * n, np.inf)])
-    return FlowProgram(costs, lower, upper, entries, maximise=True)
+    return solve_flow_program(
+        "master MCF", costs, lower, upper, entries, maximise=True, time_limit_s=time_limit_s
+    )
 
 
 def children_mcf(topology: Topology, collective: Collective, flow: ConcurrentFlow) -> tuple[ChildFlow, ...]:
@@ -189,8 +191,7 @@ def _solved(
     remedy = "peel paths off the flow instead"
     check_variables(f"child MCF of {topology.name}", len(targets) * len(used), MAX_VARIABLES, remedy)
     start = collective.ranks[source]
-    program = _child(instance, used, flow[instance.links[used]], start, targets, demands)
-    values = solve_flow_program("child MCF", program, time_limit_s=time_limit_s).values
+    values = _child(instance, used, flow[instance.links[used]], start, targets, demands, time_limit_s)
     flows = np.zeros((len(targets), topology.n_links))
     flows[:, instance.links[used]] = values.reshape(len(targets), len(used)) * total
     rank_of = np.full(topology.n_nodes, -1, dtype=np.int64)
@@ -205,7 +206,8 @@ def _child(
     start: int,
     targets: Int64Array,
     demands: Int64Array,
-) -> FlowProgram:
+    time_limit_s: float | None,
+) -> FloatArray:
     """Columns: the flow to each target over each link that the source uses, in units of its whole demand."""
     n, t, k = instance.topology.n_nodes, len(targets), len(used)
     total = float(demands.sum())
@@ -216,12 +218,14 @@ def _child(
     useful = (head != start) & (tail != targets[pair])
     leaves = useful & (tail != start)
     entries = (
-        Entries(place[useful], column[useful], np.ones(int(useful.sum()))),
-        Entries((k + pair * n + head)[useful], column[useful], np.ones(int(useful.sum()))),
-        Entries((k + pair * n + tail)[leaves], column[leaves], -np.ones(int(leaves.sum()))),
+        (place[useful], column[useful], np.ones(int(useful.sum()))),
+        ((k + pair * n + head)[useful], column[useful], np.ones(int(useful.sum()))),
+        ((k + pair * n + tail)[leaves], column[leaves], -np.ones(int(leaves.sum()))),
     )
     needed = np.zeros((t, n))
     needed[np.arange(t), targets] = demands[targets] / total
     lower = np.concatenate([np.full(k, -np.inf), needed.ravel()])
     upper = np.concatenate([capacity / total + _SLACK, np.full(t * n, np.inf)])
-    return FlowProgram(np.ones(t * k), lower, upper, entries, maximise=False)
+    return solve_flow_program("child MCF", np.ones(t * k), lower, upper, entries, time_limit_s=time_limit_s)[
+        0
+    ]

@@ -15,7 +15,7 @@ from treadle.arrays import Int64Array
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow
 from treadle.synthesis.alltoall.rate.flow_instance import FloatArray, FlowInstance, flow_instance
-from treadle.synthesis.alltoall.rate.flow_lp import Entries, FlowProgram, check_variables, solve_flow_program
+from treadle.synthesis.alltoall.rate.flow_lp import check_variables, solve_flow_program
 from treadle.topologies.topology import Topology
 
 MAX_VARIABLES = 200_000
@@ -91,10 +91,10 @@ def link_mcf(topology: Topology, collective: Collective, *, time_limit_s: float 
     remedy = "solve the decomposed form or optimal_rate"
     check_variables(f"link MCF of {topology.name}", p * k, MAX_VARIABLES, remedy)
     check_reachable(instance)
-    program, unit = _program(instance, source, target)
-    solution = solve_flow_program("link MCF", program, time_limit_s=time_limit_s)
-    values, lengths = solution.values, np.zeros(topology.n_links)
-    lengths[instance.links] = solution.prices[:k]
+    unit = float(instance.bandwidths.max())
+    values, prices = _solved(instance, source, target, unit, time_limit_s)
+    lengths = np.zeros(topology.n_links)
+    lengths[instance.links] = prices[:k]
     flows = np.zeros((p, topology.n_links))
     flows[:, instance.links] = values[1:].reshape(p, k) * unit
     rank_of = np.full(topology.n_nodes, -1, dtype=np.int64)
@@ -123,10 +123,11 @@ def check_reachable(instance: FlowInstance) -> None:
         raise instance.unreachable(row, node)
 
 
-def _program(instance: FlowInstance, source: Int64Array, target: Int64Array) -> tuple[FlowProgram, float]:
+def _solved(
+    instance: FlowInstance, source: Int64Array, target: Int64Array, unit: float, time_limit_s: float | None
+) -> tuple[FloatArray, FloatArray]:
     """Columns F and the flow of each pair over each link, in units of the largest bandwidth."""
     n, p, k = instance.topology.n_nodes, len(source), len(instance.links)
-    unit = float(instance.bandwidths.max())
     demand = instance.demands[source, target].astype(np.float64)
     pair, link = (part.ravel() for part in np.meshgrid(np.arange(p), np.arange(k), indexing="ij"))
     column = 1 + pair * k + link
@@ -138,13 +139,15 @@ def _program(instance: FlowInstance, source: Int64Array, target: Int64Array) -> 
     row = k + pair * n
     arrives, leaves = useful, useful & (tail != start)
     entries = (
-        Entries(link[useful], column[useful], np.ones(int(useful.sum()))),
-        Entries((row + head)[arrives], column[arrives], np.ones(int(arrives.sum()))),
-        Entries((row + tail)[leaves], column[leaves], -np.ones(int(leaves.sum()))),
-        Entries(k + np.arange(p) * n + target, np.zeros(p, dtype=np.int64), -demand),
+        (link[useful], column[useful], np.ones(int(useful.sum()))),
+        ((row + head)[arrives], column[arrives], np.ones(int(arrives.sum()))),
+        ((row + tail)[leaves], column[leaves], -np.ones(int(leaves.sum()))),
+        (k + np.arange(p) * n + target, np.zeros(p, dtype=np.int64), -demand),
     )
     costs = np.zeros(1 + p * k)
     costs[0] = 1.0
     lower = np.concatenate([np.full(k, -np.inf), np.zeros(p * n)])
     upper = np.concatenate([instance.bandwidths / unit, np.full(p * n, np.inf)])
-    return FlowProgram(costs, lower, upper, entries, maximise=True), unit
+    return solve_flow_program(
+        "link MCF", costs, lower, upper, entries, maximise=True, time_limit_s=time_limit_s
+    )

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-import highspy
 import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array
-from treadle.context import TimeLimitError, context
 from treadle.engine import core, run_core
+from treadle.math.lp import PRIMAL, Program
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.resolution import no_optimum, resolution
+from treadle.synthesis.alltoall.resolution import resolution
 from treadle.synthesis.alltoall.routes.path_sets import Float64Array, PathSet, WeightedPaths, demanded_pairs
 from treadle.synthesis.core_values.flow_values import PathBasis, PathProgram
 from treadle.topologies.topology import Topology
@@ -65,34 +63,14 @@ class PathMaster:
         self.resolution = resolution(topology, collective)
         self.bandwidth = self.resolution.of(topology.bandwidths)
         self._bandwidths = topology.bandwidths
-        make_solver: Any = highspy.Highs  # its constructor has no type annotations
-        self._solver = make_solver()
-        for option, value in (
-            ("output_flag", False),
-            ("threads", 1),
-            ("presolve", "off"),
-            ("simplex_strategy", 4),  # primal: more columns leave the basis feasible
-            ("primal_feasibility_tolerance", 1e-9),
-            ("dual_feasibility_tolerance", 1e-9),
-        ):
-            self._solver.setOptionValue(option, value)
-        self._build()
+        n, m = self.n_pairs, self.n_links
+        self._lp = Program("path LP", tolerance=1e-9, presolve="off", simplex_strategy=PRIMAL)
+        self._lp.empty_rows(np.repeat([1.0, -np.inf], [n, m]), np.repeat([1.0, 0.0], [n, m]))
+        self._lp.column(1.0, np.arange(n, n + m), -self.bandwidth)
         self.pair: Int64Array = np.zeros(0, dtype=np.int64)
         self._offset: Int64Array = np.zeros(1, dtype=np.int64)
         self._links: Int32Array = np.zeros(0, dtype=np.int32)
         self._start: PathBasis | None = None
-
-    def _build(self) -> None:
-        """Rows, and the column of T."""
-        n, m = self.n_pairs, self.n_links
-        empty_index, empty_value = np.zeros(0, dtype=np.int32), np.zeros(0)
-        lower = np.concatenate([np.ones(n), np.full(m, -highspy.kHighsInf)])
-        upper = np.concatenate([np.ones(n), np.zeros(m)])
-        self._solver.addRows(
-            n + m, lower, upper, 0, np.zeros(n + m, dtype=np.int32), empty_index, empty_value
-        )
-        rows = np.arange(n, n + m, dtype=np.int32)
-        self._solver.addCol(1.0, 0.0, highspy.kHighsInf, m, rows, -self.bandwidth)
 
     @property
     def n_columns(self) -> int:
@@ -101,25 +79,8 @@ class PathMaster:
 
     def add(self, paths: PathSet, pair: Int64Array) -> None:
         """Append a column for each path; `pair` numbers the demanded pairs."""
-        count, hops = paths.n_paths, paths.hops
-        starts = paths.offset[:-1] + np.arange(count)
-        index = np.empty(len(paths.links) + count, dtype=np.int32)
-        value = np.empty(len(index))
-        index[starts], value[starts] = pair, 1.0
-        inner = np.ones(len(index), dtype=np.bool_)
-        inner[starts] = False
-        index[inner] = self.n_pairs + paths.links
-        value[inner] = np.repeat(self.demand[pair], hops)
-        self._solver.addCols(
-            count,
-            np.zeros(count),
-            np.zeros(count),
-            np.full(count, highspy.kHighsInf),
-            len(index),
-            starts.astype(np.int32),
-            index,
-            value,
-        )
+        load = np.repeat(self.demand[pair], paths.hops)
+        self._lp.columns(pair, paths.offset[:-1], self.n_pairs + paths.links, load)
         self.pair = np.concatenate([self.pair, pair])
         self._offset = np.concatenate([self._offset, self._offset[-1] + paths.offset[1:]])
         self._links = np.concatenate([self._links, paths.links])
@@ -147,16 +108,10 @@ class PathMaster:
         )
         self._start = PathBasis(*reached)
         key, column, slack = self._start
-        status = highspy.HighsBasisStatus
-        columns = [status.kLower] * (self.n_columns + 1)
-        for basic in (0, *(key + 1).tolist(), *(column + 1).tolist()):
-            columns[basic] = status.kBasic
-        rows = [status.kLower] * self.n_pairs + [status.kUpper] * self.n_links
-        for link in slack.tolist():
-            rows[self.n_pairs + link] = status.kBasic
-        basis = highspy.HighsBasis()
-        basis.col_status, basis.row_status, basis.valid = columns, rows, True
-        self._solver.setBasis(basis)
+        columns, rows = (np.zeros(n, dtype=np.bool_) for n in (self.n_columns + 1, self._lp.n_rows))
+        columns[[0, *(key + 1), *(column + 1)]] = True
+        rows[self.n_pairs + slack] = True
+        self._lp.start_from(columns, rows, upper_from=self.n_pairs)
 
     def solve(self, *, method: str = "simplex", crossover: bool = True) -> MasterSolution:
         """An optimum; basic unless an interior one is asked for.
@@ -168,33 +123,14 @@ class PathMaster:
         """
         if self._start is not None:
             self._advance()
-        self._solver.setOptionValue("solver", method)
-        self._solver.setOptionValue("run_crossover", "on" if crossover else "off")
-        left = context().seconds_left
-        if left is not None:  # the solver's clock goes on from run to run
-            if left <= 0:  # some versions solve small programs before they look at the clock
-                raise TimeLimitError("path LP")
-            self._solver.setOptionValue("time_limit", self._solver.getRunTime() + left)
-        self._solver.run()
-        status = self._solver.getModelStatus()
-        if status == highspy.HighsModelStatus.kTimeLimit:
-            raise TimeLimitError("path LP")
-        if status != highspy.HighsModelStatus.kOptimal:
-            raise no_optimum("path LP", status.name, self._bandwidths)
-        solution = self._solver.getSolution()
-        values = np.array(solution.col_value)
-        duals = np.array(solution.row_dual)
+        self._lp.set_options(solver=method, run_crossover="on" if crossover else "off")
+        values, duals = self._lp.solve(least_s=0.0, bandwidths=self._bandwidths)
         lengths = np.maximum(-duals[self.n_pairs :], 0.0)
         return MasterSolution(float(values[0]), np.maximum(values[1:], 0), lengths, duals[: self.n_pairs])
 
     def basis(self) -> tuple[BoolArray, BoolArray]:
         """Which columns (the first is T) and which rows are basic."""
-        basis = self._solver.getBasis()
-        basic = highspy.HighsBasisStatus.kBasic
-        return (
-            np.array([status == basic for status in basis.col_status]),
-            np.array([status == basic for status in basis.row_status]),
-        )
+        return self._lp.basis()
 
 
 def weighted(paths: PathSet, pair: Int64Array, weights: Float64Array, demand: Int64Array) -> WeightedPaths:

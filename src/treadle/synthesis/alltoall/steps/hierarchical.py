@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
-import highspy
 import numpy as np
 
 from treadle.arrays import Int64Array
-from treadle.errors import InfeasibleError, ScheduleError
+from treadle.errors import ScheduleError
+from treadle.math.lp import Program
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
@@ -242,84 +241,31 @@ def _best_split(
     row[column] = rows[found.pair]
     # so that the largest load is about 1: the solver's tolerances are absolute
     scale = float(np.bincount(link, weights=load_s).max())
-    lp = _LeastLoad(int(rows.max()) + 1, m)
-    lp.add(row, key // m, link, load_s / scale)
-    values, time, lengths = lp.solve()
+    values, time, lengths = _least_load(int(rows.max()) + 1, m, row, key // m, link, load_s / scale)
     return _Split(values[column] * share, time * scale, lengths / topology.bandwidths)
 
 
-class _LeastLoad:
-    """min T: the columns of each row add up to 1, and no link is loaded beyond T; then the least total load.
+def _least_load(
+    n_rows: int, n_links: int, row: Int64Array, column: Int64Array, link: Int64Array, load: Float64Array
+) -> tuple[Float64Array, float, Float64Array]:
+    """Min T: the columns of each row add up to 1, and no link is loaded beyond T; then the least total load.
 
-    Parameters
-    ----------
-    n_rows, n_links : int
+    Loads are triples sorted by column. Returns values of the columns, T, and the links' duals at the first
+    optimum.
     """
-
-    def __init__(self, n_rows: int, n_links: int) -> None:
-        make_solver: Any = highspy.Highs  # its constructor has no type annotations
-        self._solver = make_solver()
-        for option, value in (
-            ("output_flag", False),
-            ("threads", 1),
-            ("primal_feasibility_tolerance", 1e-9),
-            ("dual_feasibility_tolerance", 1e-9),
-        ):
-            self._solver.setOptionValue(option, value)
-        self._n_rows, self._n_links = n_rows, n_links
-        lower = np.concatenate([np.ones(n_rows), np.full(n_links, -highspy.kHighsInf)])
-        upper = np.concatenate([np.ones(n_rows), np.zeros(n_links)])
-        count = n_rows + n_links
-        none = np.zeros(0, dtype=np.int32)
-        self._solver.addRows(count, lower, upper, 0, np.zeros(count, dtype=np.int32), none, np.zeros(0))
-        links = np.arange(n_rows, count, dtype=np.int32)
-        self._solver.addCol(1.0, 0.0, highspy.kHighsInf, n_links, links, np.full(n_links, -1.0))
-        self._total = np.zeros(0)
-
-    def add(self, row: Int64Array, column: Int64Array, link: Int64Array, load: Float64Array) -> None:
-        """Columns by row, and their loads as triples sorted by column."""
-        count = len(row)
-        # of equally long ways the first
-        later = 1 + 1e-3 * np.arange(count) / count
-        self._total = np.bincount(column, weights=load, minlength=count) * later
-        starts = np.searchsorted(column, np.arange(count)) + np.arange(count)
-        index = np.empty(len(link) + count, dtype=np.int32)
-        value = np.ones(len(index))
-        inner = np.ones(len(index), dtype=np.bool_)
-        inner[starts] = False
-        index[starts] = row
-        index[inner], value[inner] = self._n_rows + link, load
-        self._solver.addCols(
-            count,
-            np.zeros(count),
-            np.zeros(count),
-            np.full(count, highspy.kHighsInf),
-            len(index),
-            starts.astype(np.int32),
-            index,
-            value,
-        )
-
-    def solve(self) -> tuple[Float64Array, float, Float64Array]:
-        """Values of the columns, T, and the duals of the links at the first optimum."""
-        duals, time = self._run()[1:]
-        # T stays what it is, as far as floats tell, while the total is made least
-        self._solver.changeColBounds(0, 0.0, time * (1 + 1e-9))
-        count = len(self._total)
-        self._solver.changeColsCost(
-            count + 1, np.arange(count + 1, dtype=np.int32), np.concatenate([[0.0], self._total])
-        )
-        values = np.maximum(self._run()[0][1:], 0.0)
-        return values, time, np.maximum(-duals[self._n_rows :], 0.0)
-
-    def _run(self) -> tuple[Float64Array, Float64Array, float]:
-        self._solver.run()
-        status = self._solver.getModelStatus()
-        if status != highspy.HighsModelStatus.kOptimal:
-            raise InfeasibleError(f"hierarchical: solver ended with {status.name}, expected an optimum")
-        solution = self._solver.getSolution()
-        values = np.array(solution.col_value)
-        return values, np.array(solution.row_dual), float(values[0])
+    count = len(row)
+    # of equally long ways the first
+    total = np.bincount(column, weights=load, minlength=count) * (1 + 1e-3 * np.arange(count) / count)
+    lp = Program("hierarchical", tolerance=1e-9)
+    lp.empty_rows(np.repeat([1.0, -np.inf], [n_rows, n_links]), np.repeat([1.0, 0.0], [n_rows, n_links]))
+    lp.column(1.0, np.arange(n_rows, n_rows + n_links), np.full(n_links, -1.0))
+    lp.columns(row, np.searchsorted(column, np.arange(count)), n_rows + link, load)
+    values, duals = lp.solve()
+    time = float(values[0])
+    # T stays what it is, as far as floats tell, while the total is made least
+    lp.solver.changeColBounds(0, 0.0, time * (1 + 1e-9))
+    lp.solver.changeColsCost(count + 1, np.arange(count + 1, dtype=np.int32), np.concatenate([[0.0], total]))
+    return np.maximum(lp.solve()[0][1:], 0.0), time, np.maximum(-duals[n_rows:], 0.0)
 
 
 def _merged(paths: PathSet, weights: Float64Array) -> tuple[PathSet, Float64Array]:

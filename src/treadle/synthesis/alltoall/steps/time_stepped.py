@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array, offsets_of
-from treadle.context import TimeLimitError, context
+from treadle.arrays import Int64Array
 from treadle.errors import InfeasibleError, ScheduleError
+from treadle.math.lp import Entries, Program
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.resolution import no_optimum, resolution
+from treadle.synthesis.alltoall.resolution import resolution
 from treadle.topologies.topology import Topology
 
 Float64Array = NDArray[np.float64]
@@ -214,73 +214,35 @@ class _TimedFlowProgram:
 
     def solve(self) -> TimeSteppedFlow:
         """Run HiGHS and read the flow."""
-        # here, because the table of schedulers loads this module and few commands need the solver behind it
-        import highspy
-
-        make_solver: Any = highspy.Highs  # its constructor has no type annotations
-        solver = make_solver()
-        solver.setOptionValue("output_flag", False)
-        solver.setOptionValue("threads", 1)
         is_small = self.n_columns <= EXACT_VARIABLES
-        solver.setOptionValue("solver", "ipm" if is_small else "pdlp")
+        lp = Program("time-stepped flow", solver="ipm" if is_small else "pdlp")
         if not is_small:
-            solver.setOptionValue("pdlp_optimality_tolerance", _ACCURACY)
-        left = context().seconds_left
-        if left is not None:
-            if left <= 0:  # some versions of the solver start all the same
-                raise TimeLimitError("time-stepped flow")
-            solver.setOptionValue("time_limit", left)
-        solver.passModel(self._model())
-        solver.run()
-        status = solver.getModelStatus()
-        if status not in (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kTimeLimit):
+            lp.set_options(pdlp_optimality_tolerance=_ACCURACY)
+        self._load(lp)
+        found = lp.optimum(least_s=0.0)
+        if found is None:
             # presolving and interior points are the first to fail where numbers are far apart
-            for option, value in (("solver", "simplex"), ("presolve", "off")):
-                solver.setOptionValue(option, value)
-            solver.clearSolver()
-            solver.run()
-            status = solver.getModelStatus()
-        if status == highspy.HighsModelStatus.kTimeLimit:
-            raise TimeLimitError("time-stepped flow")
-        if status != highspy.HighsModelStatus.kOptimal:
-            raise no_optimum("time-stepped flow", status.name, self.topology.bandwidths)
-        values = np.maximum(np.array(solver.getSolution().col_value), 0.0) * self.scale
+            lp.set_options(solver="simplex", presolve="off")
+            lp.solver.clearSolver()
+            found = lp.solve(least_s=0.0, bandwidths=self.topology.bandwidths)
+        values = np.maximum(found[0], 0.0) * self.scale
         shape = (self.n_steps, len(self.ranks), self.topology.n_links)
         by_step = np.zeros(shape)
         by_step[self.flows] = values[: len(self.flows[0])]
         return TimeSteppedFlow(by_step, values[-self.n_steps :] / self.resolution.unit, is_small)
 
-    def _model(self) -> Any:
-        import highspy
-
-        rows, columns, values = self._conservation()
+    def _load(self, lp: Program) -> None:
         wanted = np.zeros((self.n_steps, len(self.ranks), self.topology.n_nodes))
         wanted[-1][:, self.ranks] = self.demands / self.scale
         right = wanted[self.places]
-        more = self._capacities(len(right))
-        rows, columns, values = (
-            np.concatenate([one, other]) for one, other in zip((rows, columns, values), more, strict=True)
-        )
-        n_rows = int(rows.max()) + 1
-        order = np.argsort(columns, kind="stable")
-        model: Any = highspy.HighsLp()
-        model.num_col_, model.num_row_ = self.n_columns, n_rows
+        entries = self._conservation(), self._capacities(len(right))
+        loads = int(max(rows.max() for rows, _, _ in entries)) + 1 - len(right)
         cost = np.zeros(self.n_columns)
         cost[-self.n_steps :] = 1.0
-        model.col_cost_ = cost
-        model.col_lower_ = np.zeros(self.n_columns)
-        model.col_upper_ = np.full(self.n_columns, highspy.kHighsInf)
-        loads = n_rows - len(right)
-        model.row_lower_ = np.concatenate([right, np.full(loads, -highspy.kHighsInf)])
-        model.row_upper_ = np.concatenate([right, np.zeros(loads)])
-        model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-        counts = np.bincount(columns, minlength=self.n_columns)
-        model.a_matrix_.start_ = offsets_of(counts).astype(np.int32)
-        model.a_matrix_.index_ = rows[order].astype(np.int32)
-        model.a_matrix_.value_ = values[order]
-        return model
+        lower = np.concatenate([right, np.full(loads, -np.inf)])
+        lp.load(cost, lower, np.concatenate([right, np.zeros(loads)]), entries)
 
-    def _conservation(self) -> tuple[Int64Array, Int64Array, Float64Array]:
+    def _conservation(self) -> Entries:
         """(17)-(19): what comes to u in step t and was held there goes on in the next step or is held."""
         number = np.full(self.places.shape, -1, dtype=np.int64)
         number[self.places] = np.arange(int(self.places.sum()))
@@ -304,7 +266,7 @@ class _TimedFlowProgram:
         )
         return rows, columns, values
 
-    def _capacities(self, first_row: int) -> tuple[Int64Array, Int64Array, Float64Array]:
+    def _capacities(self, first_row: int) -> Entries:
         """(16) for links, and the like for hosts with an injection cap."""
         step, _, link = self.flows
         caps = self.topology.injection_bytes_per_s

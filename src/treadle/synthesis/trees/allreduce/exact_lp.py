@@ -11,13 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
 from math import isqrt, lcm
-from typing import Any
 
-import highspy
 import numpy as np
 
 from treadle.context import UNLIMITED, context, under
 from treadle.errors import InfeasibleError
+from treadle.math.lp import OPTIMAL, Program
 from treadle.synthesis.trees.allreduce.refinement import (
     Basis,
     LinearProgram,
@@ -45,13 +44,7 @@ class GrowingLp:
         self._rows: list[dict[int, int]] = []
         self._rhs: list[int] = []
         self._equality: list[bool] = []
-        make_solver: Any = highspy.Highs  # its constructor has no type annotations
-        self._solver = make_solver()
-        self._solver.setOptionValue("output_flag", False)
-        self._solver.setOptionValue("threads", 1)
-        self._solver.setOptionValue("primal_feasibility_tolerance", 1e-10)
-        self._solver.setOptionValue("dual_feasibility_tolerance", 1e-10)
-        self._solver.changeObjectiveSense(highspy.ObjSense.kMaximize)
+        self._lp = Program(maximise=True, tolerance=1e-10)
         self.scale = 1
         self._work = 0
 
@@ -67,9 +60,7 @@ class GrowingLp:
             self._rows[row][len(self._costs)] = value
         self._columns.append(column)
         self._costs.append(cost)
-        indices, values = np.array(list(column), dtype=np.int32), np.array(list(column.values()), dtype=float)
-        self._solver.addCol(float(cost), 0.0, highspy.kHighsInf, len(column), indices, values)
-        return len(self._costs) - 1
+        return self._lp.column(float(cost), [*column], [*column.values()])
 
     def add_row(self, coefficients: Mapping[int, int], rhs: int = 0, *, equality: bool = False) -> int:
         """Append ``coefficients . x <= rhs`` (or =); returns its number. Set `scale` first."""
@@ -79,12 +70,9 @@ class GrowingLp:
         self._rows.append(dict(coefficients))
         self._rhs.append(rhs)
         self._equality.append(equality)
-        indices = np.array(list(coefficients), dtype=np.int32)
-        values = np.array(list(coefficients.values()), dtype=float)
         upper = rhs / self.scale
-        lower = upper if equality else -highspy.kHighsInf
-        self._solver.addRow(lower, upper, len(coefficients), indices, values)
-        return number
+        lower = upper if equality else -np.inf
+        return self._lp.row(lower, upper, [*coefficients], [*coefficients.values()])
 
     def take_work(self) -> int:
         """Work since the last call, in nanoseconds of the reference machine, counted and not timed."""
@@ -93,18 +81,16 @@ class GrowingLp:
 
     def solve(self) -> tuple[list[float], list[float]]:
         """Columns' values in units of `scale`, and rows' duals, as floats."""
-        self._solver.run()
-        iterations = 1 + int(self._solver.getInfo().simplex_iteration_count)
-        self._work += iterations * (len(self._rows) + len(self._costs)) * _ITERATION_WORK
-        status = self._solver.getModelStatus()
-        if status == highspy.HighsModelStatus.kOptimal:
-            solution = self._solver.getSolution()
-            return list(solution.col_value), [float(v) for v in solution.row_dual]
+        status = self._lp.run()
+        self._work += (1 + self._lp.iterations) * (len(self._rows) + len(self._costs)) * _ITERATION_WORK
+        if status == OPTIMAL:
+            values, duals = self._lp.solution()
+            return values.tolist(), duals.tolist()
         # it may be the numbers: what is tiny beside others counts as 0
         with under(UNLIMITED):
             vertex = self._refined(self._idle_basis())
         if vertex is None:
-            raise InfeasibleError(f"linear program: solver ended with {status.name}, expected an optimum")
+            raise InfeasibleError(f"linear program: solver ended with {status}, expected an optimum")
         return [float(value / self.scale) for value in vertex.primal], [float(v) for v in vertex.dual]
 
     def exact_optimum(self) -> Vertex | None:
@@ -132,7 +118,7 @@ class GrowingLp:
             found = optimality_gap(program, vertex)
             if found.is_none:
                 if done:
-                    self._solver.setBasis(_highs_basis(basis))
+                    self._lp.start_from(basis.columns, basis.rows, upper_from=0)
                 return vertex
             context().report("refinement", done, _REFINEMENTS)
             zoom = zoom_of(found.primal, zoom[0]), zoom_of(found.dual, zoom[1])
@@ -144,13 +130,10 @@ class GrowingLp:
 
     def _basis(self) -> Basis:
         """Of the last solve; that of all slacks where the solver failed and has none."""
-        basis, basic = self._solver.getBasis(), highspy.HighsBasisStatus.kBasic
-        if (len(basis.col_status), len(basis.row_status)) != (len(self._costs), len(self._rows)):
+        columns, rows = self._lp.basis()
+        if (len(columns), len(rows)) != (len(self._costs), len(self._rows)):
             return self._idle_basis()
-        return Basis(
-            tuple(status == basic for status in basis.col_status),
-            tuple(status == basic for status in basis.row_status),
-        )
+        return Basis(tuple(columns.tolist()), tuple(rows.tolist()))
 
     def _idle_basis(self) -> Basis:
         return Basis((False,) * len(self._costs), (True,) * len(self._rows))
@@ -167,12 +150,11 @@ class GrowingLp:
         for position, row in enumerate(matrix):
             for j, a in row.items():
                 transposed[j][position] = a
-        solution = self._solver.getSolution()
-        near, prices = list(solution.col_value), list(solution.row_dual)
+        near, prices = (values.tolist() for values in self._lp.solution())
         if len(near) != len(self._costs) or len(prices) != len(self._rows):  # the solver failed
             near, prices = [0.0] * len(self._costs), [0.0] * len(self._rows)
         values = _solve_near(matrix, [self._rhs[i] for i in tight], [near[j] * self.scale for j in columns])
-        duals = _solve_near(transposed, [self._costs[j] for j in columns], [float(prices[i]) for i in tight])
+        duals = _solve_near(transposed, [self._costs[j] for j in columns], [prices[i] for i in tight])
         if values is None or duals is None:
             return None
         primal, dual = [Fraction(0)] * len(self._costs), [Fraction(0)] * len(self._rows)
@@ -181,15 +163,6 @@ class GrowingLp:
         for i, value in zip(tight, duals, strict=True):
             dual[i] = value
         return Vertex(tuple(primal), tuple(dual))
-
-
-def _highs_basis(basis: Basis) -> highspy.HighsBasis:
-    status = highspy.HighsBasisStatus
-    found = highspy.HighsBasis()
-    found.col_status = [status.kBasic if is_in else status.kLower for is_in in basis.columns]
-    found.row_status = [status.kBasic if is_in else status.kUpper for is_in in basis.rows]
-    found.valid = True
-    return found
 
 
 def _solve_near(

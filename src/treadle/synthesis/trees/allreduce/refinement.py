@@ -13,12 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
-from typing import Any
 
-import highspy
 import numpy as np
 
-from treadle.arrays import offsets_of
+from treadle.math.lp import OPTIMAL, Program
 
 _LARGEST = 1e17
 """Of bounds and costs that solvers are given; they count 1e20 as infinite."""
@@ -155,73 +153,49 @@ def refined_basis(
         None if the solver fails.
     """
     slack_rows = [i for i, equality in enumerate(program.equality) if not equality]
-    solver = _solver()
-    solver.passModel(_moved(program, vertex, found, slack_rows, zoom))
-    _start_from(solver, basis, slack_rows)
-    solver.run()
-    if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+    lp, n = Program(maximise=True, tolerance=1e-10, presolve="off"), len(program.costs)
+    _load_moved(lp, program, vertex, found, slack_rows, zoom)
+    slack_of, of_slacks = frozenset(slack_rows), [basis.rows[i] for i in slack_rows]
+    in_rows = [is_in and i not in slack_of for i, is_in in enumerate(basis.rows)]
+    lp.start_from([*basis.columns, *of_slacks], in_rows, upper_from=len(in_rows))
+    if lp.run() != OPTIMAL:
         return None
-    last, basic, n = solver.getBasis(), highspy.HighsBasisStatus.kBasic, len(program.costs)
-    columns = [status == basic for status in last.col_status]
-    rows = [status == basic for status in last.row_status]
+    columns, rows = (some.tolist() for some in lp.basis())
     for place, row in enumerate(slack_rows):  # a row's own logical and its slack are the same column
         rows[row] = rows[row] or columns[n + place]
     return Basis(tuple(columns[:n]), tuple(rows))
 
 
-def _moved(
+def _load_moved(
+    lp: Program,
     program: LinearProgram,
     vertex: Vertex,
     found: OptimalityGap,
     slack_rows: Sequence[int],
     zoom: tuple[int, int],
-) -> highspy.HighsLp:
+) -> None:
     """The program in steps away from the vertex; slacks are columns, which cost what their rows are worth."""
     n = len(program.costs)
     lower = [-value for value in (*vertex.primal, *(found.slacks[i] for i in slack_rows))]
     costs = [*found.reduced, *(-vertex.dual[i] for i in slack_rows)]
     right = [slack if program.equality[i] else Fraction(0) for i, slack in enumerate(found.slacks)]
-    model = highspy.HighsLp()
-    model.num_col_, model.num_row_ = len(costs), len(program.rows)
-    model.sense_ = highspy.ObjSense.kMaximize
-    model.col_cost_ = np.array([_blown_up(value, zoom[1]) for value in costs])
-    model.col_lower_ = np.array([_blown_up(value, zoom[0]) for value in lower])
-    model.col_upper_ = np.full(len(costs), highspy.kHighsInf)
-    model.row_lower_ = model.row_upper_ = np.array([_blown_up(value, zoom[0]) for value in right])
+    sides = np.array([_blown_up(value, zoom[0]) for value in right])
     slack_of = {row: n + place for place, row in enumerate(slack_rows)}
     entries = [{**row, slack_of[i]: 1} if i in slack_of else row for i, row in enumerate(program.rows)]
-    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    model.a_matrix_.start_ = offsets_of([*map(len, entries)]).astype(np.int32)
-    model.a_matrix_.index_ = np.array([j for row in entries for j in row], dtype=np.int32)
-    model.a_matrix_.value_ = np.array([a for row in entries for a in row.values()], dtype=np.float64)
-    return model
-
-
-def _solver() -> Any:
-    make_solver: Any = highspy.Highs  # its constructor has no type annotations
-    solver = make_solver()
-    for option, value in (
-        ("output_flag", False),
-        ("threads", 1),
-        ("presolve", "off"),
-        ("primal_feasibility_tolerance", 1e-10),
-        ("dual_feasibility_tolerance", 1e-10),
-    ):
-        solver.setOptionValue(option, value)
-    return solver
-
-
-def _start_from(solver: Any, basis: Basis, slack_rows: Sequence[int]) -> None:
-    status = highspy.HighsBasisStatus
-    start = highspy.HighsBasis()
-    of_slacks = [basis.rows[i] for i in slack_rows]
-    start.col_status = [status.kBasic if is_in else status.kLower for is_in in (*basis.columns, *of_slacks)]
-    slack_of = frozenset(slack_rows)
-    start.row_status = [
-        status.kBasic if is_in and i not in slack_of else status.kLower for i, is_in in enumerate(basis.rows)
-    ]
-    start.valid = True
-    solver.setBasis(start)
+    lp.load(
+        np.array([_blown_up(value, zoom[1]) for value in costs]),
+        sides,
+        sides,
+        [
+            (
+                np.repeat(np.arange(len(entries)), [*map(len, entries)]),
+                np.array([j for row in entries for j in row], dtype=np.int64),
+                np.array([a for row in entries for a in row.values()], dtype=np.float64),
+            )
+        ],
+        columns_from=np.array([_blown_up(value, zoom[0]) for value in lower]),
+        by_row=True,
+    )
 
 
 def _blown_up(value: Fraction, bits: int) -> float:

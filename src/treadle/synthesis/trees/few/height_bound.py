@@ -11,13 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
-from typing import Any
 
-import highspy
 import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.context import context
+from treadle.math.lp import Program
 from treadle.synthesis.trees.few.hop_prices import Floats
 from treadle.synthesis.trees.few.low_program import LowProgram, LowTrees
 
@@ -28,7 +27,6 @@ _SCALE = 10**6
 _MOST_NODES = 500
 _TOLERANCE = 1e-6
 _NEAR = 1e-4
-_FEASIBLE = int(highspy.SolutionStatus.kSolutionStatusFeasible)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,48 +103,38 @@ def _priced(program: LowProgram, duals: Floats) -> tuple[Fraction | None, int]:
 def least_tree(cost: Floats, root: int, height: int) -> tuple[int, Int64Array | None]:
     """A bound of the cheapest spanning out-tree of a root, whose hops cost whole numbers, and a cheap one."""
     n = len(cost)
-    make_solver: Any = highspy.Highs  # its constructor has no type annotations
-    solver = make_solver()
-    for option, value in (("output_flag", False), ("threads", 1), ("mip_rel_gap", 0.0)):
-        solver.setOptionValue(option, value)
-    solver.setOptionValue("mip_max_nodes", _MOST_NODES)
-    none, whole = np.zeros(0), highspy.HighsVarType.kInteger
+    lp = Program(mip_rel_gap=0.0, mip_max_nodes=_MOST_NODES)
     layer: dict[tuple[int, int], int] = {(root, 0): -1}
     others = [rank for rank in range(n) if rank != root]
     for depth in range(1, height + 1):
         for rank in others:
             if depth == 1 and not np.isfinite(cost[root, rank]):
                 continue
-            layer[rank, depth] = solver.getNumCol()
-            solver.addCol(0.0, 0.0, 1.0, 0, none.astype(np.int32), none)
-            solver.changeColIntegrality(layer[rank, depth], whole)
+            layer[rank, depth] = lp.column(upper=1.0)
+    lp.make_integer(0, lp.n_columns)
     for rank in others:
         places = [layer[rank, depth] for depth in range(1, height + 1) if (rank, depth) in layer]
-        solver.addRow(1.0, 1.0, len(places), np.array(places, dtype=np.int32), np.ones(len(places)))
+        lp.row(1.0, 1.0, places, np.ones(len(places)))
     hop_of: dict[int, tuple[int, int]] = {}
     for (rank, depth), place in list(layer.items()):
         if rank == root:
             continue
         above = [one for one in range(n) if (one, depth - 1) in layer and np.isfinite(cost[one, rank])]
-        first = solver.getNumCol()
-        for one in above:
-            solver.addCol(float(cost[one, rank]), 0.0, 1.0, 0, none.astype(np.int32), none)
-        index = np.append(np.arange(first, first + len(above)), place).astype(np.int32)
-        solver.addRow(0.0, 0.0, len(index), index, np.append(np.ones(len(above)), -1.0))
-        for number, one in enumerate(above):
-            hop_of[first + number] = one, rank
+        hops = [lp.column(float(cost[one, rank]), upper=1.0) for one in above]
+        lp.row(0.0, 0.0, [*hops, place], [*np.ones(len(above)), -1.0])
+        for hop, one in zip(hops, above, strict=True):
+            hop_of[hop] = one, rank
             if one != root:
-                pair = np.array([first + number, layer[one, depth - 1]], dtype=np.int32)
-                solver.addRow(-highspy.kHighsInf, 0.0, 2, pair, np.array([1.0, -1.0]))
-    solver.run()
-    bound = float(solver.getInfo().mip_dual_bound)
+                lp.row(-np.inf, 0.0, [hop, layer[one, depth - 1]], [1.0, -1.0])
+    lp.run()
+    bound = lp.integer_bound
     # hops may be taken in parts of a millionth where their ranks are not there: the solver's tolerance
     slack = _TOLERANCE * (1 + n * float(cost[np.isfinite(cost)].max(initial=0)))
     least = max(0, ceil(bound - slack)) if np.isfinite(bound) else 0
-    if solver.getInfo().primal_solution_status != _FEASIBLE:
+    if not lp.is_feasible:
         return least, None
     parent = np.full(n, -1, dtype=np.int64)
-    for column, value in enumerate(solver.getSolution().col_value):
+    for column, value in enumerate(lp.solution()[0].tolist()):
         if value > 0.5 and column in hop_of:
             parent[hop_of[column][1]] = hop_of[column][0]
     return least, parent

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import highspy
 import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.context import context
 from treadle.errors import InfeasibleError
+from treadle.math.lp import Program
 from treadle.synthesis.trees.few.hop_prices import Floats, HopPrices
 from treadle.synthesis.trees.few.low_pricing import grown_trees, hop_layers, rehung, shortest_trees
 from treadle.synthesis.trees.instance import Instance
@@ -84,35 +83,26 @@ class LowProgram:
         self.roots = np.flatnonzero(problem.weights).astype(np.int64)
         self.bandwidths = problem.bandwidths / float(problem.bandwidths.max())
         self.trees: list[LowTree] = []
-        self._known: set[tuple[int, bytes, bytes]] = set()
         layers = hop_layers(self.hops.at(np.ones(len(self.bandwidths)))[0], self.roots)
         if (layers < 0).any() or layers.max(initial=0) > height:
             far = "cannot be reached" if (layers < 0).any() else f"is {layers.max()} hops from a root"
             raise InfeasibleError(
                 f"{problem.topology.name}: some rank {far}, expected trees of height {height}"
             )
-        self.solver = self._program()
-
-    def _program(self) -> Any:
-        make_solver: Any = highspy.Highs  # its constructor has no type annotations
-        solver, none = make_solver(), np.zeros(0)
-        solver.setOptionValue("output_flag", False)
-        solver.setOptionValue("threads", 1)
-        solver.addCol(1.0, 0.0, highspy.kHighsInf, 0, none.astype(np.int32), none)
+        self._lp = Program()
+        self._lp.column(1.0)
         for bandwidth in self.bandwidths.tolist():
-            solver.addRow(0.0, highspy.kHighsInf, 1, np.zeros(1, dtype=np.int32), np.array([bandwidth]))
-        for weight in self.problem.weights[self.roots].tolist():
-            solver.addRow(float(weight), float(weight), 0, none.astype(np.int32), none)
-        return solver
+            self._lp.row(0.0, np.inf, [0], [bandwidth])
+        for weight in problem.weights[self.roots].tolist():
+            self._lp.row(float(weight), float(weight))
 
     def solve(self) -> tuple[Floats, Floats, Floats]:
         """Shares of the time and of the trees, prices of links, and what each root's data are worth."""
-        self.solver.run()
-        if self.solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        found, m = self._lp.optimum(), len(self.bandwidths)
+        if found is None:
             raise InfeasibleError(f"{self.problem.topology.name}: the program of low trees has no optimum")
-        solution, m = self.solver.getSolution(), len(self.bandwidths)
-        duals = np.array(solution.row_dual)
-        return np.array(solution.col_value), np.maximum(duals[:m], 0.0), duals[m:]
+        values, duals = found
+        return values, np.maximum(duals[:m], 0.0), duals[m:]
 
     def add_at(
         self, prices: Floats, *, starts: Int64Array | None = None, worths: Floats | None = None
@@ -154,15 +144,11 @@ class LowProgram:
             self.hops.path(by_link, sender, rank) if sender >= 0 else () for rank, sender in enumerate(above)
         )
         links, counts = np.unique([link for path in paths for link in path], return_counts=True)
-        key = place, links.tobytes(), counts.tobytes()
-        if key in self._known:
+        if not self._lp.is_new((place, links.tobytes(), counts.tobytes())):
             return False
-        self._known.add(key)
         root = int(self.roots[place])
         self.trees.append(LowTree(root, parent.copy(), paths, links.astype(np.int64), counts))
-        index = np.append(links, len(self.bandwidths) + place).astype(np.int32)
-        entries = np.append(-counts.astype(float), 1.0)
-        self.solver.addCol(0.0, 0.0, highspy.kHighsInf, len(index), index, entries)
+        self._lp.column(0.0, [*links, len(self.bandwidths) + place], [*-counts, 1.0])
         return True
 
 

@@ -13,11 +13,11 @@ from fractions import Fraction
 from math import lcm
 from typing import Any
 
-import highspy
 import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
+from treadle.math.lp import Program
 from treadle.synthesis.trees.groups.cheapest_trees import Floats
 
 Integers = NDArray[Any]
@@ -55,27 +55,19 @@ class BasisSystem:
 
     Parameters
     ----------
-    solver : highspy.Highs
+    lp : Program
         Solved; with a basis.
     """
 
-    def __init__(self, solver: Any) -> None:
-        self._solver = solver
-        basis, basic = solver.getBasis(), highspy.HighsBasisStatus.kBasic
-        self.columns = np.flatnonzero([status == basic for status in basis.col_status])
-        self.tight = np.flatnonzero([status != basic for status in basis.row_status])
-        lp = solver.getLp()
-        starts = np.array(lp.a_matrix_.start_, dtype=np.int64)
-        index = np.array(lp.a_matrix_.index_, dtype=np.int64)
-        values = np.array(lp.a_matrix_.value_, dtype=np.float64)
-        self.n_rows, self.n_columns = int(lp.num_row_), int(lp.num_col_)
-        runs = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-        is_rowwise = lp.a_matrix_.format_ != highspy.MatrixFormat.kColwise
-        rows, columns = (runs, index) if is_rowwise else (index, runs)
+    def __init__(self, lp: Program) -> None:
+        self._solver = lp.solver
+        basic, is_basic = lp.basis()
+        self.columns, self.tight = np.flatnonzero(basic), np.flatnonzero(~is_basic)
+        self.n_rows, self.n_columns = lp.n_rows, lp.n_columns
+        rows, columns, values = lp.entries()
         self._entries = rows, columns, values.astype(np.int64)
-        self.order = np.array(solver.getBasicVariables()[1], dtype=np.int64)
-        self._loose = np.ones(self.n_rows, dtype=np.bool_)
-        self._loose[self.tight] = False
+        self.order = np.array(lp.solver.getBasicVariables()[1], dtype=np.int64)
+        self._loose = is_basic
 
     def _side(self, *, by_row: bool) -> tuple[Int64Array, Int64Array, Integers]:
         """Equations, unknowns and coefficients of the basis, sorted by equation."""

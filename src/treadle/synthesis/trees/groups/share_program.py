@@ -11,16 +11,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
 
-import highspy
 import numpy as np
 
-from treadle.arrays import Int64Array, offsets_of
-from treadle.context import context
+from treadle.arrays import Int64Array
+from treadle.math.lp import Program
 from treadle.synthesis.trees.groups.capacity import CapacityRows
 from treadle.synthesis.trees.groups.cheapest_trees import Floats
 from treadle.synthesis.trees.groups.representative import Representative, SinkFlow, sink_flow
+
+_SIMPLEX_ROWS = 1500
+"""Rows up to which the simplex method is as quick as interior points and a crossover."""
 
 
 @dataclass
@@ -88,7 +89,7 @@ class ShareProgram:
             np.tile(rows.rows, len(columns)),
             np.concatenate(columns),
             np.tile(rows.counts.astype(float), len(columns)),
-            np.full(len(rows.links), -highspy.kHighsInf),
+            np.full(len(rows.links), -np.inf),
             rows.bandwidths / self.unit,
         )
 
@@ -133,59 +134,45 @@ class ShareProgram:
             np.concatenate([each, each]),
             np.concatenate([start + each, self._share_at[family][number] + flow.share]),
             np.concatenate([np.ones(n), -np.ones(n)]),
-            np.full(n, -highspy.kHighsInf),
+            np.full(n, -np.inf),
             np.zeros(n),
         )
         self.sinks.append((family, number, flow))
 
-    def model(self) -> highspy.HighsLp:
-        """The program as the solver takes it: maximise the rate."""
+    def leanest(self, count: int, unit: Fraction) -> Program:
+        """The program of least capacity of all links together at a rate of `count` units of so many bytes/s.
+
+        Links hold whole units only.
+        """
         rows, columns, values = (np.concatenate(part) for part in zip(*self._entries, strict=True))
         # entries of one place add up: the solver aborts on two
         place = rows * self.n_columns + columns
         order = np.argsort(place, kind="stable")
         place, values = place[order], values[order]
-        fresh = np.ones(len(place), dtype=np.bool_)
-        fresh[1:] = place[1:] != place[:-1]
-        values = np.add.reduceat(values, np.flatnonzero(fresh))
-        place = place[fresh]
+        fresh = np.flatnonzero(np.diff(place, prepend=-1))
+        values, place = np.add.reduceat(values, fresh), place[fresh]
         kept = values != 0
         rows, columns = np.divmod(place[kept], self.n_columns)
-        found = highspy.HighsLp()
-        found.num_col_, found.num_row_ = self.n_columns, self.n_rows
-        found.sense_ = highspy.ObjSense.kMaximize
-        costs = np.zeros(self.n_columns)
-        costs[0] = 1.0
-        found.col_cost_ = costs
-        found.col_lower_ = np.zeros(self.n_columns)
-        found.col_upper_ = np.full(self.n_columns, highspy.kHighsInf)
-        found.row_lower_, found.row_upper_ = np.concatenate(self._lower), np.concatenate(self._upper)
-        found.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        found.a_matrix_.start_ = offsets_of(np.bincount(rows, minlength=self.n_rows)).astype(np.int32)
-        found.a_matrix_.index_ = columns.astype(np.int32)
-        found.a_matrix_.value_ = values[kept]
-        return found
-
-    def leanest(self, rate: float) -> highspy.HighsLp:
-        """The program of least capacity of all links together at a given rate, in units of the program."""
         costs = np.zeros(self.n_columns)
         for shares in self._share_at:
             for start, group in zip(shares, self.groups, strict=True):
                 costs[start : start + group.n_classes] = group.class_sizes() * float(group.times)
-        found = self.model()
-        found.col_cost_ = -costs / costs.max()
-        lower, upper = np.array(found.col_lower_), np.array(found.col_upper_)
-        lower[0] = upper[0] = rate
-        found.col_lower_, found.col_upper_ = lower, upper
-        return found
-
-    def leanest_in_units(self, count: int, unit: Fraction) -> highspy.HighsLp:
-        """The same at a rate of `count` units of so many bytes/s, where links hold whole units only."""
-        found = self.leanest(float(count))
-        upper = np.array(found.row_upper_)
-        upper[: len(self.capacity.links)] = [int(b) // unit for b in self.capacity.bandwidths]
-        found.row_upper_ = upper
-        return found
+        lower, upper = np.zeros(self.n_columns), np.full(self.n_columns, np.inf)
+        lower[0] = upper[0] = count
+        most = np.concatenate(self._upper)
+        most[: len(self.capacity.links)] = [int(b) // unit for b in self.capacity.bandwidths]
+        method = "simplex" if self.n_rows < _SIMPLEX_ROWS else "ipm"
+        lp = Program("shares", maximise=True, tolerance=1e-9, solver=method)
+        lp.load(
+            -costs / costs.max(),
+            np.concatenate(self._lower),
+            most,
+            [(rows, columns, values[kept])],
+            columns_from=lower,
+            columns_to=upper,
+            by_row=True,
+        )
+        return lp
 
     def split(self, values: Sequence[Fraction]) -> tuple[list[list[list[Fraction]]], list[list[Fraction]]]:
         """Shares by family and representative, and root rates by representative, of all own columns."""
@@ -194,25 +181,3 @@ class ShareProgram:
             for starts in self._share_at
         ]
         return shares, [[values[j] for j in at] for at in self._root_at]
-
-
-_SIMPLEX_ROWS = 1500
-"""Rows up to which the simplex method is as quick as interior points and a crossover."""
-
-
-def make_solver(n_rows: int) -> Any:
-    """A solver with tight tolerances and the time that is left, for so many rows."""
-    make: Any = highspy.Highs  # its constructor has no type annotations
-    solver = make()
-    for option, value in (
-        ("output_flag", False),
-        ("threads", 1),
-        ("solver", "simplex" if n_rows < _SIMPLEX_ROWS else "ipm"),
-        ("primal_feasibility_tolerance", 1e-9),
-        ("dual_feasibility_tolerance", 1e-9),
-    ):
-        solver.setOptionValue(option, value)
-    left = context().seconds_left
-    if left is not None:
-        solver.setOptionValue("time_limit", max(left, 0.1))
-    return solver

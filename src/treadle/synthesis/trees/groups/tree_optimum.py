@@ -140,7 +140,7 @@ class TreeOptimum:
         prices = self.program.prices(duals)
         for limit in _SIMPLE:
             yield _simple(prices, limit)
-        system = BasisSystem(self.program.solver)
+        system = BasisSystem(self.program.lp)
         costs: Integers = np.zeros(system.n_columns, dtype=object)
         costs[0] = 1
         for digits in system.dual(costs):
@@ -165,7 +165,7 @@ class TreeOptimum:
 
     def _rational_values(self, rate: Fraction | None) -> Iterator[list[Fraction]]:
         """Candidates for the basis's columns, the simplest first."""
-        system, program = BasisSystem(self.program.solver), self.program
+        system, program = BasisSystem(self.program.lp), self.program
         scale = 1 if rate is None else rate.denominator
         needed: Integers = np.zeros(system.n_rows, dtype=object)
         needed[: len(program.limits)] = [limit * scale for limit in program.limits]

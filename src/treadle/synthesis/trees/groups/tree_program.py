@@ -14,13 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import highspy
 import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
-from treadle.context import TimeLimitError, context
-from treadle.errors import InfeasibleError
+from treadle.context import context
+from treadle.math.lp import PRIMAL, Program
 from treadle.synthesis.trees.groups.capacity import CapacityRows
 from treadle.synthesis.trees.groups.cheapest_trees import Floats, PricedTree, TreePricer
 from treadle.synthesis.trees.groups.representative import Representative
@@ -139,14 +138,15 @@ class TreeProgram:
         self.groups, self.capacity, self.families = groups, capacity, families
         self.free_roots, self.unit = len(families) > 1, unit
         self.columns: list[TreeColumn] = []
-        self._known: set[tuple[int, bytes, bytes]] = set()
-        self.solver = _make_solver()
-        self._column({}, 1.0)
+        # each solve goes on from the last, whose solution new columns leave feasible
+        self.lp = Program("trees of groups", maximise=True, tolerance=1e-9, solver="simplex")
+        self.lp.set_options(simplex_strategy=PRIMAL)  # a third of the time of the dual simplex
+        self.lp.column(1.0)
         self.limits = [int(b) * int(n) for b, n in zip(capacity.bandwidths, capacity.sizes, strict=True)]
         for limit in self.limits:
-            self._row({}, limit / unit, equality=False)
+            self.lp.row(-np.inf, limit / unit)
         self.root_classes = [self._root_classes(group) for group in groups]
-        self.first_tree = int(self.solver.getNumCol())
+        self.first_tree = self.lp.n_columns
         self.root_rows: dict[int, tuple[int, int]] = {}  # what its trees carry: so many times a column
         self._ways = [
             way for number in range(len(groups)) for way in self._ways_of(number, is_rooted, joins_twins)
@@ -154,23 +154,12 @@ class TreeProgram:
         self._even = 1.0 / capacity.bandwidths
         self._costs: float | None = None
 
-    def _column(self, entries: dict[int, float], cost: float) -> int:
-        index, value = np.array(list(entries), dtype=np.int32), np.array(list(entries.values()), dtype=float)
-        self.solver.addCol(cost, 0.0, highspy.kHighsInf, len(index), index, value)
-        return int(self.solver.getNumCol()) - 1
-
-    def _row(self, entries: dict[int, float], upper: float, *, equality: bool) -> int:
-        index, value = np.array(list(entries), dtype=np.int32), np.array(list(entries.values()), dtype=float)
-        lower = upper if equality else -highspy.kHighsInf
-        self.solver.addRow(lower, upper, len(index), index, value)
-        return int(self.solver.getNumRow()) - 1
-
     def _root_classes(self, group: Representative) -> RootClasses:
         _, first, of_place = np.unique(
             group.place_class[group.members], return_index=True, return_inverse=True
         )
         of_place = of_place.ravel()
-        rates = tuple(self._column({}, 0.0) for _ in first) if self.free_roots else ()
+        rates = tuple(self.lp.column() for _ in first) if self.free_roots else ()
         return RootClasses(first, of_place, np.bincount(of_place), rates)
 
     def _ways_of(self, number: int, is_rooted: bool, joins_twins: bool) -> list[_Ways]:
@@ -179,7 +168,7 @@ class TreeProgram:
         weights = np.array(group.weights)[classes.first] * classes.sizes
         sending = np.arange(len(classes.first)) if self.free_roots else np.flatnonzero(weights)
         if self.free_roots:
-            self._row({0: 1.0, **dict.fromkeys(classes.rates, -1.0)}, 0.0, equality=True)
+            self.lp.row(0.0, 0.0, [0, *classes.rates], [1.0, *[-1.0] * len(classes.rates)])
         found = []
         for family, turned in enumerate(self.families):
             rows = tuple(
@@ -197,7 +186,7 @@ class TreeProgram:
         return found
 
     def _root_row(self, carried: tuple[int, int]) -> int:
-        row = self._row({carried[0]: float(carried[1])}, 0.0, equality=True)
+        row = self.lp.row(0.0, 0.0, [carried[0]], [carried[1]])
         self.root_rows[row] = carried
         return row
 
@@ -209,24 +198,13 @@ class TreeProgram:
         TimeLimitError
             If time was up.
         """
-        left = context().seconds_left
-        if left is not None:
-            self.solver.setOptionValue("time_limit", self.solver.getRunTime() + max(left, 0.1))
         each = _ITERATION_WORK + _ENTRY_WORK * (len(self.limits) + len(self.columns))
         if (budget := context().budget) is not None:
-            most = max(1, budget.left // each)
-            self.solver.setOptionValue("simplex_iteration_limit", int(most))
-        self.solver.run()
-        context().spend(_SOLVE_WORK + each * int(self.solver.getInfo().simplex_iteration_count))
-        status = self.solver.getModelStatus()
-        if status in (highspy.HighsModelStatus.kTimeLimit, highspy.HighsModelStatus.kIterationLimit):
-            raise TimeLimitError("trees of groups")
-        if status != highspy.HighsModelStatus.kOptimal:
-            raise InfeasibleError(
-                f"trees of groups: the solver ended with {status.name}, expected an optimum"
-            )
-        solution = self.solver.getSolution()
-        return np.array(solution.col_value), np.array(solution.row_dual)
+            self.lp.set_options(simplex_iteration_limit=int(max(1, budget.left // each)))
+        try:
+            return self.lp.solve(least_s=0.1)
+        finally:
+            context().spend(_SOLVE_WORK + each * self.lp.iterations)
 
     def prices(self, duals: Floats) -> Floats:
         """Length of each class of links."""
@@ -273,15 +251,12 @@ class TreeProgram:
         group = self.groups[way.group]
         loads = _sums(way.at[tree.pairs], tree.times, len(self.limits)) * group.times
         used = np.flatnonzero(loads)
-        key = row, used.tobytes(), loads[used].tobytes()
-        if key in self._known:
+        if not self.lp.is_new((row, used.tobytes(), loads[used].tobytes())):
             return False
-        self._known.add(key)
         counts = _sums(group.pair_class[tree.pairs], tree.times, group.n_classes)
         classes = np.flatnonzero(counts)
         self.columns.append(TreeColumn(way.family, way.group, row, tree, classes, counts[classes]))
-        entries = dict(zip([*used.tolist(), row], [*loads[used].tolist(), -1.0], strict=True))
-        self._column(entries, self._cost_of(self.columns[-1]))
+        self.lp.column(self._cost_of(self.columns[-1]), [*used, row], [*loads[used], -1.0])
         return True
 
     def _cost_of(self, column: TreeColumn) -> float:
@@ -299,10 +274,10 @@ class TreeProgram:
             In units of the program.
         """
         self._costs = None if rate is None else 1.0 / float(self.capacity.sizes.sum())
-        self.solver.changeColCost(0, 1.0 if rate is None else 0.0)
-        self.solver.changeColBounds(0, rate or 0.0, highspy.kHighsInf if rate is None else rate)
+        self.lp.solver.changeColCost(0, 1.0 if rate is None else 0.0)
+        self.lp.solver.changeColBounds(0, rate or 0.0, np.inf if rate is None else rate)
         for number, column in enumerate(self.columns):
-            self.solver.changeColCost(self.first_tree + number, self._cost_of(column))
+            self.lp.solver.changeColCost(self.first_tree + number, self._cost_of(column))
 
     def shares_of(self, values: NDArray[Any]) -> tuple[list[list[NDArray[Any]]], list[NDArray[Any]]]:
         """Shares by family and representative, and free root rates by representative, of all columns.
@@ -328,7 +303,7 @@ class TreeProgram:
 
     def even_values(self) -> Floats:
         """The first tree of each root, at the rate that links carry; for want of something better."""
-        values = np.zeros(int(self.solver.getNumCol()))
+        values = np.zeros(self.lp.n_columns)
         values[0] = 1.0
         for one in self.root_classes:
             values[list(one.rates)] = 1.0 / len(one.first)
@@ -348,23 +323,6 @@ class TreeProgram:
         """Shares of a solution."""
         shares, roots = self.shares_of(values)
         return ShareValues(float(values[0]), tuple(map(tuple, shares)), tuple(roots))
-
-
-def _make_solver() -> Any:
-    """With tight tolerances; each solve goes on from the last, whose solution new columns leave feasible."""
-    make: Any = highspy.Highs  # its constructor has no type annotations
-    solver = make()
-    for option, value in (
-        ("output_flag", False),
-        ("threads", 1),
-        ("solver", "simplex"),
-        ("simplex_strategy", 4),  # primal: a third of the time of the dual simplex
-        ("primal_feasibility_tolerance", 1e-9),
-        ("dual_feasibility_tolerance", 1e-9),
-    ):
-        solver.setOptionValue(option, value)
-    solver.changeObjectiveSense(highspy.ObjSense.kMaximize)
-    return solver
 
 
 def _sums(keys: Int64Array, values: Int64Array, size: int) -> Int64Array:

@@ -12,17 +12,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd, lcm
-from typing import Any
 
-import highspy
 import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.context import context
+from treadle.math.lp import OPTIMAL, Program
 from treadle.schedules.group_witness import GroupLengthWitness
 from treadle.synthesis.trees.groups.cheapest_trees import Floats
 from treadle.synthesis.trees.groups.rational_program import RationalProgram
-from treadle.synthesis.trees.groups.share_program import make_solver
 from treadle.synthesis.trees.groups.shares import RationalShares, fits
 
 _TIMES = (1, 2, 3, 4, 6, 8, 12, 24)
@@ -50,6 +48,9 @@ _SEARCH_ROWS, _SEARCH_UNITS = 1000, 500
 
 _SEARCHES, _SEARCH_NODES, _SEARCH_GAP = 3, 64, 1e-3
 """How many, with how many nodes, and what part of the capacity in all is not worth searching on."""
+
+_LEAST_S = 0.1
+"""Seconds of a solve, even if less time is left."""
 
 _ITERATION_WORK, _INTERIOR = 100, 100
 """Of a row in an iteration, nanoseconds; simplex iterations that one of interior points is worth."""
@@ -136,7 +137,7 @@ class _Grid:
         """Ask for all sinks that shares miss before anything is rounded: one solution a time."""
         rational, n_own = self.rational, self.rational.program.n_own
         while not context().is_late:
-            values = _optimum(self._solver(), n_own)
+            values = _optimum(self._program(), n_own)
             if values is None:
                 return
             # a little more than the solver says, so that its tolerance misses no sink
@@ -149,33 +150,30 @@ class _Grid:
         context().announce("shares in few units")
         n_own = self.rational.program.n_own
         for upwards in (False,) if self.rational.program.n_rows > _LARGE_ROWS else (False, True):
-            values = _rounded(self._solver(), n_own, self.count, upwards=upwards)
+            values = _rounded(self._program(), n_own, self.count, upwards=upwards)
             if values is not None:
                 return values
-        return _searched(self._solver(), n_own) if can_search else None
+        return _searched(self._program(), n_own) if can_search else None
 
-    def _solver(self) -> Any:
-        """With the program, not yet solved."""
-        solver = make_solver(self.rational.program.n_rows)
-        solver.passModel(self.rational.program.leanest_in_units(self.count, self.rate / self.count))
-        return solver
+    def _program(self) -> Program:
+        """Not yet solved."""
+        return self.rational.program.leanest(self.count, self.rate / self.count)
 
 
-def _rounded(solver: Any, n_own: int, count: int, *, upwards: bool) -> Int64Array | None:
+def _rounded(lp: Program, n_own: int, count: int, *, upwards: bool) -> Int64Array | None:
     """Round the share that is nearest to a whole number, or to the next one, and solve again, until all are.
 
     Parameters
     ----------
-    solver : highspy.Highs
-        With the program.
+    lp : Program
     n_own : int
         Columns that are to be whole, the first of which is `count`.
     """
-    lower, upper = np.zeros(n_own), np.full(n_own, highspy.kHighsInf)
+    lower, upper = np.zeros(n_own), np.full(n_own, np.inf)
     lower[0] = upper[0] = count
-    values, flips = _optimum(solver, n_own), 0
+    values, flips = _optimum(lp, n_own), 0
     # from here on a basis is known that is nearly optimal
-    solver.setOptionValue("solver", "simplex")
+    lp.set_options(solver="simplex")
     while values is not None and flips <= _MOST_FLIPS and not context().is_late:
         off = np.abs(values - np.rint(values))
         broken = np.flatnonzero(off > _WHOLE)
@@ -186,8 +184,8 @@ def _rounded(solver: Any, n_own: int, count: int, *, upwards: bool) -> Int64Arra
         value, values = values[chosen], None
         ranges = [(lower[chosen], np.floor(value)), (np.ceil(value), upper[chosen])]
         for low, high in reversed(ranges) if np.rint(value) > value else ranges:
-            solver.changeColBounds(chosen, low, high)
-            values = _optimum(solver, n_own)
+            lp.solver.changeColBounds(chosen, low, high)
+            values = _optimum(lp, n_own)
             if values is not None:
                 lower[chosen], upper[chosen] = low, high
                 break
@@ -195,35 +193,25 @@ def _rounded(solver: Any, n_own: int, count: int, *, upwards: bool) -> Int64Arra
     return None
 
 
-def _optimum(solver: Any, n_own: int) -> Floats | None:
+def _optimum(lp: Program, n_own: int) -> Floats | None:
     """The first columns of an optimum, None if there is none or the time was up."""
-    solver.run()
-    _count(solver)
-    if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-        return None
-    return np.array(solver.getSolution().col_value[:n_own], dtype=np.float64)
+    status = lp.run(least_s=_LEAST_S)
+    _count(lp)
+    return lp.solution()[0][:n_own] if status == OPTIMAL else None
 
 
-def _count(solver: Any) -> None:
+def _count(lp: Program) -> None:
     """Take what a solve took from the budget."""
-    info = solver.getInfo()
-    iterations = info.simplex_iteration_count + _INTERIOR * info.ipm_iteration_count
-    context().spend((1 + int(iterations)) * _ITERATION_WORK * int(solver.getNumRow()))
+    iterations = lp.iterations + _INTERIOR * int(lp.solver.getInfo().ipm_iteration_count)
+    context().spend((1 + iterations) * _ITERATION_WORK * lp.n_rows)
 
 
-def _searched(solver: Any, n_own: int) -> Int64Array | None:
+def _searched(lp: Program, n_own: int) -> Int64Array | None:
     """Whole values of the first columns by branch and bound; None if there are none or none were found."""
-    whole = np.arange(n_own, dtype=np.int32)
-    solver.changeColsIntegrality(n_own, whole, np.ones(n_own, dtype=np.uint8))  # all integer
-    for option, value in (
-        ("solver", "choose"),
-        ("mip_max_nodes", _SEARCH_NODES),
-        ("mip_rel_gap", _SEARCH_GAP),
-        ("mip_pscost_minreliable", 0),  # no trial branching, which takes longest
-    ):
-        solver.setOptionValue(option, value)
-    solver.run()
-    _count(solver)
-    if solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-        return None
-    return np.rint(np.array(solver.getSolution().col_value[:n_own], dtype=np.float64)).astype(np.int64)
+    lp.make_integer(0, n_own)
+    # no trial branching, which takes longest
+    lp.set_options(mip_pscost_minreliable=0, mip_max_nodes=_SEARCH_NODES, mip_rel_gap=_SEARCH_GAP)
+    lp.set_options(solver="choose")
+    lp.run(least_s=_LEAST_S)
+    _count(lp)
+    return np.rint(lp.solution()[0][:n_own]).astype(np.int64) if lp.is_feasible else None

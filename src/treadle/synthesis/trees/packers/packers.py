@@ -32,9 +32,9 @@ from treadle.synthesis.trees.switch_removal import LogicalGraph
 
 __all__ = ["Packed", "Packer", "PackingAttempt", "largest_unit", "pack_lowest"]
 
-# Each is worth its code (tests/synthesis/trees/test_alternatives.py). Without shortest paths hamming(2,24)
+# Each is worth its code (test_alternatives.py). Without shortest paths hamming(2,24)
 # has height 3 and not 2, and crown(128) takes twice as long; without matching double_binary_tree(100) has 11
-# and not 10, without priced matching that of 150 ranks 16 and not 15, and that of 500 takes ten times as long.
+# and not 10, without priced matching that of 150 ranks 16 and not 15, and that of 500 takes ten times longer.
 _BEFORE_GROWTH = (Packer.BREADTH_FIRST, Packer.SHORTEST_PATHS, Packer.MATCHING, Packer.PRICED_MATCHING)
 
 SMALL_CELLS = 2**18

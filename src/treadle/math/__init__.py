@@ -1,0 +1,1 @@
+"""Mathematics that several packages share: linear programs."""
