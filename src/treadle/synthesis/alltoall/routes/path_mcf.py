@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -18,7 +17,8 @@ from treadle.synthesis.alltoall.routes.path_sets import (
     check_paths,
     demanded_pairs,
 )
-from treadle.synthesis.trees.allreduce.exact_lp import solve_exactly
+from treadle.synthesis.trees.allreduce.exact_lp import vertex_of
+from treadle.synthesis.trees.allreduce.refinement import Basis, LinearProgram, optimality_gap
 from treadle.topologies.topology import Topology
 
 _EXACT_ROWS = 1500
@@ -101,68 +101,18 @@ def _exact_vertex(
     topology: Topology, master: PathMaster, paths: PathSet, demand: Int64Array
 ) -> tuple[Fraction, list[Fraction]] | None:
     """F and every path's share, from the basis in rationals; None unless primal and dual prove each other."""
-    basic_columns, basic_rows = master.basis()
-    columns, rows = np.flatnonzero(basic_columns).tolist(), np.flatnonzero(~basic_rows).tolist()
-    if len(columns) != len(rows):
-        return None
     n = master.n_pairs
-    place = {row: position for position, row in enumerate(rows)}
-    transposed: list[dict[int, int]] = []
-    for column in columns:
-        if column == 0:
-            entries = {n + link: -b for link, b in enumerate(topology.bandwidths.tolist())}
-        else:
-            weight = int(demand[master.pair[column - 1]])
-            entries = {n + link: weight for link in paths.links_of(column - 1).tolist()}
-            entries[int(master.pair[column - 1])] = 1
-        transposed.append({place[row]: a for row, a in entries.items() if row in place})
-    matrix: list[dict[int, int]] = [{} for _ in rows]
-    for position, entries in enumerate(transposed):
-        for row, a in entries.items():
-            matrix[row][position] = a
-    primal = solve_exactly(matrix, [int(row < n) for row in rows])
-    dual = solve_exactly(transposed, [int(column == 0) for column in columns])
-    if primal is None or dual is None or 0 not in columns:
-        return None
-    time = primal[columns.index(0)]
-    shares = [Fraction(0)] * master.n_columns
-    for column, value in zip(columns, primal, strict=True):
-        if column:
-            shares[column - 1] = value
-    lengths = [-dual[place[n + link]] if n + link in place else Fraction(0) for link in range(master.n_links)]
-    if not _is_optimal(topology, master, paths, demand, (time, shares, lengths)):
-        return None
-    return 1 / time, shares
-
-
-def _is_optimal(
-    topology: Topology,
-    master: PathMaster,
-    paths: PathSet,
-    demand: Int64Array,
-    claim: tuple[Fraction, Sequence[Fraction], Sequence[Fraction]],
-) -> bool:
-    """Exact proof: shares add up and load no link beyond T; the lengths need at least T."""
-    time, shares, lengths = claim
-    if min(shares) < 0 or min(lengths) < 0:
-        return False
-    total = [Fraction(0)] * master.n_pairs
-    load = [Fraction(0)] * master.n_links
-    shortest: list[Fraction | None] = [None] * master.n_pairs
+    rows: list[dict[int, int]] = [{} for _ in range(n)]
+    rows += [{0: -bandwidth} for bandwidth in topology.bandwidths.tolist()]
     for path, pair in enumerate(master.pair.tolist()):
-        links = paths.links_of(path).tolist()
-        total[pair] += shares[path]
-        if shares[path]:
-            for link in links:
-                load[link] += shares[path] * int(demand[pair])
-        length = sum((lengths[link] for link in links), Fraction(0))
-        best = shortest[pair]
-        shortest[pair] = length if best is None else min(best, length)
-    bandwidths = topology.bandwidths.tolist()
-    if any(share != 1 for share in total):
-        return False
-    if any(carried > time * b for carried, b in zip(load, bandwidths, strict=True)):
-        return False
-    volume = sum((b * length for b, length in zip(bandwidths, lengths, strict=True)), Fraction(0))
-    needed = sum((w * (d or 0) for w, d in zip(demand.tolist(), shortest, strict=True)), Fraction(0))
-    return volume > 0 and needed / volume == time
+        rows[pair][path + 1] = 1
+        for link in paths.links_of(path).tolist():
+            rows[n + link][path + 1] = int(demand[pair])
+    is_pair = [row < n for row in range(len(rows))]
+    program = LinearProgram(rows, [*map(int, is_pair)], is_pair, [-1] + [0] * master.n_columns)
+    columns, tight = (tuple(some.tolist()) for some in master.basis())
+    none = [0.0] * len(columns), [0.0] * len(rows)
+    vertex = vertex_of(program, Basis(columns, tight), none)
+    if vertex is None or not vertex.primal[0] or not optimality_gap(program, vertex).is_none:
+        return None
+    return 1 / vertex.primal[0], list(vertex.primal[1:])

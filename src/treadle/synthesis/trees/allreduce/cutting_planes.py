@@ -13,6 +13,7 @@ from fractions import Fraction
 from math import lcm
 
 from treadle.context import context
+from treadle.synthesis.integer_program import IntegerProgram
 from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.synthesis.trees.allreduce.refinement import Vertex
@@ -22,6 +23,9 @@ _TOLERANCE = 1e-8
 
 Capacity = Callable[[Sequence[Number]], Sequence[Number]]
 """Capacities of a family's pairs, given the columns' values."""
+
+
+CutProgram = GrowingLp | IntegerProgram
 
 
 @dataclass
@@ -47,7 +51,7 @@ class CutFamily:
     rows: dict[frozenset[int], int] = field(default_factory=dict)
 
     def add(
-        self, lp: GrowingLp, network: PairNetwork, roots: Mapping[int, int], nodes: frozenset[int]
+        self, lp: CutProgram, network: PairNetwork, roots: Mapping[int, int], nodes: frozenset[int]
     ) -> bool:
         """Add the row of S = `nodes`; False if it is there already."""
         # a group counts as inside just when all of its members are: then its operations are no way out of S
@@ -68,7 +72,7 @@ class CutFamily:
                 for member, column in zip(group.members, self.asked[group.node], strict=True):
                     if member in nodes:
                         coefficients[column] = -1
-        self.rows[nodes] = lp.add_row(coefficients, rhs)
+        self.rows[nodes] = lp.add_row(coefficients, upper=rhs)
         return True
 
 
@@ -106,7 +110,7 @@ def maximise_over_cuts(
         values, duals = lp.solve()
         context().spend(lp.take_work())
         # cuts of the floats first: exact solutions of too few rows would be thrown away
-        if _separate(lp, network, families, roots, values, _TOLERANCE):
+        if separate(lp, network, families, roots, values, _TOLERANCE):
             continue
         vertex = lp.exact_optimum()
         if vertex is None:
@@ -114,8 +118,23 @@ def maximise_over_cuts(
         scale = lcm(*(value.denominator for value in vertex.primal))
         exact = [int(value * scale) for value in vertex.primal]
         # only now are rounding errors out of the question: no tolerance
-        if not _separate(lp, network, families, roots, exact, 0, fixed_scale=scale):
+        if not separate(lp, network, families, roots, exact, 0, fixed_scale=scale):
             return vertex, True
+
+
+def balance_of(
+    network: PairNetwork, columns: Sequence[int], capable: frozenset[int]
+) -> dict[int, dict[int, int]]:
+    """Return what each node that is neither a rank nor capable receives, less what it passes on, by column."""
+    balance: dict[int, dict[int, int]] = {
+        node: {} for node in range(network.n_nodes) if node not in network.ranks and node not in capable
+    }
+    for column, tail, head in zip(columns, network.tails, network.heads, strict=True):
+        if head in balance:
+            balance[head][column] = 1
+        if tail in balance:
+            balance[tail][column] = -1
+    return {node: row for node, row in balance.items() if row}
 
 
 def _all_but(network: PairNetwork, rank: int) -> frozenset[int]:
@@ -124,8 +143,8 @@ def _all_but(network: PairNetwork, rank: int) -> frozenset[int]:
     return frozenset(range(network.n_vertices)) - apart - {rank}
 
 
-def _separate(
-    lp: GrowingLp,
+def separate(
+    lp: CutProgram,
     network: PairNetwork,
     families: Sequence[CutFamily],
     roots: Mapping[int, int],
@@ -144,6 +163,7 @@ def _separate(
         elif fixed_scale is not None:
             room = [b * fixed_scale for b in network.capacity]
         else:
+            assert isinstance(lp, GrowingLp)
             room = [b / lp.scale for b in network.capacity]
         ends = zip(network.tails, network.heads, room, strict=True)
         arcs = [(t, h, c) if family.leaving else (h, t, c) for t, h, c in ends if c > 0]

@@ -62,17 +62,17 @@ class GrowingLp:
         self._costs.append(cost)
         return self._lp.column(float(cost), [*column], [*column.values()])
 
-    def add_row(self, coefficients: Mapping[int, int], rhs: int = 0, *, equality: bool = False) -> int:
+    def add_row(self, coefficients: Mapping[int, int], upper: int = 0, *, equality: bool = False) -> int:
         """Append ``coefficients . x <= rhs`` (or =); returns its number. Set `scale` first."""
         number = len(self._rows)
         for column, value in coefficients.items():
             self._columns[column][number] = value
         self._rows.append(dict(coefficients))
-        self._rhs.append(rhs)
+        self._rhs.append(upper)
         self._equality.append(equality)
-        upper = rhs / self.scale
-        lower = upper if equality else -np.inf
-        return self._lp.row(lower, upper, [*coefficients], [*coefficients.values()])
+        scaled = upper / self.scale
+        lower = scaled if equality else -np.inf
+        return self._lp.row(lower, scaled, [*coefficients], [*coefficients.values()])
 
     def take_work(self) -> int:
         """Work since the last call, in nanoseconds of the reference machine, counted and not timed."""
@@ -139,30 +139,38 @@ class GrowingLp:
         return Basis((False,) * len(self._costs), (True,) * len(self._rows))
 
     def _vertex(self, basis: Basis) -> Vertex | None:
-        columns = [j for j, is_basic in enumerate(basis.columns) if is_basic]
-        tight = [i for i, is_basic in enumerate(basis.rows) if not is_basic]
-        if len(columns) != len(tight):
-            return None
-        self._work += len(columns) * sum(map(len, self._rows)) * _ENTRY_WORK
-        place = {j: position for position, j in enumerate(columns)}
-        matrix = [{place[j]: a for j, a in self._rows[i].items() if j in place} for i in tight]
-        transposed: list[dict[int, int]] = [{} for _ in columns]
-        for position, row in enumerate(matrix):
-            for j, a in row.items():
-                transposed[j][position] = a
+        self._work += sum(basis.columns) * sum(map(len, self._rows)) * _ENTRY_WORK
         near, prices = (values.tolist() for values in self._lp.solution())
         if len(near) != len(self._costs) or len(prices) != len(self._rows):  # the solver failed
             near, prices = [0.0] * len(self._costs), [0.0] * len(self._rows)
-        values = _solve_near(matrix, [self._rhs[i] for i in tight], [near[j] * self.scale for j in columns])
-        duals = _solve_near(transposed, [self._costs[j] for j in columns], [prices[i] for i in tight])
-        if values is None or duals is None:
-            return None
-        primal, dual = [Fraction(0)] * len(self._costs), [Fraction(0)] * len(self._rows)
-        for j, value in zip(columns, values, strict=True):
-            primal[j] = value
-        for i, value in zip(tight, duals, strict=True):
-            dual[i] = value
-        return Vertex(tuple(primal), tuple(dual))
+        program = LinearProgram(self._rows, self._rhs, self._equality, self._costs)
+        return vertex_of(program, basis, ([value * self.scale for value in near], prices))
+
+
+def vertex_of(
+    program: LinearProgram, basis: Basis, near: tuple[Sequence[float], Sequence[float]]
+) -> Vertex | None:
+    """Return the exact solution that a basis stands for, near values of columns and rows; None without one."""
+    columns = [j for j, is_basic in enumerate(basis.columns) if is_basic]
+    tight = [i for i, is_basic in enumerate(basis.rows) if not is_basic]
+    if len(columns) != len(tight):
+        return None
+    place = {j: position for position, j in enumerate(columns)}
+    matrix = [{place[j]: a for j, a in program.rows[i].items() if j in place} for i in tight]
+    transposed: list[dict[int, int]] = [{} for _ in columns]
+    for position, row in enumerate(matrix):
+        for j, a in row.items():
+            transposed[j][position] = a
+    values = _solve_near(matrix, [program.rhs[i] for i in tight], [near[0][j] for j in columns])
+    duals = _solve_near(transposed, [program.costs[j] for j in columns], [near[1][i] for i in tight])
+    if values is None or duals is None:
+        return None
+    primal, dual = [Fraction(0)] * len(program.costs), [Fraction(0)] * len(program.rows)
+    for j, value in zip(columns, values, strict=True):
+        primal[j] = value
+    for i, value in zip(tight, duals, strict=True):
+        dual[i] = value
+    return Vertex(tuple(primal), tuple(dual))
 
 
 def _solve_near(

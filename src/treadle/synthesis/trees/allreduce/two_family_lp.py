@@ -15,7 +15,7 @@ from fractions import Fraction
 from itertools import product
 
 from treadle.schedules.trees.allreduce_witness import CutCombinationWitness, Potential, WeightedCut
-from treadle.synthesis.trees.allreduce.cutting_planes import CutFamily, maximise_over_cuts
+from treadle.synthesis.trees.allreduce.cutting_planes import CutFamily, balance_of, maximise_over_cuts
 from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 
@@ -107,7 +107,10 @@ def solve_two_family_lp(network: PairNetwork, *, roots: Sequence[int] | None = N
     capacity_rows = _add_capacity(lp, network, families)
     branches = (network.multicast, network.aggregation)
     conserved = [
-        _add_conservation(lp, network, family, capable)
+        {
+            node: lp.add_row(row, equality=True)
+            for node, row in balance_of(network, family.columns or (), capable).items()
+        }
         for family, capable in zip(families, branches, strict=False)
     ]
     vertex, is_exact = maximise_over_cuts(lp, network, families, rates)
@@ -198,22 +201,6 @@ def _crossings(network: PairNetwork, families: Sequence[CutFamily]) -> list[dict
                 for pair in (call, *members):
                     found[pair][column] = found[pair].get(column, 0) + 1
     return found
-
-
-def _add_conservation(
-    lp: GrowingLp, network: PairNetwork, family: CutFamily, capable: frozenset[int]
-) -> dict[int, int]:
-    """Rows that keep incapable nodes balanced; returns node -> row."""
-    balance: dict[int, dict[int, int]] = {
-        node: {} for node in range(network.n_nodes) if node not in network.ranks and node not in capable
-    }
-    columns = family.columns or ()
-    for column, tail, head in zip(columns, network.tails, network.heads, strict=True):
-        if head in balance:
-            balance[head][column] = 1
-        if tail in balance:
-            balance[tail][column] = -1
-    return {node: lp.add_row(row, equality=True) for node, row in balance.items() if row}
 
 
 def _dual(

@@ -12,8 +12,9 @@ from math import ceil
 
 from treadle.context import context
 from treadle.synthesis.integer_program import IntegerProgram
+from treadle.synthesis.trees.allreduce.cutting_planes import CutFamily, balance_of, separate
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
-from treadle.synthesis.trees.allreduce.separation import Number, violated_cuts
+from treadle.synthesis.trees.allreduce.separation import Number
 
 _TOLERANCE = 1e-7
 _MOST_CUTS = 2**9
@@ -45,20 +46,22 @@ class WholeProgram:
         self._is_mirrored = network.is_symmetric
         directions = (True,) if self._is_mirrored else (True, False)
         self._families = [
-            (leaving, [self._program.add_column(0) for _ in range(network.n_pairs)]) for leaving in directions
+            CutFamily(leaving, tuple(self._program.add_column(0) for _ in range(network.n_pairs)))
+            for leaving in directions
         ]
+        columns = self._columns = [family.columns or () for family in self._families]
         self._total_row = self._program.add_row(dict.fromkeys(self._roots.values(), 1))
         self._even: list[int] = []
         self._room_rows = self._add_room()
-        for _, columns in self._families:
-            self._add_conservation(columns)
+        for own in columns:
+            for row in balance_of(network, own, frozenset()).values():
+                self._program.add_row(row, 0, 0)
         self._room = [0] * network.n_pairs
-        self._cuts: set[tuple[bool, frozenset[int]]] = set()
         everything = frozenset(range(network.n_nodes))
-        for leaving, columns in self._families:
+        for family in self._families:
             for rank in network.ranks:
-                self._add_cut(leaving, columns, frozenset([rank]))
-                self._add_cut(leaving, columns, everything - {rank})
+                family.add(self._program, network, self._roots, frozenset([rank]))
+                family.add(self._program, network, self._roots, everything - {rank})
 
     def _add_room(self) -> list[int]:
         """The row of each pair; mirrored, two opposite pairs have one."""
@@ -68,8 +71,8 @@ class WholeProgram:
             if self._is_mirrored and opposite < e:
                 rows.append(rows[opposite])
                 continue
-            broadcast = self._families[0][1]
-            other = broadcast[opposite] if self._is_mirrored else self._families[1][1][e]
+            broadcast = self._columns[0]
+            other = broadcast[opposite] if self._is_mirrored else self._columns[1][e]
             rows.append(self._program.add_row({broadcast[e]: 1, other: 1}, upper=0))
             # an even solution has the sum of these, the lower of each two, as large as can be
             lower = self._program.add_column(0)  # the lower of the two
@@ -77,31 +80,6 @@ class WholeProgram:
                 self._program.add_row({lower: 1, column: -1}, upper=0)
             self._even.append(lower)
         return rows
-
-    def _add_conservation(self, columns: Sequence[int]) -> None:
-        ranks = frozenset(self.network.ranks)
-        balance: dict[int, dict[int, int]] = {v: {} for v in range(self.network.n_nodes) if v not in ranks}
-        for column, tail, head in zip(columns, self.network.tails, self.network.heads, strict=True):
-            if head in balance:
-                balance[head][column] = 1
-            if tail in balance:
-                balance[tail][column] = -1
-        for row in balance.values():
-            if row:
-                self._program.add_row(row, 0, 0)
-
-    def _add_cut(self, leaving: bool, columns: Sequence[int], nodes: frozenset[int]) -> bool:
-        """x(S) is at most the capacity out of S (into S); False if the row is there already."""
-        if (leaving, nodes) in self._cuts:
-            return False
-        self._cuts.add((leaving, nodes))
-        row = {column: 1 for rank, column in self._roots.items() if rank in nodes}
-        for column, tail, head in zip(columns, self.network.tails, self.network.heads, strict=True):
-            start, end = (tail, head) if leaving else (head, tail)
-            if start in nodes and end not in nodes:
-                row[column] = -1
-        self._program.add_row(row, upper=0)
-        return True
 
     def set_room(self, room: Sequence[int]) -> None:
         """Trees that each pair may hold, in-trees and out-trees together."""
@@ -169,23 +147,12 @@ class WholeProgram:
 
     def _separate(self, values: Sequence[Number], tolerance: Number) -> int:
         """Add cuts that the values violate; returns how many are new."""
-        network, added = self.network, 0
-        supply = {rank: values[column] for rank, column in self._roots.items()}
-        for leaving, columns in self._families:
-            ends = zip(network.tails, network.heads, columns, strict=True)
-            arcs = [
-                (tail, head, values[column]) if leaving else (head, tail, values[column])
-                for tail, head, column in ends
-                if values[column] > 0
-            ]
-            cuts = violated_cuts(network.n_nodes, arcs, supply, network.ranks, tolerance=tolerance)
-            added += sum(self._add_cut(leaving, columns, nodes) for nodes in cuts)
-        return added
+        return separate(self._program, self.network, self._families, self._roots, values, tolerance)
 
     def _read(self, values: Sequence[int]) -> tuple[list[int], list[int], list[int]] | None:
         """The solution; None where the solver's rounding left it beyond a row."""
         roots = [values[self._roots[rank]] if rank in self._roots else 0 for rank in self.network.ranks]
-        shares = [[values[column] for column in columns] for _, columns in self._families]
+        shares = [[values[column] for column in columns] for columns in self._columns]
         if self._is_mirrored:
             shares.append([shares[0][opposite] for opposite in self.network.reverse])
         is_within = all(b + r <= room for b, r, room in zip(*shares, self._room, strict=True))
