@@ -26,6 +26,8 @@ Capacity = Callable[[Sequence[Number]], Sequence[Number]]
 
 
 CutProgram = GrowingLp | IntegerProgram
+Roots = Mapping[int, int]
+"""Column of each root's rate."""
 
 
 @dataclass
@@ -50,9 +52,7 @@ class CutFamily:
     asked: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     rows: dict[frozenset[int], int] = field(default_factory=dict)
 
-    def add(
-        self, lp: CutProgram, network: PairNetwork, roots: Mapping[int, int], nodes: frozenset[int]
-    ) -> bool:
+    def add(self, lp: CutProgram, network: PairNetwork, roots: Roots, nodes: frozenset[int]) -> bool:
         """Add the row of S = `nodes`; False if it is there already."""
         # a group counts as inside just when all of its members are: then its operations are no way out of S
         nodes = network.with_whole_groups(nodes)
@@ -125,7 +125,7 @@ def maximise_over_cuts(
 def balance_of(
     network: PairNetwork, columns: Sequence[int], capable: frozenset[int]
 ) -> dict[int, dict[int, int]]:
-    """Return what each node that is neither a rank nor capable receives, less what it passes on, by column."""
+    """Return by column what nodes that are neither ranks nor capable receive, less what they pass on."""
     balance: dict[int, dict[int, int]] = {
         node: {} for node in range(network.n_nodes) if node not in network.ranks and node not in capable
     }

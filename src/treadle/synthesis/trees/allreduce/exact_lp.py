@@ -150,7 +150,7 @@ class GrowingLp:
 def vertex_of(
     program: LinearProgram, basis: Basis, near: tuple[Sequence[float], Sequence[float]]
 ) -> Vertex | None:
-    """Return the exact solution that a basis stands for, near values of columns and rows; None without one."""
+    """Return the exact solution of a basis, which is near these values and prices; None without one."""
     columns = [j for j, is_basic in enumerate(basis.columns) if is_basic]
     tight = [i for i, is_basic in enumerate(basis.rows) if not is_basic]
     if len(columns) != len(tight):
