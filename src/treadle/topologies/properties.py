@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array, frozen
+from treadle.math import graphs
 from treadle.topologies.topology import Topology
-
-_LEVELS_AT_ONCE = 16
-"""Levels of a search that are taken whole: many nodes each in a wide fabric; a long one goes node by node."""
 
 
 def non_eulerian_nodes(topology: Topology) -> Int32Array:
@@ -71,7 +68,7 @@ def unreachable_pair(topology: Topology) -> tuple[int, int] | None:
         (topology.tails, topology.heads, True),
         (topology.heads, topology.tails, False),
     ):
-        missing = nodes[~_search(topology.n_nodes, root, tails, heads)[nodes]]
+        missing = nodes[~graphs.reached(topology.n_nodes, tails, heads, root)[nodes]]
         if missing.size:
             other = int(missing[0])
             return (root, other) if outward else (other, root)
@@ -84,28 +81,7 @@ def reached(topology: Topology, node: int, *, backwards: bool = False) -> BoolAr
     Compute nodes forward here.
     """
     tails, heads = topology.tails, topology.heads
-    return _search(topology.n_nodes, node, *((heads, tails) if backwards else (tails, heads)))
-
-
-def _search(n: int, root: int, tails: NDArray[np.int32], heads: NDArray[np.int32]) -> BoolArray:
-    """Nodes that a search along the links finds from `root`, shape (n,)."""
-    found = np.zeros(n, dtype=np.bool_)
-    found[root] = True
-    for _ in range(_LEVELS_AT_ONCE):
-        onward = heads[found[tails] & ~found[heads]]
-        if not len(onward):
-            return found
-        found[onward] = True
-    order = np.argsort(tails, kind="stable")
-    begin, lead = np.searchsorted(tails[order], np.arange(n + 1)).tolist(), heads[order].tolist()
-    stack = np.unique(onward).tolist()
-    while stack:
-        node = stack.pop()
-        for head in lead[begin[node] : begin[node + 1]]:
-            if not found[head]:
-                found[head] = True
-                stack.append(head)
-    return found
+    return graphs.reached(topology.n_nodes, *((heads, tails) if backwards else (tails, heads)), node)
 
 
 def are_ranks_connected(topology: Topology) -> bool:
@@ -114,19 +90,5 @@ def are_ranks_connected(topology: Topology) -> bool:
 
 
 def n_components(topology: Topology) -> int:
-    """Number of parts that no link joins, whichever way it points; nodes without links are parts.
-
-    Notes
-    -----
-    Labels sink to the least of a link's ends, and to that of the node they name, until none moves: a number
-    of rounds like the logarithm of the longest chain, each of O(n + m).
-    """
-    labels = np.arange(topology.n_nodes)
-    while True:
-        lower = labels.copy()
-        np.minimum.at(lower, labels[topology.tails], labels[topology.heads])
-        np.minimum.at(lower, labels[topology.heads], labels[topology.tails])
-        lower = lower[lower[labels]]
-        if np.array_equal(lower, labels):
-            return len(np.unique(labels))
-        labels = lower
+    """Number of parts that no link joins, whichever way it points; nodes without links are parts."""
+    return len(np.unique(graphs.components(topology.n_nodes, topology.tails, topology.heads)))

@@ -13,6 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from treadle.arrays import BoolArray, Int64Array
+from treadle.math.graphs import components
 from treadle.topologies.named_boxes import NETWORK, Boxes
 from treadle.topologies.topology import Topology
 from treadle.viz.box_rows import boxed
@@ -90,20 +91,12 @@ def tiers_of(topology: Topology, boxes: Boxes, levels: Int64Array) -> list[Tier]
 
 def _components(topology: Topology, kept: BoolArray) -> tuple[Int64Array, int]:
     """Pieces that kept nodes make, numbered by their first node."""
-    of_node = np.where(kept, np.arange(topology.n_nodes), -1)
     inner = kept[topology.tails] & kept[topology.heads]
-    tails, heads = topology.tails[inner], topology.heads[inner]
-    while True:
-        least = np.minimum(of_node[tails], of_node[heads])
-        before = of_node.copy()
-        np.minimum.at(of_node, tails, least)
-        np.minimum.at(of_node, heads, least)
-        of_node[kept] = of_node[of_node[kept]]
-        if (before == of_node).all():
-            break
+    of_node = components(topology.n_nodes, topology.tails[inner], topology.heads[inner]).astype(np.int64)
+    of_node[~kept] = -1
     names, numbers = np.unique(of_node[kept], return_inverse=True)
     of_node[kept] = numbers
-    return of_node.astype(np.int64), len(names)
+    return of_node, len(names)
 
 
 def exemplars(topology: Topology, tier: Tier) -> list[tuple[int, int]]:

@@ -22,6 +22,7 @@ from treadle.context import Context, Progress, TimeLimitError, context, under
 from treadle.engine import core
 from treadle.errors import FormatError, InfeasibleError
 from treadle.finder.cabling import Cable, cables
+from treadle.math.graphs import reached
 from treadle.planning.fabrics_and_plans import FabricLike
 from treadle.planning.problem import resolve_topology
 from treadle.planning.tabular import csv_text
@@ -355,25 +356,12 @@ def _stays_connected(fabric: Topology, moves: Sequence[CableMove]) -> bool:
                 links.append(link)
             else:
                 links.remove(link)
-        out: dict[int, list[int]] = {}
-        into: dict[int, list[int]] = {}
-        for tail, head in links:
-            out.setdefault(tail, []).append(head)
-            into.setdefault(head, []).append(tail)
-        wanted = (set(out) & set(into)) | set(range(fabric.n_nodes))
-        if not wanted <= _reached(out, 0) & _reached(into, 0):
+        tails, heads = np.array(links, dtype=np.int64).reshape(-1, 2).T
+        wanted = np.union1d(np.intersect1d(tails, heads), np.arange(fabric.n_nodes))
+        n = int(max(wanted.max(), tails.max(initial=0), heads.max(initial=0))) + 1
+        if not (reached(n, tails, heads, 0) & reached(n, heads, tails, 0))[wanted].all():
             return False
     return True
-
-
-def _reached(near: dict[int, list[int]], start: int) -> set[int]:
-    found, waiting = {start}, [start]
-    while waiting:
-        for node in near.get(waiting.pop(), ()):
-            if node not in found:
-                found.add(node)
-                waiting.append(node)
-    return found
 
 
 def growth_summary(plan: GrowthPlan) -> dict[str, object]:

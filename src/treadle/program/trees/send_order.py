@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
+from treadle.math.graphs import components
 from treadle.schedules.collective import Collective
 from treadle.schedules.trees.forest import Direction, Tree
 from treadle.topologies.topology import Topology
@@ -67,7 +68,7 @@ def turns_of(topology: Topology, collective: Collective) -> Turns:
     is_rank = np.zeros(topology.n_nodes, dtype=np.bool_)
     is_rank[ranks] = True
     joins = is_rank[tails] & (topology.bandwidths[real] == fastest[tails])
-    label = _components(topology.n_nodes, tails[joins], heads[joins])[ranks]
+    label = components(topology.n_nodes, tails[joins], heads[joins])[ranks]
     _, first, number = np.unique(label, return_index=True, return_inverse=True)
     order = np.empty(len(first), dtype=np.int64)
     order[np.argsort(first)] = np.arange(len(first))
@@ -76,19 +77,6 @@ def turns_of(topology: Topology, collective: Collective) -> Turns:
     place = np.empty(len(box), dtype=np.int64)
     place[by_box] = np.arange(len(box)) - np.searchsorted(box[by_box], box[by_box])
     return Turns(box, place)
-
-
-def _components(n: int, one: Int64Array, other: Int64Array) -> Int64Array:
-    """A label for each of n nodes, equal for those that edges join."""
-    label = np.arange(n, dtype=np.int64)
-    while True:
-        before = label.copy()
-        low = np.minimum(label[one], label[other])
-        for ends in (label[one], label[other], one, other):
-            np.minimum.at(label, ends, low)
-        label = label[label]  # halves the way to each component's least node
-        if np.array_equal(label, before):
-            return label
 
 
 def path_times(topology: Topology, path_offset: Int64Array, path_links: Int32Array) -> Int64Array:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.arrays import BoolArray, Int64Array
+from treadle.math.graphs import components
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.packers.vertex_matching import height_bound
 
@@ -76,7 +77,9 @@ def _bound_of_sets(problem: Instance, multiplicities: Int64Array, capacities: In
     total, bound = int(multiplicities.sum()), 1
     # what is left without the slower links falls into sets that are joined faster inside than outside
     for threshold in np.unique(problem.bandwidths)[:-1]:
-        component = _components(problem, problem.bandwidths > threshold)
+        keep = problem.bandwidths > threshold
+        label = components(problem.n_nodes, problem.tails[keep], problem.heads[keep])
+        component = np.unique(label, return_inverse=True)[1]
         ranks = np.bincount(component, weights=is_rank)
         entering = np.bincount(
             component[problem.heads],
@@ -88,20 +91,6 @@ def _bound_of_sets(problem: Instance, multiplicities: Int64Array, capacities: In
         for number in np.flatnonzero(is_once)[:_SETS]:
             bound = max(bound, 1 + _radius(problem, component == number))
     return bound
-
-
-def _components(problem: Instance, keep: BoolArray) -> Int64Array:
-    """Numbers of the components that some links leave, directions aside; shape (n_nodes,)."""
-    label = np.arange(problem.n_nodes)
-    tails, heads = problem.tails[keep], problem.heads[keep]
-    while True:
-        least = label.copy()
-        np.minimum.at(least, tails, label[heads])
-        np.minimum.at(least, heads, label[tails])
-        least = least[least]
-        if np.array_equal(least, label):
-            return np.unique(label, return_inverse=True)[1].astype(np.int64)
-        label = least
 
 
 def _radius(problem: Instance, inside: BoolArray) -> int:

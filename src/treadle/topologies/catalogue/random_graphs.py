@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, Int64Array
 from treadle.errors import TopologyError
+from treadle.math.graphs import reached
 from treadle.topologies.cables import NamedCable, named_cables
 from treadle.topologies.catalogue.direct import from_arcs, from_edges, graph_name
 from treadle.topologies.limits import check_count, check_size
@@ -378,23 +378,6 @@ def _stays_connected(topology: Topology, nodes: BoolArray, links: BoolArray) -> 
     ranks = np.flatnonzero(nodes & topology.is_compute)
     tails, heads = topology.tails[links], topology.heads[links]
     return len(ranks) > 0 and all(
-        bool(_reached(topology.n_nodes, int(ranks[0]), *ends)[ranks].all())
+        bool(reached(topology.n_nodes, *ends, int(ranks[0]))[ranks].all())
         for ends in ((tails, heads), (heads, tails))
     )
-
-
-def _reached(n: int, source: int, tails: NDArray[np.int32], heads: NDArray[np.int32]) -> BoolArray:
-    """Nodes that can be reached from one."""
-    order = np.argsort(tails, kind="stable")
-    targets = heads[order]
-    first = np.searchsorted(tails[order], np.arange(n + 1))
-    reached = np.zeros(n, dtype=np.bool_)
-    reached[source] = True
-    frontier = np.array([source])
-    while len(frontier):
-        counts = first[frontier + 1] - first[frontier]
-        places = np.repeat(first[frontier] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        found = np.unique(targets[places])
-        frontier = found[~reached[found]]
-        reached[frontier] = True
-    return reached

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
-
 import numpy as np
 
 from treadle.errors import InfeasibleError
+from treadle.math.graphs import shortest_tree
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.baselines.layered import with_layers
@@ -78,7 +77,7 @@ def single_source_shortest_paths(
         targets = np.flatnonzero(between[rank]).tolist()
         if not targets:
             continue
-        into = _tree(out, weight, node)
+        into, _ = shortest_tree(out, weight, node)
         for target in targets:
             path = _back(topology, into, tails, node, collective.ranks[target])
             found.append((rank, target, path))
@@ -96,24 +95,6 @@ def _out_links(topology: Topology) -> list[list[tuple[int, int]]]:
         if tail != head:
             out[tail].append((link, head))
     return out
-
-
-def _tree(out: list[list[tuple[int, int]]], weight: list[int], source: int) -> list[int]:
-    """Last link of the path to every node, -1 where there is none."""
-    into = [-1] * len(out)
-    distance = [-1] * len(out)
-    distance[source] = 0
-    queue = [(0, source)]
-    while queue:
-        far, node = heappop(queue)
-        if far > distance[node]:
-            continue
-        for link, head in out[node]:
-            through = far + weight[link]
-            if distance[head] < 0 or through < distance[head]:
-                distance[head], into[head] = through, link
-                heappush(queue, (through, head))
-    return into
 
 
 def _back(topology: Topology, into: list[int], tails: list[int], source: int, target: int) -> list[int]:

@@ -8,11 +8,11 @@ avoid it; the average is a flow, the lengths bound it. Source: Garg and Koeneman
 from __future__ import annotations
 
 import time
-from heapq import heappop, heappush
 
 import numpy as np
 
 from treadle.errors import ScheduleError
+from treadle.math.graphs import shortest_tree
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.certificate import RateResult, rounded_witness
@@ -125,7 +125,7 @@ class _Scheme:
     def _check_reachable(self) -> None:
         ones = [1.0] * len(self._ends)
         for row, source in enumerate(self._instance.sources.tolist()):
-            into, _ = self._tree(source, ones)
+            into, _ = shortest_tree(self._out, ones, source)
             for node in np.flatnonzero(self._instance.demands[row]).tolist():
                 if into[node] < 0:
                     raise self._instance.unreachable(row, node)
@@ -137,7 +137,7 @@ class _Scheme:
         for row, source in enumerate(self._instance.sources.tolist()):
             left = self._instance.demands[row].astype(np.float64)
             while left.any():
-                into, order = self._tree(source, length)
+                into, order = shortest_tree(self._out, length, source)
                 carried: dict[int, float] = {}
                 through = left.tolist()
                 for node in reversed(order[1:]):
@@ -153,27 +153,6 @@ class _Scheme:
         self._length = np.array(length)
         self._length /= self._length.max()
         self._phases += 1
-
-    def _tree(self, source: int, length: list[float]) -> tuple[list[int], list[int]]:
-        """Last link to every node on a tree of shortest paths, and the nodes from near to far."""
-        into = [-1] * len(self._out)
-        distance = [float("inf")] * len(self._out)
-        distance[source] = 0.0
-        done = [False] * len(self._out)
-        order: list[int] = []
-        queue = [(0.0, source)]
-        while queue:
-            far, node = heappop(queue)
-            if done[node]:
-                continue
-            done[node] = True
-            order.append(node)
-            for link, head in self._out[node]:
-                through = far + length[link]
-                if through < distance[head]:
-                    distance[head], into[head] = through, link
-                    heappush(queue, (through, head))
-        return into, order
 
     def measure(self) -> float:
         """The gap after this phase's flow and lengths."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int64Array
+from treadle.math.graphs import reached
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow
 from treadle.synthesis.alltoall.rate.flow_instance import FloatArray, FlowInstance, flow_instance
@@ -110,16 +111,9 @@ def link_mcf(topology: Topology, collective: Collective, *, time_limit_s: float 
 
 def check_reachable(instance: FlowInstance) -> None:
     """Raise InfeasibleError if a demand has no path."""
-    reached = np.zeros(instance.demands.shape, dtype=np.bool_)
-    reached[np.arange(instance.n_sources), instance.sources] = True
-    while True:
-        grown = reached.copy()
-        for tail, head in zip(instance.tails.tolist(), instance.heads.tolist(), strict=True):
-            grown[:, head] |= grown[:, tail]
-        if np.array_equal(grown, reached):
-            break
-        reached = grown
-    for row, node in np.argwhere((instance.demands > 0) & ~reached)[:1].tolist():
+    n, ends = instance.topology.n_nodes, (instance.tails, instance.heads)
+    found = np.array([reached(n, *ends, source) for source in instance.sources.tolist()])
+    for row, node in np.argwhere((instance.demands > 0) & ~found)[:1].tolist():
         raise instance.unreachable(row, node)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from treadle.arrays import Int64Array, frozen, offsets_of
 from treadle.errors import InfeasibleError, ScheduleError
+from treadle.math.graphs import hops
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.topologies.topology import Topology
@@ -14,7 +15,6 @@ MAX_CHUNKS = 5040
 """Default limit of chunks per unit of demand: what shortest paths of most catalogue graphs split into."""
 
 _MAX_HOPS = 2**26  # of all paths together
-_MAX_WORK = 2**24  # nodes * links for which distances are computed at once
 
 
 def split_over_shortest_paths(
@@ -61,7 +61,7 @@ def split_over_shortest_paths(
         raise ScheduleError(f"chunks: expected at least 1 per unit of demand, found {max_chunks}")
     ranks = np.array(collective.ranks, dtype=np.int64)
     demands = collective.pair_demands.between
-    distance = _distances_to(topology, ranks)
+    distance = hops(topology.n_nodes, topology.heads, topology.tails, ranks)
     source, target = np.nonzero(demands)
     far = np.flatnonzero(distance[target, ranks[source]] < 0)
     for pair in far[:1]:
@@ -81,30 +81,6 @@ def split_over_shortest_paths(
         path_offset=frozen(offset, np.int64),
         path_links=frozen(links, np.int32),
     )
-
-
-def _distances_to(topology: Topology, targets: Int64Array) -> Int64Array:
-    """Links from every node to each target, -1 where there is no way, shape (len(targets), n)."""
-    order = np.argsort(topology.tails, kind="stable")
-    tails, starts = np.unique(topology.tails[order], return_index=True)
-    heads = topology.heads[order]
-    result = np.full((len(targets), topology.n_nodes), -1, dtype=np.int64)
-    rows = max(1, _MAX_WORK // max(1, topology.n_links))
-    for first in range(0, len(targets), rows):
-        distance = result[first : first + rows]
-        reached = np.zeros(distance.shape, dtype=np.bool_)
-        reached[np.arange(len(distance)), targets[first : first + rows]] = True
-        step = 0
-        new = reached
-        while new.any():
-            distance[new] = step
-            step += 1
-            near = np.zeros_like(reached)
-            if len(tails):
-                near[:, tails] = np.logical_or.reduceat(reached[:, heads], starts, axis=1)
-            new = near & ~reached
-            reached |= new
-    return result
 
 
 class _Walk:

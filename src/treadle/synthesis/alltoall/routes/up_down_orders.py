@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int32Array, Int64Array
+from treadle.math.graphs import hops
 from treadle.topologies.topology import Topology
 
 
@@ -17,13 +16,13 @@ def up_down_orders(topology: Topology, count: int) -> Int32Array:
     Every node takes part, and every pair has a climbing path where each link has one that leads back: routing
     up and then down from a root never deadlocks (Autonet: Schroeder et al., 1991).
     """
-    reach = _neighbours(topology)
     nearest = np.full(topology.n_nodes, topology.n_nodes, dtype=np.int64)
     width = np.bincount(topology.tails, weights=topology.bandwidths, minlength=topology.n_nodes)
     orders = []
     for _ in range(min(count, topology.n_nodes)):
         root = int(np.lexsort((-width, -nearest))[0])  # the farthest from the roots so far, then the widest
-        depth = _depths(reach, root)
+        depth = hops(topology.n_nodes, topology.tails, topology.heads, np.array([root]))[0]
+        depth[depth < 0] = topology.n_nodes
         orders.append(_up_down(topology, depth))
         nearest = np.minimum(nearest, depth)
     return np.array(orders, dtype=np.int32)
@@ -36,24 +35,3 @@ def _up_down(topology: Topology, depth: Int64Array) -> NDArray[np.intp]:
     tail, head = place[topology.tails], place[topology.heads]
     is_up = head < tail
     return np.lexsort((np.where(is_up, -tail, tail), ~is_up))
-
-
-def _neighbours(topology: Topology) -> list[list[int]]:
-    reach: list[list[int]] = [[] for _ in range(topology.n_nodes)]
-    for tail, head in zip(topology.tails.tolist(), topology.heads.tolist(), strict=True):
-        reach[tail].append(head)
-    return reach
-
-
-def _depths(reach: list[list[int]], root: int) -> Int64Array:
-    """Hops from the root; the number of nodes where there is no way."""
-    depth = np.full(len(reach), len(reach), dtype=np.int64)
-    depth[root] = 0
-    queue = deque([root])
-    while queue:
-        node = queue.popleft()
-        for head in reach[node]:
-            if depth[head] == len(reach):
-                depth[head] = depth[node] + 1
-                queue.append(head)
-    return depth

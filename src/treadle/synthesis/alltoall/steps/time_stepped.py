@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
 from treadle.errors import InfeasibleError, ScheduleError
+from treadle.math.graphs import hops
 from treadle.math.lp import Entries, Program
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.resolution import resolution
@@ -129,16 +130,7 @@ def _distances(topology: Topology, sources: Int64Array) -> Int64Array:
     """Hops over compute nodes from each source to every node, -1 where there is no way."""
     usable = _usable(topology)
     tails, heads = topology.tails[usable], topology.heads[usable]
-    distance = np.full((len(sources), topology.n_nodes), -1, dtype=np.int64)
-    distance[np.arange(len(sources)), sources] = 0
-    step = 0
-    while True:
-        step += 1
-        row, link = np.nonzero(distance[:, tails] == step - 1)
-        new = distance[row, heads[link]] < 0
-        if not new.any():
-            return distance
-        distance[row[new], heads[link[new]]] = step
+    return hops(topology.n_nodes, tails, heads, sources)
 
 
 def _usable(topology: Topology) -> Int64Array:

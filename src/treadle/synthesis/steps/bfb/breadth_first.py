@@ -16,6 +16,7 @@ import numpy as np
 from treadle.arrays import Int64Array, frozen, offsets_of
 from treadle.engine import core, run_core
 from treadle.errors import ScheduleError
+from treadle.math.graphs import hops
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.steps.steps import MAX_CHUNKS, Steps, StepSchedule
 from treadle.schedules.trees.forest import Direction
@@ -256,14 +257,7 @@ def bfb_broadcast(topology: Topology, root: int) -> Steps:
 
 def distances_from(topology: Topology, root: int) -> Int64Array:
     """Distance from `root` to every node, shape (N,); InfeasibleError if it does not reach one."""
-    distance = np.full(topology.n_nodes, -1, dtype=np.int64)
-    distance[root] = 0
-    for step in range(1, topology.n_nodes + 1):
-        heads = topology.heads[distance[topology.tails] == step - 1]
-        fresh = heads[distance[heads] < 0]
-        if not fresh.size:
-            break
-        distance[fresh] = step
+    distance: Int64Array = hops(topology.n_nodes, topology.tails, topology.heads, np.array([root]))[0]
     missed = np.flatnonzero(distance < 0)
     if missed.size:
         raise unreachable(topology, root, int(missed[0]))

@@ -11,8 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+import numpy as np
+
 from treadle.context import context, under
 from treadle.errors import InfeasibleError
+from treadle.math.graphs import reached
 from treadle.schedules.collective import Collective
 from treadle.schedules.trees.allreduce_witness import CutCombinationWitness, LengthWitness
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork, network_of
@@ -150,21 +153,11 @@ def analyse(topology: Topology, collective: Collective) -> Analysis:
 def _check_reachable(topology: Topology, network: PairNetwork) -> None:
     """InfeasibleError unless every rank reaches every other, by way of any nodes."""
     first, names = network.ranks[0], topology.node_names
-    for tails, heads, word in (
-        (network.tails, network.heads, "reach"),
-        (network.heads, network.tails, "be reached from"),
-    ):
-        out: list[list[int]] = [[] for _ in range(network.n_nodes)]
-        for tail, head in zip(tails, heads, strict=True):
-            out[tail].append(head)
-        seen, stack = {first}, [first]
-        while stack:
-            for head in out[stack.pop()]:
-                if head not in seen:
-                    seen.add(head)
-                    stack.append(head)
+    tails, heads = np.array(network.tails, dtype=np.int64), np.array(network.heads, dtype=np.int64)
+    for ends, word in (((tails, heads), "reach"), ((heads, tails), "be reached from")):
+        seen = reached(network.n_nodes, *ends, first)
         for rank in network.ranks:
-            if rank not in seen:
+            if not seen[rank]:
                 raise InfeasibleError(
                     f"{topology.name}: rank {names[first]!r} cannot {word} rank {names[rank]!r}, so no "
                     f"allreduce exists; connect them or drop a rank"

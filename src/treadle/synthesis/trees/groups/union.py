@@ -16,6 +16,7 @@ import numpy as np
 
 from treadle.arrays import BoolArray, Int64Array, offsets_of
 from treadle.errors import InfeasibleError
+from treadle.math.graphs import reached
 from treadle.schedules.collective import Collective, CollectiveKind, check_declared
 from treadle.topologies.topology import Topology
 
@@ -275,8 +276,8 @@ def _between_members(union: GroupUnion) -> GroupUnion:
     kind, centre = union.collective.kind, union.members[:, union.collective.root or 0]
     is_from_all, is_to_all = kind is CollectiveKind.REDUCE, kind is CollectiveKind.BROADCAST
     everyone = union.members.ravel()
-    forward = _reached(union.tails, union.heads, everyone if is_from_all else centre, len(union.node))
-    backward = _reached(union.heads, union.tails, everyone if is_to_all else centre, len(union.node))
+    forward = reached(len(union.node), union.tails, union.heads, everyone if is_from_all else centre)
+    backward = reached(len(union.node), union.heads, union.tails, everyone if is_to_all else centre)
     for seen, word, is_needed in (
         (forward, "reach", not is_from_all),
         (backward, "be reached from", not is_to_all),
@@ -311,18 +312,6 @@ def _without_dead_ends(union: GroupUnion, kept: BoolArray) -> BoolArray:
         if not dead.any():
             return kept
         kept = kept & ~dead[union.tails] & ~dead[union.heads]
-
-
-def _reached(tails: Int64Array, heads: Int64Array, start: Int64Array, n_places: int) -> BoolArray:
-    seen = np.zeros(n_places, dtype=np.bool_)
-    seen[start] = True
-    waiting = np.arange(len(tails))
-    while True:
-        ready = seen[tails[waiting]]
-        if not ready.any():
-            return seen
-        seen[heads[waiting[ready]]] = True
-        waiting = waiting[~ready]
 
 
 def _unreachable(union: GroupUnion, kind: int, missed: int, word: str) -> InfeasibleError:

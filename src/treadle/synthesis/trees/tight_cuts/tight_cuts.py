@@ -20,6 +20,7 @@ import numpy as np
 
 from treadle.arrays import exact_sum
 from treadle.context import TimeLimitError, context
+from treadle.math.graphs import components
 from treadle.refusal import Refusal
 from treadle.schedules.factored import FactoredForest, Layer
 from treadle.schedules.witness import CutWitness
@@ -36,7 +37,7 @@ from treadle.synthesis.trees.tight_cuts.layer_solution import (
     solve_layer,
 )
 from treadle.synthesis.trees.tight_cuts.scales import CutClass, cut_against, cut_classes, scale_for
-from treadle.synthesis.trees.tight_cuts.sets.detection import components, detect
+from treadle.synthesis.trees.tight_cuts.sets.detection import detect
 from treadle.synthesis.trees.tight_cuts.sets.hosts import with_hosts
 from treadle.synthesis.trees.tight_cuts.superposition import single_rate, split_layers
 

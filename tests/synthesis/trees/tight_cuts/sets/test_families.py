@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from shortcuts.switched_ranks import in_boxes
+from treadle.math.graphs import components
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.trees.instance import Instance, instance_of
 from treadle.synthesis.trees.tight_cuts.family import Family
 from treadle.synthesis.trees.tight_cuts.sets import detection as module
 from treadle.synthesis.trees.tight_cuts.sets.dendrogram import Dendrogram, single_linkage
-from treadle.synthesis.trees.tight_cuts.sets.detection import components, detect
+from treadle.synthesis.trees.tight_cuts.sets.detection import detect
 from treadle.synthesis.trees.tight_cuts.sets.hosts import with_hosts
 from treadle.synthesis.trees.tight_cuts.sets.quotient import Quotient
 from treadle.topologies.topology import Topology, TopologyBuilder

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from treadle.arrays import Int32Array, distinct
+from treadle.math.graphs import components
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.tight_cuts.family import Family
 from treadle.synthesis.trees.tight_cuts.sets.diffusion import clusters
@@ -71,27 +72,6 @@ def _candidates(quotient: Quotient) -> Iterator[Int32Array]:
     found = _cleaned(quotient, _equal_neighbours(quotient), reject_shared=False)
     if found is not None:
         yield found
-
-
-def components(n_nodes: int, tails: Int32Array, heads: Int32Array) -> Int32Array:
-    """The connected component of each node, named by its least node, shape (n,)."""
-    label = np.arange(n_nodes, dtype=np.int32)
-    one, other = tails, heads  # components so far at the ends of the links
-    while True:
-        apart = np.flatnonzero(one != other)
-        if not len(apart):
-            return label
-        tails, heads, one, other = tails[apart], heads[apart], one[apart], other[apart]
-        grown = label.copy()
-        np.minimum.at(grown, one, other)
-        np.minimum.at(grown, other, one)
-        while True:  # every label points to a smaller one: jump until it is a root
-            jumped = grown[grown]
-            if np.array_equal(jumped, grown):
-                break
-            grown = jumped
-        label = grown
-        one, other = label[tails], label[heads]
 
 
 def _equal_neighbours(quotient: Quotient) -> Int32Array:

@@ -1,0 +1,117 @@
+"""Searches in directed graphs that are given by the ends of their arcs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heappop, heappush
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import BoolArray, Int32Array, Int64Array
+
+Ends = NDArray[np.signedinteger]
+"""A node of each arc."""
+
+_LEVELS_AT_ONCE = 16
+"""Levels of a search that are taken whole: many nodes each in a wide graph; a long one goes node by node."""
+
+_MAX_WORK = 2**24
+"""Sources times arcs that are searched at once."""
+
+
+def components(n_nodes: int, tails: Ends, heads: Ends) -> Int32Array:
+    """Return the connected component of each node, named by its least node; directions do not count."""
+    label = np.arange(n_nodes, dtype=np.int32)
+    one, other = tails, heads  # components so far at the ends of the arcs
+    while True:
+        apart = np.flatnonzero(one != other)
+        if not len(apart):
+            return label
+        tails, heads, one, other = tails[apart], heads[apart], one[apart], other[apart]
+        grown = label.copy()
+        np.minimum.at(grown, one, other)
+        np.minimum.at(grown, other, one)
+        while True:  # every label points to a smaller one: jump until it is a root
+            jumped = grown[grown]
+            if np.array_equal(jumped, grown):
+                break
+            grown = jumped
+        label = grown
+        one, other = label[tails], label[heads]
+
+
+def reached(n_nodes: int, tails: Ends, heads: Ends, start: int | Ends) -> BoolArray:
+    """Return whether a path leads to each node from a node, or from some of several."""
+    found = np.zeros(n_nodes, dtype=np.bool_)
+    found[start] = True
+    for _ in range(_LEVELS_AT_ONCE):
+        onward = heads[found[tails] & ~found[heads]]
+        if not len(onward):
+            return found
+        found[onward] = True
+    order = np.argsort(tails, kind="stable")
+    begin, lead = np.searchsorted(tails[order], np.arange(n_nodes + 1)).tolist(), heads[order].tolist()
+    stack = np.unique(onward).tolist()
+    while stack:
+        node = stack.pop()
+        for head in lead[begin[node] : begin[node + 1]]:
+            if not found[head]:
+                found[head] = True
+                stack.append(head)
+    return found
+
+
+def hops(n_nodes: int, tails: Ends, heads: Ends, sources: Ends) -> Int64Array:
+    """Return the arcs from each source to every node, -1 where no path leads, shape (sources, n_nodes)."""
+    order = np.argsort(heads, kind="stable")
+    into, starts = np.unique(heads[order], return_index=True)
+    before = tails[order]
+    result = np.full((len(sources), n_nodes), -1, dtype=np.int64)
+    rows = max(1, _MAX_WORK // max(1, len(tails)))
+    for first in range(0, len(sources), rows):
+        distance = result[first : first + rows]
+        found = np.zeros(distance.shape, dtype=np.bool_)
+        found[np.arange(len(distance)), sources[first : first + rows]] = True
+        step, new = 0, found
+        while new.any():
+            distance[new] = step
+            step += 1
+            near = np.zeros_like(found)
+            if len(into):
+                near[:, into] = np.logical_or.reduceat(found[:, before], starts, axis=1)
+            new = near & ~found
+            found |= new
+    return result
+
+
+def shortest_tree(
+    out: Sequence[Sequence[tuple[int, int]]], length: Sequence[float], source: int
+) -> tuple[list[int], list[int]]:
+    """Return the last arc of a shortest path to every node, -1 without one, and the nodes from near to far.
+
+    Parameters
+    ----------
+    out : sequence of sequences of (arc, head)
+        Of each node.
+    length : sequence of number
+        Of each arc, not negative.
+    source : int
+    """
+    into, distance = [-1] * len(out), [float("inf")] * len(out)
+    distance[source] = 0
+    order: list[int] = []
+    done = [False] * len(out)
+    queue: list[tuple[float, int]] = [(0, source)]
+    while queue:
+        far, node = heappop(queue)
+        if done[node]:
+            continue
+        done[node] = True
+        order.append(node)
+        for arc, head in out[node]:
+            through = far + length[arc]
+            if through < distance[head]:
+                distance[head], into[head] = through, arc
+                heappush(queue, (through, head))
+    return into, order
