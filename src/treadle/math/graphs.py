@@ -17,7 +17,7 @@ _LEVELS_AT_ONCE = 16
 """Levels of a search that are taken whole: many nodes each in a wide graph; a long one goes node by node."""
 
 _MAX_WORK = 2**24
-"""Sources times arcs that are searched at once."""
+"""Sources times arcs of one pass of `hops`."""
 
 
 def components(n_nodes: int, tails: Ends, heads: Ends) -> Int32Array:

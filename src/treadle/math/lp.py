@@ -92,7 +92,7 @@ class Program:
         self.solver.addRows(len(lower), lower, upper, 0, starts, none.astype(np.int32), none)
 
     def is_new(self, key: Hashable) -> bool:
-        """Whether no column of that key was asked for before."""
+        """Whether the key differs from all keys before, as of columns that are added once."""
         size = len(self._known)
         self._known.add(key)
         return len(self._known) > size
@@ -223,7 +223,7 @@ class Program:
 
     @property
     def status(self) -> str:
-        """How the last run ended."""
+        """Status with which the last run ended."""
         return str(self.solver.getModelStatus().name)
 
     @property
@@ -233,12 +233,12 @@ class Program:
 
     @property
     def integer_bound(self) -> float:
-        """What no integer solution betters."""
+        """Bound of the costs of all integer solutions."""
         return float(self.solver.getInfo().mip_dual_bound)
 
     @property
     def integer_gap(self) -> float:
-        """How far the best solution may be from that, as a share."""
+        """Distance of the best solution from that bound, as a share."""
         return float(self.solver.getInfo().mip_gap)
 
     @property

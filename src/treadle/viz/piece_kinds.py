@@ -83,20 +83,15 @@ def tiers_of(topology: Topology, boxes: Boxes, levels: Int64Array) -> list[Tier]
     """Boxes, then what switches up to each level join, as long as that joins any; the last is one piece."""
     found = [Tier(boxes.of_node, boxes.count, 0)]
     for level in range(1, int(levels.max(initial=0)) + 1):
-        of_node, count = _components(topology, levels <= level)
-        if count < found[-1].count or level == int(levels.max()):
-            found.append(Tier(of_node, count, level))
+        kept = levels <= level
+        inner = kept[topology.tails] & kept[topology.heads]
+        label = components(topology.n_nodes, topology.tails[inner], topology.heads[inner])
+        names, numbers = np.unique(label[kept], return_inverse=True)
+        if len(names) < found[-1].count or level == int(levels.max()):
+            of_node = np.full(topology.n_nodes, -1, dtype=np.int64)
+            of_node[kept] = numbers
+            found.append(Tier(of_node, len(names), level))
     return found
-
-
-def _components(topology: Topology, kept: BoolArray) -> tuple[Int64Array, int]:
-    """Pieces that kept nodes make, numbered by their first node."""
-    inner = kept[topology.tails] & kept[topology.heads]
-    of_node = components(topology.n_nodes, topology.tails[inner], topology.heads[inner]).astype(np.int64)
-    of_node[~kept] = -1
-    names, numbers = np.unique(of_node[kept], return_inverse=True)
-    of_node[kept] = numbers
-    return of_node, len(names)
 
 
 def exemplars(topology: Topology, tier: Tier) -> list[tuple[int, int]]:

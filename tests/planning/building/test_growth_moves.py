@@ -14,7 +14,7 @@ import pytest
 from treadle.errors import FormatError, InfeasibleError
 from treadle.finder.cabling import Cable, cables
 from treadle.planning.building import growth, rewiring
-from treadle.planning.building.growth import _lone, _new_names, _reached, _Search, grow, growth_summary
+from treadle.planning.building.growth import _lone, _new_names, _Search, grow, growth_summary
 from treadle.planning.building.rewiring import (
     CrossConnect,
     _changes,
@@ -143,7 +143,6 @@ def test_links_of_duplex_cables_one_by_one() -> None:
     wanted = [Cable(0, 1, 2, 3, False, 4), Cable(2, 3, 0, 1, False, 4), Cable(5, 6, 7, 8, False, 9)]
     assert _lone(wires) == wanted
     assert list(_one_way(wires)) == wanted
-    assert _reached({0: [1], 1: [2, 0], 3: [0]}, 0) == {0, 1, 2}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from shortcuts.switched_ranks import in_boxes
-from treadle.math.graphs import components
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.trees.instance import Instance, instance_of
 from treadle.synthesis.trees.tight_cuts.family import Family
@@ -247,17 +246,6 @@ def test_direct_links_and_cards_are_detected() -> None:
         for place in range(size):
             builder.duplex(f"card{box}.{place}", "network", 20)
     assert sets_of(detect(gather(builder.build()))) == wanted
-
-
-def test_components_are_named_by_their_least_node() -> None:
-    chance = np.random.default_rng(3)
-    for _ in range(20):
-        pairs = chance.integers(0, 9, (6, 2)).astype(np.int32)
-        label = list(range(9))
-        for _ in range(9):
-            for one, other in pairs.tolist():
-                label[one] = label[other] = min(label[one], label[other])
-        assert components(9, pairs[:, 0], pairs[:, 1]).tolist() == label
 
 
 def hosted(extra: Sequence[tuple[str, str]] = ()) -> tuple[Instance, Family]:
