@@ -62,6 +62,7 @@ ALLOWED = {
     "options": {"options"},
     "planning": {
         "math",
+        "options",
         "topologies",
         "schedules",
         "synthesis",

@@ -113,7 +113,8 @@ def _checked_keywords(
     if hint is _UNREAD:
         return values
     (table,) = typing.get_args(hint)
-    known = typing.get_type_hints(table)
+    types = getattr(table, "types", None)  # of `treadle.options.keywords`
+    known = typing.get_type_hints(table) if types is None else types()
     for name in values:
         if name not in known:
             close = get_close_matches(name, [*known, *inspect.signature(function).parameters], n=1)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from treadle.errors import FormatError, ScheduleError, TopologyError, TreadleError
+from treadle.options.keywords import ProblemOptions
 from treadle.planning import pose
 from treadle.planning.meshes import AxesLike
-from treadle.planning.problem import ProblemOptions, select_ranks
+from treadle.planning.problem import select_ranks
 from treadle.planning.stages import Stopwatch
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
@@ -96,7 +97,7 @@ def test_what_failed_leaves_the_fabric_before_ranks_are_counted() -> None:
     names = [problem.topology.node_names[node] for node in problem.collective.ranks]
     assert names == ["leaf0.gpu1", "leaf1.gpu0"]
     assert set(problem.topology.node_names) == set(left.node_names) - {"leaf1.gpu1"}
-    with pytest.raises(ScheduleError, match="without, mesh and axes belong to a collective's name"):
+    with pytest.raises(ScheduleError, match="mesh and axes belong to a collective's name"):
         pose("ring:4", on_all_ranks(parse("ring:4"), CollectiveKind.ALLGATHER), without="n0--n1")
 
 

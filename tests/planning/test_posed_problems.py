@@ -196,7 +196,7 @@ def test_a_collective_as_value_takes_no_words() -> None:
         with pytest.raises(ScheduleError) as caught:
             pose(fabric, value, **words)  # type: ignore[arg-type]
         assert str(caught.value) == (
-            "ranks, forward, root, weights, demands, without, mesh and axes belong to a collective's name, "
+            "without, weights, demands, ranks, forward, root, mesh and axes belong to a collective's name, "
             "not its value"
         )
 

@@ -7,12 +7,12 @@ import pytest
 from samples.table import OURS
 from shortcuts.switched_ranks import linked_boxes
 from treadle.errors import InfeasibleError, ScheduleError
+from treadle.options.keywords import OptionKeywords
 from treadle.planning import SizeRequest, SolveResult, run, solve
 from treadle.planning.problem import Problem, pose
 from treadle.planning.solving.generation import options_for
 from treadle.schedules.collective import CollectiveKind
 from treadle.synthesis.scheduler import Scheduler
-from treadle.synthesis.scheduler_options import OptionKeywords
 
 FABRICS = (
     "ring:4",

@@ -9,13 +9,13 @@ import pytest
 
 from treadle.context import Context, under
 from treadle.errors import FormatError, ScheduleError
+from treadle.options.keywords import OptionKeywords
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.scheduler import Scheduler, SchedulerTable, refusal_of, scheduler, tried_with
 from treadle.synthesis.scheduler_options import (
     OPTIONS_OF,
     AlltoallOptions,
-    OptionKeywords,
     RouteOptions,
     ScheduleForm,
     TreeOptions,

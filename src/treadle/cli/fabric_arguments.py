@@ -15,7 +15,8 @@ from treadle.options.rows import Options, keywords
 from treadle.options.shared import Fabric, Imports
 
 if TYPE_CHECKING:
-    from treadle.topologies.readers.imported import Imported, ImportKeywords
+    from treadle.options.keywords import ImportKeywords
+    from treadle.topologies.readers.imported import Imported
     from treadle.topologies.topology import Topology
 
 

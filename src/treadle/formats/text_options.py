@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 from treadle.errors import ScheduleError
 
@@ -70,24 +70,6 @@ class TextOptions:
     protocol: str | None = None
     min_size_bytes: int = 0
     max_size_bytes: int = 0
-
-
-class TextKeywords(TypedDict, total=False):
-    """`TextOptions` but the profile, as keyword arguments."""
-
-    in_place: bool
-    channels: int
-    instances: int | None
-    name: str | None
-    pipeline_bytes: int
-    size_bytes: int
-    consolidate: bool
-    rank: int | None
-    chunks: int | str
-    accept_any_root: bool
-    protocol: str | None
-    min_size_bytes: int
-    max_size_bytes: int
 
 
 def check_chunks(chunks: int | str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle.errors import FormatError
-from treadle.options.rows import Options, arg, keyword, names, opt, quantity, rate, size, written
+from treadle.options.rows import Options, arg, names, opt, quantity, rate, size, written
 from treadle.options.shared import (
     Costs,
     Fabric,
@@ -37,33 +37,25 @@ class Runs(Options):
         "float32",
         flag="--dtype",
         choices="treadle.planning:ElementType",
-        takes="ElementType",
     )
-    reduction: Any = opt(
-        "Reduction operation.", "sum", flag="--redop", choices="treadle.planning:Reduction", takes="Reduction"
-    )
+    reduction: Any = opt("Reduction operation.", "sum", flag="--redop", choices="treadle.planning:Reduction")
     iterations: int = opt("Maximum number of timed runs per size.", 20, metavar="N", least=1)
-    warmup: int = keyword(2)
-    budget_s: float = keyword(1.0)
     seed = ReadOrSolved.seed
-    slice_bytes: int | None = keyword()
     with_reference: bool = opt("Also time MPI's own collective (mpi only).", False, flag="--reference")
     device_protocols: Any = opt(
         "Device: auto (by size), Simple, LL, or both; a row for each.",
         flag="--protocol",
         metavar="PROTOCOLS",
-        takes="tuple[DeviceProtocol, ...]",
     )
     lanes: int | None = opt(
-        "Device: maximum number of thread blocks per rank.", metavar="N", least=1, rare=True, takes="int"
+        "Device: maximum number of thread blocks per rank.", metavar="N", least=1, rare=True
     )
-    threads: int | None = opt("Device: threads per block.", metavar="N", least=1, rare=True, takes="int")
+    threads: int | None = opt("Device: threads per block.", metavar="N", least=1, rare=True)
     lane_costs: Any = opt(
         "Device: cost model that chooses protocol, blocks and slices.",
         flag="--cost-model",
         metavar="FILE|NAME",
         rare=True,
-        takes="LaneCosts | None",
     )
 
 

@@ -62,7 +62,7 @@ class Sharding(Options):
 class Parallelize(Device, Sharding, Reporting):
     """Options of ``parallelize``."""
 
-    model: str = arg("MODEL", "A name, e.g. llama-3-8b, a Hugging Face config.json, or a captured graph.")
+    model: str = arg("MODEL", "A name, e.g. llama-3-8b, a config.json, or a captured graph.")
     gpu = Device.gpu
     fabric: list[str] = opt("Fabric; repeatable; default that of treadle.toml.", (), metavar="FABRIC")
     mesh: str = opt("Axes and ranks, e.g. 16,8 or dp=16,tp=8 (pp: pipeline).", "auto", metavar="MESH")
@@ -84,7 +84,7 @@ class Parallelize(Device, Sharding, Reporting):
 class Capture(Reporting):
     """Options of ``capture``."""
 
-    model: str = arg("MODEL", "MODULE.py:make (extra: torch; the file is run), a name, or a config.json.")
+    model: str = arg("MODEL", "MODULE.py:make (torch; the file is run), a name, or a config.json.")
     output: Path | None = written("Graph to write (JSON).", short="-o")
     repeats: int | None = opt("Repetitions of the module; default find repeated layers.", metavar="N")
     tokens: str | None = opt("Tokens per step on all ranks, e.g. 1M.", metavar="N")

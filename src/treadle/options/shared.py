@@ -198,6 +198,13 @@ class Fabric(Imports):
     )
 
 
+class ProblemKeywords(Problem):
+    """Keyword arguments of `pose`, which every function that takes a fabric and a collective accepts."""
+
+    without = Fabric.without
+    file_format = Fabric.file_format
+
+
 class Named(Fabric):
     """A fabric by itself."""
 

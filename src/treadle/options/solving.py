@@ -14,6 +14,7 @@ from treadle.options.shared import (
     Output,
     Posed,
     Problem,
+    ProblemKeywords,
     Rated,
     Read,
     Reporting,
@@ -88,6 +89,20 @@ class SchedulerKeywords(Scheduler, Seed):
     """Fields of all forms' options, as `solve` takes them by keyword."""
 
     size: Any = keyword(takes="SizeRequest | None")
+
+
+class SolveKeywords(ProblemKeywords, SchedulerKeywords):
+    """Keywords of `solve` beside its own: those of a problem, and options of its scheduler."""
+
+
+class CostedKeywords(ProblemKeywords, Costs):
+    """Keywords of `compare` and `solve_sizes`: those of a problem, and what messages cost."""
+
+
+class BoundKeywords(CostedKeywords):
+    """Keywords of `bound`: also the sizes at which time lower bounds are computed."""
+
+    sizes: Any = keyword(takes="SizesLike")
 
 
 class Jobs(Options):
@@ -177,7 +192,9 @@ class Repair(Read, Output, Trim, TimeLimit, Workers, Rated):
         "Failed GPU, NIC or switch, or a pattern; repeatable.", (), flag="--node", metavar="NODE"
     )
     every_failure: bool = opt("Compute a plan for every single failure, into the folder -o.", False)
-    failures: Any = opt("What may fail, with --every-failure.", "cables", choices="treadle.planning:Failures")
+    failures: Any = opt(
+        "Elements that may fail, with --every-failure.", "cables", choices="treadle.planning:Failures"
+    )
     algorithm: str | None = opt("Scheduler; default the plan's own.", metavar="NAME", words="algorithms")
     form: Any = opt(
         "Form of ForestColl's trees; default the plan's own.",

@@ -159,7 +159,7 @@ class Step(Options):
 class Train(Device, Step, Reporting):
     """Options of ``train``."""
 
-    model: str = arg("MODEL", "A name, e.g. llama-3-8b, a Hugging Face config.json, or a table of layers.")
+    model: str = arg("MODEL", "A name, e.g. llama-3-8b, a config.json, or a table of layers.")
     mesh: str = opt(
         "Axes (dp, fsdp, tp, cp, ep, pp) and ranks, e.g. fsdp=16,tp=8.",
         REQUIRED,

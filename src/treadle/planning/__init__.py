@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from treadle.formats.format import told_format as told_format
     from treadle.formats.judgement import Check as Check
     from treadle.formats.msccl.profile import Profile as Profile
+    from treadle.options.keywords import ParallelizeKeywords as ParallelizeKeywords
+    from treadle.options.keywords import TrainKeywords as TrainKeywords
     from treadle.parallelism.capture.added_rules import operator_rule as operator_rule
     from treadle.parallelism.graph.model_graph import ModelGraph as ModelGraph
     from treadle.parallelism.graph.model_graph import ModelPart as ModelPart
@@ -129,7 +131,6 @@ if TYPE_CHECKING:
     from treadle.planning.parallelising.exporting import ExportedPlan as ExportedPlan
     from treadle.planning.parallelising.exporting import export_plan as export_plan
     from treadle.planning.parallelising.parallel_options import DEFAULT_GAP as DEFAULT_GAP
-    from treadle.planning.parallelising.parallel_options import ParallelizeKeywords as ParallelizeKeywords
     from treadle.planning.parallelising.parallel_options import read_pins as read_pins
     from treadle.planning.parallelising.parallel_result import FabricSearch as FabricSearch
     from treadle.planning.parallelising.parallel_result import ParallelizeResult as ParallelizeResult
@@ -201,7 +202,6 @@ if TYPE_CHECKING:
     from treadle.planning.training.train import TrainResult as TrainResult
     from treadle.planning.training.train import TrainRow as TrainRow
     from treadle.planning.training.train import train as train
-    from treadle.planning.training.train_options import TrainKeywords as TrainKeywords
     from treadle.planning.writing.lower import FriendlierTrees as FriendlierTrees
     from treadle.planning.writing.lower import Loading as Loading
     from treadle.planning.writing.lower import Lowered as Lowered
@@ -331,7 +331,7 @@ else:
                 "write_step_chakra",
             ),
             "treadle.planning.training.train": ("TrainResult", "TrainRow", "train"),
-            "treadle.planning.training.train_options": ("TrainKeywords",),
+            "treadle.options.keywords": ("ParallelizeKeywords", "TrainKeywords"),
             "treadle.planning.writing.lower": (
                 "FriendlierTrees",
                 "Loading",
@@ -366,7 +366,6 @@ else:
             "treadle.planning.parallelising.plan_changes": ("PlanChanges",),
             "treadle.planning.parallelising.parallel_options": (
                 "DEFAULT_GAP",
-                "ParallelizeKeywords",
                 "read_pins",
             ),
             "treadle.planning.parallelising.parallel_result": (

@@ -8,16 +8,10 @@ from typing import Any, Unpack
 
 from treadle.checking import checked
 from treadle.errors import FormatError
+from treadle.options.keywords import ImportKeywords
 from treadle.spelling import did_you_mean, spelt_alike
 from treadle.topologies.readers.boxes.gpu_models import PCIE_GT_PER_S, pcie_bandwidth
-from treadle.topologies.readers.imported import (
-    Imported,
-    ImportKeywords,
-    ImportOptions,
-    LinkSpeeds,
-    PcieDetail,
-    spelt,
-)
+from treadle.topologies.readers.imported import Imported, ImportOptions, LinkSpeeds, PcieDetail, spelt
 from treadle.topologies.readers.reader import read_topology
 from treadle.topologies.typed_quantities import bandwidth_of
 from treadle.units import parse_bandwidth, parse_decimal_size

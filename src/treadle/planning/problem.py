@@ -9,17 +9,17 @@ from fnmatch import fnmatchcase
 from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypedDict, Unpack
+from typing import Unpack
 
 from treadle.brief import brief
 from treadle.checking import checked
 from treadle.errors import FormatError, ScheduleError, TopologyError
+from treadle.options.keywords import ProblemOptions
 from treadle.planning.demand_files import read_demands
 from treadle.planning.fabrics_and_plans import FabricLike, as_fabric
-from treadle.planning.meshes import AxesLike, groups_of
-from treadle.schedules.alltoall.demands import Demands, block_demands
+from treadle.planning.meshes import groups_of
+from treadle.schedules.alltoall.demands import block_demands
 from treadle.schedules.collective import Collective, CollectiveKind, busbw_factor
-from treadle.schedules.mesh import Mesh
 from treadle.spelling import spelt_alike, unknown
 from treadle.topologies import parse, subset, without_failures
 from treadle.topologies.topology import Topology
@@ -50,20 +50,6 @@ class Problem:
 
     topology: Topology
     collective: Collective
-
-
-class ProblemOptions(TypedDict, total=False):
-    """Keyword arguments of `pose`, which every function that takes a fabric and a collective accepts."""
-
-    ranks: Sequence[int] | str | None
-    forward: bool
-    root: int | str | None
-    weights: Sequence[int] | None
-    file_format: str | None
-    demands: Demands | Path | str | None
-    without: Sequence[str] | str | None
-    mesh: Mesh | str | None
-    axes: AxesLike | None
 
 
 def model_of(topology: Topology, collective: Collective) -> str:

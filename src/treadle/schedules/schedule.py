@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
@@ -11,10 +13,10 @@ from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.group_schedule import GroupSchedule
 
-ExplicitSchedule = ForestSchedule | StepSchedule | ExchangeSchedule | RouteSchedule | TimedRoutes
+ExplicitSchedule: TypeAlias = ForestSchedule | StepSchedule | ExchangeSchedule | RouteSchedule | TimedRoutes
 """Schedules that hold all they move."""
 
-Schedule = ExplicitSchedule | FactoredSchedule | GroupSchedule
+Schedule: TypeAlias = ExplicitSchedule | FactoredSchedule | GroupSchedule
 """All have `kind` and `n_ranks`; `isinstance` tells them apart where a stage needs more."""
 
 MAX_EXPANDED_RANKS = 1024

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, fields
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, TypedDict
+from typing import Any
 
 from treadle.errors import ScheduleError
 from treadle.notebook import own_fields, shown
@@ -306,34 +306,6 @@ def _check_chunks(chunks: int | None) -> None:
         raise ScheduleError(f"chunks: {str(chunks)[:20]} per shard, expected 1 to 2**24")
 
 
-class OptionKeywords(TypedDict, total=False):
-    """Fields of all forms' options, as `solve` takes them by keyword."""
-
-    trees: int | None
-    max_trees: int | None
-    exact: bool
-    packer: str | None
-    form: Form | str
-    trim: bool
-    height: int | None
-    multicast: bool
-    factors: Sequence[int] | None
-    exchanged: Sequence[int] | None
-    chunks: int | None
-    parts: int | None
-    rounds: Sequence[int] | None
-    steps: int | None
-    max_steps: int | None
-    symmetric: bool
-    seed: int
-    max_layers: int | None
-    layer_changes: bool
-    max_routes: int | None
-    max_hops: int | None
-    max_flows: int | None
-    size: SizeRequest | None
-
-
 OPTIONS_OF: Mapping[ScheduleForm, type[SchedulerOptions]] = MappingProxyType(
     {
         ScheduleForm.TREES: TreeOptions,
@@ -365,6 +337,6 @@ def flag_of(option: str) -> str:
     return _FLAGS.get(option, f"--{option.replace('_', '-')}")
 
 
-def asked_of(keywords: OptionKeywords) -> dict[str, object]:
+def asked_of(keywords: Mapping[str, object]) -> dict[str, object]:
     """The keywords that are not at their defaults."""
     return {name: value for name, value in keywords.items() if value != _DEFAULTS[name]}

@@ -11,10 +11,11 @@ import pytest
 from tests.parallelism.plan.small_models import small_model
 
 from treadle.errors import FormatError, InfeasibleError
+from treadle.options.keywords import ParallelizeKeywords
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.search.branching import SearchEffort
 from treadle.parallelism.state.sharding import Sharding
-from treadle.planning.parallelising.parallel_options import ParallelizeKeywords, parallel_request
+from treadle.planning.parallelising.parallel_options import parallel_request
 from treadle.planning.parallelising.pipeline_run import STAGES, search_staged, staged
 from treadle.planning.parallelising.plan_search import PlanSearch
 from treadle.planning.parallelising.posed_mesh import PosedMesh

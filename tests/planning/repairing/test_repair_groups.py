@@ -7,6 +7,7 @@ from fractions import Fraction
 import pytest
 
 from treadle.errors import ScheduleError
+from treadle.options.keywords import ProblemOptions
 from treadle.planning import (
     CutOffGroupError,
     RepairResult,
@@ -16,7 +17,6 @@ from treadle.planning import (
     solve,
     verify,
 )
-from treadle.planning.problem import ProblemOptions
 from treadle.topologies import with_failed_links
 
 SPINES = "leaf_spine:3,2,gpus_per_leaf=2"

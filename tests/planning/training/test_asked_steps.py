@@ -13,6 +13,7 @@ import pytest
 
 from samples.training.small_steps import mesh_of
 from treadle.errors import FormatError, ScheduleError, TreadleError
+from treadle.options.keywords import TrainKeywords
 from treadle.planning.problem import Problem
 from treadle.planning.training import calibrated_efficiency as calibration
 from treadle.planning.training import train_options
@@ -24,7 +25,7 @@ from treadle.planning.training.measured_network import NetworkEfficiency, as_net
 from treadle.planning.training.message_costs import message_costs
 from treadle.planning.training.serve import _replicas
 from treadle.planning.training.step_inputs import costs_of_rows, slow_links
-from treadle.planning.training.train_options import TrainKeywords, as_accelerator, asked_step
+from treadle.planning.training.train_options import as_accelerator, asked_step
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.mesh import Mesh

@@ -16,6 +16,7 @@ from treadle.cli.text_places import TextPlace, check_folder, place_of, place_of_
 from treadle.context import Context
 from treadle.errors import ScheduleError
 from treadle.options.judging import Lower, Text
+from treadle.options.keywords import TextKeywords
 from treadle.options.rows import keywords
 from treadle.planning import Format, Loading, Lowered, LoweredGroup, Profile, find_format
 from treadle.planning.group_plans import group_name
@@ -26,7 +27,6 @@ from treadle.planning.summary import (
     text_summary,
     throughput,
 )
-from treadle.planning.writing.lower import TextKeywords
 from treadle.schedules.plan import Plan
 
 

@@ -11,10 +11,10 @@ from treadle.cli.quantities import counted
 from treadle.cli.solving.report import describe_shortfall
 from treadle.cli.status import FAILED
 from treadle.errors import ScheduleError
+from treadle.options.keywords import TextKeywords
 from treadle.planning import Format, LoweredRange, LoweredSet, Profile, SavedSet, range_words
 from treadle.planning.group_plans import group_name
 from treadle.planning.summary import shortfall_summary, throughput
-from treadle.planning.writing.lower import TextKeywords
 from treadle.schedules.plan import Plan
 
 

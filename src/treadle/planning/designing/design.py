@@ -19,10 +19,11 @@ from treadle.finder.evaluate import call_seconds, cheapest_sequence
 from treadle.finder.measure import Option
 from treadle.finder.search import FabricCandidate, Finder
 from treadle.finder.workload import Call, Exchange, Network, Workload
+from treadle.options.keywords import DesignKeywords
 from treadle.planning.designing.candidates import check_pairs, frontier_options
 from treadle.planning.designing.design_flow import AlltoallFigures, with_flow, with_flows
 from treadle.planning.designing.design_limits import design_limits
-from treadle.planning.designing.design_options import DesignKeywords, DesignOptions
+from treadle.planning.designing.design_options import DesignOptions
 from treadle.planning.designing.design_result import DesignResult, DesignRow, Reconfiguration
 from treadle.planning.designing.fabrics_of_size import fabrics_of_size
 from treadle.planning.designing.hybrids import HybridOption, best_hybrids

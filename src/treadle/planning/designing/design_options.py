@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
 
 from treadle.finder.searches.fresh import SearchLimit
 from treadle.planning.designing.design_flow import AlltoallFigures
@@ -42,16 +41,3 @@ class DesignOptions:
     topology: str | None = None
     cache: Path | None = None
     use_cache: bool = True
-
-
-class DesignKeywords(TypedDict, total=False):
-    """`DesignOptions` as keyword arguments."""
-
-    bidirectional: bool
-    reconfiguration_delay_s: float | None
-    alltoall: AlltoallFigures
-    search: SearchLimit | None
-    seed: int
-    topology: str | None
-    cache: Path | None
-    use_cache: bool

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import count
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
@@ -56,7 +57,7 @@ _SPELT = {"reducescatter": "reduce-scatter", "reduce_scatter": "reduce-scatter"}
 
 _ONE_GROUP = "it is for one group of ranks; a plan of all groups can stand here"
 
-ForeignSchedule = Plan | HasPlan | Schedule | Program | Path | str
+ForeignSchedule: TypeAlias = Plan | HasPlan | Schedule | Program | Path | str
 """What can stand beside our schedulers: a plan or a result with one, a value of ours, or a file."""
 
 

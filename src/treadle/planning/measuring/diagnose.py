@@ -16,6 +16,7 @@ from treadle.diagnosis.log_figures import kind_of, ranks_of, shows_fast_links, u
 from treadle.diagnosis.log_reader import read_log
 from treadle.diagnosis.suspect import Case
 from treadle.errors import InfeasibleError
+from treadle.options.keywords import ImportKeywords
 from treadle.planning.fabrics_and_plans import FabricLike, as_fabric
 from treadle.planning.importing import import_options
 from treadle.planning.measuring.diagnosed import (
@@ -46,7 +47,6 @@ from treadle.schedules.collective import CollectiveKind
 from treadle.spelling import counted
 from treadle.topologies.expressions import parse_imported
 from treadle.topologies.named_boxes import Boxes, find_boxes, joined_by_nvswitches, rank_boxes
-from treadle.topologies.readers.imported import ImportKeywords
 from treadle.topologies.topology import Topology
 
 HEALTHY_SHARES = {BindingPlace.NICS: 0.85, BindingPlace.PCIE: 0.85, BindingPlace.NETWORK: 0.85}

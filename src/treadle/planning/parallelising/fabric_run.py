@@ -9,6 +9,7 @@ from time import monotonic
 
 from treadle.context import Context, Progress, under
 from treadle.errors import InfeasibleError
+from treadle.options.keywords import ParallelizeKeywords
 from treadle.parallelism.plan.parallel_plan import PlanClaim
 from treadle.parallelism.problem.mixing import layering_of, mixed
 from treadle.parallelism.search.branching import SearchEffort
@@ -16,11 +17,7 @@ from treadle.parallelism.search.one_plan import MemoryShortage
 from treadle.planning.parallelising.large_costs import costs_of_any_size
 from treadle.planning.parallelising.mesh_choices import coarse_meshes
 from treadle.planning.parallelising.mesh_search import Look, MeshSearch, search_meshes
-from treadle.planning.parallelising.parallel_options import (
-    AUTO_TIME_LIMIT_S,
-    DEFAULT_TIME_LIMIT_S,
-    ParallelizeKeywords,
-)
+from treadle.planning.parallelising.parallel_options import AUTO_TIME_LIMIT_S, DEFAULT_TIME_LIMIT_S
 from treadle.planning.parallelising.parallel_result import FabricSearch, MeshTrial, PricedPlan
 from treadle.planning.parallelising.pipeline_run import search_staged
 from treadle.planning.parallelising.plan_search import OURS, PlanSearch, ordered

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypedDict
 
 from treadle.errors import FormatError
+from treadle.options.keywords import ParallelizeKeywords
 from treadle.parallelism.search.minimax import Overlap
 from treadle.planning.training.train_options import DEFAULT_EFFICIENCY, as_accelerator
 from treadle.spelling import spelt_alike, unknown
@@ -23,36 +23,6 @@ DEFAULT_TIME_LIMIT_S, AUTO_TIME_LIMIT_S = 120.0, 300.0
 _COUNT = re.compile(r"([1-9][0-9]*)\s*([KkMmGg]?)")
 _POWERS = {"": 0, "k": 10, "m": 20, "g": 30}
 _MOST_TOKENS = 2**40
-
-
-class ParallelizeKeywords(TypedDict, total=False):
-    """Keyword arguments of `parallelize` beside model, fabrics, mesh, GPU and tokens; told there.
-
-    Examples
-    --------
-    >>> import treadle
-    >>> from treadle import planning
-    >>> options: planning.ParallelizeKeywords = {"schedule": "ring", "gap": 0.1}
-    >>> words = planning.ModelGraph("words", (treadle.capture("gpt2", tokens=4096).part("embedding"),))
-    >>> found = treadle.parallelize(words, "ring(2, bandwidth='25GB/s')", gpu="h100", mesh="2", **options)
-    >>> found.searches[0].best
-    <PricedPlan treadle, 0.000257 s, 346.28MB memory>
-    """
-
-    sequence: int | str | None
-    memory_bytes: int | None
-    overlap: str
-    pins: Mapping[str, str]
-    schedule: str
-    micro_batches: int | None
-    efficiency: float | None
-    memory_efficiency: float
-    alpha_s: float | None
-    forward: bool
-    mixed: bool
-    gap: float
-    time_limit_s: float | None
-    file_format: str | None
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,14 @@ from typing import Unpack, cast
 from treadle.checking import checked, left_alone
 from treadle.context import Progress
 from treadle.errors import FormatError
+from treadle.options.keywords import ParallelizeKeywords
 from treadle.parallelism.search.minimax import Overlap
 from treadle.planning.fabrics_and_plans import FabricLike, as_fabric
 from treadle.planning.meshes import as_mesh
 from treadle.planning.parallelising.fabric_matrix import fabric_matrix
 from treadle.planning.parallelising.fabric_run import FabricRun
 from treadle.planning.parallelising.graph_argument import as_model_graph
-from treadle.planning.parallelising.parallel_options import ParallelizeKeywords, parallel_request
+from treadle.planning.parallelising.parallel_options import parallel_request
 from treadle.planning.parallelising.parallel_result import ParallelizeResult
 from treadle.planning.parallelising.pipeline_run import STAGES, stages_of
 from treadle.planning.parallelising.plan_search import PlanSearch

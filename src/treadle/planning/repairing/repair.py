@@ -17,6 +17,7 @@ from treadle.brief import brief
 from treadle.checking import checked
 from treadle.context import Progress
 from treadle.errors import InfeasibleError, ScheduleError, TopologyError
+from treadle.options.keywords import OptionKeywords
 from treadle.planning.fabrics_and_plans import PlanLike, as_plan, as_size
 from treadle.planning.repairing.repair_candidates import DEFAULT_SIZE, JUDGED_AT, Contest, best_for
 from treadle.planning.solving.asked_options import asked_options
@@ -28,7 +29,7 @@ from treadle.schedules.collective import Collective, CollectiveKind, busbw_facto
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.plan import Plan
 from treadle.schedules.witness import CutWitness
-from treadle.synthesis.scheduler_options import Form, OptionKeywords
+from treadle.synthesis.scheduler_options import Form
 from treadle.topologies import reached
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.failures import named_links, named_nodes, without_links_and_nodes

@@ -8,13 +8,13 @@ from time import monotonic
 
 from treadle.context import Progress
 from treadle.errors import ScheduleError, TreadleError
+from treadle.options.keywords import OptionKeywords
 from treadle.planning.measuring.simulation import simulate
 from treadle.planning.problem import Problem
 from treadle.planning.solving.candidate import Candidate
 from treadle.planning.solving.solve import SolveResult, judged, solve
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.plan import Plan
-from treadle.synthesis.scheduler_options import OptionKeywords
 from treadle.topologies.topology import Topology
 
 JUDGED_AT = "judged_at_bytes"

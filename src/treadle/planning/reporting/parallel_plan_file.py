@@ -8,11 +8,12 @@ from treadle.checking import checked, left_alone
 from treadle.context import Progress
 from treadle.errors import FormatError
 from treadle.input_files import read_head
+from treadle.options.keywords import ParallelizeKeywords
 from treadle.parallelism.plan.plan_json import KIND, read_plan
 from treadle.planning.fabrics_and_plans import FabricLike, as_fabric
 from treadle.planning.parallelising.fabric_run import FabricRun
 from treadle.planning.parallelising.graph_argument import as_model_graph
-from treadle.planning.parallelising.parallel_options import ParallelizeKeywords, parallel_request
+from treadle.planning.parallelising.parallel_options import parallel_request
 from treadle.planning.parallelising.plan_search import PlanSearch
 from treadle.planning.problem import resolve_topology
 from treadle.planning.reporting.parallel_page import ToldPlan, evaluated, told_page

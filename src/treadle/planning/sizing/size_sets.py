@@ -12,10 +12,11 @@ from treadle.brief import brief
 from treadle.checking import checked, left_alone
 from treadle.context import Context, Progress, TimeLimitError, context, under
 from treadle.errors import FormatError, ScheduleError, TreadleError
+from treadle.options.keywords import ProblemOptions, SizeSetOptions
 from treadle.planning.fabrics_and_plans import FabricLike, SizesLike, as_sizes
-from treadle.planning.measuring.cost_models import CostModelLike, cost_model_of
+from treadle.planning.measuring.cost_models import cost_model_of
 from treadle.planning.measuring.size_bounds import size_bounds
-from treadle.planning.problem import ProblemOptions, pose
+from treadle.planning.problem import pose
 from treadle.planning.sizing.candidate_options import Entrant, entrants, left_out, options_in_words
 from treadle.planning.sizing.envelope import ChosenRange, choose_ranges, crossing
 from treadle.planning.sizing.model_corners import Doubt, doubts_of
@@ -162,12 +163,6 @@ class SizeSet(Tabular):
             )
             for row in self.rows
         ]
-
-
-class SizeSetOptions(ProblemOptions, total=False):
-    """Keywords of `solve_sizes` beside its own: those of a problem, and what messages cost."""
-
-    cost_model: CostModelLike | None
 
 
 @checked(sizes=left_alone)

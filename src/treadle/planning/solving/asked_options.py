@@ -8,8 +8,9 @@ from types import MappingProxyType
 from typing import cast
 
 from treadle.errors import FormatError
+from treadle.options.keywords import OptionKeywords
 from treadle.schedules.plan import Plan, Scalar
-from treadle.synthesis.scheduler_options import OptionKeywords, SchedulerOptions, SizeRequest
+from treadle.synthesis.scheduler_options import SchedulerOptions, SizeRequest
 
 _PREFIX = "asked_"
 _ROUNDS = re.compile(r"\d{1,9}(,\d{1,9}){0,999}")

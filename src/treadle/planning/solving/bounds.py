@@ -12,10 +12,11 @@ from treadle.brief import brief
 from treadle.checking import checked, unexpected
 from treadle.context import Context, Progress, TimeLimitError, context, under
 from treadle.errors import FormatError, ScheduleError
-from treadle.planning.fabrics_and_plans import FabricLike, SizesLike, as_sizes
-from treadle.planning.measuring.cost_models import CostModel, CostModelLike, cost_model_of
+from treadle.options.keywords import BoundOptions, ProblemOptions
+from treadle.planning.fabrics_and_plans import FabricLike, as_sizes
+from treadle.planning.measuring.cost_models import CostModel, cost_model_of
 from treadle.planning.measuring.size_bounds import size_bounds
-from treadle.planning.problem import Problem, ProblemOptions, model_of, pose
+from treadle.planning.problem import Problem, model_of, pose
 from treadle.planning.solving.alltoall import alltoall_rate, rate_by_method
 from treadle.planning.solving.group_rates import (
     AloneRate,
@@ -136,13 +137,6 @@ def _as_method(value: Any, place: str) -> Any:
     if value is None or isinstance(value, str):
         return value
     raise unexpected(place, "a RateMethod or its name", value)
-
-
-class BoundOptions(ProblemOptions, total=False):
-    """Keywords of `bound` beside its own: those of a problem, and which least times are asked for."""
-
-    sizes: SizesLike
-    cost_model: CostModelLike | None
 
 
 @checked(method=_as_method)

@@ -12,13 +12,14 @@ from treadle.brief import brief
 from treadle.checking import checked, left_alone
 from treadle.context import Context, Progress, TimeLimitError, context, under
 from treadle.errors import TreadleError
+from treadle.options.keywords import ComparisonOptions, ProblemOptions
 from treadle.planning.fabrics_and_plans import FabricLike, SizesLike, as_sizes
 from treadle.planning.judging.placed_schedules import ForeignSchedule, PlacedSchedule, place_schedules
 from treadle.planning.measuring.congestion import Congestion, congestion
-from treadle.planning.measuring.cost_models import CostModelLike, cost_model_of
+from treadle.planning.measuring.cost_models import cost_model_of
 from treadle.planning.measuring.simulation import SimulatedRow, SimulatedSubject, simulated
 from treadle.planning.measuring.size_bounds import size_bounds
-from treadle.planning.problem import Problem, ProblemOptions, pose
+from treadle.planning.problem import Problem, pose
 from treadle.planning.sizing.fitting import fitting
 from treadle.planning.solving.bounds import Bound, bound_in_groups, find_bound
 from treadle.planning.solving.generation import generate
@@ -209,12 +210,6 @@ class Comparison(Tabular):
                 }
                 rows.append(plain_row(own | figures))
         return rows
-
-
-class ComparisonOptions(ProblemOptions, total=False):
-    """Keywords of `compare` beside its own: those of a problem, and what messages cost."""
-
-    cost_model: CostModelLike | None
 
 
 @checked(sizes=left_alone)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from time import process_time
-from typing import TypedDict, Unpack
+from typing import Unpack
 
 import numpy as np
 
 from treadle.arrays import exact_sum
 from treadle.context import TimeLimitError, context, under
 from treadle.errors import FormatError, InfeasibleError
+from treadle.options.keywords import ForestKeywords
 from treadle.planning.problem import Problem
 from treadle.planning.solving.bounds import Bound, bound_of_allreduce, find_bound
 from treadle.planning.solving.candidate import Candidate, ForestRequest, tree_budget
@@ -33,17 +34,6 @@ FORESTCOLL = "forestcoll"
 RS_AG = "rs-ag"
 MAX_WRITTEN_OUT = 2**14
 """Ranks of an allgather and the like beyond which trees, N**2 parents and more, are not written out."""
-
-
-class ForestKeywords(TypedDict, total=False):
-    """What ForestColl heeds of `TreeOptions`; pruning at switches comes after it."""
-
-    trees: int | None
-    max_trees: int | None
-    exact: bool
-    packer: str | None
-    form: Form | str
-    trim: bool
 
 
 def forestcoll(

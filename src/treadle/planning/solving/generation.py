@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from treadle.context import Context, TimeLimitError, under
 from treadle.errors import ScheduleError, TreadleError
+from treadle.options.keywords import OptionKeywords
 from treadle.planning.problem import Problem
 from treadle.planning.solving.bounds import Bound, find_bound
 from treadle.planning.solving.candidate import Built, Candidate
@@ -28,7 +29,6 @@ from treadle.synthesis.scheduler import Scheduler
 from treadle.synthesis.scheduler_options import (
     OPTIONS_OF,
     Form,
-    OptionKeywords,
     RouteOptions,
     ScheduleForm,
     SchedulerOptions,

@@ -14,8 +14,9 @@ import numpy as np
 from treadle.brief import brief
 from treadle.context import TimeLimitError, context
 from treadle.errors import InfeasibleError
+from treadle.options.keywords import ProblemOptions
 from treadle.planning.fabrics_and_plans import FabricLike
-from treadle.planning.problem import Problem, ProblemOptions
+from treadle.planning.problem import Problem
 from treadle.planning.solving.transfer import transfer_collective
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.topologies import reached, subset

@@ -12,9 +12,10 @@ from treadle.brief import brief
 from treadle.context import Progress
 from treadle.formats.format import find_format
 from treadle.formats.text_options import TextOptions
+from treadle.options.keywords import ProblemOptions
 from treadle.planning.fabrics_and_plans import FabricLike
 from treadle.planning.judging.verification import UnverifiedPlanError, verify
-from treadle.planning.problem import ProblemOptions, busbw_values
+from treadle.planning.problem import busbw_values
 from treadle.planning.solving.schedulers import ROUTES
 from treadle.planning.solving.solve import solve
 from treadle.planning.summary import exact_text, problem_summary, route_shape

@@ -12,8 +12,9 @@ from treadle.brief import brief
 from treadle.checking import checked
 from treadle.context import UNLIMITED, Context, Progress, TimeLimitError, under
 from treadle.errors import ScheduleError
+from treadle.options.keywords import OptionKeywords, ProblemOptions, SolveKeywords
 from treadle.planning.fabrics_and_plans import FabricLike
-from treadle.planning.problem import Problem, ProblemOptions, pose
+from treadle.planning.problem import Problem, pose
 from treadle.planning.solving.asked_options import record_asked
 from treadle.planning.solving.bounds import Bound
 from treadle.planning.solving.candidate import Alternative, Candidate
@@ -30,7 +31,6 @@ from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.synthesis.scheduler_options import (
     AlltoallOptions,
-    OptionKeywords,
     RouteOptions,
     SchedulerOptions,
     StepOptions,
@@ -177,10 +177,6 @@ class SolveResult:
         if self.report.is_optimal:
             return True
         return False if self.bound.is_tight else None
-
-
-class SolveKeywords(ProblemOptions, OptionKeywords):
-    """Keyword arguments of `solve` that say what, and how."""
 
 
 @checked()

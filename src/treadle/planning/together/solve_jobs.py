@@ -17,8 +17,9 @@ from treadle.checking import checked
 from treadle.context import Context, Progress, under
 from treadle.errors import FormatError, InfeasibleError, ScheduleError, TreadleError
 from treadle.input_files import read_input_text
+from treadle.options.keywords import ProblemOptions
 from treadle.planning.fabrics_and_plans import FabricLike
-from treadle.planning.problem import ProblemOptions, pose, resolve_kind, resolve_topology
+from treadle.planning.problem import pose, resolve_kind, resolve_topology
 from treadle.planning.solving.solve import RejectedError
 from treadle.planning.solving.transfer import transfer_collective, transfer_schedule
 from treadle.planning.stages import Stopwatch, seconds_left

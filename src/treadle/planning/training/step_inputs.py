@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import cast
 
 from treadle.errors import FormatError
+from treadle.options.keywords import TrainKeywords
 from treadle.planning.fabrics_and_plans import FabricLike, as_fabric
 from treadle.planning.problem import resolve_topology
 from treadle.planning.training.fabric_costs import FabricCosts, scheduler_named
 from treadle.planning.training.message_costs import message_costs
-from treadle.planning.training.train_options import AskedStep, TrainKeywords
+from treadle.planning.training.train_options import AskedStep
 from treadle.schedules.mesh import Mesh
 from treadle.units import format_bandwidth
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from math import isfinite
 from pathlib import Path
-from typing import TypedDict, TypeVar
+from typing import TypeVar
 
 from treadle.errors import FormatError, TreadleError
 from treadle.input_files import naming_file, read_input_text
-from treadle.planning.measuring.cost_models import CostModelLike
+from treadle.options.keywords import TrainKeywords
 from treadle.planning.training.contention_presets import ContentionChoice, contention_of
 from treadle.planning.training.idle_options import check_options_matter
 from treadle.planning.training.measured_network import NetworkEfficiency, as_network_efficiency
@@ -37,48 +37,6 @@ _MASTER_BYTES = 4
 _MOST_FILE = 10**7
 _MOST_TOKENS = 2**30
 _MOST_CAPACITY = 1000
-
-
-class TrainKeywords(TypedDict, total=False):
-    """Keyword arguments of `train` beside model, fabrics, mesh and GPU; what each means is told there.
-
-    Examples
-    --------
-    >>> import treadle
-    >>> options: treadle.planning.TrainKeywords = {"sequence": 1024, "precision": "bf16"}
-    >>> found = treadle.train("gpt2", "dgx_h100:1", mesh="dp=8", gpu="h100", schedules="bound", **options)
-    >>> found.rows[0].outcome
-    <StepOutcome 0.00424 s iteration, mfu 0.1947>
-    """
-
-    batch: int | None
-    sequence: int | str | Mapping[str, int] | None
-    micro_batches: int
-    interleave: int
-    bucket_bytes: int | None
-    prefetch: int
-    reshard: bool | None
-    sequence_parallel: bool
-    context_exchange: str
-    recompute: str
-    fused_attention: bool
-    precision: str | None
-    gradients: str | None
-    layer_times: Path | str | None
-    efficiency: float | None
-    memory_efficiency: float | None
-    calibrate_s: float | None
-    contention: str | float | None
-    network_efficiency: NetworkEfficiency | float | str | Sequence[str] | None
-    streams: str
-    capacity_factor: float
-    alltoall_overtakes: bool
-    alpha_s: float | None
-    cost_model: CostModelLike | None
-    forward: bool
-    simulates: bool
-    samples: bool
-    file_format: str | None
 
 
 @dataclass(frozen=True)

@@ -18,14 +18,8 @@ from treadle.formats.msccl.profile import Profile
 from treadle.formats.request import Asked, TextRequest
 from treadle.formats.selection.chunk_counts import facts_of
 from treadle.formats.selection.served import Selector, served
-from treadle.formats.text_options import (
-    AUTO_CHUNKS,
-    PLAN_CHUNKS,
-    TextKeywords,
-    TextOptions,
-    check_chunks,
-    check_protocol,
-)
+from treadle.formats.text_options import AUTO_CHUNKS, PLAN_CHUNKS, TextOptions, check_chunks, check_protocol
+from treadle.options.keywords import TextKeywords
 from treadle.planning.fabrics_and_plans import PlanLike, as_plan, as_size
 from treadle.planning.group_plans import group_name, plan_of_group
 from treadle.planning.judging.point_to_point import shortfall

@@ -15,7 +15,8 @@ from treadle.formats.judgement import RangedText
 from treadle.formats.msccl.profile import Profile
 from treadle.formats.request import TextRequest
 from treadle.formats.selection.text_set import FOLDER, Delivery, TextSet
-from treadle.formats.text_options import AUTO_CHUNKS, PLAN_CHUNKS, TextKeywords, TextOptions
+from treadle.formats.text_options import AUTO_CHUNKS, PLAN_CHUNKS, TextOptions
+from treadle.options.keywords import TextKeywords
 from treadle.planning.fabrics_and_plans import PlanLike, as_plan, as_size
 from treadle.planning.group_plans import plan_of_group
 from treadle.planning.writing.lower import checked_text, lower_verified

@@ -8,7 +8,8 @@ from typing import Unpack
 
 from treadle.errors import ScheduleError
 from treadle.formats.format import Format, find_format
-from treadle.formats.text_options import PROTOCOLS, TextKeywords, TextOptions
+from treadle.formats.text_options import PROTOCOLS, TextOptions
+from treadle.options.keywords import TextKeywords
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.forest_cost import algbw

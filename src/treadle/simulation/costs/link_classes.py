@@ -16,7 +16,7 @@ from treadle.simulation.costs.cost_model import LinkClass
 from treadle.topologies.named_boxes import NETWORK, Boxes, find_boxes, rank_boxes
 from treadle.topologies.topology import Topology
 
-CLASSES = (LinkClass.BOX, LinkClass.HOP, LinkClass.NETWORK)
+CLASSES: tuple[LinkClass, ...] = (LinkClass.BOX, LinkClass.HOP, LinkClass.NETWORK)
 """By number in arrays; a message is of the last class of its links."""
 
 _BOX, _HOP, _NETWORK = range(3)

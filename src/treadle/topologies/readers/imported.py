@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypedDict
 
 from treadle.brief import brief
 from treadle.errors import FormatError
@@ -29,25 +28,6 @@ class PcieDetail(StrEnum):
 
     NEAR = "near"
     FULL = "full"
-
-
-class ImportKeywords(TypedDict, total=False):
-    """Keyword arguments of `treadle.planning.import_topology`; fields of `ImportOptions`."""
-
-    boxes: int | None
-    network: str | None
-    nic_bandwidth: float | str | None
-    gpu: str | None
-    links: LinkSpeeds | str | None
-    pcie: PcieDetail | str | None
-    pcie_bandwidth: float | str | None
-    cpu_link: float | str | None
-    trays: int | None
-    nics: str | None
-    bandwidth: float | str | None
-    undirected: bool | None
-    oversubscription: str | None
-    chunk_size: int | str | None
 
 
 @dataclass(frozen=True, kw_only=True)
