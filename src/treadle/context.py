@@ -12,10 +12,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
-from typing import TypeVar, cast
+from dataclasses import dataclass, field, replace
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 Item = TypeVar("Item")
+Function = TypeVar("Function", bound=Callable[..., Any])
 Progress = Callable[[str, int, int], None]
 """Called as progress(stage, done, total) a few times a second; total is 0 where it is not known."""
 
@@ -60,11 +62,14 @@ class Context:
     budget : WorkBudget, optional
         `report` raises TimeLimitError when `spend` has used it up. Trees of groups and the constructions of
         allreduces count their work.
+    seconds : dict
+        CPU seconds by stage, which `stage` adds up; with `total` when what `start` began is over.
     """
 
     progress: Progress | None = None
     deadline: float | None = None
     budget: WorkBudget | None = None
+    seconds: dict[str, float] = field(default_factory=dict, compare=False)
 
     @property
     def unlimited(self) -> Context:
@@ -101,6 +106,20 @@ class Context:
         if self.progress is not None:
             self.progress(stage, 0, 0)
 
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Announce a stage and add the CPU seconds of the block to `seconds`."""
+        self.announce(name.replace("_", " "))
+        begun = time.process_time()
+        try:
+            yield
+        finally:
+            self.count(name, time.process_time() - begun)
+
+    def count(self, stage: str, seconds: float) -> None:
+        """Add CPU seconds to a stage."""
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+
     def report(self, stage: str, done: int, total: int) -> None:
         """Report progress; raise TimeLimitError if the deadline has passed or the budget is used up."""
         if self.is_late:
@@ -128,6 +147,36 @@ def under(running: Context) -> Iterator[None]:
         yield
     finally:
         _RUNNING.reset(token)
+
+
+@contextmanager
+def start(progress: Progress | None = None, time_limit_s: float | None = None) -> Iterator[Context]:
+    """Run a block as work of its own: with this progress and time limit, whatever the running context is.
+
+    The context of the block is that of `with start(...) as running`; its `seconds` have a total at the end.
+    """
+    begun = time.process_time()
+    running = Context(progress, None if time_limit_s is None else time.monotonic() + time_limit_s)
+    try:
+        with under(running):
+            yield running
+    finally:
+        running.seconds["total"] = time.process_time() - begun
+
+
+def in_context(*, limited: bool = True) -> Callable[[Function], Function]:
+    """Run a function by `start`, with its keyword arguments `progress` and, if limited, `time_limit_s`."""
+
+    def decorate(function: Function) -> Function:
+        @wraps(function)
+        def run(*arguments: Any, **keywords: Any) -> Any:
+            limit = keywords.get("time_limit_s") if limited else None
+            with start(keywords.get("progress"), limit):
+                return function(*arguments, **keywords)
+
+        return cast(Function, run)
+
+    return decorate
 
 
 def iterate_under(running: Context, items: Iterator[Item]) -> Iterator[Item]:

@@ -9,9 +9,9 @@ from typing import Any, cast
 from treadle.planning import comparison_summary as comparisons
 from treadle.planning import group_summary, pose
 from treadle.planning.measuring.congestion import Congestion
-from treadle.planning.solving.bounds import Bound
 from treadle.planning.solving.comparison import ComparisonRow, RowMeasures
 from treadle.schedules.witness import CutWitness
+from treadle.synthesis.result import Bound
 from treadle.verification.violations import Report
 
 

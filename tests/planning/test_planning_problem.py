@@ -9,7 +9,6 @@ from treadle.options.keywords import ProblemOptions
 from treadle.planning import pose
 from treadle.planning.meshes import AxesLike
 from treadle.planning.problem import select_ranks
-from treadle.planning.stages import Stopwatch
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.mesh import Mesh
@@ -76,16 +75,6 @@ def test_a_collective_as_value_is_taken_as_it_is() -> None:
 def test_unknown_kind_names_the_known_ones() -> None:
     with pytest.raises(FormatError, match="allgather, reduce-scatter"):
         pose("ring:4", "gossip")
-
-
-def test_stopwatch_adds_up_stages() -> None:
-    ticks = iter([0.0, 1.0, 3.0, 10.0, 14.0, 20.0])
-    watch = Stopwatch(clock=lambda: next(ticks))
-    for _ in range(2):
-        with watch.stage("work"):
-            pass
-    watch.include({"work": 1.0, "other": 2.0, "total": 99.0})
-    assert watch.seconds() == {"work": 7.0, "other": 2.0, "total": 20.0}
 
 
 def test_what_failed_leaves_the_fabric_before_ranks_are_counted() -> None:

@@ -16,7 +16,6 @@ from treadle.input_files import naming_file, read_input_text
 from treadle.planning import import_options, model_of, pose
 from treadle.planning.meshes import as_axes, as_mesh
 from treadle.planning.problem import busbw_values, resolve_kind, select_ranks
-from treadle.planning.stages import Stopwatch, seconds_left
 from treadle.planning.tabular import Tabular, plain, plain_row
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.topologies import Topology, TopologyBuilder, parse
@@ -231,25 +230,6 @@ def test_meshes_and_axes_as_typed() -> None:
     assert as_axes(" a , b") == ("a", "b")
     assert as_axes(3) == ("3",)
     assert as_axes([1, "c"]) == ("1", "c")
-
-
-def test_stages_of_time() -> None:
-    told: list[Any] = []
-    ticks = iter([5.0, 7.0, 10.0, 20.0, 21.0, 100.0])
-    watch = Stopwatch(lambda *words: told.append(words), clock=lambda: next(ticks))
-    with watch.stage("one"):
-        pass
-    with pytest.raises(KeyError), watch.stage("two"):
-        raise KeyError
-    assert watch.seconds() == {"one": 3.0, "two": 1.0, "total": 95.0}
-    assert [words[0] for words in told] == ["one", "two"]
-    assert seconds_left(None) is None
-
-
-def test_seconds_that_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treadle.planning.stages.monotonic", lambda: 100.0)
-    assert seconds_left(2.5) == 102.5
-    assert seconds_left(0.0) == 100.0
 
 
 def test_cells_of_tables(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ import pytest
 from treadle import planning
 from treadle.planning import pose, solve, summary
 from treadle.planning.judging.point_to_point import Shortfall
-from treadle.planning.solving.bounds import Bound
 from treadle.schedules.witness import CutWitness
+from treadle.synthesis.result import Bound
 from treadle.verification.violations import Report
 
 

@@ -156,7 +156,6 @@ if TYPE_CHECKING:
     from treadle.planning.sizing.size_sets import SizeSet as SizeSet
     from treadle.planning.sizing.size_sets import solve_sizes as solve_sizes
     from treadle.planning.solving.alltoall import uniform_bandwidth as uniform_bandwidth
-    from treadle.planning.solving.bounds import Bound as Bound
     from treadle.planning.solving.bounds import BoundResult as BoundResult
     from treadle.planning.solving.bounds import bound as bound
     from treadle.planning.solving.comparison import Comparison as Comparison
@@ -218,6 +217,7 @@ if TYPE_CHECKING:
     from treadle.planning.writing.set_folder import is_set_folder as is_set_folder
     from treadle.planning.writing.set_folder import save_set as save_set
     from treadle.synthesis.alltoall.rate.certificate import RateResult as RateResult
+    from treadle.synthesis.result import Bound as Bound
     from treadle.synthesis.scheduler_options import AlltoallOptions as AlltoallOptions
     from treadle.synthesis.scheduler_options import Form as Form
     from treadle.synthesis.scheduler_options import RouteOptions as RouteOptions
@@ -246,7 +246,8 @@ else:
             "treadle.planning.sizing.retuning": ("retune",),
             "treadle.planning.sizing.size_sets": ("SizeSet", "SizedChoice", "solve_sizes"),
             "treadle.planning.solving.alltoall": ("uniform_bandwidth",),
-            "treadle.planning.solving.bounds": ("Bound", "BoundResult", "bound"),
+            "treadle.planning.solving.bounds": ("BoundResult", "bound"),
+            "treadle.synthesis.result": ("Alternative", "Bound"),
             "treadle.planning.solving.comparison": ("Comparison", "ComparisonRow", "compare"),
             "treadle.planning.building.built_fabric": (
                 "BuiltFabric",

@@ -7,7 +7,6 @@ from treadle.planning.judging.placed_schedules import PlacedSchedule
 from treadle.planning.measuring.congestion import congestion
 from treadle.planning.measuring.size_bounds import size_bound_values
 from treadle.planning.problem import busbw_values
-from treadle.planning.solving.bounds import Bound
 from treadle.planning.solving.comparison import Comparison, ComparisonRow, InNetwork, RowMeasures
 from treadle.planning.summary import (
     bound_values,
@@ -17,6 +16,7 @@ from treadle.planning.summary import (
     verification_values,
 )
 from treadle.schedules.collective import Collective
+from treadle.synthesis.result import Bound
 
 
 def comparison_summary(result: Comparison) -> dict[str, object]:

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from treadle.planning.repairing.hardening import HardenedRow
     from treadle.planning.repairing.repair import RepairResult
     from treadle.planning.repairing.repair_candidates import Contest
-    from treadle.planning.solving.bounds import Bound, BoundResult
-    from treadle.planning.solving.candidate import Alternative
+    from treadle.planning.solving.bounds import BoundResult
     from treadle.planning.solving.solve import SolveResult
     from treadle.planning.writing.lower import Lowered
     from treadle.schedules.plan import Plan
     from treadle.schedules.schedule import Schedule
+    from treadle.synthesis.result import Alternative, Bound
     from treadle.synthesis.steps.exact import ParetoFront
     from treadle.verification.violations import Report
 

@@ -16,7 +16,6 @@ from treadle.planning import pose, schedulers
 from treadle.planning.problem import Problem
 from treadle.planning.solving import alltoall_candidates, bounds, route_candidates
 from treadle.planning.solving.bounds import (
-    Bound,
     bound_of_allreduce,
     bound_of_alltoall,
     bound_of_groups,
@@ -33,6 +32,7 @@ from treadle.planning.solving.schedulers import (
 from treadle.refusal import Refusal
 from treadle.schedules.witness import CutWitness
 from treadle.synthesis.alltoall.steps.hop_steps import MAX_CHUNKS
+from treadle.synthesis.result import Bound
 from treadle.synthesis.scheduler_options import RouteOptions
 
 CUT = CutWitness((0,))

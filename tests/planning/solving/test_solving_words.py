@@ -16,10 +16,9 @@ from treadle.planning import pose, solve
 from treadle.planning.solving import exact_synthesis, route_candidates
 from treadle.planning.solving.alltoall import rate_by_method, rate_summary, uniform_bandwidth
 from treadle.planning.solving.alltoall_candidates import _busiest, _finest, _losses, _most_chunks, _runnable
-from treadle.planning.solving.bounds import Bound
-from treadle.planning.solving.candidate import Alternative, Candidate, ForestRequest, tree_budget
 from treadle.planning.solving.comparison import Comparison, ComparisonRow, RowMeasures
 from treadle.planning.solving.exact_synthesis import DEFAULT_TIME_LIMIT_S, ExactRequest
+from treadle.planning.solving.forest_request import ForestRequest, tree_budget
 from treadle.planning.solving.generation import generate, options_for
 from treadle.planning.solving.route_candidates import _counted, _layering, within_limits
 from treadle.planning.solving.schedulers import find_scheduler
@@ -29,6 +28,7 @@ from treadle.planning.solving.tree_choice import _exact, _is_one_a_shard, with_t
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.witness import CutWitness
+from treadle.synthesis.result import Alternative, Bound, Result
 from treadle.synthesis.scheduler_options import RouteOptions, StepOptions, TreeOptions
 from treadle.topologies import Topology, TopologyBuilder, parse
 from treadle.verification.violations import Report
@@ -38,9 +38,9 @@ def made_up(**values: Any) -> Any:
     return SimpleNamespace(**values)
 
 
-def candidate(**values: Any) -> Candidate:
+def candidate(**values: Any) -> Result:
     bound = Bound(Fraction(4), CutWitness((0,)), True, "")
-    return Candidate("a", **{"schedule": cast(Any, None), "bound": bound, **values})
+    return Result(**{"schedule": cast(Any, None), "bound": bound, "algorithm": "a", **values})
 
 
 @pytest.mark.parametrize(
@@ -103,16 +103,16 @@ def test_a_choice_is_told_where_there_was_one() -> None:
     problem = pose("ring:3", "allgather")
     made = replace(generate(problem, find_scheduler("forestcoll")), notes=("first",), alternatives=())
     assert made.bound is not None
-    whole = with_tree_choice(problem, ForestRequest(budget=tree_budget(exact=True)), made, made.bound.algbw)
+    whole = with_tree_choice(problem, ForestRequest(budget=tree_budget(exact=True)), made)
     assert whole is made
     unknown = replace(made, bound=None)
-    assert with_tree_choice(problem, ForestRequest(), unknown, Fraction(1)) is unknown
+    assert with_tree_choice(problem, ForestRequest(), unknown) is unknown
     asked = ForestRequest(budget=tree_budget(trees=2))
     less = replace(made, exact_trees_per_root=2, exact_trees=None)
-    told = with_tree_choice(problem, asked, less, made.bound.algbw * Fraction(9, 10))
+    told = with_tree_choice(problem, asked, replace(less, algbw=made.bound.algbw * Fraction(9, 10)))
     assert told.notes == ("first", "the optimum takes 2 trees per root (--exact)")
     assert told.alternatives == (Alternative("--exact", Fraction(0), 2, None),)
-    same = with_tree_choice(problem, asked, less, made.bound.algbw)
+    same = with_tree_choice(problem, asked, replace(less, algbw=made.bound.algbw))
     assert (same.notes, same.alternatives) == (("first",), ())
 
 

@@ -10,11 +10,12 @@ import places
 from treadle.errors import FormatError, InfeasibleError
 from treadle.planning import lower, pose, solve
 from treadle.planning.solving import forestcoll
-from treadle.planning.solving.candidate import Alternative, Candidate, tree_budget
+from treadle.planning.solving.forest_request import tree_budget
 from treadle.planning.solving.forestcoll import _request, _unit_limits
 from treadle.planning.solving.tree_choice import _dyadic
 from treadle.planning.summary import solve_summary
 from treadle.schedules.trees.forest import ForestSchedule
+from treadle.synthesis.result import Alternative, Result
 from treadle.synthesis.scheduler_options import Form
 from treadle.synthesis.trees import Packer
 from treadle.synthesis.trees.allreduce import UnitLimits
@@ -226,8 +227,8 @@ def test_trees_that_are_too_many_to_be_written_out(monkeypatch: pytest.MonkeyPat
     )
 
 
-def made(per_root: int | None) -> Candidate:
-    return Candidate("a", None, None, trees_per_root=per_root)  # type: ignore[arg-type]
+def made(per_root: int | None) -> Result:
+    return Result(None, None, "a", trees_per_root=per_root)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -11,39 +11,39 @@ from typing import Any
 import pytest
 
 from shortcuts.switched_ranks import in_boxes
-from treadle.context import TimeLimitError
+from treadle.context import TimeLimitError, start
 from treadle.errors import InfeasibleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
+from treadle.synthesis.result import Bound, Result
 from treadle.synthesis.trees import pack_forest, tree_synthesis
 from treadle.synthesis.trees import pipeline as module
 from treadle.synthesis.trees.instance import instance_of
 from treadle.synthesis.trees.packers.packed import Packed, Packer, PackingAttempt
-from treadle.synthesis.trees.pipeline import Synthesis, synthesise
+from treadle.synthesis.trees.pipeline import synthesise
 from treadle.synthesis.trees.tree_budget import TreeBudget
-from treadle.synthesis.trees.tree_synthesis import StageClock
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
 
 F = Fraction
 K = CollectiveKind
 DIRECT, SWITCHED = parse("complete(4)"), in_boxes(2, 2)
+CUT: Any = "cut"
 TRIED = PackingAttempt(Packer.TIGHT_CUTS, "failed: odd")
 
 
-def made(rate: int, height: int, units: int = 4, by: Packer = Packer.GROWTH, bound: int = 1) -> Synthesis:
+def made(rate: int, height: int, units: int = 4, by: Packer = Packer.GROWTH, bound: int = 1) -> Result:
     schedule: Any = SimpleNamespace(height=height, total_units=units)
-    best: Any = None
-    return Synthesis(schedule, F(rate), best, 1, 1, F(9), packer=by, attempts=(TRIED,), height_bound=bound)
+    return Result(schedule, algbw=F(rate), packer=by, packing=(TRIED,), height_bound=bound)
 
 
-Make = Callable[..., Synthesis]
+Make = Callable[..., Result]
 
 
 def staged(
     monkeypatch: pytest.MonkeyPatch, pieces: Any, whole: Any, lowered: Any = None
 ) -> Callable[..., tuple[Any, list[Any]]]:
-    """Synthesis where these are what the constructions make; and what they are asked."""
+    """Result where these are what the constructions make; and what they are asked."""
     asked: list[Any] = []
 
     def of_whole(problem: Any, collective: Any, budget: Any, packer: Any, skipped: Any, *_: Any) -> Any:
@@ -120,9 +120,9 @@ DYADIC = {"dyadic_loss": F(1, 100)}
 )
 def test_of_both_the_faster_then_the_lower(
     monkeypatch: pytest.MonkeyPatch,
-    pieces: Synthesis,
-    whole: Synthesis,
-    lowered: Synthesis | None,
+    pieces: Result,
+    whole: Result,
+    lowered: Result | None,
     budget: dict[str, Any],
     taken: str,
     other: str,
@@ -133,7 +133,7 @@ def test_of_both_the_faster_then_the_lower(
     every = {"pieces": pieces, "whole": whole, "lowered": lowered}
     assert found.schedule is every[taken].schedule  # type: ignore[union-attr]
     height = every[other].schedule.height  # type: ignore[union-attr]
-    assert found.attempts == (PackingAttempt(Packer.GROWTH, f"not taken: height {height}"), TRIED)
+    assert found.packing == (PackingAttempt(Packer.GROWTH, f"not taken: height {height}"), TRIED)
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,7 @@ def test_pieces_that_are_not_taken(
 ) -> None:
     monkeypatch.setattr(module, "decompose", lambda *_, **__: decomposed)
     collective = on_all_ranks(DIRECT, K.ALLGATHER)
-    problem, clock = instance_of(DIRECT, collective), StageClock()
-    found = module._from_pieces(problem, collective, TreeBudget(), packer, clock)
+    found = module._from_pieces(instance_of(DIRECT, collective), collective, TreeBudget(), packer)
     assert found == PackingAttempt(Packer.TIGHT_CUTS, words)
 
 
@@ -165,7 +164,7 @@ def test_pieces_written_out(
     monkeypatch: pytest.MonkeyPatch, ranks: int, layers: int, packer: Packer | None, exact: int
 ) -> None:
     """Layers that are superposed are for many ranks, or if asked for; unproved optima are found by flows."""
-    own, flows = SimpleNamespace(algbw=F(8)), SimpleNamespace(algbw=F(7))
+    own, flows = SimpleNamespace(algbw=F(8), witness="own"), SimpleNamespace(algbw=F(7), witness="flows")
     schedule = SimpleNamespace(explicit=lambda: "written out")
     found = SimpleNamespace(
         n_layers=layers,
@@ -189,13 +188,13 @@ def test_pieces_written_out(
     # a broadcast from the end of a line of four: three hops
     fabric = parse("mesh(4)")
     collective = on_all_ranks(fabric, K.BROADCAST, root=0)
-    problem, clock = instance_of(fabric, collective), StageClock()
-    got: Any = module._from_pieces(problem, collective, TreeBudget(), packer, clock)
+    with start() as running:
+        got: Any = module._from_pieces(instance_of(fabric, collective), collective, TreeBudget(), packer)
     assert (seen["lower"], got.schedule, got.algbw, got.trees_per_root) == (False, "written out", 5, 3)
-    assert (got.exact_trees_per_root, got.exact_algbw) == ((6, 8) if exact else (11, 7))
+    assert (got.exact_trees_per_root, got.bound.algbw) == ((6, 8) if exact else (11, 7))
     assert (got.packer, got.height_bound) == (Packer.TIGHT_CUTS, 3)
-    assert got.attempts == (PackingAttempt(Packer.TIGHT_CUTS, "made the forest: two kinds"),)
-    assert list(got.seconds) == ["tight_cuts", "paths"]
+    assert got.packing == (PackingAttempt(Packer.TIGHT_CUTS, "made the forest: two kinds"),)
+    assert list(running.seconds) == ["tight_cuts", "paths", "total"]
 
 
 @pytest.mark.parametrize(
@@ -242,22 +241,21 @@ def test_two_phases_as_one() -> None:
         for kind, trees in ((K.REDUCE_SCATTER, 2), (K.ALLGATHER, 3))
     )
     scatter = replace(
-        one, algbw=F(6), exact_trees_per_root=4, exact_algbw=F(8), seconds={"a": 1.0, "b": 2.0},
-        height_bound=5, details={"x": 3}, note="trimmed", packer="growth",
+        one, algbw=F(6), exact_trees_per_root=4, bound=Bound(F(8), CUT), height_bound=5,
+        notes=("trimmed",), packer="growth",
     )  # fmt: skip
     gather = replace(
-        other, algbw=F(3), exact_trees_per_root=6, exact_algbw=F(24), seconds={"b": 4.0, "c": 8.0}, note="",
-        details={"x": 4, "y": 1}, packer="growth", height_bound=4,
+        other, algbw=F(3), exact_trees_per_root=6, bound=Bound(F(24), CUT), notes=(), packer="growth",
+        height_bound=4,
     )  # fmt: skip
     found = module._joined(scatter, gather)
-    assert (found.algbw, found.exact_algbw, found.exact_trees_per_root) == (F(2), F(6), 12)
+    assert (found.algbw, found.rs_ag, found.exact_trees_per_root) == (F(2), F(6), 12)
     assert (found.trees_per_root, found.schedule.root_multiplicity.tolist()) == (6, [6, 6, 6])
-    assert (found.seconds, found.details) == ({"a": 1.0, "b": 6.0, "c": 8.0}, {"x": 7, "y": 1})
-    assert (found.note, found.packer, found.height_bound) == ("trimmed", "growth", 5)
-    assert found.attempts == scatter.attempts + gather.attempts
-    assert found.optimum is gather.optimum
-    mixed = module._joined(scatter, replace(gather, note="given up", packer="matching"))
-    assert (mixed.note, mixed.packer) == ("given up", "growth + matching")
+    assert (found.notes, found.packer, found.height_bound) == (("trimmed",), "growth", 5)
+    assert found.packing == scatter.packing + gather.packing
+    assert found.bound is None
+    mixed = module._joined(scatter, replace(gather, notes=("given up",), packer="matching"))
+    assert (mixed.notes, mixed.packer) == (("given up",), "growth + matching")
 
 
 @pytest.mark.parametrize(
@@ -296,18 +294,17 @@ def test_trees_are_routed_on_the_fabric_or_packed(
     monkeypatch.setattr(module, "to_forest", lambda *_: "forest")
     problem = instance_of(DIRECT, on_all_ranks(DIRECT, K.BROADCAST, root=1))
     units: Any = SimpleNamespace(fixed=SimpleNamespace(trees=7), capacities="room")
-    found = module._build(problem, units, StageClock(), packer)
+    forest, used, attempts = module._build(problem, units, packer)
+    assert forest == "forest"
     assert calls == ([] if packer is Packer.GROWTH else [("room", [0, 7, 0, 0], packer is not None)])
     assert bool(searches) is searched
     if not packs:
-        assert (found.packer, found.attempts, found.details) == (Packer.HEIGHT_FIRST, (tried,), {})
+        assert (used, attempts) == (Packer.HEIGHT_FIRST, (tried,))
     else:
-        assert (found.packer, found.attempts) == (
+        assert (used, attempts) == (
             Packer.GROWTH,
             (TRIED,) if packer is Packer.GROWTH else (tried, TRIED),
         )
-        names = ("logical_arcs", "cuts_mended", "exact_splits", "speculative_trees", "exact_trees")
-        assert found.details == dict(zip(names, (3, 1, 2, 5, 6), strict=True))
 
 
 def test_cuts_that_cannot_carry_the_trees() -> None:

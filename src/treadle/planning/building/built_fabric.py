@@ -9,7 +9,7 @@ from typing import Any
 
 from treadle.brief import brief
 from treadle.checking import checked, unexpected
-from treadle.context import Context, Progress, under
+from treadle.context import Progress, start
 from treadle.planning.building.build_prices import BuildPrices, load_prices
 from treadle.planning.building.cable_sheet import COPPER, CableSheet, cable_sheet
 from treadle.planning.building.floor import Floor, load_floor
@@ -23,7 +23,6 @@ from treadle.planning.building.placement import (
 )
 from treadle.planning.fabrics_and_plans import FabricLike
 from treadle.planning.problem import resolve_topology
-from treadle.planning.stages import seconds_left
 from treadle.topologies.topology import Topology
 
 
@@ -137,7 +136,7 @@ def cabling(
     placement, totals, in_order = None, None, None
     if rack_size is not None:
         in_order = cable_totals(fabric, placed_in_order(fabric, where, rack_size))
-        with under(Context(progress, seconds_left(time_limit_s))):
+        with start(progress, time_limit_s):
             placement = place_nodes(fabric, where, rack_size, objective=Objective(objective), seed=seed)
         totals = cable_totals(fabric, placement)
     sheet = cable_sheet(fabric, placement, as_box(ocs, "ocs"), as_prices(costs, "costs"))

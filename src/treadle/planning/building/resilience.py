@@ -12,18 +12,16 @@ from decimal import Decimal
 from fractions import Fraction
 from hashlib import sha256
 from math import floor
-from time import monotonic
 
 import numpy as np
 
 from treadle.brief import brief
 from treadle.checking import checked, unexpected
-from treadle.context import Context, Progress, TimeLimitError
+from treadle.context import Progress, TimeLimitError, context, in_context
 from treadle.errors import FormatError, TopologyError
 from treadle.planning.fabrics_and_plans import FabricLike
 from treadle.planning.problem import resolve_kind, resolve_topology
 from treadle.planning.solving.bounds import bound
-from treadle.planning.stages import Stopwatch
 from treadle.planning.tabular import Cell, Tabular, plain_row
 from treadle.schedules.collective import CollectiveKind, busbw_factor
 from treadle.topologies.cables import NamedCable, named_cables
@@ -188,6 +186,7 @@ def _as_amounts(value: object, place: str) -> tuple[Amount, ...]:
 
 
 @checked(cables=_as_amounts, nodes=_as_amounts)
+@in_context()
 def resilience(
     topology: FabricLike,
     *,
@@ -241,15 +240,14 @@ def resilience(
     levels = [(_count(one, total, "cables"), 0) for one in _as_amounts(cables, "cables")]
     ranks = len(fabric.compute_nodes)
     levels += [(0, _count(one, ranks, "nodes")) for one in _as_amounts(nodes, "nodes")]
-    clock = Stopwatch(progress)
-    optima = _Optima(Context(progress, None if time_limit_s is None else monotonic() + time_limit_s))
+    optima = _Optima()
     whole: dict[CollectiveKind, Fraction] = {}
-    with clock.stage("whole"):
+    with context().stage("whole"):
         for kind in kinds:
             whole[kind] = optima.of(fabric, kind)
-    found = tuple(_levels(fabric, levels, whole, (samples, seed), clock, optima))
+    found = tuple(_levels(fabric, levels, whole, (samples, seed), optima))
     by_name = {str(kind): rate for kind, rate in whole.items()}
-    return ResilienceResult(fabric, total, by_name, found, clock.seconds())
+    return ResilienceResult(fabric, total, by_name, found, context().seconds)
 
 
 def _levels(
@@ -257,22 +255,21 @@ def _levels(
     levels: Sequence[tuple[int, int]],
     whole: Mapping[CollectiveKind, Fraction],
     draws: tuple[int, int],
-    clock: Stopwatch,
     optima: _Optima,
 ) -> Iterator[FailureLevel]:
     samples, seed = draws
     for links, nodes in dict.fromkeys(levels):
-        with clock.stage("failures"):
+        with context().stage("failures"):
             left = [punctured(fabric, links=links, nodes=nodes, seed=seed + draw) for draw in range(samples)]
         for kind, rate in whole.items():
             shares = []
-            with clock.stage("optima"):
+            with context().stage("optima"):
                 for draw, one in enumerate(left):
-                    if optima.limit.progress is not None:
-                        optima.limit.progress(f"{kind}, {links or nodes} failures", draw, samples)
+                    if (progress := context().progress) is not None:
+                        progress(f"{kind}, {links or nodes} failures", draw, samples)
                     shares.append(float(optima.of(one, kind) / rate))
             harms: tuple[CableHarm, ...] = ()
-            with clock.stage("cables"):
+            with context().stage("cables"):
                 if links:
                     worst = shares.index(min(shares))
                     failed = failed_cables(fabric, links=links, seed=seed + worst)
@@ -304,15 +301,14 @@ def _harms(
 class _Optima:
     """Optima of what is left of one fabric, each asked for once: alike cables in parallel leave the same."""
 
-    def __init__(self, limit: Context) -> None:
-        self.limit = limit
+    def __init__(self) -> None:
         self._known: dict[tuple[CollectiveKind, bytes], Fraction] = {}
 
     def of(self, fabric: Topology, kind: CollectiveKind) -> Fraction:
         """Optimal busbw, bytes/s: what flows attain, of an all-to-all."""
         key = kind, _content(fabric)
         if key not in self._known:
-            seconds = self.limit.seconds_left
+            seconds = context().seconds_left
             if seconds == 0:
                 raise TimeLimitError(
                     "resilience: time ran out; take fewer --samples or a longer --time-limit"

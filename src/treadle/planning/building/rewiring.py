@@ -15,13 +15,12 @@ import numpy as np
 from treadle.arrays import Int32Array
 from treadle.brief import brief
 from treadle.checking import checked
-from treadle.context import Context, Progress, under
+from treadle.context import Progress, start
 from treadle.engine import core, run_core
 from treadle.errors import FormatError, InfeasibleError
 from treadle.finder.cabling import Cable, cables
 from treadle.planning.fabrics_and_plans import FabricLike, as_fabric
 from treadle.planning.problem import resolve_topology
-from treadle.planning.stages import seconds_left
 from treadle.planning.tabular import csv_text
 from treadle.synthesis.core_values.arrangement_values import ArrangeProblem
 from treadle.synthesis.core_values.flow_values import Annealing
@@ -158,7 +157,7 @@ def reconfigure(
             raise InfeasibleError(
                 f"reconfigure: links {name} nodes differ; expected the same at all, in both fabrics"
             )
-    with under(Context(progress, seconds_left(time_limit_s))):
+    with start(progress, time_limit_s):
         node = _relabelled(now, wanted, seed)
     changes = _changes(now, wanted, node, is_duplex)
     in_order = _changes(now, wanted, np.arange(n, dtype=np.int32), is_duplex)

@@ -11,7 +11,7 @@ from typing import Unpack
 
 from treadle._version import __version__
 from treadle.checking import checked
-from treadle.context import Context, Progress, under
+from treadle.context import Progress, context, in_context
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.finder.build import build
 from treadle.finder.construction import expression
@@ -37,14 +37,13 @@ from treadle.planning.designing.workload_costs import (
 )
 from treadle.planning.problem import Problem
 from treadle.planning.repairing.repair_candidates import JUDGED_AT
-from treadle.planning.solving.candidate import Candidate as Proposal
 from treadle.planning.solving.solve import judged
 from treadle.planning.solving.step_candidates import bound_beside
-from treadle.planning.stages import Stopwatch
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.plan import Plan
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.result import Result
 from treadle.topologies.limits import check_count
 from treadle.topologies.topology import Topology
 
@@ -53,6 +52,7 @@ MAX_DEGREE = 64
 
 
 @checked()
+@in_context()
 def design(
     nodes: int,
     degree: int,
@@ -102,11 +102,10 @@ def design(
             f"design: a bandwidth of {network.bandwidth_bytes_per_s} bytes/s leaves each of {degree} links "
             f"less than 1 byte/s; expected at least {degree} bytes/s"
         )
-    clock = Stopwatch(progress)
     for call in workload.calls:
         call.groups(nodes)
     directory = (asked.cache or default_directory()) if asked.use_cache else None
-    known = fabrics_of_size(nodes, degree, asked, directory, clock, progress)
+    known = fabrics_of_size(nodes, degree, asked, directory)
     fabrics, finder = known.options, known.finder
     if not fabrics:
         raise InfeasibleError(
@@ -114,17 +113,16 @@ def design(
             f"drop --bidirectional or change a number"
         )
     if asked.alltoall is AlltoallFigures.FLOW:
-        with clock.stage("all-to-all"):
+        with context().stage("all-to-all"):
             fabrics = with_flows(fabrics, workload, directory=directory, progress=progress)
     shown = _shown_bytes(workload)
-    with clock.stage("workload"):
+    with context().stage("workload"):
         hybrids: tuple[HybridOption, ...] = ()
         if asked.topology is None:
             hybrids = best_hybrids(nodes, degree, workload, network, partial(frontier_options, finder))
         pace = PlacementPace.of(asked.seed, is_searched=asked.search is not None)
         best_s = min((one.seconds for one in hybrids), default=inf)
-        with under(Context(progress)):
-            priced = priced_fabrics(fabrics, workload, network, pace, best_s=best_s)
+        priced = priced_fabrics(fabrics, workload, network, pace, best_s=best_s)
         for one in hybrids:
             whole = one.option.parts == 1 and asked.alltoall is AlltoallFigures.FLOW
             option = with_flow(one.option) if whole else one.option
@@ -155,7 +153,7 @@ def design(
         best=best,
         limits=design_limits(nodes, degree, bidirectional, network, shown),
         reconfiguration=reconfiguration,
-        seconds=clock.seconds(),
+        seconds=context().seconds,
         efforts=known.efforts,
         kept=known.kept,
         others=_others(finder, nodes, degree, fabrics) if asked.topology is None else (),
@@ -315,5 +313,5 @@ def _plan(topology: Topology, option: Option, kind: CollectiveKind) -> Plan:
     schedule = StepSchedule(kind, **parts)
     problem = Problem(topology, on_all_ranks(topology, kind))
     bound = bound_beside(problem, schedule)
-    plan, _ = judged(problem, Proposal(f"finder: {option.label}", schedule, bound))
+    plan, _ = judged(problem, Result(schedule, bound, f"finder: {option.label}"))
     return replace(plan, provenance={"version": __version__, "construction": option.expression})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from treadle.context import Context, Progress, under
+from treadle.context import context
 from treadle.finder.measure import Option
 from treadle.finder.search import Finder
 from treadle.finder.searches.fresh import Effort, search_now
@@ -18,7 +18,6 @@ from treadle.planning.designing.candidates import (
 )
 from treadle.planning.designing.design_options import DesignOptions
 from treadle.planning.designing.kept_graphs import keep_graphs, kept_graphs
-from treadle.planning.stages import Stopwatch
 
 
 @dataclass(frozen=True)
@@ -48,8 +47,6 @@ def fabrics_of_size(
     degree: int,
     asked: DesignOptions,
     directory: Path | None,
-    clock: Stopwatch,
-    progress: Progress | None,
 ) -> FabricsOfSize:
     """The fabrics of a size that no other known one beats, or the one asked for by name.
 
@@ -59,15 +56,13 @@ def fabrics_of_size(
     asked : DesignOptions
     directory : Path, optional
         Where graphs that were found are kept; None: neither look nor keep.
-    clock : Stopwatch
-    progress : callable, optional
     """
     two_way = asked.bidirectional
     efforts: tuple[Effort, ...] = ()
     if asked.search is not None:
-        with clock.stage("graphs"), under(Context(progress)):
+        with context().stage("graphs"):
             efforts = search_now(nodes, degree, asked.search, bidirectional=two_way, seed=asked.seed)
-    with clock.stage("search"):
+    with context().stage("search"):
         quick = quick_neighbours(nodes, degree, bidirectional=two_way) if asked.topology is None else ()
         finder = Finder(known_bases(nodes, degree, quick), bidirectional=two_way)
         if asked.topology is not None:

@@ -8,14 +8,14 @@ from fractions import Fraction
 
 from treadle.brief import brief
 from treadle.checking import checked
-from treadle.context import Context, Progress, under
+from treadle.context import Progress, start
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning.problem import Problem
-from treadle.planning.solving.bounds import Bound, find_bound
-from treadle.planning.stages import seconds_left
+from treadle.planning.solving.bounds import find_bound
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.trees.forest import Forest, ForestSchedule
 from treadle.schedules.trees.forest_transforms import reverse
+from treadle.synthesis.result import Bound
 from treadle.synthesis.trees.few.few_trees import MOST_RANKS, within_height
 from treadle.synthesis.trees.few.height_bound import bounded
 from treadle.synthesis.trees.few.low_program import LowTrees, low_trees
@@ -140,7 +140,7 @@ def tree_front(
         raise ScheduleError(f"front of trees: {kind} is not supported; expected allgather or reduce-scatter")
     if not trees or min(trees) < 1 or (max_height is not None and max_height < 1):
         raise ScheduleError("front of trees: expected trees and heights of at least 1")
-    with under(Context(progress, seconds_left(time_limit_s))):
+    with start(progress, time_limit_s):
         bound = find_bound(problem)
         points = [] if (exact := _exact(problem)) is None else [exact]
         last = max_height or (_MOST_HEIGHTS if exact is None else exact.height)
@@ -162,7 +162,7 @@ def _exact(problem: Problem) -> TreePoint | None:
         found = synthesise(problem.topology, problem.collective, budget=TreeBudget(exact=True))
     except InfeasibleError:
         return None
-    return _point(problem, found.schedule, found.trees_per_root, None)
+    return _point(problem, found.trees, found.trees_per_root or 1, None)
 
 
 def _points(problem: Problem, trees: Iterable[int], height: int, optimum: Fraction) -> list[TreePoint]:

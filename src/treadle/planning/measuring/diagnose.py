@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Unpack
 
 from treadle.checking import checked
-from treadle.context import Context, Progress, TimeLimitError, under
+from treadle.context import Progress, TimeLimitError, context, in_context
 from treadle.diagnosis.catalogue import suspects
 from treadle.diagnosis.log import Log, ResultTable
 from treadle.diagnosis.log_figures import kind_of, ranks_of, shows_fast_links, used_nics
@@ -41,7 +41,6 @@ from treadle.planning.measuring.yardsticks import (
     without_sums,
 )
 from treadle.planning.problem import resolve_kind
-from treadle.planning.stages import Stopwatch, seconds_left
 from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
 from treadle.spelling import counted
@@ -60,6 +59,7 @@ HEALTHY_ALLTOALL = 0.6
 
 
 @checked()
+@in_context()
 def diagnose(
     log: str | Path | Log,
     *,
@@ -106,14 +106,13 @@ def diagnose(
     >>> found.judgements[0].yardstick("ring"), found.suspects
     (<Yardstick ring, share 0.8351, the GPUs' links within a box>, ())
     """
-    clock = Stopwatch(progress)
     fabric_given = None if topology is None else as_fabric(topology, "diagnose: topology")
-    with clock.stage("log"):
+    with context().stage("log"):
         read = log if isinstance(log, Log) else read_log(log)
     kind = None if collective is None else resolve_kind(collective)
-    with clock.stage("fabric"):
+    with context().stage("fabric"):
         fabric = _fabric(read, fabric_given, keywords)
-    with clock.stage("bounds"), under(Context(progress, seconds_left(time_limit_s))):
+    with context().stage("bounds"):
         return _Examination(read, fabric, kind).diagnosis()
 
 

@@ -18,10 +18,11 @@ from treadle.arrays import BoolArray, Int64Array
 from treadle.context import TimeLimitError, context, under
 from treadle.errors import InfeasibleError
 from treadle.planning.problem import Problem
-from treadle.planning.solving.bounds import Bound, find_bound
+from treadle.planning.solving.bounds import find_bound
 from treadle.schedules.collective import Collective, CollectiveKind, busbw_factor
 from treadle.schedules.trees.allreduce_witness import LengthWitness
 from treadle.schedules.witness import CutWitness
+from treadle.synthesis.result import Bound
 from treadle.topologies.named_boxes import NETWORK, Boxes, nvswitches
 from treadle.topologies.topology import Topology
 

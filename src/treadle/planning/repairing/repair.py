@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from shlex import quote
-from time import process_time
 from typing import cast
 
 import numpy as np
@@ -15,7 +14,7 @@ import numpy as np
 from treadle.arrays import BoolArray, Int64Array
 from treadle.brief import brief
 from treadle.checking import checked
-from treadle.context import Progress
+from treadle.context import Progress, context, in_context
 from treadle.errors import InfeasibleError, ScheduleError, TopologyError
 from treadle.options.keywords import OptionKeywords
 from treadle.planning.fabrics_and_plans import PlanLike, as_plan, as_size
@@ -23,7 +22,6 @@ from treadle.planning.repairing.repair_candidates import DEFAULT_SIZE, JUDGED_AT
 from treadle.planning.solving.asked_options import asked_options
 from treadle.planning.solving.schedulers import algorithm_names, find_scheduler, is_scheduler
 from treadle.planning.solving.solve import SolveResult, solve
-from treadle.planning.stages import Stopwatch
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind, busbw_factor
 from treadle.schedules.factored import FactoredSchedule
@@ -131,6 +129,7 @@ class RepairResult:
 
 
 @checked(size_bytes=as_size)
+@in_context(limited=False)
 def repair(
     plan: PlanLike,
     *,
@@ -198,8 +197,7 @@ def repair(
     (True, '7.7%')
     """
     plan = as_plan(plan, "repair: plan")
-    start, clock = process_time(), Stopwatch(progress)
-    with clock.stage("failures"):
+    with context().stage("failures"):
         check_repairable(plan)
         _check_named(plan.topology, links, nodes)
         links, nodes = named_links(plan.topology, links), named_nodes(plan.topology, nodes)
@@ -221,7 +219,9 @@ def repair(
     if len(plan.entries) > 1:
         note = _ranges_note(plan, (*links, *nodes), contest)
         solved = replace(solved, notes=(*solved.notes, note))
-    clock.include(solved.seconds)
+    for stage, seconds in solved.seconds.items():
+        if stage != "total":
+            context().count(stage, seconds)
     return RepairResult(
         old=plan,
         solved=solved,
@@ -229,7 +229,7 @@ def repair(
         nodes=tuple(nodes),
         lost_links=plan.topology.n_links - fabric.n_links,
         lost_ranks=lost_ranks,
-        seconds={**clock.seconds(), "total": process_time() - start},
+        seconds=context().seconds,
         contest=contest,
     )
 

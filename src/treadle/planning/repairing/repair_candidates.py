@@ -11,10 +11,10 @@ from treadle.errors import ScheduleError, TreadleError
 from treadle.options.keywords import OptionKeywords
 from treadle.planning.measuring.simulation import simulate
 from treadle.planning.problem import Problem
-from treadle.planning.solving.candidate import Candidate
 from treadle.planning.solving.solve import SolveResult, judged, solve
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.plan import Plan
+from treadle.synthesis.result import Result
 from treadle.topologies.topology import Topology
 
 JUDGED_AT = "judged_at_bytes"
@@ -159,7 +159,7 @@ def _with_least_bound(best: SolveResult, made: list[SolveResult], size_bytes: in
     if bound is not None and bound != best.bound:
         problem = Problem(plan.topology, plan.collective)
         schedule = plan.entries[-1].schedule
-        again, report = judged(problem, Candidate(plan.algorithm, schedule, bound))
+        again, report = judged(problem, Result(schedule, bound, plan.algorithm))
         plan = replace(plan, optimal_algbw=again.optimal_algbw, witness=again.witness)
     plan = replace(plan, provenance={**plan.provenance, JUDGED_AT: size_bytes})
     return replace(best, plan=plan, report=report, bound=bound)

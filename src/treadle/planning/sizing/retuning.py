@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from treadle.checking import checked, left_alone
-from treadle.context import Progress
+from treadle.context import Progress, context, in_context
 from treadle.errors import ScheduleError
 from treadle.planning.fabrics_and_plans import PlanLike, SizesLike, as_plan, as_sizes
 from treadle.planning.judging.verification import UnverifiedPlanError, verify
@@ -12,13 +12,13 @@ from treadle.planning.problem import Problem, model_of
 from treadle.planning.sizing.model_corners import doubts_of
 from treadle.planning.sizing.race import Racer, RaceRules, race
 from treadle.planning.sizing.size_sets import SizeSet, half_octaves, size_set
-from treadle.planning.solving.bounds import Bound
 from treadle.planning.solving.schedulers import find_scheduler, is_scheduler
-from treadle.planning.stages import Stopwatch
+from treadle.synthesis.result import Bound
 from treadle.verification.schedules import verify_plan
 
 
 @checked(sizes=left_alone)
+@in_context()
 def retune(
     plan: PlanLike,
     cost_model: CostModelLike,
@@ -65,8 +65,7 @@ def retune(
     at = half_octaves(as_sizes(sizes, "retune: sizes"))
     if old.collective.groups is not None:
         raise ScheduleError("retune: sets by size are of one group of ranks")
-    clock = Stopwatch(progress)
-    with clock.stage("verify"):
+    with context().stage("verify"):
         judged = verify(old)
         if not judged.is_ok:
             raise UnverifiedPlanError(judged)
@@ -79,12 +78,12 @@ def retune(
         is_known = is_scheduler(name) and find_scheduler(name).is_baseline
         baseline = f"{name} {entry.options}".strip() if is_known else ""
         racers.append(Racer(rules, name, entry.options, entry.schedule, report, baseline=baseline))
-    with clock.stage("race"):
+    with context().stage("race"):
         race(racers, at)
     bound = None
     if old.optimal_algbw is not None and old.witness is not None:
         bound = Bound(old.optimal_algbw, old.witness, False, model_of(old.topology, old.collective))
-    with clock.stage("ranges"):
+    with context().stage("ranges"):
         found = size_set(rules, racers, at, bound, max_schedules)
     return SizeSet(
         *found,
@@ -93,5 +92,5 @@ def retune(
         doubts_of(rules, racers, found[2]),
         n_candidates=len(racers),
         n_timed=sum(bool(racer.times) for racer in racers),
-        seconds=clock.seconds(),
+        seconds=context().seconds,
     )

@@ -10,7 +10,7 @@ from typing import Unpack, cast
 from treadle._version import __version__
 from treadle.brief import brief
 from treadle.checking import checked, left_alone
-from treadle.context import Context, Progress, TimeLimitError, context, under
+from treadle.context import Progress, TimeLimitError, context, in_context, under
 from treadle.errors import FormatError, ScheduleError, TreadleError
 from treadle.options.keywords import ProblemOptions, SizeSetOptions
 from treadle.planning.fabrics_and_plans import FabricLike, SizesLike, as_sizes
@@ -21,11 +21,10 @@ from treadle.planning.sizing.candidate_options import Entrant, entrants, left_ou
 from treadle.planning.sizing.envelope import ChosenRange, choose_ranges, crossing
 from treadle.planning.sizing.model_corners import Doubt, doubts_of
 from treadle.planning.sizing.race import Racer, RaceRules, best_baseline, race, winners
-from treadle.planning.solving.bounds import Bound, find_bound
+from treadle.planning.solving.bounds import find_bound
 from treadle.planning.solving.generation import generate
 from treadle.planning.solving.schedulers import find_scheduler
 from treadle.planning.solving.solve import RejectedError
-from treadle.planning.stages import Stopwatch, seconds_left
 from treadle.planning.tabular import Cell, Tabular, plain_row
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.plan import Pipelining, Plan, PlanEntry, Scalar
@@ -34,6 +33,7 @@ from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.simulation.costs.cost_model import CostModel
 from treadle.simulation.size_bounds.size_witness import SizeBound
+from treadle.synthesis.result import Bound
 from treadle.synthesis.scheduler_options import StepOptions, TreeOptions
 from treadle.synthesis.steps.asked_switches import ask_switches
 from treadle.synthesis.trees import prune_for_switches
@@ -166,6 +166,7 @@ class SizeSet(Tabular):
 
 
 @checked(sizes=left_alone)
+@in_context()
 def solve_sizes(
     topology: FabricLike,
     collective: Collective | CollectiveKind | str,
@@ -222,24 +223,23 @@ def solve_sizes(
     at = half_octaves(at) if halves else at
     if max_schedules is not None and max_schedules < 1:
         raise FormatError(f"solve: max_schedules {max_schedules}, expected at least 1")
-    clock, watch = Stopwatch(progress), Context(progress, seconds_left(time_limit_s))
-    with clock.stage("fabric"):
+    with context().stage("fabric"):
         problem = pose(topology, collective, **posed)
     if problem.collective.groups is not None:
         raise ScheduleError("solve: sets by size are of one group of ranks; leave out the mesh or the sizes")
     chosen = [find_scheduler(name) for name in algorithms or ()]
-    with clock.stage("bound"), under(watch.unlimited):
+    with context().stage("bound"), under(context().unlimited):
         bound = find_bound(problem, cards_forward=True)
     model = cost_model_of(problem.topology, given)
     rules = RaceRules(problem, model)
-    with clock.stage("candidates"), under(watch):
+    with context().stage("candidates"):
         racers, is_late = verified_racers(rules, entrants(problem, rules.least_alpha_s, chosen), bound)
-    with clock.stage("race"), under(watch):
+    with context().stage("race"):
         try:
             race(racers, at)
         except TimeLimitError:
             is_late = True
-    with clock.stage("ranges"), under(watch.unlimited):
+    with context().stage("ranges"), under(context().unlimited):
         found = size_set(rules, racers, at, bound, max_schedules)
         doubts = doubts_of(rules, racers, found[2])
     return SizeSet(
@@ -254,7 +254,7 @@ def solve_sizes(
             *(racer.title for racer in racers if racer.refusal),
         ),
         is_late=is_late,
-        seconds=clock.seconds(),
+        seconds=context().seconds,
     )
 
 

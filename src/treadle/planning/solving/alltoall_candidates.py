@@ -16,8 +16,7 @@ from treadle.context import TimeLimitError, context, under
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning.measuring.cost_models import step_alpha_ns
 from treadle.planning.problem import Problem
-from treadle.planning.solving.bounds import Bound, bound_of_alltoall
-from treadle.planning.solving.candidate import Built, Candidate
+from treadle.planning.solving.bounds import bound_of_alltoall
 from treadle.program.program import MAX_CHUNKS as PROGRAM_CHUNKS
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.exchange_cost import exchange_algbw
@@ -54,6 +53,7 @@ from treadle.synthesis.alltoall.steps.unequal_steps import (
     placed_hops,
     repeated,
 )
+from treadle.synthesis.result import Bound, Result
 from treadle.synthesis.scheduler_options import AlltoallOptions, SizeRequest
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.host_cards import without_cards
@@ -89,11 +89,11 @@ _ENOUGH_CHUNKS = 64
 """Chunks per shard worth a heavier program."""
 
 
-def _past_cards(function: Callable[..., Built]) -> Callable[..., Built]:
+def _past_cards(function: Callable[..., Result]) -> Callable[..., Result]:
     """The function on the hosts alone where their cards are switches, and its sends through the cards."""
 
     @wraps(function)
-    def built(topology: Topology, collective: Collective, **options: Any) -> Built:
+    def built(topology: Topology, collective: Collective, **options: Any) -> Result:
         hosts = without_cards(topology)
         if hosts is None:
             return function(topology, collective, **options)
@@ -104,7 +104,7 @@ def _past_cards(function: Callable[..., Built]) -> Callable[..., Built]:
         left = context().seconds_left
         with under(context().unlimited):
             rate = optimal_rate(topology, collective, time_limit_s=left)
-        return found._replace(schedule=schedule, bound=bound_of_alltoall(rate))
+        return replace(found, schedule=schedule, bound=bound_of_alltoall(rate))
 
     return built
 
@@ -117,7 +117,7 @@ def time_stepped(
     chunks: int | None = None,
     steps: int | None = None,
     bound: Bound | None = None,
-) -> Built:
+) -> Result:
     """The best flow over time in whole chunks: in the steps asked for, or in few that come near the optimum.
 
     Of larger fabrics in the fewest possible steps or one more.
@@ -132,7 +132,8 @@ def time_stepped(
                 bound = bound_of_alltoall(optimal_rate(topology, collective, time_limit_s=left))
         found = _time_stepped(Problem(topology, collective), bound, chunks)
     best = _of_fewest_steps(found)
-    return Built(best.schedule, bound, _losses(best.loss, "the fractional flow in as many steps"))
+    notes = _losses(best.loss, "the fractional flow in as many steps")
+    return Result(best.schedule, bound, notes=notes)
 
 
 def _has_small_program(topology: Topology, collective: Collective) -> bool:
@@ -186,7 +187,7 @@ def _of_fewest_steps(found: Sequence[ChunkedExchange]) -> ChunkedExchange:
     return min((one for one in found if one.time <= most), key=lambda one: (one.schedule.n_steps, one.time))
 
 
-def choose_steps(problem: Problem, found: Candidate, chunks: int | None) -> Candidate:
+def choose_steps(problem: Problem, found: Result, chunks: int | None) -> Result:
     """The pipelined schedule, or on a small fabric one of a time-stepped flow if it is better.
 
     Of all that are within 0.2% of the best, that of the fewest steps.
@@ -206,7 +207,7 @@ def choose_steps(problem: Problem, found: Candidate, chunks: int | None) -> Cand
         return replace(found, is_late=True)
     except (InfeasibleError, ScheduleError) as error:  # bandwidths too far apart for the solver
         return replace(found, notes=(*found.notes, f"{TIME_STEPPED}: {error}"))
-    seconds = {**found.seconds, "schedule": found.seconds.get("schedule", 0.0) + process_time() - start}
+    context().count("schedule", process_time() - start)
     best = _of_fewest_steps([ChunkedExchange(queued, taken, 0.0), *others])
     other = _of_fewest_steps(others)
     note = "; ".join(
@@ -214,9 +215,9 @@ def choose_steps(problem: Problem, found: Candidate, chunks: int | None) -> Cand
         for name, one in ((found.algorithm, queued), (TIME_STEPPED, other.schedule))
     )
     if best.schedule is queued:
-        return replace(found, notes=(*found.notes, note), seconds=seconds)
+        return replace(found, notes=(*found.notes, note))
     losses = _losses(best.loss, "the fractional flow in as many steps")
-    return Candidate(TIME_STEPPED, best.schedule, found.bound, seconds=seconds, notes=(*losses, note))
+    return Result(best.schedule, found.bound, TIME_STEPPED, notes=(*losses, note))
 
 
 @_past_cards
@@ -228,7 +229,7 @@ def pipelined_flow(
     rounds: Sequence[int] | None = None,
     max_steps: int | None = None,
     size: SizeRequest | None = None,
-) -> Built:
+) -> Result:
     """The routes of an optimal flow, or shortest paths where these carry as much, in steps of one length.
 
     Of more than a few thousand pairs searched routes, each hop of which gets a step.
@@ -271,12 +272,12 @@ def pipelined_flow(
             schedule = fast_enough(topology, collective, itertools.chain((schedule,), more), least)
             if schedule is not queued:
                 notes = _grain(problem, schedule)
-    return Built(schedule, bound_of_alltoall(rate), notes, rate.is_late)
+    return Result(schedule, bound_of_alltoall(rate), notes=notes, is_late=rate.is_late)
 
 
 def _searched_steps(
     topology: Topology, collective: Collective, chunks: int | None, max_steps: int | None
-) -> Built:
+) -> Result:
     """One path a piece of demand by local search, in steps that take hardly longer than the fullest link."""
     by_then, at_last = until(_PATHS_TIME), until(_STEPS_TIME)
     most = MAX_HOP_CHUNKS if chunks is None else chunks
@@ -298,7 +299,7 @@ def _searched_steps(
         more = placed_hops(topology, collective, chunks=finest, max_steps=max_steps)
         schedule = fast_enough(topology, collective, itertools.chain((schedule,), more), least)
     notes = () if collective.demands is None else _grain(Problem(topology, collective), schedule)
-    return Built(schedule, bound_of_alltoall(rate), notes, is_late=is_late)
+    return Result(schedule, bound_of_alltoall(rate), notes=notes, is_late=is_late)
 
 
 def shortest_paths(
@@ -409,12 +410,10 @@ def late_bound(problem: Problem, *, cards_forward: bool = False) -> Bound:
     return bound_of_alltoall(rate)
 
 
-def quick_alltoall(problem: Problem, chunks: int | None = None) -> Candidate:
+def quick_alltoall(problem: Problem, chunks: int | None = None) -> Result:
     """Steps over shortest paths, for when time has run out."""
-    start = process_time()
-    schedule = shortest_paths(problem.topology, problem.collective, chunks=chunks)
-    seconds = {"schedule": process_time() - start}
-    start = process_time()
-    bound = late_bound(problem)
-    seconds["bound"] = process_time() - start
-    return Candidate(SHORTEST_PATHS, schedule, bound, seconds=seconds)
+    with context().stage("schedule"):
+        schedule = shortest_paths(problem.topology, problem.collective, chunks=chunks)
+    with context().stage("bound"):
+        bound = late_bound(problem)
+    return Result(schedule, bound, SHORTEST_PATHS)

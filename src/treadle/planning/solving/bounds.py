@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from treadle.brief import brief
 from treadle.checking import checked, unexpected
-from treadle.context import Context, Progress, TimeLimitError, context, under
+from treadle.context import Progress, TimeLimitError, context, in_context, under
 from treadle.errors import FormatError, ScheduleError
 from treadle.options.keywords import BoundOptions, ProblemOptions
 from treadle.planning.fabrics_and_plans import FabricLike, as_sizes
@@ -28,15 +28,14 @@ from treadle.planning.solving.group_rates import (
     phase_optima,
     rates_of,
 )
-from treadle.planning.stages import Stopwatch, seconds_left
 from treadle.refusal import Refusal
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.witness import Witness
 from treadle.simulation.size_bounds.size_witness import SizeBound
 from treadle.spelling import spelt_alike, unknown
 from treadle.synthesis import alltoall
 from treadle.synthesis import trees as forestcoll
+from treadle.synthesis.result import Bound
 from treadle.synthesis.trees import allreduce
 from treadle.topologies.topology import Topology
 
@@ -45,37 +44,6 @@ if TYPE_CHECKING:
     from treadle.synthesis.alltoall.rate.methods import RateMethod
     from treadle.synthesis.trees.allreduce import AllreduceBound
     from treadle.synthesis.trees.groups.group_optimum import GroupOptimum
-
-
-@brief("algbw", "witness", "is_tight", "model")
-@dataclass(frozen=True)
-class Bound:
-    """An upper bound on algbw and what proves it.
-
-    Parameters
-    ----------
-    algbw : Fraction
-        Bytes/s.
-    witness : Witness
-    is_tight : bool
-        Some schedule attains it.
-    model : str
-        What the fabric was assumed to do where that matters (allreduce); else "".
-
-    Examples
-    --------
-    >>> import treadle
-    >>> found = treadle.bound("dgx_a100:2", "allgather").bound
-    >>> found.algbw, found.is_tight
-    (Fraction(1040000000000, 3), True)
-    >>> found.witness
-    <CutWitness 35 nodes>
-    """
-
-    algbw: Fraction
-    witness: Witness
-    is_tight: bool = True
-    model: str = ""
 
 
 @brief("collective", "topology", "bound.algbw", "bound.is_tight")
@@ -140,6 +108,7 @@ def _as_method(value: Any, place: str) -> Any:
 
 
 @checked(method=_as_method)
+@in_context()
 def bound(
     topology: FabricLike,
     collective: Collective | CollectiveKind | str,
@@ -188,21 +157,19 @@ def bound(
     >>> treadle.bound("dgx_a100:2", "allgather").algbw
     Fraction(1040000000000, 3)
     """
-    clock = Stopwatch(progress)
     asked = options.get("sizes", ())
     at = () if asked == () else as_sizes(asked, "bound: sizes")
     given = options.get("cost_model")
     names = ("sizes", "cost_model")
     posed = cast(ProblemOptions, {name: one for name, one in options.items() if name not in names})
-    with under(Context(progress, seconds_left(time_limit_s))):
-        result = _bound(topology, collective, method, gap, seed, clock, posed)
+    result = _bound(topology, collective, method, gap, seed, posed)
     if not at:
         return result
     problem = Problem(result.topology, result.collective)
     model = cost_model_of(problem.topology, given)
-    with clock.stage("sizes"):
+    with context().stage("sizes"):
         least = size_bounds(problem, result.bound.witness, at, cost_model=model)
-    return replace(result, at_sizes=least, cost_model=model, seconds=clock.seconds())
+    return replace(result, at_sizes=least, cost_model=model, seconds=context().seconds)
 
 
 def _bound(
@@ -211,14 +178,13 @@ def _bound(
     method: RateMethod | str | None,
     gap: float | None,
     seed: int,
-    clock: Stopwatch,
     options: ProblemOptions,
 ) -> BoundResult:
     """See `bound`; without sizes."""
-    with clock.stage("fabric"):
+    with context().stage("fabric"):
         problem = pose(topology, collective, **options)
     if problem.collective.kind is CollectiveKind.ALLTOALL:
-        with clock.stage("optimum"):
+        with context().stage("optimum"):
             if method is None:
                 rate: RateResult | DistanceWitness = alltoall_rate(problem, gap=gap)
             else:
@@ -227,15 +193,17 @@ def _bound(
             units = problem.collective.pair_demands.buffer_units
             upper = units * rate.pair_rate_bound(problem.topology, problem.collective)
             found = Bound(upper, rate, is_tight=False)
-            return BoundResult(problem.topology, problem.collective, found, clock.seconds())
+            return BoundResult(problem.topology, problem.collective, found, context().seconds)
         alone: tuple[AloneRate, ...] = ()
         if problem.collective.blocks is not None:
             from treadle.planning.together.shared_rates import alltoalls_alone
 
-            with clock.stage("alone"):
+            with context().stage("alone"):
                 alone = alltoalls_alone(problem, gap=gap)
         optimum = bound_of_alltoall(rate)
-        return BoundResult(problem.topology, problem.collective, optimum, clock.seconds(), rate, alone=alone)
+        return BoundResult(
+            problem.topology, problem.collective, optimum, context().seconds, rate, alone=alone
+        )
     if method is not None:
         raise ScheduleError(
             f"method: {method} is for an all-to-all; {problem.collective.kind} has one exact bound"
@@ -245,10 +213,10 @@ def _bound(
             f"gap: the bound of {problem.collective.kind} is exact; only an all-to-all has a gap"
         )
     if problem.collective.groups is not None:
-        return bound_in_groups(problem, topology, collective, options, clock)
-    with clock.stage("optimum"):
+        return bound_in_groups(problem, topology, collective, options)
+    with context().stage("optimum"):
         found = find_bound(problem)
-    return BoundResult(problem.topology, problem.collective, found, clock.seconds())
+    return BoundResult(problem.topology, problem.collective, found, context().seconds)
 
 
 def bound_in_groups(
@@ -256,7 +224,6 @@ def bound_in_groups(
     topology: FabricLike,
     collective: Collective | CollectiveKind | str,
     options: ProblemOptions,
-    clock: Stopwatch | None = None,
 ) -> BoundResult:
     """The optimum of several groups at once, and what they reach alone; see `bound`.
 
@@ -265,8 +232,6 @@ def bound_in_groups(
     problem : Problem
     topology, collective, options
         From which it was posed.
-    clock : Stopwatch, optional
-        Of the stages.
 
     Raises
     ------
@@ -274,22 +239,22 @@ def bound_in_groups(
         If a rank of a group cannot be reached.
     """
     with naming_cut_off(problem, topology, collective, options):
-        return _groups_bound(problem, clock or Stopwatch(context().progress))
+        return _groups_bound(problem)
 
 
-def _groups_bound(problem: Problem, clock: Stopwatch) -> BoundResult:
-    with clock.stage("optimum"):
+def _groups_bound(problem: Problem) -> BoundResult:
+    with context().stage("optimum"):
         groups = groups_optimum(problem)
-    with clock.stage("phases"):
+    with context().stage("phases"):
         phases = phase_optima(problem)
     alone: tuple[AloneRate, ...] = ()
-    with clock.stage("alone"), suppress(TimeLimitError):  # what is known of all together is told
+    with context().stage("alone"), suppress(TimeLimitError):  # what is known of all together is told
         alone = rates_of(problem, groups)
     return BoundResult(
         problem.topology,
         problem.collective,
         bound_of_groups(problem, groups),
-        clock.seconds(),
+        context().seconds,
         groups=groups,
         alone=alone,
         rs_ag=None if phases is None else exact_algbw_of_phases(phases),

@@ -10,7 +10,7 @@ from typing import Unpack, cast
 
 from treadle.brief import brief
 from treadle.checking import checked, left_alone
-from treadle.context import Context, Progress, TimeLimitError, context, under
+from treadle.context import Context, Progress, TimeLimitError, context, start, under
 from treadle.errors import TreadleError
 from treadle.options.keywords import ComparisonOptions, ProblemOptions
 from treadle.planning.fabrics_and_plans import FabricLike, SizesLike, as_sizes
@@ -21,11 +21,10 @@ from treadle.planning.measuring.simulation import SimulatedRow, SimulatedSubject
 from treadle.planning.measuring.size_bounds import size_bounds
 from treadle.planning.problem import Problem, pose
 from treadle.planning.sizing.fitting import fitting
-from treadle.planning.solving.bounds import Bound, bound_in_groups, find_bound
+from treadle.planning.solving.bounds import bound_in_groups, find_bound
 from treadle.planning.solving.generation import generate
 from treadle.planning.solving.schedulers import find_scheduler
 from treadle.planning.solving.summing_twin import NVLS, summing_twin
-from treadle.planning.stages import seconds_left
 from treadle.planning.tabular import Cell, Tabular, plain_row
 from treadle.planning.together.shared_rates import (
     SharedRates,
@@ -42,6 +41,7 @@ from treadle.simulation.simulation_options import SimulationOptions
 from treadle.simulation.size_bounds.size_witness import SizeBound
 from treadle.simulation.tasks import task_graph
 from treadle.synthesis.parallel import map_blocks, runs_apart
+from treadle.synthesis.result import Bound
 from treadle.synthesis.scheduler import Scheduler
 from treadle.synthesis.scheduler_options import OPTIONS_OF, SchedulerOptions, TreeOptions
 from treadle.topologies.topology import Topology
@@ -278,14 +278,15 @@ def compare(
     model = cost_model_of(problem.topology, cost_model)
     several = beside if isinstance(beside, list | tuple) else [beside]
     brought = place_schedules(several, problem)
-    with under(Context(progress, seconds_left(time_limit_s))):
-        shared: SharedRates | None = None
+    shared: SharedRates | None = None
+    with start(progress, time_limit_s) as running:
         if problem.collective.groups is not None:
             told = bound_in_groups(problem, topology, collective, posed)
             bound, shared = told.bound, shared_rates(told)
         else:
-            with under(Context(progress)):
+            with under(running.unlimited):
                 bound = find_bound(problem, cards_forward=True)  # routes are compared as well
+    with start(progress, time_limit_s):  # the bound's time does not count
         asked = _asked(problem, bound, at, model, measures=bool(at or beside))
         chosen = named or fitting(problem, at_sizes=bool(at))
         if algorithms is not None and not named:

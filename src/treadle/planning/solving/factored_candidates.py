@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from time import process_time
 
+from treadle.context import context
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning.problem import Problem, model_of
-from treadle.planning.solving.bounds import MAX_RANKS_BY_CUTS, Bound, find_bound, large_allreduce
-from treadle.planning.solving.candidate import Candidate, ForestRequest
+from treadle.planning.solving.bounds import MAX_RANKS_BY_CUTS, find_bound, large_allreduce
+from treadle.planning.solving.forest_request import ForestRequest
 from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.result import Bound, Result
 from treadle.synthesis.scheduler_options import Form
 from treadle.synthesis.trees.fixed_trees import floor_capacities
 from treadle.synthesis.trees.heights import lowest_height
@@ -32,7 +33,7 @@ MAX_BOUNDED_RANKS = 2**14
 
 def factored_forest(
     problem: Problem, algorithm: str, request: ForestRequest, *, free_roots: bool = False
-) -> Candidate | Refusal:
+) -> Result | Refusal:
     """A factored forest schedule, or why the trees are to be written out.
 
     Parameters
@@ -68,24 +69,23 @@ def factored_forest(
     switches = problem.topology.multicast | problem.topology.aggregation
     if not is_wanted and switches.any():
         return Refusal("not tried: switches multicast or aggregate, which factored forests leave unused")
-    start = process_time()
-    free = _free_roots(problem, request) if free_roots else None
-    found = (
-        free.found
-        if free is not None
-        else decompose(problem.topology, problem.collective, budget=request.budget)
-    )
+    with context().stage("decomposition"):
+        free = _free_roots(problem, request) if free_roots else None
+        found = (
+            free.found
+            if free is not None
+            else decompose(problem.topology, problem.collective, budget=request.budget)
+        )
     if isinstance(found, Refusal):
         if is_wanted:
             raise InfeasibleError(f"{problem.topology.name}: no factored forest: {found}")
         return Refusal(f"does not apply: {found}")
-    candidate = Candidate(
-        algorithm,
+    candidate = Result(
         found.schedule,
         Bound(found.optimum.algbw, found.optimum.witness, bool(found.exact_trees)),
+        algorithm,
         trees_per_root=found.trees_per_root,
         exact_trees_per_root=found.exact_trees or None,
-        seconds={"decomposition": process_time() - start},
         decomposition=found.summary,
     )
     if problem.collective.n_ranks <= MAX_BOUNDED_RANKS:
@@ -106,9 +106,7 @@ def _free_roots(problem: Problem, request: ForestRequest) -> UnequalShards | Non
     return None if isinstance(found, Refusal) else found
 
 
-def _with_bound(
-    problem: Problem, candidate: Candidate, free: UnequalShards, request: ForestRequest
-) -> Candidate:
+def _with_bound(problem: Problem, candidate: Result, free: UnequalShards, request: ForestRequest) -> Result:
     """The candidate with the least bound of an allreduce that is known."""
     algbw = free.found.algbw
     bound = Bound(

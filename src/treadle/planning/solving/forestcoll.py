@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from time import process_time
 from typing import Unpack
 
 import numpy as np
@@ -13,15 +12,16 @@ from treadle.context import TimeLimitError, context, under
 from treadle.errors import FormatError, InfeasibleError
 from treadle.options.keywords import ForestKeywords
 from treadle.planning.problem import Problem
-from treadle.planning.solving.bounds import Bound, bound_of_allreduce, find_bound
-from treadle.planning.solving.candidate import Candidate, ForestRequest, tree_budget
+from treadle.planning.solving.bounds import bound_of_allreduce, find_bound
 from treadle.planning.solving.factored_candidates import MAX_EXPLICIT_RANKS, factored_forest
+from treadle.planning.solving.forest_request import ForestRequest, tree_budget
 from treadle.planning.solving.transfer import transfer_collective, transfer_schedule
 from treadle.planning.solving.tree_choice import with_tree_choice
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.spelling import unknown
 from treadle.synthesis import trees as packing
+from treadle.synthesis.result import Bound, Result
 from treadle.synthesis.scheduler_options import Form
 from treadle.synthesis.trees import Packer, allreduce
 from treadle.synthesis.trees.one_root.one_root_forest import SEARCHED_RANKS
@@ -42,7 +42,7 @@ def forestcoll(
     *,
     bound: Bound | None = None,
     **asked: Unpack[ForestKeywords],
-) -> Candidate:
+) -> Result:
     """Throughput-optimal spanning trees, also of several groups at once; the best allreduce that is known.
 
     Parameters
@@ -74,7 +74,7 @@ def rs_ag(
     *,
     bound: Bound | None = None,
     **asked: Unpack[ForestKeywords],
-) -> Candidate:
+) -> Result:
     """An allreduce as ForestColl's reduce-scatter and then its allgather; see `forestcoll`."""
     problem = Problem(topology, collective)
     if collective.groups is not None:
@@ -103,7 +103,7 @@ def _request(
     return ForestRequest(budget, None if packer is None else Packer(packer), Form(form), trim, bound)
 
 
-def _forest(problem: Problem, algorithm: str, request: ForestRequest) -> Candidate:
+def _forest(problem: Problem, algorithm: str, request: ForestRequest) -> Result:
     """Trees by name of the algorithm."""
     topology, collective = problem.topology, problem.collective
     if request.trim:
@@ -111,7 +111,7 @@ def _forest(problem: Problem, algorithm: str, request: ForestRequest) -> Candida
     if (boxed := _box_by_box(problem, algorithm, request)) is not None:
         return boxed
     factored = factored_forest(problem, algorithm, request, free_roots=algorithm == FORESTCOLL)
-    if isinstance(factored, Candidate):
+    if isinstance(factored, Result):
         return factored
     if collective.n_ranks > MAX_WRITTEN_OUT and not collective.kind.is_rooted:
         why = f"; decomposition by tight cuts: {factored}" if factored.reason else ""
@@ -122,98 +122,54 @@ def _forest(problem: Problem, algorithm: str, request: ForestRequest) -> Candida
     return replace(_explicit(problem, algorithm, request), decomposition=factored.reason)
 
 
-def _box_by_box(problem: Problem, algorithm: str, request: ForestRequest) -> Candidate | None:
+def _box_by_box(problem: Problem, algorithm: str, request: ForestRequest) -> Result | None:
     """The few trees of one root in many boxes, written out; None if another form or packer is asked for."""
     is_free, collective = request.form is Form.AUTO and request.packer is None, problem.collective
     if not (is_free and collective.kind.is_rooted and collective.n_ranks > MAX_EXPLICIT_RANKS):
         return None
     built = packing.synthesise_box_by_box(problem.topology, collective, budget=request.budget)
-    if not isinstance(built, packing.Synthesis):
+    if not isinstance(built, Result):
         return None
     if collective.n_ranks <= SEARCHED_RANKS:  # there are other ways, which may be lower
         return _explicit(problem, algorithm, request)
-    return _candidate(problem, algorithm, request, built)
+    return with_tree_choice(problem, request, replace(built, algorithm=algorithm))
 
 
-def _explicit(problem: Problem, algorithm: str, request: ForestRequest) -> Candidate:
-    """A forest with all trees written out."""
-    topology, collective = problem.topology, problem.collective
-    if collective.kind is CollectiveKind.ALLREDUCE:
-        return _allreduce(problem, algorithm, request)
-    built = packing.synthesise(topology, collective, budget=request.budget, packer=request.packer)
-    return _candidate(problem, algorithm, request, built)
-
-
-def _candidate(
-    problem: Problem, algorithm: str, request: ForestRequest, built: packing.Synthesis
-) -> Candidate:
-    """A forest as a candidate, with what other numbers of trees would give."""
-    made = Candidate(
-        algorithm,
-        built.schedule,
-        Bound(built.optimum.algbw, built.optimum.witness),
-        trees_per_root=built.trees_per_root,
-        exact_trees_per_root=built.exact_trees_per_root,
-        seconds=built.seconds,
-        notes=(built.note,) if built.note else (),
-        packer=built.packer,
-        packing=built.attempts,
-        height_bound=built.height_bound,
+def _explicit(problem: Problem, algorithm: str, request: ForestRequest) -> Result:
+    """A forest with all trees written out; an allreduce in two phases, or otherwise where that is better."""
+    made = packing.synthesise(
+        problem.topology, problem.collective, budget=request.budget, packer=request.packer
     )
-    return with_tree_choice(problem, request, made, built.algbw)
-
-
-def _allreduce(
-    problem: Problem,
-    algorithm: str,
-    request: ForestRequest,
-) -> Candidate:
-    """Reduce-scatter + allgather where that meets the bound or is asked for; else what is better."""
-    topology, collective = problem.topology, problem.collective
-    phases = packing.synthesise(topology, collective, budget=request.budget, packer=request.packer)
-    notes: tuple[str, ...] = (phases.note,) if phases.note else ()
+    if problem.collective.kind is not CollectiveKind.ALLREDUCE:
+        return with_tree_choice(problem, request, replace(made, algorithm=algorithm))
+    phases = replace(made, algorithm=algorithm, rs_ag=None)
     built_as = f"built as {allreduce.Construction.PHASES}"
-    base = Candidate(
-        algorithm,
-        phases.schedule,
-        None,
-        trees_per_root=phases.trees_per_root,
-        exact_trees_per_root=phases.exact_trees_per_root,
-        seconds=phases.seconds,
-        notes=(*notes, built_as),
-        packer=phases.packer,
-        packing=phases.attempts,
-        height_bound=phases.height_bound,
-    )
-    start = process_time()
+    best: allreduce.AllreduceSolution | None = None
     try:
-        if algorithm == RS_AG:
-            bound = request.bound or find_bound(problem)
-            best = None
-        else:
-            best = _best_allreduce(problem, request, phases.schedule)
-            bound = bound_of_allreduce(problem, best.bound)
+        with context().stage("allreduce"):
+            if algorithm == RS_AG:
+                bound = request.bound or find_bound(problem)
+            else:
+                best = _best_allreduce(problem, request, phases.trees)
+                bound = bound_of_allreduce(problem, best.bound)
     except TimeLimitError:
-        return replace(base, bound=request.bound, is_late=True)
-    seconds = {**phases.seconds, "allreduce": process_time() - start}
-    notes += () if best is None else _unfinished(best)
-    exact = phases.exact_trees_per_root if phases.exact_algbw == bound.algbw else None
-    base = replace(base, bound=bound, seconds=seconds, exact_trees_per_root=exact, notes=(*notes, built_as))
-    if best is None:
-        return with_tree_choice(problem, request, base, phases.algbw)
-    if exact is None:
-        base = replace(base, exact_trees=best.exact_units)
-    if best.construction is not allreduce.Construction.PHASES:
-        base = Candidate(
-            algorithm,
-            best.schedule,
-            bound,
-            exact_trees_per_root=exact,
-            exact_trees=base.exact_trees,
-            seconds=seconds,
-            notes=(*notes, f"built as {best.construction}"),
-        )
-    return with_tree_choice(problem, request, base, best.algbw)
+        return replace(phases, bound=request.bound, is_late=True, notes=(*phases.notes, built_as))
+    exact = phases.exact_trees_per_root if made.rs_ag == bound.algbw else None
+    notes = phases.notes if best is None else (*phases.notes, *_unfinished(best))
+    found = replace(phases, bound=bound, exact_trees_per_root=exact, notes=(*notes, built_as))
+    if best is not None:
+        found = replace(found, algbw=best.algbw, exact_trees=best.exact_units if exact is None else None)
+        if best.construction is not allreduce.Construction.PHASES:
+            found = Result(
+                best.schedule,
+                bound,
+                algorithm,
+                best.algbw,
+                exact_trees_per_root=exact,
+                exact_trees=found.exact_trees,
+                notes=(*notes, f"built as {best.construction}"),
+            )
+    return with_tree_choice(problem, request, found)
 
 
 def _unit_limits(collective: Collective, budget: TreeBudget) -> allreduce.UnitLimits | None:
@@ -228,7 +184,7 @@ def _unit_limits(collective: Collective, budget: TreeBudget) -> allreduce.UnitLi
     return allreduce.UnitLimits(MAX_TREES * ranks, dyadic=dyadic, dyadic_loss=budget.dyadic_loss)
 
 
-def _on_trimmed(problem: Problem, algorithm: str, request: ForestRequest) -> Candidate:
+def _on_trimmed(problem: Problem, algorithm: str, request: ForestRequest) -> Result:
     whole = problem.topology
     with under(context().unlimited):
         trimming = packing.best_trimming(whole, problem.collective)
@@ -250,31 +206,23 @@ def _on_trimmed(problem: Problem, algorithm: str, request: ForestRequest) -> Can
     return replace(built, bound=request.bound or find_bound(problem))
 
 
-def _untrimmed(
-    problem: Problem, request: ForestRequest, trimmed: Candidate, schedule: ForestSchedule
-) -> Candidate:
+def _untrimmed(problem: Problem, request: ForestRequest, trimmed: Result, schedule: ForestSchedule) -> Result:
     """A faster allreduce on all of the bandwidth, where there is one; else that on the trimmed fabric.
 
     In-trees and out-trees pass each switch as often in as out, but by different links: bandwidth that is
     surplus to both in equal shares may help only one of them.
     """
-    start = process_time()
     try:
-        best = _best_allreduce(problem, request, schedule)
+        with context().stage("allreduce"):
+            best = _best_allreduce(problem, request, schedule)
     except TimeLimitError:
         return replace(trimmed, is_late=True)
     bound = bound_of_allreduce(problem, best.bound)
     if best.schedule is schedule:
         return replace(trimmed, bound=bound, notes=(*trimmed.notes, *_unfinished(best)))
-    made = Candidate(
-        FORESTCOLL,
-        best.schedule,
-        bound,
-        exact_trees=best.exact_units,
-        seconds={**trimmed.seconds, "allreduce": process_time() - start},
-        notes=(*_unfinished(best), f"built as {best.construction}"),
-    )
-    return with_tree_choice(problem, request, made, best.algbw)
+    notes = (*_unfinished(best), f"built as {best.construction}")
+    made = Result(best.schedule, bound, FORESTCOLL, best.algbw, exact_trees=best.exact_units, notes=notes)
+    return with_tree_choice(problem, request, made)
 
 
 def _unfinished(best: allreduce.AllreduceSolution) -> tuple[str, ...]:

@@ -10,12 +10,11 @@ from time import monotonic, process_time
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
-from treadle.context import Context, TimeLimitError, under
+from treadle.context import Context, TimeLimitError, context, under
 from treadle.errors import ScheduleError, TreadleError
 from treadle.options.keywords import OptionKeywords
 from treadle.planning.problem import Problem
-from treadle.planning.solving.bounds import Bound, find_bound
-from treadle.planning.solving.candidate import Built, Candidate
+from treadle.planning.solving.bounds import find_bound
 from treadle.planning.solving.schedulers import find_scheduler, schedulers
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
@@ -25,6 +24,7 @@ from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.group_schedule import GroupSchedule
+from treadle.synthesis.result import Bound, Result
 from treadle.synthesis.scheduler import Scheduler
 from treadle.synthesis.scheduler_options import (
     OPTIONS_OF,
@@ -101,7 +101,7 @@ def generate(
     options: SchedulerOptions | None = None,
     *,
     bound: Bound | None = None,
-) -> Candidate:
+) -> Result:
     """A schedule by a scheduler of the table.
 
     Parameters
@@ -134,23 +134,20 @@ def generate(
         )
     start = process_time()
     made = _made(problem, scheduler, options, bound)
-    if isinstance(made, Candidate):
+    if made.algorithm:
         return made
     schedule = made.schedule
     if isinstance(options, RouteOptions) and isinstance(schedule, RouteSchedule):
         from treadle.planning.solving.route_candidates import within_limits
 
         schedule = within_limits(scheduler.name, topology, schedule, options)
-    seconds = {"schedule": process_time() - start}
-    start = process_time()
-    limit = bound or made.bound or _bound_beside(problem, schedule)
-    seconds["bound"] = process_time() - start
-    return Candidate(scheduler.name, schedule, limit, seconds=seconds, notes=made.notes, is_late=made.is_late)
+    context().count("schedule", process_time() - start)
+    with context().stage("bound"):
+        limit = bound or made.bound or _bound_beside(problem, schedule)
+    return replace(made, schedule=schedule, bound=limit, algorithm=scheduler.name)
 
 
-def _made(
-    problem: Problem, scheduler: Scheduler, options: SchedulerOptions, bound: Bound | None
-) -> Candidate | Built:
+def _made(problem: Problem, scheduler: Scheduler, options: SchedulerOptions, bound: Bound | None) -> Result:
     """What the scheduler's function made of the problem, of the type that its form promises."""
     asked = {name: value for name, value in options.asked().items() if name in scheduler.options}
     topology, collective = problem.topology, problem.collective
@@ -160,14 +157,14 @@ def _made(
 
             return each_group(problem, scheduler, asked, bound=bound)
         made = scheduler.make(topology, collective, asked, bound=bound)
-    schedule = made.schedule if isinstance(made, Candidate | Built) else made
+    result = made if isinstance(made, Result) else Result(made)
     expected = _SCHEDULES[scheduler.form]
-    if not isinstance(schedule, expected):
+    if not isinstance(result.schedule, expected):
         raise ScheduleError(
-            f"{scheduler.name}: returned {type(schedule).__name__}, expected a schedule of form "
+            f"{scheduler.name}: returned {type(result.schedule).__name__}, expected a schedule of form "
             f"{scheduler.form}: {' or '.join(kind.__name__ for kind in expected)}"
         )
-    return made if isinstance(made, Candidate | Built) else Built(schedule)
+    return result
 
 
 @contextmanager
@@ -195,7 +192,7 @@ def _bound_beside(problem: Problem, schedule: Schedule) -> Bound:
     return find_bound(problem, cards_forward=isinstance(schedule, RouteSchedule | TimedRoutes))
 
 
-def fall_back(problem: Problem, options: SchedulerOptions | None = None) -> Candidate:
+def fall_back(problem: Problem, options: SchedulerOptions | None = None) -> Result:
     """The fastest schedule of those that are quick to make, for when time has run out.
 
     Routes are replaced by routes within the same limits.
@@ -248,4 +245,4 @@ def fall_back(problem: Problem, options: SchedulerOptions | None = None) -> Cand
         with suppress(TimeLimitError), under(Context(deadline=monotonic() + GRACE_S)):
             bound = find_bound(problem)
     _, name, schedule = max(found, key=lambda entry: entry[0])
-    return Candidate(name, schedule, bound)
+    return Result(schedule, bound, name)

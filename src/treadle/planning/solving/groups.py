@@ -6,13 +6,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from time import process_time
 
 from treadle.context import UNLIMITED, TimeLimitError, context, under
 from treadle.errors import InfeasibleError, ScheduleError, TreadleError
 from treadle.planning.problem import Problem
-from treadle.planning.solving.bounds import Bound, bound_of_groups
-from treadle.planning.solving.candidate import Built, Candidate
+from treadle.planning.solving.bounds import bound_of_groups
 from treadle.planning.solving.group_rates import (
     algbw_of_phases,
     bracket_note,
@@ -26,6 +24,7 @@ from treadle.planning.solving.transfer import transfer_schedule
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.group_schedule import GroupSchedule
+from treadle.synthesis.result import Bound, Result
 from treadle.synthesis.scheduler import Scheduler
 from treadle.synthesis.scheduler_options import Form, flag_of
 from treadle.synthesis.trees.groups.group_optimum import GroupOptimum
@@ -43,7 +42,7 @@ _EXACT = ("exact", "form")
 _PHASES = (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLGATHER)
 
 
-def group_candidate(problem: Problem, algorithm: str, asked: Mapping[str, object]) -> Candidate:
+def group_candidate(problem: Problem, algorithm: str, asked: Mapping[str, object]) -> Result:
     """Trees of all groups that together attain the optimum.
 
     Parameters
@@ -65,22 +64,19 @@ def group_candidate(problem: Problem, algorithm: str, asked: Mapping[str, object
         If the deadline passed before anything was known of the optimum.
     """
     _check_asked(algorithm, asked)
-    start = process_time()
-    optimum = groups_optimum(problem)
-    phases = _phases(problem)
-    seconds = {"optimum": process_time() - start}
-    start = process_time()
-    if phases is not None and phases.algbw >= optimum.lower:
-        schedule, notes = phases.schedule(), phases.told(optimum.upper)
-    else:
-        schedule = lean_forests(problem.topology, problem.collective, optimum)
-        notes = () if phases is None else phases.beaten(optimum.lower)
-    seconds["trees"] = process_time() - start
-    return Candidate(
-        algorithm,
+    with context().stage("optimum"):
+        optimum = groups_optimum(problem)
+        phases = _phases(problem)
+    with context().stage("trees"):
+        if phases is not None and phases.algbw >= optimum.lower:
+            schedule, notes = phases.schedule(), phases.told(optimum.upper)
+        else:
+            schedule = lean_forests(problem.topology, problem.collective, optimum)
+            notes = () if phases is None else phases.beaten(optimum.lower)
+    return Result(
         schedule,
         bound_of_groups(problem, optimum),
-        seconds=seconds,
+        algorithm,
         notes=(*notes, *bracket_note(optimum)),
         is_late=context().is_late and not optimum.is_exact,
         groups=optimum,
@@ -143,7 +139,7 @@ def _check_asked(algorithm: str, asked: Mapping[str, object]) -> None:
         raise ScheduleError(f"{algorithm}: trees of several groups are written out, not factored (--form)")
 
 
-def two_phase_groups(problem: Problem, algorithm: str, asked: Mapping[str, object]) -> Candidate:
+def two_phase_groups(problem: Problem, algorithm: str, asked: Mapping[str, object]) -> Result:
     """Reduce-scatters of all groups, then their allgathers, each phase at its optimum; see `group_candidate`.
 
     Raises
@@ -152,19 +148,16 @@ def two_phase_groups(problem: Problem, algorithm: str, asked: Mapping[str, objec
         If the deadline passed before both optima were known.
     """
     _check_asked(algorithm, asked)
-    start = process_time()
-    phases = _phases(problem)
+    with context().stage("phases"):
+        phases = _phases(problem)
     if phases is None:
         raise TimeLimitError("the time limit was reached")
-    seconds = {"phases": process_time() - start}
-    start = process_time()
-    with under(context().unlimited):
+    with context().stage("trees"), under(context().unlimited):
         schedule = phases.schedule()
-    seconds["trees"] = process_time() - start
-    return _beside_optimum(Candidate(algorithm, schedule, None, seconds=seconds), problem)
+    return _beside_optimum(Result(schedule, algorithm=algorithm), problem)
 
 
-def isolated(topology: Topology, collective: Collective) -> Candidate:
+def isolated(topology: Topology, collective: Collective) -> Result:
     """ForestColl's optimal trees of each group as if the others were idle; all of them at once.
 
     What isolated planning makes of shared links: `forestcoll` knows of the others. Of one group it is the
@@ -184,25 +177,25 @@ def isolated(topology: Topology, collective: Collective) -> Candidate:
     def trees(own: Topology, member: Collective) -> object:
         return _alone(own, member).schedule
 
-    return _beside_optimum(Candidate(ISOLATED, _each(problem, trees), None), problem)
+    return _beside_optimum(Result(_each(problem, trees), algorithm=ISOLATED), problem)
 
 
-def _alone(topology: Topology, collective: Collective) -> Candidate:
+def _alone(topology: Topology, collective: Collective) -> Result:
     """The optimum's trees written out; where they are too many for that, as many as come close to it."""
     forestcoll = find_scheduler("forestcoll")
     for asked in ({"exact": True}, {}):
         with suppress(InfeasibleError):
             found = forestcoll.make(topology, collective, {**asked, "form": Form.EXPLICIT})
-            assert isinstance(found, Candidate)
+            assert isinstance(found, Result)
             return found
     found = forestcoll.make(topology, collective, {})  # says what is wrong
-    assert isinstance(found, Candidate)
+    assert isinstance(found, Result)
     return found
 
 
 def each_group(
     problem: Problem, scheduler: Scheduler, asked: Mapping[str, object], *, bound: Bound | None = None
-) -> Candidate:
+) -> Result:
     """A scheduler's trees of each group by itself, all of them at once.
 
     Parameters
@@ -221,9 +214,9 @@ def each_group(
     ScheduleError, InfeasibleError
         If it does not serve a group; or relies on copies and sums in the network, which groups do not have.
     """
-    start = process_time()
-    schedule = _each(problem, _making(scheduler, asked))
-    found = Candidate(scheduler.name, schedule, bound, seconds={"schedule": process_time() - start})
+    with context().stage("schedule"):
+        schedule = _each(problem, _making(scheduler, asked))
+    found = Result(schedule, bound, scheduler.name)
     return found if bound is not None else _beside_optimum(found, problem)
 
 
@@ -233,23 +226,22 @@ def _making(scheduler: Scheduler, asked: Mapping[str, object]) -> Callable[[Topo
         if refusal is not None:
             raise ScheduleError(f"{scheduler.name}: {refusal}")
         made = scheduler.make(own, member, asked)
-        return made.schedule if isinstance(made, Candidate | Built) else made
+        return made.schedule if isinstance(made, Result) else made
 
     return trees
 
 
-def _beside_optimum(found: Candidate, problem: Problem) -> Candidate:
+def _beside_optimum(found: Result, problem: Problem) -> Result:
     """The schedule beside the optimum of all groups, and what two phases reach of it."""
-    start = process_time()
     try:
-        optimum = groups_optimum(problem)
-        phases = phase_optima(problem)
+        with context().stage("bound"):
+            optimum = groups_optimum(problem)
+            phases = phase_optima(problem)
     except TimeLimitError:
         return replace(found, is_late=True)
-    seconds = {**found.seconds, "bound": process_time() - start}
     rs_ag = None if phases is None else exact_algbw_of_phases(phases)
     limit = bound_of_groups(problem, optimum)
-    return replace(found, bound=limit, groups=optimum, rs_ag=rs_ag, seconds=seconds)
+    return replace(found, bound=limit, groups=optimum, rs_ag=rs_ag)
 
 
 def _each(problem: Problem, trees: Callable[[Topology, Collective], object]) -> GroupSchedule:
@@ -280,7 +272,7 @@ def _arrays(topology: Topology) -> tuple[bytes, ...]:
     return tuple(column.tobytes() for column in (*columns, *able))
 
 
-def quick_groups(problem: Problem) -> Candidate:
+def quick_groups(problem: Problem) -> Result:
     """The best baseline, each group by itself, for when time has run out; no bound.
 
     Raises
@@ -288,7 +280,7 @@ def quick_groups(problem: Problem) -> Candidate:
     ScheduleError
         If none fits.
     """
-    found: list[tuple[Fraction, Candidate]] = []
+    found: list[tuple[Fraction, Result]] = []
     for name in QUICK:
         try:
             with under(UNLIMITED):
@@ -297,7 +289,7 @@ def quick_groups(problem: Problem) -> Candidate:
             continue
         report = verify(problem.topology, problem.collective, schedule)
         if report.is_ok and report.algbw is not None:
-            found.append((report.algbw, Candidate(name, schedule, None)))
+            found.append((report.algbw, Result(schedule, algorithm=name)))
     if not found:
         raise ScheduleError(
             f"{problem.topology.name}: the time limit was reached and no quick schedule fits the groups; "

@@ -12,7 +12,6 @@ from treadle.errors import InfeasibleError
 from treadle.planning.problem import Problem
 from treadle.planning.solving.alltoall_candidates import SEARCHED_PAIRS, late_bound
 from treadle.planning.solving.bounds import bound_of_alltoall
-from treadle.planning.solving.candidate import Built, Candidate
 from treadle.schedules.alltoall.route_cost import route_algbw
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
@@ -25,6 +24,7 @@ from treadle.synthesis.alltoall.routes.route_units import route_schedule
 from treadle.synthesis.alltoall.routes.virtual_channels import lash_layers
 from treadle.synthesis.alltoall.searched.searched_routes import LAYER_LOSS, SearchedRoutes, searched_routes
 from treadle.synthesis.alltoall.steps.hierarchical import hierarchical_routes as mixed_routes
+from treadle.synthesis.result import Result
 from treadle.synthesis.scheduler_options import RouteOptions
 from treadle.topologies.topology import Topology
 
@@ -56,7 +56,7 @@ def best_routes(
     max_hops: int | None = None,
     max_flows: int | None = None,
     seed: int = 0,
-) -> Built:
+) -> Result:
     """Near the optimal rate: the best paths, then their layers; or both together if layers are limited."""
     n_pairs = np.count_nonzero(collective.pair_demands.between)
     if max_hops is not None or layer_changes or n_pairs > SEARCHED_PAIRS:
@@ -108,10 +108,10 @@ def best_routes(
             what += f" on at most {_counted(max_routes, 'route')}"
             remedy = "more routes (--max-routes) or chunks (--chunks)"
         notes += (f"{what} cost {built.loss:.2%} of the rate; {remedy} cost less",)
-    return Built(built.schedule, notes=notes, is_late=is_late)
+    return Result(built.schedule, notes=notes, is_late=is_late)
 
 
-def _searched(topology: Topology, collective: Collective, limits: RouteOptions) -> Built:
+def _searched(topology: Topology, collective: Collective, limits: RouteOptions) -> Result:
     """By local search; how far below the bound, and what of that the layers cost."""
     found = searched_routes(
         topology,
@@ -135,7 +135,7 @@ def _searched(topology: Topology, collective: Collective, limits: RouteOptions) 
         f"below the bound: without layers {below[0]:.2%}, in {layers} {below[1]:.2%}",
         *_other_layers(found),
     )
-    return Built(found.schedule, bound, notes, found.is_late)
+    return Result(found.schedule, bound, notes=notes, is_late=found.is_late)
 
 
 def _other_layers(found: SearchedRoutes) -> tuple[str, ...]:
@@ -150,7 +150,7 @@ def _other_layers(found: SearchedRoutes) -> tuple[str, ...]:
 
 def _in_few_layers(
     topology: Topology, collective: Collective, best: RoutingResult, limits: RouteOptions
-) -> Built | None:
+) -> Result | None:
     """Searched routes, if they have at most as many layers as adapters and lose little of the best rate."""
     found = searched_routes(
         topology, collective, chunks=limits.chunks, max_routes=limits.max_routes, seed=limits.seed
@@ -160,7 +160,7 @@ def _in_few_layers(
     if found.schedule.n_layers > _ADAPTER_LAYERS or loss > LAYER_LOSS:
         return None
     layers = _counted(found.schedule.n_layers, "layer")
-    return Built(
+    return Result(
         found.schedule,
         notes=(
             f"{layers} cost {loss:.2%} of the rate; {_layers_of(best, topology)} cost nothing (--layers)",
@@ -217,7 +217,7 @@ def _counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def quick_routes(problem: Problem, options: RouteOptions) -> Candidate:
+def quick_routes(problem: Problem, options: RouteOptions) -> Result:
     """Searched routes, for when time has run out: a second of work for a thousand pairs and less.
 
     Raises
@@ -237,11 +237,10 @@ def quick_routes(problem: Problem, options: RouteOptions) -> Candidate:
         max_hops=options.max_hops,
     )
     schedule = _in_rounds(topology, found.schedule, options)
-    seconds = {"schedule": process_time() - start}
-    start = process_time()
-    bound = late_bound(problem, cards_forward=True)
-    seconds["bound"] = process_time() - start
-    return Candidate(SEARCHED, schedule, bound, seconds=seconds)
+    context().count("schedule", process_time() - start)
+    with context().stage("bound"):
+        bound = late_bound(problem, cards_forward=True)
+    return Result(schedule, bound, SEARCHED)
 
 
 def _in_rounds(

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Unpack, cast
 
 from treadle._version import __version__
 from treadle.brief import brief
 from treadle.checking import checked
-from treadle.context import UNLIMITED, Context, Progress, TimeLimitError, under
+from treadle.context import UNLIMITED, Progress, TimeLimitError, context, in_context, under
 from treadle.errors import ScheduleError
 from treadle.options.keywords import OptionKeywords, ProblemOptions, SolveKeywords
 from treadle.planning.fabrics_and_plans import FabricLike
 from treadle.planning.problem import Problem, pose
 from treadle.planning.solving.asked_options import record_asked
-from treadle.planning.solving.bounds import Bound
-from treadle.planning.solving.candidate import Alternative, Candidate
 from treadle.planning.solving.generation import fall_back, generate, options_for
 from treadle.planning.solving.group_rates import AloneRate, naming_cut_off, rates_of
 from treadle.planning.solving.multicast_copies import copy_notes
 from treadle.planning.solving.schedulers import default_algorithm, find_scheduler
-from treadle.planning.stages import Stopwatch, seconds_left
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import ForestSchedule
+from treadle.synthesis.result import Result
 from treadle.synthesis.scheduler_options import (
     AlltoallOptions,
     RouteOptions,
@@ -37,7 +35,7 @@ from treadle.synthesis.scheduler_options import (
     TreeOptions,
 )
 from treadle.synthesis.steps.asked_switches import ask_switches
-from treadle.synthesis.trees import PackingAttempt, Pruning, prune_for_switches
+from treadle.synthesis.trees import Pruning, prune_for_switches
 from treadle.topologies.topology import Topology
 from treadle.verification.routes.round_check import verify_timed_routes
 from treadle.verification.routes.route_check import verify_routes
@@ -45,7 +43,7 @@ from treadle.verification.schedules import verify as verify_schedule
 from treadle.verification.violations import Report
 
 if TYPE_CHECKING:
-    from treadle.synthesis.trees.groups.group_optimum import GroupOptimum
+    pass
 
 
 class RejectedError(ScheduleError):
@@ -87,41 +85,21 @@ class RejectedError(ScheduleError):
     "notes",
     "seconds",
 )
-@dataclass(frozen=True)
-class SolveResult:
-    """A plan and what was learnt while making it.
+@dataclass(frozen=True, kw_only=True)
+class SolveResult(Result):
+    """A verified result: what `Result` has, `algbw` as the verifier computed it, and the plan.
 
     Parameters
     ----------
     plan : Plan
     report : Report
         Of the independent verifier, on the plan's fabric.
-    bound : Bound, optional
-        None if time ran out before one was known.
-    trees_per_root, exact_trees_per_root : int, optional
-        k per unit of shard weight as built, and as the optimum would need; where the algorithm has a k.
-    traffic : Pruning, optional
-        Traffic before and after, where trees were pruned.
-    notes : tuple of str
-        What a user should know, a line each.
     seconds : mapping of stage to CPU seconds
         With `total`.
-    is_late : bool
-        The time limit was reached and the plan is a stopgap.
-    packer, packing : str and tuple of PackingAttempt, optional
-        Who packed ForestColl's trees, and what became of the other packers.
-    height_bound : int, optional
-        No spanning tree is lower, in hops from compute node to compute node.
-    decomposition : str
-        Which pieces tight cuts made of the fabric, or why there are none; "" where it was no question.
-    exact_trees : int, optional
-        Of an allreduce whose roots are free: trees in all that the optimum would need, if known.
-    alternatives : tuple of Alternative
-        Other numbers of trees that the notes name, and what they lose.
-    groups, alone : GroupOptimum and tuple of AloneRate
-        Of several groups at once: both sides of their optimum, and what each reaches by itself.
-    rs_ag : Fraction, optional
-        Of an allreduce in groups: what reduce-scatters and then allgathers reach, bytes/s.
+    traffic : Pruning, optional
+        Traffic before and after, where trees were pruned.
+    alone : tuple of AloneRate
+        What each of several groups reaches by itself.
 
     Examples
     --------
@@ -132,22 +110,9 @@ class SolveResult:
 
     plan: Plan
     report: Report
-    bound: Bound | None
-    trees_per_root: int | None
-    exact_trees_per_root: int | None
-    traffic: Pruning | None
-    notes: tuple[str, ...]
     seconds: Mapping[str, float]
-    is_late: bool
-    packer: str | None = None
-    packing: tuple[PackingAttempt, ...] = ()
-    height_bound: int | None = None
-    decomposition: str = ""
-    exact_trees: int | None = None
-    alternatives: tuple[Alternative, ...] = ()
-    groups: GroupOptimum | None = None
+    traffic: Pruning | None = None
     alone: tuple[AloneRate, ...] = ()
-    rs_ag: Fraction | None = None
 
     @property
     def topology(self) -> Topology:
@@ -158,11 +123,6 @@ class SolveResult:
     def collective(self) -> Collective:
         """The plan's collective."""
         return self.plan.collective
-
-    @property
-    def algbw(self) -> Fraction:
-        """Asymptotic algbw of the plan, bytes/s."""
-        return self.plan.algbw
 
     @property
     def optimal_algbw(self) -> Fraction | None:
@@ -180,6 +140,7 @@ class SolveResult:
 
 
 @checked()
+@in_context()
 def solve(
     topology: FabricLike,
     collective: Collective | CollectiveKind | str,
@@ -228,70 +189,52 @@ def solve(
     >>> result.algbw, result.is_optimal, result.report.is_ok
     (Fraction(8, 3), True, True)
     """
-    clock, limit = Stopwatch(progress), Context(progress, seconds_left(time_limit_s))
+    running = context()
     posed, asked = _apart(keywords)
-    with clock.stage("fabric"):
+    with running.stage("fabric"):
         problem = pose(topology, collective, **posed)
     scheduler = find_scheduler(algorithm or default_algorithm(problem))
     how = options_for(scheduler, options, asked)
     try:
         with naming_cut_off(problem, topology, collective, posed):
-            with under(limit):
-                found = generate(problem, scheduler, how)
-            if algorithm is None and isinstance(how, AlltoallOptions) and how.asked().keys() <= {"chunks"}:
+            found = generate(problem, scheduler, how)
+            is_plain = isinstance(how, AlltoallOptions) and how.asked().keys() <= {"chunks"}
+            if algorithm is None and isinstance(how, AlltoallOptions) and is_plain:
                 from treadle.planning.solving.alltoall_candidates import choose_steps  # and a solver
 
-                with under(limit):
-                    found = choose_steps(problem, found, how.chunks)
-        clock.include(found.seconds)
-        late = found.is_late
+                found = choose_steps(problem, found, how.chunks)
     except TimeLimitError:
-        with under(UNLIMITED):
-            found, late = fall_back(problem, how), True
+        with under(replace(UNLIMITED, seconds=running.seconds)):
+            found = replace(fall_back(problem, how), is_late=True)
     traffic: Pruning | None = None
-    if isinstance(how, TreeOptions) and how.multicast and isinstance(found.schedule, ForestSchedule):
-        with clock.stage("multicast"):
+    is_multicast = isinstance(how, TreeOptions | StepOptions) and how.multicast
+    if is_multicast and isinstance(found.schedule, ForestSchedule):
+        with running.stage("multicast"):
             traffic = prune_for_switches(problem.topology, found.schedule)
             found = replace(found, schedule=traffic.schedule)
-    if isinstance(how, StepOptions) and how.multicast and isinstance(found.schedule, StepSchedule):
-        with clock.stage("multicast"):
+    if is_multicast and isinstance(found.schedule, StepSchedule):
+        with running.stage("multicast"):
             switched = ask_switches(problem.topology, problem.collective, found.schedule)
             found = replace(found, schedule=switched)
     if isinstance(found.schedule, ForestSchedule):
-        is_asked = isinstance(how, TreeOptions) and how.multicast
-        notes = copy_notes(problem, found.schedule, is_asked=is_asked)
+        notes = copy_notes(problem, found.schedule, is_asked=is_multicast)
         found = replace(found, notes=(*found.notes, *notes))
     alone: tuple[AloneRate, ...] = ()
     if found.groups is not None:
-        with clock.stage("alone"), under(limit.unlimited):
+        with running.stage("alone"), under(running.unlimited):
             alone = rates_of(problem, found.groups)
     elif problem.collective.blocks is not None and found.bound is not None:
         from treadle.planning.together.shared_rates import alltoalls_alone
 
-        with clock.stage("alone"), under(limit):
+        with running.stage("alone"):
             alone = alltoalls_alone(problem)
-    with clock.stage("verify"):
+    with running.stage("verify"):
         plan, report = judged(problem, found, how, maker=scheduler.origin)
-    provenance = record_asked(how) if found.algorithm == scheduler.name else {}
+    if found.algorithm == scheduler.name:
+        plan = replace(plan, provenance={**plan.provenance, **record_asked(how)})
+    facts = {one.name: getattr(found, one.name) for one in fields(found)} | {"algbw": plan.algbw}
     return SolveResult(
-        plan=replace(plan, provenance={**plan.provenance, **provenance}),
-        report=report,
-        bound=found.bound,
-        trees_per_root=found.trees_per_root,
-        exact_trees_per_root=found.exact_trees_per_root,
-        traffic=traffic,
-        notes=found.notes,
-        seconds=clock.seconds(),
-        is_late=late,
-        packer=found.packer,
-        packing=found.packing,
-        height_bound=found.height_bound,
-        decomposition=found.decomposition,
-        exact_trees=found.exact_trees,
-        alternatives=found.alternatives,
-        groups=found.groups,
-        alone=alone,
-        rs_ag=found.rs_ag,
+        **facts, plan=plan, report=report, seconds=running.seconds, traffic=traffic, alone=alone
     )
 
 
@@ -303,14 +246,14 @@ def _apart(keywords: SolveKeywords) -> tuple[ProblemOptions, OptionKeywords]:
 
 
 def judged(
-    problem: Problem, found: Candidate, options: SchedulerOptions | None = None, *, maker: str = ""
+    problem: Problem, found: Result, options: SchedulerOptions | None = None, *, maker: str = ""
 ) -> tuple[Plan, Report]:
     """The plan with the algbw that the verifier computes, and the verifier's report.
 
     Parameters
     ----------
     problem : Problem
-    found : Candidate
+    found : Result
     options : SchedulerOptions, optional
         Of routes: the limits that they are to keep.
     maker : str
@@ -338,7 +281,7 @@ def judged(
     return plan, report
 
 
-def _report(problem: Problem, found: Candidate, request: RouteOptions) -> Report:
+def _report(problem: Problem, found: Result, request: RouteOptions) -> Report:
     """What the verifier says of a schedule, its bound and, of routes, the limits asked for."""
     topology, collective, schedule = problem.topology, problem.collective, found.schedule
     optimal = None if found.bound is None else found.bound.algbw
@@ -368,7 +311,7 @@ def _report(problem: Problem, found: Candidate, request: RouteOptions) -> Report
     return verify_schedule(topology, collective, schedule, claimed_optimal_algbw=optimal, witness=witness)
 
 
-def _provenance(found: Candidate) -> dict[str, str | int | float]:
+def _provenance(found: Result) -> dict[str, str | int | float]:
     values: dict[str, str | int | float] = {"version": __version__}
     if found.trees_per_root is not None:
         values["trees_per_root"] = found.trees_per_root

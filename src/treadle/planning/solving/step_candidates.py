@@ -9,8 +9,7 @@ from treadle.context import context
 from treadle.errors import ScheduleError
 from treadle.planning.measuring.cost_models import step_alpha_ns
 from treadle.planning.problem import Problem, model_of
-from treadle.planning.solving.bounds import Bound, find_bound
-from treadle.planning.solving.candidate import Built
+from treadle.planning.solving.bounds import find_bound
 from treadle.planning.solving.exact_synthesis import ExactRequest, exact_schedule
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.step_cost import algbw
@@ -18,6 +17,7 @@ from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.allreduce_witness import LengthWitness
 from treadle.simulation.alpha_beta import alpha_beta_time
 from treadle.synthesis.peers.teccl_gather import GAP, teccl_gather
+from treadle.synthesis.result import Bound, Result
 from treadle.synthesis.scheduler_options import SizeRequest
 from treadle.synthesis.steps.bfb import bfb_schedule, heterogeneous_value, schedule_for_size
 from treadle.topologies.topology import Topology
@@ -29,11 +29,11 @@ _LARGEST_EXACT_ALLREDUCE = 128
 
 def breadth_first(
     topology: Topology, collective: Collective, *, chunks: int | None = None, size: SizeRequest | None = None
-) -> StepSchedule | Built:
+) -> StepSchedule | Result:
     """Every shard to all nodes by breadth-first search, loads balanced exactly; see `bfb_schedule`."""
     if size is not None:
         schedule = schedule_for_size(topology, collective.kind, size.size_bytes, chunks=chunks)
-        return Built(schedule, notes=(_beside_least_time(topology, collective, schedule, size),))
+        return Result(schedule, notes=(_beside_least_time(topology, collective, schedule, size),))
     return bfb_schedule(topology, collective.kind, root=collective.root, max_chunks=chunks)
 
 
@@ -74,12 +74,12 @@ def exact(
     return exact_schedule(Problem(topology, collective), request, context().deadline)
 
 
-def te_ccl(topology: Topology, collective: Collective, *, chunks: int | None = None, seed: int = 0) -> Built:
+def te_ccl(topology: Topology, collective: Collective, *, chunks: int | None = None, seed: int = 0) -> Result:
     """TE-CCL's integer program; see `teccl_gather`."""
     found = teccl_gather(topology, collective, chunks=chunks or 1, seed=seed)
     notes = (f"the value of its program is within {found.gap:.0%} of the best",) if found.gap > GAP else ()
     is_late = found.is_late and context().deadline is not None
-    return Built(found.schedule, notes=notes, is_late=is_late)
+    return Result(found.schedule, notes=notes, is_late=is_late)
 
 
 def bound_beside(problem: Problem, schedule: StepSchedule) -> Bound:

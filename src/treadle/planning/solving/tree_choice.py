@@ -7,11 +7,12 @@ from fractions import Fraction
 
 from treadle.context import context, under
 from treadle.planning.problem import Problem
-from treadle.planning.solving.candidate import Alternative, Candidate, ForestRequest
+from treadle.planning.solving.forest_request import ForestRequest
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.synthesis import trees as forestcoll
+from treadle.synthesis.result import Alternative, Result
 from treadle.synthesis.trees.tree_budget import is_dyadic
 from treadle.units import format_share
 
@@ -19,7 +20,7 @@ _MOST_RANKS = 256
 """Beyond, other numbers of trees are not worked out just to tell of them."""
 
 
-def with_tree_choice(problem: Problem, request: ForestRequest, made: Candidate, algbw: Fraction) -> Candidate:
+def with_tree_choice(problem: Problem, request: ForestRequest, made: Result) -> Result:
     """The candidate with notes on its number of trees, and the alternatives that they name.
 
     Parameters
@@ -27,12 +28,10 @@ def with_tree_choice(problem: Problem, request: ForestRequest, made: Candidate, 
     problem : Problem
     request : ForestRequest
         Its budget: what was asked for.
-    made : Candidate
+    made : Result
         A forest with its bound; `exact_trees_per_root` or `exact_trees` tell what the bound takes.
-    algbw : Fraction
-        Of its schedule, bytes/s.
     """
-    schedule, bound = made.schedule, made.bound
+    schedule, bound, algbw = made.schedule, made.bound, made.algbw
     if request.budget.exact or bound is None or not isinstance(schedule, ForestSchedule | FactoredSchedule):
         return made
     is_default, chunks = request.budget.is_default, schedule.total_units
@@ -54,7 +53,7 @@ def _is_one_a_shard(collective: Collective, chunks: int) -> bool:
     return collective.weights is not None or (not is_whole and chunks == collective.n_ranks)
 
 
-def _exact(made: Candidate, loss: str, chunks: int, *, is_default: bool) -> tuple[str, Alternative]:
+def _exact(made: Result, loss: str, chunks: int, *, is_default: bool) -> tuple[str, Alternative]:
     """What the optimum takes."""
     per_root, in_all = made.exact_trees_per_root, made.exact_trees
     offer = Alternative("--exact", Fraction(0), per_root, in_all)
@@ -69,7 +68,7 @@ def _exact(made: Candidate, loss: str, chunks: int, *, is_default: bool) -> tupl
     return text, offer
 
 
-def _dyadic(problem: Problem, made: Candidate, chunks: int) -> tuple[str, Alternative | None]:
+def _dyadic(problem: Problem, made: Result, chunks: int) -> tuple[str, Alternative | None]:
     """That buffers of a power of two do not divide, what lowering does about it, and what others cost."""
     collective = problem.collective
     kind, ranks, per_root = collective.kind, collective.n_ranks, made.trees_per_root

@@ -14,7 +14,7 @@ from msgspec import Meta
 from treadle._version import __version__
 from treadle.brief import brief
 from treadle.checking import checked
-from treadle.context import Context, Progress, under
+from treadle.context import Progress, context, in_context, under
 from treadle.errors import FormatError, InfeasibleError, ScheduleError, TreadleError
 from treadle.input_files import read_input_text
 from treadle.options.keywords import ProblemOptions
@@ -22,7 +22,6 @@ from treadle.planning.fabrics_and_plans import FabricLike
 from treadle.planning.problem import pose, resolve_kind, resolve_topology
 from treadle.planning.solving.solve import RejectedError
 from treadle.planning.solving.transfer import transfer_collective, transfer_schedule
-from treadle.planning.stages import Stopwatch, seconds_left
 from treadle.schedules.collective import Collective
 from treadle.schedules.jobs import Job, JobLevel, check_jobs, proved_rates
 from treadle.schedules.plan import Plan, PlanEntry
@@ -108,6 +107,7 @@ class JobsResult:
 
 
 @checked()
+@in_context()
 def bound_jobs(
     topology: FabricLike,
     jobs: Sequence[Job] | Path | str,
@@ -147,13 +147,11 @@ def bound_jobs(
     >>> found.alone, found.together
     ((Fraction(8, 3), Fraction(2, 1)), (Fraction(8, 7), Fraction(8, 7)))
     """
-    found, _ = _rates(
-        topology, jobs, without, file_format, Stopwatch(progress), _limit(progress, time_limit_s)
-    )
-    return found
+    return _rates(topology, jobs, without, file_format)[0]
 
 
 @checked()
+@in_context()
 def solve_jobs(
     topology: FabricLike,
     jobs: Sequence[Job] | Path | str,
@@ -194,30 +192,28 @@ def solve_jobs(
     from treadle.verification.jobs_check import verify_jobs
 
     budget = TreeBudget(max_trees=max_trees, exact=exact)
-    clock = Stopwatch(progress)
-    limit = _limit(progress, time_limit_s)
-    found, rates = _rates(topology, jobs, without, file_format, clock, limit)
+    found, rates = _rates(topology, jobs, without, file_format)
     fabric = found.topology
-    with clock.stage("schedules"):
+    with context().stage("schedules"):
         ways = [ways_of(job.collective, parts) for job, parts in zip(found.jobs, rates.parts, strict=True)]
         optimum = exact_ways(ways, rates.rates)
-        with under(limit):
-            whole = (
-                optimum
-                if budget.exact
-                else whole_ways(ways, optimum, fabric.bandwidths.tolist(), max_trees=budget.max_trees)
-            )
-        plans = tuple(
-            _plan(fabric, job, schedule_of(fabric, way, units, grid))
-            for job, way, units, grid in zip(found.jobs, ways, whole.units, whole.grids, strict=True)
+        whole = (
+            optimum
+            if budget.exact
+            else whole_ways(ways, optimum, fabric.bandwidths.tolist(), max_trees=budget.max_trees)
         )
-    with clock.stage("verify"):
+        with under(context().unlimited):
+            plans = tuple(
+                _plan(fabric, job, schedule_of(fabric, way, units, grid))
+                for job, way, units, grid in zip(found.jobs, ways, whole.units, whole.grids, strict=True)
+            )
+    with context().stage("verify"):
         report = verify_jobs(fabric, found.jobs, plans, whole.rates, rates.levels)
     if not report.report.is_ok or report.loss != whole.loss:
         raise RejectedError(ALGORITHM, report.report)
     return replace(
         found,
-        seconds=clock.seconds(),
+        seconds=context().seconds,
         plans=plans,
         reached=whole.rates,
         grids=whole.grids,
@@ -226,35 +222,28 @@ def solve_jobs(
     )
 
 
-def _limit(progress: Progress | None, time_limit_s: float | None) -> Context:
-    return Context(progress, seconds_left(time_limit_s))
-
-
 def _rates(
     topology: FabricLike,
     jobs: Sequence[Job] | Path | str,
     without: str | Sequence[str] | None,
     file_format: str | None,
-    clock: Stopwatch,
-    limit: Context,
 ) -> tuple[JobsResult, JobRates]:
     from treadle.synthesis.jobs.max_min import max_min_rates  # brings a solver that few commands need
 
-    with clock.stage("fabric"):
+    with context().stage("fabric"):
         fabric = resolve_topology(topology, file_format=file_format)
         if without is not None:
             fabric = without_failures(fabric, without)
         _refuse_caps(fabric)
         posed = read_jobs(jobs, fabric) if isinstance(jobs, Path | str) else tuple(jobs)
-    with clock.stage("together"):
-        with under(limit):
-            rates = max_min_rates(fabric, posed)
+    with context().stage("together"):
+        rates = max_min_rates(fabric, posed)
         proved = proved_rates(fabric, posed, rates.levels)
         if proved != rates.rates:
             raise ScheduleError("jobs: the levels do not prove the rates; this is a defect of Treadle")
-    with clock.stage("alone"), under(limit):
+    with context().stage("alone"):
         alone = tuple(max_min_rates(fabric, (job,)).rates[0] for job in posed)
-    return JobsResult(fabric, posed, alone, rates.rates, rates.levels, clock.seconds()), rates
+    return JobsResult(fabric, posed, alone, rates.rates, rates.levels, context().seconds), rates
 
 
 def _refuse_caps(fabric: Topology) -> None:

@@ -10,12 +10,13 @@ import numpy as np
 
 from treadle.errors import ScheduleError
 from treadle.planning.problem import Problem
-from treadle.planning.solving.bounds import Bound, find_bound
+from treadle.planning.solving.bounds import find_bound
 from treadle.planning.together.solve_jobs import bound_jobs
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.group_witness import GroupLengthWitness
 from treadle.schedules.jobs import MOST_WEIGHT_RATIO, Job
+from treadle.synthesis.result import Bound
 from treadle.topologies.topology import Topology
 
 MOST_SHARING_RANKS = 64

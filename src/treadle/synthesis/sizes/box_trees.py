@@ -72,7 +72,7 @@ def box_trees(
     budget = TreeBudget(trees=trees) if trees is not None else TreeBudget(max_trees=_MOST_TREES)
 
     def gather(box: Topology) -> Steps:
-        found = synthesise(box, on_all_ranks(box, CollectiveKind.ALLGATHER), budget=budget).schedule
+        found = synthesise(box, on_all_ranks(box, CollectiveKind.ALLGATHER), budget=budget).trees
         assert found.broadcast is not None
         return steps_of_trees(found.broadcast)
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from treadle.synthesis.trees.tight_cuts.decompose import decompose_allreduce as decompose_allreduce
     from treadle.synthesis.trees.tree_budget import DYADIC_LOSS as DYADIC_LOSS
     from treadle.synthesis.trees.tree_budget import TreeBudget as TreeBudget
-    from treadle.synthesis.trees.tree_synthesis import Synthesis as Synthesis
     from treadle.synthesis.trees.tree_units import dyadic_alternative as dyadic_alternative
     from treadle.synthesis.trees.whole_capacities import best_trimming as best_trimming
     from treadle.synthesis.trees.whole_capacities import capacities_within as capacities_within
@@ -44,7 +43,6 @@ else:
             "treadle.synthesis.trees.one_root.one_root_forest": ("synthesise_box_by_box",),
             "treadle.synthesis.trees.pipeline": ("pack_forest", "synthesise"),
             "treadle.synthesis.trees.switch_removal": ("has_balanced_relays",),
-            "treadle.synthesis.trees.tree_synthesis": ("Synthesis",),
             "treadle.synthesis.trees.tree_units": ("dyadic_alternative",),
             "treadle.synthesis.trees.whole_capacities": ("best_trimming", "capacities_within"),
         },

@@ -8,13 +8,12 @@ dissertation, chapter 4 and appendix B.5; docs/algorithms/forestcoll.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from math import lcm
-from typing import TypeVar
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Forest, ForestSchedule
 from treadle.schedules.trees.forest_cost import height_max
 from treadle.schedules.trees.forest_transforms import MOST_UNITS, equalised
+from treadle.synthesis.result import Bound, Result
 from treadle.synthesis.trees.fixed_trees import FixedTreesOptimum, floor_capacities
 from treadle.synthesis.trees.heights import lowest_height
 from treadle.synthesis.trees.instance import Instance, find_violated_cut, instance_of
@@ -38,7 +38,7 @@ from treadle.synthesis.trees.packers.vertex_matching import height_bound
 from treadle.synthesis.trees.switch_removal import remove_switches
 from treadle.synthesis.trees.tight_cuts.decompose import decompose
 from treadle.synthesis.trees.tree_budget import MAX_TREES, TreeBudget, is_dyadic
-from treadle.synthesis.trees.tree_synthesis import StageClock, Synthesis, preferred, schedule_of
+from treadle.synthesis.trees.tree_synthesis import preferred, schedule_of
 from treadle.synthesis.trees.tree_units import (
     TreeUnits,
     common_number,
@@ -59,7 +59,7 @@ def synthesise(
     *,
     budget: TreeBudget | None = None,
     packer: Packer | None = None,
-) -> Synthesis:
+) -> Result:
     """A throughput-optimal forest schedule, or the best one within a tree budget.
 
     Parameters
@@ -86,44 +86,43 @@ def synthesise(
     if collective.kind is CollectiveKind.ALLREDUCE:
         return _two_phases(topology, collective, budget, packer)
     problem = instance_of(topology, collective)
-    clock = StageClock()
     if packer is Packer.BOX_BY_BOX or (len(problem.relays) and np.count_nonzero(problem.weights) == 1):
-        return lower_of_one_root(_of_any_roots, problem, collective, budget, packer, clock)
-    return _of_any_roots(problem, collective, budget, packer, clock)
+        return lower_of_one_root(_of_any_roots, problem, collective, budget, packer)
+    return _of_any_roots(problem, collective, budget, packer)
 
 
 def _of_any_roots(
-    problem: Instance, collective: Collective, budget: TreeBudget, packer: Packer | None, clock: StageClock
-) -> Synthesis:
+    problem: Instance, collective: Collective, budget: TreeBudget, packer: Packer | None
+) -> Result:
     if packer not in (None, Packer.TIGHT_CUTS):
-        return _from_whole(problem, collective, budget, packer, (), clock)
-    found = _from_pieces(problem, collective, budget, packer, clock)
+        return _from_whole(problem, collective, budget, packer, ())
+    found = _from_pieces(problem, collective, budget, packer)
     if isinstance(found, PackingAttempt):
-        return _from_whole(problem, collective, budget, packer, (found,), clock)
+        return _from_whole(problem, collective, budget, packer, (found,))
     if packer:
         return found
     # where there are no switches to remove, a forest of the whole is quick, and often lower than its pieces'
-    whole: Synthesis | None = None
+    whole: Result | None = None
     if not len(problem.relays) and len(problem.terminals) <= FEW_RANKS:
         with suppress(TimeLimitError):
-            whole = _from_whole(problem, collective, budget, packer, (), clock)
+            whole = _from_whole(problem, collective, budget, packer, ())
     wants_dyadic = bool(budget.lossy_numbers(problem.weights.tolist()))
     if whole is not None and _cost(whole, wants_dyadic) <= (*_loss(found, wants_dyadic), whole.height_bound):
         return preferred(whole, found)
-    lowered = _lowered(found, problem, clock)
+    lowered = _lowered(found, problem)
     if whole is None:
         return lowered
     return preferred(*sorted((whole, lowered), key=partial(_cost, wants_dyadic=wants_dyadic)))
 
 
-def _loss(made: Synthesis, wants_dyadic: bool) -> tuple[bool, Fraction]:
-    """What is to be low first: chunks other than a power of two, if wanted, and throughput, negated."""
-    return wants_dyadic and not is_dyadic(made.schedule.total_units), -made.algbw
+def _loss(made: Result, wants_dyadic: bool) -> tuple[bool, Fraction]:
+    """Return the sort key: chunks other than a power of two, if wanted, then throughput, negated."""
+    return wants_dyadic and not is_dyadic(made.trees.total_units), -made.algbw
 
 
-def _cost(made: Synthesis, wants_dyadic: bool) -> tuple[bool, Fraction, int]:
-    """What is to be low: the loss, then the height."""
-    return *_loss(made, wants_dyadic), height_max(made.schedule)
+def _cost(made: Result, wants_dyadic: bool) -> tuple[bool, Fraction, int]:
+    """Return the sort key: loss, then height."""
+    return *_loss(made, wants_dyadic), height_max(made.trees)
 
 
 def _from_whole(
@@ -132,97 +131,86 @@ def _from_whole(
     budget: TreeBudget,
     packer: Packer | None,
     skipped: tuple[PackingAttempt, ...],
-    clock: StageClock,
-) -> Synthesis:
+) -> Result:
     """The forest of the whole fabric: optimum, capacities, switch removal, packing."""
-    with under(context().unlimited):
+    with context().stage("optimum"), under(context().unlimited):
         best = instance_optimum(problem)
-    clock.stop("optimum")
-    with under(context().unlimited):
+    with context().stage("trees_per_root"), under(context().unlimited):
         units = first_possible(problem, tree_choices(problem, best, budget))
     fixed = units.fixed
-    clock.stop("trees_per_root")
-    built = _build(problem, units, clock, packer)
-    schedule = schedule_of(collective.kind, built.forest)
-    needed = fixed.trees if fixed.algbw == best.algbw else exact_number(problem, best)
-    lowest = lowest_height(problem, problem.weights * fixed.trees, units.capacities)
-    clock.stop("height_bound")
-    return Synthesis(
-        schedule,
-        fixed.algbw,
-        best,
-        fixed.trees,
-        needed,
-        best.algbw,
-        clock.seconds,
-        built.details,
-        units.note,
-        built.packer,
-        (*skipped, *built.attempts),
-        lowest,
+    forest, used, attempts = _build(problem, units, packer)
+    with context().stage("height_bound"):
+        needed = fixed.trees if fixed.algbw == best.algbw else exact_number(problem, best)
+        lowest = lowest_height(problem, problem.weights * fixed.trees, units.capacities)
+    return Result(
+        schedule_of(collective.kind, forest),
+        Bound(best.algbw, best.witness),
+        algbw=fixed.algbw,
+        trees_per_root=fixed.trees,
+        exact_trees_per_root=needed,
+        notes=(units.note,) if units.note else (),
+        packer=used,
+        packing=(*skipped, *attempts),
+        height_bound=lowest,
     )
 
 
 def _from_pieces(
-    problem: Instance, collective: Collective, budget: TreeBudget, packer: Packer | None, clock: StageClock
-) -> Synthesis | PackingAttempt:
+    problem: Instance, collective: Collective, budget: TreeBudget, packer: Packer | None
+) -> Result | PackingAttempt:
     """The forest by tight cuts, written out; or why there is none."""
-    found = decompose(  # made lower later
-        problem.topology, collective, budget=budget, lower=False
-    )
-    clock.stop("tight_cuts")
+    with context().stage("tight_cuts"):  # made lower later
+        found = decompose(problem.topology, collective, budget=budget, lower=False)
     if isinstance(found, Refusal):
         return PackingAttempt(Packer.TIGHT_CUTS, f"failed: {found}")
     if packer is None and found.n_layers > 1 and len(problem.terminals) <= FEW_RANKS:
         reason = "one of its layers sends to the ranks of the same box over the network outside"
         return PackingAttempt(Packer.TIGHT_CUTS, f"not taken: {reason}")
-    context().announce("paths")
-    schedule = found.schedule.explicit()
-    clock.stop("paths")
+    with context().stage("paths"):
+        schedule = found.schedule.explicit()
     roots = problem.terminals[problem.weights > 0]
     lowest = height_bound(problem.n_nodes, problem.tails, problem.heads, problem.terminals, roots)
     exact = found.exact_trees  # without them their optimum may be a loose bound
     with under(context().unlimited):
         best = found.optimum if exact else instance_optimum(problem)
-    return Synthesis(
+    return Result(
         schedule,
-        found.algbw,
-        best,
-        found.trees_per_root,
-        exact or exact_number(problem, best),
-        best.algbw,
-        clock.seconds,
+        Bound(best.algbw, best.witness),
+        algbw=found.algbw,
+        trees_per_root=found.trees_per_root,
+        exact_trees_per_root=exact or exact_number(problem, best),
         packer=Packer.TIGHT_CUTS,
-        attempts=(PackingAttempt(Packer.TIGHT_CUTS, f"made the forest: {found.summary}"),),
+        packing=(PackingAttempt(Packer.TIGHT_CUTS, f"made the forest: {found.summary}"),),
         height_bound=lowest,
     )
 
 
-def _lowered(found: Synthesis, problem: Instance, clock: StageClock) -> Synthesis:
-    """Those trees made lower."""
-    (forest,) = found.schedule.forests
-    capacities = floor_capacities(problem.bandwidths, found.schedule.total_units / found.algbw)
-    forest, packer, attempts = lower_forest(
-        problem, forest, capacities, Packer(found.packer), found.attempts, height=height_max(found.schedule)
-    )
-    clock.stop("lower_forest")
+def _lowered(found: Result, problem: Instance) -> Result:
+    """The same with trees of smaller height, where there are some."""
+    before = found.trees
+    (forest,) = before.forests
+    capacities = floor_capacities(problem.bandwidths, before.total_units / found.algbw)
+    with context().stage("lower_forest"):
+        forest, packer, attempts = lower_forest(
+            problem, forest, capacities, Packer(str(found.packer)), found.packing, height=height_max(before)
+        )
     lowest = lowest_height(problem, forest.root_multiplicity, capacities)
-    schedule = schedule_of(found.schedule.kind, forest)
-    return replace(found, schedule=schedule, packer=packer, attempts=attempts, height_bound=lowest)
+    schedule = schedule_of(before.kind, forest)
+    return replace(found, schedule=schedule, packer=packer, packing=attempts, height_bound=lowest)
 
 
 def _two_phases(
     topology: Topology, collective: Collective, budget: TreeBudget, packer: Packer | None
-) -> Synthesis:
+) -> Result:
     kinds = (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLGATHER)
     directions = [replace(collective, kind=kind) for kind in kinds]
 
-    def made(budget: TreeBudget) -> list[Synthesis]:
+    def made(budget: TreeBudget) -> list[Result]:
         return [synthesise(topology, one, budget=budget, packer=packer) for one in directions]
 
     scatter, gather = made(budget)
     # unit tree i of a root in the one direction is followed by that of the other: both need as many
-    needed = lcm(scatter.trees_per_root, gather.trees_per_root)
+    needed = lcm(scatter.trees_per_root or 1, gather.trees_per_root or 1)
     most, limit = (budget.max_trees or MAX_TREES), (MOST_UNITS - 1) // collective.n_ranks
     if budget.trees is not None or needed <= (limit if budget.exact else most):
         return _joined(scatter, gather)
@@ -233,76 +221,51 @@ def _two_phases(
     if not budget.exact:
         return joined
     note = f"reduce-scatter and allgather that lose nothing need {needed} trees per root, which are too many"
-    return replace(joined, note=note)
+    return replace(joined, notes=(note,))
 
 
-def _joined(scatter: Synthesis, gather: Synthesis) -> Synthesis:
-    """Both phases as one allreduce."""
-    assert scatter.schedule.reduce is not None
-    assert gather.schedule.broadcast is not None
-    reduce, broadcast = equalised(scatter.schedule.reduce, gather.schedule.broadcast)
-    return Synthesis(
-        schedule=ForestSchedule(CollectiveKind.ALLREDUCE, reduce=reduce, broadcast=broadcast),
+def _joined(scatter: Result, gather: Result) -> Result:
+    """Both phases as one allreduce; its bound is left to the caller, `rs_ag` is the most of two phases."""
+    reduce, broadcast = equalised(*scatter.trees.forests, *gather.trees.forests)
+    assert scatter.bound is not None
+    assert gather.bound is not None
+    return Result(
+        ForestSchedule(CollectiveKind.ALLREDUCE, reduce=reduce, broadcast=broadcast),
         # one phase runs after the other, so their times per byte add up
         algbw=1 / (1 / scatter.algbw + 1 / gather.algbw),
-        optimum=gather.optimum,
+        rs_ag=1 / (1 / scatter.bound.algbw + 1 / gather.bound.algbw),
         trees_per_root=int(reduce.root_multiplicity[0]),
-        exact_trees_per_root=lcm(scatter.exact_trees_per_root, gather.exact_trees_per_root),
-        exact_algbw=1 / (1 / scatter.exact_algbw + 1 / gather.exact_algbw),
-        seconds=_added(scatter.seconds, gather.seconds),
-        details=_added(scatter.details, gather.details),
-        note=gather.note or scatter.note,
-        packer=" + ".join(dict.fromkeys((scatter.packer, gather.packer))),
-        attempts=scatter.attempts + gather.attempts,
-        height_bound=max(scatter.height_bound, gather.height_bound),
+        exact_trees_per_root=lcm(scatter.exact_trees_per_root or 1, gather.exact_trees_per_root or 1),
+        notes=gather.notes or scatter.notes,
+        packer=" + ".join(dict.fromkeys((str(scatter.packer), str(gather.packer)))),
+        packing=scatter.packing + gather.packing,
+        height_bound=max(scatter.height_bound or 0, gather.height_bound or 0),
     )
 
 
-_Number = TypeVar("_Number", int, float)
-
-
-def _added(one: Mapping[str, _Number], other: Mapping[str, _Number]) -> dict[str, _Number]:
-    """Sums by key."""
-    return {key: one.get(key, 0) + other.get(key, 0) for key in (*one, *other)}
-
-
-@dataclass(frozen=True)
-class _Built:
-    """A forest and what `Synthesis` says of its making."""
-
-    forest: Forest
-    details: dict[str, int]
-    packer: Packer
-    attempts: tuple[PackingAttempt, ...]
-
-
-def _build(problem: Instance, units: TreeUnits, clock: StageClock, packer: Packer | None) -> _Built:
+def _build(
+    problem: Instance, units: TreeUnits, packer: Packer | None
+) -> tuple[Forest, Packer, tuple[PackingAttempt, ...]]:
+    """Return the trees, their packer, and the outcome of every packer."""
     multiplicities = problem.weights * units.fixed.trees
     skipped: tuple[PackingAttempt, ...] = ()
     if packer in (None, Packer.HEIGHT_FIRST):
-        low = route_low(problem, units.capacities, multiplicities, asked=packer is not None)
-        clock.stop("height_first")
-        if isinstance(low, Packed):
-            low = low if packer else search_lower(low, problem, units.capacities)
-            clock.stop("local_search")
-            context().announce("paths")
-            return _Built(to_forest(problem, low.graph, low.packing), {}, low.packer, low.attempts)
-        skipped = (low,)
-    graph = remove_switches(problem, units.capacities, multiplicities)
-    clock.stop("switch_removal")
-    packed = pack_lowest(problem, graph, multiplicities, packer=packer, capacities=units.capacities)
-    clock.stop("tree_packing")
-    context().announce("paths")
-    forest = to_forest(problem, packed.graph, packed.packing)
-    clock.stop("paths")
-    details = {
-        "logical_arcs": len(graph.tails),
-        "cuts_mended": graph.cuts_mended,
-        "exact_splits": graph.exact_splits,
-        "speculative_trees": packed.packing.speculative,
-        "exact_trees": packed.packing.exact,
-    }
-    return _Built(forest, details, packed.packer, (*skipped, *packed.attempts))
+        with context().stage("height_first"):
+            packed = route_low(problem, units.capacities, multiplicities, asked=packer is not None)
+        if isinstance(packed, Packed):
+            if packer is None:
+                with context().stage("local_search"):
+                    packed = search_lower(packed, problem, units.capacities)
+            with context().stage("paths"):
+                return to_forest(problem, packed.graph, packed.packing), packed.packer, packed.attempts
+        skipped = (packed,)
+    with context().stage("switch_removal"):
+        graph = remove_switches(problem, units.capacities, multiplicities)
+    with context().stage("tree_packing"):
+        packed = pack_lowest(problem, graph, multiplicities, packer=packer, capacities=units.capacities)
+    with context().stage("paths"):
+        forest = to_forest(problem, packed.graph, packed.packing)
+    return forest, packed.packer, (*skipped, *packed.attempts)
 
 
 def pack_forest(topology: Topology, collective: Collective, root_multiplicity: Sequence[int]) -> Forest:
@@ -329,4 +292,5 @@ def pack_forest(topology: Topology, collective: Collective, root_multiplicity: S
         raise InfeasibleError(f"{topology.name}: a cut of {len(violated[1])} nodes cannot carry the trees")
     with under(context().unlimited):
         units = first_possible(problem, iter([FixedTreesOptimum(1, Fraction(1), Fraction(0))]))
-    return _build(problem, units, StageClock(), None).forest
+    with under(replace(context(), seconds={})):  # counted as one stage by the caller
+        return _build(problem, units, None)[0]

@@ -16,6 +16,7 @@ from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.forest_cost import height_max
+from treadle.synthesis.result import Result
 from treadle.synthesis.trees import Packer, TreeBudget, pipeline, synthesise
 from treadle.synthesis.trees.instance import instance_of
 from treadle.synthesis.trees.one_root import box_by_box, one_root_forest
@@ -24,7 +25,6 @@ from treadle.synthesis.trees.one_root.one_root_forest import SEARCHED_RANKS, syn
 from treadle.synthesis.trees.optimality import instance_optimum
 from treadle.synthesis.trees.packers.packed import PackingAttempt
 from treadle.synthesis.trees.tight_cuts import decompose
-from treadle.synthesis.trees.tree_synthesis import Synthesis
 from treadle.topologies import Topology, TopologyBuilder, parse
 from treadle.topologies.transforms.failures import without_failures
 from treadle.verification.schedules import verify
@@ -200,7 +200,7 @@ def test_the_optimum_is_computed_where_the_tightest_cut_is_none_of_a_box(
     assert len(asked) == 1  # there it is not
 
 
-def one(name: str, **options: Any) -> Synthesis:
+def one(name: str, **options: Any) -> Result:
     topology = parse(name)
     return synthesise(topology, on_all_ranks(topology, CollectiveKind.BROADCAST, root=0), **options)
 
@@ -208,14 +208,14 @@ def one(name: str, **options: Any) -> Synthesis:
 def test_the_lower_one_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """Up to some ranks both ways are tried; beyond, just this one."""
     made = one("dgx_h100(16)")
-    outcomes = {attempt.packer: attempt.outcome for attempt in made.attempts}
+    outcomes = {attempt.packer: attempt.outcome for attempt in made.packing}
     assert outcomes[Packer.TIGHT_CUTS].startswith("made the forest")
     assert height_max(made.schedule) <= 7
     monkeypatch.setattr(one_root_forest, "SEARCHED_RANKS", 127)
     beyond = one("dgx_h100(16)")
     assert beyond.packer == Packer.BOX_BY_BOX
-    assert [attempt.packer for attempt in beyond.attempts] == [Packer.BOX_BY_BOX]
-    assert beyond.attempts[0].outcome == "made the forest: 16 boxes of 2 kinds, height 7"
+    assert [attempt.packer for attempt in beyond.packing] == [Packer.BOX_BY_BOX]
+    assert beyond.packing[0].outcome == "made the forest: 16 boxes of 2 kinds, height 7"
     assert SEARCHED_RANKS == 1024
 
 
@@ -223,8 +223,8 @@ def test_asked_for_by_name() -> None:
     made = one("dgx_h100(4)", packer=Packer.BOX_BY_BOX)
     assert made.packer == Packer.BOX_BY_BOX
     grown = one("torus(4,4)", packer=Packer.BOX_BY_BOX)
-    assert [attempt.packer for attempt in grown.attempts] == [Packer.BOX_BY_BOX, Packer.GROWTH]
-    assert grown.attempts[0].outcome == f"failed: {NO_BOXES}"
+    assert [attempt.packer for attempt in grown.packing] == [Packer.BOX_BY_BOX, Packer.GROWTH]
+    assert grown.packing[0].outcome == f"failed: {NO_BOXES}"
 
 
 def test_fewer_trees_than_the_optimum_takes() -> None:
@@ -232,8 +232,8 @@ def test_fewer_trees_than_the_optimum_takes() -> None:
     topology = parse("dgx_h100(8)")
     collective = on_all_ranks(topology, CollectiveKind.BROADCAST, root=0)
     made = synthesise_box_by_box(topology, collective, budget=TreeBudget(trees=3))
-    assert isinstance(made, Synthesis)
-    assert made.optimum.algbw == made.exact_algbw == 400 * 10**9
+    assert isinstance(made, Result)
+    assert made.bound.algbw == 400 * 10**9
     assert made.algbw == 150 * 10**9
     assert (made.trees_per_root, made.exact_trees_per_root) == (3, 8)
     ring = parse("ring(4)")
@@ -282,9 +282,7 @@ def test_more_trees_that_cannot_be_had_take_nothing_away(monkeypatch: pytest.Mon
     usual = pipeline._of_any_roots
     for error in (TimeLimitError("more trees"), InfeasibleError("too many units")):
 
-        def once(
-            problem: Any, collective: Any, budget: TreeBudget, *rest: Any, error: Any = error
-        ) -> Synthesis:
+        def once(problem: Any, collective: Any, budget: TreeBudget, *rest: Any, error: Any = error) -> Result:
             if budget.trees is not None:
                 raise error
             return usual(problem, collective, budget, *rest)
@@ -309,7 +307,7 @@ def test_too_many_units_are_left_to_other_ways(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(box_by_box, "first_possible", refused)
     made = one("dgx_h100(2)")
-    assert made.attempts[0] == PackingAttempt(Packer.BOX_BY_BOX, "failed: units")
+    assert made.packing[0] == PackingAttempt(Packer.BOX_BY_BOX, "failed: units")
     monkeypatch.undo()
     monkeypatch.setattr(box_by_box, "UNIT_LIMIT", 2**8)
     found = boxed(parse("leaf_spine(64,1)"))

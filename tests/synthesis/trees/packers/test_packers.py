@@ -61,8 +61,8 @@ def test_attempts_tell_why_others_failed() -> None:
     five = TreeBudget(trees=5)
     result = synthesise(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER), budget=five)
     tried = [packer for packer in Packer if packer is not Packer.BOX_BY_BOX]  # which is for a single root
-    assert list(dict.fromkeys(attempt.packer for attempt in result.attempts)) == tried
-    outcomes = [attempt.outcome for attempt in result.attempts]
+    assert list(dict.fromkeys(attempt.packer for attempt in result.packing)) == tried
+    outcomes = [attempt.outcome for attempt in result.packing]
     for outcome, start in zip(
         outcomes,
         (
@@ -81,14 +81,14 @@ def test_attempts_tell_why_others_failed() -> None:
 
 
 def test_a_named_packer_is_tried_alone_before_growth() -> None:
-    assert built("mi250(1)", Packer.PRICED_MATCHING).attempts[0].packer is Packer.PRICED_MATCHING
-    assert len(built("torus(4,4)", Packer.GROWTH).attempts) == 1
+    assert built("mi250(1)", Packer.PRICED_MATCHING).packing[0].packer is Packer.PRICED_MATCHING
+    assert len(built("torus(4,4)", Packer.GROWTH).packing) == 1
 
 
 def test_allreduce_tells_of_both_halves() -> None:
     result = built("torus(4,4)", kind=CollectiveKind.ALLREDUCE)
     assert result.packer == "breadth-first"
-    assert [attempt.packer for attempt in result.attempts] == [
+    assert [attempt.packer for attempt in result.packing] == [
         Packer.TIGHT_CUTS,
         Packer.HEIGHT_FIRST,
         Packer.BREADTH_FIRST,

@@ -69,7 +69,7 @@ def blink(topology: Topology, collective: Collective, *, pack: Packer | None = N
 
 def pack_from_root(topology: Topology, broadcast: Collective) -> Forest:
     """The exact optimum of a broadcast, by ForestColl's pipeline with a single root."""
-    found = synthesise(topology, broadcast, budget=TreeBudget(exact=True)).schedule.broadcast
+    found = synthesise(topology, broadcast, budget=TreeBudget(exact=True)).trees.broadcast
     assert found is not None, "a broadcast has out-trees"
     return found
 

@@ -137,6 +137,6 @@ def within_height(
 
 def _plain(topology: Topology, gather: Collective, trees: int) -> Forest:
     """ForestColl's trees."""
-    found = synthesise(topology, gather, budget=TreeBudget(trees=trees)).schedule.broadcast
+    found = synthesise(topology, gather, budget=TreeBudget(trees=trees)).trees.broadcast
     assert found is not None
     return found

@@ -1,0 +1,43 @@
+"""What generators are told and what they return, before anybody has judged it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from treadle.synthesis.result import Bound
+from treadle.synthesis.scheduler_options import Form
+from treadle.synthesis.trees import DYADIC_LOSS, Packer, TreeBudget
+
+if TYPE_CHECKING:
+    pass
+
+
+def tree_budget(*, trees: int | None = None, max_trees: int | None = None, exact: bool = False) -> TreeBudget:
+    """What was asked for; by default a power of two of chunks is preferred, which texts for runtimes need."""
+    return TreeBudget(trees, max_trees, exact, dyadic_loss=DYADIC_LOSS)
+
+
+@dataclass(frozen=True)
+class ForestRequest:
+    """What ForestColl is told.
+
+    Parameters
+    ----------
+    budget : TreeBudget
+        Trees per root. Default: `tree_budget`.
+    packer : Packer, optional
+        Default the first that succeeds.
+    form : Form
+        How the trees are held.
+    trim : bool
+        Build on the fabric without its surplus bandwidth (where nodes are not Eulerian), for the whole one.
+    bound : Bound, optional
+        If it is known already.
+    """
+
+    budget: TreeBudget = field(default_factory=tree_budget)
+    packer: Packer | None = None
+    form: Form = Form.AUTO
+    trim: bool = False
+    bound: Bound | None = None
