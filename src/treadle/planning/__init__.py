@@ -247,7 +247,7 @@ else:
             "treadle.planning.sizing.size_sets": ("SizeSet", "SizedChoice", "solve_sizes"),
             "treadle.planning.solving.alltoall": ("uniform_bandwidth",),
             "treadle.planning.solving.bounds": ("BoundResult", "bound"),
-            "treadle.synthesis.result": ("Alternative", "Bound"),
+            "treadle.synthesis.result": ("Bound",),
             "treadle.planning.solving.comparison": ("Comparison", "ComparisonRow", "compare"),
             "treadle.planning.building.built_fabric": (
                 "BuiltFabric",
