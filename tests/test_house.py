@@ -94,7 +94,8 @@ def test_every_public_function_is_used() -> None:
     for verb, one in VERBS.items():
         group, _, name = verb.rpartition(" ")
         tables.add((f"treadle.cli.{one.room}.{group or name}", f"{name}_command" if group else "command"))
-    calls = [record.function for record in schedulers(plug_ins=False)]
+    own = schedulers(plug_ins=False)
+    calls = [call for record in own for call in (record.function, *record.needs)]
     calls += [call for record in own_formats() for call in (record.write, record.read, record.judge)]
     calls += [record.read for record in topology_formats()]
     calls += [exhibit.function for exhibit in EXHIBITS]

@@ -24,11 +24,11 @@ for words in json.loads(sys.argv[1]):
 """Commands one after another, and what became of each."""
 
 
-def module_of(repository: Path, heading: str) -> str:
-    """The module that a section of the page shows."""
+def module_of(repository: Path, heading: str, number: int = 0) -> str:
+    """A module, or part of one, that a section of the page shows."""
     page = (repository / "docs" / "contributing.md").read_text(encoding="utf-8")
     section = page.split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    return re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)[0]
+    return re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)[number]
 
 
 def install(folder: Path, name: str, text: str, group: str, entry: str) -> None:
@@ -116,15 +116,18 @@ def test_a_platform_in_one_function(repository: Path, tmp_path: Path) -> None:
     assert failed == {"test_a_platform_says_its_source_and_has_samples[lame]"}
 
 
-def test_a_tree_scheduler_in_one_file(repository: Path, tmp_path: Path) -> None:
-    """A copy of the package with one file more: the command line and the universal tests have it."""
-    text = module_of(repository, "A new tree scheduler in one file")
+def test_a_tree_scheduler_and_its_record(repository: Path, tmp_path: Path) -> None:
+    """A copy of the package with one file and one record more: commands and the universal tests have it."""
+    text, record = (module_of(repository, "A new tree scheduler", number) for number in (0, 1))
     shutil.copytree(Path(treadle.__file__).parent, tmp_path / "treadle")
     baselines = tmp_path / "treadle" / "synthesis" / "trees" / "baselines"
     (baselines / "chain.py").write_text(text, encoding="utf-8")
     # trees that lose their way are found out by the same tests
-    lost = changed(changed(text, "ranks - np.sign", "ranks + np.sign"), '"chain"', '"lost"')
+    lost = changed(changed(text, "ranks - np.sign", "ranks + np.sign"), "def chain", "def lost")
     (baselines / "lost.py").write_text(lost, encoding="utf-8")
+    table = tmp_path / "treadle" / "planning" / "solving" / "scheduler_records.py"
+    records = f"OWN = (\n{record},{record.replace('chain', 'lost')},"
+    table.write_text(changed(table.read_text("utf-8"), "OWN = (\n", records), encoding="utf-8")
     solved, *others = outcomes(
         tmp_path,
         repository,

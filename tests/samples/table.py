@@ -15,7 +15,9 @@ OURS = schedulers(plug_ins=False)
 
 def _general(form: ScheduleForm) -> tuple[str, ...]:
     """Names of the schedulers of a form that are no baselines: they serve every fabric without switches."""
-    return tuple(record.name for record in OURS if record.form is form and isinstance(record.function, str))
+    return tuple(
+        record.name for record in OURS if record.form is form and ".solving." in str(record.function)
+    )
 
 
 GENERAL_STEPS = _general(ScheduleForm.ALLTOALL_STEPS)
@@ -23,7 +25,7 @@ GENERAL_ROUTES = _general(ScheduleForm.ROUTES)
 
 
 def baselines_of(*forms: ScheduleForm) -> dict[str, Callable[..., Any]]:
-    """Functions of the records that stand beside them, in the rooms of baselines; peers have their own.
+    """Functions of the packages of baselines; peers have tests of their own.
 
     Those that need switches with operations serve few fabrics and have tests of their own.
     """
@@ -31,8 +33,7 @@ def baselines_of(*forms: ScheduleForm) -> dict[str, Callable[..., Any]]:
         record.name: record.load()
         for record in OURS
         if record.form in forms
-        and not isinstance(record.function, str)
-        and ".baselines." in record.function.__module__
+        and ".baselines." in str(record.function)
         and record.comparing is not Comparing.ABLE
     }
 

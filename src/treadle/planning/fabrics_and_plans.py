@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,7 +15,6 @@ from treadle.input_files import is_file, read_head
 from treadle.schedules.plan import HasPlan, Plan, plan_of
 from treadle.spelling import counted
 from treadle.topologies.expressions import names_fabric, path_text
-from treadle.topologies.readers.graphs.networkx_graphs import from_networkx, is_networkx_graph
 from treadle.topologies.topology import Topology
 
 
@@ -48,8 +48,11 @@ def as_fabric(value: Any, place: str = "topology") -> Topology | str:
         return value
     if isinstance(value, Path):
         return path_text(value)
-    if is_networkx_graph(value):
-        return from_networkx(value)
+    if "networkx" in sys.modules:  # else there is no graph of it
+        from treadle.topologies.readers.graphs.networkx_graphs import from_networkx, is_networkx_graph
+
+        if is_networkx_graph(value):
+            return from_networkx(value)
     found = getattr(value, "topology", None)
     if found is None and (plan := plan_of(value)) is not None:
         found = plan.topology

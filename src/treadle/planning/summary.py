@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from treadle.planning.group_summary import membership_values, rates_of_groups
-from treadle.planning.measuring.size_bounds import size_bounds_summary
 from treadle.planning.problem import busbw_values, model_of
 from treadle.planning.solving.alltoall import rate_summary
-from treadle.planning.together.shared_rates import shared_rates
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes, routes_in
@@ -54,10 +52,26 @@ def bound_summary(result: BoundResult) -> dict[str, object]:
         **problem_summary(result.topology, result.collective),
         **bound_values(result.bound, result.topology, result.collective),
         **({} if result.rate is None else rate_summary(result.rate)),
-        **rates_of_groups(shared_rates(result)),
-        **size_bounds_summary(result.at_sizes, result.cost_model),
+        **_group_rates(result),
+        **_size_bounds(result),
         "seconds": dict(result.seconds),
     }
+
+
+def _group_rates(result: BoundResult | SolveResult) -> dict[str, object]:
+    if result.collective.blocks is None:
+        return {}
+    from treadle.planning.together.shared_rates import shared_rates  # here, because few commands have groups
+
+    return rates_of_groups(shared_rates(result))
+
+
+def _size_bounds(result: BoundResult) -> dict[str, object]:
+    if not result.at_sizes:
+        return {}
+    from treadle.planning.measuring.size_bounds import size_bounds_summary  # here, as these modules are many
+
+    return size_bounds_summary(result.at_sizes, result.cost_model)
 
 
 def solve_summary(result: SolveResult) -> dict[str, object]:
@@ -69,7 +83,7 @@ def solve_summary(result: SolveResult) -> dict[str, object]:
         **throughput(plan),
         **({} if result.bound is None else bound_values(result.bound, plan.topology, plan.collective)),
         "optimal": result.is_optimal,
-        **rates_of_groups(shared_rates(result)),
+        **_group_rates(result),
     }
     if result.bound is not None:
         values["gap"] = float(1 - plan.algbw / result.bound.algbw)

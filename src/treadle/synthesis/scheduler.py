@@ -69,8 +69,9 @@ class Scheduler:
         for; returns a schedule of `form`, raises ScheduleError or InfeasibleError where it cannot serve the
         problem. A parameter called ``watch`` gets the running context (`treadle.context.Context`), one called
         ``bound`` the bound if it is known already. As text: ``package.module:name``.
-    needs : tuple of callable
-        What must hold besides. Not all that a function refuses can be told without running it.
+    needs : tuple of callable or str
+        What must hold besides, as text like `function`. Not all that a function rejects can be found without
+        running it.
     options : tuple of str
         Fields of its form's options that it heeds.
     source : str
@@ -93,7 +94,7 @@ class Scheduler:
     form: ScheduleForm
     collectives: tuple[CollectiveKind, ...]
     function: Callable[..., Any] | str
-    needs: tuple[Need, ...] = ()
+    needs: tuple[Need | str, ...] = ()
     options: tuple[str, ...] = ()
     source: str = ""
     origin: str = ""
@@ -113,12 +114,12 @@ class Scheduler:
                     f"scheduler {self.name}: {self.form} have no option {option!r}; expected some of "
                     f"{', '.join(sorted(known))}"
                 )
-        if not all(callable(need) and hasattr(need, "__name__") for need in self.needs):
+        if not all(_is_home(need) or (callable(need) and hasattr(need, "__name__")) for need in self.needs):
             raise FormatError(f"scheduler {self.name}: expected functions with names for what it needs")
         if not self.collectives:
             raise FormatError(f"scheduler {self.name}: expected at least one collective that it serves")
         if isinstance(self.function, str):
-            if not _HOME.fullmatch(self.function):
+            if not _is_home(self.function):
                 raise FormatError(f"scheduler {self.name}: {self.function!r}: expected package.module:name")
         else:
             _check_keywords(self.name, self.function, self.options)
@@ -137,7 +138,8 @@ class Scheduler:
     @property
     def needs_in_words(self) -> tuple[str, ...]:
         """What must hold of a problem, a few words each."""
-        return tuple(need.__name__.strip("_").replace("_", " ") for need in self.needs)
+        names = (need.partition(":")[2] if isinstance(need, str) else need.__name__ for need in self.needs)
+        return tuple(name.strip("_").replace("_", " ") for name in names)
 
     def refusal(self, topology: Topology, collective: Collective) -> Refusal | None:
         """Why it does not serve a problem, as far as that is known without running it."""
@@ -146,7 +148,8 @@ class Scheduler:
         if collective.groups is not None and not self.in_groups:
             return self._refusal_of_groups(len(collective.groups))
         for need in self.needs:
-            if (found := need(topology, collective)) is not None:
+            found: Refusal | None = _load(need)(topology, collective)
+            if found is not None:
                 return found
         return None
 
@@ -160,11 +163,7 @@ class Scheduler:
 
     def load(self) -> Callable[..., Any]:
         """The function itself."""
-        if not isinstance(self.function, str):
-            return self.function
-        module, _, name = self.function.partition(":")
-        function: Callable[..., Any] = getattr(import_module(module), name)
-        return function
+        return _load(self.function)
 
     def trials(self, topology: Topology, collective: Collective) -> tuple[Mapping[str, object], ...]:
         """Sets of options to be tried where the best at a size is looked for; the first asks for nothing."""
@@ -190,6 +189,19 @@ class Scheduler:
         return function(
             topology, collective, **options, **{name: handed[name] for name in handed if name in wanted}
         )
+
+
+def _is_home(value: object) -> bool:
+    return isinstance(value, str) and _HOME.fullmatch(value) is not None
+
+
+def _load(function: Callable[..., Any] | str) -> Callable[..., Any]:
+    """A function, or the one that ``package.module:name`` names."""
+    if not isinstance(function, str):
+        return function
+    module, _, name = function.partition(":")
+    found: Callable[..., Any] = getattr(import_module(module), name)
+    return found
 
 
 def _check_keywords(name: str, function: Callable[..., Any], options: Iterable[str]) -> None:

@@ -1,5 +1,7 @@
 """Fabrics as values: catalogue, files, transforms."""
 
+from typing import TYPE_CHECKING
+
 from treadle.topologies.catalogue.cayley import (
     CayleyGraph,
     abelian_cayley,
@@ -98,7 +100,6 @@ from treadle.topologies.properties import (
     reached,
     unreachable_pair,
 )
-from treadle.topologies.readers.graphs.networkx_graphs import from_networkx
 from treadle.topologies.registry import CatalogueEntry, catalogue, catalogue_entries
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology, TopologyBuilder
 from treadle.topologies.transforms.changes import (
@@ -128,6 +129,9 @@ from treadle.topologies.transforms.insertions import (
     with_inserted_nodes,
 )
 from treadle.topologies.typed_quantities import takes_quantities, with_units
+
+if TYPE_CHECKING:
+    from treadle.topologies.readers.graphs.networkx_graphs import from_networkx as from_networkx
 
 __all__ = [
     "MAX_BANDWIDTH",
@@ -252,6 +256,14 @@ __all__ = [
     "xpander",
 ]
 
-for _name in __all__:
-    if takes_quantities(globals()[_name]) and _name != "from_networkx":  # which reads its own
+for _name in sorted({*__all__} - {"from_networkx"}):
+    if takes_quantities(globals()[_name]):
         globals()[_name] = with_units(globals()[_name])
+
+
+def __getattr__(name: str) -> object:
+    if name != "from_networkx":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from treadle.topologies.readers.graphs.networkx_graphs import from_networkx  # here, as readers are many
+
+    return from_networkx

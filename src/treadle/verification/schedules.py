@@ -22,15 +22,9 @@ from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.schedules.witness import Witness
 from treadle.topologies.topology import Topology
-from treadle.verification.alltoall.exchange_check import verify_exchange
 from treadle.verification.claims import check_algbw, check_bound, check_kind, check_members
-from treadle.verification.factored.factored_check import verify_factored
 from treadle.verification.loads import add_overloads, algbw_of
-from treadle.verification.routes.round_check import verify_timed_routes
-from treadle.verification.routes.route_check import verify_routes
-from treadle.verification.steps.step_check import verify_steps
 from treadle.verification.trees.forest_check import ForestCheck
-from treadle.verification.trees.group_check import verify_groups
 from treadle.verification.violations import Findings, Report, Violation, ViolationKind
 
 __all__ = ["Report", "Violation", "ViolationKind", "verify", "verify_plan"]
@@ -98,17 +92,30 @@ def verify(
         "witness": witness,
         "limit": limit,
     }
+    # each form's verifier is loaded where a schedule of it is verified
     if isinstance(schedule, StepSchedule):
+        from treadle.verification.steps.step_check import verify_steps
+
         return verify_steps(topology, collective, schedule, **claims)
     if isinstance(schedule, ExchangeSchedule):
+        from treadle.verification.alltoall.exchange_check import verify_exchange
+
         return verify_exchange(topology, collective, schedule, **claims)
     if isinstance(schedule, RouteSchedule):
+        from treadle.verification.routes.route_check import verify_routes
+
         return verify_routes(topology, collective, schedule, **claims)
     if isinstance(schedule, TimedRoutes):
+        from treadle.verification.routes.round_check import verify_timed_routes
+
         return verify_timed_routes(topology, collective, schedule, **claims)
     if isinstance(schedule, FactoredSchedule):
+        from treadle.verification.factored.factored_check import verify_factored
+
         return verify_factored(topology, collective, schedule, **claims)
     if isinstance(schedule, GroupSchedule):
+        from treadle.verification.trees.group_check import verify_groups
+
         return verify_groups(topology, collective, schedule, **claims)
     found = Findings(limit)
     check_members(topology, collective, found)

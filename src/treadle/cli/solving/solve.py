@@ -7,10 +7,8 @@ from pathlib import Path
 from treadle import planning
 from treadle.atomic import write_bytes
 from treadle.cli.output import COMMAND, STOPGAP, Output, ProgressLine, late, warn
-from treadle.cli.plan_file import read_plan
 from treadle.cli.quantities import shortfall
 from treadle.cli.solving.group_report import mesh_values, print_groups, print_mesh
-from treadle.cli.solving.jobs_report import BESIDE_JOBS, OF_JOBS, solve_jobs
 from treadle.cli.solving.report import (
     print_bound,
     print_packing,
@@ -20,7 +18,6 @@ from treadle.cli.solving.report import (
     print_seconds,
     print_verification,
 )
-from treadle.cli.solving.size_set_report import retune, solve_size_set
 from treadle.cli.status import FAILED
 from treadle.context import Context
 from treadle.errors import FormatError
@@ -29,10 +26,8 @@ from treadle.options.shared import Problem, Seed, TimeLimit, Workers
 from treadle.options.solving import RouteLimits, Scheduler, Solve
 from treadle.planning.problem import resolve_kind
 from treadle.planning.summary import solve_summary
-from treadle.planning.together.shared_rates import shared_rates
 from treadle.planning.workers import workers
 from treadle.schedules.collective import CollectiveKind
-from treadle.schedules.plan_files.archive import save_plan
 from treadle.topologies.topology import Topology
 
 _OF_ONE = (*Scheduler.rows, "explain", "mesh")
@@ -43,11 +38,16 @@ def command(o: Solve) -> int:
     """Synthesise a schedule, verify it, report, and write a plan."""
     output = Output.of(o)
     if o.jobs is not None:
+        # here and below, because each form of the command has modules of its own
+        from treadle.cli.solving.jobs_report import BESIDE_JOBS, OF_JOBS, solve_jobs
+
         refuse(o, (*OF_JOBS, "algorithm", "trees", "multicast", "trim"), BESIDE_JOBS)
         return solve_jobs(output, o)
     if o.routes:
         return solve_routes(output, o)
     if o.retune is not None:
+        from treadle.cli.solving.size_set_report import retune
+
         return retune(output, o)
     if o.size is not None:
         refuse(
@@ -55,6 +55,8 @@ def command(o: Solve) -> int:
             _OF_ONE,
             "with --size candidates are tried with options of their own; leave out one or the other",
         )
+        from treadle.cli.solving.size_set_report import solve_size_set
+
         return solve_size_set(output, o)
     refuse(o, ("max_schedules", "cost_model"), "is for a plan of sizes; expected --size beside it")
     try:
@@ -68,13 +70,19 @@ def command(o: Solve) -> int:
             )
             if o.output is not None:
                 Context(progress).announce("writing")
+                from treadle.schedules.plan_files.archive import save_plan
+
                 save_plan(o.output, result.plan)
     except planning.RejectedError as error:
         warn(str(error))
         return FAILED
     print_problem(output, result.plan.topology, result.plan.collective)
     print_mesh(output, o.mesh, o.axes)
-    shared = shared_rates(result)
+    shared = None
+    if result.collective.blocks is not None:
+        from treadle.planning.together.shared_rates import shared_rates
+
+        shared = shared_rates(result)
     if shared is not None and result.bound is not None:
         model = result.bound.model or planning.model_of(result.topology, result.collective)
         print_groups(output, result.topology, result.collective, shared, model)
@@ -105,6 +113,8 @@ def solve_routes(output: Output, o: Solve) -> int:
                 reason = f"{o.topology}: a plan has its routes; leave out the options that choose them"
                 refuse(o, (*RouteLimits.rows, *Problem.rows, "chunks", "file_format", "time_limit_s"), reason)
                 Context(progress).announce("reading")
+                from treadle.cli.plan_file import read_plan
+
                 result = planning.routes_of(read_plan(o.topology, o.max_memory))
             else:
                 result = planning.routes(

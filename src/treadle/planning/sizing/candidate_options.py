@@ -13,6 +13,7 @@ from treadle.errors import TreadleError
 from treadle.planning.problem import Problem
 from treadle.planning.sizing.fitting import fitting
 from treadle.planning.solving.asked_options import record_asked
+from treadle.planning.solving.scheduler_records import FEW_RANKS
 from treadle.schedules.collective import CollectiveKind
 from treadle.synthesis.scheduler import Comparing, Scheduler
 from treadle.synthesis.scheduler_options import OPTIONS_OF, SchedulerOptions, SizeRequest
@@ -65,7 +66,7 @@ def left_out(problem: Problem) -> list[str]:
     """Schedulers that would be tried on fewer ranks."""
     if problem.collective.n_ranks <= _MOST_VARIED:
         return []
-    refused = [one for one in fitting(problem, at_sizes=True) if few_ranks in one.needs]
+    refused = [one for one in fitting(problem, at_sizes=True) if FEW_RANKS in one.needs]
     others = [one for one in fitting(problem, at_sizes=True) if _is_textbook(one)]
     return sorted(
         {one.name for one in refused if few_ranks(problem.topology, problem.collective) is not None}

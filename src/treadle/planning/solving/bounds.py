@@ -14,8 +14,6 @@ from treadle.context import Progress, TimeLimitError, context, in_context, under
 from treadle.errors import FormatError, ScheduleError
 from treadle.options.keywords import BoundOptions, ProblemOptions
 from treadle.planning.fabrics_and_plans import FabricLike, as_sizes
-from treadle.planning.measuring.cost_models import CostModel, cost_model_of
-from treadle.planning.measuring.size_bounds import size_bounds
 from treadle.planning.problem import Problem, model_of, pose
 from treadle.planning.solving.alltoall import alltoall_rate, rate_by_method
 from treadle.planning.solving.group_rates import (
@@ -31,7 +29,6 @@ from treadle.planning.solving.group_rates import (
 from treadle.refusal import Refusal
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.simulation.size_bounds.size_witness import SizeBound
 from treadle.spelling import spelt_alike, unknown
 from treadle.synthesis import alltoall
 from treadle.synthesis import trees as forestcoll
@@ -40,6 +37,8 @@ from treadle.synthesis.trees import allreduce
 from treadle.topologies.topology import Topology
 
 if TYPE_CHECKING:
+    from treadle.simulation.costs.cost_model import CostModel
+    from treadle.simulation.size_bounds.size_witness import SizeBound
     from treadle.synthesis.alltoall import RateResult
     from treadle.synthesis.alltoall.rate.methods import RateMethod
     from treadle.synthesis.trees.allreduce import AllreduceBound
@@ -165,6 +164,10 @@ def bound(
     result = _bound(topology, collective, method, gap, seed, posed)
     if not at:
         return result
+    # here, because few bounds are of sizes
+    from treadle.planning.measuring.cost_models import cost_model_of
+    from treadle.planning.measuring.size_bounds import size_bounds
+
     problem = Problem(result.topology, result.collective)
     model = cost_model_of(problem.topology, given)
     with context().stage("sizes"):

@@ -36,7 +36,6 @@ from treadle.synthesis.scheduler_options import (
     asked_of,
     flag_of,
 )
-from treadle.synthesis.trees.baselines.ring import single_ring
 from treadle.verification.schedules import verify
 
 if TYPE_CHECKING:
@@ -232,6 +231,8 @@ def fall_back(problem: Problem, options: SchedulerOptions | None = None) -> Resu
                 with under(grace):
                     schedule = find_scheduler(name).make(problem.topology, collective, {})
             else:
+                from treadle.synthesis.trees.baselines.ring import single_ring
+
                 schedule = single_ring(problem.topology, collective)
         except (TreadleError, TimeLimitError):
             continue

@@ -16,7 +16,7 @@ from treadle.options.keywords import ProblemOptions
 from treadle.planning.fabrics_and_plans import FabricLike
 from treadle.planning.judging.verification import UnverifiedPlanError, verify
 from treadle.planning.problem import busbw_values
-from treadle.planning.solving.schedulers import ROUTES
+from treadle.planning.solving.scheduler_records import ROUTES
 from treadle.planning.solving.solve import solve
 from treadle.planning.summary import exact_text, problem_summary, route_shape
 from treadle.planning.writing.lower import lower_verified

@@ -1,17 +1,14 @@
 """The table of schedulers, filled: ours when it is first asked, those of plug-ins when they may matter.
 
-Ours are the records below, whose modules take long to load and are loaded when they are called, and those
-that stand beside their functions in the rooms of baselines: every module there is read, so that a new one
-needs no line elsewhere. Plug-ins are the entry points ``treadle.schedulers`` of installed distributions.
+Treadle's own are in `scheduler_records`: their modules are loaded when they are called. Plug-ins are the
+entry points ``treadle.schedulers`` of installed distributions.
 """
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
-from importlib import import_module
 from threading import RLock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -19,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 from treadle.checking import checked
 from treadle.errors import FormatError
 from treadle.planning.problem import Problem
+from treadle.planning.solving.scheduler_records import FORESTCOLL, OWN, PIPELINED, ROUTES
 from treadle.plug_ins import find_plug_ins
-from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
+from treadle.schedules.collective import CollectiveKind
 from treadle.spelling import folded, spelt_alike, unknown
 from treadle.synthesis.scheduler import (
     TABLE,
@@ -28,10 +26,6 @@ from treadle.synthesis.scheduler import (
     Function,
     Need,
     Scheduler,
-    equal_shards,
-    hosts_store,
-    no_forwarders,
-    no_switches,
 )
 from treadle.synthesis.scheduler import scheduler as own_scheduler
 from treadle.synthesis.scheduler_options import ScheduleForm, flag_of
@@ -41,137 +35,6 @@ if TYPE_CHECKING:
 
 ENTRY_POINTS = "treadle.schedulers"
 """Group of the entry points that plug-ins declare: a module, a decorated function or a `Scheduler`."""
-
-FORESTCOLL, PIPELINED, ROUTES = "forestcoll", "pipelined", "routes"
-"""What `solve` uses where nothing is asked for."""
-
-_ROOMS = (
-    "treadle.synthesis.trees.baselines",
-    "treadle.synthesis.steps.baselines",
-    "treadle.synthesis.alltoall.baselines",
-    "treadle.synthesis.peers",
-    "treadle.synthesis.sizes",
-)
-"""Packages whose modules hold records beside their functions."""
-
-_HERE = "treadle.planning.solving"
-_TREES = ("trees", "max_trees", "exact", "packer", "form", "trim")
-_ALLTOALL = (CollectiveKind.ALLTOALL,)
-
-_OURS = (
-    Scheduler(
-        FORESTCOLL,
-        ScheduleForm.TREES,
-        SPANNING_KINDS,
-        f"{_HERE}.forestcoll:forestcoll",
-        options=_TREES,
-        source="ForestColl: dissertation, chapter 4 and appendix B",
-        in_groups=True,
-    ),
-    Scheduler(
-        "rs-ag",
-        ScheduleForm.TREES,
-        (CollectiveKind.ALLREDUCE,),
-        f"{_HERE}.forestcoll:rs_ag",
-        options=_TREES,
-        source="ForestColl's reduce-scatter, then its allgather: dissertation, chapter 4",
-        in_groups=True,
-    ),
-    Scheduler(
-        "few-trees",
-        ScheduleForm.TREES,
-        (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE),
-        "treadle.synthesis.trees.few.few_trees:few_trees",
-        options=("trees", "height"),
-        source="ForestColl (dissertation, chapter 4) of few trees; within a height by column generation: own",
-        comparing=Comparing.SIZES,
-    ),
-    Scheduler(
-        "isolated",
-        ScheduleForm.TREES,
-        SPANNING_KINDS,
-        f"{_HERE}.groups:isolated",
-        source="ForestColl's trees of each group as if the others were idle",
-        comparing=Comparing.GROUPS,
-        in_groups=True,
-    ),
-    Scheduler(
-        "bfb",
-        ScheduleForm.STEPS,
-        SPANNING_KINDS,
-        f"{_HERE}.step_candidates:breadth_first",
-        needs=(no_switches, no_forwarders, equal_shards),
-        options=("chunks", "size"),
-        source="breadth-first broadcast: dissertation, 3.6 and A.5",
-    ),
-    Scheduler(
-        "exact",
-        ScheduleForm.STEPS,
-        SPANNING_KINDS,
-        f"{_HERE}.step_candidates:exact",
-        needs=(no_switches, no_forwarders, equal_shards),
-        options=("chunks", "rounds", "steps", "symmetric", "seed"),
-        source="Cai et al., SCCL (PPoPP 2021); dissertation, 3.8.5",
-        comparing=Comparing.NAMED,  # it may take hours
-    ),
-    Scheduler(
-        "te-ccl",
-        ScheduleForm.STEPS,
-        (CollectiveKind.ALLGATHER,),
-        f"{_HERE}.step_candidates:te_ccl",
-        needs=(no_switches, no_forwarders, equal_shards),
-        options=("chunks", "seed"),
-        source="Liu et al., TE-CCL (SIGCOMM 2024): its integer program, on HiGHS",
-        comparing=Comparing.NAMED,  # it takes a minute where nothing is asked for
-        is_peer=True,
-    ),
-    Scheduler(
-        "tsmcf",
-        ScheduleForm.ALLTOALL_STEPS,
-        _ALLTOALL,
-        f"{_HERE}.alltoall_candidates:time_stepped",
-        needs=(hosts_store,),
-        options=("chunks", "steps"),
-        source="time-stepped multi-commodity flow: the all-to-all paper, (15)-(20)",
-        comparing=Comparing.SMALL,
-    ),
-    Scheduler(
-        PIPELINED,
-        ScheduleForm.ALLTOALL_STEPS,
-        _ALLTOALL,
-        f"{_HERE}.alltoall_candidates:pipelined_flow",
-        needs=(hosts_store,),
-        options=("chunks", "rounds", "max_steps", "size"),
-        source="routes of an optimal flow (the all-to-all paper, (1)-(14)) or of a search, in steps",
-    ),
-    Scheduler(
-        "shortest-paths",
-        ScheduleForm.ALLTOALL_STEPS,
-        _ALLTOALL,
-        f"{_HERE}.alltoall_candidates:shortest_paths",
-        needs=(no_switches,),
-        options=("chunks", "rounds", "size"),
-        source="common practice; balanced, in rounds of our own",
-    ),
-    Scheduler(
-        ROUTES,
-        ScheduleForm.ROUTES,
-        _ALLTOALL,
-        f"{_HERE}.route_candidates:best_routes",
-        options=("chunks", "max_layers", "layer_changes", "max_routes", "max_hops", "max_flows", "seed"),
-        source="column generation (the all-to-all paper, (21)-(24)) or local search; layers of our own",
-        comparing=Comparing.SMALL,
-    ),
-    Scheduler(
-        "hierarchical-routes",
-        ScheduleForm.ROUTES,
-        _ALLTOALL,
-        f"{_HERE}.route_candidates:hierarchical_routes",
-        options=("chunks",),
-        source='boxes and switches: "ongoing work" of the all-to-all paper',
-        comparing=Comparing.SWITCHED,
-    ),
-)
 
 
 @checked()
@@ -293,7 +156,7 @@ def schedulers(*, plug_ins: bool = True) -> tuple[Scheduler, ...]:
     if plug_ins:
         plug_in_faults()
     forms = list(ScheduleForm)
-    first = {record.name: place for place, record in enumerate(_OURS)}
+    first = {record.name: place for place, record in enumerate(OWN)}
 
     def place(record: Scheduler) -> tuple[int, int, str, str]:
         return forms.index(record.form), first.get(record.name, len(first)), record.origin, record.name
@@ -354,11 +217,8 @@ def _read_ours() -> None:
 
 @cache
 def _register_ours() -> None:
-    for record in _OURS:
+    for record in OWN:
         TABLE.register(record)
-    for room in _ROOMS:
-        for module in pkgutil.iter_modules(import_module(room).__path__):
-            import_module(f"{room}.{module.name}")
 
 
 def plug_in_faults() -> tuple[str, ...]:

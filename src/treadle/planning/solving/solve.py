@@ -37,8 +37,6 @@ from treadle.synthesis.scheduler_options import (
 from treadle.synthesis.steps.asked_switches import ask_switches
 from treadle.synthesis.trees import Pruning, prune_for_switches
 from treadle.topologies.topology import Topology
-from treadle.verification.routes.round_check import verify_timed_routes
-from treadle.verification.routes.route_check import verify_routes
 from treadle.verification.schedules import verify as verify_schedule
 from treadle.verification.violations import Report
 
@@ -287,6 +285,8 @@ def _report(problem: Problem, found: Result, request: RouteOptions) -> Report:
     optimal = None if found.bound is None else found.bound.algbw
     witness = None if found.bound is None else found.bound.witness
     if isinstance(schedule, RouteSchedule):
+        from treadle.verification.routes.route_check import verify_routes
+
         return verify_routes(
             topology,
             collective,
@@ -298,6 +298,8 @@ def _report(problem: Problem, found: Result, request: RouteOptions) -> Report:
             max_hops=request.max_hops,
         )
     if isinstance(schedule, TimedRoutes):
+        from treadle.verification.routes.round_check import verify_timed_routes
+
         return verify_timed_routes(
             topology,
             collective,

@@ -16,10 +16,7 @@ from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.schedules.steps.steps import Steps, StepSchedule, steps_from_sends
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.scheduler import Comparing, scheduler
 from treadle.synthesis.steps.baselines.both_ways import (
-    GATHERING,
-    WHOLE_FABRIC,
     both_ways,
     check_connected,
 )
@@ -35,16 +32,6 @@ MAX_PLACES = 2**22
 _Send = tuple[int, int, int, int, int]
 
 
-@scheduler(
-    "tacos",
-    form="steps",
-    collectives=GATHERING,
-    needs=WHOLE_FABRIC,
-    options=("chunks", "seed"),
-    source="Won et al., TACOS (MICRO 2024): its greedy matching of links and chunks",
-    comparing=Comparing.SMALL,
-    is_peer=True,
-)
 def tacos(
     topology: Topology, collective: Collective, *, chunks: int | None = None, seed: int = 0
 ) -> StepSchedule:

@@ -17,8 +17,6 @@ from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.steps.time_stepped import TimeSteppedFlow, least_steps
 from treadle.synthesis.alltoall.steps.timed_paths import chunked_exchange
-from treadle.synthesis.scheduler import Comparing, no_switches, scheduler
-from treadle.synthesis.steps.baselines.both_ways import all_nodes_in_order
 from treadle.topologies.distances import distance_matrix
 from treadle.topologies.topology import Topology
 
@@ -27,16 +25,6 @@ MAX_VARIABLES = 2**18
 MAX_EPOCHS = 4096
 
 
-@scheduler(
-    "te-ccl-alltoall",
-    form="alltoall-steps",
-    collectives=["alltoall"],
-    needs=(no_switches, all_nodes_in_order),
-    options=("chunks", "steps"),
-    source="Liu et al., TE-CCL (SIGCOMM 2024): its linear program, on HiGHS",
-    comparing=Comparing.NAMED,  # minutes for tens of ranks
-    is_peer=True,
-)
 def teccl_exchange(
     topology: Topology, collective: Collective, *, chunks: int | None = None, steps: int | None = None
 ) -> ExchangeSchedule:

@@ -19,7 +19,7 @@ from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective
 from treadle.schedules.trees.forest import Forest, ForestSchedule
 from treadle.synthesis.alltoall.baselines.grids import find_grid
-from treadle.synthesis.scheduler import refusal_of, scheduler
+from treadle.synthesis.scheduler import refusal_of
 from treadle.synthesis.trees.baselines.embedding import ForestBuilder, compose
 from treadle.topologies.topology import Topology
 
@@ -34,14 +34,6 @@ def square_mesh(topology: Topology, collective: Collective) -> Refusal | None:
     return refusal_of(_corner, topology, collective)
 
 
-@scheduler(
-    "tto",
-    form="trees",
-    collectives=["allreduce"],
-    needs=(square_mesh,),
-    source="Laskar et al., TTO (HPCA 2024)",
-    is_peer=True,
-)
 def tto(topology: Topology, collective: Collective) -> ForestSchedule:
     """Reduce up three trees and broadcast down them.
 

@@ -18,7 +18,7 @@ from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.scheduler import Comparing, scheduler, tried_with
+from treadle.synthesis.scheduler import tried_with
 from treadle.synthesis.sizes.exchanges import Messages
 from treadle.synthesis.sizes.routed_rounds import TORUS_NEEDS
 from treadle.synthesis.sizes.shortest_ways import steps_over_ways
@@ -39,15 +39,6 @@ def _trials(topology: Topology, _: Collective) -> Sequence[Mapping[str, object]]
     return [{}, *({"exchanged": tuple(places[first:])} for first in range(1, len(places) + 1))]
 
 
-@scheduler(
-    _NAME,
-    form="steps",
-    collectives=_KINDS,
-    needs=TORUS_NEEDS,
-    options=("exchanged",),
-    source="one-shot along the axes, each first for its part: own",
-    comparing=Comparing.SIZES,
-)
 @tried_with(_trials)
 def axis_exchange(
     topology: Topology, collective: Collective, *, exchanged: Sequence[int] | None = None

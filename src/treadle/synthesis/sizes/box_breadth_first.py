@@ -6,9 +6,7 @@ from functools import partial
 
 from treadle.schedules.collective import Collective
 from treadle.schedules.steps.steps import StepSchedule
-from treadle.synthesis.scheduler import Comparing, scheduler
-from treadle.synthesis.sizes.box_phases import BOX_NEEDS, across_and_in_boxes
-from treadle.synthesis.sizes.spanning_exchanges import KINDS
+from treadle.synthesis.sizes.box_phases import across_and_in_boxes
 from treadle.synthesis.steps.bfb.breadth_first import bfb_allgather
 from treadle.topologies.topology import Topology
 
@@ -17,14 +15,6 @@ _MOST_CHUNKS = 16
 """Of a shard: small sizes are not cut finely."""
 
 
-@scheduler(
-    _NAME,
-    form="steps",
-    collectives=KINDS,
-    needs=BOX_NEEDS,
-    source="breadth-first broadcast (dissertation, 3.6) in boxes, directly across: own",
-    comparing=Comparing.SIZES,
-)
 def box_bfb(topology: Topology, collective: Collective) -> StepSchedule:
     """Across boxes directly among ranks of equal place, then breadth first in each box.
 

@@ -16,7 +16,7 @@ from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.scheduler import Comparing, equal_shards, scheduler
+from treadle.synthesis.scheduler import equal_shards
 from treadle.synthesis.sizes.boxed import Boxes
 from treadle.synthesis.sizes.exchanges import Messages
 from treadle.synthesis.sizes.shortest_ways import steps_over_ways
@@ -40,14 +40,6 @@ def even_boxes(topology: Topology, collective: Collective) -> Refusal | None:
 _NEEDS = (not_too_many, equal_shards, several_boxes, even_boxes)
 
 
-@scheduler(
-    _NAME,
-    form="steps",
-    collectives=_KINDS,
-    needs=_NEEDS,
-    source="sums of boxes carried by few messages: own",
-    comparing=Comparing.SIZES,
-)
 def box_carriers(topology: Topology, collective: Collective) -> StepSchedule:
     """Sums of boxes, taken to few others by each of half of the ranks, to the other half there.
 

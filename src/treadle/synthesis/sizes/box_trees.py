@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.steps.steps import Steps, StepSchedule
-from treadle.synthesis.scheduler import Comparing, scheduler, tried_with
-from treadle.synthesis.sizes.box_phases import BOX_NEEDS, across_and_in_boxes
-from treadle.synthesis.sizes.spanning_exchanges import KINDS
+from treadle.synthesis.scheduler import tried_with
+from treadle.synthesis.sizes.box_phases import across_and_in_boxes
 from treadle.synthesis.sizes.tree_steps import steps_of_trees
 from treadle.synthesis.trees.pipeline import synthesise
 from treadle.synthesis.trees.tree_budget import TreeBudget
@@ -31,15 +30,6 @@ def _trials(_: Topology, collective: Collective) -> Sequence[Mapping[str, object
     return found
 
 
-@scheduler(
-    _NAME,
-    form="steps",
-    collectives=KINDS,
-    needs=BOX_NEEDS,
-    options=("trees", "chunks", "parts"),
-    source="ForestColl's trees (dissertation, chapter 4) in boxes, directly across, in pieces: own",
-    comparing=Comparing.SIZES,
-)
 @tried_with(_trials)
 def box_trees(
     topology: Topology,

@@ -10,11 +10,9 @@ from treadle.schedules.steps.step_transforms import pipelined
 from treadle.schedules.steps.steps import Steps, StepSchedule
 from treadle.schedules.steps.urgent_first import urgent_first
 from treadle.synthesis.scheduler import (
-    Comparing,
     equal_shards,
     no_forwarders,
     no_switches,
-    scheduler,
     tried_with,
 )
 from treadle.synthesis.sizes.spanning_exchanges import KINDS, few_ranks
@@ -34,15 +32,6 @@ def _trials(_topology: Topology, _collective: Collective) -> Sequence[Mapping[st
     return [{"parts": _PARTS}, {"parts": _PARTS, "chunks": 1}]
 
 
-@scheduler(
-    _NAME,
-    form="steps",
-    collectives=KINDS,
-    needs=_NEEDS,
-    options=("chunks", "parts"),
-    source="breadth-first broadcast (dissertation, 3.6), pipelined: own",
-    comparing=Comparing.SIZES,
-)
 @tried_with(_trials)
 def bfb_pieces(
     topology: Topology, collective: Collective, *, chunks: int | None = None, parts: int | None = None

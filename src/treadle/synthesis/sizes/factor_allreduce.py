@@ -21,7 +21,7 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.step_transforms import pipelined
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.scheduler import Comparing, equal_shards, scheduler, tried_with
+from treadle.synthesis.scheduler import equal_shards, tried_with
 from treadle.synthesis.sizes.boxed import Boxes
 from treadle.synthesis.sizes.exchanges import Messages
 from treadle.synthesis.sizes.shortest_ways import steps_over_ways
@@ -59,15 +59,6 @@ def _trials(topology: Topology, collective: Collective) -> Sequence[Mapping[str,
     return found
 
 
-@scheduler(
-    _NAME,
-    form="steps",
-    collectives=_KINDS,
-    needs=(not_too_many, equal_shards),
-    options=("factors", "exchanged", "chunks"),
-    source="factor by factor: own; one-shot and two-shot: NCCL's symmetric kernels, MSCCL++",
-    comparing=Comparing.SIZES,
-)
 @tried_with(_trials)
 def factor_allreduce(
     topology: Topology,

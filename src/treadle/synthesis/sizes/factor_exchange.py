@@ -12,7 +12,6 @@ from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.scheduler import Comparing, scheduler
 from treadle.synthesis.sizes.boxed import Boxes
 from treadle.synthesis.sizes.exchanges import Messages
 from treadle.synthesis.sizes.shortest_ways import steps_over_ways
@@ -25,15 +24,6 @@ _NAME = "factor-exchange"
 _KINDS = (CollectiveKind.ALLTOALL,)
 
 
-@scheduler(
-    _NAME,
-    form="alltoall-steps",
-    collectives=_KINDS,
-    needs=(few_ranks,),
-    options=("factors",),
-    source="Bruck et al. (IEEE TPDS 8, 1997), the index operation; boxes first: common practice",
-    comparing=Comparing.SIZES,
-)
 def factor_exchange(
     topology: Topology, collective: Collective, *, factors: Sequence[int] | None = None
 ) -> ExchangeSchedule:

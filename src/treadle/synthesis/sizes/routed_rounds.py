@@ -19,7 +19,7 @@ from treadle.schedules.collective import Collective
 from treadle.schedules.steps.step_transforms import reverse
 from treadle.schedules.steps.steps import Steps, StepSchedule
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.scheduler import Comparing, equal_shards, scheduler
+from treadle.synthesis.scheduler import equal_shards
 from treadle.synthesis.sizes.exchanges import Round, direct, on_axis, sends_of
 from treadle.synthesis.sizes.shortest_ways import steps_over_ways
 from treadle.synthesis.sizes.spanning_exchanges import KINDS, few_ranks
@@ -39,14 +39,6 @@ def sides_are_powers_of_two(topology: Topology, _: Collective) -> Refusal | None
     return Refusal(f"expected sides that are powers of two, found {', '.join(map(str, sides))}; use trivance")
 
 
-@scheduler(
-    "routed-direct",
-    form="steps",
-    collectives=KINDS,
-    needs=(few_ranks, equal_shards),
-    source="common practice: one-shot over shortest ways",
-    comparing=Comparing.SIZES,
-)
 def routed_direct(topology: Topology, collective: Collective) -> StepSchedule:
     """Every rank sends its shard to every other, over ways that pass other ranks; a reduction adds up there.
 
@@ -64,14 +56,6 @@ def routed_direct(topology: Topology, collective: Collective) -> StepSchedule:
     return _scheduled("routed-direct", topology, collective, (), lambda: [direct(collective.n_ranks)])
 
 
-@scheduler(
-    "swing",
-    form="steps",
-    collectives=KINDS,
-    needs=(*TORUS_NEEDS, sides_are_powers_of_two),
-    source="De Sensi et al., Swing (NSDI 2024, arXiv 2401.09356)",
-    comparing=Comparing.PRACTICE,
-)
 def swing(topology: Topology, collective: Collective) -> StepSchedule:
     """Pairs at distances 1, 1, 3, 5, 11, ... to either side in turn, on the axes of a torus.
 
@@ -95,14 +79,6 @@ def swing(topology: Topology, collective: Collective) -> StepSchedule:
     )
 
 
-@scheduler(
-    "trivance",
-    form="steps",
-    collectives=KINDS,
-    needs=TORUS_NEEDS,
-    source="Trivance (arXiv 2602.17254)",
-    comparing=Comparing.PRACTICE,
-)
 def trivance(topology: Topology, collective: Collective) -> StepSchedule:
     """Both neighbours at distances ..., 9, 3, 1 on the axes of a torus of any sides.
 

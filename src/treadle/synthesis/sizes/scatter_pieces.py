@@ -20,7 +20,7 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.step_transforms import reverse
 from treadle.schedules.steps.steps import Steps, StepSchedule
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.scheduler import Comparing, equal_shards, scheduler, tried_with
+from treadle.synthesis.scheduler import equal_shards, tried_with
 from treadle.synthesis.sizes.shortest_ways import ShortestWays
 from treadle.synthesis.sizes.spanning_exchanges import not_too_many, several_boxes
 from treadle.synthesis.trees.baselines.boxes import find_boxes
@@ -46,15 +46,6 @@ def _trials(_: Topology, __: Collective) -> Sequence[Mapping[str, object]]:
     return [{"chunks": pieces} for pieces in _WORTH_A_TRIAL]
 
 
-@scheduler(
-    "scatter-pieces",
-    form="steps",
-    collectives=(CollectiveKind.REDUCE_SCATTER,),
-    needs=_NEEDS,
-    options=("chunks",),
-    source="rails in pieces, what leaves the box first: own",
-    comparing=Comparing.SIZES,
-)
 @tried_with(_trials)
 def scatter_pieces(topology: Topology, collective: Collective, *, chunks: int | None = None) -> StepSchedule:
     """Sums for other boxes, piece by piece and box by box in turn, each sent on at once; the box's own last.
@@ -83,15 +74,6 @@ def scatter_pieces(topology: Topology, collective: Collective, *, chunks: int | 
     return StepSchedule(CollectiveKind.REDUCE_SCATTER, reduce=_sums(topology, collective, chunks))
 
 
-@scheduler(
-    "gather-pieces",
-    form="steps",
-    collectives=(CollectiveKind.ALLGATHER,),
-    needs=_NEEDS,
-    options=("chunks",),
-    source="scatter-pieces turned round: own",
-    comparing=Comparing.SIZES,
-)
 @tried_with(_trials)
 def gather_pieces(topology: Topology, collective: Collective, *, chunks: int | None = None) -> StepSchedule:
     """Shards to the own box and, piece by piece, to the same place of the others, which hand them on.

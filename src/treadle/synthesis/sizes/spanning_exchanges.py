@@ -17,7 +17,6 @@ from treadle.errors import ScheduleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Forest, ForestSchedule
-from treadle.synthesis.scheduler import Comparing, scheduler
 from treadle.synthesis.sizes.boxed import Boxes, rail_trees, three_stage_trees
 from treadle.synthesis.sizes.exchanges import bruck, direct, far_first, grid_trees, ring, trees_of
 from treadle.synthesis.trees.baselines.boxes import find_boxes
@@ -50,42 +49,17 @@ def few_ranks(_: Topology, collective: Collective) -> Refusal | None:
     return Refusal(f"expected at most {MOST_RANKS} ranks, found {n}") if n > MOST_RANKS else None
 
 
-@scheduler(
-    "one-shot",
-    form="trees",
-    collectives=KINDS,
-    needs=(few_ranks,),
-    source="common practice (NCCL's symmetric kernels, MSCCL++)",
-    comparing=Comparing.PRACTICE,
-)
 def one_shot(topology: Topology, collective: Collective) -> ForestSchedule:
     """Every rank sends its shard to every other by itself, each beginning with the one after it."""
     n = collective.n_ranks
     return _scheduled("one-shot", topology, collective, lambda _: trees_of(direct(n), n))
 
 
-@scheduler(
-    "rail",
-    form="trees",
-    collectives=KINDS,
-    needs=(not_too_many, several_boxes),
-    source="common practice; NCCL's rail all-to-all (with --multicast: and LDMC)",
-    comparing=Comparing.PRACTICE,
-)
 def rail(topology: Topology, collective: Collective) -> ForestSchedule:
     """Every shard straight to the rank of its place in every other box, then to all in each box."""
     return _scheduled("rail", topology, collective, lambda boxes: rail_trees(boxes, direct(len(boxes))))
 
 
-@scheduler(
-    "rail-bruck",
-    form="trees",
-    collectives=KINDS,
-    needs=(not_too_many, several_boxes),
-    options=("factors",),
-    source="Bruck et al. (IEEE TPDS 8, 1997), between boxes",
-    comparing=Comparing.SIZES,
-)
 def rail_bruck(
     topology: Topology, collective: Collective, *, factors: Sequence[int] | None = None
 ) -> ForestSchedule:
@@ -111,27 +85,11 @@ def rail_bruck(
     )
 
 
-@scheduler(
-    "rail-ring",
-    form="trees",
-    collectives=KINDS,
-    needs=(not_too_many, several_boxes),
-    source="NCCL's symmetric kernels: rings over rails (with --multicast: and STMC)",
-    comparing=Comparing.PRACTICE,
-)
 def rail_ring(topology: Topology, collective: Collective) -> ForestSchedule:
     """Every shard round the ranks of its place in all boxes, and from each of them to all in its box."""
     return _scheduled("rail-ring", topology, collective, lambda boxes: rail_trees(boxes, ring(len(boxes))))
 
 
-@scheduler(
-    "three-stage",
-    form="trees",
-    collectives=KINDS,
-    needs=(not_too_many, several_boxes),
-    source="aggregation by boxes: own",
-    comparing=Comparing.SIZES,
-)
 def three_stage(topology: Topology, collective: Collective) -> ForestSchedule:
     """All to all in the box; each member takes the box's data to a few others; all to all there.
 
@@ -141,15 +99,6 @@ def three_stage(topology: Topology, collective: Collective) -> ForestSchedule:
     return _scheduled("three-stage", topology, collective, three_stage_trees)
 
 
-@scheduler(
-    "mixed-radix",
-    form="trees",
-    collectives=KINDS,
-    needs=(not_too_many,),
-    options=("factors",),
-    source="digit by digit: Bruck et al. (IEEE TPDS 8, 1997); grids: common practice",
-    comparing=Comparing.SIZES,
-)
 def mixed_radix(
     topology: Topology, collective: Collective, *, factors: Sequence[int] | None = None
 ) -> ForestSchedule:
@@ -177,14 +126,6 @@ def mixed_radix(
     return _scheduled("mixed-radix", topology, collective, trees)
 
 
-@scheduler(
-    "pat",
-    form="trees",
-    collectives=KINDS,
-    needs=(few_ranks,),
-    source="PAT (arXiv 2506.20252), as NCCL has it since 2.23",
-    comparing=Comparing.PRACTICE,
-)
 def pat(topology: Topology, collective: Collective) -> ForestSchedule:
     """Binomial trees, all in parallel, from the largest distance down: near messages are the large ones.
 

@@ -26,7 +26,7 @@ from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.steps import Steps, StepSchedule
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.scheduler import Comparing, scheduler, tried_with
+from treadle.synthesis.scheduler import tried_with
 from treadle.synthesis.sizes.exchanges import Messages
 from treadle.synthesis.sizes.shortest_ways import steps_over_ways
 from treadle.synthesis.sizes.spanning_exchanges import few_ranks
@@ -59,15 +59,6 @@ def _trials(topology: Topology, _: Collective) -> Sequence[Mapping[str, object]]
     return [{"rounds": pair} for pair in list(even.values())[1:_TRIED]]
 
 
-@scheduler(
-    _NAME,
-    form="steps",
-    collectives=_KINDS,
-    needs=(few_ranks, *WHOLE_FABRIC, in_classes),
-    options=("rounds",),
-    source="sums of classes of a line digraph, exchanged: own",
-    comparing=Comparing.SIZES,
-)
 @tried_with(_trials)
 def two_round(
     topology: Topology, collective: Collective, *, rounds: Sequence[int] | None = None

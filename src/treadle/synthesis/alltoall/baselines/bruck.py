@@ -9,17 +9,9 @@ from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.baselines.store_forward import Round, run_rounds
 from treadle.synthesis.alltoall.routes.path_sets import demanded_pairs
-from treadle.synthesis.scheduler import no_switches, scheduler
 from treadle.topologies.topology import Topology
 
 
-@scheduler(
-    "bruck-exchange",
-    form="alltoall-steps",
-    collectives=("alltoall",),
-    needs=(no_switches,),
-    source="Bruck et al. (IEEE TPDS 8, 1997), the index operation",
-)
 def bruck_exchange(topology: Topology, collective: Collective, *, radix: int = 2) -> ExchangeSchedule:
     """Shards hop by powers of the radix: few rounds of large messages that carry data of many pairs.
 

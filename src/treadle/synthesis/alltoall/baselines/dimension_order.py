@@ -11,23 +11,15 @@ from treadle.arrays import BoolArray, Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.baselines.grids import GridFabric, find_grid, mesh_torus_or_hypercube
+from treadle.synthesis.alltoall.baselines.grids import GridFabric, find_grid
 from treadle.synthesis.alltoall.baselines.layered import with_layers
 from treadle.synthesis.alltoall.baselines.route_values import routes_of
 from treadle.synthesis.alltoall.routes.path_sets import demanded_pairs, path_set
-from treadle.synthesis.scheduler import scheduler
 from treadle.topologies.topology import Topology
 
 _MAX_HOPS = 2**26
 
 
-@scheduler(
-    "dor",
-    form="routes",
-    collectives=("alltoall",),
-    needs=(mesh_torus_or_hypercube,),
-    source="Dally and Seitz (IEEE TC 36, 1987)",
-)
 def dor_routes(topology: Topology, collective: Collective) -> RouteSchedule:
     """One axis after another, in layers without deadlock; `dimension_order`."""
     return with_layers(topology, dimension_order(topology, collective))

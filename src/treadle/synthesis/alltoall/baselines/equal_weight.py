@@ -23,7 +23,6 @@ from treadle.synthesis.alltoall.routes.path_sets import (
     path_set,
 )
 from treadle.synthesis.alltoall.routes.route_units import ChunkedRoutes
-from treadle.synthesis.scheduler import scheduler
 from treadle.topologies.topology import Topology
 
 MAX_CHUNKS = 5040
@@ -37,13 +36,6 @@ _COARSE_HOPS = 2**22
 _BLOCK = 2**18  # paths walked at once
 
 
-@scheduler(
-    "ewsp",
-    form="routes",
-    collectives=("alltoall",),
-    options=("chunks",),
-    source="equal-weight shortest paths: the all-to-all paper, section 5.3",
-)
 def ewsp_routes(topology: Topology, collective: Collective, *, chunks: int | None = None) -> RouteSchedule:
     """Equal shares of all shortest paths, in layers without deadlock; `equal_weight_shortest_paths`."""
     return with_layers(

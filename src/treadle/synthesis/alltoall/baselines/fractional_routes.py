@@ -13,17 +13,9 @@ from treadle.synthesis.alltoall.baselines.layered import with_layers
 from treadle.synthesis.alltoall.routes.disjoint_paths import disjoint_paths
 from treadle.synthesis.alltoall.routes.path_sets import WeightedPaths
 from treadle.synthesis.alltoall.routes.route_units import route_schedule
-from treadle.synthesis.scheduler import Comparing, scheduler
 from treadle.topologies.topology import Topology
 
 
-@scheduler(
-    "mcf-extp",
-    form="routes",
-    collectives=("alltoall",),
-    source="MCF-extP: the all-to-all paper, 3.1.2 and 3.2.1",
-    comparing=Comparing.SMALL,
-)
 def mcf_extp(topology: Topology, collective: Collective) -> RouteSchedule:
     """Widest paths of an optimal flow: the master program, a child for each source, then MCF-extP.
 
@@ -45,13 +37,6 @@ def mcf_extp(topology: Topology, collective: Collective) -> RouteSchedule:
     return _whole(topology, collective, extract_paths(topology, collective, flows, widest=True))
 
 
-@scheduler(
-    "path-mcf",
-    form="routes",
-    collectives=("alltoall",),
-    source="path MCF: the all-to-all paper, (21)-(24)",
-    comparing=Comparing.SMALL,
-)
 def path_mcf_disjoint(topology: Topology, collective: Collective) -> RouteSchedule:
     """The best split of every pair over shortest paths without a link in common.
 

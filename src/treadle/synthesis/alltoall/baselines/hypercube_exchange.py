@@ -8,7 +8,7 @@ from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.baselines.grid_phases import grid_exchange
 from treadle.synthesis.alltoall.baselines.grids import GridFabric, find_grid
-from treadle.synthesis.scheduler import no_switches, refusal_of, scheduler
+from treadle.synthesis.scheduler import refusal_of
 from treadle.topologies.topology import Topology
 
 _NAME = "hypercube-exchange"
@@ -19,13 +19,6 @@ def hypercube_in_order_of_addresses(topology: Topology, _: Collective) -> Refusa
     return refusal_of(_grid, topology)
 
 
-@scheduler(
-    _NAME,
-    form="alltoall-steps",
-    collectives=("alltoall",),
-    needs=(no_switches, hypercube_in_order_of_addresses),
-    source="Johnsson and Ho (IEEE TC 38, 1989)",
-)
 def hypercube_exchange(topology: Topology, collective: Collective) -> ExchangeSchedule:
     """One dimension after another, d orders at once: part c of every shard takes dimension c + t in step t.
 

@@ -7,16 +7,9 @@ from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.baselines.first_paths import first_path_set
 from treadle.synthesis.alltoall.baselines.layered import with_layers
 from treadle.synthesis.alltoall.baselines.route_values import single_routes
-from treadle.synthesis.scheduler import scheduler
 from treadle.topologies.topology import Topology
 
 
-@scheduler(
-    "native",
-    form="routes",
-    collectives=("alltoall",),
-    source="common practice (NCCL, Open MPI): the all-to-all paper, section 5.2",
-)
 def layered_native_routes(topology: Topology, collective: Collective) -> RouteSchedule:
     """One shortest path a pair, in layers without deadlock; `native_routes`."""
     return with_layers(topology, native_routes(topology, collective))

@@ -8,17 +8,9 @@ from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.baselines.store_forward import Round, run_rounds
 from treadle.synthesis.alltoall.routes.path_sets import demanded_pairs
-from treadle.synthesis.scheduler import no_switches, scheduler
 from treadle.topologies.topology import Topology
 
 
-@scheduler(
-    "pairwise",
-    form="alltoall-steps",
-    collectives=("alltoall",),
-    needs=(no_switches,),
-    source="Thakur, Rabenseifner and Gropp (IJHPCA 19, 2005), section 4.3",
-)
 def pairwise_exchange(topology: Topology, collective: Collective) -> ExchangeSchedule:
     """In round r every rank i sends to rank i + r (mod N), hop by hop.
 

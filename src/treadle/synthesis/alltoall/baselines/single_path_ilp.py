@@ -21,7 +21,6 @@ from treadle.synthesis.alltoall.baselines.path_choice import PathChoice
 from treadle.synthesis.alltoall.baselines.route_values import single_routes
 from treadle.synthesis.alltoall.routes.disjoint_paths import bounded_paths, disjoint_paths
 from treadle.synthesis.alltoall.routes.path_sets import PathSet, check_paths, demanded_pairs
-from treadle.synthesis.scheduler import Comparing, scheduler
 from treadle.topologies.topology import Topology
 
 TIME_LIMIT_S = 10.0
@@ -59,28 +58,12 @@ class SinglePathResult:
         return max(0.0, 1 - self.bound / float(self.time))
 
 
-@scheduler(
-    "ilp-disjoint",
-    form="routes",
-    collectives=("alltoall",),
-    options=("seed",),
-    source="ILP over link-disjoint paths: the all-to-all paper, section 5.2",
-    comparing=Comparing.SMALL,
-)
 def disjoint_routes(topology: Topology, collective: Collective, *, seed: int = 0) -> RouteSchedule:
     """The best of link-disjoint paths, in layers without deadlock; `ilp_disjoint`."""
     found = ilp_disjoint(topology, collective, time_limit_s=_seconds(), seed=seed)
     return with_layers(topology, found.schedule)
 
 
-@scheduler(
-    "ilp-shortest",
-    form="routes",
-    collectives=("alltoall",),
-    options=("seed",),
-    source="ILP over shortest paths: the all-to-all paper, section 5.2",
-    comparing=Comparing.SMALL,
-)
 def shortest_routes(topology: Topology, collective: Collective, *, seed: int = 0) -> RouteSchedule:
     """The best of shortest paths, in layers without deadlock; `ilp_shortest`."""
     found = ilp_shortest(topology, collective, time_limit_s=_seconds(), seed=seed)

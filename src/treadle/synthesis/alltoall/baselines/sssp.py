@@ -11,13 +11,9 @@ from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.baselines.layered import with_layers
 from treadle.synthesis.alltoall.baselines.route_values import single_routes
 from treadle.synthesis.alltoall.routes.path_sets import from_lists
-from treadle.synthesis.scheduler import scheduler
 from treadle.topologies.topology import Topology
 
 
-@scheduler(
-    "sssp", form="routes", collectives=("alltoall",), source="Hoefler, Schneider and Lumsdaine (HOTI 2009)"
-)
 def sssp_routes(topology: Topology, collective: Collective) -> RouteSchedule:
     """Paths under growing link weights, in layers without deadlock; `single_source_shortest_paths`."""
     return with_layers(topology, single_source_shortest_paths(topology, collective))

@@ -8,7 +8,7 @@ from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.baselines.grid_phases import grid_exchange
 from treadle.synthesis.alltoall.baselines.grids import GridFabric, find_grid
-from treadle.synthesis.scheduler import no_switches, refusal_of, scheduler
+from treadle.synthesis.scheduler import refusal_of
 from treadle.topologies.topology import Topology
 
 _NAME = "torus-exchange"
@@ -19,13 +19,6 @@ def torus_in_row_major_order(topology: Topology, _: Collective) -> Refusal | Non
     return refusal_of(_grid, topology)
 
 
-@scheduler(
-    _NAME,
-    form="alltoall-steps",
-    collectives=("alltoall",),
-    needs=(no_switches, torus_in_row_major_order),
-    source="Suh and Yalamanchili (IEEE TPDS 9, 1998), as store and forward",
-)
 def torus_exchange(topology: Topology, collective: Collective) -> ExchangeSchedule:
     """Exchanges along the rings of one axis after another, with combined messages, on n rotated orders.
 

@@ -11,10 +11,9 @@ from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.steps import MAX_CHUNKS, Steps, StepSchedule, steps_from_sends
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.scheduler import refusal_of, scheduler
+from treadle.synthesis.scheduler import refusal_of
 from treadle.synthesis.steps.baselines.both_ways import (
     MAX_SENDS,
-    WHOLE_FABRIC,
     check_collective,
     gathered,
 )
@@ -31,14 +30,6 @@ def links_of_two_binary_trees(topology: Topology, _: Collective) -> Refusal | No
     return refusal_of(_links, topology, parents[tree, child].astype(np.int64), child)
 
 
-@scheduler(
-    "double-binary-tree-steps",
-    form="steps",
-    collectives=(CollectiveKind.ALLREDUCE,),
-    needs=(*WHOLE_FABRIC, links_of_two_binary_trees),
-    options=("chunks",),
-    source="Sanders, Speck and Traeff, Parallel Computing 35 (2009)",
-)
 def double_binary_tree_steps(
     topology: Topology, collective: Collective, *, chunks: int = DEFAULT_CHUNKS
 ) -> StepSchedule:

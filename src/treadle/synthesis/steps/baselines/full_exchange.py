@@ -19,10 +19,7 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.step_transforms import combine
 from treadle.schedules.steps.steps import Steps, StepSchedule, steps_from_sends
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.scheduler import scheduler
 from treadle.synthesis.steps.baselines.both_ways import (
-    GATHERING,
-    WHOLE_FABRIC,
     both_ways,
     check_connected,
     check_sends,
@@ -34,13 +31,6 @@ _Exchange = tuple[Int64Array, Int64Array, BoolArray]
 """Senders, their receivers, and per sender the shards that it sends, shape (senders, shards)."""
 
 
-@scheduler(
-    "recursive-doubling",
-    form="steps",
-    collectives=GATHERING,
-    needs=WHOLE_FABRIC,
-    source="Thakur, Rabenseifner and Gropp (IJHPCA 19, 2005); Rabenseifner (ICCS 2004)",
-)
 def recursive_doubling(topology: Topology, collective: Collective) -> StepSchedule:
     """Recursive doubling; as reduce-scatter recursive halving, as allreduce Rabenseifner's algorithm.
 
@@ -109,13 +99,6 @@ def _doubling(core: Int64Array, paired: Int64Array, owned: BoolArray) -> Iterato
         yield stand_ins, paired, held[: len(paired)]
 
 
-@scheduler(
-    "bruck",
-    form="steps",
-    collectives=GATHERING,
-    needs=WHOLE_FABRIC,
-    source="Bruck et al. (IEEE TPDS 8, 1997)",
-)
 def bruck(topology: Topology, collective: Collective) -> StepSchedule:
     """Bruck's allgather, for any number of nodes in ceil(log2 N) exchanges.
 

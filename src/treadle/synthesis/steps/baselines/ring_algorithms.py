@@ -15,8 +15,8 @@ from treadle.schedules.collective import Collective
 from treadle.schedules.steps.step_transforms import combine
 from treadle.schedules.steps.steps import Steps, StepSchedule, steps_from_sends
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.scheduler import refusal_of, scheduler
-from treadle.synthesis.steps.baselines.both_ways import GATHERING, WHOLE_FABRIC, both_ways, check_sends
+from treadle.synthesis.scheduler import refusal_of
+from treadle.synthesis.steps.baselines.both_ways import both_ways, check_sends
 from treadle.synthesis.steps.bfb import bfb_allgather
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.topology import Topology
@@ -36,13 +36,6 @@ def links_of_hamiltonian_rings(topology: Topology, _: Collective) -> Refusal | N
     return refusal_of(_rings, "rings", topology)
 
 
-@scheduler(
-    "ring-steps",
-    form="steps",
-    collectives=GATHERING,
-    needs=(*WHOLE_FABRIC, links_of_hamiltonian_rings),
-    source="dissertation, A.6.1 and 3.8.2",
-)
 def ring_steps(topology: Topology, collective: Collective) -> StepSchedule:
     """Ring allgather on every Hamiltonian ring of a graph made of shifts, each for its part of the shards.
 
@@ -127,13 +120,6 @@ def _rings(name: str, topology: Topology) -> list[_Ring]:
     return found
 
 
-@scheduler(
-    "shifted-bfb-ring",
-    form="steps",
-    collectives=GATHERING,
-    needs=(*WHOLE_FABRIC, links_of_hamiltonian_rings),
-    source="dissertation, 3.8.3 and A.6.1",
-)
 def shifted_bfb_ring(topology: Topology, collective: Collective) -> StepSchedule:
     """Breadth-first broadcast on each bidirectional ring by itself, each for its part of the shards.
 

@@ -8,9 +8,7 @@ from treadle.errors import ScheduleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.steps import StepSchedule
-from treadle.synthesis.scheduler import scheduler
 from treadle.synthesis.steps.baselines.both_ways import (
-    WHOLE_FABRIC,
     check_collective,
     check_connected,
     check_sends,
@@ -28,13 +26,6 @@ def links_of_one_bandwidth(topology: Topology, _: Collective) -> Refusal | None:
     return Refusal(f"{topology.name} has links of different bandwidths; use bfb")
 
 
-@scheduler(
-    "one-diameter",
-    form="steps",
-    collectives=(CollectiveKind.ALLREDUCE,),
-    needs=WHOLE_FABRIC,
-    source="dissertation, A.3.3",
-)
 def one_diameter(topology: Topology, collective: Collective) -> StepSchedule:
     """Allreduce within one diameter: every node gets the whole buffer of every other, breadth first.
 
@@ -73,13 +64,6 @@ def one_diameter(topology: Topology, collective: Collective) -> StepSchedule:
     return StepSchedule(CollectiveKind.ALLREDUCE, reduce=bfb_reduce_scatter(topology))
 
 
-@scheduler(
-    "reduce-broadcast",
-    form="steps",
-    collectives=(CollectiveKind.ALLREDUCE,),
-    needs=(*WHOLE_FABRIC, links_of_one_bandwidth),
-    source="dissertation, A.3.3",
-)
 def reduce_broadcast(topology: Topology, collective: Collective) -> StepSchedule:
     """Allreduce within twice the radius: reduce to a central node, broadcast from there.
 

@@ -13,8 +13,8 @@ from treadle.schedules.collective import Collective
 from treadle.schedules.steps.step_transforms import combine
 from treadle.schedules.steps.steps import Steps, StepSchedule, steps_from_sends
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.scheduler import refusal_of, scheduler
-from treadle.synthesis.steps.baselines.both_ways import GATHERING, WHOLE_FABRIC, both_ways, check_sends
+from treadle.synthesis.scheduler import refusal_of
+from treadle.synthesis.steps.baselines.both_ways import both_ways, check_sends
 from treadle.topologies.topology import Topology
 
 _NAME = "traditional-torus"
@@ -25,13 +25,6 @@ def torus_in_row_major_order(topology: Topology, _: Collective) -> Refusal | Non
     return refusal_of(lambda: _out_links(topology, torus_sides(topology)))
 
 
-@scheduler(
-    _NAME,
-    form="steps",
-    collectives=GATHERING,
-    needs=(*WHOLE_FABRIC, torus_in_row_major_order),
-    source="Sack and Gropp (ACM TOPC 1, 2015); dissertation, 3.6.2",
-)
 def traditional_torus(topology: Topology, collective: Collective) -> StepSchedule:
     """Ring allgathers along one dimension after another, on all ports: one part of each shard per port.
 

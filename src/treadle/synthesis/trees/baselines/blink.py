@@ -7,7 +7,6 @@ from fractions import Fraction
 
 from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind
 from treadle.schedules.trees.forest import Forest, ForestSchedule
-from treadle.synthesis.scheduler import scheduler
 from treadle.synthesis.trees.baselines.blink_gather import Packer, gathered_through
 from treadle.synthesis.trees.baselines.embedding import check_supported, compose
 from treadle.synthesis.trees.optimality import optimum
@@ -16,13 +15,6 @@ from treadle.synthesis.trees.tree_budget import TreeBudget
 from treadle.topologies.topology import Topology
 
 
-@scheduler(
-    "blink",
-    form="trees",
-    collectives=SPANNING_KINDS,
-    source="Wang et al., Blink (MLSys 2020), with switch removal: dissertation, 4.6.2",
-    is_peer=True,
-)
 def blink(topology: Topology, collective: Collective, *, pack: Packer | None = None) -> ForestSchedule:
     """Reduce to one root and broadcast from it, each along a maximum packing of spanning trees.
 

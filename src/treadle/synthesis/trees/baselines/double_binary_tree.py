@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Forest, ForestSchedule
-from treadle.synthesis.scheduler import scheduler
 from treadle.synthesis.trees.baselines.boxes import direct_arcs, find_boxes
 from treadle.synthesis.trees.baselines.embedding import ForestBuilder, check_supported, compose
 from treadle.synthesis.trees.baselines.ring import Order, box_cycles
@@ -15,12 +14,6 @@ from treadle.topologies.topology import Topology
 _KINDS = (CollectiveKind.ALLREDUCE, CollectiveKind.BROADCAST, CollectiveKind.REDUCE)
 
 
-@scheduler(
-    "double-binary-tree",
-    form="trees",
-    collectives=_KINDS,
-    source="Sanders, Speck and Traff, Parallel Computing 35 (2009), as adopted by NCCL 2.4",
-)
 def double_binary_tree(topology: Topology, collective: Collective) -> ForestSchedule:
     """Two complementary binary trees, each for half of the data.
 

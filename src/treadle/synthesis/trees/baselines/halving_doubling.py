@@ -8,7 +8,6 @@ from treadle.errors import ScheduleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Forest, ForestSchedule
-from treadle.synthesis.scheduler import scheduler
 from treadle.synthesis.trees.baselines.embedding import ForestBuilder, check_supported, compose
 from treadle.topologies.topology import Topology
 
@@ -21,13 +20,6 @@ def power_of_two_ranks(_: Topology, collective: Collective) -> Refusal | None:
     return Refusal(f"expected a power of two ranks, found {n}; use ring instead") if n & (n - 1) else None
 
 
-@scheduler(
-    "halving-doubling",
-    form="trees",
-    collectives=_KINDS,
-    needs=(power_of_two_ranks,),
-    source="Rabenseifner (ICCS 2004); common practice (MPI)",
-)
 def halving_doubling(topology: Topology, collective: Collective) -> ForestSchedule:
     """Allgather by recursive doubling, reduce-scatter by recursive halving, allreduce by both.
 

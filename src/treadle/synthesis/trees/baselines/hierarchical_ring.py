@@ -8,7 +8,6 @@ from treadle.errors import ScheduleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Forest, ForestSchedule
-from treadle.synthesis.scheduler import scheduler
 from treadle.synthesis.trees.baselines.boxes import direct_arcs, find_boxes
 from treadle.synthesis.trees.baselines.embedding import ForestBuilder, check_supported, compose
 from treadle.synthesis.trees.baselines.ring import Order, box_cycles, ring
@@ -25,13 +24,6 @@ def boxes_of_one_size(topology: Topology, collective: Collective) -> Refusal | N
     return Refusal(f"expected boxes of one size, found {sizes}; use ring instead")
 
 
-@scheduler(
-    "hierarchical-ring",
-    form="trees",
-    collectives=_KINDS,
-    needs=(boxes_of_one_size,),
-    source="Cho et al., BlueConnect (MLSys 2019)",
-)
 def hierarchical_ring(topology: Topology, collective: Collective) -> ForestSchedule:
     """Two levels of rings: the allgather goes across boxes among ranks of equal place, then inside each box.
 

@@ -11,7 +11,6 @@ from treadle.context import context
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Forest, ForestSchedule
-from treadle.synthesis.scheduler import scheduler
 from treadle.synthesis.trees.baselines.embedding import ForestBuilder, check_supported, compose
 from treadle.synthesis.trees.baselines.logical_hops import Route
 from treadle.topologies.topology import Topology
@@ -19,13 +18,6 @@ from treadle.topologies.topology import Topology
 _KINDS = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE)
 
 
-@scheduler(
-    "multitree",
-    form="trees",
-    collectives=_KINDS,
-    source="Huang et al., MultiTree (ISCA 2021); dissertation, 4.6.5",
-    is_peer=True,
-)
 def multitree(topology: Topology, collective: Collective) -> ForestSchedule:
     """One tree per rank, all grown at once by turns.
 

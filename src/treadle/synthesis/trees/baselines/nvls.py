@@ -18,7 +18,6 @@ from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.switch_operations import lanes_of
 from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule, TreeSpec, forest_from_trees
-from treadle.synthesis.scheduler import Comparing, scheduler
 from treadle.synthesis.trees.baselines.embedding import check_supported
 from treadle.topologies.topology import Topology
 
@@ -47,14 +46,6 @@ def three_ranks(_: Topology, collective: Collective) -> Refusal | None:
     return Refusal(f"expected at least 3 ranks, found {n}; use ring instead") if n < _LEAST else None
 
 
-@scheduler(
-    "nvls",
-    form="trees",
-    collectives=_KINDS,
-    needs=(three_ranks, a_switch_of_all_ranks_that_copies_and_adds),
-    source="NCCL's NVLS (NVLink SHARP)",
-    comparing=Comparing.ABLE,
-)
 def nvls(topology: Topology, collective: Collective) -> ForestSchedule:
     """Sums and copies in the switches of one box, each rank asking for its own part.
 

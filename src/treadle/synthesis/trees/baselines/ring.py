@@ -9,7 +9,6 @@ import numpy as np
 
 from treadle.schedules.collective import SPANNING_KINDS, Collective
 from treadle.schedules.trees.forest import Forest, ForestSchedule
-from treadle.synthesis.scheduler import scheduler
 from treadle.synthesis.trees.baselines.boxes import Arcs, CycleFinder, direct_arcs, find_boxes
 from treadle.synthesis.trees.baselines.embedding import ForestBuilder, check_supported, compose
 from treadle.topologies.topology import Topology
@@ -24,7 +23,6 @@ MAX_CYCLES = 8
 """Cycles tried inside one box without a switch; more brought nothing on MI250, MI300X and the hypercubes."""
 
 
-@scheduler("ring", form="trees", collectives=SPANNING_KINDS, source="common practice (NCCL, RCCL)")
 def ring(topology: Topology, collective: Collective) -> ForestSchedule:
     """Ring algorithm: every root's data goes once round each ring.
 
