@@ -39,7 +39,7 @@ def json_page() -> str:
     """Text of the page."""
     parts = [
         heading("What --json prints"),
-        "Every command prints one object. ``treadle schema COMMAND`` prints its JSON Schema, of which "
+        "Every command prints one object. ``treadle config schema COMMAND`` prints its JSON Schema, of which "
         "this page is made. "
         'Units are in the names of keys; a fraction is an exact rational ``"p/q"``.\n',
         heading("Commands", "-"),

@@ -111,7 +111,7 @@ COMMANDS = {
     "rivals_report": ["design", "--nodes", "8", "--degree", "2", "--no-cache", "--against"],
     "cabling": ["cabling", "check", "{}/planned.csv", "{}/seen.csv"],
     "resilience": ["resilience", "torus:3,3", "--cables", "1", "--samples", "2"],
-    "harden": ["harden", "{}/ring"],
+    "repair": ["repair", "{}/ring", "--every-failure"],
     "calibrate": ["calibrate", "{}/sweep.json", "--plan", "{}/ring"],
     "capture": ["capture", "deepseek-v3", "--tokens", "1M", "--sequence", "4K"],
     "config": ["config"],

@@ -15,8 +15,6 @@ Rows = Sequence[tuple[str, str]]
 _ABOUT = "Compute optimal, verified collective-communication schedules for any network."
 _ALGORITHMS = "Algorithms ('treadle algorithms NAME' has the options that only some accept)"
 _NAME_WIDTH = 24
-_PLACES = {"Path": "FILE", "int": "N", "float": "X"}
-"""What stands for a value whose option names none."""
 PROGRAM_OPTIONS = (
     ("--version", "Show the version and exit."),
     ("--install-completion", "Install shell completion."),
@@ -34,7 +32,10 @@ def program_help(prefix: str = "") -> str:
             found.setdefault("Commands", {})[rest] = verb.summary
         elif not prefix and name not in found.get(verb.group, {}):
             found.setdefault(verb.group, {}).setdefault(group, GROUPS.get(group, verb.summary))
-    sections: list[tuple[str, Rows]] = [(title, list(rows.items())) for title, rows in found.items()]
+    most = max(len(name) for rows in found.values() for name in rows)
+    sections: list[tuple[str, Rows]] = [
+        (title, [(name.ljust(most), said) for name, said in rows.items()]) for title, rows in found.items()
+    ]
     sections.append(("Options", PROGRAM_OPTIONS[-1:] if prefix else PROGRAM_OPTIONS))
     about = GROUPS[prefix.strip()] if prefix else _ABOUT
     text = _text(f"treadle {prefix}[OPTIONS] COMMAND [ARGS]...", about, sections)
@@ -87,7 +88,7 @@ def _text(usage: str, about: str, sections: Sequence[tuple[str, Rows]]) -> str:
 
 
 def _width() -> int:
-    return max(min(shutil.get_terminal_size().columns, 80) - 2, 50)
+    return max(min(shutil.get_terminal_size().columns, 80) - 1, 50)
 
 
 def _listed(rows: Rows, width: int) -> list[str]:
@@ -111,9 +112,7 @@ def _option(row: Row) -> str:
     flags = [*([row.short] if row.short else []), f"{row.flag}/{row.off}" if row.off else row.flag]
     if row.is_flag:
         return ", ".join(flags)
-    kind = row.type.removeprefix("list[").partition(" |")[0].rstrip("]")
-    choices = "|".join(map(str, row.known())) if row.choices else ""
-    return f"{', '.join(flags)} {row.metavar or choices or _PLACES.get(kind, 'TEXT')}"
+    return f"{', '.join(flags)} {row.metavar or '|'.join(map(str, row.known()))}"
 
 
 def _told(row: Row) -> str:

@@ -12,15 +12,15 @@ from treadle.options.shared import Fabric, Named, Rated, Reporting, Seed, TimeLi
 class Racks(Options):
     """Where nodes stand, and what cables cost."""
 
-    rack_size: int | None = opt("Place the nodes in racks of at most N.", metavar="N")
-    floor: Path | None = opt("Positions and sizes of racks (TOML).", metavar="FILE")
+    rack_size: int | None = opt("Place the nodes in racks of at most N.")
+    floor: Path | None = opt("Positions and sizes of racks (TOML).")
     objective: Any = opt(
         "Minimize metres (default) or bundles of cables.", choices="treadle.planning:Objective"
     )
     ocs: str | None = opt(
         "Cable through optical switches with PORTS ports each.", metavar="PORTS[,PRICE[,COUNT]]"
     )
-    costs: Path | None = opt("Prices of ports, cables and transceivers (TOML).", metavar="FILE")
+    costs: Path | None = opt("Prices of ports, cables and transceivers (TOML).")
 
 
 class Resilience(Named, TimeLimit, Seed, Fabric, Rated):
@@ -28,13 +28,9 @@ class Resilience(Named, TimeLimit, Seed, Fabric, Rated):
 
     cables: str = opt("Numbers or shares of cables that fail together.", "1%,5%", metavar="N|SHARE%,...")
     nodes: str | None = opt("Numbers or shares of compute nodes that fail.", metavar="N|SHARE%,...")
-    samples: int = opt("Samples per number of failures.", 20, metavar="N")
+    samples: int = opt("Samples per number of failures.", 20)
     collectives: Any = opt(
-        "Collectives.",
-        ("allreduce", "alltoall"),
-        flag="--collective",
-        metavar="NAME,...",
-        parse=names,
+        "Collectives.", ("allreduce", "alltoall"), flag="--collective", metavar="NAME,...", parse=names
     )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle.options.building import Racks
-from treadle.options.rows import Options, arg, delay, keyword, opt, positive, rate, written
+from treadle.options.rows import Options, arg, keyword, opt, positive, rate, written
 from treadle.options.shared import Fabric, Named, Output, Rated, Reporting, Seed
 
 
@@ -15,10 +15,7 @@ class Finder(Options):
 
     bidirectional: bool = opt("Only fabrics with bidirectional links.", False)
     reconfiguration_delay_s: float | None = opt(
-        "Also consider a topology per collective, changed in this time.",
-        flag="--reconfiguration-delay",
-        metavar="TIME",
-        parse=delay,
+        "Also consider a topology per collective, changed in this time."
     )
     alltoall: Any = opt(
         "Time of an all-to-all: by optimal flow, or its bound.",
@@ -40,27 +37,25 @@ class Finder(Options):
 class Design(Finder, Racks, Output, Rated):
     """Options of ``design``."""
 
-    nodes: int | None = opt("Number of compute nodes.", metavar="N")
+    nodes: int | None = opt("Number of compute nodes.")
     degree: int | None = opt("Links out of and into each node.", metavar="D")
     topology = Finder.topology
-    alpha_s: float | None = opt(
-        "Latency of a hop; default 1.55us.", flag="--alpha", metavar="TIME", parse=delay
-    )
+    alpha_s: float | None = opt("Latency of a hop; default 1.55us.")
     bandwidth: int | None = opt(
         "Bandwidth of a node, all links; default 100Gbit/s.", metavar="RATE", parse=rate
     )
     size: int | None = opt(
         "Choose for an allreduce of this size; default 1MB.", metavar="SIZE", parse=positive
     )
-    workload: Path | None = opt("Choose for this workload (TOML).", metavar="FILE")
+    workload: Path | None = opt("Choose for this workload (TOML).")
     pick: int | None = opt("Take this row of the frontier, not the best.", metavar="ROW")
-    collective: str = opt("Collective of the plan.", "allreduce", metavar="NAME")
+    collective: str = opt("Collective of the plan.", "allreduce")
     output = Output.output
     cabling: Path | None = written("Cabling list to write (CSV).")
     placement: Path | None = written("Node of each rank to write (CSV).")
     report: Path | None = written("HTML report to write (.html).")
     against: bool = opt("Compare with torus, dragonfly, Slim Fly, fat tree and leaf-spine.", False)
-    grow: int | None = opt("Plan how the fabric grows to N nodes, cable by cable.", metavar="N")
+    grow: int | None = opt("Plan how the fabric grows to N nodes, cable by cable.")
     reconfigure: str | None = opt("Plan the fewest cross-connects that create this fabric.", metavar="FABRIC")
     changes: Path | None = written("Moves of --grow or --reconfigure to write (CSV).")
 

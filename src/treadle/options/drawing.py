@@ -16,7 +16,7 @@ class Report(Memory, Fabric, Reporting):
     others: list[str] = arg("[OTHER]", "Plans to compare by size; COLLECTIVE of a drawing.", ())
     output: Path | None = written("HTML report (.html), or drawing (.svg, .png or .pdf).", short="-o")
     show: str = opt("Drawing of link loads, the bottleneck or a tree.", "", metavar="load|cut|tree:RANK")
-    algorithm: str | None = opt("Scheduler, for a drawing of a fabric.", metavar="NAME", words="algorithms")
+    algorithm: str | None = opt("Scheduler, for a drawing of a fabric.", words="algorithms")
     size: str = opt("Size for the plots over time.", "64M", metavar="SIZE")
     fabric: str | None = opt("Parallelization plan: fabric; default its own.", metavar="FABRIC")
     gpu: str | None = opt("Parallelization plan: GPU; default its own.", metavar="GPU")

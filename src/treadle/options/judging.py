@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle.errors import ScheduleError
-from treadle.options.rows import Options, arg, opt, size
+from treadle.options.rows import Options, arg, opt, rare, size
 from treadle.options.shared import Fabric, Rated, Read, Reporting
 
 _PROFILES = "treadle.planning:Profile"
@@ -37,37 +37,22 @@ class Text(Options):
     """Options of runtime files."""
 
     in_place: bool = opt("Use one buffer for input and output.", False)
-    channels: int = opt("Channels per pair of ranks.", 1, metavar="N", least=1, most=32)
+    channels: int = opt("Channels per pair of ranks.", 1, least=1, most=32)
     instances: int | None = opt(
-        "Parallel copies of the schedule; default by thread blocks.", metavar="N", least=1, most=256
+        "Parallel copies of the schedule; default by thread blocks.", least=1, most=256
     )
-    name: str | None = opt("Name of the algorithm in the file.", metavar="NAME", rare=True)
-    pipeline_bytes: int = opt(
-        "MSCCL++: pipeline in slices, e.g. 1MB.", 0, metavar="SIZE", flag="--pipeline", parse=_slice
-    )
-    size_bytes: int = opt(
-        "Buffer size of a trace, or of the only file.", 0, metavar="SIZE", flag="--size", parse=size
-    )
-    consolidate: bool = opt("MSCCL XML: gather scattered messages and send them as one.", False, rare=True)
-    rank: int | None = opt(
-        "Only this rank's part (factored, cpu-xml, chakra).", metavar="R", least=0, rare=True
-    )
+    name: str | None = rare("Name of the algorithm in the file.")
+    pipeline_bytes: int = opt("MSCCL++: pipeline in slices, e.g. 1MB.", 0, parse=_slice)
+    size_bytes: int = opt("Buffer size of a trace, or of the only file.", 0)
+    consolidate: bool = rare("MSCCL XML: gather scattered messages and send them as one.", False)
+    rank: int | None = rare("Only this rank's part (factored, cpu-xml, chakra).", metavar="R", least=0)
     chunks: int | str = opt(
         "Chunks per shard or buffer; auto: serve most sizes.", "auto", metavar="auto|plan|N", parse=_chunks
     )
-    accept_any_root: bool = opt("Assume that all calls have the plan's root.", False, rare=True)
+    accept_any_root: bool = rare("Assume that all calls have the plan's root.", False)
     protocol: str | None = opt("NCCL protocol; default the plan's, else Simple.", metavar="Simple|LL|LL128")
-    min_size_bytes: int = opt(
-        "First size to write files for, e.g. 1MB.",
-        0,
-        metavar="SIZE",
-        flag="--min-size",
-        parse=size,
-        rare=True,
-    )
-    max_size_bytes: int = opt(
-        "Last size to write files for.", 0, metavar="SIZE", flag="--max-size", parse=size, rare=True
-    )
+    min_size_bytes: int = rare("First size to write files for, e.g. 1MB.", 0)
+    max_size_bytes: int = rare("Last size to write files for.", 0)
 
 
 class Lower(Read, Text, Reporting):
@@ -81,5 +66,5 @@ class Lower(Read, Text, Reporting):
     )
     output: str | None = opt("File, or folder ending in /; default stdout.", metavar="PATH", short="-o")
     profile: Any = opt("MSCCL XML: dialect and limits; default azure.", choices=_PROFILES, config="profile")
-    group: int | None = opt("Only the file of this group.", metavar="G", least=0, rare=True)
+    group: int | None = rare("Only the file of this group.", metavar="G", least=0)
     in_place, channels, instances = Text.in_place, Text.channels, Text.instances

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle.errors import FormatError
-from treadle.options.rows import Options, arg, names, opt, quantity, rate, size, written
+from treadle.options.rows import Options, arg, names, opt, quantity, rare, written
 from treadle.options.shared import (
     Costs,
     Fabric,
@@ -32,30 +32,20 @@ def _slices(text: str, label: str) -> int | str:
 class Runs(Options):
     """Options of runs on real data, as keywords of `run`."""
 
-    element: Any = opt(
-        "Element type.",
-        "float32",
-        flag="--dtype",
-        choices="treadle.planning:ElementType",
-    )
+    element: Any = opt("Element type.", "float32", flag="--dtype", choices="treadle.planning:ElementType")
     reduction: Any = opt("Reduction operation.", "sum", flag="--redop", choices="treadle.planning:Reduction")
-    iterations: int = opt("Maximum number of timed runs per size.", 20, metavar="N", least=1)
+    iterations: int = opt("Maximum number of timed runs per size.", 20, least=1)
     seed = ReadOrSolved.seed
     with_reference: bool = opt("Also time MPI's own collective (mpi only).", False, flag="--reference")
     device_protocols: Any = opt(
-        "Device: auto (by size), Simple, LL, or both; a row for each.",
-        flag="--protocol",
-        metavar="PROTOCOLS",
+        "Device: auto (by size), Simple, LL, or both; a row for each.", flag="--protocol", metavar="PROTOCOLS"
     )
-    lanes: int | None = opt(
-        "Device: maximum number of thread blocks per rank.", metavar="N", least=1, rare=True
-    )
-    threads: int | None = opt("Device: threads per block.", metavar="N", least=1, rare=True)
-    lane_costs: Any = opt(
+    lanes: int | None = rare("Device: maximum number of thread blocks per rank.", least=1)
+    threads: int | None = rare("Device: threads per block.", least=1)
+    lane_costs: Any = rare(
         "Device: cost model that chooses protocol, blocks and slices.",
         flag="--cost-model",
         metavar="FILE|NAME",
-        rare=True,
     )
 
 
@@ -73,43 +63,27 @@ class Run(ReadOrSolved, Runs, Rated):
 class MessageModel(Options):
     """How messages share links and switches."""
 
-    least_slice_bytes: int = opt(
-        "Smallest slice for --slices auto; default 4KB.",
-        4096,
-        flag="--least-slice",
-        metavar="SIZE",
-        parse=size,
-        rare=True,
-    )
-    latency_model: Any = opt(
+    least_slice_bytes: int = rare("Smallest slice for --slices auto; default 4KB.", 4096)
+    latency_model: Any = rare(
         "Whether a latency delays its message or also holds the link.",
         "pipelined",
         choices="treadle.planning:LatencyModel",
         config="cost-model.latency-model",
-        rare=True,
     )
-    forwarding: Any = opt(
+    forwarding: Any = rare(
         "How messages pass switches.",
         "cut-through",
         choices="treadle.planning:Forwarding",
         config="cost-model.forwarding",
-        rare=True,
     )
-    sharing: Any = opt(
+    sharing: Any = rare(
         "How messages share a link.",
         "slice-order",
         choices="treadle.planning:Sharing",
         config="cost-model.sharing",
-        rare=True,
     )
-    reduction_bytes_per_s: int = opt(
-        "Reduction speed of a rank; default no time.",
-        0,
-        flag="--reduction",
-        metavar="RATE",
-        parse=rate,
-        config="cost-model.reduction",
-        rare=True,
+    reduction_bytes_per_s: int = rare(
+        "Reduction speed of a rank; default no time.", 0, config="cost-model.reduction"
     )
 
 
@@ -119,22 +93,16 @@ class Simulate(ReadOrSolved, Costs, MessageModel, Rated):
     plan: Any = arg("PLAN|TOPOLOGY", "A plan, a third-party schedule, or a fabric to solve for.")
     collective, algorithm = ReadOrSolved.collective, ReadOrSolved.algorithm
     topology: Any = opt("Fabric of a third-party schedule.", metavar="TOPOLOGY")
-    multicast: bool = opt("Use in-network multicast and aggregation.", False, rare=True)
+    multicast: bool = rare("Use in-network multicast and aggregation.", False)
     size: str = opt("Per-rank buffer: 64M, or 1K..1G by factors of two.", "1K..1G", metavar="SIZES")
     slices: int | str = opt("Slices per message.", "auto", metavar="N|auto", parse=_slices)
     alpha_ns: int | None = opt(
-        "Latency of every message, in addition to the links'.",
-        flag="--alpha",
-        metavar="TIME",
-        parse=nanoseconds,
-        config="cost-model.alpha",
+        "Latency of every message, in addition to the links'.", config="cost-model.alpha"
     )
     trace: Path | None = written("Timeline of the last size (.json, .pftrace, or .gz of them).")
     picture: Path | None = written("Plot of link utilization over time (.png, .svg or .pdf).")
-    referee: Any = opt(
-        "Cross-check with an independent simulator, on real data.",
-        choices="treadle.planning:Referee",
-        rare=True,
+    referee: Any = rare(
+        "Cross-check with an independent simulator, on real data.", choices="treadle.planning:Referee"
     )
 
 
@@ -158,13 +126,9 @@ class Testbed(Memory, Fabric, Rated):
     )
     size: str = opt("Per-rank buffer sizes, as for run.", "1K,256K,1M,4M,8M", metavar="SIZES")
     rate: str = opt("Bandwidth of the slowest link; others in proportion.", "100Mbit/s", metavar="RATE")
-    delay_ns: int | None = opt(
-        "Latency of every link; default the host's own.", flag="--delay", metavar="TIME", parse=nanoseconds
-    )
-    iterations: int = opt(
-        "Maximum number of timed runs per size; the best counts.", 200, metavar="N", least=1
-    )
-    rounds: int = opt("Repetitions of all schedules; the best of all counts.", 1, metavar="N", least=1)
+    delay_ns: int | None = opt("Latency of every link; default the host's own.")
+    iterations: int = opt("Maximum number of timed runs per size; the best counts.", 200, least=1)
+    rounds: int = opt("Repetitions of all schedules; the best of all counts.", 1, least=1)
     crossovers: bool = opt("Report crossover sizes, measured and predicted.", False)
     dry_run: bool = opt("Only print the commands that would create the network.", False)
     clean: bool = opt("Remove what crashed testbeds left, and do nothing else.", False, replaces="topology")
@@ -198,13 +162,13 @@ class Calibrate(Rated):
         metavar="NAME,...",
         parse=names,
     )
-    held_out: int = opt("With --plan: only predict the last N files.", 0, metavar="N", least=0)
+    held_out: int = opt("With --plan: only predict the last N files.", 0, least=0)
     steps: int | None = opt(
         "Communication steps of the measured collective, e.g. 2(N-1).", metavar="X", least=1
     )
     degree: int = opt("Links that share the bandwidth of a node.", 1, metavar="D", least=1)
     collective: str | None = opt("Collective, if the file does not say.", metavar="COLLECTIVE")
-    ranks: int | None = opt("Number of ranks, if the file does not say.", metavar="N", least=2, most=2**20)
+    ranks: int | None = opt("Number of ranks, if the file does not say.", least=2, most=2**20)
     fabric: str | None = opt("Fabric of equal links to write with the fitted values.", metavar="TOPOLOGY")
     fabric_output: Path | None = written("Topology file to write.")
 

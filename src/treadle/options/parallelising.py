@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from treadle.options.rows import Options, arg, keyword, opt, seconds, size, written
+from treadle.options.rows import Options, arg, keyword, opt, rare, seconds, written
 from treadle.options.shared import Reporting, Seed, TimeLimit
 from treadle.options.training import Device
 
@@ -27,32 +27,23 @@ class Sharding(Options):
     sequence: str | None = opt(
         "Tokens per sequence; default the model's.", metavar="N", takes="int | str | None"
     )
-    memory_bytes: int | None = opt(
-        "Memory per rank, e.g. 72GB; default the GPU's.", flag="--memory", metavar="SIZE", parse=size
+    memory_bytes: int | None = opt("Memory per rank, e.g. 72GB; default the GPU's.")
+    overlap: str = rare(
+        "Communication hides behind computing: none, layer or model.", "layer", words="none layer model"
     )
-    overlap: str = opt(
-        "Communication hides behind computing: none, layer or model.",
-        "layer",
-        metavar="NAME",
-        words="none layer model",
-        rare=True,
-    )
-    pins: list[str] = opt(
+    pins: list[str] = rare(
         "Fix a parameter, e.g. wq=0|1: mesh axes per dimension; repeatable.",
         (),
         flag="--pin",
         metavar="NAME=AXES",
-        rare=True,
         takes="Mapping[str, str]",
     )
-    schedule: str = opt(
-        "Price collectives by treadle, ring or bound.", "treadle", metavar="NAME", words="schedules"
-    )
-    micro_batches: int | None = opt("Micro-batches of a pipeline; default four per stage.", metavar="N")
-    mixed: bool = opt("Layers of a kind may take different plans.", False, rare=True)
-    gap: float = opt("Optimality gap of the search.", 0.01, metavar="X")
+    schedule: str = opt("Price collectives by treadle, ring or bound.", "treadle", words="schedules")
+    micro_batches: int | None = opt("Micro-batches of a pipeline; default four per stage.")
+    mixed: bool = rare("Layers of a kind may take different plans.", False)
+    gap: float = opt("Optimality gap of the search.", 0.01)
     efficiency = Device.efficiency
-    memory_efficiency: float = opt("Share of its memory bandwidth.", 0.8, metavar="X", rare=True)
+    memory_efficiency: float = rare("Share of its memory bandwidth.", 0.8)
     alpha_s = Device.alpha_s
     forward = Device.forward
     time_limit_s = TimeLimit.time_limit_s
@@ -70,13 +61,10 @@ class Parallelize(Device, Sharding, Reporting):
     explain: list[str] = opt(
         "Explain the states and collectives of a tensor; repeatable.", (), metavar="TENSOR"
     )
-    diff: Path | None = opt("Compare with this plan of the same model.", metavar="FILE")
+    diff: Path | None = opt("Compare with this plan of the same model.")
     output: Path | None = written("Plan to write (JSON).", short="-o")
     export: list[Path] = opt(
-        "PyTorch code (.py) or torchtitan settings (.toml); repeatable.",
-        (),
-        metavar="FILE",
-        writes=True,
+        "PyTorch code (.py) or torchtitan settings (.toml); repeatable.", (), writes=True
     )
     report: Path | None = written("HTML report to write (.html).")
 
@@ -86,7 +74,7 @@ class Capture(Reporting):
 
     model: str = arg("MODEL", "MODULE.py:make (torch; the file is run), a name, or a config.json.")
     output: Path | None = written("Graph to write (JSON).", short="-o")
-    repeats: int | None = opt("Repetitions of the module; default find repeated layers.", metavar="N")
+    repeats: int | None = opt("Repetitions of the module; default find repeated layers.")
     tokens: str | None = opt("Tokens per step on all ranks, e.g. 1M.", metavar="N")
     sequence = Sharding.sequence
     show: bool = opt("Print every operator with its dimensions.", False, flag="--print")
@@ -99,7 +87,5 @@ class Execute(Seed, Reporting):
     module: str = arg("MODULE.py:FUNCTION", "Source of the plan's graph (extra: torch; the file is run).")
     backend: Any = opt("Backend of torch.distributed.", "gloo", choices=("gloo", "treadle"), metavar="NAME")
     fabric: str | None = opt("Fabric whose costs choose among collectives.", metavar="FABRIC")
-    repeats: int | None = opt("Repetitions of the module, as for capture.", metavar="N")
-    timeout_s: float = opt(
-        "Give up after this time; default 5min.", 300.0, flag="--timeout", metavar="TIME", parse=seconds
-    )
+    repeats: int | None = opt("Repetitions of the module, as for capture.")
+    timeout_s: float = opt("Give up after this time; default 5min.", 300.0, parse=seconds)

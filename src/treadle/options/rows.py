@@ -13,6 +13,7 @@ from treadle.spelling import did_you_mean
 REQUIRED = object()
 """Default of what must be given."""
 _LONGEST = 60
+_PLACES = {"Path": "FILE", "int": "N", "float": "X", "str": "NAME"}
 _NUMBERS: Mapping[str, tuple[type[int] | type[float], str]] = {
     "int": (int, "expected an integer"),
     "float": (float, "expected a number"),
@@ -31,9 +32,10 @@ class Row:
     metavar : str
         Stands for the value in help.
     flag, off, short : str
-        On the command line; by default the name, and ``--no-`` for a flag that is not off by default.
+        On the command line; by default the name without its unit, and ``--no-`` for a flag that is not off by
+        default.
     parse : callable, optional
-        From a text and the option's label to the value; default by the type.
+        From a text and the option's label to the value; default by the unit of the name, or the type.
     choices : tuple of str, or str
         All values; as ``module:Enum`` the members of an enumeration.
     least, most : int, optional
@@ -79,7 +81,13 @@ class Row:
         if "name" in vars(self):  # a row of another table
             return
         self.name, self.type = name, str(owner.__annotations__[name])
-        self.flag = self.flag or f"--{name.replace('_', '-')}"
+        unit = next((one for one in _UNITS if name.endswith(one)), "")
+        self.flag = self.flag or f"--{name.removesuffix(unit).replace('_', '-')}"
+        if unit:
+            metavar, parser = _UNITS[unit]
+            self.metavar, self.parse = self.metavar or metavar, self.parse or parser
+        if not self.choices:
+            self.metavar = self.metavar or _PLACES.get(self.value_type, "")
         if self.is_flag and self.default is not False:
             self.off = f"--no-{self.flag[2:]}"
 
@@ -92,6 +100,11 @@ class Row:
     def is_list(self) -> bool:
         """Whether it may be given several times."""
         return self.type.startswith("list[")
+
+    @property
+    def value_type(self) -> str:
+        """The type of one value."""
+        return self.type.removeprefix("list[").partition(" |")[0].rstrip("]")
 
     @property
     def label(self) -> str:
@@ -123,12 +136,12 @@ class Row:
                 rest = f" Expected {expected}" if hint else f"; expected {expected}"
                 raise FormatError(f"{label} {_shown(text)}{hint}{rest}")
             return found[text]
-        kind = self.type.removeprefix("list[").partition(" |")[0].rstrip("]")
-        if kind == "Path":
+        if self.value_type == "Path":
             from pathlib import Path  # here, because most options are none
 
             return Path(text)
-        return self._number(text, label, *_NUMBERS[kind]) if kind in _NUMBERS else text
+        kind = _NUMBERS.get(self.value_type)
+        return text if kind is None else self._number(text, label, *kind)
 
     def _number(self, text: str, label: str, kind: type[int] | type[float], expected: str) -> int | float:
         said = f"{label} {_shown(text)}: "
@@ -152,6 +165,11 @@ def _shown(text: str) -> str:
 def opt(help: str, default: Any = None, **facts: Any) -> Any:
     """A row; see `Row` for the facts."""
     return Row(help, default, **facts)
+
+
+def rare(help: str, default: Any = None, **facts: Any) -> Any:
+    """The row of an option that few need."""
+    return Row(help, default, rare=True, **facts)
 
 
 def arg(metavar: str, help: str, default: Any = REQUIRED, **facts: Any) -> Any:
@@ -245,7 +263,14 @@ def quantity(parser: str, *, named: bool = False) -> Callable[[str, str], int]:
     return parse
 
 
-size, rate = quantity("parse_size"), quantity("parse_bandwidth")
+size, rate, nanoseconds = map(quantity, ("parse_size", "parse_bandwidth", "parse_time_ns"))
+_UNITS = {
+    "_bytes_per_s": ("RATE", rate),
+    "_bytes": ("SIZE", size),
+    "_ns": ("TIME", nanoseconds),
+    "_s": ("TIME", delay),
+}
+"""Ends of names, what stands for the value in help, and what reads it."""
 
 
 def positive(text: str, label: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from treadle.options.rows import Options, arg, integers, opt, positive, quantity, seconds, written
+from treadle.options.rows import Options, arg, integers, opt, positive, quantity, rare, seconds, written
 
 COLLECTIVES = ("allgather", "reduce-scatter", "allreduce", "broadcast", "reduce", "alltoall")
 _named_rate = quantity("parse_bandwidth", named=True)
@@ -30,10 +30,7 @@ class Rated(Reporting):
     """Also of reports with rates."""
 
     unit: str | None = opt(
-        "Unit of rates, e.g. Gbit/s; JSON keeps bytes/s.",
-        metavar="UNIT",
-        parse=_unit,
-        config="unit",
+        "Unit of rates, e.g. Gbit/s; JSON keeps bytes/s.", metavar="UNIT", parse=_unit, config="unit"
     )
     json, quiet = Reporting.json, Reporting.quiet
 
@@ -42,39 +39,32 @@ class TimeLimit(Options):
     """A limit on the time of a search."""
 
     time_limit_s: float | None = opt(
-        "Stop after this time, e.g. 30s, and keep the best.",
-        metavar="TIME",
-        flag="--time-limit",
-        parse=seconds,
-        config="time-limit",
+        "Stop after this time, e.g. 30s, and keep the best.", parse=seconds, config="time-limit"
     )
 
 
 class Seed(Options):
     """Where chance comes from."""
 
-    seed: int = opt("Random seed.", 0, metavar="N")
+    seed: int = opt("Random seed.", 0)
 
 
 class Workers(Options):
     """Where independent work runs."""
 
-    threads: int | None = opt(
-        "Threads; default all cores, in compiled code only.", metavar="N", least=1, config="threads"
-    )
-    cluster: str | None = opt(
-        "Dask scheduler that distributes the work.", metavar="TCP://...", rare=True, config="cluster"
+    threads: int | None = opt("Threads; default all cores, in compiled code only.", least=1, config="threads")
+    cluster: str | None = rare(
+        "Dask scheduler that distributes the work.", metavar="TCP://...", config="cluster"
     )
 
 
 class Memory(Options):
     """A limit on plans that are read."""
 
-    max_memory: int | None = opt(
+    max_memory: int | None = rare(
         "Reject plans that may need more memory; default 1GB.",
         metavar="SIZE",
         parse=positive,
-        rare=True,
         config="max-memory",
     )
 
@@ -97,85 +87,70 @@ class Groups(Options):
         metavar="RANKS",
         takes="Sequence[int] | str | None",
     )
-    forward: bool = opt("Let nodes outside --ranks, and other groups, forward.", False, rare=True)
+    forward: bool = rare("Let nodes outside --ranks, and other groups, forward.", False)
     root: str | None = opt(
         "Root of broadcast and reduce: a rank or a node name.", metavar="RANK", takes="int | str | None"
     )
     mesh: str | None = opt(
-        "Mesh of the ranks, e.g. dp=16,tp=8 or 16,8.",
-        metavar="MESH",
-        takes="Mesh | str | None",
+        "Mesh of the ranks, e.g. dp=16,tp=8 or 16,8.", metavar="MESH", takes="Mesh | str | None"
     )
     axes: str | None = opt(
-        "Axes whose groups run concurrently, e.g. dp or 0,1.",
-        metavar="AXES",
-        takes="AxesLike | None",
+        "Axes whose groups run concurrently, e.g. dp or 0,1.", metavar="AXES", takes="AxesLike | None"
     )
 
 
 class Problem(Groups):
     """How a collective is placed on a fabric."""
 
-    weights: tuple[int, ...] | None = opt(
+    weights: tuple[int, ...] | None = rare(
         "Relative shard size of each rank, e.g. 2,1,1,1.",
         metavar="W,W,...",
-        rare=True,
         parse=integers,
         takes="Sequence[int] | None",
     )
-    demands: Path | None = opt(
-        "All-to-all demand matrix (CSV or JSON).",
-        metavar="FILE",
-        rare=True,
-        takes="Demands | Path | str | None",
+    demands: Path | None = rare(
+        "All-to-all demand matrix (CSV or JSON).", takes="Demands | Path | str | None"
     )
 
 
 class Imports(Options):
     """What a file of another tool does not say of its fabric."""
 
-    boxes: int | None = opt("Number of boxes; default 1.", metavar="N", least=1, rare=True)
-    network: str | None = opt(
-        "Inter-box network: one-switch, rail, rails:K or leaf-spine:L,S[,R].", metavar="SHAPE", rare=True
+    boxes: int | None = rare("Number of boxes; default 1.", least=1)
+    network: str | None = rare(
+        "Inter-box network: one-switch, rail, rails:K or leaf-spine:L,S[,R].", metavar="SHAPE"
     )
-    nic_bandwidth: float | str | None = opt(
-        "Bandwidth of each NIC per direction, e.g. 50GB/s.", metavar="RATE", parse=_named_rate, rare=True
+    nic_bandwidth: float | str | None = rare(
+        "Bandwidth of each NIC per direction, e.g. 50GB/s.", metavar="RATE", parse=_named_rate
     )
-    gpu: str | None = opt("GPU model, e.g. h100; pcie for GPUs without links.", metavar="GPU", rare=True)
-    links: str | None = opt(
-        "Link speeds: nominal (default) or library.",
-        metavar="WHICH",
-        rare=True,
-        takes="LinkSpeeds | str | None",
+    gpu: str | None = rare("GPU model, e.g. h100; pcie for GPUs without links.", metavar="GPU")
+    links: str | None = rare(
+        "Link speeds: nominal (default) or library.", metavar="WHICH", takes="LinkSpeeds | str | None"
     )
-    pcie: str | None = opt(
+    pcie: str | None = rare(
         "PCIe detail: near (GPU, lowest common switch, NIC; default) or full.",
         metavar="PART",
-        rare=True,
         takes="PcieDetail | str | None",
     )
-    pcie_bandwidth: float | str | None = opt(
-        "PCIe bandwidth of each GPU, e.g. gen4x16 or 31.5GB/s.", metavar="RATE", rare=True
+    pcie_bandwidth: float | str | None = rare(
+        "PCIe bandwidth of each GPU, e.g. gen4x16 or 31.5GB/s.", metavar="RATE"
     )
-    cpu_link: float | str | None = opt(
-        "Bandwidth between two CPUs of a box, per direction.", metavar="RATE", parse=_named_rate, rare=True
+    cpu_link: float | str | None = rare(
+        "Bandwidth between two CPUs of a box, per direction.", metavar="RATE", parse=_named_rate
     )
-    trays: int | None = opt("Number of trays that NVSwitches join.", metavar="N", least=1, rare=True)
-    nics: str | None = opt(
-        "NICs in use: names or all; default those on a switch with a GPU.", metavar="NAMES", rare=True
+    trays: int | None = rare("Number of trays that NVSwitches join.", least=1)
+    nics: str | None = rare(
+        "NICs in use: names or all; default those on a switch with a GPU.", metavar="NAMES"
     )
-    bandwidth: float | str | None = opt(
-        "Bandwidth of links for which the file has none.", metavar="RATE", parse=_named_rate, rare=True
+    bandwidth: float | str | None = rare(
+        "Bandwidth of links for which the file has none.", metavar="RATE", parse=_named_rate
     )
-    undirected: bool | None = opt("Read edges of a directed graph as bidirectional links.", False, rare=True)
-    oversubscription: str | None = opt(
-        "Oversubscription of the switch tree, e.g. 8:1.", metavar="R:1", rare=True
-    )
-    chunk_size: int | str | None = opt(
+    undirected: bool | None = rare("Read edges of a directed graph as bidirectional links.", False)
+    oversubscription: str | None = rare("Oversubscription of the switch tree, e.g. 8:1.", metavar="R:1")
+    chunk_size: int | str | None = rare(
         "Size to which costs in the file apply, e.g. 1MB (10**6 bytes).",
         metavar="SIZE",
         parse=quantity("parse_decimal_size", named=True),
-        rare=True,
     )
 
 
@@ -189,12 +164,8 @@ class Fabric(Imports):
         words="parts",
         takes="Sequence[str] | str | None",
     )
-    file_format: str | None = opt(
-        "Input format, if it cannot be detected.",
-        metavar="FORMAT",
-        rare=True,
-        flag="--format",
-        words="topology_formats",
+    file_format: str | None = rare(
+        "Input format, if it cannot be detected.", metavar="FORMAT", flag="--format", words="topology_formats"
     )
 
 
@@ -229,13 +200,13 @@ class ReadOrSolved(Groups, Seed, Memory, Fabric):
 
     plan: Any = arg("PLAN|TOPOLOGY", "A plan that solve wrote, or a fabric to solve for.")
     collective: str | None = arg("[COLLECTIVE]", "Collective to solve for, with a fabric.", None)
-    algorithm: str | None = opt("Scheduler, with a fabric.", metavar="NAME", words="algorithms")
+    algorithm: str | None = opt("Scheduler, with a fabric.", words="algorithms")
 
 
 class Trim(Options):
     """What to do with nodes that are not Eulerian."""
 
-    trim: bool = opt("Leave surplus bandwidth unused at unbalanced nodes.", False, rare=True)
+    trim: bool = rare("Leave surplus bandwidth unused at unbalanced nodes.", False)
 
 
 class Output(Options):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from treadle.options.rows import Options, arg, integers, keyword, names, opt, size, written
+from treadle.options.rows import Options, arg, integers, keyword, names, opt, rare, written
 from treadle.options.shared import (
     Costs,
     Fabric,
@@ -31,12 +31,11 @@ class Trees(Trim):
     trees: int | None = opt("Use exactly K trees per root.", metavar="K")
     max_trees: int | None = opt("Use at most K trees per root.", metavar="K")
     exact: bool = opt("Reach the optimum, however many trees it takes.", False)
-    packer: str | None = opt("Tree packer of ForestColl.", metavar="NAME", words="packers", rare=True)
-    form: Any = opt(
+    packer: str | None = rare("Tree packer of ForestColl.", words="packers")
+    form: Any = rare(
         "Form of ForestColl's trees in the plan.",
         "auto",
         choices="treadle.synthesis.scheduler_options:Form",
-        rare=True,
         takes="Form | str",
     )
     trim = Trim.trim
@@ -45,44 +44,41 @@ class Trees(Trim):
 class RouteLimits(Options):
     """Limits on the routes of an all-to-all."""
 
-    max_layers: int | None = opt("Use at most L virtual channels.", metavar="L", flag="--layers", rare=True)
-    layer_changes: bool = opt("Let the virtual channel increase along a route.", False, rare=True)
-    max_routes: int | None = opt("Maximum number of routes per pair of ranks.", metavar="R", rare=True)
-    max_hops: int | None = opt("Maximum number of links of a route.", metavar="H", rare=True)
+    max_layers: int | None = rare("Use at most L virtual channels.", metavar="L", flag="--layers")
+    layer_changes: bool = rare("Let the virtual channel increase along a route.", False)
+    max_routes: int | None = rare("Maximum number of routes per pair of ranks.", metavar="R")
+    max_hops: int | None = rare("Maximum number of links of a route.", metavar="H")
 
 
 class Scheduler(Trees, RouteLimits):
     """Options of all schedulers."""
 
-    height: int | None = opt("Maximum tree height (few-trees).", metavar="H", rare=True)
-    multicast: bool = opt("Use in-network multicast and aggregation.", False, rare=True)
-    factors: tuple[int, ...] | None = opt(
+    height: int | None = rare("Maximum tree height (few-trees).", metavar="H")
+    multicast: bool = rare("Use in-network multicast and aggregation.", False)
+    factors: tuple[int, ...] | None = rare(
         "Factors of the number of ranks, the nearest last; rail-bruck: radix.",
         metavar="R,R,...",
         parse=integers,
-        rare=True,
         takes="Sequence[int] | None",
     )
-    exchanged: tuple[int, ...] | None = opt(
+    exchanged: tuple[int, ...] | None = rare(
         "Positions, from 1, of factors that exchange full sums.",
         metavar="I,I,...",
         parse=integers,
-        rare=True,
         takes="Sequence[int] | None",
     )
-    chunks: int | None = opt("Chunks per shard; bfb: at most C.", metavar="C", rare=True)
-    parts: int | None = opt("Parts of a step, the most awaited first.", metavar="P", rare=True)
-    rounds: tuple[int, ...] | None = opt(
+    chunks: int | None = rare("Chunks per shard; bfb: at most C.", metavar="C")
+    parts: int | None = rare("Parts of a step, the most awaited first.", metavar="P")
+    rounds: tuple[int, ...] | None = rare(
         "Chunks per link in each step (exact), or links of the walks.",
         metavar="R,R,...",
         parse=integers,
-        rare=True,
         takes="Sequence[int] | None",
     )
-    steps: int | None = opt("Number of steps, without --rounds.", metavar="S", rare=True)
-    max_steps: int | None = opt("Maximum number of steps of an all-to-all.", metavar="T", rare=True)
-    symmetric: bool = opt("Search symmetric schedules only; fast, no proof.", False, rare=True)
-    max_flows: int | None = opt("Send in rounds of at most Q flows per host.", metavar="Q", rare=True)
+    steps: int | None = rare("Number of steps, without --rounds.", metavar="S")
+    max_steps: int | None = rare("Maximum number of steps of an all-to-all.", metavar="T")
+    symmetric: bool = rare("Search symmetric schedules only; fast, no proof.", False)
+    max_flows: int | None = rare("Send in rounds of at most Q flows per host.", metavar="Q")
 
 
 class SchedulerKeywords(Scheduler, Seed):
@@ -108,9 +104,7 @@ class BoundKeywords(CostedKeywords):
 class Jobs(Options):
     """Concurrent collectives."""
 
-    jobs: Path | None = opt(
-        "Concurrent collectives (TOML), instead of COLLECTIVE.", metavar="FILE", replaces="collective"
-    )
+    jobs: Path | None = opt("Concurrent collectives (TOML), instead of COLLECTIVE.", replaces="collective")
 
 
 class Solve(Posed, Problem, Jobs, Costs, Scheduler, TimeLimit, Seed, Workers, Memory, Fabric, Rated):
@@ -118,31 +112,27 @@ class Solve(Posed, Problem, Jobs, Costs, Scheduler, TimeLimit, Seed, Workers, Me
 
     output: Path | None = written("Plan, or file of routes, to write.", short="-o")
     size: str | None = opt("Choose the fastest schedule for each size, e.g. 1K..1G.", metavar="SIZES")
-    algorithm: str | None = opt("Scheduler, see below; default the best.", metavar="NAME", words="algorithms")
+    algorithm: str | None = opt("Scheduler, see below; default the best.", words="algorithms")
     trees, max_trees, exact = Trees.trees, Trees.max_trees, Trees.exact
-    max_schedules: int | None = opt("Maximum number of size ranges, with --size.", metavar="K", rare=True)
-    retune: Path | None = opt(
+    max_schedules: int | None = rare("Maximum number of size ranges, with --size.", metavar="K")
+    retune: Path | None = rare(
         "Recompute the size ranges of this plan, with --cost-model.",
         metavar="SET",
-        rare=True,
         replaces="topology collective",
     )
-    routes: bool = opt("Compute or write deadlock-free routes of an all-to-all.", False, rare=True)
-    explain: bool = opt("Print which packer built the trees of each subproblem.", False, rare=True)
+    routes: bool = rare("Compute or write deadlock-free routes of an all-to-all.", False)
+    explain: bool = rare("Print which packer built the trees of each subproblem.", False)
 
 
 class Bound(Posed, Problem, Jobs, Costs, TimeLimit, Workers, Seed, Fabric, Rated):
     """Options of ``bound``."""
 
     size: str | None = opt("Also compute time lower bounds, e.g. 1M, 1K,64M or 1K..1G.", metavar="SIZES")
-    method: str | None = opt(
-        "All-to-all by link-mcf, decomposed-mcf, fleischer, cut or bisection.",
-        metavar="NAME",
-        words="methods",
-        rare=True,
+    method: str | None = rare(
+        "All-to-all by link-mcf, decomposed-mcf, fleischer, cut or bisection.", words="methods"
     )
-    gap: float | None = opt(
-        "Optimality gap of an all-to-all; default 0.001, fleischer 0.05.", metavar="SHARE", rare=True
+    gap: float | None = rare(
+        "Optimality gap of an all-to-all; default 0.001, fleischer 0.05.", metavar="SHARE"
     )
 
 
@@ -154,10 +144,7 @@ class Compare(Posed, Problem, Costs, Trim, TimeLimit, Workers, Seed, Fabric, Rat
     )
     size: str | None = opt("Simulate at these sizes, e.g. 1M,1G or 1K..1G.", metavar="SIZES")
     beside: Sequence[str] | None = opt(
-        "Also compare these plans and third-party schedules.",
-        flag="--with",
-        metavar="FILE,...",
-        parse=names,
+        "Also compare these plans and third-party schedules.", flag="--with", metavar="FILE,...", parse=names
     )
     picture: Path | None = written("Plot of times by size (.png, .svg or .pdf).")
 
@@ -195,13 +182,10 @@ class Repair(Read, Output, Trim, TimeLimit, Workers, Rated):
     failures: Any = opt(
         "Elements that may fail, with --every-failure.", "cables", choices="treadle.planning:Failures"
     )
-    algorithm: str | None = opt("Scheduler; default the plan's own.", metavar="NAME", words="algorithms")
-    form: Any = opt(
+    algorithm: str | None = opt("Scheduler; default the plan's own.", words="algorithms")
+    form: Any = rare(
         "Form of ForestColl's trees; default the plan's own.",
         choices="treadle.synthesis.scheduler_options:Form",
-        rare=True,
     )
     forward: bool = opt("Let ranks of other groups forward.", False)
-    size_bytes: int | None = opt(
-        "Choose the fastest algorithm at this size.", metavar="SIZE", flag="--size", parse=size
-    )
+    size_bytes: int | None = opt("Choose the fastest algorithm at this size.")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle.errors import FormatError
-from treadle.options.rows import REQUIRED, Options, arg, delay, keyword, opt, size, written
+from treadle.options.rows import REQUIRED, Options, arg, keyword, opt, rare, size, written
 from treadle.options.shared import Costs, Reporting
 
 PRECISIONS = ("bf16", "fp16", "fp8", "fp32", "tf32")
@@ -42,10 +42,8 @@ class Device(Options):
     """The GPU, and what messages cost in place of a cost model."""
 
     gpu: str = opt("GPU, e.g. a100, h100, mi300x, or a TOML file.", REQUIRED, metavar="GPU")
-    efficiency: float | None = opt("Share of the GPU's peak that products reach.", metavar="X")
-    alpha_s: float | None = opt(
-        "Latency of every message, instead of a cost model.", flag="--alpha", metavar="TIME", parse=delay
-    )
+    efficiency: float | None = opt("Share of the GPU's peak that products reach.")
+    alpha_s: float | None = opt("Latency of every message, instead of a cost model.")
     forward: bool = opt("Let ranks of other groups forward.", False)
 
 
@@ -72,87 +70,56 @@ class Step(Options):
         metavar="TOKENS",
         takes="int | str | Mapping[str, int] | None",
     )
-    micro_batches: int = opt("Micro-batches of a replica's batch.", 1, metavar="N")
-    interleave: int = opt("Virtual stages per pipeline stage.", 1, metavar="N", rare=True)
-    bucket_bytes: int | None = opt(
-        "Gradient bucket, e.g. 25MB; default the best.", flag="--bucket", metavar="SIZE", parse=_bucket
-    )
-    prefetch: int = opt("Layers whose weights are gathered ahead.", 1, metavar="N", rare=True)
-    reshard: bool | None = opt(
-        "Gather weights again in the backward pass; default without pipeline.", rare=True
-    )
-    sequence_parallel: bool = opt("Over tp: gather and scatter tokens, not sum all.", True, rare=True)
-    context_exchange: str = opt(
-        "Over cp: gather keys and values, or pass them in a ring.",
-        "gather",
-        metavar="NAME",
-        words="gather ring",
-        rare=True,
+    micro_batches: int = opt("Micro-batches of a replica's batch.", 1)
+    interleave: int = rare("Virtual stages per pipeline stage.", 1)
+    bucket_bytes: int | None = opt("Gradient bucket, e.g. 25MB; default the best.", parse=_bucket)
+    prefetch: int = rare("Layers whose weights are gathered ahead.", 1)
+    reshard: bool | None = rare("Gather weights again in the backward pass; default without pipeline.")
+    sequence_parallel: bool = rare("Over tp: gather and scatter tokens, not sum all.", True)
+    context_exchange: str = rare(
+        "Over cp: gather keys and values, or pass them in a ring.", "gather", words="gather ring"
     )
     recompute: str = opt(
         "Recompute none, attention (if not fused) or full in the backward pass.",
         "none",
-        metavar="NAME",
         words="none attention full",
     )
-    fused_attention: bool = opt("Attention stores no scores and recomputes them.", True, rare=True)
-    precision: str | None = opt("Precision of products.", metavar="NAME", words=" ".join(PRECISIONS))
-    gradients: str | None = opt(
-        "Precision of reduced gradients; default --precision.",
-        metavar="NAME",
-        words="bf16 fp16 fp32",
-        rare=True,
+    fused_attention: bool = rare("Attention stores no scores and recomputes them.", True)
+    precision: str | None = opt("Precision of products.", words=" ".join(PRECISIONS))
+    gradients: str | None = rare(
+        "Precision of reduced gradients; default --precision.", words="bf16 fp16 fp32"
     )
-    layer_times: Path | None = opt(
-        "Measured layer times (CSV of layer,forward_s,backward_s).",
-        metavar="FILE",
-        takes="Path | str | None",
-        rare=True,
+    layer_times: Path | None = rare(
+        "Measured layer times (CSV of layer,forward_s,backward_s).", takes="Path | str | None"
     )
     efficiency = Device.efficiency
-    memory_efficiency: float | None = opt(
-        "Share of its memory bandwidth; none: memory traffic is free.",
-        0.8,
-        metavar="X|none",
-        parse=_share,
-        rare=True,
+    memory_efficiency: float | None = rare(
+        "Share of its memory bandwidth; none: memory traffic is free.", 0.8, metavar="X|none", parse=_share
     )
-    calibrate_s: float | None = opt(
-        "Measured time of the first step, to find the efficiency.",
-        flag="--calibrate",
-        metavar="TIME",
-        parse=delay,
-        rare=True,
-    )
-    contention: str | None = opt(
+    calibrate_s: float | None = rare("Measured time of the first step, to find the efficiency.")
+    contention: str | None = rare(
         "Compute-communication contention: a preset or 1 to 2; default by GPU.",
         metavar="NAME|X",
         takes="str | float | None",
-        rare=True,
     )
-    network_efficiency: list[str] = opt(
+    network_efficiency: list[str] = rare(
         "Share of all modelled rates, or allgather=nccl.log; repeatable.",
         (),
         metavar="X|KIND=FILE",
         takes="NetworkEfficiency | float | str | Sequence[str] | None",
-        rare=True,
     )
-    streams: str = opt(
-        "one: one communication at a time; per-axis: one per axis.",
-        "one",
-        metavar="NAME",
-        words="one per-axis",
-        rare=True,
+    streams: str = rare(
+        "one: one communication at a time; per-axis: one per axis.", "one", words="one per-axis"
     )
-    capacity_factor: float = opt("Tokens sent to experts over tokens routed.", 1.0, metavar="X", rare=True)
-    alltoall_overtakes: bool = opt("Let all-to-alls overtake waiting communication.", False, rare=True)
+    capacity_factor: float = rare("Tokens sent to experts over tokens routed.", 1.0)
+    alltoall_overtakes: bool = rare("Let all-to-alls overtake waiting communication.", False)
     alpha_s = Device.alpha_s
     cost_model = Costs.cost_model
     forward = Device.forward
-    simulates: bool = opt(
-        "Simulate schedules of up to 64 ranks, instead of alpha and rate.", True, flag="--simulate", rare=True
+    simulates: bool = rare(
+        "Simulate schedules of up to 64 ranks, instead of alpha and rate.", True, flag="--simulate"
     )
-    samples: bool = opt("The table of layers counts per sample, not per token.", False, rare=True)
+    samples: bool = rare("The table of layers counts per sample, not per token.", False)
     file_format: str | None = keyword()
 
 
@@ -160,17 +127,11 @@ class Train(Device, Step, Reporting):
     """Options of ``train``."""
 
     model: str = arg("MODEL", "A name, e.g. llama-3-8b, a config.json, or a table of layers.")
-    mesh: str = opt(
-        "Axes (dp, fsdp, tp, cp, ep, pp) and ranks, e.g. fsdp=16,tp=8.",
-        REQUIRED,
-        metavar="MESH",
-    )
+    mesh: str = opt("Axes (dp, fsdp, tp, cp, ep, pp) and ranks, e.g. fsdp=16,tp=8.", REQUIRED, metavar="MESH")
     gpu = Device.gpu
     fabric: list[str] = opt("Fabric; repeatable; default that of treadle.toml.", (), metavar="FABRIC")
-    schedule: list[str] = opt(
-        "Schedules; default treadle,ring,bound; repeatable.", (), metavar="NAME", words="schedules"
-    )
-    phase: str | None = opt("Phase of serving instead of training: prefill or decode.", metavar="NAME")
+    schedule: list[str] = opt("Schedules; default treadle,ring,bound; repeatable.", (), words="schedules")
+    phase: str | None = opt("Phase of serving instead of training: prefill or decode.")
     trace: Path | None = written("Timeline of the first row (.json, .pftrace, or .gz).")
     picture: Path | None = written("Timeline of the first row (.png, .svg or .pdf).")
     chakra: Path | None = opt("Chakra execution traces of the first row, one per rank.", metavar="FOLDER")
