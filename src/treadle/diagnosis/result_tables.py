@@ -66,20 +66,17 @@ class TableReader:
         """Read a line that is not NCCL's."""
         text = message.text
         if "_perf" in text:
-            self._name(text)
+            # a line that names a test: the first of its own, or a command
+            match = _PROGRAM.search(text)
+            if "Collective test starting" in text:
+                self._close(is_over=True)
+                self._next_test = ""
+            if match is not None and match[1] in (*TESTS, *OTHER_TESTS) and "concluded" not in text:
+                self._next_test = match[1]
         elif "#" in text or " Pid " in text or "algbw" in text:  # some paste logs without the #
             self._comment(message, text)
         elif len(text) <= _LONGEST_ROW:
             self._row(message)
-
-    def _name(self, text: str) -> None:
-        """A line that names a test: the first of its own, or a command."""
-        match = _PROGRAM.search(text)
-        if "Collective test starting" in text:
-            self._close(is_over=True)
-            self._next_test = ""
-        if match is not None and match[1] in (*TESTS, *OTHER_TESTS) and "concluded" not in text:
-            self._next_test = match[1]
 
     def _comment(self, message: LogMessage, text: str) -> None:
         if (match := _RANK.search(text)) is not None:

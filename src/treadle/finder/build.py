@@ -48,7 +48,8 @@ def build(construction: Construction, direction: Direction) -> tuple[Topology, S
     """
     if is_breadth_first(construction):
         topology = parse(expression(construction))
-        return topology, _breadth_first(topology, direction)
+        schedule = bfb_allgather if direction is Direction.BROADCAST else bfb_reduce_scatter
+        return topology, schedule(topology)
     match construction:
         case Base(text):
             return base_schedule(text, direction)
@@ -66,11 +67,6 @@ def build(construction: Construction, direction: Direction) -> tuple[Topology, S
             return _placed(parse(expression(construction)), build(of, direction)[1], nodes)
         case Product():
             raise AssertionError("products are breadth-first")
-
-
-def _breadth_first(topology: Topology, direction: Direction) -> Steps:
-    schedule = bfb_allgather if direction is Direction.BROADCAST else bfb_reduce_scatter
-    return schedule(topology)
 
 
 def _parallel(topology: Topology, steps: Steps, times: int) -> tuple[Topology, Steps]:

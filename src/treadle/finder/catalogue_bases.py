@@ -104,17 +104,13 @@ def _by_size() -> Mapping[tuple[int, int], Sequence[CatalogueGraph]]:
 @cache
 def _tabled() -> Mapping[tuple[int, int], Sequence[FabricCandidate]]:
     found: dict[tuple[int, int], list[FabricCandidate]] = {}
-    for expression, n, d, steps, gather, reduce in _rows():
+    # expression, nodes, degree, steps and T_B both ways of each graph of the file
+    text = files("treadle.finder").joinpath("data", CATALOGUE_FILE).read_text("utf-8")
+    for expression, n, d, steps, gather, reduce in [tuple(row) for row in json.loads(text)["graphs"]]:
         graph = CatalogueGraph(expression, n, d)
         candidate = _measured(graph, steps, Fraction(gather), Fraction(reduce))
         found.setdefault((n, d), []).append(candidate)
     return found
-
-
-def _rows() -> list[tuple[str, int, int, int, str, str]]:
-    """Expression, nodes, degree, steps and T_B both ways of each graph of the file."""
-    text = files("treadle.finder").joinpath("data", CATALOGUE_FILE).read_text("utf-8")
-    return [tuple(row) for row in json.loads(text)["graphs"]]
 
 
 def _measured(graph: CatalogueGraph, steps: int, gather: Fraction, reduce: Fraction) -> FabricCandidate:

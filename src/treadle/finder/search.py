@@ -158,13 +158,9 @@ def pareto(candidates: Iterable[FabricCandidate], key: Key) -> list[FabricCandid
     """
     kept: list[tuple[tuple[int | Fraction, ...], FabricCandidate]] = []
     for values, candidate in sorted(((key(c), c) for c in candidates), key=lambda pair: pair[0]):
-        if not any(_is_at_most(other, values) for other, _ in kept):
+        if not any(all(a <= b for a, b in zip(other, values, strict=True)) for other, _ in kept):
             kept.append((values, candidate))
     return [candidate for _, candidate in kept]
-
-
-def _is_at_most(one: tuple[int | Fraction, ...], other: tuple[int | Fraction, ...]) -> bool:
-    return all(a <= b for a, b in zip(one, other, strict=True))
 
 
 def _figures(candidate: FabricCandidate) -> tuple[int | Fraction, ...]:

@@ -57,7 +57,9 @@ def dataflow(program: OperationLists) -> Dataflow:
     """
     is_send = program.operation_kind == OperationKind.SEND
     is_copy = program.operation_kind == OperationKind.COPY
-    pair = _pairs(program, is_send)
+    # sender and receiver of each operation's message as one number
+    owner, peer = program.operation_rank.astype(np.int64), program.peer.astype(np.int64)
+    pair: Int64Array = np.where(is_send, owner, peer) * program.n_ranks + np.where(is_send, peer, owner)
     partner = np.full(program.n_operations, -1, dtype=np.int64)
     sends, receives = _matched(pair, program.channel, is_send, ~is_send & ~is_copy)
     partner[sends], partner[receives] = receives, sends
@@ -72,13 +74,6 @@ def dataflow(program: OperationLists) -> Dataflow:
         number[places] = _places_within(pair[places], [key[places] for key in keys])
     turn = behind * (program.n_operations + 1) + depth
     return Dataflow(partner, level, turn, number)
-
-
-def _pairs(program: OperationLists, is_send: BoolArray) -> Int64Array:
-    """Sender and receiver of each operation's message as one number."""
-    owner, peer = program.operation_rank.astype(np.int64), program.peer.astype(np.int64)
-    pair: Int64Array = np.where(is_send, owner, peer) * program.n_ranks + np.where(is_send, peer, owner)
-    return pair
 
 
 def _places_within(groups: Int64Array, keys: Sequence[Int64Array | Int32Array | BoolArray]) -> Int64Array:

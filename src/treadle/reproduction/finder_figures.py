@@ -203,13 +203,9 @@ def figure_a_4(full: bool) -> Iterator[Ours]:
             found = list(winners(Finder(tables.bases), nodes, size))
             counts = Counter(summary_letters(best.construction) for _, best in found)
             kinds = ", ".join(f"{kind} {count}" for kind, count in counts.most_common(4))
-            first = _first_single(counts)
+            # the most frequent family that is no expansion
+            first = next(kind for kind, _ in counts.most_common() if not set(kind) <= set("RLDPC"))
             place = f"{title}, {label}"
             yield Ours(f"{place}: most popular graph", first, note=f"of N <= {nodes}: {kinds}")
             above = [allreduce_us(best, size) / bound_us(n, size) - 1 for n, best in found]
             yield Ours(f"{place}: mean above the bound", 100 * sum(above) / len(above), "%")
-
-
-def _first_single(counts: Counter[str]) -> str:
-    """The most frequent family that is no expansion."""
-    return next(kind for kind, _ in counts.most_common() if not set(kind) <= set("RLDPC"))

@@ -15,7 +15,7 @@ from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.steps.step_cost import bandwidth_time, node_bandwidth
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.synthesis.steps.bfb import bfb_value
-from treadle.topologies import Topology, moore_steps, parse
+from treadle.topologies import moore_steps, parse
 
 TABLE_A2 = {
     6: "Octahedron J(4,2)",
@@ -154,7 +154,8 @@ def figure_a_9(_full: bool) -> Iterator[Ours]:
     yield from _base("DBJMod(2,3)", "modified_de_bruijn(2, 3)")
     topology = parse("modified_de_bruijn(2, 3)")
     yield Ours("DBJMod(2,3): self-loops", int(np.count_nonzero(topology.tails == topology.heads)))
-    yield Ours("DBJMod(2,3): 2-cycles", _two_cycles(topology))
+    pairs = set(zip(topology.tails.tolist(), topology.heads.tolist(), strict=True))
+    yield Ours("DBJMod(2,3): 2-cycles", sum((head, tail) in pairs for tail, head in pairs if tail < head))
 
 
 def _base(name: str, expression: str) -> Iterator[Ours]:
@@ -163,8 +164,3 @@ def _base(name: str, expression: str) -> Iterator[Ours]:
     yield Ours(f"{name}: d", found.degree)
     yield Ours(f"{name}: T_L", found.steps, "alpha")
     yield Ours(f"{name}: bandwidth-optimal", _word(found.is_bandwidth_optimal))
-
-
-def _two_cycles(topology: Topology) -> int:
-    pairs = set(zip(topology.tails.tolist(), topology.heads.tolist(), strict=True))
-    return sum((head, tail) in pairs for tail, head in pairs if tail < head)

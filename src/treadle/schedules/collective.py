@@ -126,7 +126,12 @@ class Collective:
         if self.root is not None and not 0 <= self.root < self.group_size:
             raise ScheduleError(f"root {self.root}: expected a rank from 0 to {self.group_size - 1}")
         if self.weights is not None:
-            self._check_weights(self.weights)
+            if self.kind not in (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER):
+                raise ScheduleError(f"{self.kind} has no shards to weight")
+            if len(self.weights) != self.n_ranks:
+                raise ScheduleError(f"weights: expected {self.n_ranks} values, found {len(self.weights)}")
+            if min(self.weights) < 0 or max(self.weights) == 0 or max(self.weights) > 2**20:
+                raise ScheduleError("weights must be integers from 0 to 2**20, not all 0")
         if self.demands is not None:
             self._check_demands(self.demands)
 
@@ -144,14 +149,6 @@ class Collective:
             raise ScheduleError("groups: expected equally many ranks in each, at least 2")
         if sorted(chain.from_iterable(self.groups)) != list(range(self.n_ranks)):
             raise ScheduleError(f"groups: expected each rank from 0 to {self.n_ranks - 1} in one of them")
-
-    def _check_weights(self, weights: tuple[int, ...]) -> None:
-        if self.kind not in (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER):
-            raise ScheduleError(f"{self.kind} has no shards to weight")
-        if len(weights) != self.n_ranks:
-            raise ScheduleError(f"weights: expected {self.n_ranks} values, found {len(weights)}")
-        if min(weights) < 0 or max(weights) == 0 or max(weights) > 2**20:
-            raise ScheduleError("weights must be integers from 0 to 2**20, not all 0")
 
     def _check_demands(self, demands: Demands) -> None:
         if self.kind is not CollectiveKind.ALLTOALL:

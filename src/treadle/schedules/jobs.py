@@ -116,7 +116,11 @@ def proved_rates(topology: Topology, jobs: Sequence[Job], levels: Sequence[JobLe
     check_jobs(topology, jobs)
     rates: dict[int, Fraction] = {}
     for number, level in enumerate(levels):
-        room = _volume(topology, level.lengths)
+        # sum of bandwidth times length
+        if len(level.lengths) != topology.n_links or any(length < 0 for length in level.lengths):
+            raise ScheduleError(f"level: expected {topology.n_links} lengths, none negative")
+        ends = zip(topology.bandwidths.tolist(), level.lengths, topology.tails, topology.heads, strict=True)
+        room = sum((bandwidth * length for bandwidth, length, u, v in ends if u != v), Fraction(0))
         costs = [_unit_cost(topology, job, level.lengths) for job in jobs]
         room -= sum(rate * costs[job] for job, rate in rates.items())
         priced = sum(job.weight * costs[place] for place, job in enumerate(jobs) if place not in rates)
@@ -132,14 +136,6 @@ def proved_rates(topology: Topology, jobs: Sequence[Job], levels: Sequence[JobLe
     if len(rates) < len(jobs):
         raise ScheduleError(f"the levels limit {len(rates)} of {len(jobs)} jobs")
     return tuple(rates[job] for job in range(len(jobs)))
-
-
-def _volume(topology: Topology, lengths: Sequence[Fraction]) -> Fraction:
-    """Sum of bandwidth times length."""
-    if len(lengths) != topology.n_links or any(length < 0 for length in lengths):
-        raise ScheduleError(f"level: expected {topology.n_links} lengths, none negative")
-    ends = zip(topology.bandwidths.tolist(), lengths, topology.tails, topology.heads, strict=True)
-    return sum((bandwidth * length for bandwidth, length, u, v in ends if u != v), Fraction(0))
 
 
 def _unit_cost(topology: Topology, job: Job, lengths: Sequence[Fraction]) -> Fraction:

@@ -57,7 +57,12 @@ class Clock:
     def __init__(self, graph: TaskGraph, options: SimulationOptions) -> None:
         self.graph = graph
         priced = prices(graph, options)
-        rates = _bandwidths(graph, priced, options)
+        # bytes/s of each task; 0: takes no time
+        rates = np.zeros(graph.n_tasks, dtype=np.int64)
+        onto = graph.resource >= 0
+        rates[onto] = priced.resource_bytes_per_s[graph.resource[onto]]
+        adds = graph.program.operation_kind[graph.operation] == OperationKind.RECEIVE_REDUCE
+        rates[adds] = options.reduction_bytes_per_s
         distinct, self._place = np.unique(rates, return_inverse=True)
         self._rates: list[int] = distinct.tolist()
         held, delay = _latencies_ns(graph, priced, options)
@@ -127,16 +132,6 @@ def timed_graph(graph: TaskGraph, size_bytes: int, options: SimulationOptions) -
     if size_bytes < 0:
         raise ScheduleError(f"simulation: size {size_bytes} bytes, expected none or more")
     return Clock(graph, options).at(size_bytes, options.slices)
-
-
-def _bandwidths(graph: TaskGraph, priced: Prices, options: SimulationOptions) -> Int64Array:
-    """Bytes/s of each task; 0: takes no time."""
-    rates = np.zeros(graph.n_tasks, dtype=np.int64)
-    onto = graph.resource >= 0
-    rates[onto] = priced.resource_bytes_per_s[graph.resource[onto]]
-    adds = graph.program.operation_kind[graph.operation] == OperationKind.RECEIVE_REDUCE
-    rates[adds] = options.reduction_bytes_per_s
-    return rates
 
 
 def _latencies_ns(

@@ -51,9 +51,14 @@ def simulation_trace(simulation: Simulation) -> Trace:
     onto = int(np.count_nonzero(graph.resource >= 0))
     total = (onto + graph.program.n_operations) * simulation.options.slices
     check_event_count(total, "use fewer slices, or a smaller fabric")
+    parts = max(1, min(_PARTS, _MOST_CELLS // max(1, simulation.graph.n_resources)))
+    shares = utilisation_over_time(simulation, parts).mean(axis=0) if simulation.graph.n_resources else [0.0]
+    total_s = float(simulation.time - simulation.launch)  # spans begin after the launch
+    width = total_s / parts
+    points = tuple((ticks(part * width), round(100 * float(share), 3)) for part, share in enumerate(shares))
     return Trace(
         (*_link_lanes(simulation), *_rank_lanes(simulation)),
-        (_busy_links(simulation),),
+        (TraceCounter(_LINKS, "links busy", "%", (*points, (ticks(total_s), 0.0))),),
         {
             "fabric": graph.topology.name,
             "size_bytes": simulation.size_bytes,
@@ -99,15 +104,6 @@ def _rank_lanes(simulation: Simulation) -> Iterator[TraceLane]:
     for rank, node in enumerate(program.nodes.tolist()):
         name = f"{_group(program, rank)}rank {rank}: {graph.topology.node_names[node]}"
         yield from lanes_apart(_RANKS, name, spans[rank])
-
-
-def _busy_links(simulation: Simulation) -> TraceCounter:
-    parts = max(1, min(_PARTS, _MOST_CELLS // max(1, simulation.graph.n_resources)))
-    shares = utilisation_over_time(simulation, parts).mean(axis=0) if simulation.graph.n_resources else [0.0]
-    total_s = float(simulation.time - simulation.launch)  # spans begin after the launch
-    width = total_s / parts
-    points = tuple((ticks(part * width), round(100 * float(share), 3)) for part, share in enumerate(shares))
-    return TraceCounter(_LINKS, "links busy", "%", (*points, (ticks(total_s), 0.0)))
 
 
 def _ticks(simulation: Simulation, moments: Int64Array) -> list[list[int]]:

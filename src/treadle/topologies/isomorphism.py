@@ -289,7 +289,9 @@ def _search(
     ours, theirs = one.colours, two.colours
     for node, image in pinned:
         ours, theirs = _marked(ours, _class_of(one, node)), _marked(theirs, _class_of(two, image))
-    start = _entered(one, two, ours, theirs, budget)
+    refined, trace = refine(one, ours, budget)
+    same = refine_like(two, theirs, trace, budget)
+    start = None if same is None else _SearchNode(refined, same)
     stack = [start] if start is not None else []
     while stack:
         level = stack[-1]
@@ -329,14 +331,6 @@ def _marked(colours: Colours, place: int) -> Colours:
     marked = colours.copy()
     marked[place] = hashed(~marked[place : place + 1])[0]
     return marked
-
-
-def _entered(
-    one: MergedFabric, two: MergedFabric, ours: Colours, theirs: Colours, budget: Budget
-) -> _SearchNode | None:
-    refined, trace = refine(one, ours, budget)
-    same = refine_like(two, theirs, trace, budget)
-    return None if same is None else _SearchNode(refined, same)
 
 
 def _branch(graph: MergedFabric, level: _SearchNode, budget: Budget) -> bool:

@@ -113,7 +113,11 @@ class Transport:
                 message = messages[handle]
                 messages[handle] = None
                 assert message is not None
-                _wait(message, peer, deadline)
+                left = max(deadline - monotonic(), 0.001)
+                try:
+                    message.wait(timedelta(seconds=left))
+                except RuntimeError as error:
+                    raise TransportError(peer, _one_line(error)) from None
             elif kind == ActionKind.RECEIVE:
                 messages[handle] = self._start(self._group.recv, _view(areas, target), peer, tag)
             elif kind == ActionKind.SEND:
@@ -152,14 +156,6 @@ def end_waits(group: ProcessGroupGloo) -> None:
 def _view(areas: Sequence[Tensor], span: Span) -> Tensor:
     area, start, end = span
     return areas[area][start:end]
-
-
-def _wait(message: Work, peer: int, deadline: float) -> None:
-    left = max(deadline - monotonic(), 0.001)
-    try:
-        message.wait(timedelta(seconds=left))
-    except RuntimeError as error:
-        raise TransportError(peer, _one_line(error)) from None
 
 
 def _one_line(error: RuntimeError) -> str:

@@ -122,7 +122,12 @@ def _joined(
     inside = tier.of_node == piece
     children = np.unique(lower.of_node[inside & (lower.of_node >= 0)]).tolist()
     joining = np.flatnonzero(inside & (lower.of_node < 0)).tolist()
-    near = np.flatnonzero(_beside(topology, inside)).tolist()
+    # nodes outside that are linked to one inside
+    found: BoolArray = np.zeros(topology.n_nodes, dtype=np.bool_)
+    found[topology.heads[inside[topology.tails]]] = True
+    found[topology.tails[inside[topology.heads]]] = True
+    found &= ~inside
+    near = np.flatnonzero(found).tolist()
     items: list[Item] = []
     groups: list[list[int]] = []
     for child in _of_each_kind(topology, lower, children):
@@ -188,15 +193,6 @@ def _plural(tier: Tier, count: int) -> str:
 
 def _times(count: int, name: str) -> str:
     return f"{count} x {name}" if count > 1 else f"1 {name}"
-
-
-def _beside(topology: Topology, inside: BoolArray) -> BoolArray:
-    """Nodes outside that are linked to one inside."""
-    found: BoolArray = np.zeros(topology.n_nodes, dtype=np.bool_)
-    found[topology.heads[inside[topology.tails]]] = True
-    found[topology.tails[inside[topology.heads]]] = True
-    found &= ~inside
-    return found
 
 
 def _by_level(nodes: Sequence[int], levels: Int64Array) -> list[list[int]]:

@@ -122,23 +122,19 @@ def least_abelian_steps(n: int, degree: int, *, two_way: bool = False) -> int:
     """
     reached = [1, *[0] * n]
     for _ in range(degree // 2 if two_way else degree):
-        reached = _with_powers(reached, two_way)
+        # words by length with one more generator, or pair: convolved with 1, 1, 1, ..., or with 1, 2, 2,
+        found = []
+        running = 0
+        for count in reached:
+            found.append(count + (2 if two_way else 1) * running)
+            running += count
+        reached = found
     if two_way and degree % 2:
         reached = [now + before for now, before in zip(reached, [0, *reached], strict=False)]
     total = steps = 0
     while (total := total + reached[steps]) < n:
         steps += 1
     return steps
-
-
-def _with_powers(reached: Sequence[int], two_way: bool) -> list[int]:
-    """Words by length with one more generator, or pair: convolved with 1, 1, 1, ..., or with 1, 2, 2, ..."""
-    found = []
-    running = 0
-    for count in reached:
-        found.append(count + (2 if two_way else 1) * running)
-        running += count
-    return found
 
 
 def search_abelian(

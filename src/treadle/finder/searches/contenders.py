@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -88,7 +88,12 @@ def offer(pool: Pool, group: int, sets: Int64Array, steps: Int64Array, found: In
     for i in np.argsort(found, kind="stable")[:PER_GROUP]:
         if found[i] < worst:
             pool.append(GeneratorSet(int(found[i]), group, tuple(sets[i].tolist()), int(steps[i])))
-    pool[:] = _thinned(pool)
+    # the best contenders, at most three of a group
+    kept: Pool = []
+    for one in sorted(set(pool)):
+        if len(kept) < POOL and sum(other.group == one.group for other in kept) < PER_GROUP:
+            kept.append(one)
+    pool[:] = kept
 
 
 def bars(pools: Mapping[int, Pool], targets: Sequence[int]) -> Int64Array:
@@ -105,15 +110,6 @@ def bars(pools: Mapping[int, Pool], targets: Sequence[int]) -> Int64Array:
 
 def _bar(pool: Pool) -> int:
     return pool[-1].cost if len(pool) == POOL else NONE
-
-
-def _thinned(pool: Iterable[GeneratorSet]) -> Pool:
-    """The best contenders, at most three of a group."""
-    kept: Pool = []
-    for one in sorted(set(pool)):
-        if len(kept) < POOL and sum(other.group == one.group for other in kept) < PER_GROUP:
-            kept.append(one)
-    return kept
 
 
 class GroupTables:

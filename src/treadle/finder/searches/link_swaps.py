@@ -195,7 +195,12 @@ def expression_of(start: SwapStart, heads: Int32Array) -> str:
         first = with_deleted_nodes(start.base, *start.deleted).heads
         text = f"with_deleted_nodes({start.base.name}, {_listed(start.deleted)})"
     elif start.nodes > start.base.n_nodes:
-        cut = _cut_links(start, heads)
+        # for each new node d links to put it between: those into it, as far as they are the base's
+        d, n, m = start.degree, start.base.n_nodes, start.base.n_links
+        into = {node: np.flatnonzero(heads[:m] == node).tolist() for node in range(n, start.nodes)}
+        taken = {link for links in into.values() for link in links}
+        spare = (link for link in range(m) if link not in taken)
+        cut = [link for links in into.values() for link in (*links, *islice(spare, d - len(links)))]
         first = _inserted_heads(start, cut)
         text = f"with_inserted_nodes({start.base.name}, {_listed(cut)})"
     else:
@@ -206,15 +211,6 @@ def expression_of(start: SwapStart, heads: Int32Array) -> str:
 
 def _listed(numbers: tuple[int, ...] | list[int]) -> str:
     return ", ".join(map(str, numbers))
-
-
-def _cut_links(start: SwapStart, heads: Int32Array) -> list[int]:
-    """For each new node d links to put it between: those into it, as far as they are the base's."""
-    d, n, m = start.degree, start.base.n_nodes, start.base.n_links
-    into = {node: np.flatnonzero(heads[:m] == node).tolist() for node in range(n, start.nodes)}
-    taken = {link for links in into.values() for link in links}
-    spare = (link for link in range(m) if link not in taken)
-    return [link for links in into.values() for link in (*links, *islice(spare, d - len(links)))]
 
 
 def _inserted_heads(start: SwapStart, cut: list[int]) -> Int32Array:

@@ -147,11 +147,15 @@ def parse_msccl_xml(text: str, profile: str, source: str) -> Algorithm:
     )
     if profile == "legacy" and least > most:
         raise read.fail(top, f"minBytes={least}: expected at most maxBytes={most}")
+    # return whether calls in place, out of place or both are supported
+    in_place = read.number(top, "inplace", 0, 1)
+    # the legacy runtime serves one mode and ignores `outofplace`, which msccl-tools does not write
+    out_of_place = 1 - in_place if profile == "legacy" else read.number(top, "outofplace", 0, 1)
     algorithm = Algorithm(
         collective=read.word(top, "coll", names),
         n_ranks=read.number(top, "ngpus", 1, 4096),
         n_chunks=read.number(top, "nchunksperloop", 1, MAX_CHUNKS),
-        in_place=_modes(read, top, profile),
+        in_place=tuple(mode for flag, mode in ((in_place, True), (out_of_place, False)) if flag),
         defaults=tuple(f"{key} {LEGACY_SIZES[key]}" for key in absent),
     )
     if algorithm.n_ranks * algorithm.n_chunks > MAX_CHUNKS:
@@ -170,14 +174,6 @@ def parse_msccl_xml(text: str, profile: str, source: str) -> Algorithm:
         _parse_blocks(read, algorithm, rank, gpu, n_channels, steps, thread_blocks)
     algorithm.first_block.append(len(algorithm.blocks))
     return algorithm
-
-
-def _modes(read: _Reader, top: etree._Element, profile: str) -> tuple[bool, ...]:
-    """Return whether calls in place, out of place or both are supported."""
-    in_place = read.number(top, "inplace", 0, 1)
-    # the legacy runtime serves one mode and ignores `outofplace`, which msccl-tools does not write
-    out_of_place = 1 - in_place if profile == "legacy" else read.number(top, "outofplace", 0, 1)
-    return tuple(mode for flag, mode in ((in_place, True), (out_of_place, False)) if flag)
 
 
 def _parse_blocks(

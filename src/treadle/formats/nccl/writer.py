@@ -39,17 +39,13 @@ def find_rings(schedule: ForestSchedule) -> dict[tuple[int, ...], int]:
         for root in range(forest.n_ranks):
             for tree in forest.trees(root):
                 rings[root][_ring(tree)] += tree.multiplicity
-        back = {_reversed(ring): units for ring, units in found.items()}
+        back = {(*ring[:1], *ring[:0:-1]): units for ring, units in found.items()}
         if any(ring != rings[0] for ring in rings) or (found and rings[0] not in (found, back)):
             raise ScheduleError(
                 "NCCL graph: the roots' trees follow different rings; solve with --algorithm ring"
             )
         found = dict(rings[0])
     return found
-
-
-def _reversed(ring: tuple[int, ...]) -> tuple[int, ...]:
-    return (*ring[:1], *ring[:0:-1])
 
 
 def _ring(tree: Tree) -> tuple[int, ...]:

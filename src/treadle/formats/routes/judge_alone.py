@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from treadle.formats.routes.reader import FileRoute, RouteFile
+from treadle.formats.routes.reader import RouteFile
 
 _LEAST_FLOW, _MOST_FLOW = 0xC000, 0xFFFF
 """Source ports of RoCE flows: the dynamic range of UDP."""
@@ -76,7 +76,8 @@ def _circle(file: RouteFile) -> Iterator[str]:
     earlier: dict[tuple[int, int], set[tuple[int, int]]] = defaultdict(set)
     later: dict[tuple[int, int], set[tuple[int, int]]] = defaultdict(set)
     for route in file.routes:
-        way = _channels(route)
+        layers = route.hop_layers or (route.layer,) * len(route.links)
+        way = list(zip(layers, route.links, strict=True))
         for held, wanted in pairwise(way):
             earlier[wanted].add(held)
             later[held].add(wanted)
@@ -98,8 +99,3 @@ def _circle(file: RouteFile) -> Iterator[str]:
     circle = [channel for channel, number in seen.items() if number >= seen[at]][::-1]
     names = ", ".join(f"{link} in layer {layer}" for layer, link in circle[:8])
     yield f"{len(circle)} links wait for each other: {names}" + (", ..." if len(circle) > 8 else "")
-
-
-def _channels(route: FileRoute) -> list[tuple[int, int]]:
-    layers = route.hop_layers or (route.layer,) * len(route.links)
-    return list(zip(layers, route.links, strict=True))

@@ -198,7 +198,11 @@ def _lines(topology: Topology, collective: Collective, schedule: RouteSchedule) 
         )
     if schedule.path_links.size and int(schedule.path_links.max()) >= topology.n_links:
         raise ScheduleError(f"route file: a route takes a link beyond the {topology.n_links} of the fabric")
-    ports = _ports(topology)
+    # number of each link among those out of its tail
+    order = np.argsort(topology.tails, kind="stable")
+    tails = topology.tails[order]
+    ports: Int64Array = np.empty(topology.n_links, dtype=np.int64)
+    ports[order] = np.arange(topology.n_links) - np.searchsorted(tails, tails)
     by_hop, offset = schedule.layers_by_hop, schedule.path_offset
     before, route, first = -1, 0, 0
     pairs, units, layers = schedule.pair.tolist(), schedule.units.tolist(), schedule.layer.tolist()
@@ -243,15 +247,6 @@ def _check_cards(topology: Topology, schedule: RouteSchedule) -> None:
 def _queue_pairs(schedule: RouteSchedule) -> list[int]:
     """Flows that each rank sends."""
     return np.bincount(schedule.source, minlength=schedule.n_ranks).tolist()  # type: ignore[no-any-return]
-
-
-def _ports(topology: Topology) -> Int64Array:
-    """Number of each link among those out of its tail."""
-    order = np.argsort(topology.tails, kind="stable")
-    tails = topology.tails[order]
-    ports: Int64Array = np.empty(topology.n_links, dtype=np.int64)
-    ports[order] = np.arange(topology.n_links) - np.searchsorted(tails, tails)
-    return ports
 
 
 def write_json(request: TextRequest) -> Written:

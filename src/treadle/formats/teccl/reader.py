@@ -106,7 +106,9 @@ def parse_teccl_json(text: str, source: str) -> TecclFile:
     demands = _demands(paths or {}, has_volumes, source)
     if has_volumes and not demands:
         raise FormatError("an all-to-all lacks its paths (a key such as 8-Chunk paths)", source=source)
-    gpus = _gpus(found, demands)
+    numbers = {number for flow in found for number in (flow.source, flow.hop.tail, flow.hop.head)}
+    numbers |= {number for demand in demands for number in (demand.source, demand.target)}
+    gpus = tuple(sorted(numbers))
     file = TecclFile(has_volumes, gpus, () if has_volumes else found, demands)
     _check(file, source)
     return file
@@ -175,12 +177,6 @@ def _path(value: object, source: str) -> tuple[TecclHop, ...]:
     if not hops:
         raise FormatError("a path without hops", source=source)
     return tuple(hops)
-
-
-def _gpus(flows: tuple[TecclFlow, ...], demands: tuple[TecclDemand, ...]) -> tuple[int, ...]:
-    numbers = {number for flow in flows for number in (flow.source, flow.hop.tail, flow.hop.head)}
-    numbers |= {number for demand in demands for number in (demand.source, demand.target)}
-    return tuple(sorted(numbers))
 
 
 def _check(file: TecclFile, source: str) -> None:

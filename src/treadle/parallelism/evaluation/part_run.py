@@ -328,7 +328,7 @@ class PartRun:
                 if self.operator(number).keep is not Keep.SAVED and self.plan.saved(name) is not None:
                     yield Refusal("is saved, though its operator's results are not", name)
         for (name, phase), entry in self.plan.tensors.items():
-            tensor = self._tensor(name)
+            tensor = self._by_name[name]
             if entry.shared is not None and (tensor, phase) not in self.readings:
                 yield Refusal(f"is shared in the {phase.value} pass, where nobody reads it", name)
             if entry.saved is not None and self.graph.nodes[tensor.node].phase is not Phase.FORWARD:
@@ -337,9 +337,6 @@ class PartRun:
             units = self.units(phase)
             if isinstance(units, Refusal):
                 yield units
-
-    def _tensor(self, name: str) -> TensorRef:
-        return self._by_name[name]
 
     @cached_property
     def _by_name(self) -> dict[str, TensorRef]:

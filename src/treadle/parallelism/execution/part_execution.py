@@ -211,7 +211,7 @@ class PartExecution:
             if unit.chunk is None:
                 self._one(unit.numbers[0], phase)
             else:
-                self._loop(unit, phase)
+                run_loop(self, unit, phase)
             for number in unit.numbers:
                 for operand in self.graph.nodes[number].operands:
                     self._used(operand.tensor)
@@ -287,9 +287,6 @@ class PartExecution:
         tensor = operand.tensor
         local = self._to(tensor, self._reading(tensor, phase), self.state_of(operand, state))
         return self.ordered(operand, local.value)
-
-    def _loop(self, unit: OrderedUnit, phase: Phase) -> None:
-        run_loop(self, unit, phase)
 
 
 def run_loop(run: PartExecution, unit: OrderedUnit, phase: Phase) -> None:

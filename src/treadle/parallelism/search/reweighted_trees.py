@@ -112,7 +112,9 @@ def tree_bound(
         n_passes,
         tolerance,
     )
-    margin = _margin(part, energies.largest + 3 * sent)
+    # how far rounding may have lifted the bound
+    n_terms = part.graph.quantities.count + 4 + part.graph.most_edges
+    margin = 4 * UNIT_ROUNDOFF * (n_terms + len(part.sizes)) * (energies.largest + 3 * sent)
     loss = max(now - before, 0.0)
     chosen = labels.tolist()
     bounds = part.starts.tolist()
@@ -123,9 +125,3 @@ def tree_bound(
         [slack[start:end] for start, end in pairwise(bounds)],
         messages.replaced(part.message_places, moved),
     )
-
-
-def _margin(part: Slice, magnitude: float) -> float:
-    """How far rounding may have lifted the bound."""
-    n_terms = part.graph.quantities.count + 4 + part.graph.most_edges
-    return 4 * UNIT_ROUNDOFF * (n_terms + len(part.sizes)) * magnitude

@@ -178,7 +178,12 @@ def _flow(frame: Frame, moves: Moves, ranking: Int64Array, *, reduces: bool, mer
     arrival = frame.holdings.cells(moves.receiver, moves.piece)
     stores = np.full(len(moves), not reduces)
     if reduces and _swaps(frame, moves):
-        stores = _firsts(moves, arrival)
+        # of each piece that begins anew in a step: the first of what comes, which is stored
+        n_steps = int(moves.step.max(initial=0)) + 1
+        come = arrival * n_steps + moves.step
+        first = np.unique(come, return_index=True)[1]
+        stores = np.zeros(len(moves), dtype=np.bool_)
+        stores[first] = np.isin(come[first], come[moves.fresh])
         read, added, target = _swapping(frame, moves, departure, arrival, stores)
     elif reduces:
         target = frame.sums(moves.receiver, moves.piece)
@@ -201,16 +206,6 @@ def _flow(frame: Frame, moves: Moves, ranking: Int64Array, *, reduces: bool, mer
 def _swaps(frame: Frame, moves: Moves) -> bool:
     """Whether ranks may send a sum in the step in which others take its place."""
     return bool(frame.holdings.twins) or bool(moves.fresh.any())
-
-
-def _firsts(moves: Moves, arrival: Int64Array) -> BoolArray:
-    """Of each piece that begins anew in a step: the first of what comes, which is stored."""
-    n_steps = int(moves.step.max(initial=0)) + 1
-    come = arrival * n_steps + moves.step
-    first = np.unique(come, return_index=True)[1]
-    found = np.zeros(len(moves), dtype=np.bool_)
-    found[first] = np.isin(come[first], come[moves.fresh])
-    return found
 
 
 def _swapping(

@@ -21,7 +21,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from treadle.arrays import Int32Array
 from treadle.program.program import Buffer
 from treadle.runtime.device.event_places import (
     Event,
@@ -34,7 +33,6 @@ from treadle.runtime.device.event_places import (
 )
 from treadle.runtime.device.lane_program import (
     DeviceProtocol,
-    FlagWait,
     LaneAction,
     LaneOperation,
     LaneProgram,
@@ -181,7 +179,10 @@ def _join_flags(lanes: LaneProgram, events: Sequence[Event]) -> list[str]:
         if event.operation is None:
             continue
         for wait in event.operation.waits:
-            value = _awaited(wait, event)
+            # the value that a flag must have; None where any will do
+            piece = event.piece + 1 - wait.slices
+            launch = event.launch - wait.launches
+            value = launch * 2**20 + piece if piece > 0 and launch > 0 else None
             if value is None:
                 continue
             found = _first_at_least(places.get(wait.flag, {}), value, wait.flag in entering)
@@ -192,13 +193,6 @@ def _join_flags(lanes: LaneProgram, events: Sequence[Event]) -> list[str]:
         if lanes.protocol is DeviceProtocol.LL and event.operation.message >= 0:
             event.after_data.append(put_at[event.operation.message, event.launch, event.piece])
     return wrong
-
-
-def _awaited(wait: FlagWait, event: Event) -> int | None:
-    """The value that a flag must have; None where any will do."""
-    piece = event.piece + 1 - wait.slices
-    launch = event.launch - wait.launches
-    return launch * 2**20 + piece if piece > 0 and launch > 0 else None
 
 
 def _first_at_least(places: dict[int, int], value: int, enters: bool) -> int | None:
@@ -244,7 +238,13 @@ def _races(lanes: LaneProgram, events: Sequence[Event], order: Sequence[int]) ->
 
     for number in order:
         event = events[number]
-        _tick(clocks, number, event, turn, seen_by)
+        # the clock of an event: the latest of all before it, and one more of its own lane
+        own = clocks[number]
+        for before in event.before:
+            np.maximum(own, clocks[before], out=own)
+        turn[event.column] += 1
+        own[event.column] = turn[event.column]
+        seen_by[number] = event.column, turn[event.column]
         reads: list[Place] = []
         writes = users[event.rank] if event.column >= len(lanes.lanes) else []
         if event.operation is not None:
@@ -266,18 +266,6 @@ def _races(lanes: LaneProgram, events: Sequence[Event], order: Sequence[int]) ->
         if len(wrong) >= _MOST_VIOLATIONS:
             break
     return wrong
-
-
-def _tick(
-    clocks: Int32Array, number: int, event: Event, turn: list[int], seen_by: list[tuple[int, int]]
-) -> None:
-    """The clock of an event: the latest of all before it, and one more of its own lane."""
-    own = clocks[number]
-    for before in event.before:
-        np.maximum(own, clocks[before], out=own)
-    turn[event.column] += 1
-    own[event.column] = turn[event.column]
-    seen_by[number] = event.column, turn[event.column]
 
 
 def _values(lanes: LaneProgram, events: Sequence[Event], order: Sequence[int]) -> list[str]:

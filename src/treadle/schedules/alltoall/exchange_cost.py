@@ -27,7 +27,10 @@ def exchange_loads(
     Integers of 64 bits, or Python's where those could wrap.
     """
     sends = schedule.sends
-    weights = _weights(collective, schedule)
+    demands = collective.pair_demands
+    if demands.n_ranks != schedule.n_ranks:
+        raise ScheduleError(f"a schedule for {schedule.n_ranks} ranks, the collective has {demands.n_ranks}")
+    weights: Int64Array = demands.matrix[schedule.sources, schedule.targets]
     total = float(np.sum(weights[sends.shard].astype(np.float64) * (sends.high - sends.low)))
     exact = total < _SAFE
     for step in range(sends.n_steps):
@@ -42,14 +45,6 @@ def exchange_loads(
         else:
             np.add.at(load, sends.link[span], amounts)
         yield load
-
-
-def _weights(collective: Collective, schedule: ExchangeSchedule) -> Int64Array:
-    demands = collective.pair_demands
-    if demands.n_ranks != schedule.n_ranks:
-        raise ScheduleError(f"a schedule for {schedule.n_ranks} ranks, the collective has {demands.n_ranks}")
-    weights: Int64Array = demands.matrix[schedule.sources, schedule.targets]
-    return weights
 
 
 def step_times(topology: Topology, collective: Collective, schedule: ExchangeSchedule) -> list[Fraction]:

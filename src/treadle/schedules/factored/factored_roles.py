@@ -123,16 +123,6 @@ class _Surrounding:
         return hit, self.links[rows.link[row]], rows.offset[row] + skip, rows.root_unit[row] + skip
 
 
-def _places(index: LayerIndex, rank: int) -> list[_Surrounding]:
-    """The pieces around a rank, from the inside out."""
-    piece, child = int(index.piece_of_rank[rank]), int(index.child_of_rank[rank])
-    found = [_Surrounding(index, piece, child)]
-    while piece:
-        piece, child = int(index.layer.outer[piece]), int(index.child_of_piece[piece])
-        found.append(_Surrounding(index, piece, child))
-    return found
-
-
 class RankView:
     """One layer as a rank sees it.
 
@@ -151,7 +141,13 @@ class RankView:
         self._layer = layer
         self._index = layer.index
         self._rank = rank
-        self.places = _places(layer.index, rank)
+        # the pieces around a rank, from the inside out
+        piece, child = int(layer.index.piece_of_rank[rank]), int(layer.index.child_of_rank[rank])
+        found = [_Surrounding(layer.index, piece, child)]
+        while piece:
+            piece, child = int(layer.index.layer.outer[piece]), int(layer.index.child_of_piece[piece])
+            found.append(_Surrounding(layer.index, piece, child))
+        self.places = found
         total = int(self.places[0].trees.root_units.sum())
         if total > _MAX_UNITS:
             raise ScheduleError(f"factored forest: {total} unit trees; roles are for {_MAX_UNITS} at most")

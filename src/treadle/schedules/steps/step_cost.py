@@ -58,19 +58,15 @@ def _slowest(topology: Topology, load: Int64Array) -> Fraction:
         Fraction(int(load[topology.bandwidths == bandwidth].max()), int(bandwidth))
         for bandwidth in np.unique(topology.bandwidths)
     ]
-    hosts, caps = _host_loads(topology, load)
-    times += [Fraction(chunks, cap) for chunks, cap in zip(hosts.tolist(), caps.tolist(), strict=True)]
-    return max(times, default=Fraction(0))
-
-
-def _host_loads(topology: Topology, load: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Chunks out of, then into every host with an injection cap, and the caps in bytes/s."""
+    # chunks out of, then into every host with an injection cap, and the caps in bytes/s
     capped = np.flatnonzero(topology.injection_bytes_per_s)
     totals = np.zeros((2, topology.n_nodes), dtype=np.int64)
     if capped.size:
         np.add.at(totals[0], topology.tails, load)
         np.add.at(totals[1], topology.heads, load)
-    return totals[:, capped].reshape(-1), np.tile(topology.injection_bytes_per_s[capped], 2)
+    hosts, caps = totals[:, capped].reshape(-1), np.tile(topology.injection_bytes_per_s[capped], 2)
+    times += [Fraction(chunks, cap) for chunks, cap in zip(hosts.tolist(), caps.tolist(), strict=True)]
+    return max(times, default=Fraction(0))
 
 
 def node_bandwidth(topology: Topology) -> int:

@@ -26,10 +26,17 @@ def cost_presets() -> Mapping[str, CostModel]:
     >>> "reference" in planning.cost_presets()
     True
     """
+    # as `reference`, where direct links join network cards of hosts
     models = (
         _reference(),
-        _reference_hosts(),
-        _link_latencies(),
+        CostModel(
+            "reference-hosts",
+            "round figures: 1 us a message (network and direct 5 us), 1 us a hop",
+            (Protocol("simple", _BOX, _NETWORK, ClassCost(alpha_ns=5000, occupancy_ns=200, hop_ns=1000)),),
+        ),
+        CostModel(
+            "link-latencies", "the latencies that the fabric's links state, no more", (Protocol("simple"),)
+        ),
         _dissertation(),
         _testbed(),
         _preprint(),
@@ -77,21 +84,6 @@ def _reference() -> CostModel:
         "reference",
         "round figures: 1 us a message (network 5 us), 0.5 us a direct hop",
         (Protocol("simple", _BOX, _NETWORK, hop),),
-    )
-
-
-def _reference_hosts() -> CostModel:
-    """As `reference`, where direct links join network cards of hosts."""
-    return CostModel(
-        "reference-hosts",
-        "round figures: 1 us a message (network and direct 5 us), 1 us a hop",
-        (Protocol("simple", _BOX, _NETWORK, ClassCost(alpha_ns=5000, occupancy_ns=200, hop_ns=1000)),),
-    )
-
-
-def _link_latencies() -> CostModel:
-    return CostModel(
-        "link-latencies", "the latencies that the fabric's links state, no more", (Protocol("simple"),)
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array
+from treadle.arrays import BoolArray
 from treadle.simulation.costs.cost_model import LinkClass, Protocol
 from treadle.simulation.costs.link_classes import CLASSES, link_classes
 from treadle.topologies.topology import Topology
@@ -34,7 +34,14 @@ def priced_fabric(topology: Topology, protocol: Protocol) -> tuple[Topology, int
     classes = link_classes(topology)
     present = [protocol.of(CLASSES[number]) for number in np.unique(classes[enters]).tolist()]
     common = min((one.alpha_ns + one.occupancy_ns for one in present), default=0)
-    latencies[_enters_card(topology, classes)] += _above_box(protocol)
+    # of each link whether it leads from the network to a node that leads on within its box
+    leads_in = np.zeros(topology.n_nodes, dtype=np.bool_)
+    leads_in[topology.tails[classes == CLASSES.index(LinkClass.BOX)]] = True
+    of_network = classes == CLASSES.index(LinkClass.NETWORK)
+    found: BoolArray = of_network & leads_in[topology.heads] & ~topology.is_compute[topology.heads]
+    # nanoseconds that a message over the network costs more than one within a box, links aside
+    box, network = protocol.box, protocol.network
+    latencies[found] += max(0, network.alpha_ns + network.occupancy_ns - box.alpha_ns - box.occupancy_ns)
     for number, name in enumerate(CLASSES):
         cost, of_class = protocol.of(name), classes == number
         latencies[of_class] += cost.hop_ns
@@ -47,18 +54,3 @@ def priced_fabric(topology: Topology, protocol: Protocol) -> tuple[Topology, int
         leaves = topology.is_compute[topology.tails]
         bandwidths[leaves] = np.minimum(bandwidths[leaves], protocol.ceiling_bytes_per_s)
     return replace(topology, bandwidths=bandwidths, latencies_ns=latencies), common
-
-
-def _enters_card(topology: Topology, classes: Int64Array) -> BoolArray:
-    """Of each link whether it leads from the network to a node that leads on within its box."""
-    leads_in = np.zeros(topology.n_nodes, dtype=np.bool_)
-    leads_in[topology.tails[classes == CLASSES.index(LinkClass.BOX)]] = True
-    of_network = classes == CLASSES.index(LinkClass.NETWORK)
-    found: BoolArray = of_network & leads_in[topology.heads] & ~topology.is_compute[topology.heads]
-    return found
-
-
-def _above_box(protocol: Protocol) -> int:
-    """Nanoseconds that a message over the network costs more than one within a box, links aside."""
-    box, network = protocol.box, protocol.network
-    return max(0, network.alpha_ns + network.occupancy_ns - box.alpha_ns - box.occupancy_ns)

@@ -42,7 +42,7 @@ def windows(terms: MessageTerms, collective: Collective, witness: Witness) -> tu
     for (pause, link_class, bandwidth, leaves), links in kinds.items():
         worth = (
             whole
-            if len(kinds) == 1 and not _has_ports(topology)
+            if len(kinds) == 1 and not topology.injection_bytes_per_s.any()
             else _worth(topology, collective, witness, links, whole)
         )
         left -= worth
@@ -54,10 +54,6 @@ def windows(terms: MessageTerms, collective: Collective, witness: Witness) -> tu
         pause = int(idle[terms.carries].min())
         found[pause] = found.get(pause, Fraction(0)) + left * most
     return tuple(sorted(found.items()))
-
-
-def _has_ports(topology: Topology) -> bool:
-    return bool(topology.injection_bytes_per_s.any())
 
 
 def _worth(

@@ -68,13 +68,14 @@ class DirectPairs:
 def direct_pairs(terms: MessageTerms, collective: Collective) -> tuple[DirectPairs, ...]:
     """Pairs worth a look: those of some ranks, at least so far apart."""
     topology = terms.topology
+    # all shards are equal; of an all-to-all no bytes are counted
     if (
         collective.kind not in _KINDS
         or collective.groups is not None
         or len(terms.classes) != 1
         or not topology.is_compute.all()
         or topology.n_nodes > _MOST_NODES
-        or not _is_even(collective)
+        or not (collective.kind is CollectiveKind.ALLTOALL or len(set(collective.shard_weights)) == 1)
     ):
         return ()
     return tuple(_all_pairs(terms, collective))
@@ -122,11 +123,6 @@ def _of_one(
         many * gap,
         many * part * Fraction(10**9, fastest),
     )
-
-
-def _is_even(collective: Collective) -> bool:
-    """All shards are equal; of an all-to-all no bytes are counted."""
-    return collective.kind is CollectiveKind.ALLTOALL or len(set(collective.shard_weights)) == 1
 
 
 def _part(collective: Collective) -> Fraction:

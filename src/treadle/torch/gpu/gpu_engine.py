@@ -18,7 +18,7 @@ from torch.distributed import DistBackendError
 from treadle.errors import ScheduleError, TreadleError
 from treadle.planning.measuring.lane_costs import lane_costs
 from treadle.runtime.data import Reduction
-from treadle.runtime.device.lane_program import DeviceProtocol, LaneProgram
+from treadle.runtime.device.lane_program import DeviceProtocol
 from treadle.runtime.device.lane_sizes import (
     LaneChoice,
     LaneFigures,
@@ -109,7 +109,9 @@ class GpuEngine:
             if not call.in_place:
                 call = call.scaled(len(self._group.places))
             way = self._way(call, kernel, choice, found)
-            admitted = self._admit(lanes, way.lanes)
+            if id(way.lanes) not in self._admitted:  # which the buffers keep
+                self._admitted[id(way.lanes)] = lanes.admit(way.lanes)
+            admitted = self._admitted[id(way.lanes)]
         except TreadleError as error:
             raise NoPlanError(str(error)) from None
         try:
@@ -229,11 +231,6 @@ class GpuEngine:
         if crosses:
             choice = replace(choice, threads=min(NETWORK_THREADS, choice.threads))
         return choice
-
-    def _admit(self, lanes: RankLanes, made: LaneProgram) -> AdmittedLanes:
-        if id(made) not in self._admitted:  # which the buffers keep
-            self._admitted[id(made)] = lanes.admit(made)
-        return self._admitted[id(made)]
 
     def _ready(
         self, lanes: RankLanes, admitted: AdmittedLanes, choice: LaneChoice, kernel: LaneKernel

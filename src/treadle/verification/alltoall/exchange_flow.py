@@ -123,7 +123,8 @@ class _ExchangeCheck:
         topology, schedule = self._topology, self._schedule
         link = schedule.sends.link[send]
         tail, head, step = self._tails[link], self._heads[link], self._step[send]
-        is_first = _is_first(piece)
+        # rows that begin another piece, shape (rows,)
+        is_first: BoolArray = np.append(np.ones(min(1, len(piece)), dtype=np.bool_), piece[1:] != piece[:-1])
         shard = schedule.sends.shard[send]
         before = np.empty(len(send), dtype=np.int64)
         before[is_first] = self._ranks[schedule.sources[shard[is_first]]]
@@ -195,9 +196,3 @@ class _ExchangeCheck:
             ends = f" ({self._topology.link_name(link)})" if link < self._topology.n_links else ""
         what = "way" if sends.has_ways else "link"
         return f"step {self._step[number]}, {what} {link}{ends}, {self._shard_text(int(sends.shard[number]))}"
-
-
-def _is_first(piece: Int64Array) -> BoolArray:
-    """Rows that begin another piece, shape (rows,)."""
-    first: BoolArray = np.append(np.ones(min(1, len(piece)), dtype=np.bool_), piece[1:] != piece[:-1])
-    return first

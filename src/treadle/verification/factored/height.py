@@ -91,13 +91,10 @@ class _LayerHeight:
         is_exact = states.is_cut and all(hops.is_exact for hops in self._pieces(0).hops)
         return Height(int(states.reach.max(initial=0)), is_exact)
 
-    def _children(self, number: int) -> Int64Array:
-        span = slice(int(self._layer.child_offset[number]), int(self._layer.child_offset[number + 1]))
-        return self._layer.children[span].astype(np.int64)
-
     def _pieces(self, number: int) -> ChildPieces:
         """The pieces that are children of a piece."""
-        codes = self._children(number)
+        span = slice(int(self._layer.child_offset[number]), int(self._layer.child_offset[number + 1]))
+        codes = self._layer.children[span].astype(np.int64)
         inner = np.where(codes < 0, ~codes, -1)
         classes = np.where(codes < 0, self._class[inner], -1)
         used, kind = np.unique(classes[codes < 0], return_inverse=True)
@@ -223,7 +220,12 @@ class _LayerHeight:
             target = cell[which] % n
             state = inner[at, parent[at, target]].astype(np.int64)
             delay[at, target] = hops.supply(state, part.row[which])
-        depth = _depths(parent, delay)
+        # hops to each child, where an edge takes one and its delay
+        above = np.where(parent < 0, np.arange(parent.shape[1]), parent)
+        depth = np.where(parent < 0, 0, 1 + delay)
+        while (further := np.take_along_axis(depth, above, axis=1)).any():
+            depth = depth + further
+            above = np.take_along_axis(above, above, axis=1)
         return _States(
             row, skip, depth.astype(np.int32), inner, (depth + below).max(axis=1, initial=0), is_cut
         )
@@ -265,16 +267,6 @@ def _first_units(trees: TableTrees) -> Int64Array:
     before = np.cumsum(trees.units) - trees.units
     first: Int64Array = before - before[np.searchsorted(trees.root, trees.root)]
     return first
-
-
-def _depths(parent: Int64Array, delay: Int64Array) -> Int64Array:
-    """Hops to each child, where an edge takes one and its delay."""
-    above = np.where(parent < 0, np.arange(parent.shape[1]), parent)
-    depth = np.where(parent < 0, 0, 1 + delay)
-    while (further := np.take_along_axis(depth, above, axis=1)).any():
-        depth = depth + further
-        above = np.take_along_axis(above, above, axis=1)
-    return depth
 
 
 def _latest(depth: Int32Array, inside: ChildPieces) -> int:

@@ -163,7 +163,11 @@ def _plane_bound(trees: PlaneTrees, inside: ChildPieces) -> tuple[int, list[tupl
     """No tree of plane trees is higher; and roots and units of some trees that may be as high."""
     by_kind = [(hops.latest, _delay(hops), _reach(hops)) for hops in inside.hops]
     late, delay, reach = np.array([*by_kind, (0, 0, 0)], dtype=np.int64)[inside.kind].T  # ranks: -1, the last
-    hops = np.where(trees.native_units > 0, delay + 1 + _most_of_others(reach), 0)
+    # for each the greatest value of the others
+    order = np.argsort(reach)
+    most = np.full_like(reach, reach[order[-1]])
+    most[order[-1]] = reach[order[-2]]
+    hops = np.where(trees.native_units > 0, delay + 1 + most, 0)
     root, by, child = trees.relay_root, trees.relay_by, trees.relay_child
     np.maximum.at(hops, root, delay[root] + 2 + late[by] + reach[child])
     bound = max(_own_reach(inside), int(hops.max()))
@@ -173,14 +177,6 @@ def _plane_bound(trees: PlaneTrees, inside: ChildPieces) -> tuple[int, list[tupl
     return bound, [
         (child, unit) for unit in range(_LATEST) for child in top if unit < trees.native_units[child]
     ]
-
-
-def _most_of_others(values: Int64Array) -> Int64Array:
-    """For each the greatest value of the others."""
-    order = np.argsort(values)
-    most = np.full_like(values, values[order[-1]])
-    most[order[-1]] = values[order[-2]]
-    return most
 
 
 class _UnitColumns:

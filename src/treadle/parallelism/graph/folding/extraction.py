@@ -62,7 +62,12 @@ class _Extraction:
                 # its dimensions are grouped as the output's: which operator makes it is another part's affair
                 shape = self._graph.result(self._after.forward).dims
                 self._crossing(self._after.gradient, Source.TANGENT, shape)
-            self._copy(number)
+            node = self._graph.nodes[number]
+            operands = tuple(replace(operand, tensor=self._at[operand.tensor]) for operand in node.operands)
+            self._nodes.append(replace(node, operands=operands))
+            for slot in range(len(node.results)):
+                # the crossing gradient of a part that begins before it is the tangent's, not a copy
+                self._at.setdefault(TensorRef(number, slot), TensorRef(len(self._nodes) - 1, slot))
         gradients = self._gradients(enters)
         outputs = [tensor for tensor in self._graph.tangents if tensor.node in self._own]
         tangents = {self._at[tensor]: self._at[self._graph.tangents[tensor]] for tensor in outputs}
@@ -103,14 +108,6 @@ class _Extraction:
     def _crossed(self) -> tuple[TensorRef | None, TensorRef | None]:
         before, after = self._before, self._after
         return (None if before is None else before.forward, None if after is None else after.gradient)
-
-    def _copy(self, number: int) -> None:
-        node = self._graph.nodes[number]
-        operands = tuple(replace(operand, tensor=self._at[operand.tensor]) for operand in node.operands)
-        self._nodes.append(replace(node, operands=operands))
-        for slot in range(len(node.results)):
-            # the crossing gradient of a part that begins before it is the tangent's, not a copy
-            self._at.setdefault(TensorRef(number, slot), TensorRef(len(self._nodes) - 1, slot))
 
     def _gradients(self, enters: TensorRef | None) -> dict[TensorRef, TensorRef]:
         found: dict[TensorRef, TensorRef] = {}

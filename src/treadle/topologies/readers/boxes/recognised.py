@@ -30,7 +30,11 @@ def recognise(
     if box.links:
         found["links"] = f"{box.link_word}: {_links(box)}"
     found["switches"] = _switches(box)
-    found["rank order"] = _rank_order(box.gpus)
+    if all(gpu.rank is not None for gpu in box.gpus):
+        how = "by the file's ranks"
+    else:
+        how = "by bus id" if all(gpu.bus_id for gpu in box.gpus) else "as in the file"
+    found["rank order"] = f"{how}: {_numbered([gpu.bus_id or gpu.name for gpu in box.gpus], 'gpu')}"
     found["NICs"] = _counted(_nic_speeds(box)) or "none"
     if boxes > 1:
         names = [box.nics[nic].name for nic in speeds]
@@ -67,14 +71,6 @@ def _switches(box: Box) -> str:
     if not box.has_switch:
         return "none between GPUs"
     return f"{box.n_switches} NVSwitches, as one" if box.n_switches > 1 else "NVSwitches, as one"
-
-
-def _rank_order(gpus: Sequence[Gpu]) -> str:
-    if all(gpu.rank is not None for gpu in gpus):
-        how = "by the file's ranks"
-    else:
-        how = "by bus id" if all(gpu.bus_id for gpu in gpus) else "as in the file"
-    return f"{how}: {_numbered([gpu.bus_id or gpu.name for gpu in gpus], 'gpu')}"
 
 
 def _numbered(names: Sequence[str], word: str) -> str:

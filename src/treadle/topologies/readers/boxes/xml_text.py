@@ -54,17 +54,13 @@ def parse_xml(source: SourceText) -> etree._Element:
     except etree.XMLSyntaxError as error:
         message = " ".join(str(error.msg).split())[:120]
         raise source.error(f"malformed XML: {message}", line=error.lineno or 1) from None
-    _check_depth(root, source)
-    return root
-
-
-def _check_depth(root: etree._Element, source: SourceText) -> None:
     level, depth = [root], 0
     while level:
         depth += 1
         if depth > MAX_DEPTH:
             raise source.error(f"elements are nested more than {MAX_DEPTH} deep", line=line_of(level[0]))
         level = [child for element in level for child in element]
+    return root
 
 
 def line_of(element: etree._Element) -> int:

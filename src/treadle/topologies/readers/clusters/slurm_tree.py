@@ -201,11 +201,12 @@ def _tree(source: SourceText, options: ImportOptions, all_rows: Sequence[_Switch
         "speeds": f"{format_link_bandwidth(options.nic_bandwidth)} per node",
         "rank order": "nodes in the order of the file",
     }
+    shares = ", ".join(f"{ratio}" for ratio in ratios)
     return Imported(
         builder.build(),
         format,
         MappingProxyType(found),
-        _filled_in(ratios),
+        (Finding(f"downlinks over uplinks, from the leaves: {shares}", "uplinks"),) if ratios else (),
         tuple(_warnings(all_rows, rows, above)),
     )
 
@@ -271,11 +272,6 @@ def _ratios(source: SourceText, options: ImportOptions, levels: int) -> list[Fra
             f"--oversubscription {text[:40]!r}: switches of {counted(levels, 'level')} have uplinks"
         )
     return given + [Fraction(1)] * (levels - len(given))
-
-
-def _filled_in(ratios: list[Fraction]) -> tuple[Finding, ...]:
-    shares = ", ".join(f"{ratio}" for ratio in ratios)
-    return (Finding(f"downlinks over uplinks, from the leaves: {shares}", "uplinks"),) if ratios else ()
 
 
 def _warnings(

@@ -97,7 +97,10 @@ def read(source: SourceText, options: ImportOptions) -> Imported:
     check_import_size(
         source, nodes=boxes * (n + 1) + len(relays), links=boxes * (len(rows) + boxes * len(relays))
     )
-    builder = TopologyBuilder(_name(source, document))
+    name = _needed(source, document, "name")
+    if not isinstance(name, str) or not name.isprintable():
+        raise source.error(f"name: expected text, found {shown(name)}")
+    builder = TopologyBuilder(name)
     prefixes = [f"box{box}." if boxes > 1 else "" for box in range(boxes)]
     for prefix in prefixes:
         for gpu in range(n):
@@ -131,13 +134,6 @@ def _needed(source: SourceText, document: Mapping[str, Any], key: str) -> Any:
     if key not in document:
         raise source.error(f"key {key!r} is missing")
     return document[key]
-
-
-def _name(source: SourceText, document: Mapping[str, Any]) -> str:
-    name = _needed(source, document, "name")
-    if not isinstance(name, str) or not name.isprintable():
-        raise source.error(f"name: expected text, found {shown(name)}")
-    return name
 
 
 def _box_links(costs: _Costs, document: Mapping[str, Any], n: int) -> list[_BoxLink]:
