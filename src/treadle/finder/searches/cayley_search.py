@@ -4,26 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
 
 from treadle.arrays import Int64Array
-from treadle.finder.searches.cayley_batch import GroupTable, Int16Array, batch_costs, batch_distances
-from treadle.finder.searches.cayley_groups import groups_of_order
+from treadle.finder.searches.cayley_batch import GroupTable, batch_costs
 from treadle.finder.searches.cayley_library import LibraryEntry, pareto_entries
 from treadle.finder.searches.cayley_value import load_scale
-from treadle.finder.searches.contenders import (
-    FAR,
-    NONE,
-    GeneratorSet,
-    GroupTables,
-    Searched,
-    bars,
-    is_over,
-    offer,
-    scores,
-)
+from treadle.finder.searches.contenders import FAR, GeneratorSet, GroupSearch, Judge, Searched, is_over
 from treadle.topologies.catalogue.cayley import cayley_graph
 from treadle.topologies.limits import check_count
 
@@ -31,7 +21,6 @@ MAX_ORDER = 4096
 """Largest group searched: its tables take 64 MB."""
 
 MAX_SEARCH_DEGREE = 8
-_TABLE_BYTES = 2**28
 _SPANS: Mapping[tuple[int, bool], int] = MappingProxyType({(2, False): 12, (3, False): 8, (3, True): 10})
 
 
@@ -75,21 +64,14 @@ def least_steps(n: int, degree: int, *, bidirectional: bool = False) -> int:
     return steps
 
 
-class _CayleySearch:
+class _CayleySearch(GroupSearch):
     """State of one search: the best candidates per target T_L, from several groups."""
 
     def __init__(self, n: int, degree: int, seed: int, bidirectional: bool) -> None:
-        self.n, self.degree, self.bidirectional = n, degree, bidirectional
-        self.rng = np.random.default_rng([seed, n, degree, int(bidirectional)])
-        self.groups = groups_of_order(n, seed=seed)
         least = least_steps(n, degree, bidirectional=bidirectional)
-        span = _SPANS.get((degree, bidirectional), 8 if bidirectional else 5)
-        self.targets = list(range(least, least + span))
-        self.pools: dict[int, list[GeneratorSet]] = {target: [] for target in self.targets}
-        self.optimum = Fraction((n - 1) * load_scale(degree), degree)
-        self.block = max(64, min(1024, 65536 // (n * degree)))
-        self.tables = GroupTables(self.groups, _TABLE_BYTES)
-        self.tried = 0
+        targets = range(least, least + _SPANS.get((degree, bidirectional), 8 if bidirectional else 5))
+        super().__init__(n, degree, targets, n, [seed, n, degree, int(bidirectional)])
+        self.bidirectional = bidirectional
 
     def run(self, trials: int) -> None:
         order = self.rng.permutation(len(self.groups))
@@ -101,7 +83,7 @@ class _CayleySearch:
             else:
                 group, generators = self._next_block()
             if generators.size:
-                self._try(group, generators)
+                self.try_block(group, generators)
             self.tried, blocks = self.tried + self.block, blocks + 1
 
     def front(self) -> tuple[LibraryEntry, ...]:
@@ -109,28 +91,22 @@ class _CayleySearch:
             LibraryEntry(
                 degree=self.degree,
                 nodes=self.n,
-                bidirectional=cayley_graph(self._expression(best)).is_bidirectional,
-                expression=self._expression(best),
+                bidirectional=cayley_graph(self.expression(best)).is_bidirectional,
+                expression=self.expression(best),
                 t_l=best.t_l,
                 t_b=Fraction(best.cost * self.degree, load_scale(self.degree) * self.n),
             )
-            for pool in self.pools.values()
-            for best in pool[:1]
+            for best in self.best.values()
             if best.cost < FAR
         ]
         return pareto_entries(found)
 
-    def _expression(self, one: GeneratorSet) -> str:
-        return self.groups[one.group].expression(one.generators)
-
     def _next_block(self) -> tuple[int, Int64Array]:
         """Mostly changes of a good candidate, sometimes new sets of its group or of any."""
-        pool = self.pools[self.targets[self.rng.integers(len(self.targets))]]
-        choice = self.rng.random()
-        if not pool or choice < 0.1:
+        parent, choice = self.parent(0.1)
+        if parent is None:
             group = int(self.rng.integers(len(self.groups)))
             return group, self._random_sets(group)
-        parent = pool[min(int(self.rng.geometric(0.35)) - 1, len(pool) - 1)]
         if choice < 0.25:
             return parent.group, self._random_sets(parent.group)
         return parent.group, self._changed_sets(parent)
@@ -180,33 +156,10 @@ class _CayleySearch:
                 sets[:, column] = values
         return sets
 
-    def _try(self, group: int, sets: Int64Array) -> None:
-        table = self.tables[group]
-        distance = batch_distances(table, sets, self.targets[-1])
-        steps = np.where((distance < 0).any(axis=1), self.targets[-1] + 1, distance.max(axis=1))
-        costs = self._costs(table, sets, distance, steps)
-        for target in list(self.targets):
-            pool = self.pools[target]
-            offer(pool, group, sets, steps, scores(distance, target, costs))
-            if pool and pool[0].cost == self.optimum:
-                self.targets = [t for t in self.targets if t < target]
-                break
-
-    def _costs(
-        self, table: GroupTable, sets: Int64Array, distance: Int16Array, steps: Int64Array
-    ) -> Int64Array:
-        """Scaled cost of the worse direction; NONE where T_L is too large or no pool would take it."""
-        highest = bars(self.pools, self.targets)
-        alive = np.flatnonzero(steps <= self.targets[-1])
-        worse = np.zeros(alive.size, dtype=np.int64)
-        for products in (table.products, table.reversed_products)[: 1 if self.bidirectional else 2]:
-            if alive.size:
-                worse = np.maximum(worse, batch_costs(table, products, sets[alive], distance[alive]))
-                keep = worse < highest[steps[alive]]
-                alive, worse = alive[keep], worse[keep]
-        costs = np.full(len(sets), NONE, dtype=np.int64)
-        costs[alive] = worse
-        return costs
+    def judges(self, table: GroupTable) -> list[Judge]:
+        """Costs of both directions, which are equal where links come in pairs."""
+        both = (table.products, table.reversed_products)[: 1 if self.bidirectional else 2]
+        return [partial(batch_costs, table, products) for products in both]
 
 
 def _unit_starts(single: Sequence[bool]) -> Iterator[int]:

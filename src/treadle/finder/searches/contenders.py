@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -11,8 +12,9 @@ from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
 from treadle.context import context
-from treadle.finder.searches.cayley_batch import GroupTable
-from treadle.finder.searches.cayley_groups import NamedGroup
+from treadle.finder.searches.cayley_batch import GroupTable, Int16Array, batch_distances
+from treadle.finder.searches.cayley_groups import NamedGroup, groups_of_order
+from treadle.finder.searches.cayley_value import load_scale
 
 POOL = 8
 """Contenders kept per target."""
@@ -51,6 +53,9 @@ class GeneratorSet:
 Pool = list[GeneratorSet]
 
 Entry = TypeVar("Entry")
+
+Judge = Callable[[Int64Array, Int16Array], Int64Array]
+"""Scaled costs of generator sets, shape (B,), from these and their distances."""
 
 
 @dataclass(frozen=True)
@@ -132,3 +137,80 @@ class GroupTables:
             self._tables.pop(next(iter(self._tables)))
         self._tables[number] = table
         return table
+
+
+_TABLE_BYTES = 2**28
+
+
+class GroupSearch:
+    """Generator sets of groups of one order, tried in blocks; pools of the best ones per target T_L.
+
+    Parameters
+    ----------
+    n, degree : int
+    targets : iterable of int
+        Steps for which sets are looked for.
+    nodes : int
+        Of the graph that the sets make, whose lower bound of loads ends the search.
+    key : list of int
+        Of the random numbers, the seed first.
+    """
+
+    def __init__(self, n: int, degree: int, targets: Sequence[int], nodes: int, key: list[int]) -> None:
+        self.n, self.degree, self.targets = n, degree, list(targets)
+        self.rng = np.random.default_rng(key)
+        self.groups = groups_of_order(n, seed=key[0])
+        self.pools: dict[int, Pool] = {target: [] for target in targets}
+        self.best: dict[int, GeneratorSet] = {}
+        self.optimum = Fraction((nodes - 1) * load_scale(degree), degree)
+        self.block = max(64, min(1024, 65536 // (n * degree)))
+        self.tables = GroupTables(self.groups, _TABLE_BYTES)
+        self.tried = 0
+
+    def expression(self, one: GeneratorSet) -> str:
+        """The Cayley digraph of a set."""
+        return self.groups[one.group].expression(one.generators)
+
+    def parent(self, chance: float) -> tuple[GeneratorSet | None, float]:
+        """A good set, mostly, and the random number that chose it."""
+        pool = self.pools[self.targets[self.rng.integers(len(self.targets))]]
+        choice = self.rng.random()
+        if not pool or choice < chance:
+            return None, choice
+        return pool[min(int(self.rng.geometric(0.35)) - 1, len(pool) - 1)], choice
+
+    def try_block(self, group: int, sets: Int64Array) -> None:
+        """Put the best of a block into the pools; targets whose optimum is reached end."""
+        table = self.tables[group]
+        distance = batch_distances(table, sets, self.targets[-1])
+        steps = np.where((distance < 0).any(axis=1), self.targets[-1] + 1, distance.max(axis=1))
+        costs = self._costs(table, sets, distance, steps)
+        for target in list(self.targets):
+            pool = self.pools[target]
+            offer(pool, group, sets, steps, scores(distance, target, costs))
+            if pool:
+                self.best[target] = min(self.best.get(target, pool[0]), pool[0])
+            if pool and pool[0].cost == self.optimum:
+                self.targets = [t for t in self.targets if t < target]
+                break
+
+    def _costs(
+        self, table: GroupTable, sets: Int64Array, distance: Int16Array, steps: Int64Array
+    ) -> Int64Array:
+        """Scaled cost of the worse direction; NONE where T_L is too large or no pool would take it."""
+        highest = bars(self.pools, self.targets)
+        alive = np.flatnonzero(steps <= self.targets[-1])
+        worse = np.zeros(alive.size, dtype=np.int64)
+        for judge in self.judges(table):
+            if alive.size:
+                found = judge(sets[alive], distance[alive])
+                worse = np.maximum(worse, found)
+                keep = worse < highest[steps[alive]]
+                alive, worse = alive[keep], worse[keep]
+        costs = np.full(len(sets), NONE, dtype=np.int64)
+        costs[alive] = worse
+        return costs
+
+    def judges(self, table: GroupTable) -> list[Judge]:
+        """Return functions of sets and distances that give costs or lower bounds."""
+        raise NotImplementedError

@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.errors import TopologyError
-from treadle.finder.searches.cayley_batch import GroupTable, Int16Array, batch_costs, batch_distances
-from treadle.finder.searches.cayley_groups import groups_of_order
+from treadle.finder.searches.cayley_batch import GroupTable, Int16Array, batch_costs
 from treadle.finder.searches.cayley_search import least_steps
-from treadle.finder.searches.cayley_value import load_scale
-from treadle.finder.searches.contenders import (
-    FAR,
-    NONE,
-    GeneratorSet,
-    GroupTables,
-    Searched,
-    bars,
-    is_over,
-    offer,
-    scores,
-)
+from treadle.finder.searches.contenders import FAR, GeneratorSet, GroupSearch, Judge, Searched, is_over
 from treadle.finder.searches.line_graph_library import LineGraphEntry, pareto_entries
 from treadle.finder.searches.line_graph_value import batch_line_graph_costs, check_power, line_graph_value
 from treadle.topologies.catalogue.cayley import cayley_graph
@@ -35,7 +23,6 @@ MAX_BASE_ORDER = 1024
 _SPAN = 4
 _GROUPS = 4
 _ROUND = 48
-_TABLE_BYTES = 2**27
 
 
 def search_line_graphs(
@@ -72,21 +59,14 @@ def search_line_graphs(
     return Searched(search.front(), search.tried)
 
 
-class _LineGraphSearch:
+class _LineGraphSearch(GroupSearch):
     """State of one search: rounds of climbing in a few groups each; the best bases per target T_L."""
 
     def __init__(self, n: int, degree: int, power: int, seed: int) -> None:
-        self.n, self.degree, self.power = n, degree, power
-        self.rng = np.random.default_rng([seed, n, degree, power])
-        self.groups = groups_of_order(n, seed=seed)
-        least = least_steps(n, degree)
-        self.targets = list(range(least, least + (2 * _SPAN if degree == 2 else _SPAN)))
-        self.best: dict[int, GeneratorSet] = {}
-        self.pools: dict[int, list[GeneratorSet]] = {}
-        self.optimum = Fraction((n * degree**power - 1) * load_scale(degree), degree)
-        self.block = max(64, min(1024, 65536 // (n * degree)))
-        self.tables = GroupTables(self.groups, _TABLE_BYTES)
-        self.tried = 0
+        least, nodes = least_steps(n, degree), n * degree**power
+        targets = range(least, least + (2 * _SPAN if degree == 2 else _SPAN))
+        super().__init__(n, degree, targets, nodes, [seed, n, degree, power])
+        self.power = power
 
     def run(self, trials: int) -> None:
         order: list[int] = []
@@ -102,15 +82,15 @@ class _LineGraphSearch:
                 groups, order = order[:_GROUPS], order[_GROUPS:]
                 self.pools = {target: [] for target in self.targets}
             if phase < 2 * _GROUPS:
-                self._try(groups[phase // 2], self._random_sets())
+                self.try_block(groups[phase // 2], self._random_sets())
             else:
-                self._try(*self._next_block(groups))
+                self.try_block(*self._next_block(groups))
 
     def front(self) -> tuple[LineGraphEntry, ...]:
         return pareto_entries(self._entry(one) for one in self.best.values() if one.cost < FAR)
 
     def _entry(self, one: GeneratorSet) -> LineGraphEntry:
-        base = self.groups[one.group].expression(one.generators)
+        base = self.expression(one)
         value = line_graph_value(cayley_graph(base), self.power)
         return LineGraphEntry(
             degree=self.degree,
@@ -127,11 +107,9 @@ class _LineGraphSearch:
 
     def _next_block(self, groups: Sequence[int]) -> tuple[int, Int64Array]:
         """Mostly a good base with one or two generators replaced, else new sets of its group or another."""
-        pool = self.pools[self.targets[self.rng.integers(len(self.targets))]]
-        choice = self.rng.random()
-        if not pool or choice < 0.15:
+        parent, choice = self.parent(0.15)
+        if parent is None:
             return groups[int(self.rng.integers(len(groups)))], self._random_sets()
-        parent = pool[min(int(self.rng.geometric(0.35)) - 1, len(pool) - 1)]
         if choice < 0.4:
             return parent.group, self._random_sets()
         sets = np.tile(np.array(parent.generators, dtype=np.int64), (self.block, 1))
@@ -141,39 +119,13 @@ class _LineGraphSearch:
             sets[chosen, columns] = self.rng.integers(1, self.n, chosen.size)
         return parent.group, sets
 
-    def _try(self, group: int, sets: Int64Array) -> None:
-        table = self.tables[group]
-        distance = batch_distances(table, sets, self.targets[-1])
-        steps = np.where((distance < 0).any(axis=1), self.targets[-1] + 1, distance.max(axis=1))
-        costs = self._costs(table, sets, distance, steps)
-        for target in list(self.targets):
-            pool = self.pools[target]
-            offer(pool, group, sets, steps, scores(distance, target, costs))
-            if pool:
-                self.best[target] = min(self.best.get(target, pool[0]), pool[0])
-            if pool and pool[0].cost == self.optimum:
-                self.targets = [t for t in self.targets if t < target]
-                break
-
-    def _costs(
-        self, table: GroupTable, sets: Int64Array, distance: Int16Array, steps: Int64Array
-    ) -> Int64Array:
-        """Scaled cost of L^n, worse direction; NONE where T_L is too large or no pool would take it."""
-        highest = bars(self.pools, self.targets)
-        alive = np.flatnonzero(steps <= self.targets[-1])
+    def judges(self, table: GroupTable) -> list[Judge]:
+        """Lower bounds of both directions, then their costs."""
         both = (table.products, table.reversed_products)
-        for products in both:
-            if alive.size:
-                # What is taken away saves at most what the first n steps cost.
-                least = batch_costs(table, products, sets[alive], distance[alive]) * self.degree**self.power
-                alive = alive[least < highest[steps[alive]]]
-        worse = np.zeros(alive.size, dtype=np.int64)
-        for products in both:
-            if alive.size:
-                costs = batch_line_graph_costs(table, products, sets[alive], distance[alive], self.power)
-                worse = np.maximum(worse, costs)
-                keep = worse < highest[steps[alive]]
-                alive, worse = alive[keep], worse[keep]
-        found = np.full(len(sets), NONE, dtype=np.int64)
-        found[alive] = worse
-        return found
+
+        def bound(products: Int16Array, sets: Int64Array, distance: Int16Array) -> Int64Array:
+            # what is taken away saves at most what the first n steps cost
+            return batch_costs(table, products, sets, distance) * np.int64(self.degree**self.power)
+
+        costs = [partial(batch_line_graph_costs, table, products, n=self.power) for products in both]
+        return [*(partial(bound, products) for products in both), *costs]
