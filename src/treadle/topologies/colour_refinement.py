@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
 from treadle.errors import TopologyError
+from treadle.math.symmetry import Hashes, hashed
 from treadle.topologies.topology import Topology
 
-Colours = NDArray[np.uint64]
+Colours = Hashes
 Trace = list[tuple[int, int]]
 
 
@@ -69,14 +70,6 @@ class MergedFabric:
     def n(self) -> int:
         """Number of classes."""
         return len(self.classes)
-
-
-def hashed(values: Colours) -> Colours:
-    """A bijection of 64-bit words without structure (the finaliser of splitmix64)."""
-    words = values + np.uint64(0x9E3779B97F4A7C15)
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
 
 
 def _words(*columns: NDArray[np.generic]) -> Colours:

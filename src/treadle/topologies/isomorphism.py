@@ -13,13 +13,13 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array, frozen
 from treadle.errors import TopologyError
+from treadle.math.symmetry import hashed
 from treadle.topologies.colour_refinement import (
     Budget,
     Colours,
     MergedFabric,
     Trace,
     UndecidedError,
-    hashed,
     merge_twins,
     refine,
     refine_like,

@@ -10,9 +10,9 @@ import pytest
 
 import treadle
 from treadle.errors import FormatError, TopologyError, TreadleError
+from treadle.math.symmetry import join_orbits
 from treadle.planning import parse_amounts
 from treadle.planning.building.resilience import resilience
-from treadle.synthesis.alltoall.rate.orbit_flows import _merged
 from treadle.topologies import parse
 
 
@@ -94,7 +94,7 @@ def test_orbits_of_two_permutations_are_joined_from_any_member() -> None:
             swap = np.arange(n)
             some = random.permutation(n)[: int(random.integers(2, n + 1))]
             swap[some] = np.roll(some, 1)
-            label = _merged(label, swap)
+            label = join_orbits(label, swap)
             graph.add_edges_from(enumerate(swap.tolist()))
             wanted = {frozenset(part) for part in networkx.connected_components(graph)}
             assert {frozenset(np.flatnonzero(label == one).tolist()) for one in label} == wanted

@@ -246,7 +246,6 @@ def test_the_judge_shares_nothing_with_lowering(repository: Path) -> None:
         if line.startswith("from treadle")
     }
     assert imported == {
-        "treadle.arrays",
         "treadle.program.program",
         "treadle.runtime.device.event_places",
         "treadle.runtime.device.lane_program",

@@ -12,13 +12,14 @@ import pytest
 from shortcuts.exact_flows import exact_rate
 from treadle import topologies as t
 from treadle.errors import TopologyError
+from treadle.math.symmetry import orbits
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.rate.automorphisms import proposed_automorphisms
 from treadle.synthesis.alltoall.rate.box_rotations import box_rotations
 from treadle.synthesis.alltoall.rate.exact_rate import solve_exactly, suitable_symmetry
 from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance, flow_instance
-from treadle.synthesis.alltoall.rate.flow_symmetry import find_symmetry, known_symmetry, orbits, symmetry_of
+from treadle.synthesis.alltoall.rate.flow_symmetry import find_symmetry, known_symmetry, symmetry_of
 from treadle.synthesis.alltoall.rate.rate import optimal_rate
 from treadle.topologies.isomorphism import link_map
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from treadle.errors import InfeasibleError, ScheduleError, TopologyError
+from treadle.math.symmetry import orbits
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.alltoall.routes import routes_from_paths
@@ -23,9 +24,9 @@ from treadle.synthesis.alltoall.rate.certificate import RateResult, rounded_witn
 from treadle.synthesis.alltoall.rate.fleischer import fleischer_rate
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow, check_flow
 from treadle.synthesis.alltoall.rate.flow_instance import flow_instance
-from treadle.synthesis.alltoall.rate.flow_symmetry import known_symmetry, orbits, symmetry_of
+from treadle.synthesis.alltoall.rate.flow_symmetry import known_symmetry, symmetry_of
 from treadle.synthesis.alltoall.rate.host_caps import folded, limited_by_hosts, tightest_host, unfolded
-from treadle.synthesis.alltoall.rate.orbit_flows import orbits_of, sender_moves
+from treadle.synthesis.alltoall.rate.orbit_flows import sender_moves
 from treadle.synthesis.alltoall.rate.path_trees import PathTreeFinder
 from treadle.synthesis.alltoall.rate.rate import optimal_rate
 from treadle.synthesis.alltoall.rate.spreading import even_loads, spread_flow
@@ -363,7 +364,7 @@ def test_flows_of_all_senders_from_those_of_one() -> None:
     trivial = symmetry_of(instance)
     whole = np.arange(25.0).reshape(5, 5)
     assert spread_flow(instance, trivial, whole).tolist() == whole.tolist()
-    assert orbits_of(np.array([2, 1, 3, 0])).tolist() == [0, 1, 0, 0]
+    assert orbits(4, [np.array([2, 1, 3, 0])]).tolist() == [0, 1, 0, 0]
 
 
 def test_symmetry_of_some_senders() -> None:

@@ -6,7 +6,7 @@ alike. So an optimum needs one source per orbit of ranks and one capacity per or
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from treadle.arrays import Int32Array, Int64Array, frozen
 from treadle.errors import TopologyError
+from treadle.math.symmetry import orbits
 from treadle.synthesis.alltoall.rate.automorphisms import proposed_automorphisms
 from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance
 from treadle.topologies.isomorphism import UndecidedError, find_automorphism, link_map, node_kinds
@@ -135,29 +136,6 @@ def _keeps_demands(instance: FlowInstance, node_map: Int64Array) -> bool:
     if (rows < 0).any():
         return False
     return bool(np.array_equal(instance.demands[rows[:, None], node_map], instance.demands))
-
-
-def orbits(n: int, maps: Sequence[NDArray[np.integer]]) -> Int64Array:
-    """Smallest member of the orbit of each of `n` things under permutations, shape (n,).
-
-    Labels travel along each permutation in steps of 1, 2, 4, ..., so that long cycles take few rounds.
-
-    Examples
-    --------
-    >>> orbits(4, [[0, 2, 1, 3]]).tolist()
-    [0, 1, 1, 3]
-    """
-    label = np.arange(n, dtype=np.int64)
-    while True:
-        before = label.copy()
-        for given in maps:
-            power = np.asarray(given, dtype=np.int64)
-            # powers of two of a permutation lead round a whole cycle in a logarithm of its length
-            for _ in range(max(n - 1, 1).bit_length()):
-                label = np.minimum(label, label[power])
-                power = power[power]
-        if np.array_equal(before, label):
-            return label
 
 
 def known_symmetry(instance: FlowInstance) -> FlowSymmetry:

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
+from treadle.math.symmetry import join_orbits
 from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance
-from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry, orbits
+from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry
 
 _BATCH = 32
 _MAX_ENTRIES = 2**27
@@ -66,24 +67,5 @@ def averaging_labels(
             there = symmetry.link_maps[number][moves[row]]
             back = np.empty(m, dtype=np.int64)
             back[moves[images[number][row]]] = np.arange(m)
-            labels[home] = _merged(labels[home], back[there])
+            labels[home] = join_orbits(labels[home], back[there])
         yield labels
-
-
-def _merged(label: Int64Array, link_map: Int64Array) -> Int64Array:
-    """Orbits that also join what a further permutation joins."""
-    cycle = orbits_of(link_map)
-    while True:
-        before = label
-        # a class reaches into cycles, and a cycle into classes, from any of its members
-        for group in (cycle, before):
-            lowest = np.full(len(label), len(label), dtype=np.int64)
-            np.minimum.at(lowest, group, label)
-            label = lowest[group]
-        if np.array_equal(before, label):
-            return label
-
-
-def orbits_of(link_map: Int64Array) -> Int64Array:
-    """Smallest member of each thing's cycle."""
-    return orbits(len(link_map), [link_map])

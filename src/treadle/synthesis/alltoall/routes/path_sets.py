@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of
 from treadle.errors import InfeasibleError, ScheduleError
+from treadle.math.symmetry import scramble
 from treadle.schedules.collective import Collective
 from treadle.topologies.topology import Topology
 
@@ -118,22 +119,19 @@ def path_set(source: NDArray[np.integer], target: NDArray[np.integer], rows: NDA
     )
 
 
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+
+
 def fingerprints(
     source: NDArray[np.integer], target: NDArray[np.integer], rows: NDArray[np.integer]
 ) -> NDArray[np.uint64]:
     """64 bits that tell paths apart: simple paths of a pair differ in their sets of links."""
-    total = _mixed(source.astype(np.uint64) << np.uint64(32) | target.astype(np.uint64))
+    ends = source.astype(np.uint64) << np.uint64(32) | target.astype(np.uint64)
+    total = scramble(ends * _SPREAD)
     for column in rows.T:
-        total += np.where(column >= 0, _mixed(column.astype(np.uint64) ^ np.uint64(2**63)), np.uint64(0))
+        words = (column.astype(np.uint64) ^ np.uint64(2**63)) * _SPREAD
+        total += np.where(column >= 0, scramble(words), np.uint64(0))
     return total
-
-
-def _mixed(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Steele, Lea and Flood's splitmix64, one round."""
-    value = value * np.uint64(0x9E3779B97F4A7C15)
-    value = (value ^ value >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-    value = (value ^ value >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-    return value ^ value >> np.uint64(31)
 
 
 def path_rows(paths: PathSet) -> Int32Array:

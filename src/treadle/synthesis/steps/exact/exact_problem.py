@@ -11,6 +11,7 @@ import numpy as np
 
 from treadle.arrays import Int32Array, frozen
 from treadle.errors import ScheduleError
+from treadle.math.graphs import hops
 from treadle.topologies.topology import Topology
 
 MAX_VARIABLES = 4_000_000
@@ -112,17 +113,9 @@ class ExactProblem:
     @cached_property
     def distances(self) -> Int32Array:
         """Hops from node to node, shape (n, n); `steps` + 1 stands for anything beyond `steps`."""
-        n, beyond = self.n_nodes, self.steps + 1
-        reached = np.eye(n, dtype=bool)
-        distances = np.where(reached, 0, beyond).astype(np.int32)
-        for hops in range(1, beyond):
-            grown = reached.copy()
-            for tail, head in zip(self.tails, self.heads, strict=True):
-                grown[:, head] |= reached[:, tail]
-            if np.array_equal(grown, reached):
-                break
-            distances[grown & ~reached] = hops
-            reached = grown
+        tails, heads = np.array(self.tails, dtype=np.int64), np.array(self.heads, dtype=np.int64)
+        distances = hops(self.n_nodes, tails, heads, np.arange(self.n_nodes))
+        distances[(distances < 0) | (distances > self.steps)] = self.steps + 1
         return frozen(distances, np.int32)
 
     @cached_property

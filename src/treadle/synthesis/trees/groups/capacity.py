@@ -9,7 +9,8 @@ from fractions import Fraction
 import numpy as np
 
 from treadle.arrays import Int64Array
-from treadle.synthesis.trees.groups.group_colours import Colours, Hashes
+from treadle.math.symmetry import Hashes
+from treadle.synthesis.trees.groups.group_colours import Colours
 from treadle.synthesis.trees.groups.representative import Representative
 from treadle.synthesis.trees.groups.union import GroupUnion
 

@@ -15,20 +15,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, Int64Array
 from treadle.context import context
+from treadle.math.symmetry import LINK, Hashes, Refinement, RunSums, scramble
 from treadle.schedules.collective import Collective
 from treadle.synthesis.trees.groups.union import GroupUnion
-
-Hashes = NDArray[np.uint64]
-
-_OUT, _IN, _LINK = (
-    np.uint64(0x9E3779B97F4A7C15),
-    np.uint64(0xD6E8FEB86659FD93),
-    np.uint64(0xA0761D6478BD642F),
-)
 
 TOLD_APART = np.uint64(0x5851F42D4C957F2D)
 """Marks the colour of one place."""
@@ -41,85 +33,6 @@ _MOST_SHARPENED = 4_000_000
 
 _SHARPENED_ROUNDS = 6
 """Until what each member sees is stable, about."""
-
-
-def mixed(values: Hashes) -> Hashes:
-    """The finaliser of splitmix64, in place."""
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        values ^= values >> np.uint64(shift)
-        values *= np.uint64(factor)
-    values ^= values >> np.uint64(31)
-    return values
-
-
-@dataclass(frozen=True, eq=False)
-class _Sums:
-    """Sums of values over the runs of equal keys."""
-
-    order: Int64Array | None
-    starts: Int64Array
-    keys: Int64Array
-    size: int
-
-    @classmethod
-    def by(cls, keys: Int64Array, size: int) -> _Sums:
-        order = None if (keys[1:] >= keys[:-1]).all() else np.argsort(keys, kind="stable")
-        ordered = keys if order is None else keys[order]
-        fresh = np.ones(len(keys), dtype=np.bool_)
-        fresh[1:] = ordered[1:] != ordered[:-1]
-        starts = np.flatnonzero(fresh)
-        return cls(order, starts, ordered[starts], size)
-
-    def __call__(self, values: Hashes) -> Hashes:
-        total = np.zeros(self.size, dtype=np.uint64)
-        if len(self.starts):
-            total[self.keys] = np.add.reduceat(
-                values if self.order is None else values[self.order], self.starts
-            )
-        return total
-
-
-@dataclass(frozen=True, eq=False)
-class Refinement:
-    """The rounds of colour refinement on a digraph.
-
-    Parameters
-    ----------
-    tails, heads : arrays of int64, shape (P,)
-    n_places : int
-    """
-
-    tails: Int64Array
-    heads: Int64Array
-    n_places: int
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_out", _Sums.by(self.tails, self.n_places))
-        object.__setattr__(self, "_in", _Sums.by(self.heads, self.n_places))
-
-    def pairs(self, places: Hashes, links: Hashes) -> Hashes:
-        """Colours of pairs from those of their ends and `links`, shape (P,)."""
-        found = mixed(places ^ _OUT)[self.tails]
-        found += mixed(places ^ _IN)[self.heads]
-        found += links
-        return mixed(found)
-
-    def places(self, places: Hashes, pairs: Hashes) -> Hashes:
-        """Colours of places after the next round."""
-        out: Hashes = self._out(pairs)  # type: ignore[attr-defined]
-        into: Hashes = self._in(pairs)  # type: ignore[attr-defined]
-        return mixed(places * _LINK + mixed(out * _OUT) + into * _IN)
-
-    def stable(self, places: Hashes, links: Hashes) -> tuple[Hashes, Hashes]:
-        """Stable colours of places and pairs, given colours of pairs that stay."""
-        count = len(np.unique(places))
-        while True:
-            pairs = self.pairs(places, links)
-            finer = self.places(places, pairs)
-            found = len(np.unique(finer))
-            if found == count:
-                return places, pairs
-            places, count = finer, found
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,8 +68,8 @@ def refined(union: GroupUnion) -> Colours:
     TimeLimitError
         If the deadline passed.
     """
-    links = mixed(union.topology.bandwidths.astype(np.uint64))
-    return _stable(union, _roles(union), links, mixed(union.is_own.astype(np.uint64)))
+    links = scramble(union.topology.bandwidths.astype(np.uint64))
+    return _stable(union, _roles(union), links, scramble(union.is_own.astype(np.uint64)))
 
 
 def told_apart(union: GroupUnion, colours: Colours, chosen: BoolArray) -> Colours:
@@ -216,18 +129,18 @@ def _as_members_see(union: GroupUnion, colours: Colours) -> tuple[Hashes, Hashes
     places[told] ^= TOLD_APART
     graph = Refinement(tails.ravel(), heads.ravel(), len(places))
     _, seen = graph.stable(places, np.tile(colours.pairs, size))
-    seen = mixed(seen).reshape(size, -1)
-    pairs = mixed(colours.pairs + seen.sum(axis=0, dtype=np.uint64))
+    seen = scramble(seen).reshape(size, -1)
+    pairs = scramble(colours.pairs + seen.sum(axis=0, dtype=np.uint64))
     by_member = np.add.reduceat(seen, union.offsets[:-1], axis=1)  # (size, T)
     found = colours.places.copy()
-    found[union.members] = mixed(found[union.members] + by_member.T)
+    found[union.members] = scramble(found[union.members] + by_member.T)
     return pairs, found
 
 
 def _stable(union: GroupUnion, places: Hashes, links: Hashes, marks: Hashes) -> Colours:
     """Refine until no colour splits; `marks` are colours of pairs that stay."""
     graph = Refinement(union.tails, union.heads, len(union.node))
-    on_link = _Sums.by(union.links, union.topology.n_links)
+    on_link = RunSums.by(union.links, union.topology.n_links)
     copies = np.repeat(union.copies, np.diff(union.offsets))
     copies[union.is_own] = 1
     times = copies.astype(np.uint64) if (copies != 1).any() else None
@@ -239,13 +152,13 @@ def _stable(union: GroupUnion, places: Hashes, links: Hashes, marks: Hashes) -> 
         context().spend(_ROUND_WORK + _PAIR_WORK * len(union.tails))
         pairs = graph.pairs(places, links[union.links] + marks)
         finer = graph.places(places, pairs)
-        finer_links = mixed(links * _LINK + on_link(pairs if times is None else pairs * times))
+        finer_links = scramble(links * LINK + on_link(pairs if times is None else pairs * times))
         found = len(np.unique(finer)), len(np.unique(finer_links[used]))
         rounds += 1
         if found == counts:
             break
         places, links, counts = finer, finer_links, found
-    kinds = mixed(places.copy()).reshape(union.n_types, union.n_local).sum(axis=1, dtype=np.uint64)
+    kinds = scramble(places.copy()).reshape(union.n_types, union.n_local).sum(axis=1, dtype=np.uint64)
     _, first, inverse = np.unique(kinds, return_index=True, return_inverse=True)
     rank = np.argsort(np.argsort(first))
     return Colours(places, pairs, links, rank[inverse.ravel()], rounds)
@@ -257,7 +170,7 @@ def _roles(union: GroupUnion) -> Hashes:
     role = union.topology.is_compute.astype(np.uint64)[union.node]
     weights = np.array(member_weights(collective), dtype=np.uint64) + np.uint64(2)
     role[union.members] = weights[None, :]
-    return mixed(role)
+    return scramble(role)
 
 
 def member_weights(collective: Collective) -> tuple[int, ...]:

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int64Array
+from treadle.math.symmetry import Hashes, Refinement
 from treadle.synthesis.trees.groups.group_colours import (
     TOLD_APART,
     Colours,
-    Hashes,
-    Refinement,
     as_mask,
     classes,
     member_weights,

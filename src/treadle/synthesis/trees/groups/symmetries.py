@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int64Array
-from treadle.synthesis.trees.groups.group_colours import TOLD_APART, Colours, Hashes, mixed, told_apart
+from treadle.math.symmetry import Hashes, scramble
+from treadle.synthesis.trees.groups.group_colours import TOLD_APART, Colours, told_apart
 from treadle.synthesis.trees.groups.union import GroupUnion
 
 _MOST = 64
@@ -87,7 +88,7 @@ def _told(union: GroupUnion, colours: Colours, node: int) -> Colours:
 def _of_nodes(union: GroupUnion, colours: Colours) -> Hashes:
     """Colours of a fabric node's places in all groups, whichever those are."""
     found = np.zeros(union.topology.n_nodes, dtype=np.uint64)
-    np.add.at(found, union.node, mixed(colours.places ^ TOLD_APART))
+    np.add.at(found, union.node, scramble(colours.places ^ TOLD_APART))
     return found
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
 from treadle.errors import InfeasibleError, ScheduleError
+from treadle.math.symmetry import hashed
 from treadle.synthesis.trees.groups.group_optimum import GroupShares
 from treadle.synthesis.trees.instance import UNIT_LIMIT
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology
@@ -190,9 +191,9 @@ def _relay_order(
     n_members: int, n_relays: int, tails: Int64Array, heads: Int64Array, units: Int64Array
 ) -> Int64Array:
     """The relays in an order that their arcs give; they are numbered after the members."""
-    weights = _mixed(units.astype(np.uint64))
+    weights = hashed(units.astype(np.uint64))
     colours = np.zeros(n_members + n_relays, dtype=np.uint64)
-    colours[:n_members] = _mixed(np.arange(1, n_members + 1, dtype=np.uint64))
+    colours[:n_members] = hashed(np.arange(1, n_members + 1, dtype=np.uint64))
     found = 0
     for choice in range(_CHOICES + 1):
         colours, found = _spread(colours, n_members, found, (tails, heads, weights))
@@ -201,7 +202,7 @@ def _relay_order(
         _, where, counts = np.unique(colours[n_members:], return_index=True, return_counts=True)
         chosen = n_members + where[np.flatnonzero(counts > 1)[:1]]
         # unlike what others of its class got before
-        colours[chosen] = _mixed(colours[chosen] ^ np.uint64(choice + 1))
+        colours[chosen] = hashed(colours[chosen] ^ np.uint64(choice + 1))
         found += 1
     order: Int64Array = np.argsort(colours[n_members:], kind="stable")
     return order
@@ -215,19 +216,10 @@ def _spread(
     while True:
         seen = colours.copy()
         # sums wrap, and do not depend on the order of arcs
-        np.add.at(seen, tails, _mixed(colours[heads] ^ weights))
-        np.add.at(seen, heads, _mixed(~(colours[tails] ^ weights)))
-        seen = _mixed(seen)
+        np.add.at(seen, tails, hashed(colours[heads] ^ weights))
+        np.add.at(seen, heads, hashed(~(colours[tails] ^ weights)))
+        seen = hashed(seen)
         distinct = len(np.unique(seen[n_members:]))
         if distinct <= found:
             return colours, found
         colours, found = seen, distinct
-
-
-def _mixed(values: _Colours) -> _Colours:
-    """A permutation of 64-bit words without visible order (finaliser of SplitMix64, Steele et al., 2014)."""
-    mixed = values + np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    result: _Colours = mixed ^ (mixed >> np.uint64(31))
-    return result
