@@ -10,8 +10,7 @@ from functools import cache
 
 import pytest
 
-from treadle.finder.construction import DegreeExpansion, Placed
-from treadle.finder.expression_reading import construction_of
+from treadle.finder.construction import DegreeExpansion, Placed, construction_of
 from treadle.finder.workload import Call, Exchange, Network, Workload
 from treadle.planning import bound, design, design_plan, verify
 from treadle.planning.designing.design import DesignResult

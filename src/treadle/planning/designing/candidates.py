@@ -8,8 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from treadle.errors import InfeasibleError, TopologyError, TreadleError
-from treadle.finder.construction import Base, ScheduleMethod
-from treadle.finder.expression_reading import construction_of
+from treadle.finder.construction import Base, ScheduleMethod, construction_of
 from treadle.finder.measure import Option, figures_of, is_quick_breadth_first, measured_options
 from treadle.finder.predict import Performance
 from treadle.finder.search import Bases, FabricCandidate, Finder

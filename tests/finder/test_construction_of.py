@@ -18,12 +18,12 @@ from treadle.finder.construction import (
     Product,
     ScheduleMethod,
     WithReverse,
+    construction_of,
     expression,
     is_breadth_first,
     notation,
     unplaced,
 )
-from treadle.finder.expression_reading import construction_of
 from treadle.finder.workload import Network, allreduce_of
 from treadle.planning import design, design_plan, verify
 from treadle.planning.designing.design_flow import AlltoallFigures
