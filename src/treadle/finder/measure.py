@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from treadle.brief import brief
+from treadle.context import context, under
 from treadle.finder.build import build
 from treadle.finder.construction import Base, ScheduleMethod, expression, is_breadth_first, notation
 from treadle.finder.predict import Performance
@@ -39,7 +40,8 @@ def is_quick_breadth_first(nodes: int, degree: int) -> bool:
 
 def figures_of(topology: Topology) -> tuple[int, Fraction, Fraction]:
     """Steps, T_B of the allgather and T_B of the reduce-scatter in M/B, by breadth-first broadcast."""
-    forward, backward = bfb_value(topology), bfb_reduce_scatter_value(topology)
+    with under(context().unlimited):  # a search that is late still values what it found
+        forward, backward = bfb_value(topology), bfb_reduce_scatter_value(topology)
     return forward.diameter, forward.t_b, backward.t_b
 
 

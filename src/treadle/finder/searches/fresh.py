@@ -7,7 +7,7 @@ depend on the seed alone; a limit in seconds ends each search where it stands, a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
@@ -19,7 +19,7 @@ from treadle.finder.searches.abelian_search import MAX_ABELIAN_DEGREE, MAX_ABELI
 from treadle.finder.searches.abelian_table import shipped_abelian_table
 from treadle.finder.searches.cayley_library import check_entry as check_cayley
 from treadle.finder.searches.cayley_search import MAX_ORDER, MAX_SEARCH_DEGREE, search_cayley
-from treadle.finder.searches.contenders import is_over
+from treadle.finder.searches.contenders import Entry, is_over
 from treadle.finder.searches.line_graph_library import check_entry as check_line_graph
 from treadle.finder.searches.line_graph_search import MAX_BASE_ORDER, search_line_graphs
 from treadle.finder.searches.line_graph_value import MAX_LINE_DEGREE, MAX_POWER
@@ -139,6 +139,13 @@ def search_now(
     return tuple(efforts)
 
 
+def _check(check: Callable[[Entry], None], entries: Iterable[Entry]) -> None:
+    """Check what was found, however late it is."""
+    with under(context().unlimited):
+        for entry in entries:
+            check(entry)
+
+
 def _powers(nodes: int, degree: int) -> tuple[int, ...]:
     """n for which L^n of a base that can be searched has so many nodes."""
     if not 2 <= degree <= MAX_LINE_DEGREE:
@@ -168,15 +175,13 @@ def _abelian(nodes: int, degree: int, trials: int, seed: int, bidirectional: boo
         if not found.tried:  # as few steps as possible, and optimal bandwidth
             break
     entries = [one.entry for one in best if one not in known]
-    for entry in entries:
-        check_cayley(entry)
+    _check(check_cayley, entries)
     return Effort("abelian Cayley digraphs", tried, tuple(candidate_of_cayley(e) for e in entries))
 
 
 def _cayley(nodes: int, degree: int, trials: int, seed: int, bidirectional: bool) -> Effort:
     found = search_cayley(nodes, degree, trials=trials, seed=seed, bidirectional=bidirectional)
-    for entry in found.entries:
-        check_cayley(entry)
+    _check(check_cayley, found.entries)
     return Effort("Cayley digraphs", found.tried, tuple(candidate_of_cayley(e) for e in found.entries))
 
 
@@ -194,9 +199,8 @@ def _neighbours(nodes: int, degree: int, trials: int, seed: int, two_way: bool) 
         )
         if not searched.tried:  # nothing known nearby is better
             break
-        for entry in searched.entries:
-            check_neighbour(entry)
-            found[entry.expression] = candidate_of_neighbour(entry)
+        _check(check_neighbour, searched.entries)
+        found |= {entry.expression: candidate_of_neighbour(entry) for entry in searched.entries}
         known += found.values()
         tried, rounds = tried + searched.tried, rounds + 1
     best = pareto(found.values(), lambda one: (one.steps, one.t_b_both))
@@ -205,8 +209,7 @@ def _neighbours(nodes: int, degree: int, trials: int, seed: int, two_way: bool) 
 
 def _line_graphs(nodes: int, degree: int, power: int, seed: int, trials: int) -> Effort:
     found = search_line_graphs(nodes, degree, trials=trials, seed=seed, power=power)
-    for entry in found.entries:
-        check_line_graph(entry)
+    _check(check_line_graph, found.entries)
     name = (
         "line graphs of Cayley digraphs" if power == 1 else f"line graphs, {power}-fold, of Cayley digraphs"
     )
