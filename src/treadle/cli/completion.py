@@ -15,6 +15,7 @@ from typing import Any
 from treadle.cli.help import PROGRAM_OPTIONS
 from treadle.cli.status import USAGE, fail, put
 from treadle.options.rows import Options, Row
+from treadle.options.shared import COLLECTIVES
 from treadle.options.verbs import ALIASES, GROUPS, VERBS, table
 
 VARIABLE = "_TREADLE_COMPLETE"
@@ -200,7 +201,7 @@ def _values(row: Row, word: str, typed: Sequence[str], mesh: str) -> Iterable[st
             head, comma, last = word.rpartition(",")
             if comma and not row.place.endswith("..."):
                 return []
-            known = _collectives() if source == "collectives" else _algorithms(typed)
+            known = COLLECTIVES if source == "collectives" else _algorithms(typed)
             return [f"{head}{comma}{one}" for one in _beginning(last, known)]
         case "parts":
             return _parts(word, typed)
@@ -313,12 +314,6 @@ def _axes(word: str, mesh: str) -> list[str]:
         return []
     free = [name for name in names if name not in listed.split(",")]
     return [f"{listed}{comma}{name}" for name in _beginning(last, free)]
-
-
-def _collectives() -> list[str]:
-    from treadle.schedules.collective import CollectiveKind
-
-    return [kind.value for kind in CollectiveKind]
 
 
 def _algorithms(typed: Sequence[str]) -> list[str]:
