@@ -115,6 +115,20 @@ def offsets_of(counts: ArrayLike) -> Int64Array:
     return offsets
 
 
+def check_offsets(what: str, key: str, offsets: Int64Array, rows: int, total: int, *, least: int = 0) -> None:
+    """ScheduleError unless offsets rise from 0 to `total` in rows + 1 values, by `least` or more each."""
+    if (
+        not len(offsets)
+        or len(offsets) != rows + 1
+        or offsets[0] != 0
+        or offsets[-1] != total
+        or bool(np.any(offsets[:-1] > offsets[1:]))
+        or bool(np.any(np.diff(offsets) < least))
+    ):
+        growth = f", by {least} or more each" if least else ""
+        raise ScheduleError(f"{what}: {key} must rise from 0 to {total} in {max(rows, 0) + 1} values{growth}")
+
+
 def exact_sum(values: Int64Array) -> int:
     """The sum of up to 2**31 integers, beyond 64 bits too."""
     return (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from treadle.arrays import FrozenArrays, Int32Array, Int64Array
+from treadle.arrays import FrozenArrays, Int32Array, Int64Array, check_offsets
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
 
@@ -124,9 +124,11 @@ class OperationLists(FrozenArrays):
         n, total = len(self.nodes), len(self.operation_kind)
         if n < 1 or self.n_chunks < 1:
             raise ScheduleError("program: needs at least 1 rank and 1 chunk")
-        check_offsets("operation_offset", self.operation_offset, n, total)
-        check_offsets("wait_offset", self.wait_offset, total, len(self.waits))
-        check_offsets("path_offset", self.path_offset, len(self.path_offset) - 1, len(self.path_links))
+        check_offsets("program", "operation_offset", self.operation_offset, n, total)
+        check_offsets("program", "wait_offset", self.wait_offset, total, len(self.waits))
+        check_offsets(
+            "program", "path_offset", self.path_offset, len(self.path_offset) - 1, len(self.path_links)
+        )
         for key in COLUMNS:
             if len(getattr(self, key)) != total:
                 raise ScheduleError(f"program: {key} has {len(getattr(self, key))} values, expected {total}")
@@ -210,15 +212,3 @@ class OperationLists(FrozenArrays):
 
 COLUMNS = ("peer", "channel", "step", "source", "target", "path", "first", "count")
 """What every operation has besides its kind and waits."""
-
-
-def check_offsets(key: str, offsets: Int64Array, rows: int, total: int) -> None:
-    """Raise ScheduleError unless offsets rise from 0 to `total` in `rows` + 1 values."""
-    if (
-        not len(offsets)
-        or len(offsets) != rows + 1
-        or offsets[0] != 0
-        or offsets[-1] != total
-        or bool(np.any(np.diff(offsets) < 0))
-    ):
-        raise ScheduleError(f"program: {key} must rise from 0 to {total} in {max(rows, 0) + 1} values")

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from treadle.arrays import Int64Array, offsets_of
+from treadle.arrays import Int64Array, check_offsets, offsets_of
 from treadle.errors import ScheduleError
 from treadle.notebook import own_words, shown
-from treadle.program.operation_lists import COLUMNS, OperationLists, check_offsets
+from treadle.program.operation_lists import COLUMNS, OperationLists
 from treadle.program.operation_lists import Buffer as Buffer
 from treadle.program.operation_lists import Operation as Operation
 from treadle.program.operation_lists import OperationKind as OperationKind
@@ -90,9 +90,9 @@ class Program(OperationLists):
             if self.in_place:
                 raise ScheduleError("program: an all-to-all cannot be in place")
             total_chunks = int(self.shard_offset[-1]) if len(self.shard_offset) else 0
-            check_offsets("shard_offset", self.shard_offset, n * n, total_chunks)
+            check_offsets("program", "shard_offset", self.shard_offset, n * n, total_chunks)
         else:
-            check_offsets("shard_offset", self.shard_offset, n, self.n_chunks)
+            check_offsets("program", "shard_offset", self.shard_offset, n, self.n_chunks)
         super().__post_init__()
 
     @property

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from samples.factored import factored_samples as samples
+from treadle.arrays import check_offsets
 from treadle.errors import ScheduleError
 from treadle.schedules.factored import CirculantTrees, Crossings, Layer, Piece, TableTrees
-from treadle.schedules.factored.checks import check_length, check_offsets, check_range, check_sum
+from treadle.schedules.factored.checks import check_length, check_range, check_sum
 
 MOST = 2**61 - 1
 LAST_LINK = 2**31 - 2
@@ -42,7 +43,7 @@ def test_lengths_ranges_offsets_and_sums() -> None:
             "x: y must rise from 0 to 4 in 3 values, by 2 or more each"
         )
     assert said(lambda: check_offsets("x", "y", np.zeros(0, dtype=np.int64), -1, 0)) == (
-        "x: y must rise from 0 to 0 in 1 values, by 0 or more each"
+        "x: y must rise from 0 to 0 in 1 values"
     )
     check_sum("x", "y", np.array([2**60, 2**60 - 1]))
     check_sum("x", "y", np.array([7, 0, 0]), 8)
@@ -316,11 +317,11 @@ NONE = np.zeros(0)
         ({"outer": [-1, 0, 0, 1, 4, 2, 2]}, "outer must be -1 at piece 0, and a smaller piece elsewhere"),
         (
             {"child_offset": [0, 2, 4, 6, 8, 10, 12, 13]},
-            "child_offset must rise from 0 to 14 in 8 values, by 0 or more each",
+            "child_offset must rise from 0 to 14 in 8 values",
         ),
         (
             {"link_offset": [0, 8, 20, 32, 42, 50, 60, 67]},
-            "link_offset must rise from 0 to 68 in 8 values, by 0 or more each",
+            "link_offset must rise from 0 to 68 in 8 values",
         ),
         ({"child_offset": [0, 2, 4, 6, 9, 10, 12, 14]}, "piece 3 has 3 children, its kind 2"),
         ({"link_offset": [0, 8, 20, 31, 42, 50, 60, 68]}, "piece 2 has 11 links, its kind 12"),

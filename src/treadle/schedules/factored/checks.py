@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
 
 UNIT_LIMIT = 2**61
@@ -30,21 +28,6 @@ def check_range(what: str, key: str, array: NDArray[Any], low: int, high: int) -
     if array.size and (array.min() < low or array.max() >= high):
         wrong = array.min() if array.min() < low else array.max()
         raise ScheduleError(f"{what}: {key}: found {wrong}, expected {low} to {high - 1}")
-
-
-def check_offsets(what: str, key: str, offsets: Int64Array, rows: int, total: int, *, least: int = 0) -> None:
-    """ScheduleError unless offsets rise from 0 to `total` in rows + 1 values, by `least` or more each."""
-    if (
-        not len(offsets)
-        or len(offsets) != rows + 1
-        or offsets[0] != 0
-        or offsets[-1] != total
-        or bool(np.any(offsets[:-1] > offsets[1:]))
-        or bool(np.any(np.diff(offsets) < least))
-    ):
-        raise ScheduleError(
-            f"{what}: {key} must rise from 0 to {total} in {max(rows, 0) + 1} values, by {least} or more each"
-        )
 
 
 def check_sum(what: str, key: str, array: NDArray[Any], limit: int = UNIT_LIMIT) -> None:

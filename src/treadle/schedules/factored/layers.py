@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import FrozenArrays, Int32Array, Int64Array
+from treadle.arrays import FrozenArrays, Int32Array, Int64Array, check_offsets
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.checks import (
     UNIT_LIMIT,
     check_length,
-    check_offsets,
     check_range,
     check_sum,
 )

@@ -8,13 +8,12 @@ from typing import Protocol
 
 import numpy as np
 
-from treadle.arrays import FrozenArrays, Int32Array, Int64Array, distinct, offsets_of
+from treadle.arrays import FrozenArrays, Int32Array, Int64Array, check_offsets, distinct, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.checks import (
     COLUMN_AXES,
     UNIT_LIMIT,
     check_length,
-    check_offsets,
     check_range,
     check_sum,
 )

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from treadle.arrays import FrozenArrays, Int32Array, Int64Array, offsets_of
+from treadle.arrays import FrozenArrays, Int32Array, Int64Array, check_offsets, offsets_of
 from treadle.brief import brief
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
@@ -203,8 +203,10 @@ class Forest(FrozenArrays):
             raise ScheduleError("forest: trees must be sorted by root")
         if self.parent.size and (self.parent.min() < -1 or self.parent.max() >= n):
             raise ScheduleError(f"forest: parents must be ranks from 0 to {n - 1}, or -1")
-        _check_offsets("entry_offset", self.entry_offset, t * n, len(self.entry_path))
-        _check_offsets("path_offset", self.path_offset, len(self.path_offset) - 1, len(self.path_links))
+        check_offsets("forest", "entry_offset", self.entry_offset, t * n, len(self.entry_path))
+        check_offsets(
+            "forest", "path_offset", self.path_offset, len(self.path_offset) - 1, len(self.path_links)
+        )
         if len(self.entry_units) != len(self.entry_path):
             raise ScheduleError("forest: entry_units and entry_path differ in length")
         if self.entry_path.size:
@@ -294,17 +296,6 @@ class Forest(FrozenArrays):
         if not 0 <= rank < self.n_ranks:
             raise ScheduleError(f"forest: rank {rank}, expected 0 to {self.n_ranks - 1}")
         return roles_in(chain.from_iterable(map(self.trees, range(self.n_ranks))), rank)
-
-
-def _check_offsets(key: str, offsets: Int64Array, rows: int, total: int) -> None:
-    if (
-        not len(offsets)
-        or len(offsets) != rows + 1
-        or offsets[0] != 0
-        or offsets[-1] != total
-        or bool(np.any(np.diff(offsets) < 0))
-    ):
-        raise ScheduleError(f"forest: {key} must rise from 0 to {total} in {max(rows, 0) + 1} values")
 
 
 @dataclass(frozen=True)
