@@ -125,7 +125,7 @@ def test_faults_are_named_and_end_with_1(
     [
         (["plan.json", "gpt2"], 2, "gpt2: nothing of it can be run; expected the module"),
         (["plan.json", "graph.json"], 2, "graph.json: nothing of it can be run"),
-        (["graph.json", "net.py:make"], 2, "expected .parallel plan., found .model graph."),
+        (["graph.json", "net.py:make"], 2, 'expected "parallel plan", found "model graph"'),
         (["plan.json", "net.py:other"], 2, "no function 'other'"),
         (["plan.json", "net.py:make", "--backend", "nccl"], 2, "nccl"),
         (["plan.json", "net.py:make", "--timeout", "soon"], 2, "soon"),
