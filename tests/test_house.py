@@ -186,6 +186,8 @@ def small_modules(files: Files) -> list[str]:
     importers, registered = Counter[str](), set[str]()
     for path in files.values():
         importers.update(imported(path, files))
+        if is_lazy(path):  # what a package exports has users outside
+            registered |= imported(path, files)
         for node in nodes_of(path):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 registered.update(re.findall(r"\b(treadle(?:\.\w+)+)(?=:|$)", node.value))

@@ -97,43 +97,4 @@ if TYPE_CHECKING:
     from treadle.topologies import from_networkx as from_networkx
     from treadle.topologies import parse as parse
 else:
-    __all__, __getattr__, __dir__ = load_lazily(
-        __name__,
-        {
-            "treadle._version": ("__version__",),
-            "treadle.planning": (
-                "Format",
-                "bound",
-                "cabling",
-                "capture",
-                "check_cabling",
-                "compare",
-                "design",
-                "diagnose",
-                "draw",
-                "grow",
-                "harden",
-                "import_topology",
-                "lower",
-                "operator_rule",
-                "parallelize",
-                "reconfigure",
-                "register_format",
-                "repair",
-                "report",
-                "resilience",
-                "retune",
-                "run",
-                "scheduler",
-                "simulate",
-                "solve",
-                "solve_sizes",
-                "train",
-                "verify",
-            ),
-            "treadle.schedules.collective": ("Collective", "CollectiveKind"),
-            "treadle.schedules.mesh": ("Mesh",),
-            "treadle.schedules.plan_files.archive": ("load_plan", "save_plan"),
-            "treadle.topologies": ("Topology", "TopologyBuilder", "from_networkx", "parse"),
-        },
-    )
+    __all__, __getattr__, __dir__ = load_lazily(__name__, __file__)

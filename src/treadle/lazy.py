@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable
 
 
 def read_only(mapping: dict[object, object]) -> MappingProxyType[object, object]:
@@ -15,30 +15,31 @@ def read_only(mapping: dict[object, object]) -> MappingProxyType[object, object]
 
 
 def load_lazily(
-    package: str, homes: Mapping[str, Iterable[str]]
+    package: str, file: str
 ) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
     """``__all__``, ``__getattr__`` and ``__dir__`` (PEP 562) of a package whose names live in its modules.
 
-    ``dir`` tells these names and the subpackages that were imported, and nothing that a package needs itself.
-
-    Reading a plan need not load the solvers, nor a command what other commands need. Type checkers read the
-    same names from imports under ``TYPE_CHECKING``.
+    Reading a plan need not load the solvers, nor a command what other commands need. The names are those that
+    the package imports for type checkers, a line each: ``from module import name as name``. ``dir`` returns
+    these names and the subpackages that were imported, and nothing that a package needs itself.
 
     Parameters
     ----------
-    package : str
-        Its ``__name__``.
-    homes : mapping of module to its names
-        Modules by their full names. None of the names may be that of a module of the package: importing
+    package, file : str
+        Its ``__name__`` and ``__file__``. None of the names may be that of a module of the package: importing
         that module would put it in the name's place.
 
     Examples
     --------
-    >>> names, find, tell = load_lazily("math", {"math": ["prod"], "fractions": ["Fraction"]})
-    >>> names, find("prod")([2, 3]), "Fraction" in tell()
-    (['Fraction', 'prod'], 6, True)
+    >>> from pathlib import Path
+    >>> _ = Path("names.py").write_text("    from fractions import Fraction as Fraction\\n")
+    >>> names, find, listed = load_lazily("math", "names.py")
+    >>> names, find("Fraction"), "Fraction" in listed()
+    (['Fraction'], <class 'fractions.Fraction'>, True)
     """
-    home_of = {name: module for module, names in homes.items() for name in names}
+    with open(file, encoding="utf-8") as text:
+        statements = [statement.split() for statement in f"\n{text.read()}".split("\n    from ")[1:]]
+    home_of = {words[words.index("as") + 1].strip(",)"): words[0] for words in statements}
 
     def find(name: str) -> object:
         from importlib import import_module  # here, because the command line starts with this module

@@ -22,12 +22,5 @@ if TYPE_CHECKING:
     from treadle.torch.registration import register as register
     from treadle.torch.settings import Options as Options
 else:
-    __all__, __getattr__, __dir__ = load_lazily(
-        __name__,
-        {
-            "treadle.torch.peer_tensors": ("empty",),
-            "treadle.torch.registration": ("register",),
-            "treadle.torch.settings": ("Options",),
-        },
-    )
+    __all__, __getattr__, __dir__ = load_lazily(__name__, __file__)
     __getattr__("register")()

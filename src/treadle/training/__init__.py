@@ -45,30 +45,4 @@ if TYPE_CHECKING:
     from treadle.training.timeline.timeline import Timeline as Timeline
     from treadle.training.training_options import TrainingOptions as TrainingOptions
 
-_HOMES = {
-    "treadle.training.compute_times": [
-        "ComputeTimes",
-        "LayerTimes",
-        "LocalWork",
-        "RooflineTimes",
-        "layer_times",
-        "read_layer_times",
-    ],
-    "treadle.training.costs": ["AlphaBetaCosts", "Costs"],
-    "treadle.training.device_memory": ["Keeping", "MemoryParts", "memory_parts", "shortfall"],
-    "treadle.training.devices": ["Accelerator", "accelerator", "read_accelerator"],
-    "treadle.training.forms.axes": ["AXIS_FORMS"],
-    "treadle.training.models.layer_table": ["read_model"],
-    "treadle.training.models.model_layer": ["ModelLayer"],
-    "treadle.training.models.training_model": ["TrainingModel"],
-    "treadle.training.models.zoo": ["zoo_model"],
-    "treadle.training.serving": ["ServingOutcome", "ServingPhase", "ServingSetup", "simulate_phase"],
-    "treadle.training.step": ["StepOutcome", "TrainingSetup", "simulate_step"],
-    "treadle.training.timeline.contention": ["Contention"],
-    "treadle.training.timeline.streams": ["run_tasks"],
-    "treadle.training.timeline.task": ["Category", "Task"],
-    "treadle.training.timeline.timeline": ["DeviceTime", "Timeline"],
-    "treadle.training.training_options": ["TrainingOptions"],
-}
-
-__all__, __getattr__, __dir__ = load_lazily(__name__, _HOMES)
+__all__, __getattr__, __dir__ = load_lazily(__name__, __file__)

@@ -14,12 +14,4 @@ if TYPE_CHECKING:
     from treadle.synthesis.alltoall.rate.flow_instance import flow_instance as flow_instance
     from treadle.synthesis.alltoall.rate.rate import optimal_rate as optimal_rate
 else:
-    __all__, __getattr__, __dir__ = load_lazily(
-        __name__,
-        {
-            "treadle.synthesis.alltoall.rate.certificate": ("RateResult",),
-            "treadle.synthesis.alltoall.rate.flow": ("ConcurrentFlow", "check_flow"),
-            "treadle.synthesis.alltoall.rate.flow_instance": ("FlowInstance", "flow_instance"),
-            "treadle.synthesis.alltoall.rate.rate": ("optimal_rate",),
-        },
-    )
+    __all__, __getattr__, __dir__ = load_lazily(__name__, __file__)

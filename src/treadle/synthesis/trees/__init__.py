@@ -28,22 +28,4 @@ if TYPE_CHECKING:
     from treadle.synthesis.trees.whole_capacities import best_trimming as best_trimming
     from treadle.synthesis.trees.whole_capacities import capacities_within as capacities_within
 else:
-    __all__, __getattr__, __dir__ = load_lazily(
-        __name__,
-        {
-            "treadle.synthesis.trees.tree_budget": ("DYADIC_LOSS", "TreeBudget"),
-            "treadle.synthesis.trees.tight_cuts.decompose": (
-                "FactoredSynthesis",
-                "decompose",
-                "decompose_allreduce",
-            ),
-            "treadle.synthesis.trees.multicast": ("Pruning", "prune_for_switches"),
-            "treadle.synthesis.trees.optimality": ("Optimum", "optimum"),
-            "treadle.synthesis.trees.packers.packers": ("Packer", "PackingAttempt"),
-            "treadle.synthesis.trees.one_root.one_root_forest": ("synthesise_box_by_box",),
-            "treadle.synthesis.trees.pipeline": ("pack_forest", "synthesise"),
-            "treadle.synthesis.trees.switch_removal": ("has_balanced_relays",),
-            "treadle.synthesis.trees.tree_units": ("dyadic_alternative",),
-            "treadle.synthesis.trees.whole_capacities": ("best_trimming", "capacities_within"),
-        },
-    )
+    __all__, __getattr__, __dir__ = load_lazily(__name__, __file__)

@@ -20,24 +20,4 @@ if TYPE_CHECKING:
     from treadle.synthesis.steps.exact.synthesise import exact_steps as exact_steps
     from treadle.synthesis.steps.exact.synthesise import synthesise_exact as synthesise_exact
 else:
-    __all__, __getattr__, __dir__ = load_lazily(
-        __name__,
-        {
-            "treadle.synthesis.steps.exact.obstruction": ("Obstruction",),
-            "treadle.synthesis.steps.exact.pareto": (
-                "Excluded",
-                "ParetoFront",
-                "ParetoPoint",
-                "pareto_front",
-            ),
-            "treadle.synthesis.steps.exact.exact_problem": ("FreeRounds",),
-            "treadle.synthesis.steps.exact.process": ("SolverProcess",),
-            "treadle.synthesis.steps.exact.synthesise": (
-                "ExactResult",
-                "ExactStatus",
-                "ExactSteps",
-                "exact_steps",
-                "synthesise_exact",
-            ),
-        },
-    )
+    __all__, __getattr__, __dir__ = load_lazily(__name__, __file__)

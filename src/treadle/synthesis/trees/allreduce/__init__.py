@@ -15,19 +15,4 @@ if TYPE_CHECKING:
     from treadle.synthesis.trees.allreduce.bound import allreduce_bound as allreduce_bound
     from treadle.synthesis.trees.allreduce.capacities import Packer as Packer
 else:
-    __all__, __getattr__, __dir__ = load_lazily(
-        __name__,
-        {
-            "treadle.synthesis.trees.allreduce.bound": (
-                "AllreduceBound",
-                "allreduce_bound",
-            ),
-            "treadle.synthesis.trees.allreduce.capacities": ("Packer",),
-            "treadle.synthesis.trees.allreduce.allreduce_forests": (
-                "AllreduceSolution",
-                "Construction",
-                "UnitLimits",
-                "solve_allreduce",
-            ),
-        },
-    )
+    __all__, __getattr__, __dir__ = load_lazily(__name__, __file__)
