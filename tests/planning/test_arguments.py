@@ -80,7 +80,8 @@ def parameters(function: Callable[..., Any]) -> list[str]:
             names.append(name)
             continue
         (table,) = typing.get_args(eval(parameter.annotation, hints))
-        names += typing.get_type_hints(table)
+        types = getattr(table, "types", None)  # of `treadle.options.keywords`
+        names += typing.get_type_hints(table) if types is None else types()
     return names
 
 

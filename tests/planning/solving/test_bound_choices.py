@@ -320,7 +320,7 @@ def test_a_search_is_late_where_one_of_its_halves_is(
     monkeypatch.setattr(part, "bound_of_alltoall", lambda rate: rate)
     for chunks, most in ((7, 7), (None, MAX_CHUNKS)):
         built = part._searched_steps(problem.topology, problem.collective, chunks, 9)
-        told: Any = built
+        told: Any = built.schedule, built.bound, built.notes, built.is_late
         assert told == (((most, 9), 9, most, 0.6), "rate", (), any(late))
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.trees.forest_cost import algbw, height_max
-from treadle.synthesis.trees import Packer, Synthesis, TreeBudget, optimum, prune_for_switches, synthesise
+from treadle.synthesis.result import Result
+from treadle.synthesis.trees import Packer, TreeBudget, optimum, prune_for_switches, synthesise
 from treadle.synthesis.trees.fixed_trees import exact_scale
 from treadle.synthesis.trees.instance import instance_of
 from treadle.synthesis.trees.optimality import instance_optimum
@@ -27,7 +28,7 @@ def solve_and_verify(
 
 def verified(
     topology: Topology, kind: CollectiveKind, budget: TreeBudget, packer: Packer | None = None
-) -> Synthesis:
+) -> Result:
     collective = on_all_ranks(topology, kind, root=0 if kind.is_rooted else None)
     result = synthesise(topology, collective, budget=budget, packer=packer)
     report = verify(
@@ -35,8 +36,8 @@ def verified(
         collective,
         result.schedule,
         claimed_algbw=result.algbw,
-        claimed_optimal_algbw=result.optimum.algbw,
-        witness=result.optimum.witness,
+        claimed_optimal_algbw=result.bound.algbw,
+        witness=result.bound.witness,
     )
     assert not report.violations
     return result
@@ -167,7 +168,7 @@ def test_measured_bandwidths_take_few_trees_and_say_what_they_lose() -> None:
     result = synthesise(topology, collective)
     assert result.exact_trees_per_root > 64
     assert result.trees_per_root <= 64
-    assert Fraction(99, 100) * result.optimum.algbw < result.algbw <= result.optimum.algbw
+    assert Fraction(99, 100) * result.bound.algbw < result.algbw <= result.bound.algbw
     assert not verify(topology, collective, result.schedule, claimed_algbw=result.algbw).violations
 
 

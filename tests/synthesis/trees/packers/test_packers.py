@@ -8,7 +8,8 @@ from treadle.errors import TreadleError
 from treadle.planning import solve
 from treadle.planning.summary import solve_summary
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
-from treadle.synthesis.trees import Packer, Synthesis, TreeBudget, synthesise
+from treadle.synthesis.result import Result
+from treadle.synthesis.trees import Packer, TreeBudget, synthesise
 from treadle.topologies import parse
 from treadle.verification.schedules import verify
 
@@ -25,9 +26,7 @@ FABRICS = [
 ]  # fmt: skip
 
 
-def built(
-    name: str, packer: Packer | None = None, kind: CollectiveKind = CollectiveKind.ALLGATHER
-) -> Synthesis:
+def built(name: str, packer: Packer | None = None, kind: CollectiveKind = CollectiveKind.ALLGATHER) -> Result:
     topology = parse(name)
     collective = on_all_ranks(topology, kind)
     result = synthesise(topology, collective, packer=packer)
