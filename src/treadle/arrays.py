@@ -41,6 +41,32 @@ def frozen(values: ArrayLike, dtype: DTypeLike) -> NDArray[Any]:
     return array
 
 
+Shape = int | tuple[int, ...]
+Where = Any
+"""Positions in an array: numbers, or one row of numbers for each axis."""
+
+
+def mask_of(shape: Shape, where: Where) -> BoolArray:
+    """Return an array that is true at these positions."""
+    found = np.zeros(shape, dtype=np.bool_)
+    found[where] = True
+    return found
+
+
+def sums_of(shape: Shape, where: Where, values: ArrayLike, dtype: DTypeLike = np.int64) -> NDArray[Any]:
+    """Return an array with the sum of the values of each position."""
+    found = np.zeros(shape, dtype=dtype)
+    np.add.at(found, where, values)
+    return found
+
+
+def positions_of(shape: Shape, where: Where, dtype: DTypeLike = np.int64) -> NDArray[Any]:
+    """Return an array that numbers these positions in turn; -1 elsewhere."""
+    found = np.full(shape, -1, dtype=dtype)
+    found[where] = np.arange(found[where].size)
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class FrozenArrays:
     """Base of frozen dataclasses over arrays: equal by content, but for fields that do not compare.

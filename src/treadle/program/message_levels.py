@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import BoolArray, FrozenArrays, Int32Array, Int64Array
+from treadle.arrays import BoolArray, FrozenArrays, Int32Array, Int64Array, mask_of
 from treadle.program.operation_lists import OperationLists
 from treadle.program.program import OperationKind, Program
 
@@ -176,9 +176,7 @@ def needs_copy(program: Program, flow: Dataflow) -> BoolArray:
     send, follower = program.waits[sends], waiting[sends]
     receive = flow.partner[send]
     early = (receive < 0) | (flow.turn[follower] <= flow.turn[receive])
-    result = np.zeros(program.n_operations, dtype=np.bool_)
-    result[send[early]] = True
-    return result
+    return mask_of(program.n_operations, send[early])
 
 
 def packed_together(

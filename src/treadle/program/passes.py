@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.arrays import Int64Array, offsets_of
+from treadle.arrays import Int64Array, offsets_of, positions_of
 from treadle.errors import ScheduleError
 from treadle.program.message_levels import continues, dataflow
 from treadle.program.program import OperationKind, Program
@@ -202,8 +202,7 @@ def merge_levels(program: Program) -> Program:
     messages = np.stack([sends, flow.partner[sends]])
     order = _legal_order(np.unique(head), np.concatenate([pairs, messages], axis=1))
     order = order[np.argsort(program.operation_rank[order], kind="stable")]
-    place = np.full(program.n_operations, -1, dtype=np.int64)
-    place[order] = np.arange(len(order))
+    place = positions_of(program.n_operations, order)
     waits: list[list[int]] = [[] for _ in order]
     for awaited, operation in place[pairs].T.tolist():
         waits[operation].append(awaited)

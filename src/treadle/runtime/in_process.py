@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, positions_of
 from treadle.errors import MemoryLimitError, ScheduleError
 from treadle.program.program import Buffer, OperationKind, Program
 from treadle.runtime.data import ElementType, Reduction, finish_average, numpy_dtype
@@ -160,8 +160,7 @@ def _staged_sends(program: Program, partner: Int64Array, order: Int64Array) -> s
     A receive reads the sender's memory itself. Only an operation that waits for a send may overwrite what it
     sends, so sends that nothing waits for never need this.
     """
-    position = np.empty(len(order), dtype=np.int64)
-    position[order] = np.arange(len(order))
+    position = positions_of(len(order), order)
     candidates = np.flatnonzero((program.operation_kind == OperationKind.SEND) & is_awaited(program))
     candidates = candidates[position[partner[candidates]] > position[candidates] + 1]
     if not candidates.size:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array, frozen, offsets_of
+from treadle.arrays import BoolArray, Int32Array, Int64Array, frozen, mask_of, offsets_of
 from treadle.errors import ScheduleError
 from treadle.program.operation_lists import OperationLists
 from treadle.program.program import Buffer, OperationKind, Program
@@ -146,9 +146,7 @@ def is_receive(program: OperationLists) -> BoolArray:
 
 def is_awaited(program: OperationLists) -> BoolArray:
     """True for operations that another operation waits for, shape (n,)."""
-    awaited = np.zeros(program.n_operations, dtype=bool)
-    awaited[program.waits] = True
-    return awaited
+    return mask_of(program.n_operations, program.waits)
 
 
 def describe(program: OperationLists, operation: int) -> str:

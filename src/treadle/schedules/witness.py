@@ -10,7 +10,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from treadle.arrays import exact_sum
+from treadle.arrays import exact_sum, mask_of
 from treadle.brief import brief
 from treadle.errors import FormatError, ScheduleError
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
@@ -61,8 +61,7 @@ class CutWitness:
             raise ScheduleError("a single cut is no witness for an allreduce")
         if self.nodes and not 0 <= min(self.nodes) <= max(self.nodes) < topology.n_nodes:
             raise ScheduleError(f"the cut names a node beyond the {topology.n_nodes} of {topology.name}")
-        inside = np.zeros(topology.n_nodes, dtype=bool)
-        inside[list(self.nodes)] = True
+        inside = mask_of(topology.n_nodes, list(self.nodes))
         is_inside = inside[np.array(collective.ranks)]
         if is_inside.all():
             raise ScheduleError("the cut contains every rank, so nothing has to cross it")

@@ -7,7 +7,7 @@ from math import ceil, inf
 
 import numpy as np
 
-from treadle.arrays import frozen
+from treadle.arrays import frozen, sums_of
 from treadle.engine import core, run_core
 from treadle.errors import ScheduleError
 from treadle.simulation.clock import Clock, TimedGraph, timed_graph
@@ -59,8 +59,7 @@ def simulate_messages(
     _require_an_end(timed, options, status, times)
     shape = (options.slices, graph.n_tasks)
     onto = graph.resource >= 0
-    busy = np.zeros(graph.n_resources, dtype=np.int64)
-    np.add.at(busy, graph.resource[onto], timed.duration[onto] * options.slices)
+    busy = sums_of(graph.n_resources, graph.resource[onto], timed.duration[onto] * options.slices)
     return Simulation(
         graph,
         size_bytes,

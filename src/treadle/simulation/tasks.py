@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of
+from treadle.arrays import BoolArray, Int32Array, Int64Array, mask_of, offsets_of, positions_of
 from treadle.brief import brief
 from treadle.errors import ScheduleError
 from treadle.program.message_levels import dataflow
@@ -323,10 +323,8 @@ def _edges(
     total, m = program.n_operations, topology.n_links
     first, last = begin[:-1], begin[1:] - 1
     waiting = np.repeat(np.arange(total, dtype=np.int64), np.diff(program.wait_offset))
-    copied = np.zeros(total, dtype=np.bool_)
-    copied[[join.taker for join in joins if _begins(program, join.taker) == join.taker_link]] = True
-    added = np.zeros(total, dtype=np.bool_)
-    added[[join.giver for join in joins if _ends(program, join.giver) == join.giver_link]] = True
+    copied = mask_of(total, [join.taker for join in joins if _begins(program, join.taker) == join.taker_link])
+    added = mask_of(total, [join.giver for join in joins if _ends(program, join.giver) == join.giver_link])
     # a join is a copy or a sum; only its passing partner keeps its own beginning and end
     acts = ~copied[waiting]
     waits = _rows(first[program.waits[acts]], first[waiting[acts]], Follows.WAIT)
@@ -399,8 +397,7 @@ def bundled(graph: TaskGraph) -> TaskGraph:
     kept = np.unique(joined)
     if len(kept) == graph.n_tasks:
         return graph
-    number = np.full(graph.n_tasks, -1, dtype=np.int64)
-    number[kept] = np.arange(len(kept))
+    number = positions_of(graph.n_tasks, kept)
     place = number[joined]
     chunks = np.bincount(place, graph.chunks, len(kept)).astype(np.int64)
     edges = np.unique(np.stack([place[graph.edge_source], place[graph.edge_target], graph.edge_kind]), axis=1)

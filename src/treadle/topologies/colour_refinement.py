@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, positions_of
 from treadle.errors import TopologyError
 from treadle.math.symmetry import Hashes, hashed
 from treadle.topologies.topology import Topology
@@ -107,8 +107,7 @@ def merge_twins(topology: Topology) -> MergedFabric:
         twins.setdefault((int(kinds[node]), leaving, entering), []).append(node)
     classes = list(twins.values())
     firsts = np.array([members[0] for members in classes], dtype=np.int64)
-    index = np.full(n, -1, dtype=np.int64)
-    index[firsts] = np.arange(len(classes))
+    index = positions_of(n, firsts)
     rows = rows[:, (index[rows[0]] >= 0) & (index[rows[1]] >= 0)]
     tails, heads = index[rows[0]], index[rows[1]]
     by_head = np.argsort(heads, kind="stable")

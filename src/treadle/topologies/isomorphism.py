@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array, frozen
+from treadle.arrays import Int32Array, Int64Array, frozen, mask_of
 from treadle.errors import TopologyError
 from treadle.math.symmetry import hashed
 from treadle.topologies.colour_refinement import (
@@ -197,8 +197,7 @@ def is_reverse_symmetric(topology: Topology, *, work_limit: int = DEFAULT_WORK) 
 
 def _transitive_generators(topology: Topology, root: int, budget: Budget) -> list[Int32Array] | None:
     """Automorphisms whose products take the root to every node; None if there are none such."""
-    reached = np.zeros(topology.n_nodes, dtype=np.bool_)
-    reached[root] = True
+    reached = mask_of(topology.n_nodes, root)
     generators: list[Int32Array] = []
     for node in range(topology.n_nodes):
         if reached[node]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array, frozen
+from treadle.arrays import BoolArray, Int32Array, Int64Array, frozen, sums_of
 from treadle.math import graphs
 from treadle.topologies.topology import Topology
 
@@ -31,8 +31,7 @@ def is_symmetric(topology: Topology) -> bool:
 def _totals(keys: Int64Array, topology: Topology) -> tuple[Int64Array, Int64Array]:
     """Distinct `keys` of the links, ascending, and the bandwidth that each one has in all."""
     distinct, place = np.unique(keys, return_inverse=True)
-    total = np.zeros(len(distinct), dtype=np.int64)
-    np.add.at(total, place, topology.bandwidths)
+    total = sums_of(len(distinct), place, topology.bandwidths)
     return distinct, total
 
 

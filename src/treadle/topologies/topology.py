@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import BoolArray, FrozenArrays, Int32Array, Int64Array, exact_sum, frozen
+from treadle.arrays import BoolArray, FrozenArrays, Int32Array, Int64Array, exact_sum, frozen, mask_of
 from treadle.errors import MissingDependencyError, TopologyError
 from treadle.notebook import own_words, shown
 from treadle.spelling import counted
@@ -150,8 +150,7 @@ class Topology(FrozenArrays):
             raise TopologyError(f"link {self.link_name(int(wrong[0]))}: latency must not be negative")
 
     def _check_nodes(self) -> None:
-        linked = np.zeros(self.n_nodes, dtype=bool)
-        linked[self.tails] = True
+        linked = mask_of(self.n_nodes, self.tails)
         linked[self.heads] = True
         for node in np.flatnonzero(~linked & ~self.is_compute):
             raise TopologyError(f"switch {self.node_names[node]!r} has no link; remove it or connect it")

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array
+from treadle.arrays import Int64Array, mask_of
 from treadle.math.graphs import components
 from treadle.topologies.named_boxes import NETWORK, Boxes
 from treadle.topologies.topology import Topology
@@ -123,8 +123,7 @@ def _joined(
     children = np.unique(lower.of_node[inside & (lower.of_node >= 0)]).tolist()
     joining = np.flatnonzero(inside & (lower.of_node < 0)).tolist()
     # nodes outside that are linked to one inside
-    found: BoolArray = np.zeros(topology.n_nodes, dtype=np.bool_)
-    found[topology.heads[inside[topology.tails]]] = True
+    found = mask_of(topology.n_nodes, topology.heads[inside[topology.tails]])
     found[topology.tails[inside[topology.heads]]] = True
     found &= ~inside
     near = np.flatnonzero(found).tolist()

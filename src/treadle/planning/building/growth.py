@@ -15,7 +15,7 @@ from time import monotonic
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array, offsets_of
+from treadle.arrays import Int32Array, Int64Array, mask_of, offsets_of
 from treadle.brief import brief
 from treadle.checking import checked
 from treadle.context import Context, Progress, TimeLimitError, context, under
@@ -235,8 +235,7 @@ class _Search:
 
     def ends(self, chosen: Int64Array) -> tuple[Int32Array, Int32Array]:
         """Links of the grown fabric; row i of `chosen` has the wires that new node i is put into."""
-        kept = np.ones(len(self.wires), dtype=np.bool_)
-        kept[chosen.ravel()] = False
+        kept = ~mask_of(len(self.wires), chosen.ravel())
         new = np.repeat(np.arange(self.n, self.nodes), chosen.shape[1])
         cut = chosen.ravel()
         extra = np.array(self.pairs(), dtype=np.int64).reshape(-1, 2)

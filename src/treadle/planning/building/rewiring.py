@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int32Array
+from treadle.arrays import Int32Array, positions_of
 from treadle.brief import brief
 from treadle.checking import checked
 from treadle.context import Progress, start
@@ -95,8 +95,7 @@ class RewiringPlan:
         heading = ["action", "from_node", "from_port", "to_node", "to_port", "duplex", "from_part", "to_part"]
         rows = []
         names, duplex = self.topology.node_names, "yes" if self.is_duplex else "no"
-        part = np.empty(len(self.node), dtype=np.int64)
-        part[self.node] = np.arange(len(self.node))
+        part = positions_of(len(self.node), self.node)
         for one in self.changes:
             action = "connect" if one.is_made else "disconnect"
             parts = [self.other.node_names[part[node]] for node in (one.tail, one.head)]

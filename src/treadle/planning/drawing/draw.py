@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.arrays import mask_of
 from treadle.checking import checked, left_alone
 from treadle.errors import FormatError, ScheduleError
 from treadle.input_files import is_plan_file
@@ -196,8 +197,7 @@ class CutWords:
 def smaller_side(plan: Plan, witness: CutWitness) -> CutWords:
     """The side with fewer ranks, and what has to enter or leave it."""
     topology, collective = plan.topology, plan.collective
-    inside = np.zeros(topology.n_nodes, dtype=np.bool_)
-    inside[list(witness.nodes)] = True
+    inside = mask_of(topology.n_nodes, list(witness.nodes))
     ranks = np.array(collective.ranks)
     weights = np.array(collective.shard_weights)
     demand, total = int(weights[inside[ranks]].sum()), int(weights.sum())

@@ -9,7 +9,7 @@ from math import lcm
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, sums_of
 from treadle.program.program import OperationKind, Program
 from treadle.runtime.order import match_messages
 from treadle.simulation.switch_feeds import group_crossings, network_joins
@@ -20,10 +20,8 @@ from treadle.verification.loads import algbw_of
 def link_loads(topology: Topology, program: Program) -> Int64Array:
     """Chunks that cross each link, those of in-network operations included, shape (m,)."""
     sends = np.flatnonzero(program.operation_kind == OperationKind.SEND)
-    per_path = np.zeros(program.n_paths, dtype=np.int64)
-    np.add.at(per_path, program.path[sends], program.count[sends])
-    loads = np.zeros(topology.n_links, dtype=np.int64)
-    np.add.at(loads, program.path_links, np.repeat(per_path, np.diff(program.path_offset)))
+    per_path = sums_of(program.n_paths, program.path[sends], program.count[sends])
+    loads = sums_of(topology.n_links, program.path_links, np.repeat(per_path, np.diff(program.path_offset)))
     if (topology.multicast | topology.aggregation).any():
         joins = network_joins(topology, program, match_messages(program))
         for crossing in group_crossings(topology, program, joins):

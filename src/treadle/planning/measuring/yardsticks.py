@@ -14,7 +14,7 @@ from time import monotonic
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array
+from treadle.arrays import BoolArray, Int64Array, mask_of, sums_of
 from treadle.context import TimeLimitError, context, under
 from treadle.errors import InfeasibleError
 from treadle.planning.problem import Problem
@@ -102,8 +102,7 @@ def _limit(topology: Topology, collective: Collective, bound: Bound, busbw: Frac
 
 
 def _cut(topology: Topology, collective: Collective, witness: CutWitness, busbw: Fraction) -> Limit:
-    inside = np.zeros(topology.n_nodes, dtype=np.bool_)
-    inside[list(witness.nodes)] = True
+    inside = mask_of(topology.n_nodes, list(witness.nodes))
     if collective.kind.reduces:
         inside = ~inside
     links = np.flatnonzero(inside[topology.tails] & ~inside[topology.heads])
@@ -173,8 +172,7 @@ def least_cut(topology: Topology) -> Limit:
     """The least cut that parts ranks: one broadcast's optimum, and one reduce's where in and out differ."""
     ranks = tuple(topology.compute_nodes.tolist())
     kinds = [CollectiveKind.BROADCAST]
-    balance = np.zeros(topology.n_nodes, dtype=np.int64)
-    np.add.at(balance, topology.tails, topology.bandwidths)
+    balance = sums_of(topology.n_nodes, topology.tails, topology.bandwidths)
     np.subtract.at(balance, topology.heads, topology.bandwidths)
     if balance.any():  # else as much enters each set as leaves it
         kinds.append(CollectiveKind.REDUCE)
@@ -313,8 +311,7 @@ _FAST_BYTES_PER_S = 20 * 10**9
 
 def has_fast_links(topology: Topology, boxes: Boxes) -> bool:
     """Whether GPUs of a box are joined by fast links, directly or over a switch that joins GPUs alone."""
-    among_gpus = np.ones(topology.n_nodes, dtype=np.bool_)
-    among_gpus[topology.tails[~topology.is_compute[topology.heads]]] = False
+    among_gpus = ~mask_of(topology.n_nodes, topology.tails[~topology.is_compute[topology.heads]])
     ends = boxes.of_node[topology.tails], boxes.of_node[topology.heads]
     inside = (ends[0] == ends[1]) & (ends[0] != NETWORK) & topology.is_compute[topology.tails]
     heads = topology.heads

@@ -11,7 +11,7 @@ from typing import cast
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array
+from treadle.arrays import BoolArray, Int64Array, mask_of
 from treadle.brief import brief
 from treadle.checking import checked
 from treadle.context import Progress, context, in_context
@@ -342,8 +342,7 @@ def _gone(old: Topology, new: Topology) -> set[str]:
 
 def _places(old: Topology, new: Topology) -> Int64Array:
     """The number in what is left of a fabric of each of its nodes, which keep their order; -1: gone."""
-    kept = np.ones(old.n_nodes, dtype=bool)
-    kept[[old.node_index(name) for name in _gone(old, new)]] = False
+    kept = ~mask_of(old.n_nodes, [old.node_index(name) for name in _gone(old, new)])
     return np.where(kept, np.cumsum(kept) - 1, -1)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.arrays import sums_of
 from treadle.context import TimeLimitError, context, under
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning.measuring.cost_models import step_alpha_ns
@@ -367,13 +368,11 @@ def _runnable(problem: Problem, limit: int) -> int:
 
 def _busiest(topology: Topology, routes: RouteSchedule) -> Fraction:
     """Seconds per unit of demand for which the routes keep their busiest link, or capped host, busy."""
-    load = np.zeros(topology.n_links, dtype=np.int64)
-    np.add.at(load, routes.path_links, np.repeat(routes.units, routes.hops))
+    load = sums_of(topology.n_links, routes.path_links, np.repeat(routes.units, routes.hops))
     times = [slowest(load, topology.bandwidths)]
     caps = topology.injection_bytes_per_s
     for ends in (topology.tails, topology.heads):
-        through = np.zeros(topology.n_nodes, dtype=np.int64)
-        np.add.at(through, ends, load)
+        through = sums_of(topology.n_nodes, ends, load)
         times.append(slowest(through[caps > 0], caps[caps > 0]))
     return max(times) / routes.n_chunks
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int64Array, offsets_of
+from treadle.arrays import Int64Array, mask_of, offsets_of, positions_of, sums_of
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.program.program import MAX_CHUNKS, Buffer, OperationKind, Program
 from treadle.program.steps.exchange_lowering import check_alltoall
@@ -103,8 +103,7 @@ class _Messages:
 def _check_paths(topology: Topology, collective: Collective, routes: RouteSchedule) -> None:
     """Units of every pair, and the ends and joints of every path."""
     n, ranks = routes.n_ranks, np.array(collective.ranks)
-    carried = np.zeros(n * n, dtype=object)
-    np.add.at(carried, routes.pair, routes.units.astype(object))
+    carried = sums_of(n * n, routes.pair, routes.units.astype(object), dtype=object)
     expected = collective.pair_demands.between.reshape(-1) * routes.n_chunks
     wrong = np.flatnonzero(carried != expected)
     if wrong.size:
@@ -118,8 +117,7 @@ def _check_paths(topology: Topology, collective: Collective, routes: RouteSchedu
     faulty = np.any(routes.hops == 0)
     if not faulty and links.size:
         tails, heads = topology.tails[links], topology.heads[links]
-        inner = np.ones(len(links), dtype=np.bool_)
-        inner[offset[:-1]] = False
+        inner = ~mask_of(len(links), offset[:-1])
         faulty = (
             np.any(tails[offset[:-1]] != ranks[routes.source])
             or np.any(heads[offset[1:] - 1] != ranks[routes.target])
@@ -194,13 +192,11 @@ def _segments(topology: Topology, collective: Collective, routes: RouteSchedule)
         If such a host is not a rank.
     """
     links = routes.path_links.astype(np.int64)
-    starts = np.zeros(len(links) + 1, dtype=np.bool_)
-    starts[routes.path_offset] = True
+    starts = mask_of(len(links) + 1, routes.path_offset)
     inner = np.flatnonzero(~starts[1:-1]) + 1
     starts[inner] = forwards_in_host(topology, links[inner - 1], links[inner])
     offset = np.flatnonzero(starts)
-    rank_of = np.full(topology.n_nodes, -1, dtype=np.int64)
-    rank_of[list(collective.ranks)] = np.arange(collective.n_ranks)
+    rank_of = positions_of(topology.n_nodes, list(collective.ranks))
     tails, heads = topology.tails[links[offset[:-1]]], topology.heads[links[offset[1:] - 1]]
     for node in tails[rank_of[tails] < 0][:1].tolist():
         raise InfeasibleError(
@@ -247,11 +243,9 @@ def _assemble(
     wait_offset, waits = _waits(rank[order], rounds) if messages.waits else _no_waits(len(order))
     # a send out of scratch waits for what its rank received before
     before = np.full(total, -1, dtype=np.int64)
-    by_segment = np.empty((len(messages.path), int(counts.max(initial=1))), dtype=np.int64)
-    by_segment[message, nth] = np.arange(total)
+    by_segment = positions_of((len(messages.path), int(counts.max(initial=1))), (message, nth))
     before[nth > 0] = by_segment[message, nth - 1][nth > 0]
-    position = np.empty(len(order), dtype=np.int64)
-    position[order] = np.arange(len(order))
+    position = positions_of(len(order), order)
     received = np.where(before >= 0, position[len(own) + total + before], -1)
     wait_offset, waits = _with_wait(wait_offset, waits, column(-1, received, -1))
     kinds = (int(OperationKind.COPY), int(OperationKind.SEND), int(OperationKind.RECEIVE))

@@ -7,7 +7,7 @@ from math import gcd, lcm
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, positions_of
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.program.program import MAX_CHUNKS, Program
 from treadle.program.steps.lowered_operations import in_operations
@@ -190,8 +190,7 @@ class _Layout:
 def _layout(schedule: StepSchedule) -> _Layout:
     homes = schedule.phases[0].homes.astype(np.int64)
     order = np.argsort(homes, kind="stable")
-    position = np.empty(len(homes), dtype=np.int64)
-    position[order] = np.arange(len(homes))
+    position = positions_of(len(homes), order)
     fine = lcm(*(steps.n_chunks for steps in schedule.phases))
     ends = [
         np.unique(column).astype(np.int64) * (fine // steps.n_chunks)
@@ -212,8 +211,7 @@ def _layout(schedule: StepSchedule) -> _Layout:
 
 def _moves(topology: Topology, collective: Collective, steps: Steps, layout: _Layout, channels: int) -> Moves:
     """Every send of a phase, cut into pieces."""
-    rank_of = np.full(topology.n_nodes, -1, dtype=np.int64)
-    rank_of[list(collective.ranks)] = np.arange(collective.n_ranks)
+    rank_of = positions_of(topology.n_nodes, list(collective.ranks))
     ends = ends_of(topology, steps)
     check_ends(topology, steps.link, ends, rank_of)
     tails, heads = rank_of[ends[0]], rank_of[ends[1]]

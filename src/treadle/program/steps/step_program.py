@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array, offsets_of
+from treadle.arrays import BoolArray, Int64Array, mask_of, offsets_of
 from treadle.errors import InfeasibleError
 from treadle.program.hazards import Row, find_waits
 from treadle.program.program import Buffer, OperationKind, Program
@@ -187,8 +187,7 @@ def _flow(frame: Frame, moves: Moves, ranking: Int64Array, *, reduces: bool, mer
         read, added, target = _swapping(frame, moves, departure, arrival, stores)
     elif reduces:
         target = frame.sums(moves.receiver, moves.piece)
-        is_first = np.zeros(len(moves), dtype=np.bool_)
-        is_first[np.unique(arrival, return_index=True)[1]] = True
+        is_first = mask_of(len(moves), np.unique(arrival, return_index=True)[1])
         added = np.where(is_first, Buffer.INPUT, target)
         has_sum = _Last(arrival, arrival).find(departure) >= 0
         read = np.where(has_sum, frame.sums(moves.sender, moves.piece), Buffer.INPUT)

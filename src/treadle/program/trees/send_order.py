@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, mask_of, positions_of
 from treadle.math.graphs import components
 from treadle.schedules.collective import Collective
 from treadle.schedules.trees.forest import Direction, Tree
@@ -65,13 +65,11 @@ def turns_of(topology: Topology, collective: Collective) -> Turns:
     real = topology.tails != topology.heads
     tails, heads = topology.tails[real].astype(np.int64), topology.heads[real].astype(np.int64)
     np.maximum.at(fastest, tails, topology.bandwidths[real])
-    is_rank = np.zeros(topology.n_nodes, dtype=np.bool_)
-    is_rank[ranks] = True
+    is_rank = mask_of(topology.n_nodes, ranks)
     joins = is_rank[tails] & (topology.bandwidths[real] == fastest[tails])
     label = components(topology.n_nodes, tails[joins], heads[joins])[ranks]
     _, first, number = np.unique(label, return_index=True, return_inverse=True)
-    order = np.empty(len(first), dtype=np.int64)
-    order[np.argsort(first)] = np.arange(len(first))
+    order = positions_of(len(first), np.argsort(first))
     box = order[number.reshape(-1)]
     by_box = np.argsort(box, kind="stable")
     place = np.empty(len(box), dtype=np.int64)

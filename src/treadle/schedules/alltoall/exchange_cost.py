@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, sums_of
 from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
@@ -39,8 +39,7 @@ def exchange_loads(
         load = np.zeros(topology.n_links, dtype=sizes.dtype)
         amounts = sizes * weights[sends.shard[span]]
         if sends.has_ways:
-            over = np.zeros(sends.n_ways, dtype=sizes.dtype)
-            np.add.at(over, sends.link[span], amounts)
+            over = sums_of(sends.n_ways, sends.link[span], amounts, dtype=sizes.dtype)
             np.add.at(load, sends.way_links, np.repeat(over, np.diff(sends.way_offset)))
         else:
             np.add.at(load, sends.link[span], amounts)
@@ -133,7 +132,6 @@ def _host_loads(topology: Topology, load: NDArray[Any]) -> list[NDArray[Any]]:
         return []
     sides = []
     for ends in (topology.tails, topology.heads):
-        total = np.zeros(topology.n_nodes, dtype=load.dtype)
-        np.add.at(total, ends, load)
+        total = sums_of(topology.n_nodes, ends, load, dtype=load.dtype)
         sides.append(total[capped])
     return sides

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of
+from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of, positions_of
 from treadle.schedules.factored.checks import UNIT_LIMIT
 
 
@@ -54,9 +54,7 @@ class EvenShares:
     @cached_property
     def position(self) -> Int64Array:
         """Place of each child in `order`."""
-        position = np.empty(len(self.group), dtype=np.int64)
-        position[self.order] = np.arange(len(self.group))
-        return position
+        return positions_of(len(self.group), self.order)
 
     @cached_property
     def first(self) -> Int64Array:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, positions_of
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.edges import PieceEdges, edges_into, edges_out_of, unit_trees
 from treadle.schedules.factored.expansion import Expansion, LayerExpansion, path_ends
@@ -159,8 +159,7 @@ class RankView:
 
     def common_level(self, ranks: Int64Array) -> Int64Array:
         """For each rank, which of `places` is the inmost that holds it too."""
-        level = np.full(self.layer.n_pieces, -1, dtype=np.int64)
-        level[[place.piece for place in self.places]] = np.arange(len(self.places))
+        level = positions_of(self.layer.n_pieces, [place.piece for place in self.places])
         piece = self._index.piece_of_rank[ranks]
         while len(piece) and level[piece].min() < 0:
             piece = np.where(level[piece] < 0, self.layer.outer[piece], piece)

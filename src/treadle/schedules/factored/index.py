@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array, offsets_of
+from treadle.arrays import Int32Array, Int64Array, offsets_of, positions_of
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.layers import Crossings, Layer
 from treadle.schedules.factored.piece_trees import ragged
@@ -176,8 +176,7 @@ class LayerIndex:
         shift = np.repeat(np.concatenate([[0], starts[:-2]]), np.diff(starts))
         columns[5] = np.where(columns[5] >= 0, columns[5] + shift, -1)
         order = self._order(columns[0], columns[1])
-        place = np.empty(len(order), dtype=np.int64)
-        place[order] = np.arange(len(order))
+        place = positions_of(len(order), order)
         columns[5] = np.where(columns[5] >= 0, place[columns[5]], -1)
         return self._sorted(columns)
 

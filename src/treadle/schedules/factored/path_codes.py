@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, sums_of
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.checks import UNIT_LIMIT
 from treadle.schedules.factored.index import Borders, LayerIndex, Pool
@@ -130,8 +130,7 @@ class _Segments:
         start = np.cumsum(length) - length
         order = np.lexsort((place, path))
         taken = slots[ragged(start[order], length[order])]
-        total = np.zeros(n_paths, dtype=np.int64)
-        np.add.at(total, path, length)
+        total = sums_of(n_paths, path, length)
         if backwards:
             ends = np.cumsum(total)
             within = np.arange(len(taken)) - np.repeat(ends - total, total)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from treadle.arrays import FrozenArrays, Int32Array, Int64Array, check_offsets, distinct, offsets_of
+from treadle.arrays import FrozenArrays, Int32Array, Int64Array, check_offsets, distinct, offsets_of, sums_of
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.checks import (
     COLUMN_AXES,
@@ -141,9 +141,7 @@ class TableTrees(FrozenArrays):
     @cached_property
     def root_units(self) -> Int64Array:
         """Unit trees rooted at each child, shape (n,)."""
-        total = np.zeros(self.parent.shape[1], dtype=np.int64)
-        np.add.at(total, self.root, self.units)
-        return total
+        return sums_of(self.parent.shape[1], self.root, self.units)
 
     @property
     def n_paths(self) -> int:

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array, offsets_of
+from treadle.arrays import Int32Array, Int64Array, offsets_of, sums_of
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.checks import (
     COLUMN_AXES,
@@ -199,8 +199,7 @@ class PairwisePlanes(FormulaTrees):
         stop = np.cumsum(self._shares(by, child), axis=0)
         start = stop - self._shares(by, child)
         units = np.clip(np.minimum(stop, first + self.block) - np.maximum(start, first), 0, None).T
-        total = np.zeros((self.n_children, self.n_planes), dtype=np.int64)
-        np.add.at(total, by, units)
+        total = sums_of((self.n_children, self.n_planes), by, units)
         before = np.cumsum(units, axis=0) - units
         before -= before[np.searchsorted(by, by)] if len(by) else before
         by_row, before_row = np.empty_like(first), np.empty_like(before)

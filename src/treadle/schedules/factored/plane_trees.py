@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of
+from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of, positions_of
 from treadle.schedules.factored.checks import UNIT_LIMIT
 from treadle.schedules.factored.piece_trees import PieceRows, check_roots
 from treadle.schedules.factored.plane_pairs import PairwisePlanes
@@ -72,9 +72,7 @@ class PlaneTrees(PairwisePlanes):
     @cached_property
     def _trees(self) -> Int64Array:
         """Unit tree at each place, at children that have r of them."""
-        tree = np.empty(len(self.place), dtype=np.int64)
-        tree[self.place] = np.arange(len(self.place))
-        return tree
+        return positions_of(len(self.place), self.place)
 
     def _units_at(self, roots: Int64Array, places: Int64Array) -> Int64Array:
         usual = self._is_usual(roots)

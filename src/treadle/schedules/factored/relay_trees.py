@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array, offsets_of
+from treadle.arrays import Int32Array, Int64Array, offsets_of, sums_of
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.checks import COLUMN_AXES, UNIT_LIMIT, check_length, check_range, check_sum
 from treadle.schedules.factored.formula_trees import FormulaTrees
@@ -139,9 +139,7 @@ class RelayTrees(FormulaTrees):
     @cached_property
     def _duties(self) -> Int64Array:
         """Deliveries that each child makes as a relay, shape (n,)."""
-        duties = np.zeros(self.n_children, dtype=np.int64)
-        np.add.at(duties, self.relay_child, self.relay_count)
-        return duties
+        return sums_of(self.n_children, self.relay_child, self.relay_count)
 
     @cached_property
     def _duty_start(self) -> Int64Array:

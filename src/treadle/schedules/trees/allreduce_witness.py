@@ -11,7 +11,7 @@ from typing import ClassVar, TypeVar
 
 import numpy as np
 
-from treadle.arrays import BoolArray
+from treadle.arrays import BoolArray, mask_of
 from treadle.brief import brief
 from treadle.errors import FormatError, ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
@@ -270,8 +270,7 @@ def _cut(
         raise ScheduleError(f"a cut names a node beyond the {topology.n_nodes} of {topology.name}")
     if multiplier < 0:
         raise ScheduleError("cut combination: multipliers must not be negative")
-    inside = np.zeros(topology.n_nodes, dtype=np.bool_)
-    inside[list(nodes)] = True
+    inside = mask_of(topology.n_nodes, list(nodes))
     if all(inside[node] for node in collective.ranks):
         raise ScheduleError("a cut contains every rank, so nothing has to cross it")
     return inside

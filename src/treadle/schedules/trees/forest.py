@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from treadle.arrays import FrozenArrays, Int32Array, Int64Array, check_offsets, offsets_of
+from treadle.arrays import FrozenArrays, Int32Array, Int64Array, check_offsets, offsets_of, sums_of
 from treadle.brief import brief
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
@@ -270,9 +270,7 @@ class Forest(FrozenArrays):
 
     def path_units(self) -> Int64Array:
         """Units that take each path, over all trees and edges."""
-        units = np.zeros(self.n_paths, dtype=np.int64)
-        np.add.at(units, self.entry_path, self.entry_units)
-        return units
+        return sums_of(self.n_paths, self.entry_path, self.entry_units)
 
     def tree_table(self) -> tuple[Int32Array, Int64Array, Int32Array]:
         """Root, multiplicity and parents, shape (T, N), of all trees."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array
+from treadle.arrays import BoolArray, Int64Array, mask_of
 from treadle.program.trees.send_order import turns_of
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.simulation.costs.cost_model import LinkClass
@@ -64,10 +64,7 @@ def _has_own_links(topology: Topology, boxes: Boxes) -> BoolArray:
     """Of each group, whether a rank has a link to another rank, or to a switch that does not lead out."""
     tails, heads = topology.tails, topology.heads
     of_tail, of_head = boxes.of_node[tails], boxes.of_node[heads]
-    leads_out = np.zeros(topology.n_nodes, dtype=np.bool_)
-    leads_out[tails[of_tail != of_head]] = True
+    leads_out = mask_of(topology.n_nodes, tails[of_tail != of_head])
     inside = topology.is_compute[tails] & (of_tail == of_head)
     own = inside & (topology.is_compute[heads] | ~leads_out[heads])
-    found = np.zeros(boxes.count, dtype=np.bool_)
-    found[of_tail[own]] = True
-    return found
+    return mask_of(boxes.count, of_tail[own])

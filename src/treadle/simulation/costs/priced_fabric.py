@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from treadle.arrays import BoolArray
+from treadle.arrays import BoolArray, mask_of
 from treadle.simulation.costs.cost_model import LinkClass, Protocol
 from treadle.simulation.costs.link_classes import CLASSES, link_classes
 from treadle.topologies.topology import Topology
@@ -35,8 +35,7 @@ def priced_fabric(topology: Topology, protocol: Protocol) -> tuple[Topology, int
     present = [protocol.of(CLASSES[number]) for number in np.unique(classes[enters]).tolist()]
     common = min((one.alpha_ns + one.occupancy_ns for one in present), default=0)
     # of each link whether it leads from the network to a node that leads on within its box
-    leads_in = np.zeros(topology.n_nodes, dtype=np.bool_)
-    leads_in[topology.tails[classes == CLASSES.index(LinkClass.BOX)]] = True
+    leads_in = mask_of(topology.n_nodes, topology.tails[classes == CLASSES.index(LinkClass.BOX)])
     of_network = classes == CLASSES.index(LinkClass.NETWORK)
     found: BoolArray = of_network & leads_in[topology.heads] & ~topology.is_compute[topology.heads]
     # nanoseconds that a message over the network costs more than one within a box, links aside

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array
+from treadle.arrays import BoolArray, Int64Array, mask_of
 from treadle.schedules.collective import Collective
 from treadle.schedules.witness import CutWitness, Witness
 from treadle.simulation.costs.link_classes import CLASSES
@@ -82,12 +82,10 @@ def idle_ns(terms: MessageTerms, collective: Collective, witness: Witness) -> In
 
 def _ends(topology: Topology, collective: Collective, witness: Witness) -> tuple[BoolArray, BoolArray]:
     """Nodes where messages that cross begin, and where they end, shape (n,) each."""
-    ranks = np.zeros(topology.n_nodes, dtype=np.bool_)
-    ranks[topology.compute_nodes] = True
+    ranks = mask_of(topology.n_nodes, topology.compute_nodes)
     if not isinstance(witness, CutWitness):
         return ranks, ranks
-    inside = np.zeros(topology.n_nodes, dtype=np.bool_)
-    inside[list(witness.nodes)] = True
+    inside = mask_of(topology.n_nodes, list(witness.nodes))
     here, there = ranks & inside, ranks & ~inside
     return (there, here) if collective.kind.reduces else (here, there)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array
+from treadle.arrays import BoolArray, Int64Array, mask_of
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.simulation.size_bounds.message_terms import FAR_NS, MessageTerms
 from treadle.simulation.size_bounds.size_witness import PairWitness
@@ -26,8 +26,7 @@ def farthest_pair(terms: MessageTerms, collective: Collective) -> tuple[PairWitn
     if collective.root is not None:
         groups = collective.groups or (tuple(range(n)),)
         chosen = [group[collective.root] for group in groups][:_MOST_SOURCES]
-    starts = np.zeros((len(chosen), terms.topology.n_nodes), dtype=np.bool_)
-    starts[np.arange(len(chosen)), nodes[chosen]] = True
+    starts = mask_of((len(chosen), terms.topology.n_nodes), (np.arange(len(chosen)), nodes[chosen]))
     found = np.full((len(chosen), n), FAR_NS, dtype=np.int64)
     for among in terms.subsets():
         cost = terms.most_of("occupancy_ns", among) + terms.most_of("alpha_ns", among)
@@ -48,8 +47,7 @@ def needs(collective: Collective, chosen: list[int]) -> BoolArray:
     rows: Int64Array = np.array(chosen)
     if collective.kind is CollectiveKind.ALLTOALL:
         return np.asarray(collective.pair_demands.between[rows] > 0)
-    wanted = np.ones((len(rows), n), dtype=np.bool_)
-    wanted[np.arange(len(rows)), rows] = False
+    wanted = ~mask_of((len(rows), n), (np.arange(len(rows)), rows))
     if collective.groups is not None:
         group = np.zeros(n, dtype=np.int64)
         for number, members in enumerate(collective.groups):

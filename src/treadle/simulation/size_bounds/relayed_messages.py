@@ -17,6 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from treadle.arrays import mask_of
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.simulation.size_bounds.message_terms import FAR_NS, MessageTerms
 from treadle.simulation.size_bounds.size_witness import RelayedWitness
@@ -210,8 +211,7 @@ def _neighbourhoods(terms: MessageTerms) -> Counter[_Around] | None:
 def _hops(terms: MessageTerms) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
     """Fewest links from each node to each."""
     n = terms.topology.n_nodes
-    joined = np.zeros((n, n), dtype=np.bool_)
-    joined[terms.topology.tails[terms.carries], terms.topology.heads[terms.carries]] = True
+    joined = mask_of((n, n), (terms.topology.tails[terms.carries], terms.topology.heads[terms.carries]))
     reached, found = np.eye(n, dtype=np.bool_), np.where(np.eye(n, dtype=np.bool_), 0, n).astype(np.int64)
     for count in range(1, n):
         further = (reached @ joined) & ~reached

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, positions_of
 from treadle.context import context
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.math.lp import Program
@@ -138,8 +138,7 @@ class _ExchangeProgram:
         return TimeSteppedFlow(by_step, np.full(self.epochs, seconds), True)
 
     def _load(self, lp: Program) -> None:
-        number = np.full(self.places.shape, -1, dtype=np.int64)
-        number[self.places] = np.arange(int(self.places.sum()))
+        number = positions_of(self.places.shape, self.places)
         epoch, source, link = self.flows
         tails, heads = self.topology.tails[link], self.topology.heads[link]
         flow = np.arange(len(link))

@@ -20,7 +20,7 @@ from itertools import product
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array, frozen
+from treadle.arrays import BoolArray, Int64Array, frozen, sums_of
 from treadle.errors import ScheduleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
@@ -132,8 +132,7 @@ def _walks(topology: Topology) -> list[BoolArray]:
     A generalized Kautz graph has loops, which fabrics leave out: who has fewer links than others stays.
     """
     n = topology.n_nodes
-    links = np.zeros((n, n))
-    np.add.at(links, (topology.tails, topology.heads), 1)
+    links = sums_of((n, n), (topology.tails, topology.heads), 1, dtype=float)
     links[np.arange(n), np.arange(n)] += links.sum(axis=1).max() - links.sum(axis=1)
     found = [links > 0]
     while len(found) < _MOST_LINKS and not found[-1].all():

@@ -16,7 +16,7 @@ from math import lcm
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int32Array, Int64Array, offsets_of
+from treadle.arrays import Int32Array, Int64Array, offsets_of, positions_of
 from treadle.errors import ScheduleError
 from treadle.schedules.steps.step_transforms import reverse
 from treadle.schedules.steps.steps import MAX_CHUNKS, Steps
@@ -110,9 +110,7 @@ def _line_graph(topology: Topology, steps: Steps, _: int) -> Steps:
 def _line_graph_numbers(topology: Topology, _: int) -> Int64Array:
     """Number in the line graph of each arc (f, e), in the order of the arcs (e, f) of the transpose's."""
     turned = line_graph(topology.transpose())
-    numbers = np.empty(turned.n_links, dtype=np.int64)
-    numbers[np.lexsort((turned.tails, turned.heads))] = np.arange(turned.n_links)
-    return numbers
+    return positions_of(turned.n_links, np.lexsort((turned.tails, turned.heads)))
 
 
 def degree_expansion_schedule(topology: Topology, steps: Steps, n: int) -> tuple[Topology, Steps]:

@@ -19,7 +19,7 @@ from math import lcm
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array, distinct
+from treadle.arrays import Int32Array, Int64Array, distinct, mask_of
 from treadle.synthesis.trees.instance import UNIT_LIMIT, Instance, cut_weight, find_violated_cut
 from treadle.synthesis.trees.optimality import Optimum
 
@@ -157,8 +157,7 @@ def fixed_trees_optimum(
 
 
 def _cut_out_of(problem: Instance, nodes: Int32Array) -> Cut:
-    inside = np.zeros(problem.n_nodes, dtype=bool)
-    inside[nodes] = True
+    inside = mask_of(problem.n_nodes, nodes)
     crossing = problem.bandwidths[inside[problem.tails] & ~inside[problem.heads]]
     return Cut(Counter(crossing.tolist()), cut_weight(problem, nodes))
 

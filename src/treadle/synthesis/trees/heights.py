@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array
+from treadle.arrays import BoolArray, Int64Array, positions_of, sums_of
 from treadle.math.graphs import components
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.packers.vertex_matching import height_bound
@@ -54,17 +54,14 @@ def lowest_height(problem: Instance, multiplicities: Int64Array, capacities: Int
 def _has_narrow_root(problem: Instance, multiplicities: Int64Array, capacities: Int64Array) -> bool:
     """Some root cannot send all its trees straight to everybody."""
     n = len(problem.terminals)
-    rank_of = np.full(problem.n_nodes, -1, dtype=np.int64)
-    rank_of[problem.terminals] = np.arange(n)
+    rank_of = positions_of(problem.n_nodes, problem.terminals)
     starts = np.flatnonzero((rank_of[problem.tails] >= 0) & (problem.tails != problem.heads))
     pairs = rank_of[problem.tails[starts]] * problem.n_nodes + problem.heads[starts]
     first, place = np.unique(pairs, return_inverse=True)
-    units = np.zeros(len(first), dtype=np.int64)
-    np.add.at(units, place, capacities[starts])
+    units = sums_of(len(first), place, capacities[starts])
     rank, head = np.divmod(first, problem.n_nodes)
     served = np.minimum(units, multiplicities[rank] * _others_behind(problem, rank_of, rank, head))
-    leaving = np.zeros(n, dtype=np.int64)
-    np.add.at(leaving, rank, served)
+    leaving = sums_of(n, rank, served)
     return bool(np.any(leaving < multiplicities * (n - 1)))
 
 
@@ -113,8 +110,7 @@ def _others_behind(problem: Instance, rank_of: Int64Array, rank: Int64Array, hea
         # too many relays to follow: at most all others are behind one, which keeps the bound valid
         others[through] = n - 1
         return others
-    relay_of = np.full(problem.n_nodes, -1, dtype=np.int64)
-    relay_of[relays] = np.arange(len(relays))
+    relay_of = positions_of(problem.n_nodes, relays)
     tails, heads = relay_of[problem.tails], problem.heads
     to_rank, to_relay = (tails >= 0) & (rank_of[heads] >= 0), (tails >= 0) & (relay_of[heads] >= 0)
     reach = np.zeros((len(relays), n), dtype=np.float32)

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array, exact_sum
+from treadle.arrays import Int32Array, Int64Array, exact_sum, mask_of
 from treadle.engine import core, run_core
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective, CollectiveKind, check_membership
@@ -68,8 +68,7 @@ class Instance:
     @property
     def relays(self) -> Int32Array:
         """Nodes that are no terminals: switches and forwarders."""
-        relay = np.ones(self.n_nodes, dtype=bool)
-        relay[self.terminals] = False
+        relay = ~mask_of(self.n_nodes, self.terminals)
         return np.flatnonzero(relay).astype(np.int32)
 
 
@@ -166,16 +165,14 @@ def _trees_fit(problem: Instance, capacities: Int64Array, factor: int, control: 
 
 def cut_capacity(problem: Instance, nodes: Int32Array, capacities: Int64Array) -> int:
     """d+(S), exact."""
-    inside = np.zeros(problem.n_nodes, dtype=bool)
-    inside[nodes] = True
+    inside = mask_of(problem.n_nodes, nodes)
     crossing = inside[problem.tails] & ~inside[problem.heads]
     return sum(capacities[crossing].tolist())
 
 
 def cut_weight(problem: Instance, nodes: Int32Array) -> int:
     """w(S)."""
-    inside = np.zeros(problem.n_nodes, dtype=bool)
-    inside[nodes] = True
+    inside = mask_of(problem.n_nodes, nodes)
     return int(problem.weights[inside[problem.terminals]].sum())
 
 

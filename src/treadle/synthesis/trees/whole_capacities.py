@@ -9,7 +9,7 @@ from math import lcm
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, mask_of
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.synthesis.integer_program import IntegerProgram
@@ -82,8 +82,7 @@ def capacities_within(problem: Instance, limits: Int64Array, trees: int) -> Int6
 
 def _crossing(problem: Instance, nodes: Int32Array) -> list[int]:
     """The links out of a set."""
-    inside = np.zeros(problem.n_nodes, dtype=bool)
-    inside[nodes] = True
+    inside = mask_of(problem.n_nodes, nodes)
     links: list[int] = np.flatnonzero(inside[problem.tails] & ~inside[problem.heads]).tolist()
     return links
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array
+from treadle.arrays import BoolArray, Int64Array, mask_of
 from treadle.errors import TopologyError
 from treadle.topologies.catalogue.direct import from_edges, graph_name
 from treadle.topologies.catalogue.finite_field import finite_field, prime_power
@@ -98,8 +98,7 @@ def paley(q: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
     if q % 4 != 1:
         raise TopologyError(f"paley: q must be 1 modulo 4, found {q}; else x - y and y - x differ")
     field = finite_field(q)
-    is_square = np.zeros(q, dtype=np.bool_)
-    is_square[field.powers[::2]] = True
+    is_square = mask_of(q, field.powers[::2])
     return _undirected("paley", (q,), is_square[field.sums[:, field.negatives]], bandwidth, latency)
 
 

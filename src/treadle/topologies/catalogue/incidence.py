@@ -11,7 +11,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import BoolArray, Int64Array
+from treadle.arrays import BoolArray, Int64Array, mask_of, positions_of
 from treadle.topologies.catalogue.finite_field import FiniteField, finite_field
 
 _Vectors = NDArray[np.int64]
@@ -107,13 +107,10 @@ def _lines_through(field: FiniteField, points: _Vectors, joined: BoolArray) -> B
     scaled = field.products[np.arange(q)[:, None, None], points[second]]
     spanned = np.concatenate([points[second][None], field.sums[points[first], scaled]])
     weights = q ** np.arange(points.shape[1])[::-1]
-    index = np.full(q ** points.shape[1], -1, dtype=np.int64)
-    index[points @ weights] = np.arange(len(points))
+    index = positions_of(q ** points.shape[1], points @ weights)
     lines = np.unique(np.sort(index[_normalised(field, spanned) @ weights].T, axis=1), axis=0)
     assert lines.min() >= 0
-    incidence = np.zeros((len(points), len(lines)), dtype=np.bool_)
-    incidence[lines, np.arange(len(lines))[:, None]] = True
-    return incidence
+    return mask_of((len(points), len(lines)), (lines, np.arange(len(lines))[:, None]))
 
 
 def _normalised(field: FiniteField, vectors: _Vectors) -> _Vectors:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import BoolArray
+from treadle.arrays import BoolArray, mask_of
 from treadle.errors import TopologyError
 from treadle.topologies.catalogue.direct import from_edges, graph_name
 from treadle.topologies.catalogue.finite_field import FiniteField, finite_field, prime_power
@@ -73,8 +73,7 @@ def _generator_sets(field: FiniteField, delta: int) -> tuple[BoolArray, BoolArra
         half = (q - 1) // 2
         first = np.concatenate([np.arange(0, half, 2), np.arange(half, q - 1, 2)])
         second = (first + 1) % (q - 1)
-    masks = np.zeros((2, q), dtype=np.bool_)
-    masks[0, field.powers[first]] = True
+    masks = mask_of((2, q), (0, field.powers[first]))
     masks[1, field.powers[second]] = True
     assert np.array_equal(masks, masks[:, field.negatives])
     return masks[0], masks[1]

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array
+from treadle.arrays import BoolArray, Int64Array, mask_of
 from treadle.errors import TopologyError
 from treadle.math.graphs import reached
 from treadle.topologies.cables import NamedCable, named_cables
@@ -274,8 +274,7 @@ def _sparse_pairs(n: int, d: int, rng: np.random.Generator, *, directed: bool) -
 
 def _complement(n: int, pairs: Int64Array, *, directed: bool) -> Int64Array:
     """All other pairs of distinct nodes."""
-    absent = np.ones((n, n), dtype=np.bool_)
-    absent[pairs[:, 0], pairs[:, 1]] = False
+    absent = ~mask_of((n, n), (pairs[:, 0], pairs[:, 1]))
     if not directed:
         absent[pairs[:, 1], pairs[:, 0]] = False
         absent = np.triu(absent)
@@ -287,8 +286,7 @@ def _repaired(n: int, pairs: Int64Array, rng: np.random.Generator, *, directed: 
     """Exchange ends, in place, until no pair is a loop or repeats another; False if that got stuck."""
     low, high = pairs.T if directed else np.sort(pairs, axis=1).T
     keys = low * n + high
-    bad = np.ones(len(pairs), dtype=np.bool_)
-    bad[np.unique(keys, return_index=True)[1]] = False
+    bad = ~mask_of(len(pairs), np.unique(keys, return_index=True)[1])
     bad |= pairs[:, 0] == pairs[:, 1]
     if not bad.any():
         return True

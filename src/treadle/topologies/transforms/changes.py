@@ -10,7 +10,7 @@ from itertools import compress
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.arrays import BoolArray, Int32Array, Int64Array, mask_of, sums_of
 from treadle.errors import TopologyError
 from treadle.topologies.cables import partners
 from treadle.topologies.limits import check_count, check_size
@@ -136,9 +136,7 @@ def _one_between(topology: Topology, name: str, ends: tuple[int, int, bool], num
         raise TopologyError(
             f"{topology.name}: there is no link {name!r}: {kind} are numbered from 0, {len(choices)} in all"
         )
-    chosen = np.zeros(topology.n_links, dtype=np.bool_)
-    chosen[choices[number]] = True
-    return chosen
+    return mask_of(topology.n_links, choices[number])
 
 
 def has_node(topology: Topology, name: str) -> bool:
@@ -317,8 +315,7 @@ def _dead_ends(topology: Topology, nodes: BoolArray, links: BoolArray) -> BoolAr
     chosen = np.flatnonzero(links & (topology.tails != topology.heads))
     tails, heads = topology.tails[chosen].astype(np.int64), topology.heads[chosen].astype(np.int64)
     # what a dead end takes from its neighbour is balanced, so the sum over all links decides throughout
-    surplus = np.zeros(n, dtype=np.int64)
-    np.add.at(surplus, tails, topology.bandwidths[chosen])
+    surplus = sums_of(n, tails, topology.bandwidths[chosen])
     np.subtract.at(surplus, heads, topology.bandwidths[chosen])
     can_go = nodes & ~topology.is_compute & (surplus == 0)
     outward, inward = can_go[tails], can_go[heads]

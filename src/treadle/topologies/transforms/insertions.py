@@ -6,6 +6,7 @@ from itertools import compress
 
 import numpy as np
 
+from treadle.arrays import mask_of
 from treadle.errors import TopologyError
 from treadle.topologies.limits import check_count, check_size
 from treadle.topologies.naming import as_name
@@ -112,8 +113,7 @@ def with_deleted_nodes(topology: Topology, *nodes: int) -> Topology:
             raise TopologyError(f"{name}: node {node} has a self-loop, which joins no two of its links")
         heads[into] = heads[out[::-1]]
         kept[out] = False
-    stays = np.ones(topology.n_nodes, dtype=np.bool_)
-    stays[list(nodes)] = False
+    stays = ~mask_of(topology.n_nodes, list(nodes))
     index = np.cumsum(stays) - 1
     left = tuple(compress(topology.node_names, stays.tolist()))
     source = np.flatnonzero(kept).tolist()

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import BoolArray
+from treadle.arrays import BoolArray, mask_of
 from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import Collective, check_membership
@@ -49,7 +49,7 @@ class CutBound:
 
     def witness(self, topology: Topology) -> DistanceWitness:
         """Length 1 for the links out of the set: proves the cut's bound, or less where paths cross twice."""
-        inside = _mask(topology, self.nodes)
+        inside = mask_of(topology.n_nodes, list(self.nodes))
         leaving = inside[topology.tails] & ~inside[topology.heads]
         return DistanceWitness(leaving.astype(np.int64))
 
@@ -70,7 +70,7 @@ def cut_rate(topology: Topology, collective: Collective, nodes: tuple[int, ...])
     >>> cut_rate(fabric, on_all_ranks(fabric, CollectiveKind.ALLTOALL), (0, 1, 2))
     Fraction(2, 9)
     """
-    inside = _mask(topology, nodes)
+    inside = mask_of(topology.n_nodes, list(nodes))
     leaving = inside[topology.tails] & ~inside[topology.heads]
     ranks = inside[np.array(collective.ranks)]
     demand = int(collective.pair_demands.between[ranks][:, ~ranks].sum())
@@ -140,12 +140,6 @@ def best_cut(
     if best is None:
         raise ScheduleError(f"cuts: {topology.name}: no cut of this kind has demand across it")
     return best
-
-
-def _mask(topology: Topology, nodes: tuple[int, ...]) -> BoolArray:
-    mask = np.zeros(topology.n_nodes, dtype=np.bool_)
-    mask[list(nodes)] = True
-    return mask
 
 
 class _CutSearch:
@@ -220,9 +214,7 @@ class _CutSearch:
         ratio = self._ratio(capacity, demand)
         if self._is_balanced:
             ratio[~self._has_halves(np.cumsum(self._is_rank[order].astype(np.int64))[:-1])] = np.inf
-        mask = np.zeros(n, dtype=np.bool_)
-        mask[order[: int(np.argmin(ratio)) + 1]] = True
-        return mask
+        return mask_of(n, order[: int(np.argmin(ratio)) + 1])
 
     def improve(self, mask: BoolArray) -> BoolArray:
         """Passes in which every node moves once; each ends at the best set on the way."""

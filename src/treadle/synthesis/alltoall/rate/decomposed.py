@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, positions_of
 from treadle.context import context
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow
@@ -194,8 +194,7 @@ def _solved(
     values = _child(instance, used, flow[instance.links[used]], start, targets, demands, time_limit_s)
     flows = np.zeros((len(targets), topology.n_links))
     flows[:, instance.links[used]] = values.reshape(len(targets), len(used)) * total
-    rank_of = np.full(topology.n_nodes, -1, dtype=np.int64)
-    rank_of[list(collective.ranks)] = np.arange(collective.n_ranks)
+    rank_of = positions_of(topology.n_nodes, list(collective.ranks))
     return ChildFlow(source, rank_of[targets], flows)
 
 

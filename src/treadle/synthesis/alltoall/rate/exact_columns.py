@@ -13,7 +13,7 @@ from math import gcd, lcm
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, sums_of
 from treadle.context import context
 from treadle.schedules.alltoall.alltoall_witness import MAX_LENGTH
 from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance
@@ -193,15 +193,13 @@ class ColumnProgram:
                 continue
             part = slice(starts[group], starts[group + 1])
             links, place = np.unique(link[part], return_inverse=True)
-            carried = np.zeros(len(links), dtype=np.int64)
-            np.add.at(carried, place, amounts[part])
+            carried = sums_of(len(links), place, amounts[part])
             new += self._add_column(_Column(group, links, carried))
         return new
 
     def _add_column(self, column: _Column) -> bool:
         symmetry = self._symmetry
-        loads = np.zeros(symmetry.n_orbits, dtype=np.int64)
-        np.add.at(loads, symmetry.link_orbit[column.links], column.amounts)
+        loads = sums_of(symmetry.n_orbits, symmetry.link_orbit[column.links], column.amounts)
         key = (column.group, loads.tobytes())
         if key in self._known:
             return False

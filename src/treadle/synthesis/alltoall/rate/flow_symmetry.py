@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int32Array, Int64Array, frozen
+from treadle.arrays import Int32Array, Int64Array, frozen, positions_of
 from treadle.errors import TopologyError
 from treadle.math.symmetry import orbits
 from treadle.synthesis.alltoall.rate.automorphisms import proposed_automorphisms
@@ -107,8 +107,7 @@ def symmetry_of(instance: FlowInstance, node_maps: Iterable[NDArray[np.integer]]
     for node_map in maps:
         if not _keeps_demands(instance, node_map):
             raise TopologyError(f"{topology.name}: a map of nodes changes what the ranks have for each other")
-    row_of_node = np.full(topology.n_nodes, -1, dtype=np.int64)
-    row_of_node[instance.sources] = np.arange(instance.n_sources)
+    row_of_node = positions_of(topology.n_nodes, instance.sources)
     senders = orbits(instance.n_sources, [row_of_node[node_map[instance.sources]] for node_map in maps])
     of_link = orbits(topology.n_links, links)[instance.links]
     representatives, sender_orbit, multiplicities = np.unique(
@@ -130,8 +129,7 @@ def symmetry_of(instance: FlowInstance, node_maps: Iterable[NDArray[np.integer]]
 
 
 def _keeps_demands(instance: FlowInstance, node_map: Int64Array) -> bool:
-    row_of_node = np.full(instance.topology.n_nodes, -1, dtype=np.int64)
-    row_of_node[instance.sources] = np.arange(instance.n_sources)
+    row_of_node = positions_of(instance.topology.n_nodes, instance.sources)
     rows = row_of_node[node_map[instance.sources]]
     if (rows < 0).any():
         return False

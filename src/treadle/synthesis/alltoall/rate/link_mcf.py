@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, positions_of
 from treadle.math.graphs import reached
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow
@@ -98,8 +98,7 @@ def link_mcf(topology: Topology, collective: Collective, *, time_limit_s: float 
     lengths[instance.links] = prices[:k]
     flows = np.zeros((p, topology.n_links))
     flows[:, instance.links] = values[1:].reshape(p, k) * unit
-    rank_of = np.full(topology.n_nodes, -1, dtype=np.int64)
-    rank_of[list(collective.ranks)] = np.arange(collective.n_ranks)
+    rank_of = positions_of(topology.n_nodes, list(collective.ranks))
     return PairFlows(
         rate=float(values[0] * unit),
         source=instance.senders[source].astype(np.int64),

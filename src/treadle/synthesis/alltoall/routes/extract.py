@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, mask_of, sums_of
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.cycles import DUST, cancel_cycles
@@ -100,8 +100,7 @@ def extract_paths(
 def _check_delivery(topology: Topology, collective: Collective, flows: Float64Array) -> None:
     """Every rank gets about its demand from every source."""
     ranks = np.array(collective.ranks)
-    net = np.zeros((topology.n_nodes, len(ranks)))
-    np.add.at(net, topology.heads, flows.T)
+    net = sums_of((topology.n_nodes, len(ranks)), topology.heads, flows.T, dtype=float)
     np.subtract.at(net, topology.tails, flows.T)
     net = net.T
     demand = collective.pair_demands.between.astype(np.float64)
@@ -239,8 +238,7 @@ def _collected(topology: Topology, collective: Collective, found: list[_Part]) -
     own = fingerprints(paths.source, paths.target, path_rows(paths))
     weights: Float64Array = total[np.searchsorted(kept, own)].astype(np.float64)
     n = collective.n_ranks
-    routed = np.zeros((n, n), dtype=np.bool_)
-    routed[paths.source, paths.target] = True
+    routed = mask_of((n, n), (paths.source, paths.target))
     one, other, demand = demanded_pairs(collective)
     missing = ~routed[one, other]
     if missing.any():

@@ -8,7 +8,7 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, positions_of
 from treadle.engine import core, run_core
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.path_sets import Float64Array, PathSet, turned
@@ -134,8 +134,7 @@ def layers_of(paths: PathSet, orders: NDArray[np.integer]) -> Int64Array:
     layer = np.full(paths.n_paths, -1, dtype=np.int64)
     inner = paths.owner[1:] == paths.owner[:-1]
     for number in range(len(orders) - 1, -1, -1):
-        place = np.empty(orders.shape[1], dtype=np.int64)
-        place[orders[number]] = np.arange(orders.shape[1])
+        place = positions_of(orders.shape[1], orders[number])
         at = place[paths.links]
         falls = np.bincount(paths.owner[1:][inner & (at[1:] < at[:-1])], minlength=paths.n_paths)
         layer[falls == 0] = number
@@ -198,8 +197,7 @@ def grid_orders(topology: Topology, sides: tuple[int, ...], rng: np.random.Gener
     side = np.array(sides)[dimension]
     orders = []
     for way in ways:
-        rank = np.empty(count, dtype=np.int64)
-        rank[list(way)] = np.arange(count)
+        rank = positions_of(count, list(way))
         cuts = np.array([rng.integers(length) for length in sides for _ in range(2)])
         along = np.where(direction == 0, start - cuts[groups], cuts[groups] - start) % side
         orders.append(np.lexsort((along, rank[groups])))

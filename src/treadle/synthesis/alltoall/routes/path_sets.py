@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of
+from treadle.arrays import BoolArray, Int32Array, Int64Array, mask_of, offsets_of
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.math.symmetry import scramble
 from treadle.schedules.collective import Collective
@@ -244,8 +244,7 @@ class ShortestPaths:
         leave; but some path of tight links leads from the source to every node within reach.
         """
         into = np.full(distance.shape, -1, dtype=np.int64)
-        seen = np.zeros(distance.shape, dtype=np.bool_)
-        seen[np.arange(len(self.ranks)), self.ranks] = True
+        seen = mask_of(distance.shape, (np.arange(len(self.ranks)), self.ranks))
         usable = tight & np.isfinite(distance[:, self._tails])
         while True:
             fresh = usable & seen[:, self._tails] & ~np.repeat(seen[:, self._heads], self._widths, axis=1)

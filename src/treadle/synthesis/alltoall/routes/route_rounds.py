@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import Int64Array, frozen, offsets_of
+from treadle.arrays import Int64Array, frozen, offsets_of, sums_of
 from treadle.context import context
 from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.routes import RouteSchedule
@@ -51,8 +51,7 @@ def timed_routes(topology: Topology, schedule: RouteSchedule, *, max_flows: int)
         raise ScheduleError(f"rounds: {total} chunks, at most {_MOST_CHUNKS} can be placed; use fewer a pair")
     needs, capacity = _needs(topology, schedule, max_flows)
     left = schedule.units.copy()
-    work = np.zeros(len(capacity), dtype=np.int64)
-    np.add.at(work, needs.ravel(), np.repeat(left, needs.shape[1]))
+    work = sums_of(len(capacity), needs.ravel(), np.repeat(left, needs.shape[1]))
     hops = schedule.hops
     turn = (schedule.target - schedule.source) % schedule.n_ranks  # ties: all hosts to the same shift
     rounds: list[Int64Array] = []

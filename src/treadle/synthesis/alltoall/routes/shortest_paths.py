@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import Int64Array, frozen, offsets_of
+from treadle.arrays import Int64Array, frozen, offsets_of, positions_of
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.math.graphs import hops
 from treadle.schedules.alltoall.routes import RouteSchedule
@@ -150,8 +150,7 @@ def _joined(
     units = np.concatenate([group[2] for group in groups])
     lengths = np.concatenate([np.full(len(walked), walked.shape[1]) for walked, _, _ in groups])
     order = np.argsort(pair, kind="stable")
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order))
+    place = positions_of(len(order), order)
     offset = offsets_of(lengths[order])
     links = np.empty(offset[-1], dtype=np.int64)
     first = 0

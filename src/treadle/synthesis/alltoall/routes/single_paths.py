@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, sums_of
 from treadle.context import context
 from treadle.synthesis.alltoall.routes.path_sets import Float64Array, PathSet, path_rows
 
@@ -47,8 +47,7 @@ def single_paths(
     chosen = np.array(first[:-1])
     width = np.append(bandwidth, np.inf)
     added = demand[pair][:, None] / width[rows]  # of a path to the time of each of its links
-    time = np.zeros(m + 1)
-    np.add.at(time, rows[chosen], added[chosen])
+    time = sums_of(m + 1, rows[chosen], added[chosen], dtype=float)
     order = np.random.default_rng(0).permutation(len(demand)).tolist()
     for power in _POWERS:
         scale = float(time.max()) or 1.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, positions_of
 from treadle.math.graphs import hops
 from treadle.topologies.topology import Topology
 
@@ -30,8 +30,7 @@ def up_down_orders(topology: Topology, count: int) -> Int32Array:
 
 def _up_down(topology: Topology, depth: Int64Array) -> NDArray[np.intp]:
     """Links to nodes nearer to the root, the deepest first; then the others, the nearest first."""
-    place = np.empty(topology.n_nodes, dtype=np.int64)
-    place[np.argsort(depth, kind="stable")] = np.arange(topology.n_nodes)
+    place = positions_of(topology.n_nodes, np.argsort(depth, kind="stable"))
     tail, head = place[topology.tails], place[topology.heads]
     is_up = head < tail
     return np.lexsort((np.where(is_up, -tail, tail), ~is_up))

@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of
+from treadle.arrays import BoolArray, Int32Array, Int64Array, mask_of, offsets_of
 from treadle.context import context, under
 from treadle.engine import core, run_core, run_until
 from treadle.synthesis.alltoall.searched.demand_pieces import DemandPieces
@@ -237,13 +237,11 @@ def _bent(pieces: DemandPieces, paths: LanePaths, filled: LayeredPieces) -> Laye
         order[number] = _in_line(order[number].tolist(), links.tolist())
         place[number, order[number]] = np.arange(order.shape[1])
     at = place[filled.layer, filled.links].astype(np.int64) + filled.layer * np.int64(order.shape[1])
-    inner = np.ones(len(at), dtype=np.bool_)
-    inner[filled.offset[:-1][np.diff(filled.offset) > 0]] = False
+    inner = ~mask_of(len(at), filled.offset[:-1][np.diff(filled.offset) > 0])
     falls_back: BoolArray = np.zeros(len(at), dtype=np.bool_)
     falls_back[1:] = inner[1:] & (at[1:] < at[:-1])
     owner = np.repeat(np.arange(pieces.n_pieces), np.diff(filled.offset))
-    broken = np.zeros(pieces.n_pieces, dtype=np.bool_)
-    broken[owner[falls_back]] = True
+    broken = mask_of(pieces.n_pieces, owner[falls_back])
     hops = np.where(broken, 0, np.diff(filled.offset))
     kept = ~broken[owner]
     return LayeredPieces(

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, mask_of
 from treadle.errors import ScheduleError
 from treadle.math.lp import Program
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
@@ -282,8 +282,7 @@ def _merged(paths: PathSet, weights: Float64Array) -> tuple[PathSet, Float64Arra
 def _relayed(topology: Topology, layout: Ways, paths: PathSet, weights: Float64Array) -> float:
     """Part of the data between boxes that passes a compute node on its way."""
     between = layout.box[paths.source] != layout.box[paths.target]
-    first = np.zeros(len(paths.links), dtype=np.bool_)
-    first[paths.offset[:-1]] = True
+    first = mask_of(len(paths.links), paths.offset[:-1])
     stop = topology.is_compute[topology.tails[paths.links]] & ~first
     passes = np.bincount(paths.owner[stop], minlength=paths.n_paths) > 0
     total = float(weights[between].sum())

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int32Array, Int64Array, frozen, offsets_of
+from treadle.arrays import Int32Array, Int64Array, frozen, offsets_of, positions_of
 from treadle.engine import core, run_until
 from treadle.errors import InfeasibleError
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
@@ -172,8 +172,7 @@ def _runs(
     """The routes cut so that many runs fit into a step's cap."""
     demands = collective.pair_demands.between
     demand = demands[demands > 0]
-    number = np.full(demands.size, -1, dtype=np.int64)
-    number[np.flatnonzero(demands)] = np.arange(len(demand))
+    number = positions_of(demands.size, np.flatnonzero(demands))
     shard = number[routes.pair]
     whole = demand[shard] * routes.n_chunks
     hops = routes.hops

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, mask_of, positions_of
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.math.graphs import hops
 from treadle.math.lp import Entries, Program
@@ -194,8 +194,7 @@ class _TimedFlowProgram:
         self.scale = float(self.demands.max())
         self.resolution = resolution(topology, collective, n_steps=n_steps)
         step = np.arange(n_steps)[:, None, None]
-        usable = np.zeros(topology.n_links, dtype=np.bool_)
-        usable[_usable(topology)] = True
+        usable = mask_of(topology.n_links, _usable(topology))
         into_source = topology.heads[None, :] == self.ranks[:, None]
         self.flows = np.nonzero((distance[:, topology.tails] <= step) & (usable & ~into_source))
         is_source = np.arange(topology.n_nodes)[None, :] == self.ranks[:, None]
@@ -236,8 +235,7 @@ class _TimedFlowProgram:
 
     def _conservation(self) -> Entries:
         """(17)-(19): what comes to u in step t and was held there goes on in the next step or is held."""
-        number = np.full(self.places.shape, -1, dtype=np.int64)
-        number[self.places] = np.arange(int(self.places.sum()))
+        number = positions_of(self.places.shape, self.places)
         step, source, link = self.flows
         n_flows = len(step)
         flow = np.arange(n_flows)

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.arrays import BoolArray, Int32Array, Int64Array, mask_of
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.step_transforms import combine
 from treadle.schedules.steps.steps import Steps, StepSchedule, steps_from_sends
@@ -155,8 +155,7 @@ def _routed(topology: Topology, homes: Int64Array, exchanges: Iterable[_Exchange
     onward = _next_links(topology)
     heads = topology.heads.astype(np.int64)
     n_shards = len(homes)
-    lacks = np.ones((topology.n_nodes, n_shards), dtype=np.bool_)
-    lacks[homes, np.arange(n_shards)] = False
+    lacks = ~mask_of((topology.n_nodes, n_shards), (homes, np.arange(n_shards)))
     shards: list[Int64Array] = []
     links: list[Int64Array] = []
     for senders, receivers, carried in exchanges:

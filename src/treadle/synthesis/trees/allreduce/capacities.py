@@ -9,7 +9,7 @@ from math import gcd, lcm
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, positions_of
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Forest, ForestSchedule
@@ -169,8 +169,7 @@ def _pack(
     used[topology.tails[links]] = True
     used[topology.heads[links]] = True
     nodes = np.flatnonzero(used)
-    number = np.full(topology.n_nodes, -1, dtype=np.int32)
-    number[nodes] = np.arange(len(nodes))
+    number = positions_of(topology.n_nodes, nodes, dtype=np.int32)
     fabric = Topology(
         name=f"shares of {topology.name}",
         node_names=tuple(topology.node_names[v] for v in nodes),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
-from treadle.arrays import Int32Array, offsets_of
+from treadle.arrays import Int32Array, offsets_of, sums_of
 from treadle.context import context
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind, check_membership
@@ -83,8 +83,7 @@ class ForestBuilder:
         roots = np.array([tree[0] for tree in ordered], dtype=np.int32)
         units = np.array([tree[1] for tree in ordered], dtype=np.int64)
         present = parent >= 0
-        multiplicity = np.zeros(self._n, dtype=np.int64)
-        np.add.at(multiplicity, roots, units)
+        multiplicity = sums_of(self._n, roots, units)
         return Forest(
             direction=Direction.BROADCAST,
             root_multiplicity=multiplicity,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, positions_of
 from treadle.synthesis.trees.instance import Instance
 
 Floats = NDArray[np.float64]
@@ -22,8 +22,7 @@ class HopPrices:
 
     def __init__(self, problem: Instance) -> None:
         self._n, self._nodes = len(problem.terminals), problem.terminals.astype(np.int64)
-        rank_of = np.full(problem.n_nodes, -1, dtype=np.int64)
-        rank_of[problem.terminals] = np.arange(self._n)
+        rank_of = positions_of(problem.n_nodes, problem.terminals)
         self._links = [
             (link, int(tail), int(head), int(rank_of[tail]))
             for link, (tail, head) in enumerate(zip(problem.tails, problem.heads, strict=True))

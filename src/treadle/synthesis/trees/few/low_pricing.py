@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array
+from treadle.arrays import BoolArray, Int64Array, mask_of
 from treadle.synthesis.trees.few.hop_prices import Floats
 
 _LEAST = 1e-12
@@ -51,8 +51,7 @@ def grown_trees(cost: Floats, roots: Int64Array, height: int) -> tuple[Int64Arra
     best = cost[roots].copy()  # the cheapest hop to each rank from the tree
     above = np.repeat(roots[:, None], n, axis=1)
     best[rows, roots] = np.inf
-    joined = np.zeros((n_roots, n), dtype=np.bool_)
-    joined[rows, roots] = True
+    joined = mask_of((n_roots, n), (rows, roots))
     for _ in range(n - 1):
         taken = best.argmin(axis=1)
         fine = np.isfinite(best[rows, taken])

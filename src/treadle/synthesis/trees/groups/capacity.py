@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, positions_of
 from treadle.math.symmetry import Hashes
 from treadle.synthesis.trees.groups.group_colours import Colours
 from treadle.synthesis.trees.groups.representative import Representative
@@ -52,8 +52,7 @@ def capacity_rows(union: GroupUnion, colours: Colours, groups: Sequence[Represen
     used = np.unique(union.links)
     _, first, inverse = np.unique(colours.links[used], return_index=True, return_inverse=True)
     chosen = used[first]
-    row = np.full(union.topology.n_links, -1, dtype=np.int64)
-    row[chosen] = np.arange(len(chosen))
+    row = positions_of(union.topology.n_links, chosen)
     pairs = np.flatnonzero(row[union.links] >= 0)
     kinds = np.searchsorted(union.offsets, pairs, side="right") - 1
     group = colours.kinds[kinds]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, mask_of, positions_of
 from treadle.engine import core
 from treadle.errors import InfeasibleError
 from treadle.synthesis.trees.groups.representative import Representative
@@ -102,8 +102,7 @@ class TreePricer:
         self._members, self._leaves = first, counts - 1
         self._roots = kind_of[roots].astype(np.int32)
         # pairs of the members that are leaves stay out
-        out = np.zeros(group.n_places, dtype=np.bool_)
-        out[group.members] = True
+        out = mask_of(group.n_places, group.members)
         out[group.members[first]] = False
         self._pairs = np.flatnonzero(~(out[group.tails] | out[group.heads]))
         places, ends = np.unique(
@@ -170,8 +169,7 @@ class TreePricer:
 def _twins(group: Representative, roots: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
     """One member of each kind of twins, a root if one is of it; kind of each member; members of each kind."""
     n = len(group.members)
-    place = np.full(group.n_places, -1, dtype=np.int64)
-    place[group.members] = np.arange(n)
+    place = positions_of(group.n_places, group.members)
     ways: list[list[tuple[int, int, int]]] = [[] for _ in range(n)]
     for here, there, side in ((group.tails, group.heads, 0), (group.heads, group.tails, 1)):
         mine = np.flatnonzero(place[here] >= 0)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array
+from treadle.arrays import BoolArray, Int64Array, mask_of, positions_of
 from treadle.context import context
 from treadle.math.symmetry import LINK, Hashes, Refinement, RunSums, scramble
 from treadle.schedules.collective import Collective
@@ -144,8 +144,7 @@ def _stable(union: GroupUnion, places: Hashes, links: Hashes, marks: Hashes) -> 
     copies = np.repeat(union.copies, np.diff(union.offsets))
     copies[union.is_own] = 1
     times = copies.astype(np.uint64) if (copies != 1).any() else None
-    used = np.zeros(union.topology.n_links, dtype=np.bool_)
-    used[union.links] = True
+    used = mask_of(union.topology.n_links, union.links)
     counts, rounds = (len(np.unique(places)), len(np.unique(links[used]))), 0
     while True:
         context().report("refinement of groups", rounds, 0)
@@ -184,13 +183,5 @@ def classes(colours: Hashes) -> tuple[Int64Array, Int64Array]:
     """Number of each one's class, in order of first appearance, and the first of each class."""
     _, first, inverse = np.unique(colours, return_index=True, return_inverse=True)
     order = np.argsort(first)
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
+    rank = positions_of(len(order), order)
     return rank[inverse.ravel()], first[order]
-
-
-def as_mask(size: int, chosen: Int64Array) -> BoolArray:
-    """True at the chosen places."""
-    found = np.zeros(size, dtype=np.bool_)
-    found[chosen] = True
-    return found

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, sums_of
 from treadle.brief import brief
 from treadle.context import context, under
 from treadle.schedules.collective import Collective, CollectiveKind
@@ -277,8 +277,7 @@ def _without_surplus(topology: Topology, collective: Collective) -> Topology:
     """
     ends = topology.tails if collective.kind.reduces else topology.heads
     apart = topology.tails != topology.heads
-    width = np.zeros(topology.n_nodes, dtype=object)
-    np.add.at(width, ends[apart], topology.bandwidths[apart].astype(object))
+    width = sums_of(topology.n_nodes, ends[apart], topology.bandwidths[apart].astype(object), dtype=object)
     weights = collective.weights or (1,) * collective.group_size
     total = sum(weights)
     rate = min(

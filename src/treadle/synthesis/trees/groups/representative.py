@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, mask_of, positions_of
 from treadle.math.symmetry import Hashes, Refinement
 from treadle.synthesis.trees.groups.group_colours import (
     TOLD_APART,
     Colours,
-    as_mask,
     classes,
     member_weights,
 )
@@ -63,8 +62,8 @@ class Representative:
 
     def relay_classes(self) -> Int64Array:
         """One place of each class of places that are no members."""
-        is_relay = ~as_mask(self.n_places, self.members)
-        is_relay &= as_mask(self.n_places, self.tails) | as_mask(self.n_places, self.heads)
+        is_relay = ~mask_of(self.n_places, self.members)
+        is_relay &= mask_of(self.n_places, self.tails) | mask_of(self.n_places, self.heads)
         relays = np.flatnonzero(is_relay)
         _, first = np.unique(self.place_class[relays], return_index=True)
         return relays[first]
@@ -153,12 +152,11 @@ def sink_flow(group: Representative, sink: int, *, turned: bool) -> SinkFlow:
     useful = tails != sink  # what leaves the sink again serves nobody
     pair_class, first = classes(pairs[useful])
     kept = np.flatnonzero(useful)
-    ends = as_mask(group.n_places, tails[kept]) | as_mask(group.n_places, heads[kept])
+    ends = mask_of(group.n_places, tails[kept]) | mask_of(group.n_places, heads[kept])
     ends[sink] = False
     chosen = np.flatnonzero(ends)
     chosen = chosen[np.unique(places[chosen], return_index=True)[1]]
-    row = np.full(group.n_places, -1, dtype=np.int64)
-    row[chosen] = np.arange(len(chosen))
+    row = positions_of(group.n_places, chosen)
     into, out = row[heads[kept]] >= 0, row[tails[kept]] >= 0
     return SinkFlow(
         sink=sink,

@@ -14,11 +14,10 @@ from math import lcm
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, mask_of
 from treadle.errors import InfeasibleError
 from treadle.synthesis.trees.groups.cheapest_trees import Floats
 from treadle.synthesis.trees.groups.every_group import EveryGroup
-from treadle.synthesis.trees.groups.group_colours import as_mask
 from treadle.synthesis.trees.groups.representative import Representative
 from treadle.synthesis.trees.groups.served_sinks import instance_on
 from treadle.synthesis.trees.groups.shares import RationalShares, over_one_denominator
@@ -76,8 +75,8 @@ def rounded_shares(every: EveryGroup, program: TreeProgram, near: ShareValues) -
 def _balanced(group: Representative, ticks: Floats, pieces: int) -> Int64Array:
     """Shares of classes that are no larger, in whole ticks / pieces, balanced where no member is."""
     sizes = group.class_sizes()
-    used = as_mask(group.n_places, group.tails) | as_mask(group.n_places, group.heads)
-    is_member = as_mask(group.n_places, group.members)
+    used = mask_of(group.n_places, group.tails) | mask_of(group.n_places, group.heads)
+    is_member = mask_of(group.n_places, group.members)
     relays = np.unique(group.place_class[used & ~is_member])
     _, first = np.unique(group.pair_class, return_index=True)
     flows = np.floor(np.maximum(ticks, 0.0)).astype(np.int64) * sizes

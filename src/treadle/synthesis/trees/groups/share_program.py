@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, positions_of
 from treadle.math.lp import Program
 from treadle.synthesis.trees.groups.capacity import CapacityRows
 from treadle.synthesis.trees.groups.cheapest_trees import Floats
@@ -95,8 +95,7 @@ class ShareProgram:
 
     def _add_balance(self, family: int, number: int, group: Representative) -> None:
         chosen = group.relay_classes()
-        row = np.full(group.n_places, -1, dtype=np.int64)
-        row[chosen] = np.arange(len(chosen))
+        row = positions_of(group.n_places, chosen)
         into, out = row[group.heads] >= 0, row[group.tails] >= 0
         columns = self._share_at[family][number] + group.pair_class
         self._add_rows(
@@ -112,8 +111,7 @@ class ShareProgram:
         group = self.groups[number]
         flow = sink_flow(group, sink, turned=self.families[family])
         start = self._columns(len(flow.share))
-        member = np.full(group.n_places, -1, dtype=np.int64)
-        member[group.members] = np.arange(len(group.members))
+        member = positions_of(group.n_places, group.members)
         fed = np.flatnonzero(member[flow.places] >= 0)
         who = member[flow.places[fed]]
         if self.free_roots:

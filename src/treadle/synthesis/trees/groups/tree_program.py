@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, sums_of
 from treadle.context import context
 from treadle.math.lp import PRIMAL, Program
 from treadle.synthesis.trees.groups.capacity import CapacityRows
@@ -249,11 +249,11 @@ class TreeProgram:
     def _add(self, way: _Ways, row: int, tree: PricedTree) -> bool:
         """Add a tree, unless it is the same to the program as one that it has."""
         group = self.groups[way.group]
-        loads = _sums(way.at[tree.pairs], tree.times, len(self.limits)) * group.times
+        loads = sums_of(len(self.limits), way.at[tree.pairs], tree.times) * group.times
         used = np.flatnonzero(loads)
         if not self.lp.is_new((row, used.tobytes(), loads[used].tobytes())):
             return False
-        counts = _sums(group.pair_class[tree.pairs], tree.times, group.n_classes)
+        counts = sums_of(group.n_classes, group.pair_class[tree.pairs], tree.times)
         classes = np.flatnonzero(counts)
         self.columns.append(TreeColumn(way.family, way.group, row, tree, classes, counts[classes]))
         self.lp.column(self._cost_of(self.columns[-1]), [*used, row], [*loads[used], -1.0])
@@ -314,7 +314,7 @@ class TreeProgram:
             values[self.first_tree + number] = factor * values[carried]
             group = self.groups[column.group]
             at = self.capacity.class_of[group.links[column.tree.pairs]]
-            loads += factor * values[carried] * group.times * _sums(at, column.tree.times, len(loads))
+            loads += factor * values[carried] * group.times * sums_of(len(loads), at, column.tree.times)
         used = np.flatnonzero(loads)
         room = np.array(self.limits, dtype=float)[used] / self.unit / loads[used]
         return values * float(room.min(initial=np.inf))
@@ -323,10 +323,3 @@ class TreeProgram:
         """Shares of a solution."""
         shares, roots = self.shares_of(values)
         return ShareValues(float(values[0]), tuple(map(tuple, shares)), tuple(roots))
-
-
-def _sums(keys: Int64Array, values: Int64Array, size: int) -> Int64Array:
-    """Sum of the values of each key."""
-    found = np.zeros(size, dtype=np.int64)
-    np.add.at(found, keys, values)
-    return found

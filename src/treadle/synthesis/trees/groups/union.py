@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array, offsets_of
+from treadle.arrays import BoolArray, Int64Array, mask_of, offsets_of
 from treadle.errors import InfeasibleError
 from treadle.math.graphs import reached
 from treadle.schedules.collective import Collective, CollectiveKind, check_declared
@@ -92,9 +92,7 @@ class GroupUnion:
     @cached_property
     def is_member(self) -> BoolArray:
         """Which places are members, shape (T * n_local,)."""
-        found = np.zeros(len(self.node), dtype=np.bool_)
-        found[self.members.ravel()] = True
-        return found
+        return mask_of(len(self.node), self.members.ravel())
 
     def links_of(self, group: int) -> Int64Array:
         """Fabric links of a group, one for each pair of its type, in the pairs' order."""

@@ -17,7 +17,7 @@ from math import gcd
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, positions_of
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.math.symmetry import hashed
 from treadle.synthesis.trees.groups.group_optimum import GroupShares
@@ -177,8 +177,7 @@ def unit_problem(
         tails, heads = heads, tails
     first = np.array(members, dtype=np.int64)
     relays = np.setdiff1d(np.concatenate([tails, heads]), first)
-    number = np.full(topology.n_nodes, -1, dtype=np.int64)
-    number[np.concatenate([first, relays])] = np.arange(len(first) + len(relays))
+    number = positions_of(topology.n_nodes, np.concatenate([first, relays]))
     order = _relay_order(len(first), len(relays), number[tails], number[heads], units)
     nodes = np.concatenate([first, relays[order]])
     number[nodes] = np.arange(len(nodes))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, sums_of
 from treadle.refusal import Refusal
 
 
@@ -137,13 +137,11 @@ def _given(
     """Groups of exits, trees that they are given to, units: as many to a switch as are entered from it."""
     n_trees = exits.part.shape[1]
     entered = parts.switch >= 0
-    wanted = np.zeros((n_switches, n_trees), dtype=np.int64)
-    np.add.at(wanted, (parts.switch[entered], parts.tree[entered]), 1)
+    wanted = sums_of((n_switches, n_trees), (parts.switch[entered], parts.tree[entered]), 1)
     left = exits.units.copy()
     kept = np.flatnonzero(exits.tree >= 0)
     np.subtract.at(wanted, (exits.switch[kept], exits.tree[kept]), exits.units[kept])
-    from_root = np.zeros(n_trees, dtype=np.int64)
-    np.add.at(from_root, exits.tree[kept], exits.units[kept])
+    from_root = sums_of(n_trees, exits.tree[kept], exits.units[kept])
     left[kept] = 0
     yield from zip(kept.tolist(), exits.tree[kept].tolist(), exits.units[kept].tolist(), strict=True)
     is_root = exits.box == 0

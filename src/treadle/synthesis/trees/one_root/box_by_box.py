@@ -15,7 +15,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int32Array, Int64Array, exact_sum, offsets_of
+from treadle.arrays import Int32Array, Int64Array, exact_sum, offsets_of, sums_of
 from treadle.context import context, under
 from treadle.refusal import Refusal
 from treadle.schedules.factored.piece_trees import ragged
@@ -156,8 +156,7 @@ def _within(
     # unit trees are written one by one here; other packers write equal ones once
     if trees > MAX_TREES * ranks or trees * ranks > _MOST_CELLS:
         return Refusal(f"{trees} trees of {ranks} ranks are too many")
-    entering = np.zeros(problem.n_nodes, dtype=np.int64)
-    np.add.at(entering, problem.heads, units.capacities)
+    entering = sums_of(problem.n_nodes, problem.heads, units.capacities)
     if np.any(entering[problem.terminals] < trees - multiplicities):
         return None
     cutting = cut(problem, family, units.capacities, multiplicities)

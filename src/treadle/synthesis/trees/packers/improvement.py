@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, sums_of
 from treadle.schedules.trees.forest import Forest
 from treadle.synthesis.trees.heights import lowest_height
 from treadle.synthesis.trees.instance import Instance
@@ -103,8 +103,7 @@ def route_low(
     TimeLimitError
         When the deadline passed.
     """
-    entering = np.zeros(problem.n_nodes, dtype=np.int64)
-    np.add.at(entering, problem.heads, capacities)
+    entering = sums_of(problem.n_nodes, problem.heads, capacities)
     total = int(multiplicities.sum())
     reason = ""
     if not len(problem.relays):
@@ -135,8 +134,7 @@ def search_lower(
     Without switches trees are grown anew first, in at most `steps`. Exchanges are not tried where they may
     take more. If no limit is given, short searches begin anew with other seeds.
     """
-    multiplicities = np.zeros(len(problem.terminals), dtype=np.int64)
-    np.add.at(multiplicities, packed.packing.root, packed.packing.multiplicity)
+    multiplicities = sums_of(len(problem.terminals), packed.packing.root, packed.packing.multiplicity)
     lowest = lowest_height(problem, multiplicities, capacities)
     if not len(problem.relays):
         packed = _regrown(packed, problem, lowest, steps)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, sums_of
 from treadle.engine import core, run_until
 from treadle.synthesis.core_values.tree_values import (
     Arcs,
@@ -78,9 +78,7 @@ def link_units(graph: LogicalGraph, n_links: int) -> Int64Array:
     """Units that the arcs of a logical graph take of every link, shape (n_links,)."""
     lengths = np.diff(graph.path_offset)
     by_path = np.bincount(graph.segment_path, weights=graph.segment_units, minlength=len(lengths))
-    units = np.zeros(n_links, dtype=np.int64)
-    np.add.at(units, graph.path_links, np.repeat(by_path.astype(np.int64), lengths))
-    return units
+    return sums_of(n_links, graph.path_links, np.repeat(by_path.astype(np.int64), lengths))
 
 
 def default_steps(packing: Packing) -> int:

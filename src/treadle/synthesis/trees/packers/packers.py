@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, positions_of
 from treadle.context import context, under
 from treadle.synthesis.trees.instance import Instance, find_violated_cut
 from treadle.synthesis.trees.packers.improvement import search_lower
@@ -172,8 +172,7 @@ def divisors(number: int) -> list[int]:
 
 
 def _digraph(problem: Instance, graph: LogicalGraph, multiplicities: Int64Array) -> Digraph:
-    rank_of = np.full(problem.n_nodes, -1, dtype=np.int32)
-    rank_of[problem.terminals] = np.arange(len(problem.terminals), dtype=np.int32)
+    rank_of = positions_of(problem.n_nodes, problem.terminals, dtype=np.int32)
     return Digraph(multiplicities, rank_of[graph.tails], rank_of[graph.heads], graph.capacities)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, positions_of, sums_of
 from treadle.engine import core, run_core
 from treadle.schedules.trees.forest import Direction, Forest
 from treadle.schedules.trees.forest_transforms import reverse
@@ -82,8 +82,7 @@ def pack_trees(
 
 def rank_arcs(problem: Instance, graph: LogicalGraph) -> Arcs:
     """The arcs of a logical graph in rank numbers."""
-    rank_of = np.full(problem.n_nodes, -1, dtype=np.int32)
-    rank_of[problem.terminals] = np.arange(len(problem.terminals), dtype=np.int32)
+    rank_of = positions_of(problem.n_nodes, problem.terminals, dtype=np.int32)
     return Arcs(rank_of[graph.tails], rank_of[graph.heads], graph.capacities)
 
 
@@ -112,8 +111,7 @@ def to_forest(problem: Instance, graph: LogicalGraph, packing: Packing) -> Fores
     paths = EdgePaths(*entries)
     for array in (*paths, packing.parent):
         array.setflags(write=False)  # theirs alone from now on: no copy
-    multiplicities = np.zeros(n, dtype=np.int64)
-    np.add.at(multiplicities, packing.root, packing.multiplicity)
+    multiplicities = sums_of(n, packing.root, packing.multiplicity)
     forest = Forest(
         direction=Direction.BROADCAST,
         root_multiplicity=multiplicities,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, mask_of
 from treadle.context import context, under
 from treadle.refusal import Refusal
 from treadle.schedules.factored import Layer, Piece, PieceTrees, no_crossings
@@ -242,8 +242,7 @@ def _infeasible(
 ) -> InfeasiblePiece:
     """The violated cut of a piece as nodes of the fabric, and the sets whose trimming may be at fault."""
     local = cutting.kinds[int(cutting.kind[number])]
-    inside = np.zeros(local.n_nodes, dtype=bool)
-    inside[violated] = True
+    inside = mask_of(local.n_nodes, violated)
     # what was contracted lies on one side as a whole, so the same links cross this cut in the fabric
     nodes: list[NDArray[np.signedinteger]] = []
     if local.has_outside and inside[local.outside]:

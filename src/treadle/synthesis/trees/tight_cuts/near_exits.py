@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, sums_of
 from treadle.schedules.factored import Piece, TableTrees
 from treadle.schedules.factored.slots import table_depths
 
@@ -44,8 +44,7 @@ def near_exits(piece: Piece, deliveries: int) -> tuple[Int64Array, int] | None:
     neighbours each takes over for the one before it, all of them a hop late.
     """
     trees, rows, n = piece.trees, piece.exits, piece.n_children
-    have = np.zeros(n, dtype=np.int64)
-    np.add.at(have, rows.child, rows.units)
+    have = sums_of(n, rows.child, rows.units)
     if not isinstance(trees, TableTrees) or n > _MOST_CHILDREN or np.all(piece.native * deliveries == have):
         return None
     before = np.cumsum(trees.units) - trees.units

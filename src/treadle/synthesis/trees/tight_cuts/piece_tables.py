@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of
+from treadle.arrays import BoolArray, Int32Array, Int64Array, mask_of, offsets_of
 from treadle.schedules.factored import Crossings, Piece, TableTrees
 from treadle.schedules.trees.forest import Direction, Forest
 from treadle.synthesis.trees.instance import Instance, find_violated_cut
@@ -45,8 +45,7 @@ class SolvedPiece:
 def local_instance(piece: LocalPiece) -> Instance:
     """A piece as a flow problem of its own; the outside is its last terminal."""
     n = piece.n_nodes
-    linked = np.zeros(n, dtype=bool)
-    linked[piece.tails] = True
+    linked = mask_of(n, piece.tails)
     linked[piece.heads] = True
     is_terminal = ~linked  # a relay without links is none; the fabric's constructor refuses such switches
     is_terminal[piece.terminals] = True

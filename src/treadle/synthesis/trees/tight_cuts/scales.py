@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array, distinct, distinct_rows
+from treadle.arrays import Int32Array, Int64Array, distinct, distinct_rows, mask_of
 from treadle.synthesis.trees.fixed_trees import least_scale
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.tight_cuts.family import Family
@@ -45,8 +45,7 @@ class CutClass:
 
 def cut_against(problem: Instance, nodes: Int32Array) -> CutClass | None:
     """The cut out of a set S of nodes as a class: its X is all the rest; None if it says nothing."""
-    inside = np.zeros(problem.n_nodes, dtype=bool)
-    inside[nodes] = True
+    inside = mask_of(problem.n_nodes, nodes)
     demand = int(problem.weights[inside[problem.terminals]].sum())
     if not demand or inside[problem.terminals].all():
         return None

@@ -13,7 +13,7 @@ from math import gcd, lcm
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array
+from treadle.arrays import BoolArray, Int64Array, mask_of, sums_of
 from treadle.refusal import Refusal
 from treadle.synthesis.trees.instance import UNIT_LIMIT, Instance
 from treadle.synthesis.trees.tight_cuts.family import Family
@@ -74,8 +74,7 @@ def split_layers(problem: Instance, family: Family) -> Split | Refusal:
     home = family.innermost
     sizes = np.bincount(home[problem.terminals], minlength=family.n_sets)[1:]
     crosses = home[problem.tails] != home[problem.heads]
-    is_rank = np.zeros(problem.n_nodes, dtype=bool)
-    is_rank[problem.terminals] = True
+    is_rank = mask_of(problem.n_nodes, problem.terminals)
     within, across = _rank_bandwidths(problem, crosses)
     if np.ptp(sizes) or np.ptp(within) or np.ptp(across):
         return Refusal("boxes or their ranks are unequal")
@@ -94,8 +93,7 @@ def _rank_bandwidths(problem: Instance, crosses: BoolArray) -> tuple[Int64Array,
     """Bandwidth into each rank from within its box, and from outside."""
     found = []
     for chosen in (~crosses & (problem.tails != problem.heads), crosses):
-        total = np.zeros(problem.n_nodes, dtype=np.int64)
-        np.add.at(total, problem.heads[chosen], problem.bandwidths[chosen])
+        total = sums_of(problem.n_nodes, problem.heads[chosen], problem.bandwidths[chosen])
         found.append(total[problem.terminals])
     return found[0], found[1]
 

@@ -18,7 +18,7 @@ from math import lcm
 
 import numpy as np
 
-from treadle.arrays import exact_sum
+from treadle.arrays import exact_sum, mask_of
 from treadle.context import TimeLimitError, context
 from treadle.math.graphs import components
 from treadle.refusal import Refusal
@@ -229,8 +229,7 @@ def _multiples(trees: Sequence[int], step: int) -> Iterable[int]:
 
 def optimum_of_cut(problem: Instance, tightest: CutClass) -> Optimum:
     """What a cut bounds, as an optimum: to be proved by what is built."""
-    outside = np.ones(problem.n_nodes, dtype=bool)
-    outside[list(tightest.nodes)] = False
+    outside = ~mask_of(problem.n_nodes, list(tightest.nodes))
     witness = CutWitness(tuple(np.flatnonzero(outside).tolist()))
     return Optimum(tightest.rate, int(problem.weights.sum()) * tightest.rate, witness)
 

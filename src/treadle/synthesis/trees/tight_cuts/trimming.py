@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.arrays import BoolArray, Int32Array, Int64Array, mask_of, sums_of
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.tight_cuts.family import Family
 from treadle.synthesis.trees.tight_cuts.proportion import in_proportion
@@ -125,8 +125,7 @@ def _trimmed(
         sets = np.flatnonzero(family.depth == depth)
         # of two sets that share a pair of links each would lower the other's: one at a time
         for group in [sets] if not shared.any() else [sets[i : i + 1] for i in range(len(sets))]:
-            chosen = np.zeros(family.n_sets + 1, dtype=bool)
-            chosen[group] = True
+            chosen = mask_of(family.n_sets + 1, group)
             links = np.flatnonzero(chosen[head] & (head != tail))  # head -1 is the last, never chosen
             _trim_group(state, head[links], links, depth)
             good = chosen & ~np.append(state.failed, True)
@@ -161,8 +160,7 @@ class _State:
 
     @staticmethod
     def of(problem: Instance, family: Family, cuts: list[_Cuts], capacities: Int64Array) -> _State:
-        is_relay = np.ones(problem.n_nodes, dtype=bool)
-        is_relay[problem.terminals] = False
+        is_relay = ~mask_of(problem.n_nodes, problem.terminals)
         paired = is_relay[problem.tails] | is_relay[problem.heads]
         mates = np.where(paired, _mates(problem, capacities), -1)
         failed = np.zeros(family.n_sets, dtype=bool)
@@ -185,8 +183,7 @@ class _State:
                 continue
             owner, of = cuts.row[inner[across]], place[across]
             spare = self._crossing(cuts) - cuts.need
-            asked = np.zeros(len(cuts.need), dtype=np.int64)
-            np.add.at(asked, owner, lowered[of])
+            asked = sums_of(len(cuts.need), owner, lowered[of])
             # what lacks capacity as it is has no say: it is dropped, or the rate is too high
             short = (asked[owner] > spare[owner]) & (spare[owner] >= 0)
             owner, of = owner[short], of[short]
@@ -198,29 +195,27 @@ class _State:
         ends = (self.problem.tails, self.problem.heads)
         inner, outer = (cuts.row[each] for each in (ends if cuts.leaving else ends[::-1]))
         across = (inner >= 0) & (inner != outer)
-        total = np.zeros(len(cuts.need), dtype=np.int64)
-        np.add.at(total, inner[across], self.capacities[across])
-        return total
+        return sums_of(len(cuts.need), inner[across], self.capacities[across])
 
 
 def _trim_group(state: _State, owner: Int32Array, links: Int64Array, depth: int) -> None:
     """Trim sets that share no link with each other, in place; `owner` is the set that each link enters."""
     count = len(state.failed)
     whole = state.capacities[links]
-    surplus = _sums(owner, whole, count) - next(cuts.need for cuts in state.cuts if cuts.depth == depth)
+    surplus = sums_of(count, owner, whole) - next(cuts.need for cuts in state.cuts if cuts.depth == depth)
     free = ~state.fixed[links] & (surplus[owner] > 0)
     lowered = np.zeros(len(links), dtype=np.int64)
     for _ in range(_ROUNDS):
-        missing = np.maximum(surplus - _sums(owner, lowered, count), 0)
+        missing = np.maximum(surplus - sums_of(count, owner, lowered), 0)
         more = np.zeros(len(links), dtype=np.int64)
         more[free] = _spread(owner[free], links[free], (whole - lowered)[free], missing)
         spared = state.spared(links, lowered + more, depth)
         free &= spared == lowered + more  # the others have come to what a cut can spare
         lowered = spared
-        if np.all(_sums(owner, lowered, count) >= surplus) or not free.any():
+        if np.all(sums_of(count, owner, lowered) >= surplus) or not free.any():
             break
     sets = np.unique(owner)
-    state.failed[sets[_sums(owner, lowered, count)[sets] != surplus[sets]]] = True
+    state.failed[sets[sums_of(count, owner, lowered)[sets] != surplus[sets]]] = True
     chosen = np.flatnonzero((lowered > 0) & ~state.failed[owner])
     state.capacities[links[chosen]] -= lowered[chosen]
     both = links[chosen][state.mates[links[chosen]] >= 0]
@@ -230,10 +225,10 @@ def _trim_group(state: _State, owner: Int32Array, links: Int64Array, depth: int)
 def _spread(owner: Int32Array, links: Int64Array, rooms: Int64Array, missing: Int64Array) -> Int64Array:
     """What is missing of each set divided among its links, in proportion to the room they have."""
     count = len(missing)
-    total = _sums(owner, rooms, count)
+    total = sums_of(count, owner, rooms)
     taken = np.minimum(missing, total)
     kept = in_proportion(rooms, (total - taken)[owner], np.maximum(total, 1)[owner])
-    left = total - taken - _sums(owner, kept, count)
+    left = total - taken - sums_of(count, owner, kept)
     order = np.lexsort((links, owner))
     order = order[rooms[order] > 0]
     starts = np.ones(len(order), dtype=bool)
@@ -241,12 +236,6 @@ def _spread(owner: Int32Array, links: Int64Array, rooms: Int64Array, missing: In
     place = np.arange(len(order)) - np.maximum.accumulate(np.where(starts, np.arange(len(order)), 0))
     kept[order] += place < left[owner[order]]  # fewer units are left than there are links
     return rooms - kept
-
-
-def _sums(owner: Int32Array, values: Int64Array, count: int) -> Int64Array:
-    total = np.zeros(count, dtype=np.int64)
-    np.add.at(total, owner, values)
-    return total
 
 
 def _mates(problem: Instance, capacities: Int64Array) -> Int64Array:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, mask_of, sums_of
 from treadle.refusal import Refusal
 from treadle.schedules.factored import Piece, PlaneTrees
 from treadle.schedules.factored.piece_trees import ragged
@@ -74,8 +74,7 @@ def spread_on_planes(
     sides, sums = [], []
     for links, near, far in ((leaving, tail, problem.heads), (entering, head, problem.tails)):
         plane = np.searchsorted(planes, far[links])
-        total = np.zeros((len(units), len(planes)), dtype=np.int64)
-        np.add.at(total, (near[links], plane), capacities[links])
+        total = sums_of((len(units), len(planes)), (near[links], plane), capacities[links])
         sides.append((links, near[links], plane))
         sums.append(total)
     block, most = int(np.gcd.reduce(multiplicities)), min(_MOST_CLASSES, len(units) // 2)
@@ -100,8 +99,7 @@ def _children(problem: Instance, family: Family, multiplicities: Int64Array) -> 
     child = np.where(family.innermost > 0, place_of_set[family.innermost], -1).astype(np.int32)
     loose = np.flatnonzero(family.innermost[problem.terminals] == 0)
     child[problem.terminals[loose]] = place_of_rank[loose]
-    units = np.zeros(int(offset[1]), dtype=np.int64)
-    np.add.at(units, child[problem.terminals], multiplicities)
+    units = sums_of(int(offset[1]), child[problem.terminals], multiplicities)
     return child, units
 
 
@@ -111,8 +109,7 @@ def _balance(problem: Instance, child: Int32Array, lowered: Int64Array, whole: I
     """
     tails, heads = problem.tails, problem.heads
     out, into = child[tails] >= 0, child[heads] >= 0
-    is_rank = np.zeros(problem.n_nodes, dtype=bool)
-    is_rank[problem.terminals] = True
+    is_rank = mask_of(problem.n_nodes, problem.terminals)
     given = lowered != whole
     leaving = np.flatnonzero(out & ~into & ~is_rank[tails] & given)
     entering = np.flatnonzero(into & ~out & ~is_rank[heads] & given)
@@ -197,8 +194,7 @@ def _places(out: BorderRuns, child: int, sizes: Int64Array) -> Int64Array:
     """Places of a child's trees: those of ranks that mostly send by the first plane come first, and so on."""
     mine = np.flatnonzero(out.owner == child)
     planes, plane = np.unique(out.plane[mine], return_inverse=True)
-    sent = np.zeros((len(sizes), max(1, len(planes))), dtype=np.int64)
-    np.add.at(sent, (out.supplier[mine], plane.ravel()), out.units[mine])
+    sent = sums_of((len(sizes), max(1, len(planes))), (out.supplier[mine], plane.ravel()), out.units[mine])
     turns = np.argsort(np.argmax(sent, axis=1), kind="stable")
     begin = np.empty_like(sizes)
     begin[turns] = np.cumsum(sizes[turns]) - sizes[turns]

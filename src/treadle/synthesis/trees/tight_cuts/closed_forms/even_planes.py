@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, sums_of
 from treadle.context import context
 from treadle.refusal import Refusal
 from treadle.schedules.factored import Piece, RelayPlanes, RelayTrees
@@ -68,9 +68,7 @@ def relay_planes(
 
 
 def _by_plane(runs: BorderRuns, planes: Int64Array, n: int) -> Int64Array:
-    sums = np.zeros((n, len(planes)), dtype=np.int64)
-    np.add.at(sums, (runs.owner, np.searchsorted(planes, runs.plane)), runs.units)
-    return sums
+    return sums_of((n, len(planes)), (runs.owner, np.searchsorted(planes, runs.plane)), runs.units)
 
 
 def _only(runs: BorderRuns, plane: int) -> BorderRuns:
@@ -90,8 +88,7 @@ def _placed(
     cells = np.repeat(np.arange(n), len(planes)), np.tile(np.arange(len(planes)), n)
     units = UnitPool.of(*cells, trees.ravel())
     plane = units.kind[units.assign(owner, np.argmax(sent, axis=1)[owner * width + rank])]
-    counts = np.zeros((len(planes), n, width), dtype=np.int64)
-    np.add.at(counts, (plane, owner, rank), 1)
+    counts = sums_of((len(planes), n, width), (plane, owner, rank), 1)
     return plane, [[row[: len(group)] for row, group in zip(table, groups, strict=True)] for table in counts]
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, sums_of
 from treadle.context import context
 from treadle.refusal import Refusal
 from treadle.schedules.factored import Piece, RelayTrees
@@ -193,10 +193,8 @@ def _formula(
     piece: LocalPiece, block: int, out: Side, into: Side, groups: list[Int64Array], relays: Relays
 ) -> RelayTrees:
     n = piece.n_children
-    given = np.zeros(n, dtype=np.int64)
-    np.add.at(given, relays.root, relays.count)
-    duties = np.zeros(n, dtype=np.int64)
-    np.add.at(duties, relays.child, relays.count)
+    given = sums_of(n, relays.root, relays.count)
+    duties = sums_of(n, relays.child, relays.count)
     used = (piece.native // block * (n - 1) - given + duties) * block
     bounds = np.searchsorted(relays.root, np.arange(n + 1)).tolist()
     known: dict[tuple[bytes, ...], Recipe] = {}

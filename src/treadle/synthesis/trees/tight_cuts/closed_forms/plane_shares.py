@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.arrays import BoolArray, Int32Array, Int64Array, sums_of
 from treadle.context import context
 from treadle.engine import core, run_core
 from treadle.refusal import Refusal
@@ -49,8 +49,7 @@ class Changes:
     def of(root: Int64Array, child: Int64Array, units: Int64Array, n: int) -> Changes:
         """Summed up by pairs."""
         pairs, place = np.unique(root * n + child, return_inverse=True)
-        total = np.zeros(len(pairs), dtype=np.int64)
-        np.add.at(total, place.ravel(), units)
+        total = sums_of(len(pairs), place.ravel(), units)
         return Changes(pairs // n, pairs % n, total)
 
 
@@ -115,8 +114,7 @@ class _AlikeChildren:
         self.senders = self.sizes[:, None] - same
         self.others = np.maximum(self.sizes, self.sizes[:, None]) - same
         """Those in the wide group with which one of the narrow group shares units, see `EvenShares`."""
-        more = np.zeros((self.n, self.n), dtype=np.int64)
-        np.add.at(more, (group[changes.root], group[changes.child]), changes.units)
+        more = sums_of((self.n, self.n), (group[changes.root], group[changes.child]), changes.units)
         pairs = np.maximum(self.sizes[:, None] * self.receivers, 1)
         self.sent = np.maximum(self.native[:, None] + more / pairs, 0) * (self.receivers > 0)
         """What one child sends to another, on average."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, sums_of
 from treadle.context import context
 from treadle.engine import core, run_core
 from treadle.refusal import Refusal
@@ -93,8 +93,7 @@ def relayed_stars(
 def _border(runs: BorderRuns, piece: LocalPiece, bundle: int) -> _Border:
     relays = np.unique(np.maximum(piece.tails, piece.heads))
     plane = np.searchsorted(relays, runs.plane)
-    sums = np.zeros((piece.n_children, len(relays)), dtype=np.int64)
-    np.add.at(sums, (runs.owner, plane), runs.units // bundle)
+    sums = sums_of((piece.n_children, len(relays)), (runs.owner, plane), runs.units // bundle)
     columns = {**vars(runs), "plane": plane, "units": runs.units // bundle}
     return _Border(BorderRuns(**columns), sums)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, sums_of
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.tight_cuts.family import Family
 
@@ -57,7 +57,6 @@ def without_partial_relays(
     for side, end in zip(sums, (tails, heads), strict=True):
         here = np.flatnonzero(crossing & (child[end] >= 0))
         np.add.at(side, child[end[here]], left[here])
-    native = np.zeros(len(children) - 1, dtype=np.int64)
-    np.add.at(native, child[problem.terminals], multiplicities)
+    native = sums_of(len(children) - 1, child[problem.terminals], multiplicities)
     is_spare = np.all(sums[0] >= native) and np.all(sums[1] >= native.sum() - native)
     return left if is_spare else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of
+from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of, sums_of
 from treadle.synthesis.trees.packers.tree_packing import Packing
 from treadle.synthesis.trees.switch_removal import LogicalGraph
 from treadle.synthesis.trees.tight_cuts.pieces import LocalPiece
@@ -66,8 +66,7 @@ def star_graph(piece: LocalPiece) -> LogicalGraph | None:
 
 def _sums(piece: LocalPiece, ends: Int32Array, chosen: BoolArray) -> Int64Array:
     """Capacity of the chosen links by their ends: children, then the outside if there is one."""
-    sums = np.zeros(piece.n_nodes, dtype=np.int64)
-    np.add.at(sums, ends[chosen], piece.capacity[chosen])
+    sums = sums_of(piece.n_nodes, ends[chosen], piece.capacity[chosen])
     return np.concatenate([sums[: piece.n_children], sums[piece.n_children + piece.n_relays :]])
 
 
@@ -110,8 +109,7 @@ def _assigned(
         (tail, piece.tails, piece.heads == relay),
         (head, piece.heads, piece.tails == relay),
     ):
-        used = np.zeros(piece.n_nodes, dtype=np.int64)
-        np.add.at(used, node, units)
+        used = sums_of(piece.n_nodes, node, units)
         links = np.flatnonzero(chosen)
         links = links[np.argsort(ends[links], kind="stable")]
         stop = np.cumsum(quotas(piece.capacity[links], ends[links], used))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, positions_of
 from treadle.context import context
 from treadle.refusal import Refusal
 from treadle.schedules.factored import Piece, PlaneTrees
@@ -133,8 +133,7 @@ def _needs(sums: Int64Array, sizes: Int64Array) -> Int64Array:
 
 def _recipes(side: Side, planes: Int64Array, turns: Int64Array, needs: Int64Array) -> list[Recipe]:
     """Runs of each owner, plane by plane, each plane's in the order of its suppliers' turns."""
-    turn = np.empty(len(turns), dtype=np.int64)
-    turn[turns] = np.arange(len(turns))
+    turn = positions_of(len(turns), turns)
     runs = side.runs
     turn_of = turn[np.minimum(runs.supplier, len(turns) - 1)]
     plane_of = np.searchsorted(planes, runs.plane)

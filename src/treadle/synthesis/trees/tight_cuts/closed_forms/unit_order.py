@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array, offsets_of
+from treadle.arrays import Int32Array, Int64Array, offsets_of, sums_of
 from treadle.schedules.factored import Piece
 from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import BorderRuns
 from treadle.synthesis.trees.tight_cuts.pieces import Cutting
@@ -50,8 +50,7 @@ class Side:
         bounds = self.start.tolist()
         for owner, sizes in enumerate(groups):
             mine = slice(bounds[owner], bounds[owner + 1])
-            total = np.zeros(len(sizes), dtype=np.int64)
-            np.add.at(total, self.runs.supplier[mine], self.runs.units[mine])
+            total = sums_of(len(sizes), self.runs.supplier[mine], self.runs.units[mine])
             found.append(total // block)
         return found
 

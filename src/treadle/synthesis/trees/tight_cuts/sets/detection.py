@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from treadle.arrays import Int32Array, distinct
+from treadle.arrays import Int32Array, distinct, sums_of
 from treadle.math.graphs import components
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.tight_cuts.family import Family
@@ -80,8 +80,7 @@ def _equal_neighbours(quotient: Quotient) -> Int32Array:
     # a 64-bit fingerprint of each neighbour set; groups are only candidates, so a collision does no harm
     rng = np.random.default_rng(1)
     mark = rng.integers(0, 2**63, quotient.n_nodes, dtype=np.int64)
-    print_of = np.zeros(quotient.n_nodes, dtype=np.int64)
-    np.add.at(print_of, one, mark[other])
+    print_of = sums_of(quotient.n_nodes, one, mark[other])
     label = np.arange(quotient.n_nodes, dtype=np.int32)
     points = np.flatnonzero(quotient.is_point)
     _, first, inverse = np.unique(print_of[points], return_index=True, return_inverse=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import Int32Array
+from treadle.arrays import Int32Array, mask_of
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.tight_cuts.family import Family
 
@@ -30,21 +30,18 @@ def with_hosts(problem: Instance, family: Family) -> Family:
     """
     if family.n_sets == 1:
         return family
-    is_rank = np.zeros(problem.n_nodes, dtype=bool)
-    is_rank[problem.terminals] = True
+    is_rank = mask_of(problem.n_nodes, problem.terminals)
     loose = family.innermost == 0
     tails, heads = problem.tails.astype(np.int64), problem.heads.astype(np.int64)
     relay = np.concatenate([tails, heads])
     other = np.concatenate([heads, tails])
     near = loose[relay] & ~is_rank[relay] & (relay != other)
     relay, other = relay[near], other[near]
-    meets_set = np.zeros(problem.n_nodes, dtype=bool)
-    meets_set[relay[~loose[other]]] = True
+    meets_set = mask_of(problem.n_nodes, relay[~loose[other]])
     at_rank = is_rank[other] & loose[other]
     pairs = np.unique(np.stack([relay[at_rank], other[at_rank]], axis=1), axis=0)
     counts = np.bincount(pairs[:, 0], minlength=problem.n_nodes)
-    to_relay = np.zeros(problem.n_nodes, dtype=bool)
-    to_relay[relay[~is_rank[other]]] = True
+    to_relay = mask_of(problem.n_nodes, relay[~is_rank[other]])
     own = pairs[(counts[pairs[:, 0]] == 1) & ~meets_set[pairs[:, 0]] & to_relay[pairs[:, 0]]]
     if not len(own):
         return family

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.arrays import BoolArray, Int32Array, Int64Array, mask_of
 from treadle.synthesis.trees.instance import Instance
 
 
@@ -37,8 +37,7 @@ class Quotient:
     @staticmethod
     def of(problem: Instance) -> Quotient:
         """A fabric with nothing contracted."""
-        is_point = np.zeros(problem.n_nodes, dtype=bool)
-        is_point[problem.terminals] = True
+        is_point = mask_of(problem.n_nodes, problem.terminals)
         weight = np.zeros(problem.n_nodes, dtype=np.int64)
         weight[problem.terminals] = problem.weights
         keep = problem.tails != problem.heads
