@@ -107,10 +107,10 @@ def changed(forms: dict[str, Any]) -> Iterator[None]:
 def no_outer_table(real: Any) -> Any:
     """The check of tables, for which an outermost piece with relays is too large."""
 
-    def refused(problem: Any, family: Any, cutting: Any, numbers: list[int], progress: Any) -> Any:
+    def refused(problem: Any, family: Any, cutting: Any, numbers: list[int]) -> Any:
         if 0 in numbers and cutting.kinds[int(cutting.kind[0])].n_relays:
             return Refusal("too large for a table")
-        return real(problem, family, cutting, numbers, progress)
+        return real(problem, family, cutting, numbers)
 
     return refused
 
