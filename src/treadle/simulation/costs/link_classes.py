@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array, mask_of
+from treadle.arrays import Int64Array, mask_of
 from treadle.program.trees.send_order import turns_of
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.simulation.costs.cost_model import LinkClass
-from treadle.topologies.named_boxes import NETWORK, Boxes, find_boxes, rank_boxes
+from treadle.topologies.named_boxes import NETWORK, find_boxes, rank_boxes
 from treadle.topologies.topology import Topology
 
 CLASSES: tuple[LinkClass, ...] = (LinkClass.BOX, LinkClass.HOP, LinkClass.NETWORK)
@@ -54,17 +54,13 @@ def _box_of_nodes(topology: Topology) -> Int64Array:
         if len(set(groups)) == 1:
             return np.full(topology.n_nodes, NETWORK, dtype=np.int64)
     boxes = find_boxes(topology, groups)
-    is_box = (np.bincount(groups, minlength=boxes.count) > 1) & _has_own_links(topology, boxes)
-    of_node = boxes.of_node.copy()
-    of_node[(of_node != NETWORK) & ~is_box[of_node]] = NETWORK
-    return of_node
-
-
-def _has_own_links(topology: Topology, boxes: Boxes) -> BoolArray:
-    """Of each group, whether a rank has a link to another rank, or to a switch that does not lead out."""
     tails, heads = topology.tails, topology.heads
     of_tail, of_head = boxes.of_node[tails], boxes.of_node[heads]
+    # groups in which a rank has a link to another rank, or to a switch that does not lead out
     leads_out = mask_of(topology.n_nodes, tails[of_tail != of_head])
     inside = topology.is_compute[tails] & (of_tail == of_head)
     own = inside & (topology.is_compute[heads] | ~leads_out[heads])
-    return mask_of(boxes.count, of_tail[own])
+    is_box = (np.bincount(groups, minlength=boxes.count) > 1) & mask_of(boxes.count, of_tail[own])
+    of_node = boxes.of_node.copy()
+    of_node[(of_node != NETWORK) & ~is_box[of_node]] = NETWORK
+    return of_node

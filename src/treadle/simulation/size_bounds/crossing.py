@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array, mask_of
+from treadle.arrays import Int64Array, mask_of
 from treadle.schedules.collective import Collective
 from treadle.schedules.witness import CutWitness, Witness
 from treadle.simulation.costs.link_classes import CLASSES
@@ -69,7 +69,13 @@ def _worth(
 
 def idle_ns(terms: MessageTerms, collective: Collective, witness: Witness) -> Int64Array:
     """For how long each link carries nothing: before data can be there, and while the last are delivered."""
-    starts, ends = _ends(terms.topology, collective, witness)
+    # nodes where messages that cross begin, and where they end
+    starts = ends = mask_of(terms.topology.n_nodes, terms.topology.compute_nodes)
+    if isinstance(witness, CutWitness):
+        inside = mask_of(terms.topology.n_nodes, list(witness.nodes))
+        starts, ends = starts & inside, ends & ~inside
+        if collective.kind.reduces:
+            starts, ends = ends, starts
     before: Int64Array = terms.ways(starts[None])[0][terms.topology.tails]
     after = terms.ways(ends[None], reverse=True)[0][terms.topology.heads] + terms.latency_ns
     gap = np.zeros(terms.topology.n_links, dtype=np.int64)
@@ -78,16 +84,6 @@ def idle_ns(terms: MessageTerms, collective: Collective, witness: Witness) -> In
         gap[of_class] = terms.least_of("occupancy_ns", (one,)) + terms.least_of("alpha_ns", (one,))
     found: Int64Array = np.minimum(before + gap + after, FAR_NS)
     return found
-
-
-def _ends(topology: Topology, collective: Collective, witness: Witness) -> tuple[BoolArray, BoolArray]:
-    """Nodes where messages that cross begin, and where they end, shape (n,) each."""
-    ranks = mask_of(topology.n_nodes, topology.compute_nodes)
-    if not isinstance(witness, CutWitness):
-        return ranks, ranks
-    inside = mask_of(topology.n_nodes, list(witness.nodes))
-    here, there = ranks & inside, ranks & ~inside
-    return (there, here) if collective.kind.reduces else (here, there)
 
 
 def crossing_time(found: Sequence[Window], size_bytes: Fraction | int) -> Fraction:

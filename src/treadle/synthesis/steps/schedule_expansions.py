@@ -79,7 +79,7 @@ def line_graph_schedule(topology: Topology, steps: Steps, n: int = 1) -> tuple[T
 
 
 def _line_graph(topology: Topology, steps: Steps, _: int) -> Steps:
-    ins, outs = in_links(topology), _out_links(topology)
+    ins, outs = in_links(topology), in_links(topology.transpose())
     size, degree = ins.shape
     # Definition 1, item 1: arc (e, f), number e * d + k, carries the shard of e.
     own = np.arange(size * degree, dtype=np.int32)
@@ -308,11 +308,6 @@ def _checked_chunks(chunks: int) -> int:
     if chunks > MAX_CHUNKS:
         raise ScheduleError(f"the expanded schedule needs {chunks} chunks per shard, at most {MAX_CHUNKS}")
     return chunks
-
-
-def _out_links(topology: Topology) -> Int32Array:
-    """Links out of each node, ascending, shape (N, d)."""
-    return in_links(topology.transpose())
 
 
 def _steps(

@@ -251,7 +251,13 @@ def _connected(function: str, draw: Callable[[], Topology]) -> Topology:
 def _regular_pairs(n: int, d: int, rng: np.random.Generator, *, directed: bool) -> Int64Array:
     """Distinct pairs of distinct nodes, each node `d` times in both columns or (undirected) in all."""
     if 2 * d >= n:
-        return _complement(n, _sparse_pairs(n, n - 1 - d, rng, directed=directed), directed=directed)
+        pairs = _sparse_pairs(n, n - 1 - d, rng, directed=directed)
+        absent = ~mask_of((n, n), (pairs[:, 0], pairs[:, 1]))
+        if not directed:
+            absent[pairs[:, 1], pairs[:, 0]] = False
+            absent = np.triu(absent)
+        np.fill_diagonal(absent, False)
+        return np.argwhere(absent)
     if d == (1 if directed else 2):
         # Few draws of such a degree would be connected.
         cycle = rng.permutation(n)
@@ -270,16 +276,6 @@ def _sparse_pairs(n: int, d: int, rng: np.random.Generator, *, directed: bool) -
         if _repaired(n, pairs, rng, directed=directed):
             return pairs
     raise AssertionError("a pairing with fewer than half of all pairs can nearly always be repaired")
-
-
-def _complement(n: int, pairs: Int64Array, *, directed: bool) -> Int64Array:
-    """All other pairs of distinct nodes."""
-    absent = ~mask_of((n, n), (pairs[:, 0], pairs[:, 1]))
-    if not directed:
-        absent[pairs[:, 1], pairs[:, 0]] = False
-        absent = np.triu(absent)
-    np.fill_diagonal(absent, False)
-    return np.argwhere(absent)
 
 
 def _repaired(n: int, pairs: Int64Array, rng: np.random.Generator, *, directed: bool) -> bool:

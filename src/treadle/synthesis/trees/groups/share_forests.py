@@ -117,16 +117,13 @@ def lean_forests(topology: Topology, collective: Collective, optimum: GroupOptim
             return group_forests(topology, collective, optimum)
     with under(packing):
         found = group_forests(topology, collective, fewer)
-    before, after = (_n_units(one) for one in (optimum, fewer))
+    before, after = (
+        count_units([one.shares(0, reducing=turned) for turned in one.families]) for one in (optimum, fewer)
+    )
     if before > max(_FEW_UNITS, _SURE * after):
         return found
     with under(packing):
         return min((found, group_forests(topology, collective, optimum)), key=_leanness)
-
-
-def _n_units(optimum: GroupOptimum) -> int:
-    """Unit trees of each group."""
-    return count_units([optimum.shares(0, reducing=turned) for turned in optimum.families])
 
 
 def _leanness(schedule: GroupSchedule) -> tuple[int, int, int]:

@@ -41,7 +41,10 @@ def relay_planes(
         return Refusal("some links join two children")
     runs = [border_runs(piece, cutting, solved, leaving=leaving) for leaving in (True, False)]
     planes = np.unique(np.concatenate([side.plane for side in runs]))
-    out, into = (_by_plane(side, planes, n) for side in runs)
+    out, into = (
+        sums_of((n, len(planes)), (side.owner, np.searchsorted(planes, side.plane)), side.units)
+        for side in runs
+    )
     if np.any(into.sum(axis=0) % (n - 1)) or np.any(into.sum(axis=1) != piece.native.sum() - piece.native):
         return Refusal(_UNEQUAL)
     trees = into.sum(axis=0) // (n - 1) - into
@@ -65,10 +68,6 @@ def relay_planes(
     place = np.empty(len(owner), dtype=np.int64)
     place[order] = np.arange(len(owner)) - (np.cumsum(piece.native) - piece.native)[owner]
     return _joined(parts, place)
-
-
-def _by_plane(runs: BorderRuns, planes: Int64Array, n: int) -> Int64Array:
-    return sums_of((n, len(planes)), (runs.owner, np.searchsorted(planes, runs.plane)), runs.units)
 
 
 def _only(runs: BorderRuns, plane: int) -> BorderRuns:
