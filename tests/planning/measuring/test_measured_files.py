@@ -175,7 +175,7 @@ def test_json_of_our_own(tmp_path: Path) -> None:
     assert read(tmp_path, {"collective": "allgather", "ranks": 2**20, "rows": [row]})[0][2] is not None
     for ranks in (1, 2**20 + 1, "2", None):
         assert read(tmp_path, {"collective": "allgather", "ranks": ranks, "rows": [row]})[0][2] is None
-    for kind in ("gossip", None, 3):
+    for kind in ("gossip", None, 3, ["allgather"], {}):
         assert read(tmp_path, {"collective": kind, "ranks": 2, "rows": [row]})[0][2] is None
     own = {**row, "bytes_factor": 0.25}
     assert read(tmp_path, {"collective": "allgather", "ranks": 2, "rows": [own]})[0][2] == 0.25

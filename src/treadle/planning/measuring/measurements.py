@@ -214,7 +214,7 @@ class _Json:
     def _own(
         self, value: Mapping[str, Any], kind: CollectiveKind | None, n_ranks: int | None
     ) -> list[Measurement]:
-        if kind is None and value.get("collective") in set(CollectiveKind):
+        if kind is None and value.get("collective") in tuple(CollectiveKind):
             kind = CollectiveKind(value["collective"])
         ranks = value.get("ranks")
         if n_ranks is None and isinstance(ranks, int) and 2 <= ranks <= MAX_RANKS:
