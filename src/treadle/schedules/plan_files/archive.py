@@ -36,8 +36,9 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import is_
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -75,8 +76,6 @@ from treadle.schedules.steps.steps import Steps
 from treadle.schedules.trees.forest import Forest, ForestSchedule
 from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.topologies.files import dump_with_hash
-
-_Part = TypeVar("_Part")
 
 _UNREADABLE = (
     zipfile.BadZipFile,
@@ -258,7 +257,7 @@ def _row(entry: PlanEntry, parts: _Parts) -> dict[str, object]:
         return row | {"type": "forests"} | named
     if isinstance(schedule, GroupSchedule):
         ways = zip(*(one.forests for one in schedule.groups), strict=True)
-        named = {forests[0].direction.value: _group_number(parts.grouped, forests) for forests in ways}
+        named = {forests[0].direction.value: _number(parts.grouped, forests) for forests in ways}
         return row | {"type": "groups"} | named
     if isinstance(schedule, FactoredSchedule):
         named = {part.direction.value: _number(parts.factored, part) for part in schedule.forests}
@@ -270,21 +269,12 @@ def _row(entry: PlanEntry, parts: _Parts) -> dict[str, object]:
     )
 
 
-def _number(known: list[_Part], part: _Part) -> int:
-    """Number of `part` among those to be written; entries that share one store it once."""
+def _number(known: list[Any], part: Any) -> int:
+    """Number of `part` among those to be written; entries that share it or all its forests store it once."""
     for number, other in enumerate(known):
-        if other is part:
+        if other is part or (isinstance(part, tuple) and all(map(is_, other, part))):
             return number
     known.append(part)
-    return len(known) - 1
-
-
-def _group_number(known: list[tuple[Forest, ...]], forests: tuple[Forest, ...]) -> int:
-    """As `_number`, of the forests of all groups."""
-    for number, other in enumerate(known):
-        if all(one is its for one, its in zip(other, forests, strict=True)):
-            return number
-    known.append(forests)
     return len(known) - 1
 
 
