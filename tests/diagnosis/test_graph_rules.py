@@ -6,8 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from treadle.diagnosis.catalogue import suspects
-from treadle.diagnosis.curve_rules import falls, still_rising, wrong_results
+from treadle.diagnosis.catalogue import (
+    RESTRICTIONS,
+    falls,
+    restricting,
+    still_rising,
+    suspects,
+    wrong_results,
+)
 from treadle.diagnosis.graph_rules import graph_fell_back, no_p2p, slow_links
 from treadle.diagnosis.log import (
     ChannelCount,
@@ -20,7 +26,6 @@ from treadle.diagnosis.log import (
     UsedTransport,
 )
 from treadle.diagnosis.log_lines import LogLine
-from treadle.diagnosis.setting_rules import RESTRICTIONS, restricting
 from treadle.diagnosis.suspect import Case, Suspect
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from treadle.cli.main import main
-from treadle.diagnosis.catalogue import RULES
-from treadle.diagnosis.setting_rules import RESTRICTIONS
+from treadle.diagnosis.catalogue import RESTRICTIONS, RULES
 
 
 def test_the_example_gives_what_the_page_shows(

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 
-from treadle.program.steps.relay_turns import relay_turns
+from treadle.program.steps.step_lowering import relay_turns
 from treadle.topologies import parse
 
 

@@ -12,8 +12,6 @@ from samples.training.small_steps import free_costs, mesh_of, plain_layers, smal
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
 from treadle.training.costs import AlphaBetaCosts
-from treadle.training.forms.data_parallel import Buckets
-from treadle.training.forms.fully_sharded import Turn, turns_to_gather_for
 from treadle.training.forms.issue import Chain, Issue
 from treadle.training.forms.layer_passes import (
     Communication,
@@ -24,6 +22,7 @@ from treadle.training.forms.layer_passes import (
     passes_of,
 )
 from treadle.training.forms.pipeline_parallel import cut_layers, stage_order
+from treadle.training.forms.stage import Buckets, Turn, turns_to_gather_for
 from treadle.training.forms.training_tasks import PlacedModel
 from treadle.training.models.model_layer import ModelLayer, Weight
 from treadle.training.timeline.task import Category, Task

@@ -2,21 +2,99 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import gcd, lcm
 
 import numpy as np
 
-from treadle.arrays import Int64Array, positions_of
+from treadle.arrays import Int32Array, Int64Array, positions_of
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.program.program import MAX_CHUNKS, Program
-from treadle.program.steps.lowered_operations import in_operations
-from treadle.program.steps.relay_turns import relay_turns
 from treadle.program.steps.step_pieces import Holdings, Moves, check_ends, ends_of, parallel_places, useful
 from treadle.program.steps.step_program import Frame, assemble
 from treadle.schedules.collective import Collective, CollectiveKind, check_membership
-from treadle.schedules.steps.steps import Steps, StepSchedule
+from treadle.schedules.steps.steps import Steps, StepSchedule, WayKind
 from treadle.topologies.topology import Topology
+
+# Whose turn it is at the first rank that a way passes, so that messages seldom meet there
+
+
+def relay_turns(topology: Topology, paths: Sequence[Sequence[int]]) -> Int64Array:
+    """Turn of each path among those of its sender that have as many links, shape (paths,).
+
+    Parameters
+    ----------
+    topology : Topology
+    paths : sequence of sequences of int
+        Links of each.
+
+    Notes
+    -----
+    Ranks that pass data on through one rank all begin at once. Were each to begin with the same link out of
+    there, that link would have their first messages one after another, and the others none. As in a Latin
+    square, who comes in by link i begins with link i, and goes on with i - 1, i - 2, ... Paths that pass no
+    rank first have turn 0.
+    """
+    turns = np.zeros(len(paths), dtype=np.int64)
+    rows = np.array([row for row, path in enumerate(paths) if len(path) > 1], dtype=np.int64)
+    if not rows.size:
+        return turns
+    first, second = (np.array([paths[row][place] for row in rows.tolist()]) for place in (0, 1))
+    passed = topology.heads[first]
+    degree = np.bincount(topology.tails, minlength=topology.n_nodes)[passed]
+    ahead = _places(topology.heads)[first] - _places(topology.tails)[second]
+    turns[rows] = np.where(topology.is_compute[passed], ahead % degree, 0)
+    return turns
+
+
+def _places(nodes: Int32Array) -> Int64Array:
+    """Number of each link among those of its node, in their order."""
+    same = np.zeros(len(nodes), dtype=np.int64)
+    return parallel_places(1, (nodes.astype(np.int64), same))
+
+
+# Operations of switches in the moves of steps: one move of each takes the whole way
+
+
+def in_operations(steps: Steps, moves: Moves, n_ranks: int) -> tuple[Moves, list[tuple[int, ...]]]:
+    """Moves whose path is a number of the list that comes with them: the steps' ways, and parts of these.
+
+    Parameters
+    ----------
+    steps : Steps
+        With ways.
+    moves : Moves
+        By way, those that have no effect left out.
+    n_ranks : int
+        N.
+
+    Notes
+    -----
+    Of the moves that are one operation for a piece that of the next rank after the asker goes all of the way,
+    so that every rank has about as many such. The path of the others begins at the switch that copies, or
+    ends at the one that adds up.
+    """
+    paths = [tuple(steps.way(number).tolist()) for number in range(steps.n_ways)]
+    if not steps.has_operations:
+        return moves, paths
+    kinds = steps.way_kinds[moves.path]
+    rows = np.flatnonzero(kinds)
+    way = moves.path[rows]
+    copies = kinds[rows] == WayKind.COPY
+    shared = steps.way_links[steps.way_offset[way] + ~copies].astype(np.int64)
+    ahead = moves.receiver[rows] - moves.sender[rows]
+    turn = np.where(copies, ahead, -ahead) % n_ranks
+    order = np.lexsort((turn, moves.piece[rows], shared, moves.step[rows]))
+    keys = np.stack([moves.piece[rows], shared, moves.step[rows], kinds[rows]])[:, order]
+    again = order[1:][(keys[:, 1:] == keys[:, :-1]).all(axis=0)]
+    path = moves.path.copy()
+    path[rows[again]] += steps.n_ways
+    parts = [
+        links[1:] if kind == WayKind.COPY else links[:1]
+        for links, kind in zip(paths, steps.way_kinds.tolist(), strict=True)
+    ]
+    return replace(moves, path=path), paths + parts
 
 
 def lower_steps(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from treadle.training.forms.context_parallel import attention
-from treadle.training.forms.expert_parallel import between_exchanges
+from treadle.schedules.collective import CollectiveKind
+from treadle.training.costs import Seconds
 from treadle.training.forms.layer_passes import (
+    Communication,
+    LayerAction,
     LayerPart,
     LayerPasses,
     LayerSeconds,
@@ -15,9 +18,99 @@ from treadle.training.forms.layer_passes import (
     passes_of,
 )
 from treadle.training.forms.share import Share
-from treadle.training.forms.tensor_parallel import between_reductions
 from treadle.training.models.model_layer import ModelLayer
-from treadle.training.training_options import Recompute
+from treadle.training.training_options import ContextExchange, Recompute
+
+# Tensor parallelism: a block of cut matrices between two communications (Korthikanti et al. 2022)
+
+
+def between_reductions(parts: Sequence[LayerPart], layer: ModelLayer, share: Share) -> list[LayerPart]:
+    """A block of a layer with the communications of tensor parallelism around it."""
+    axes = share.layout.among("tp")
+    if not axes:
+        return list(parts)
+    size = share.activation_bytes(layer, layer.boundary_elements)
+
+    def action(kind: CollectiveKind) -> tuple[LayerAction, ...]:
+        return (LayerAction(exchange=Communication(kind, axes, size)),)
+
+    if share.options.sequence_parallel:
+        gather, scatter = action(CollectiveKind.ALLGATHER), action(CollectiveKind.REDUCE_SCATTER)
+        inner = list(parts) if layer.is_lookup else _gathered_again(parts, gather[0])
+        return [LayerPart(gather, scatter), *inner, LayerPart(scatter, gather)]
+    total = action(CollectiveKind.ALLREDUCE)
+    return [LayerPart((), total), *parts, LayerPart(total, ())]
+
+
+def _gathered_again(parts: Sequence[LayerPart], gather: LayerAction) -> list[LayerPart]:
+    """Parts whose first one, the last backward, has its inputs gathered beside half of what it computes."""
+    first, *rest = parts
+    *before, last = first.backward
+    half = replace(last, seconds=last.seconds * Fraction(1, 2))
+    return [replace(first, backward=(*before, replace(half, exchange=gather.exchange), half)), *rest]
+
+
+# Expert parallelism: tokens go to the ranks of their experts and come back, forward and backward
+
+
+def between_exchanges(parts: Sequence[LayerPart], layer: ModelLayer, share: Share) -> list[LayerPart]:
+    """The experts' part of a layer with the all-to-alls before and after it."""
+    axes = share.layout.among("ep")
+    if not axes or not layer.exchanges:
+        return list(parts)
+    size = share.activation_bytes(layer, layer.routed_elements * share.options.capacity_factor)
+    if share.options.sequence_parallel:
+        size = -(-size // share.layout.size("tp"))
+    action = (LayerAction(exchange=Communication(CollectiveKind.ALLTOALL, axes, size)),)
+    exchange = LayerPart(action, action)
+    return [exchange, *parts, exchange] if layer.exchanges == 2 else [*parts, exchange]
+
+
+# Context parallelism: attention of a rank's part of a sequence to the keys and values of all ranks
+
+
+def attention(layer: ModelLayer, seconds: tuple[Seconds, Seconds], share: Share) -> list[LayerPart]:
+    """What attention of a layer takes, with what it fetches before and again in the backward pass.
+
+    Parameters
+    ----------
+    seconds : tuple of two numbers
+        Forward and backward, by the mean of the ranks.
+    """
+    axes = share.layout.among("cp")
+    n = share.layout.size("cp")
+    forward, backward = seconds
+    if axes and not share.options.is_causal_balanced and any(_is_causal(layer)):
+        # The last of n ranks attends to (2n - 1) / 2n of the sequence on average, all ranks to half of it.
+        forward, backward = (one * Fraction(2 * n - 1, n) for one in (forward, backward))
+    again = (
+        (LayerAction(forward, is_recomputed=True),) if share.options.recompute is Recompute.ATTENTION else ()
+    )
+    if not axes or not layer.kv_elements:
+        return [LayerPart((LayerAction(forward),), (*again, LayerAction(backward)))]
+    size = share.activation_bytes(
+        layer, Fraction(layer.kv_elements, min(share.layout.size("tp"), layer.kv_pieces))
+    )
+    if share.options.context_exchange is ContextExchange.GATHER:
+        gather = LayerAction(exchange=Communication(CollectiveKind.ALLGATHER, axes, n * size))
+        scatter = LayerAction(exchange=Communication(CollectiveKind.REDUCE_SCATTER, axes, n * size))
+        part = computing((forward, backward))
+        return [LayerPart((gather,), (scatter,)), LayerPart(part.forward, (gather, *again, *part.backward))]
+    return [LayerPart(_rounds(forward, n, axes, size), (*again, *_rounds_back(backward, n, axes, size)))]
+
+
+def _is_causal(layer: ModelLayer) -> list[bool]:
+    return [work.attended.is_causal for work in layer.works if work.attended]
+
+
+def _rounds(seconds: Seconds, n: int, axes: tuple[str, ...], size: int) -> tuple[LayerAction, ...]:
+    part = seconds * Fraction(1, n)
+    return (*[LayerAction(part, Communication(None, axes, size))] * (n - 1), LayerAction(part))
+
+
+def _rounds_back(seconds: Seconds, n: int, axes: tuple[str, ...], size: int) -> tuple[LayerAction, ...]:
+    home = LayerAction(exchange=Communication(None, axes, size))
+    return (*_rounds(seconds, n, axes, 2 * size), home)
 
 
 def layer_passes(layer: ModelLayer, seconds: LayerSeconds, share: Share) -> LayerPasses:

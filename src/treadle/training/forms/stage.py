@@ -6,19 +6,89 @@ micro-batch; where weights are gathered anew, after each.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import ceil
 
 from treadle.schedules.collective import CollectiveKind
-from treadle.training.forms.data_parallel import Buckets
-from treadle.training.forms.fully_sharded import Turn, turns_to_gather_for
 from treadle.training.forms.issue import Chain, Issue
 from treadle.training.forms.layer_passes import Communication, LayerPasses
 from treadle.training.forms.pipeline_parallel import Visit
 from treadle.training.forms.share import Share
 from treadle.training.models.model_layer import ModelLayer
 from treadle.training.timeline.task import Category
+
+# Fully sharded weights: when they are gathered (Zhao et al. 2023, PyTorch FSDP; ZeRO-3, or ZeRO-2)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A layer's pass with a micro-batch."""
+
+    layer: int
+    is_forward: bool
+    micro_batch: int
+
+
+def turns_to_gather_for(turns: Sequence[Turn], *, reshards: bool, kept: frozenset[int]) -> list[int]:
+    """Places of the turns for which weights must be gathered.
+
+    Parameters
+    ----------
+    turns : sequence of Turn
+        All of a rank, in order.
+    reshards : bool
+        Weights are dropped after each turn; else they stay once they are there.
+    kept : frozenset of int
+        Layers whose weights stay in any case: those that another layer shares.
+    """
+    found: list[int] = []
+    there: set[int] = set()
+    for place, turn in enumerate(turns):
+        if turn.layer not in there:
+            found.append(place)
+            there.add(turn.layer)
+        stays = turns[place + 1].layer == turn.layer if place + 1 < len(turns) else True
+        if reshards and turn.layer not in kept and not stays:
+            there.discard(turn.layer)
+    return found
+
+
+# Replicas: gradients summed in buckets beside the backward pass (Li et al. 2020, PyTorch Distributed)
+
+
+@dataclass(slots=True)
+class Buckets:
+    """Gradients that are ready and not on their way.
+
+    Parameters
+    ----------
+    capacity : int
+        Bytes.
+    first_capacity : int
+        Of the first bucket.
+    """
+
+    capacity: int
+    first_capacity: int
+    filled: int = 0
+    closed: int = 0
+
+    def add(self, tensors: Iterable[int]) -> list[int]:
+        """Puts gradients in, in the order given; returns the bytes of each bucket that they close."""
+        sizes = []
+        for size in tensors:
+            self.filled += size
+            if self.filled >= (self.capacity if self.closed else self.first_capacity):
+                sizes.append(self.filled)
+                self.filled, self.closed = 0, self.closed + 1
+        return sizes
+
+    def close(self) -> list[int]:
+        """The size of the last bucket, if there is anything in it."""
+        rest, self.filled = self.filled, 0
+        return [rest] if rest else []
+
 
 _KINDS_OF_WEIGHTS = (False, True)
 """Not of experts, and of experts: sharded and summed along different axes."""
