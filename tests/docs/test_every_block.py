@@ -49,7 +49,7 @@ ELSEWHERE: dict[tuple[str, str], tuple[str, int | None]] = {
     ("docs/how-to/plug-ins.md", ""): ("tests/docs/test_plug_ins_page.py", 1),
     ("docs/how-to/plug-ins.md", "python"): ("tests/docs/test_plug_ins_page.py", 2),
     ("docs/how-to/plug-ins.md", "toml"): ("tests/docs/test_plug_ins_page.py", 1),
-    ("docs/contributing.md", "python"): ("tests/docs/test_contributing_page.py", 3),
+    ("docs/contributing.md", "python"): ("tests/docs/test_contributing_page.py", 4),
     ("docs/contributing.md", "toml"): ("tests/docs/test_contributing_page.py", 2),
 }
 """Page and language of blocks that a test of that page runs, and how many it does; None: all."""
