@@ -111,7 +111,7 @@ def test_bad_options_have_the_right_status(
 ) -> None:
     command = ["bound", "torus(3,3)", "alltoall"]
     assert main([*command, "--threads", "0"]) == 2
-    assert capsys.readouterr().err == "treadle: threads: 0, expected at least 1 thread\n"
+    assert capsys.readouterr().err == "treadle: --threads '0': expected at least 1\n"
     monkeypatch.setitem(sys.modules, "distributed", None)
     assert main([*command, "--cluster", "tcp://127.0.0.1:1"]) == 5
     assert "pip install 'treadle[cluster]'" in capsys.readouterr().err
