@@ -22,12 +22,13 @@ SUBJECTS = {
     "together": ("Groups and jobs at once", ("planning.together",)),
     "measuring": (
         "Running, simulating, diagnosing",
-        ("planning.measuring", "simulation", "traces", "watch", "runtime"),
+        ("planning.measuring", "simulation", "traces", "context", "runtime"),
     ),
     "writing": ("Texts for runtimes", ("planning.writing", "formats")),
     "pictures": ("Pictures and pages", ("planning.drawing", "planning.reporting", "viz")),
     "training": ("Steps of training", ("planning.training", "training")),
     "parallelising": ("Sharding models", ("planning.parallelising", "parallelism")),
+    "keywords": ("Keyword arguments", ("options",)),
 }
 """Pages: title, and rooms of the package whose public names stand there; what fits nowhere fails."""
 
