@@ -21,7 +21,7 @@ from treadle.context import (
 
 
 def test_stages_add_up_and_are_announced(monkeypatch: pytest.MonkeyPatch) -> None:
-    ticks = iter([5.0, 7.0, 10.0, 20.0, 21.0, 30.0, 34.0, 100.0])
+    ticks = iter([5.0, 7.0, 10.0, 20.0, 21.0, 30.0, 34.0, 100.0, 101.0, 102.0])
     monkeypatch.setattr(time, "process_time", lambda: next(ticks))
     told: list[Any] = []
     with start(lambda *words: told.append(words)) as running:
@@ -35,6 +35,9 @@ def test_stages_add_up_and_are_announced(monkeypatch: pytest.MonkeyPatch) -> Non
     assert running.seconds == {"one_step": 3.5, "two": 5.0, "total": 95.0}
     assert told == [("one step", 0, 0), ("two", 0, 0), ("two", 0, 0)]
     assert context() is UNLIMITED
+    with context().stage("outside"):  # nothing is kept where nothing was started
+        pass
+    assert UNLIMITED.seconds == {}
 
 
 def test_deadlines_and_budgets_end_work(monkeypatch: pytest.MonkeyPatch) -> None:

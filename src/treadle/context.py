@@ -62,14 +62,14 @@ class Context:
     budget : WorkBudget, optional
         `report` raises TimeLimitError when `spend` has used it up. Trees of groups and the constructions of
         allreduces count their work.
-    seconds : dict
-        CPU seconds by stage, which `stage` adds up; with `total` when what `start` began is over.
+    clock : dict, optional
+        CPU seconds by stage, which `stage` adds up; None outside of `start`, where they are not kept.
     """
 
     progress: Progress | None = None
     deadline: float | None = None
     budget: WorkBudget | None = None
-    seconds: dict[str, float] = field(default_factory=dict, compare=False)
+    clock: dict[str, float] | None = field(default=None, compare=False)
 
     @property
     def unlimited(self) -> Context:
@@ -80,6 +80,11 @@ class Context:
         """Return the context of a part of the work with a budget of its own, at most what is left."""
         left = work if self.budget is None else min(work, self.budget.left)
         return replace(self, budget=WorkBudget(left))
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """CPU seconds by stage, with `total` when what `start` began is over."""
+        return {} if self.clock is None else self.clock
 
     @property
     def is_past_deadline(self) -> bool:
@@ -118,7 +123,8 @@ class Context:
 
     def count(self, stage: str, seconds: float) -> None:
         """Add CPU seconds to a stage."""
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+        if self.clock is not None:
+            self.clock[stage] = self.clock.get(stage, 0.0) + seconds
 
     def report(self, stage: str, done: int, total: int) -> None:
         """Report progress; raise TimeLimitError if the deadline has passed or the budget is used up."""
@@ -156,7 +162,8 @@ def start(progress: Progress | None = None, time_limit_s: float | None = None) -
     The context of the block is that of `with start(...) as running`; its `seconds` have a total at the end.
     """
     begun = time.process_time()
-    running = Context(progress, None if time_limit_s is None else time.monotonic() + time_limit_s)
+    deadline = None if time_limit_s is None else time.monotonic() + time_limit_s
+    running = Context(progress, deadline, clock={})
     try:
         with under(running):
             yield running

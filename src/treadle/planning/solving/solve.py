@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Unpack, cast
 from treadle._version import __version__
 from treadle.brief import brief
 from treadle.checking import checked
-from treadle.context import UNLIMITED, Progress, TimeLimitError, context, in_context, under
+from treadle.context import Progress, TimeLimitError, context, in_context, under
 from treadle.errors import ScheduleError
 from treadle.options.keywords import OptionKeywords, ProblemOptions, SolveKeywords
 from treadle.planning.fabrics_and_plans import FabricLike
@@ -202,7 +202,7 @@ def solve(
 
                 found = choose_steps(problem, found, how.chunks)
     except TimeLimitError:
-        with under(replace(UNLIMITED, seconds=running.seconds)):
+        with under(running.unlimited):
             found = replace(fall_back(problem, how), is_late=True)
     traffic: Pruning | None = None
     is_multicast = isinstance(how, TreeOptions | StepOptions) and how.multicast

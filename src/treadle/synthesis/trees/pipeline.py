@@ -292,5 +292,5 @@ def pack_forest(topology: Topology, collective: Collective, root_multiplicity: S
         raise InfeasibleError(f"{topology.name}: a cut of {len(violated[1])} nodes cannot carry the trees")
     with under(context().unlimited):
         units = first_possible(problem, iter([FixedTreesOptimum(1, Fraction(1), Fraction(0))]))
-    with under(replace(context(), seconds={})):  # counted as one stage by the caller
+    with under(replace(context(), clock=None)):  # counted as one stage by the caller
         return _build(problem, units, None)[0]
