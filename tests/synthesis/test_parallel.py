@@ -15,7 +15,7 @@ from distributed import Client, LocalCluster
 from joblib import parallel_config
 
 from harness.dask_cluster import dask_cluster
-from treadle.context import Context, TimeLimitError, under
+from treadle.context import UNLIMITED, Context, TimeLimitError, context, under
 from treadle.schedules.collective import Collective, CollectiveKind, Demands, on_all_ranks
 from treadle.synthesis.alltoall.rate.decomposed import children_mcf
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow
@@ -182,6 +182,16 @@ def test_the_deadline_ends_the_work(name: str, configurations: dict[str, Configu
     late = Context(None, time.monotonic() - 1)
     with configurations[name](), pytest.raises(TimeLimitError), under(late):
         map_blocks("late", slow, [(1,), (2,)])
+
+
+def running(_: int) -> Context:
+    return context()
+
+
+@pytest.mark.parametrize("name", ["none", "threads", "dask"])
+def test_tasks_see_no_limits_of_their_caller(name: str, configurations: dict[str, Configuration]) -> None:
+    with configurations[name](), under(Context(None, time.monotonic() + 99)):
+        assert map_blocks("contexts", running, [(0,), (1,)]) == [UNLIMITED, UNLIMITED]
 
 
 def slower(value: int) -> int:
