@@ -110,7 +110,7 @@ MISTAKES = """
 2 | run ring.plan --size '' | size
 2 | run ring.plan --size 1KiBi | expected a size with a unit
 2 | solve ring:4 allgather --time-limit 30 | time '30' has no unit
-2 | solve ring:4 allgather --time-limit 0s | expected more than nothing
+2 | solve ring:4 allgather --time-limit 0s | expected more than 0
 2 | simulate ring.plan --alpha 10 | time '10' has no unit; write for instance 10us
 2 | simulate ring.plan --reduction 25 | has no unit; write for instance 25GB/s
 2 | run ring.plan --max-memory lots | expected a number with a unit

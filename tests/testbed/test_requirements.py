@@ -45,7 +45,7 @@ def test_links_with_a_delay_need_the_device_that_makes_them(
     [
         ([], "expected a TOPOLOGY, --plan or --clean"),
         (["ring(4)", "--rate", "100"], "has no unit"),
-        (["ring(4)", "--dry-run", "--rate", "0Mbit/s"], "more than nothing"),
+        (["ring(4)", "--dry-run", "--rate", "0Mbit/s"], "more than 0"),
         (["dgx_h100(1)", "--dry-run"], "is a switch"),
         (["ring(4)", "--collectives", "gossip"], "gossip"),
         (["ring(4)", "--delay", "5"], "has no unit"),

@@ -83,7 +83,7 @@ def test_a_device_of_the_users_own() -> None:
         (OWN.replace('"96GB"', "96"), "memory: expected a text in quotes, found 96"),
         (OWN.replace("mine", "a\\u001b[31mb"), "letters that can be printed"),
         (OWN.replace("mine", ""), "letters that can be printed"),
-        (OWN.replace("96GB", "0GB"), "memory '0GB': expected more than nothing"),
+        (OWN.replace("96GB", "0GB"), "memory '0GB': expected more than 0"),
         (OWN.replace("96GB", "96"), "has no unit"),
         (OWN.replace("4TB/s", "4TB"), "unknown unit"),
         (OWN.replace("bf16", "bf17"), "unknown precision 'bf17'"),

@@ -231,15 +231,15 @@ def refuse(options: Options, names: Iterable[str], reason: str) -> None:
 
 
 def seconds(text: str, label: str) -> float:
-    """Seconds of a duration such as ``30s`` or ``5min``; FormatError otherwise, or for none at all."""
+    """Seconds of a duration such as ``30s`` or ``5min``; FormatError otherwise, or for 0."""
     found = delay(text, label)
     if not found:
-        raise FormatError(f"time {text!r}: expected more than nothing")
+        raise FormatError(f"{label} {text!r}: expected more than 0")
     return found
 
 
 def delay(text: str, label: str) -> float:
-    """Seconds of a duration, which may be none at all."""
+    """Seconds of a duration, which may be 0."""
     from treadle.units import parse_time_ns
 
     del label

@@ -190,7 +190,7 @@ def read_accelerator(text: str) -> Accelerator:
             raise FormatError(f"device file: {unknown('precision', precision, ELEMENT_BYTES)}")
     size = parse_size(device.memory)
     if not size:
-        raise FormatError(f"device file: memory {device.memory!r}: expected more than nothing")
+        raise FormatError(f"device file: memory {device.memory!r}: expected more than 0")
     peaks = MappingProxyType({precision: 1e12 * speed for precision, speed in device.tflops.items()})
     bandwidth = float(parse_bandwidth(device.memory_bandwidth))
     return Accelerator(device.name[:40], peaks, size, bandwidth, device.source)

@@ -183,7 +183,7 @@ def test_plans_bring_their_fabric(
     assert main(["testbed"]) == 2
     assert capsys.readouterr().err == "treadle: expected a TOPOLOGY, --plan or --clean\n"
     assert main(["testbed", "ring:4", "--rate", "0Mbit/s"]) == 2
-    assert capsys.readouterr().err == "treadle: rate '0Mbit/s': expected more than nothing\n"
+    assert capsys.readouterr().err == "treadle: rate '0Mbit/s': expected more than 0\n"
 
 
 def test_what_needs_no_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

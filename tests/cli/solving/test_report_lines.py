@@ -362,7 +362,7 @@ def test_numbers_that_people_type() -> None:
     assert integers("2,-1,07", "x") == (2, -1, 7)
     assert shortfall(Fraction(9999), Fraction(10000)) == "0.01%"
     for call, said in (
-        (lambda: seconds("0s", ""), "time '0s': expected more than nothing"),
+        (lambda: seconds("0s", "--time-limit"), "--time-limit '0s': expected more than 0"),
         (lambda: integers("2,,1", "--w"), "--w: expected integers with commas between, as in 2,1,1"),
         (
             lambda: integers(",".join("1" * (2**16 + 2)), "--w"),

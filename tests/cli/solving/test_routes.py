@@ -60,7 +60,7 @@ def test_layers_routes_and_chunks_are_kept_to(capsys: pytest.CaptureFixture[str]
         (["torus:4,4", "--ranks", "0,5"], 3, "no path leads from 'n0_0' to 'n1_1'"),
         (["with_failed_links(path(3), 'n1->n2')"], 3, "n2"),
         (["nothing:4"], 2, "neither a file nor a catalogue name"),
-        (["ring:4", "--time-limit", "0s"], 2, "expected more than nothing"),
+        (["ring:4", "--time-limit", "0s"], 2, "expected more than 0"),
     ],
 )
 def test_bad_input_is_one_line(

@@ -30,7 +30,7 @@ def command(o: Testbed) -> int:
     fabric = _fabric(o.topology, [loaded.topology for loaded in plans])
     rate_bytes_per_s = parse_bandwidth(o.rate)
     if not rate_bytes_per_s:
-        raise FormatError(f"rate {o.rate!r}: expected more than nothing")
+        raise FormatError(f"rate {o.rate!r}: expected more than 0")
     if o.dry_run:
         lines = testbed.dry_run(fabric, rate_bytes_per_s, delay_ns=o.delay_ns)
         for line in lines:
