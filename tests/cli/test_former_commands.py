@@ -56,14 +56,14 @@ def test_both_names_do_the_same(
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("repair ring --every-failure --link a--b", "--link: is not for --every-failure"),
-        ("repair ring --failures nodes --link n0--n1", "--failures: is for --every-failure"),
+        ("repair ring --every-failure --link a--b", "--link: not supported with --every-failure"),
+        ("repair ring --failures nodes --link n0--n1", "--failures: valid only with --every-failure"),
         ("solve ring:4 allgather --routes", "--routes: allgather has no routes; expected alltoall"),
-        ("solve ring:4 alltoall --routes --trees 2", "--trees: is not for --routes"),
-        ("report ring -o x.svg --model y", "--model: is not for drawings"),
-        ("report ring -o x.html --show load", "--show: is for drawings"),
+        ("solve ring:4 alltoall --routes --trees 2", "--trees: not supported with --routes"),
+        ("report ring -o x.svg --model y", "--model: not supported for drawings"),
+        ("report ring -o x.html --show load", "--show: valid only for drawings"),
         ("report ring other more -o x.svg", "left over: more"),
-        ("harden ring --size 1K", "--size: is not for --every-failure"),
+        ("harden ring --size 1K", "--size: not supported with --every-failure"),
     ],
 )
 def test_what_does_not_go_together(

@@ -117,7 +117,7 @@ MISTAKES = """
 2 | bound 'ring(4, bandwidth="25")' allgather | bandwidth '25' has no unit; write for instance 25GB/s
 2 | bound 'ring(4, bandwidth=25)' allgather | bandwidth needs a unit; write for instance bandwidth="25GB/s"
 2 | bound ring(4,bandwidth=25GB/s) allgather | bandwidth
-2 | solve ring:4 allgather --max-schedules 3 | expected --size beside it
+2 | solve ring:4 allgather --max-schedules 3 | give --size too
 # names
 2 | solve ring:4 gossip | unknown collective 'gossip'; expected one of allgather,
 2 | solve ring:4 allreduc | unknown collective 'allreduc'; did you mean allreduce?
@@ -192,17 +192,17 @@ MISTAKES = """
 2 | verify ring.plan --root 0 | ring.plan: --profile and --root are for texts; a plan says both itself
 2 | verify folder --root 0 | folder: --profile and --root are for texts; this is a folder of plans
 2 | verify folder --profile azure | --profile and --root are for texts
-2 | report ring.plan -o x.html --gpu a100 | --gpu: is of plans that parallelize wrote (JSON); leave it out
-2 | report ring.plan -o x.html --tokens 1M | --tokens: is of plans that parallelize wrote
+2 | report ring.plan -o x.html --gpu a100 | --gpu: valid only for plans that parallelize wrote (JSON)
+2 | report ring.plan -o x.html --tokens 1M | --tokens: valid only for plans that parallelize wrote
 2 | diagnose notes.txt --without a | --without is about the fabric of --topology; a log's own tree lacks
 2 | simulate text.xml --topology ring:4 --referee simgrid | --referee: judges plans, and text.xml is a
 2 | simulate text.xml | text.xml: a schedule of others names no fabric; expected --topology TOPOLOGY
 2 | simulate ring.plan --referee simgrid --cost-model reference | --referee: knows one alpha for all
 2 | simulate ring.plan --alpha 1us --cost-model reference | --cost-model and --alpha: a cost model has
 2 | draw ring:4 | -o FILE is missing: expected a name that ends in .html, or for a drawing in
-2 | compare ring:4 allgather --cost-model reference | --cost-model: is for times at sizes; expected --size
+2 | compare ring:4 allgather --cost-model reference | --cost-model: valid only for times at sizes; give --size
 2 | compare ring:4 allgather --picture x.png | --picture: of times by size; expected --size A..B beside it
-2 | solve ring:4 allgather --cost-model reference | is for a plan of sizes; expected --size beside it
+2 | solve ring:4 allgather --cost-model reference | valid only for plans by size; give --size too
 2 | retune ring.plan | --cost-model is missing: what messages cost now, a file or a name
 2 | routes ring.plan --layers 2 | ring.plan: a plan has its routes; leave out the options that choose them
 2 | routes ring.plan --forward | ring.plan: a plan has its routes; leave out the options that choose them

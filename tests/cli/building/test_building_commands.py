@@ -43,7 +43,7 @@ def test_lists_with_racks_and_planes(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert {"rack", "unit"} <= {name.removeprefix("from_") for name in rows[0]}
     assert {row["plane"] for row in rows} == set("01234567")
     assert main(["cabling", "list", "torus:4,4", "--floor", str(path)]) == 2
-    assert "--floor: is about racks; expected --rack-size" in capsys.readouterr().err
+    assert "--floor: valid only with racks; give --rack-size too" in capsys.readouterr().err
 
 
 def test_design_places_what_it_chose(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -195,4 +195,4 @@ def test_options_that_do_not_go_together() -> None:
     cabling_report.check_racks(Racks({}))
     with pytest.raises(FormatError) as caught:
         cabling_report.check_racks(Racks({"floor": "x"}, ["floor"]))
-    assert str(caught.value) == "--floor: is about racks; expected --rack-size beside it"
+    assert str(caught.value) == "--floor: valid only with racks; give --rack-size too"

@@ -124,7 +124,7 @@ def test_times_at_sizes_by_a_cost_model(capsys: pytest.CaptureFixture[str]) -> N
     assert (values["cost_model"], row["protocol"]) == ("reference", "simple")
     assert row["time_s"] == pytest.approx(3 * (50 + 1024 + 500 + 1000) * 1e-9, rel=1e-9)
     assert main([*words, "--cost-model", "reference"]) == 2
-    assert "expected --size" in capsys.readouterr().err
+    assert "give --size" in capsys.readouterr().err
 
 
 def test_without_either_nothing_is_simulated(capsys: pytest.CaptureFixture[str]) -> None:

@@ -136,4 +136,4 @@ def test_fronts_of_steps(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     for option, value in (("--trees", "1"), ("--max-height", "2"), ("--picture", "x.png")):
         status, lines, err, _ = run(["--max-steps", "0", option, value], monkeypatch, capsys, steps())
         assert (status, lines) == (2, [])
-        assert err == f"treadle: {option}: is for fronts of trees; leave out --max-steps\n"
+        assert err == f"treadle: {option}: valid only for fronts of trees; leave out --max-steps\n"

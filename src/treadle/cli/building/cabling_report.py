@@ -63,7 +63,7 @@ def print_changes(
 def check_racks(o: Racks) -> None:
     """FormatError for an option that is about racks where there are none."""
     if o.rack_size is None:
-        refuse(o, ("floor", "objective"), "is about racks; expected --rack-size beside it")
+        refuse(o, ("floor", "objective"), "valid only with racks; give --rack-size too")
 
 
 def print_cabling(output: Output, built: planning.BuiltFabric) -> None:

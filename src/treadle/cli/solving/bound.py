@@ -25,7 +25,7 @@ def command(o: Bound) -> int:
         refuse(o, (*OF_JOBS, "method", "gap", "size", "cost_model"), BESIDE_JOBS)
         return bound_jobs(output, o)
     if o.cost_model is not None and o.size is None:
-        raise FormatError("--cost-model: prices times of sizes; expected --size beside it")
+        raise FormatError("--cost-model: valid only for times at sizes; give --size too")
     try:
         with ProgressLine(quiet=output.is_silent) as progress, workers(**keywords(o, Workers)):
             result = planning.bound(

@@ -33,7 +33,7 @@ def command(o: Compare) -> int:
     """Show schedulers side by side, each schedule verified, beside the optimum."""
     output = Output.of(o)
     if o.cost_model is not None and o.size is None:
-        raise FormatError("--cost-model: is for times at sizes; expected --size beside it")
+        raise FormatError("--cost-model: valid only for times at sizes; give --size too")
     if o.picture is not None:
         if o.size is None or len(parse_sizes(o.size)) < 2:
             raise FormatError("--picture: of times by size; expected --size A..B beside it")

@@ -20,7 +20,7 @@ def command(o: Pareto) -> int:
     problem = planning.pose(o.topology, o.collective, root=o.root)
     if o.max_steps is None:
         return _of_trees(output, problem, o)
-    refuse(o, ("trees", "max_height", "picture"), "is for fronts of trees; leave out --max-steps")
+    refuse(o, ("trees", "max_height", "picture"), "valid only for fronts of trees; leave out --max-steps")
     with ProgressLine(quiet=output.is_silent) as progress:
         Context(progress).announce("schedules")
         front = planning.exact_front(

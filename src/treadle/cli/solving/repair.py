@@ -43,10 +43,10 @@ def command(o: Repair) -> int:
         refuse(
             o,
             ("links", "nodes", "algorithm", "form", "size_bytes"),
-            "is not for --every-failure; leave it out",
+            "not supported with --every-failure; leave it out",
         )
         return harden(output, o)
-    refuse(o, ("failures", "threads", "cluster"), "is for --every-failure; leave it out")
+    refuse(o, ("failures", "threads", "cluster"), "valid only with --every-failure; leave it out")
     try:
         with ProgressLine(quiet=output.is_silent) as progress:
             Context(progress).announce("reading")

@@ -58,7 +58,7 @@ def command(o: Solve) -> int:
         from treadle.cli.solving.size_set_report import solve_size_set
 
         return solve_size_set(output, o)
-    refuse(o, ("max_schedules", "cost_model"), "is for a plan of sizes; expected --size beside it")
+    refuse(o, ("max_schedules", "cost_model"), "valid only for plans by size; give --size too")
     try:
         with ProgressLine(quiet=output.is_silent) as progress, workers(**keywords(o, Workers)):
             result = planning.solve(
@@ -103,7 +103,9 @@ def command(o: Solve) -> int:
 def solve_routes(output: Output, o: Solve) -> int:
     """Compute deadlock-free routes of an all-to-all near the optimal rate, or write those of a plan."""
     COMMAND.set("routes")
-    refuse(o, set(Scheduler.rows) - {*RouteLimits.rows, "chunks"}, "is not for --routes; leave it out")
+    refuse(
+        o, set(Scheduler.rows) - {*RouteLimits.rows, "chunks"}, "not supported with --routes; leave it out"
+    )
     if resolve_kind(o.collective) is not CollectiveKind.ALLTOALL:
         raise FormatError(f"--routes: {o.collective} has no routes; expected alltoall")
     form = None if o.output is None else _route_format(o.output)
