@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from treadle.errors import FormatError
 from treadle.formats.cpu.judge import CpuInterpretation, execute_cpu_text
-from treadle.formats.cpu.judge_parts import parse_cpu_part
+from treadle.formats.cpu.reader import parse_cpu_part
 
 
 def interpret_cpu_parts(texts: Sequence[str], *, source: str = "CPU XML") -> CpuInterpretation:

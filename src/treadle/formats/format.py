@@ -12,6 +12,7 @@ from __future__ import annotations
 import pkgutil
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -138,38 +139,38 @@ class Format:
 
     def written(self, request: TextRequest) -> Written:
         """The files, by the format's writer."""
-        made: Written = _function(self.write)(request)
+        made: Written = load_function(self.write)(request)
         return made
 
     def parsed(self, data: bytes, terms: Terms) -> Any:
         """One file, by the format's reader."""
-        return _function(self.read)(data, terms)
+        return load_function(self.read)(data, terms)
 
     def judged(self, files: Sequence[bytes], terms: Terms) -> Judgement:
         """The verdict on files, by the format's judge."""
-        found: Judgement = _function(self.judge)(files, terms)
+        found: Judgement = load_function(self.judge)(files, terms)
         return found
 
     def loading(self, request: TextRequest, written: Written, judgement: Judgement) -> Loading:
         """How the files are loaded."""
-        told: Loading = _function(self.load)(request, written, judgement)
+        told: Loading = load_function(self.load)(request, written, judgement)
         return told
 
     def delivery(self, texts: TextSet) -> Delivery:
         """How a runtime loads a folder of texts and chooses from it."""
-        found: Delivery = _function(self.deliver)(texts)
+        found: Delivery = load_function(self.deliver)(texts)
         return found
 
     def judged_set(
         self, texts: Sequence[RangedText], files: Mapping[str, bytes], dialect: str | None
     ) -> tuple[str, ...]:
         """Calls for which the runtime would take another text than is meant."""
-        found: tuple[str, ...] = _function(self.judge_set)(texts, files, dialect)
+        found: tuple[str, ...] = load_function(self.judge_set)(texts, files, dialect)
         return found
 
     def is_begun_by(self, head: str) -> bool:
         """Whether a text, or its first part, begins as the format's files do."""
-        return bool(self.begins) and re.match(self.begins, _without_comments(head)) is not None
+        return bool(self.begins) and begins_as(self.begins, head)
 
     @property
     def has_all_protocols(self) -> bool:
@@ -190,21 +191,30 @@ class Format:
             )
 
 
-def _without_comments(text: str) -> str:
-    """From the first character that is neither space nor part of a comment of XML."""
+def begins_as(pattern: str, text: str) -> bool:
+    """Whether a text, after space and comments of XML, begins with a pattern."""
     text = text.lstrip()
     while text.startswith("<!--") and "-->" in text:
         text = text.partition("-->")[2].lstrip()
-    return text
+    return re.match(pattern, text) is not None
 
 
 @cache
-def _function(given: Callable[..., Any] | str) -> Callable[..., Any]:
+def load_function(given: Callable[..., Any] | str) -> Callable[..., Any]:
+    """Return a function that may be given as ``"module:function"``."""
     if not isinstance(given, str):
         return given
     module, _, name = given.partition(":")
     found: Callable[..., Any] = getattr(import_module(module), name)
     return found
+
+
+def declared(table: str) -> Iterator[tuple[str, Any]]:
+    """Yield the records in a table of each package beside this module, with the package."""
+    for module in pkgutil.iter_modules(treadle.formats.__path__, f"{treadle.formats.__name__}."):
+        if module.ispkg:
+            for record in getattr(import_module(module.name), table, ()):
+                yield module.name, record
 
 
 _registered: dict[str, Format] = {}
@@ -246,13 +256,10 @@ def register_format(record: Format) -> Format:
 def _own() -> Mapping[str, Format]:
     """Those of the packages and modules beside this one."""
     found: dict[str, Format] = {}
-    for module in pkgutil.iter_modules(treadle.formats.__path__, f"{treadle.formats.__name__}."):
-        if not module.ispkg:
-            continue
-        for record in getattr(import_module(module.name), "FORMATS", ()):
-            if record.name in found:
-                raise ScheduleError(f"format {record.name}: {module.name} declares it a second time")
-            found[record.name] = record
+    for package, record in declared("FORMATS"):
+        if record.name in found:
+            raise ScheduleError(f"format {record.name}: {package} declares it a second time")
+        found[record.name] = record
     return MappingProxyType(found)
 
 
@@ -307,15 +314,11 @@ def all_formats() -> tuple[Format, ...]:
     >>> "msccl-xml" in {one.name for one in planning.all_formats()}
     True
     """
-    return tuple(_loadable(format_names()))
-
-
-def _loadable(names: Sequence[str]) -> Iterator[Format]:
-    for name in names:
-        try:
-            yield find_format(name)
-        except ScheduleError:  # told where that format is asked for
-            continue
+    found = []
+    for name in format_names():
+        with suppress(ScheduleError):  # told where that format is asked for
+            found.append(find_format(name))
+    return tuple(found)
 
 
 def own_formats() -> tuple[Format, ...]:
@@ -339,7 +342,5 @@ def told_format(head: str) -> Format | None:
     >>> planning.told_format("<algo name='ring'>").name
     'msccl-xml'
     """
-    for record in own_formats():
-        if record.is_begun_by(head):
-            return record
-    return next((record for record in all_formats() if record.is_begun_by(head)), None)
+    own = next((record for record in own_formats() if record.is_begun_by(head)), None)
+    return own or next((record for record in all_formats() if record.is_begun_by(head)), None)

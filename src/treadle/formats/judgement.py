@@ -180,9 +180,16 @@ class Judgement:
         return _WORDS[self.check].format(self.detail)
 
 
-def decoded(data: bytes, source: str) -> str:
-    """A file's characters; FormatError if it is no UTF-8."""
+def decoded(data: bytes, terms: Terms, name: str) -> tuple[str, str]:
+    """Return a file's characters, and its name for messages; FormatError if it is no UTF-8."""
+    source = terms.source or name
     try:
-        return data.decode("utf-8")
+        return data.decode("utf-8"), source
     except UnicodeDecodeError as error:
         raise FormatError(f"byte {error.start} is no UTF-8", source=source) from None
+
+
+def listed(faults: list[str], most: int) -> tuple[str, ...]:
+    """Return the first faults, and how many more there are."""
+    more = len(faults) - most
+    return (*faults[:most], *((f"and {more} more",) if more > 0 else ()))

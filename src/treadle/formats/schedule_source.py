@@ -6,19 +6,13 @@ declared by the packages beside this module, each in `SCHEDULES`.
 
 from __future__ import annotations
 
-import pkgutil
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
-from typing import Any
 
-import treadle.formats
+from treadle.formats.format import Format, begins_as, declared, load_function
 from treadle.formats.judgement import Judgement, Terms
 from treadle.program.foreign.traffic import NamedRings, NamedTrees, Traffic
-
-_COMMENT = re.compile(r"\s*<!--.*?-->", re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,47 +27,45 @@ class ScheduleSource:
         As people call it.
     begins : str
         Pattern (of `re`) with which every such file begins, after comments of XML.
-    judge : str
-        ``module:function`` from all files' bytes and `Terms` to a `Judgement`.
-    traffic : str
-        ``module:function`` from a file's bytes and `Terms` to `Traffic`, `NamedTrees` or `NamedRings`;
-        FormatError if the file is malformed, ScheduleError if it is none that can be simulated.
+    judge : callable or str
+        From all files' bytes and `Terms` to a `Judgement`; functions may be given as ``module:function``.
+    traffic : callable or str
+        From a file's bytes and `Terms` to `Traffic`, `NamedTrees` or `NamedRings`; FormatError if the file is
+        malformed, ScheduleError if it is none that can be simulated.
     """
 
     name: str
     title: str
     begins: str
-    judge: str
-    traffic: str
+    judge: Callable[[Sequence[bytes], Terms], Judgement] | str
+    traffic: Callable[[bytes, Terms], Traffic | NamedTrees | NamedRings] | str
 
     def is_begun_by(self, head: str) -> bool:
         """Whether a text, or its first part, begins as such files do."""
-        while (comment := _COMMENT.match(head)) is not None:
-            head = head[comment.end() :]
-        return re.match(self.begins, head.lstrip()) is not None
+        return begins_as(self.begins, head)
 
     def judged(self, files: Sequence[bytes], terms: Terms) -> Judgement:
         """The verdict on files: whether they do what their collective asks, on any fabric."""
-        found: Judgement = _function(self.judge)(files, terms)
+        found: Judgement = load_function(self.judge)(files, terms)
         return found
 
     def messages(self, data: bytes, terms: Terms) -> Traffic | NamedTrees | NamedRings:
         """What a file's ranks send each other."""
-        found: Traffic | NamedTrees | NamedRings = _function(self.traffic)(data, terms)
+        found: Traffic | NamedTrees | NamedRings = load_function(self.traffic)(data, terms)
         return found
 
 
-def _function(place: str) -> Any:
-    module, _, name = place.partition(":")
-    return getattr(import_module(module), name)
+def source_of(record: Format, traffic: str) -> ScheduleSource:
+    """Return the files of a format that is written too."""
+    return ScheduleSource(
+        name=record.name, title=record.title, begins=record.begins, judge=record.judge, traffic=traffic
+    )
 
 
 @cache
 def schedule_sources() -> tuple[ScheduleSource, ...]:
     """All records, in the order of their packages."""
-    path, prefix = treadle.formats.__path__, f"{treadle.formats.__name__}."
-    packages = [module.name for module in pkgutil.iter_modules(path, prefix) if module.ispkg]
-    return tuple(record for name in packages for record in getattr(import_module(name), "SCHEDULES", ()))
+    return tuple(record for _, record in declared("SCHEDULES"))
 
 
 def told_source(head: str) -> ScheduleSource | None:

@@ -16,6 +16,11 @@ MOST_CHUNKS = 4 * 10**6
 _WITH_SHARDS = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLTOALL)
 
 
+def runtime_name(kind: CollectiveKind) -> str:
+    """Return a collective as NCCL and MSCCL spell it."""
+    return kind.value.replace("-", "")
+
+
 def check_heading(what: str, name: str, min_bytes: int, max_bytes: int) -> None:
     """Refuse names and ranges of sizes (bytes; max_bytes 0 is no limit) that cannot be; FormatError.
 

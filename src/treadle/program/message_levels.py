@@ -57,12 +57,7 @@ def dataflow(program: OperationLists) -> Dataflow:
     """
     is_send = program.operation_kind == OperationKind.SEND
     is_copy = program.operation_kind == OperationKind.COPY
-    # sender and receiver of each operation's message as one number
-    owner, peer = program.operation_rank.astype(np.int64), program.peer.astype(np.int64)
-    pair: Int64Array = np.where(is_send, owner, peer) * program.n_ranks + np.where(is_send, peer, owner)
-    partner = np.full(program.n_operations, -1, dtype=np.int64)
-    sends, receives = _matched(pair, program.channel, is_send, ~is_send & ~is_copy)
-    partner[sends], partner[receives] = receives, sends
+    pair, partner = _pairs(program), message_partners(program)
     depth, behind = _longest_chains(program, partner)
     level = np.where(partner >= 0, np.minimum(behind, behind[partner]), behind)  # of the send
     level[is_copy] = -1
@@ -85,20 +80,28 @@ def _places_within(groups: Int64Array, keys: Sequence[Int64Array | Int32Array | 
     return places
 
 
-def _matched(
-    pair: Int64Array, channel: Int32Array, is_send: BoolArray, is_receive: BoolArray
-) -> tuple[Int64Array, Int64Array]:
-    """The i-th send of each pair and channel and its i-th receive, where there are both."""
-    stream = pair * (int(channel.max(initial=0)) + 1) + channel
+def _pairs(program: OperationLists) -> Int64Array:
+    """Return the sender and receiver of each operation's message as one number."""
+    is_send = program.operation_kind == OperationKind.SEND
+    owner, peer = program.operation_rank.astype(np.int64), program.peer.astype(np.int64)
+    return np.where(is_send, owner, peer) * program.n_ranks + np.where(is_send, peer, owner)
+
+
+def message_partners(program: OperationLists) -> Int64Array:
+    """Return the other end of each message, a stream's i-th send or receive; -1 where there is none."""
+    stream = _pairs(program) * program.n_channels + program.channel
+    is_send = program.operation_kind == OperationKind.SEND
     ends = []
-    for end in (is_send, is_receive):
+    for end in (is_send, ~is_send & (program.operation_kind != OperationKind.COPY)):
         places = np.flatnonzero(end)
         ends.append((places, stream[places], _places_within(stream[places], [stream[places]])))
     longest = max((int(turn.max(initial=0)) for _, _, turn in ends), default=0) + 1
     (sends, *out), (receives, *into) = ends
     keys = (out[0] * longest + out[1], into[0] * longest + into[1])
     _, at_send, at_receive = np.intersect1d(*keys, assume_unique=True, return_indices=True)
-    return sends[at_send], receives[at_receive]
+    partner = np.full(program.n_operations, -1, dtype=np.int64)
+    partner[sends[at_send]], partner[receives[at_receive]] = receives[at_receive], sends[at_send]
+    return partner
 
 
 def _longest_chains(program: OperationLists, partner: Int64Array) -> tuple[Int64Array, Int64Array]:

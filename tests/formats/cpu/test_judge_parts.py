@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from treadle.errors import FormatError
-from treadle.formats.cpu.judge_parts import interpret_cpu_part, is_cpu_part, parse_cpu_part
+from treadle.formats.cpu.judge_parts import interpret_cpu_part
+from treadle.formats.cpu.reader import is_cpu_part, parse_cpu_part
 
 HEAD = (
     '<cpupart ranks="3" chunks="6" minBytes="0" maxBytes="0" collective="allreduce" root="-1" inplace="{}">'

@@ -19,6 +19,12 @@ MAX_BYTES = 2**30
 _MAX_MESSAGE = 2**24
 _MAX_NODES = 10**7
 _KINDS = {4: "COMP", 5: "SEND", 6: "RECEIVE"}
+_SIZE = {"tensor_size": "int64_val"}
+_MESSAGE = {
+    **dict.fromkeys(("comm_src", "comm_dst", "comm_tag"), "int32_val"),
+    "comm_size": "int64_val",
+}
+"""Attributes of messages, and where their values are."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +74,8 @@ def judge(files: Sequence[bytes], terms: Terms) -> Judgement:
         If a trace is malformed or hostile, or protobuf cannot read it.
     """
     if terms.rank is not None:
-        nodes = read(files[0], terms)
-        counts = (("node", len(nodes)),)
-        detail = f", rank {terms.rank} alone"
-        return Judgement(Check.PARSED, (), counts, 1, detail=detail, is_part=True)
+        counts = (("node", len(read(files[0], terms))),)
+        return Judgement(Check.PARSED, (), counts, 1, detail=f", rank {terms.rank} alone", is_part=True)
     seen = interpret_chakra(files, source=terms.source or "Chakra trace")
     return Judgement(
         Check.EXECUTED,
@@ -137,10 +141,7 @@ def _play(ranks: list[list[TraceNode]]) -> list[str]:
                 key = sent.setdefault((node.source, node.target, node.tag), len(sent))
                 after[-1, key].append((rank, place))
     ready = [
-        (rank, place)
-        for rank, counts in enumerate(blocked)
-        for place, count in enumerate(counts)
-        if not count
+        (rank, place) for rank, row in enumerate(blocked) for place, count in enumerate(row) if not count
     ]
     for rank, place in ready:
         node = ranks[rank][place]
@@ -179,21 +180,17 @@ def parse_chakra(data: bytes, *, source: str = "Chakra trace") -> list[TraceNode
             raise FormatError(f"node {place}: number {node.id} is used twice", source=source)
         known.add(node.id)
         values = {attribute.name: attribute for attribute in node.attr}
-
-        def value(key: str, kind: str, values: dict[str, Any] = values, place: int = place) -> int:
+        what = _KINDS[node.type]
+        keys = _SIZE if what == "COMP" else _MESSAGE
+        numbers = []
+        for key, field in keys.items():
             if key not in values:
                 raise FormatError(f"node {place}: lacks {key}", source=source)
-            found = getattr(values[key], kind)
-            if found < 0:
-                raise FormatError(f"node {place}: {key}={found}: expected at least 0", source=source)
-            return int(found)
-
-        waits = (*node.data_deps, *node.ctrl_deps)
-        if _KINDS[node.type] == "COMP":
-            nodes.append(TraceNode(node.id, "COMP", waits, value("tensor_size", "int64_val")))
-            continue
-        ends = [value(key, "int32_val") for key in ("comm_src", "comm_dst", "comm_tag")]
-        nodes.append(TraceNode(node.id, _KINDS[node.type], waits, value("comm_size", "int64_val"), *ends))
+            numbers.append(int(getattr(values[key], field)))
+            if numbers[-1] < 0:
+                raise FormatError(f"node {place}: {key}={numbers[-1]}: expected at least 0", source=source)
+        *ends, size = numbers
+        nodes.append(TraceNode(node.id, what, (*node.data_deps, *node.ctrl_deps), size, *ends))
     return nodes
 
 

@@ -10,19 +10,8 @@ from treadle.formats.request import TextRequest, Written
 
 
 def load(request: TextRequest, _written: Written, _judgement: Judgement) -> Loading:
-    """Of traces that were written."""
-    return chakra_loading(request.path)
-
-
-def chakra_loading(path: str) -> Loading:
-    """How a simulator such as ASTRA-sim loads Chakra traces.
-
-    Examples
-    --------
-    >>> chakra_loading("ring").environment
-    ()
-    """
-    prefix = str(PurePath(path).with_suffix(""))
+    """How a simulator such as ASTRA-sim loads traces that were written."""
+    prefix = str(PurePath(request.path).with_suffix(""))
     return Loading(
         runtime="simulators that read Chakra execution traces (ASTRA-sim)",
         environment=(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from treadle.errors import FormatError, ScheduleError
 from treadle.formats.chakra.schema import schema
 from treadle.formats.request import TextRequest, Written
+from treadle.program.message_levels import message_partners
 from treadle.program.program import OperationKind, Program
 
 VERSION = "0.0.4"
@@ -61,7 +63,7 @@ def emit_chakra(
         raise FormatError(f"Chakra: size {size_bytes}: expected a positive number of bytes")
     classes, tags = schema(), _tags(program) if only is None else _tags_in_order(program)
     return tuple(
-        _RankTrace(program, rank, size_bytes, name, classes, tags).data()
+        _trace(program, rank, size_bytes, name, classes, tags)
         for rank in (range(program.n_ranks) if only is None else (only,))
     )
 
@@ -78,94 +80,67 @@ def _tags_in_order(program: Program) -> list[int]:
 
 
 def _tags(program: Program) -> list[int]:
-    """For each operation the number of its message between the two ranks, streams by channel; copies -1."""
-    tags = [-1] * program.n_operations
-    waiting: dict[tuple[int, int, int], list[int]] = {}
-    following: dict[tuple[int, int], int] = {}
-    owner, kinds = program.operation_rank.tolist(), program.operation_kind.tolist()
-    peers, channels = program.peer.tolist(), program.channel.tolist()
-    for number, kind in enumerate(kinds):
-        if kind == OperationKind.SEND:
-            pair = (owner[number], peers[number])
-            tags[number] = following.get(pair, 0)
-            following[pair] = tags[number] + 1
-            waiting.setdefault((*pair, channels[number]), []).append(tags[number])
-    streams = {stream: iter(found) for stream, found in waiting.items()}
-    for number, kind in enumerate(kinds):
-        if kind in (OperationKind.RECEIVE, OperationKind.RECEIVE_REDUCE):
-            tag = next(streams.get((peers[number], owner[number], channels[number]), iter(())), None)
-            if tag is None:
-                raise ScheduleError(f"Chakra: operation {number} receives what nobody sends")
-            tags[number] = tag
-    return tags
+    """For each operation the number of its message between the two ranks, by its send; copies -1."""
+    tags = np.full(program.n_operations, -1, dtype=np.int64)
+    following: Counter[tuple[int, int]] = Counter()
+    sends = np.flatnonzero(program.operation_kind == OperationKind.SEND)
+    for send in sends.tolist():
+        pair = (int(program.operation_rank[send]), int(program.peer[send]))
+        tags[send] = following[pair]
+        following[pair] += 1
+    partner = message_partners(program)
+    kinds = (OperationKind.RECEIVE, OperationKind.RECEIVE_REDUCE)
+    receives = np.flatnonzero(np.isin(program.operation_kind, kinds))
+    lost = receives[partner[receives] < 0]
+    if lost.size:
+        raise ScheduleError(f"Chakra: operation {lost[0]} receives what nobody sends")
+    tags[receives] = tags[partner[receives]]
+    return tags.tolist()
 
 
-class _RankTrace:
-    """The trace of one rank."""
+def _trace(
+    program: Program, rank: int, size_bytes: int, name: str, classes: dict[str, Any], tags: list[int]
+) -> bytes:
+    """The file of one rank."""
+    operations = program.operations(rank)
+    if 2 * len(operations) > MAX_NODES:
+        raise ScheduleError(f"Chakra: rank {rank} needs more than {MAX_NODES} nodes")
+    metadata = classes["GlobalMetadata"](version=VERSION)
+    metadata.attr.add(name="schema", string_val="symbolic")
+    parts = [length_delimited(metadata)]
+    last: dict[int, int] = {}
+    """The node that ends each operation."""
 
-    def __init__(
-        self, program: Program, rank: int, size: int, name: str, classes: dict[str, Any], tags: list[int]
-    ) -> None:
-        self._program, self._rank, self._size, self._name = program, rank, size, name
-        self._classes, self._tags = classes, tags
-        self._parts: list[bytes] = []
-        self._last: dict[int, int] = {}
-        """The node that ends each operation."""
-        self._following = 0
+    def add(kind: int, label: str, waits: list[int], **attributes: int) -> int:
+        node = classes["Node"](id=len(parts) - 1, name=label, type=kind, data_deps=waits)
+        node.attr.add(name="is_cpu_op", bool_val=False)
+        for key, value in attributes.items():
+            node.attr.add(name=key, **{_FIELDS.get(key, "int64_val"): value})
+        parts.append(length_delimited(node))
+        return len(parts) - 2
 
-    def data(self) -> bytes:
-        """The file."""
-        program = self._program
-        if 2 * len(program.operations(self._rank)) > MAX_NODES:
-            raise ScheduleError(f"Chakra: rank {self._rank} needs more than {MAX_NODES} nodes")
-        metadata = self._classes["GlobalMetadata"](version=VERSION)
-        metadata.attr.add(name="schema", string_val="symbolic")
-        self._append(metadata)
-        for number in program.operations(self._rank):
-            self._write(number)
-        return b"".join(self._parts)
-
-    def _write(self, number: int) -> None:
-        program = self._program
+    for number in operations:
         kind, peer = OperationKind(int(program.operation_kind[number])), int(program.peer[number])
         first, past = int(program.first[number]), int(program.first[number] + program.count[number])
-        size = program.element(past, self._size) - program.element(first, self._size)
-        waits = sorted({self._last[wait] for wait in program.waits_of(number).tolist()})
-        label = f"{self._name}.{kind.name.lower()}.{first}-{past - 1}"
+        size = program.element(past, size_bytes) - program.element(first, size_bytes)
+        waits = sorted({last[wait] for wait in program.waits_of(number).tolist()})
+        label = f"{name}.{kind.name.lower()}.{first}-{past - 1}"
+        source, target = (rank, peer) if kind is OperationKind.SEND else (peer, rank)
+        ends = {"comm_size": size, "comm_src": source, "comm_dst": target, "comm_tag": tags[number]}
         if kind is OperationKind.SEND:
-            self._last[number] = self._message(SEND, label, waits, size, self._rank, peer, number)
+            last[number] = add(SEND, label, waits, **ends)
         elif kind is OperationKind.RECEIVE:
-            self._last[number] = self._message(RECEIVE, label, waits, size, peer, self._rank, number)
+            last[number] = add(RECEIVE, label, waits, **ends)
         elif kind is OperationKind.COPY:
-            self._last[number] = self._compute(label, waits, size, 0)
+            last[number] = add(COMPUTE, label, waits, num_ops=0, tensor_size=size)
         else:
-            came = self._message(RECEIVE, f"{label}.receive", [], size, peer, self._rank, number)
-            self._last[number] = self._compute(label, [*waits, came], size, size // 4)
+            waits.append(add(RECEIVE, f"{label}.receive", [], **ends))
+            last[number] = add(COMPUTE, label, waits, num_ops=size // 4, tensor_size=size)
+    return b"".join(parts)
 
-    def _message(
-        self, kind: int, name: str, waits: list[int], size: int, source: int, target: int, number: int
-    ) -> int:
-        node = self._node(kind, name, waits)
-        node.attr.add(name="is_cpu_op", bool_val=False)
-        node.attr.add(name="comm_size", int64_val=size)
-        for key, value in (("comm_src", source), ("comm_dst", target), ("comm_tag", self._tags[number])):
-            node.attr.add(name=key, int32_val=value)
-        return self._append(node)
 
-    def _compute(self, name: str, waits: list[int], size: int, additions: int) -> int:
-        node = self._node(COMPUTE, name, waits)
-        node.attr.add(name="is_cpu_op", bool_val=False)
-        node.attr.add(name="num_ops", int64_val=additions)
-        node.attr.add(name="tensor_size", int64_val=size)
-        return self._append(node)
-
-    def _node(self, kind: int, name: str, waits: list[int]) -> Any:
-        self._following += 1
-        return self._classes["Node"](id=self._following - 1, name=name, type=kind, data_deps=waits)
-
-    def _append(self, message: Any) -> int:
-        self._parts.append(length_delimited(message))
-        return self._following - 1
+_FIELDS = dict.fromkeys(("comm_src", "comm_dst", "comm_tag"), "int32_val")
+"""Of attributes that are not of 64 bits."""
 
 
 def length_delimited(message: Any) -> bytes:
@@ -180,7 +155,7 @@ def _varint(value: int) -> bytes:
     while value := value >> 7:
         groups[-1] |= 128
         groups.append(value & 127)
-    return bytes(np.array(groups, dtype=np.uint8))
+    return bytes(groups)
 
 
 def write(request: TextRequest) -> Written:

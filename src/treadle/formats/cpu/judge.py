@@ -14,7 +14,9 @@ from itertools import pairwise
 
 from treadle.errors import FormatError
 from treadle.formats.cpu.judge_memory import Content, MemorySegments, Piece, Ranges, added
-from treadle.formats.cpu.reader import CpuText, Instruction, RankText, parse_cpu_xml
+from treadle.formats.cpu.judge_parts import interpret_cpu_part
+from treadle.formats.cpu.reader import CpuText, Instruction, RankText, is_cpu_part, parse_cpu_xml
+from treadle.formats.judgement import Check, Judgement, Terms, decoded
 
 MAX_TURNS = 10**8
 """Most turns of ranks, waiting or not, and contributions moved: about a minute."""
@@ -29,6 +31,36 @@ class CpuInterpretation:
     n_chunks: int
     n_instructions: int
     violations: tuple[str, ...]
+
+
+def judge(files: Sequence[bytes], terms: Terms) -> Judgement:
+    """Execute a text; play a part alone, as if the other ranks did theirs.
+
+    Raises
+    ------
+    FormatError
+        If it is malformed or hostile.
+    """
+    text, source = decoded(files[0], terms, "CPU XML")
+    if not is_cpu_part(text):
+        seen = interpret_cpu_xml(text, source=source)
+        counts = (("instruction", seen.n_instructions), ("rank", seen.n_ranks))
+        return Judgement(
+            Check.EXECUTED, seen.violations, counts, seen.n_ranks, seen.collective, n_chunks=seen.n_chunks
+        )
+    played = interpret_cpu_part(text, source=source)
+    part = played.part
+    return Judgement(
+        Check.EXECUTED,
+        played.violations,
+        (("instruction", len(part.text.ranks[0].instructions)),),
+        1,
+        part.text.collective,
+        detail=f", rank {part.rank} alone",
+        variant=f", part of rank {part.rank} of {part.n_ranks}",
+        n_chunks=part.text.n_chunks,
+        is_part=True,
+    )
 
 
 def interpret_cpu_xml(text: str, *, source: str = "CPU XML") -> CpuInterpretation:
@@ -46,11 +78,11 @@ def interpret_cpu_xml(text: str, *, source: str = "CPU XML") -> CpuInterpretatio
     FormatError
         If the text is malformed or hostile.
     """
-    return execute_cpu_text(parse_cpu_xml(text, source=source))
+    return execute_cpu_text(parse_cpu_xml(text, source))
 
 
 def execute_cpu_text(parsed: CpuText) -> CpuInterpretation:
-    """`interpret_cpu_xml` of a text that is parsed."""
+    """Execute a text that is parsed, as `interpret_cpu_xml`."""
     return CpuInterpretation(
         collective=parsed.collective,
         n_ranks=len(parsed.ranks),
@@ -62,6 +94,7 @@ def execute_cpu_text(parsed: CpuText) -> CpuInterpretation:
 
 _Places = tuple[str, int, int]
 """Memory, first place, one past the last."""
+_Begun = deque[tuple[Instruction, _Places]]
 
 
 class _Rank:
@@ -79,10 +112,14 @@ class _Rank:
         self.begun = 0
         """Transfers begun since the last sync that are not over."""
 
-    def is_in_use(self, places: _Places, *, only_written: bool) -> bool:
-        """Whether a transfer under way uses some of the places."""
+    @property
+    def now(self) -> Instruction | None:
+        """The next instruction; None at the end."""
+        return self.text.instructions[self.place] if self.place < len(self.text.instructions) else None
+
+    def is_in_use(self, places: _Places, *sides: dict[str, Ranges]) -> bool:
+        """Whether some of the places are in ranges of transfers under way."""
         letter, *span = places
-        sides = (self.writing,) if only_written else (self.writing, self.reading)
         return any(letter in side and side[letter].meets(*span) for side in sides)
 
 
@@ -93,8 +130,8 @@ class _Machine:
         self.text = text
         self.found: list[str] = []
         self.ranks = [_Rank(each, rank) for rank, each in enumerate(text.ranks)]
-        self.sends: dict[tuple[int, int], deque[tuple[Instruction, _Places]]] = defaultdict(deque)
-        self.receives: dict[tuple[int, int], deque[tuple[Instruction, _Places]]] = defaultdict(deque)
+        self.begun: dict[tuple[int, int], tuple[_Begun, _Begun]] = defaultdict(lambda: (deque(), deque()))
+        """Sends and receives of each (sender, receiver) that the other end has not met."""
         self.turns = 0
 
     def run(self) -> list[str]:
@@ -103,18 +140,20 @@ class _Machine:
             moving = False
             self._count(len(self.ranks))
             for number, rank in enumerate(self.ranks):
-                while rank.place < len(rank.text.instructions) and self._step(number, rank):
+                while (step := rank.now) is not None and self._step(number, rank, step):
                     rank.place += 1
                     moving = True
         for number, rank in enumerate(self.ranks):
-            if rank.place < len(rank.text.instructions):
-                line = rank.text.instructions[rank.place].line
-                self.found.append(f"rank {number}: line {line}: waits for ever")
+            if rank.now is not None:
+                self._note(number, rank.now, "waits for ever")
             elif rank.reading or rank.writing:
                 self.found.append(f"rank {number}: ends without waiting for its transfers")
         if not self.found:
             self._check_results()
         return self.found
+
+    def _note(self, number: int, step: Instruction, fault: str) -> None:
+        self.found.append(f"rank {number}: line {step.line}: {fault}")
 
     def _count(self, turns: int) -> None:
         self.turns += turns
@@ -125,27 +164,22 @@ class _Machine:
         return "i" if self.text.in_place and letter == "o" else letter
 
     def _chunks(self, number: int, step: Instruction, letter: str) -> _Places:
-        """Chunks of an instruction in a buffer; those that the buffer lacks are a violation."""
-        spans = self.ranks[number].text.chunks[letter]
+        """Return chunks of an instruction in a buffer; those that the buffer lacks are a violation."""
+        spans, past = self.ranks[number].text.chunks[letter], step.chunk + step.count
         place = bisect_right(spans, step.chunk, key=lambda span: span.start) - 1
-        if place < 0 or step.chunk + step.count > spans[place].stop:
-            self.found.append(
-                f"rank {number}: line {step.line}: buffer {letter} lacks chunks {step.chunk} to "
-                f"{step.chunk + step.count - 1}"
-            )
+        if place < 0 or past > spans[place].stop:
+            self._note(number, step, f"buffer {letter} lacks chunks {step.chunk} to {past - 1}")
             return letter, 0, 0
-        return self._memory(letter), step.chunk, step.chunk + step.count
+        return self._memory(letter), step.chunk, past
 
     def _slots(self, number: int, step: Instruction) -> _Places:
-        if step.slot + step.count > self.ranks[number].text.slots:
-            self.found.append(
-                f"rank {number}: line {step.line}: slot {step.slot + step.count - 1} is too many"
-            )
+        past = step.slot + step.count
+        if past > self.ranks[number].text.slots:
+            self._note(number, step, f"slot {past - 1} is too many")
             return "slot", 0, 0
-        return "slot", step.slot, step.slot + step.count
+        return "slot", step.slot, past
 
-    def _step(self, number: int, rank: _Rank) -> bool:
-        step = rank.text.instructions[rank.place]
+    def _step(self, number: int, rank: _Rank, step: Instruction) -> bool:
         if step.kind == "sync":
             if rank.begun:
                 return False
@@ -155,16 +189,12 @@ class _Machine:
             places = self._chunks(number, step, step.buffer)
             self._look(number, step, reads=[places])
             rank.reading[places[0]].add(*places[1:])
-            rank.begun += 1
-            self.sends[number, step.peer].append((step, places))
-            self._meet(number, step.peer)
+            self._begin(number, step, places, number, step.peer)
         elif step.kind == "recv":
             places = self._slots(number, step) if step.slot >= 0 else self._chunks(number, step, step.buffer)
             self._look(number, step, writes=places)
             rank.writing[places[0]].add(*places[1:])
-            rank.begun += 1
-            self.receives[step.peer, number].append((step, places))
-            self._meet(step.peer, number)
+            self._begin(number, step, places, step.peer, number)
         elif step.kind == "copy":
             source, target = (self._chunks(number, step, letter) for letter in (step.buffer, step.target))
             self._look(number, step, reads=[source], writes=target)
@@ -181,24 +211,22 @@ class _Machine:
     ) -> None:
         """Refuse what meets a transfer under way; INPUT out of place is never written."""
         rank = self.ranks[number]
-        if rank.is_in_use(writes, only_written=False) or any(
-            rank.is_in_use(places, only_written=True) for places in reads
+        if rank.is_in_use(writes, rank.writing, rank.reading) or any(
+            rank.is_in_use(places, rank.writing) for places in reads
         ):
-            self.found.append(f"rank {number}: line {step.line}: touches memory of a transfer under way")
+            self._note(number, step, "touches memory of a transfer under way")
         if not self.text.in_place and writes[0] == "i":
-            self.found.append(f"rank {number}: line {step.line}: writes the input out of place")
+            self._note(number, step, "writes the input out of place")
 
     def _read(self, number: int, step: Instruction, source: _Places, target: _Places) -> list[Piece]:
-        """What a rank's memory holds, for as many places of a target as there are."""
+        """Return what a rank's memory holds, for as many places of a target as there are."""
         memory, low, past = source
         count = min(past - low, target[2] - target[1])
         shift = target[1] - low
         found: list[Piece] = []
         for first, after, held in self.ranks[number].memory[memory].read(low, low + count):
             if held is None:
-                self.found.append(
-                    f"rank {number}: line {step.line}: reads chunk {first} of {memory} undefined"
-                )
+                self._note(number, step, f"reads chunk {first} of {memory} undefined")
             self._count(1 + len(held or ()))  # bounds what is made, which a short text could make large
             if held and shift:
                 held = {(origin, by - shift): times for (origin, by), times in held.items()}
@@ -209,16 +237,20 @@ class _Machine:
         if pieces:
             rank.memory[target[0]].write(pieces[0][0], pieces[-1][1], pieces)
 
-    def _meet(self, sender: int, receiver: int) -> None:
-        """Carry out a transfer that both ends have begun."""
-        sends, receives = self.sends[sender, receiver], self.receives[sender, receiver]
+    def _begin(self, number: int, step: Instruction, places: _Places, sender: int, receiver: int) -> None:
+        """Begin a transfer at one end; carry it out if the other end has begun it."""
+        sends, receives = self.begun[sender, receiver]
+        (sends if number == sender else receives).append((step, places))
+        self.ranks[number].begun += 1
         if not (sends and receives):
             return
         (sent, source), (taken, target) = sends.popleft(), receives.popleft()
         if (sent.chunk, sent.count) != (taken.chunk, taken.count):
-            self.found.append(
-                f"rank {sender}: line {sent.line}: sends chunks {sent.chunk} (+{sent.count}) "
-                f"where rank {receiver} receives {taken.chunk} (+{taken.count})"
+            what = f"{taken.chunk} (+{taken.count})"
+            self._note(
+                sender,
+                sent,
+                f"sends chunks {sent.chunk} (+{sent.count}) where rank {receiver} receives {what}",
             )
         self._store(self.ranks[receiver], target, self._read(sender, sent, source, target))
         self.ranks[sender].begun -= 1
@@ -230,7 +262,11 @@ class _Machine:
             self.found.append(f"the buffers' chunks do not fit {kind}")
             return
         everyone: Content = {(rank, 0): 1 for rank in range(len(self.ranks))}
-        owned = MemorySegments((span.start, span.stop, {(rank, 0): 1}) for span, rank in self._owned())
+        inputs = ((span, rank) for rank, state in enumerate(self.ranks) for span in state.text.chunks["i"])
+        owned = MemorySegments(
+            (span.start, span.stop, {(rank, 0): 1})
+            for span, rank in sorted(inputs, key=lambda one: one[0].start)
+        )
         for number, rank in enumerate(self.ranks):
             wrong = 0
             for span in rank.text.chunks["o"]:
@@ -243,20 +279,13 @@ class _Machine:
             if wrong:
                 self.found.append(f"rank {number}: {wrong} chunks of the output are wrong")
 
-    def _owned(self) -> list[tuple[range, int]]:
-        """Ranges of the inputs, rising, with their ranks."""
-        spans = ((span, rank) for rank, state in enumerate(self.ranks) for span in state.text.chunks["i"])
-        return sorted((one for one in spans), key=lambda one: one[0].start)
-
     def _has_right_shapes(self) -> bool:
         """Whether inputs and outputs are those of the collective."""
         kind = self.text.collective
         inputs, outputs = ([rank.text.chunks[letter] for rank in self.ranks] for letter in "io")
         if kind == "alltoall":
-            sent, taken = (
-                sorted((s.start, s.stop) for spans in side for s in spans) for side in (inputs, outputs)
-            )
-            return _is_disjoint(sent) and _is_disjoint(taken) and _union(sent) == _union(taken)
+            sent = _covered(inputs)
+            return sent is not None and sent == _covered(outputs)
         whole = (range(self.text.n_chunks),)
         all_whole = [whole] * len(self.ranks)
         only_root = [whole if rank == self.text.root else () for rank in range(len(self.ranks))]
@@ -268,26 +297,17 @@ class _Machine:
             "reduce": (all_whole, only_root),
         }[kind]
         return all(
-            has == wanted if wanted is not None else self._is_divided(has)
+            has == wanted if wanted is not None else _covered(has) == [(0, self.text.n_chunks)]
             for has, wanted in zip((inputs, outputs), asked, strict=True)
         )
 
-    def _is_divided(self, buffers: list[tuple[range, ...]]) -> bool:
-        """Whether each chunk is in one rank's buffer."""
-        spans = sorted((span.start, span.stop) for spans in buffers for span in spans)
-        return _is_disjoint(spans) and _union(spans) == [(0, self.text.n_chunks)]
 
-
-def _is_disjoint(spans: list[tuple[int, int]]) -> bool:
-    return all(one[1] <= other[0] for one, other in pairwise(spans))
-
-
-def _union(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Rising spans, those that touch made one."""
-    found: list[tuple[int, int]] = []
-    for low, high in spans:
-        if found and low <= found[-1][1]:
-            found[-1] = found[-1][0], max(high, found[-1][1])
-        elif high > low:
-            found.append((low, high))
-    return found
+def _covered(buffers: list[tuple[range, ...]]) -> list[tuple[int, int]] | None:
+    """Return the chunks of all buffers as rising ranges; None if a chunk is in two of them."""
+    spans = sorted((span.start, span.stop) for spans in buffers for span in spans)
+    if any(one[1] > other[0] for one, other in pairwise(spans)):
+        return None
+    found = Ranges()
+    for span in spans:
+        found.add(*span)
+    return list(found)

@@ -8,25 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from treadle.formats.cpu.judge_memory import Ranges
-from treadle.formats.cpu.reader import MAX_RANKS, CpuReader, CpuText, Instruction, parse_elements
+from treadle.formats.cpu.reader import CpuPart, Instruction, parse_cpu_part
 
 _MAX_FAULTS = 100
-
-
-@dataclass(frozen=True)
-class CpuPart:
-    """A part as written.
-
-    Parameters
-    ----------
-    rank, n_ranks : int
-    text : CpuText
-        Of this rank alone.
-    """
-
-    rank: int
-    n_ranks: int
-    text: CpuText
 
 
 @dataclass(frozen=True)
@@ -45,26 +29,9 @@ class PartInterpretation:
     violations: tuple[str, ...]
 
 
-def is_cpu_part(text: str) -> bool:
-    """Whether a text begins as a part does."""
-    return text.lstrip().startswith("<cpupart")
-
-
-def parse_cpu_part(text: str, *, source: str = "CPU XML") -> CpuPart:
-    """Read a part; FormatError, with its line, if it is malformed or hostile."""
-    reader, top = CpuReader(source), parse_elements(text, source)
-    if top.tag != "cpupart":
-        raise reader.fail(top, "found, expected <cpupart>")
-    n = reader.number(top, "ranks", 1, MAX_RANKS)
-    if len(top) != 1 or top[0].tag != "rank":
-        raise reader.fail(top, f"holds {len(top)} elements, expected one rank")
-    rank = reader.number(top[0], "id", 0, n - 1)
-    return CpuPart(rank, n, reader.described(top, n, (reader.rank(top[0], rank, n),)))
-
-
 def interpret_cpu_part(text: str, *, source: str = "CPU XML") -> PartInterpretation:
     """Parse a part and play it alone, as if all that it receives were right and there at once."""
-    part = parse_cpu_part(text, source=source)
+    part = parse_cpu_part(text, source)
     return PartInterpretation(part, tuple(_Player(part).run()))
 
 

@@ -8,40 +8,18 @@ from treadle.formats.request import TextRequest, Written
 
 
 def load(request: TextRequest, _written: Written, judgement: Judgement) -> Loading:
-    """Of a text that was written, or of the part of one rank."""
-    if request.options.rank is not None:
-        return cpu_part_loading(request.path)
-    return cpu_loading(request.path, judgement.n_ranks)
-
-
-def cpu_loading(path: str, n_ranks: int) -> Loading:
-    """How an interpreter over MPI reads a CPU XML; ours is the reference.
-
-    Examples
-    --------
-    >>> cpu_loading("two.xml", 2).environment
-    ()
-    """
+    """How an interpreter over MPI reads a text, or the part of one rank; ours is the reference."""
+    path, n = request.path, judgement.n_ranks
+    details, check = "each rank its own part", f"treadle verify {path} plays it alone"
+    if request.options.rank is None:
+        details = "send, recv, reduce, copy and sync"
+        check = (
+            f"mpirun -n {n} python -m mpi4py -m treadle.runtime.mpi_text {path} checks every "
+            f"element; so does python -m treadle.runtime.libfabric_text --ranks {n} {path} without MPI"
+        )
     return Loading(
-        runtime="CPU interpreters over MPI or UCX (send, recv, reduce, copy and sync)",
+        runtime=f"CPU interpreters over MPI or UCX ({details})",
         environment=(),
-        check=f"mpirun -n {n_ranks} python -m mpi4py -m treadle.runtime.mpi_text {path} checks every "
-        f"element; so does python -m treadle.runtime.libfabric_text --ranks {n_ranks} {path} without MPI",
-        fallback="nothing: any number of elements and every size is served",
-    )
-
-
-def cpu_part_loading(path: str) -> Loading:
-    """How the part of one rank is read.
-
-    Examples
-    --------
-    >>> cpu_part_loading("part.xml").check
-    'treadle verify part.xml plays it alone'
-    """
-    return Loading(
-        runtime="CPU interpreters over MPI or UCX (each rank its own part)",
-        environment=(),
-        check=f"treadle verify {path} plays it alone",
+        check=check,
         fallback="nothing: any number of elements and every size is served",
     )

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from lxml import etree
 
-from treadle.errors import FormatError
+from treadle.formats.judgement import Terms, decoded
+from treadle.formats.xml_elements import Attributes, line_of, parse_xml
 
 MAX_TEXT = 256 * 2**20
 """Largest text read, characters."""
@@ -19,15 +20,17 @@ MAX_RANKS = 2**20
 MAX_CELLS = 2**40
 """Largest number of chunks in all buffers together."""
 
-_NUMBER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _COLLECTIVES = ("allgather", "reduce-scatter", "allreduce", "broadcast", "reduce", "alltoall")
+_BUFFERS = ("i", "o", "s")
 _ATTRIBUTES = {
     "send": ("peer", "buf", "chunk", "cnt"),
-    "recv": ("peer", "chunk", "cnt"),
+    "recv": ("peer", "buf", "chunk", "cnt"),
     "copy": ("buf", "dbuf", "chunk", "cnt"),
     "reduce": ("slot", "buf", "chunk", "cnt"),
     "sync": (),
 }
+_TO_SLOT = ("peer", "slot", "chunk", "cnt")
+"""Attributes of a ``recv`` that has a slot."""
 
 
 @dataclass(frozen=True)
@@ -64,79 +67,69 @@ class CpuText:
     ranks: tuple[RankText, ...]
 
 
-def parse_cpu_xml(text: str, *, source: str = "CPU XML") -> CpuText:
-    """Read a text; FormatError, with its line, if it is malformed or hostile."""
-    return CpuReader(source).text(parse_elements(text, source))
-
-
-def parse_elements(text: str, source: str) -> etree._Element:
-    """The top element of a text; FormatError if it is no plain XML."""
-    if len(text) > MAX_TEXT:
-        raise FormatError(f"{len(text)} characters, expected at most {MAX_TEXT}", source=source)
-    if re.search(r"<!(?!--)", text):
-        raise FormatError("a DTD, entity or CDATA section is not accepted", source=source)
-    parser = etree.XMLParser(
-        resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False, remove_comments=True
-    )
-    try:
-        return etree.fromstring(text.encode("utf-8"), parser)
-    except UnicodeEncodeError:
-        raise FormatError("not valid text (lone surrogate)", source=source) from None
-    except etree.XMLSyntaxError as error:
-        message = " ".join(str(error.msg).split())
-        raise FormatError(f"not well-formed ({message})", source=source, line=error.lineno or 1) from None
-
-
-class CpuReader:
-    """Elements of a text to values.
+@dataclass(frozen=True)
+class CpuPart:
+    """A part as written.
 
     Parameters
     ----------
-    source : str
-        Name for messages.
+    rank, n_ranks : int
+    text : CpuText
+        Of this rank alone.
     """
 
-    def __init__(self, source: str) -> None:
-        self.source = source
-        self.cells = 0
+    rank: int
+    n_ranks: int
+    text: CpuText
 
-    def fail(self, element: etree._Element, message: str) -> FormatError:
-        """An error that names the element."""
-        line = element.sourceline if isinstance(element.sourceline, int) else 1
-        return FormatError(f"<{element.tag}> {message}", source=self.source, line=line)
 
-    def number(self, element: etree._Element, key: str, low: int, high: int) -> int:
-        """An attribute that is an integer in a range."""
-        value = element.get(key)
-        if value is None:
-            raise self.fail(element, f"lacks the attribute {key}")
-        if not _NUMBER.fullmatch(value) or not low <= int(value) <= high:
-            raise self.fail(element, f"{key}={value[:40]!r}: expected an integer from {low} to {high}")
-        return int(value)
+def read(data: bytes, terms: Terms) -> CpuText | CpuPart:
+    """Return a text, or a part."""
+    text, source = decoded(data, terms, "CPU XML")
+    return parse_cpu_part(text, source) if is_cpu_part(text) else parse_cpu_xml(text, source)
 
-    def word(self, element: etree._Element, key: str, allowed: tuple[str, ...]) -> str:
-        """An attribute that is one of some words."""
-        value = element.get(key, "")
-        if value not in allowed:
-            raise self.fail(element, f"{key}={value[:40]!r}: expected one of {', '.join(allowed)}")
-        return value
 
-    def text(self, top: etree._Element) -> CpuText:
-        """A whole text."""
-        if top.tag != "cpu":
-            raise self.fail(top, "found, expected <cpu>")
-        n = self.number(top, "ranks", 1, MAX_RANKS)
-        if len(top) != n or any(child.tag != "rank" for child in top):
-            raise self.fail(top, f"holds {len(top)} elements, expected {n} ranks")
-        return self.described(top, n, tuple(self.rank(child, rank, n) for rank, child in enumerate(top)))
+def is_cpu_part(text: str) -> bool:
+    """Whether a text begins as a part does."""
+    return text.lstrip().startswith("<cpupart")
+
+
+def parse_cpu_xml(text: str, source: str = "CPU XML") -> CpuText:
+    """Read a text; FormatError, with its line, if it is malformed or hostile."""
+    reader, top = _Reader(source), parse_xml(text, source, MAX_TEXT)
+    if top.tag != "cpu":
+        raise reader.fail(top, "found, expected <cpu>")
+    n = reader.number(top, "ranks", 1, MAX_RANKS)
+    if len(top) != n or any(child.tag != "rank" for child in top):
+        raise reader.fail(top, f"holds {len(top)} elements, expected {n} ranks")
+    return reader.described(top, n, tuple(reader.rank(child, rank, n) for rank, child in enumerate(top)))
+
+
+def parse_cpu_part(text: str, source: str = "CPU XML") -> CpuPart:
+    """Read a part; FormatError, with its line, if it is malformed or hostile."""
+    reader, top = _Reader(source), parse_xml(text, source, MAX_TEXT)
+    if top.tag != "cpupart":
+        raise reader.fail(top, "found, expected <cpupart>")
+    n = reader.number(top, "ranks", 1, MAX_RANKS)
+    if len(top) != 1 or top[0].tag != "rank":
+        raise reader.fail(top, f"holds {len(top)} elements, expected one rank")
+    rank = reader.number(top[0], "id", 0, n - 1)
+    return CpuPart(rank, n, reader.described(top, n, (reader.rank(top[0], rank, n),)))
+
+
+class _Reader(Attributes):
+    """Elements of a text to values."""
+
+    cells = 0
+    """Chunks of all buffers so far."""
 
     def described(self, top: etree._Element, n: int, ranks: tuple[RankText, ...]) -> CpuText:
-        """Some of n ranks with what the top element says of all."""
+        """Return some of n ranks with what the top element says of all."""
         n_chunks = self.number(top, "chunks", 1, MAX_CELLS)
         for key in ("minBytes", "maxBytes"):
             self.number(top, key, 0, 2**62)
         return CpuText(
-            collective=self.word(top, "collective", _COLLECTIVES),
+            collective=self.word(top, "collective", _COLLECTIVES, ""),
             n_chunks=n_chunks,
             root=self.number(top, "root", -1, n - 1),
             in_place=bool(self.number(top, "inplace", 0, 1)),
@@ -144,17 +137,20 @@ class CpuReader:
         )
 
     def rank(self, element: etree._Element, rank: int, n: int) -> RankText:
-        """Rank number `rank` of n."""
+        """Return rank number `rank` of n."""
         self.number(element, "id", rank, rank)
-        chunks = {letter: self.ranges(element, letter) for letter in "ios"}
+        chunks = {letter: self._ranges(element, letter) for letter in _BUFFERS}
         slots = self.number(element, "slots", 0, MAX_CELLS)
-        self.cells += slots
+        self._count(element, slots)
+        return RankText(chunks, slots, tuple(self._instruction(child, rank, n) for child in element))
+
+    def _count(self, element: etree._Element, cells: int) -> None:
+        self.cells += cells
         if self.cells > MAX_CELLS:
             raise self.fail(element, f"expected at most {MAX_CELLS} chunks in all buffers together")
-        return RankText(chunks, slots, tuple(self.instruction(child, rank, n) for child in element))
 
-    def ranges(self, element: etree._Element, letter: str) -> tuple[range, ...]:
-        """Chunks of a buffer: rising ranges that do not touch."""
+    def _ranges(self, element: etree._Element, letter: str) -> tuple[range, ...]:
+        """Return the chunks of a buffer: rising ranges that do not touch."""
         found: list[range] = []
         for word in element.get(letter, "").split():
             match = re.fullmatch(r"([0-9]{1,15})-([0-9]{1,15})", word, re.ASCII)
@@ -162,30 +158,23 @@ class CpuReader:
             if not match or not after < int(match[1]) <= int(match[2]):
                 raise self.fail(element, f"{letter}: {word[:40]!r}: expected rising ranges such as 0-3 8-11")
             found.append(range(int(match[1]), int(match[2]) + 1))
-            self.cells += len(found[-1])
-        if self.cells > MAX_CELLS:
-            raise self.fail(element, f"expected at most {MAX_CELLS} chunks in all buffers together")
+        self._count(element, sum(map(len, found)))
         return tuple(found)
 
-    def instruction(self, element: etree._Element, rank: int, n: int) -> Instruction:
-        """An instruction of a rank."""
+    def _instruction(self, element: etree._Element, rank: int, n: int) -> Instruction:
         kind = str(element.tag)
         if kind not in _ATTRIBUTES:
             raise self.fail(element, f"is no instruction; expected one of {', '.join(_ATTRIBUTES)}")
-        line = element.sourceline if isinstance(element.sourceline, int) else 1
-        asked = _ATTRIBUTES[kind]
-        to_slot = kind == "recv" and "slot" in element.attrib
+        keys = _TO_SLOT if kind == "recv" and "slot" in element.attrib else _ATTRIBUTES[kind]
         values = Instruction(
             kind,
-            line,
-            peer=self.number(element, "peer", 0, n - 1) if "peer" in asked else -1,
-            buffer=self.word(element, "buf", ("i", "o", "s"))
-            if "buf" in asked or (kind == "recv" and not to_slot)
-            else "",
-            target=self.word(element, "dbuf", ("i", "o", "s")) if "dbuf" in asked else "",
-            slot=self.number(element, "slot", 0, MAX_CELLS) if "slot" in asked or to_slot else -1,
-            chunk=self.number(element, "chunk", 0, 2**60) if "chunk" in asked else -1,
-            count=self.number(element, "cnt", 1, MAX_CELLS) if "cnt" in asked else 0,
+            line_of(element),
+            peer=self.number(element, "peer", 0, n - 1) if "peer" in keys else -1,
+            buffer=self.word(element, "buf", _BUFFERS, "") if "buf" in keys else "",
+            target=self.word(element, "dbuf", _BUFFERS, "") if "dbuf" in keys else "",
+            slot=self.number(element, "slot", 0, MAX_CELLS) if "slot" in keys else -1,
+            chunk=self.number(element, "chunk", 0, 2**60) if "chunk" in keys else -1,
+            count=self.number(element, "cnt", 1, MAX_CELLS) if "cnt" in keys else 0,
         )
         if values.peer == rank:
             raise self.fail(element, "names its own rank as the peer")

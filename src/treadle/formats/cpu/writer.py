@@ -149,9 +149,8 @@ class _Rank:
         if self._pending:
             self._sync()
         for letter, buffer in zip("ios", Buffer, strict=True):
-            spans = [] if buffer is Buffer.SCRATCH else program.ranges(self._rank, buffer)
-            if buffer is Buffer.SCRATCH and program.uses_scratch(self._rank):
-                spans = program.ranges(self._rank, buffer)
+            has_chunks = buffer is not Buffer.SCRATCH or program.uses_scratch(self._rank)
+            spans = program.ranges(self._rank, buffer) if has_chunks else []
             self._element.set(letter, " ".join(f"{low}-{past - 1}" for low, past in spans))
         self._element.set("slots", str(self._slots))
         return self._element

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from treadle.formats.format import Format
 from treadle.formats.judgement import Check
-from treadle.formats.schedule_source import ScheduleSource
-
-_BEGINS = r"(<\?xml[^>]*\?>\s*)?<Algo[\s>]"
+from treadle.formats.schedule_source import source_of
 
 FORMATS = (
     Format(
         name="forestcoll-xml",
         title="ForestColl's tree XML",
         extension=".xml",
-        begins=_BEGINS,
+        begins=r"(<\?xml[^>]*\?>\s*)?<Algo[\s>]",
         check=Check.EXECUTED,
         options=frozenset(),
         write="treadle.formats.forestcoll.writer:write",
-        read="treadle.formats.forestcoll.judge:read",
+        read="treadle.formats.forestcoll.reader:read",
         judge="treadle.formats.forestcoll.judge:judge",
         load="treadle.formats.forestcoll.loading:load",
         files="one XML",
@@ -26,12 +24,5 @@ FORMATS = (
         sizes="all",
     ),
 )
-SCHEDULES = (
-    ScheduleSource(
-        name="forestcoll-xml",
-        title="ForestColl's tree XML",
-        begins=_BEGINS,
-        judge="treadle.formats.forestcoll.judge:judge",
-        traffic="treadle.formats.forestcoll.traffic:trees",
-    ),
-)
+
+SCHEDULES = (source_of(FORMATS[0], "treadle.formats.forestcoll.traffic:trees"),)

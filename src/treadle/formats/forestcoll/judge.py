@@ -9,20 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from treadle.formats.forestcoll.reader import ForestcollFile, ForestcollTree, parse_forestcoll_xml
-from treadle.formats.judgement import Check, Judgement, Planned, Terms, decoded
+from treadle.formats.forestcoll.reader import ForestcollFile, ForestcollTree, read
+from treadle.formats.judgement import Check, Judgement, Planned, Terms, listed
 from treadle.schedules.schedule import written_out
 from treadle.schedules.trees.forest import ForestSchedule, Tree, Trees
 
 MAX_VIOLATIONS = 1000
 _Edges = tuple[int, tuple[tuple[str, ...], ...]]
 """A unit tree: its root, and for each rank the nodes from its parent to it (none at the root)."""
-
-
-def read(data: bytes, terms: Terms) -> ForestcollFile:
-    """Trees."""
-    source = terms.source or "ForestColl's XML"
-    return parse_forestcoll_xml(decoded(data, source), source)
 
 
 def judge(files: Sequence[bytes], terms: Terms) -> Judgement:
@@ -34,12 +28,9 @@ def judge(files: Sequence[bytes], terms: Terms) -> Judgement:
     if terms.planned is not None:
         detail = ", then compared with the plan tree by tree"
         faults += _compared(file, terms.planned)
-    more = len(faults) - MAX_VIOLATIONS
-    listed = (*faults[:MAX_VIOLATIONS], *((f"and {more} more",) if more > 0 else ()))
     counts = (("tree", len(file.trees)), ("send", sum(len(tree.sends) for tree in file.trees)))
-    is_rooted = len({tree.root for tree in file.trees}) == 1
-    kind = "broadcast" if is_rooted else "allgather"
-    return Judgement(Check.EXECUTED, listed, counts, len(nodes), kind, detail)
+    kind = "broadcast" if len({tree.root for tree in file.trees}) == 1 else "allgather"
+    return Judgement(Check.EXECUTED, listed(faults, MAX_VIOLATIONS), counts, len(nodes), kind, detail)
 
 
 def _followed(file: ForestcollFile, nodes: Sequence[str]) -> Iterator[str]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import cast
 
 from lxml import etree
 
 from treadle.errors import FormatError
+from treadle.formats.judgement import Terms, decoded
+from treadle.formats.xml_elements import Attributes, line_of, parse_xml
 
 MAX_TEXT = 256 * 2**20
 """Largest text read, characters."""
@@ -21,7 +22,7 @@ MAX_CHUNKS = 2**40
 """Most chunks of a shard."""
 MAX_NAME = 200
 _MOST_HOPS = 64
-_PART = re.compile(r"[^,()\[\]'\"]+|\([^()]*\)|\[[^\[\]]*\]|'[^']*'|\"[^\"]*\"")
+_PART = re.compile(r"[^,()\[\]'\"]+|\([^()]*\)|\[[^\[\]]*\]|'[^']*'|\"[^\"]*\"|.", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -65,25 +66,14 @@ def _by_numbers(name: str) -> tuple[tuple[int, int, str], ...]:
     return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts)
 
 
+def read(data: bytes, terms: Terms) -> ForestcollFile:
+    """Read trees."""
+    return parse_forestcoll_xml(*decoded(data, terms, "ForestColl's XML"))
+
+
 def parse_forestcoll_xml(text: str, source: str) -> ForestcollFile:
     """Read trees; FormatError if the text is malformed or hostile."""
-    if len(text) > MAX_TEXT:
-        raise FormatError(f"{len(text)} characters, expected at most {MAX_TEXT}", source=source)
-    match = re.search(r"<!(?!--)", text)
-    if match:
-        line = text.count("\n", 0, match.start()) + 1
-        raise FormatError("a DTD, entity or CDATA section is not accepted", source=source, line=line)
-    parser = etree.XMLParser(
-        resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False, remove_comments=True,
-        remove_pis=True,
-    )  # fmt: skip
-    try:
-        root = etree.fromstring(text.encode("utf-8"), parser)
-    except UnicodeEncodeError:
-        raise FormatError("not valid text (lone surrogate)", source=source) from None
-    except etree.XMLSyntaxError as error:
-        message = " ".join(str(error.msg).split())
-        raise FormatError(f"not well-formed ({message})", source=source, line=error.lineno or 1) from None
+    root = parse_xml(text, source, MAX_TEXT, remove_pis=True)
     if root.tag != "Algo":
         raise FormatError(f"<{str(root.tag)[:40]}>: expected <Algo>", source=source)
     read = _Attributes(source)
@@ -101,23 +91,17 @@ def parse_forestcoll_xml(text: str, source: str) -> ForestcollFile:
     return ForestcollFile(per_node, tuple(trees))
 
 
-class _Attributes:
-    """Attributes of elements, each required."""
+class _Attributes(Attributes):
+    """Attributes of elements without spaces at their ends, each required."""
 
-    def __init__(self, source: str) -> None:
-        self.source = source
-
-    def fail(self, element: etree._Element, message: str) -> FormatError:
-        return FormatError(f"<{str(element.tag)[:40]}> {message}", source=self.source, line=_line(element))
-
-    def word(self, element: etree._Element, key: str, most: int = MAX_NAME) -> str:
+    def name(self, element: etree._Element, key: str, most: int = MAX_NAME) -> str:
         value = element.get(key)
         if not value or len(value) > most:
             raise self.fail(element, f"{key}: expected 1 to {most} characters")
         return str(value).strip()
 
     def number(self, element: etree._Element, key: str, low: int, high: int) -> int:
-        value = self.word(element, key)
+        value = self.name(element, key)
         if not re.fullmatch(r"[0-9]{1,15}", value, re.ASCII) or not low <= int(value) <= high:
             raise self.fail(element, f"{key}={value[:40]!r}: expected an integer from {low} to {high}")
         return int(value)
@@ -128,36 +112,28 @@ def _tree(read: _Attributes, element: etree._Element) -> ForestcollTree:
     for child in element:
         if child.tag != "send":
             raise read.fail(child, "expected <send>")
-        tail, head = read.word(child, "src"), read.word(child, "dst")
-        path = read.word(child, "path", MAX_NAME * _MOST_HOPS)
+        tail, head = read.name(child, "src"), read.name(child, "dst")
+        path = read.name(child, "path", MAX_NAME * _MOST_HOPS)
         names = _split(path)
         if not 2 <= len(names) <= _MOST_HOPS or (names[0], names[-1]) != (tail, head):
             raise read.fail(child, f"path={path[:60]!r}: expected nodes from {tail[:40]} to {head[:40]}")
         sends.append(ForestcollSend(tail, head, names[1:-1]))
     return ForestcollTree(
-        read.word(element, "root"),
+        read.name(element, "root"),
         read.number(element, "index", 0, MAX_CHUNKS),
         read.number(element, "nchunks", 1, MAX_CHUNKS),
         read.number(element, "height", 0, 4096),
         tuple(sends),
-        _line(element),
+        line_of(element),
     )
-
-
-def _line(element: etree._Element) -> int:
-    return cast("int", element.sourceline)  # None only in elements that were not read from a text
 
 
 def _split(path: str) -> tuple[str, ...]:
     """Names between commas that stand in no brackets and quotes."""
-    found, at = [""], 0
-    while at < len(path):
-        if path[at] == ",":
+    found = [""]
+    for match in _PART.finditer(path):
+        if match[0] == ",":
             found.append("")
-            at += 1
-            continue
-        match = _PART.match(path, at)
-        end = at + 1 if match is None else match.end()
-        found[-1] += path[at:end]
-        at = end
+        else:
+            found[-1] += match[0]
     return tuple(name.strip() for name in found)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from treadle.errors import ScheduleError
-from treadle.formats.forestcoll.reader import parse_forestcoll_xml
-from treadle.formats.judgement import Terms, decoded
+from treadle.formats.forestcoll.reader import read
+from treadle.formats.judgement import Terms
 from treadle.program.foreign.traffic import NamedTree, NamedTrees
 
 
 def trees(data: bytes, terms: Terms) -> NamedTrees:
     """The file's trees; ScheduleError for a tree that is none."""
-    source = terms.source or "ForestColl's XML"
-    file = parse_forestcoll_xml(decoded(data, source), source)
+    file, source = read(data, terms), terms.source or "ForestColl's XML"
     nodes = file.nodes()
     rank = {name: number for number, name in enumerate(nodes)}
     found = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from treadle.formats.format import PROGRAM_OPTIONS, Format
 from treadle.formats.judgement import Check
-from treadle.formats.schedule_source import ScheduleSource
+from treadle.formats.schedule_source import source_of
 
 FORMATS = (
     Format(
@@ -17,8 +17,8 @@ FORMATS = (
         | {"profile", "consolidate", "chunks", "accept_any_root", "protocol"}
         | {"min_size_bytes", "max_size_bytes"},
         write="treadle.formats.msccl.writer:write",
-        read="treadle.formats.msccl.judge_text:read",
-        judge="treadle.formats.msccl.judge_text:judge",
+        read="treadle.formats.msccl.reader:read",
+        judge="treadle.formats.msccl.judge:judge",
         load="treadle.formats.msccl.loading:load",
         deliver="treadle.formats.msccl.delivery:deliver",
         judge_set="treadle.formats.msccl.judge_choice:judge_choice",
@@ -30,12 +30,4 @@ FORMATS = (
     ),
 )
 
-SCHEDULES = (
-    ScheduleSource(
-        name="msccl-xml",
-        title="MSCCL XML",
-        begins=r"<algo(\s|>|/|$)",
-        judge="treadle.formats.msccl.judge_text:judge",
-        traffic="treadle.formats.msccl.traffic:traffic",
-    ),
-)
+SCHEDULES = (source_of(FORMATS[0], "treadle.formats.msccl.traffic:traffic"),)

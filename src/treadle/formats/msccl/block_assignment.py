@@ -41,6 +41,15 @@ LIMITS = {
 REMEDY = "solve with fewer trees (--trees 1) or chunks, lower with fewer channels, or take another profile"
 
 
+def check_limits(rank: int, *rows: tuple[int, int, str]) -> None:
+    """Refuse a rank that needs more of something than there is, by (value, limit, what)."""
+    for value, limit, what in rows:
+        if value > limit:
+            raise ScheduleError(
+                f"MSCCL XML: rank {rank} needs {value} {what}, the limit is {limit}; {REMEDY}"
+            )
+
+
 @dataclass
 class Pieces:
     """Operations cut to what a step may move, in the program's order; columns are parallel lists."""
@@ -58,10 +67,6 @@ class Pieces:
     staged_target: list[int] = field(default_factory=list)
     stage_chunks: list[int] = field(default_factory=list)
     """Size of the stage of each rank."""
-
-    def kind(self, piece: int) -> OperationKind:
-        """What a piece does."""
-        return self.kinds[piece]
 
     def peer(self, piece: int) -> int:
         """The other rank of a piece, or -1."""
@@ -235,7 +240,7 @@ def form_blocks(pieces: Pieces, rank: int, n_ranks: int, limits: Limits) -> list
     streams: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     copies: dict[int, list[int]] = defaultdict(list)  # by the program's channel: instances copy side by side
     for piece in pieces.rank_pieces[rank]:
-        kind, peer, channel = pieces.kind(piece), pieces.peer(piece), pieces.channel[piece]
+        kind, peer, channel = pieces.kinds[piece], pieces.peer(piece), pieces.channel[piece]
         if kind is OperationKind.COPY:
             copies[int(pieces.program.channel[pieces.operation[piece]])].append(piece)
         elif kind is OperationKind.SEND:
@@ -252,15 +257,12 @@ def form_blocks(pieces: Pieces, rank: int, n_ranks: int, limits: Limits) -> list
         blocks.append(MscclBlock(0, -1, -1, []))
     if len(blocks) > limits.thread_blocks:
         blocks = pair_blocks(pieces, blocks, limits)
-    for value, limit, what in (
+    check_limits(
+        rank,
         (len(blocks), limits.thread_blocks, "thread blocks"),
         (len(blocks), limits.children, "children of the gpu node"),
         (n_ranks, limits.children, "children of the algo node"),
-    ):
-        if value > limit:
-            raise ScheduleError(
-                f"MSCCL XML: rank {rank} needs {value} {what}, the limit is {limit}; {REMEDY}"
-            )
+    )
     return _awaited_first(pieces, blocks, rank, limits)
 
 
@@ -328,21 +330,19 @@ def form_steps(
     pieces: Pieces, blocks: list[MscclBlock]
 ) -> tuple[list[list[AssignedStep]], set[tuple[int, int]]]:
     """Steps of every thread block, and the (block, step) that some other waits for."""
-    home: dict[int, int] = {piece: number for number, block in enumerate(blocks) for piece in block.pieces}
+    home = {piece: number for number, block in enumerate(blocks) for piece in block.pieces}
     needs: list[list[tuple[int, dict[int, int]]]] = []
+    """Of each block its pieces, and for each the last piece of every other block that it waits for."""
+    place: dict[int, int] = {}
     for number, block in enumerate(blocks):
-        rows: list[tuple[int, dict[int, int]]] = []
+        needs.append([])
+        end = 0
         for piece in block.pieces:
             last: dict[int, int] = {}
             for wait in pieces.waits[piece]:
                 if home[wait] != number:
                     last[home[wait]] = max(last.get(home[wait], -1), wait)
-            rows.append((piece, last))
-        needs.append(rows)
-    place: dict[int, int] = {}
-    for rows in needs:
-        end = 0
-        for piece, last in rows:
+            needs[-1].append((piece, last))
             end += max(1, len(last))
             place[piece] = end - 1
     steps: list[list[AssignedStep]] = []
@@ -350,7 +350,7 @@ def form_steps(
     for rows in needs:
         made: list[AssignedStep] = []
         for piece, last in rows:
-            waits = sorted((block, place[wait]) for block, wait in last.items()) or [(-1, -1)]
+            waits = sorted((other, place[wait]) for other, wait in last.items()) or [(-1, -1)]
             awaited.update(waits)
             made.extend(AssignedStep(-1, *wait) for wait in waits[:-1])
             made.append(AssignedStep(piece, *waits[-1]))

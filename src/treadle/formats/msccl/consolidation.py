@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from itertools import accumulate
 
 from treadle.formats.msccl.block_assignment import Limits, Pieces
 from treadle.program.program import OperationKind
 
-
-@dataclass(frozen=True)
-class _Group:
-    """Messages that follow each other on a stream: the pieces that send them and those that receive them."""
-
-    sends: tuple[int, ...]
-    receives: tuple[int, ...]
+_Side = tuple[int, ...]
+"""Pieces that follow each other on a stream: those that send messages, or those that receive them."""
 
 
 def consolidate_messages(pieces: Pieces, limits: Limits) -> Pieces:
@@ -44,105 +39,72 @@ def consolidate_messages(pieces: Pieces, limits: Limits) -> Pieces:
     send waits for its copy into the stage, what waited for its receive for the copy out of it; a group ends
     before the first operation of the receiver that waits for one of its parts.
     """
-    groups = list(_groups(pieces, limits))
-    if not groups:
+    sides = {piece: side for group in _groups(pieces, limits) for side in group for piece in side}
+    if not sides:
         return pieces
-    role: dict[int, tuple[_Group, int]] = {}
-    for group in groups:
-        for side in (group.sends, group.receives):
-            role.update({piece: (group, place) for place, piece in enumerate(side)})
-    return _Rewriter(pieces, role).rewritten()
+    new = Pieces(pieces.program, stage_chunks=[0] * pieces.program.n_ranks)
+    number: dict[int, int] = {}
+    """Of each old piece the new one at whose end its effect, or its reading, is over."""
+    base: dict[_Side, int] = {}
+    """Where the message of each group begins in its rank's stage."""
+
+    def add(
+        piece: int, kind: OperationKind, waits: list[int], staged: tuple[int, int] = (-1, -1), count: int = 0
+    ) -> int:
+        size = count or pieces.count[piece]
+        return new.append(pieces.operation[piece], kind, pieces.first[piece], size, waits, staged)
+
+    def waits_of(piece: int) -> list[int]:
+        return sorted({number[wait] for wait in pieces.waits[piece]})
+
+    for rank, span in enumerate(pieces.rank_pieces):
+        begin = len(new.operation)
+        for piece in span:
+            kind, side = pieces.kinds[piece], sides.get(piece)
+            if side is None:
+                number[piece] = add(piece, kind, waits_of(piece))
+                continue
+            *starts, whole = accumulate((pieces.count[one] for one in side), initial=0)
+            start = base.setdefault(side, new.stage_chunks[rank])
+            if piece == side[0]:
+                new.stage_chunks[rank] += whole
+            if kind is OperationKind.SEND:
+                target = start + starts[side.index(piece)]
+                number[piece] = add(piece, OperationKind.COPY, waits_of(piece), (-1, target))
+                if piece == side[-1]:
+                    copies = [number[one] for one in side]
+                    add(piece, OperationKind.SEND, copies, (start, -1), whole)
+            elif piece == side[-1]:
+                came = add(piece, OperationKind.RECEIVE, [], (-1, start), whole)
+                for one, offset in zip(side, starts, strict=True):
+                    waits = [*waits_of(one), came]
+                    number[one] = add(one, OperationKind.COPY, waits, (start + offset, -1))
+        new.rank_pieces.append(range(begin, len(new.operation)))
+    return new
 
 
-def _groups(pieces: Pieces, limits: Limits) -> Iterator[_Group]:
-    """Runs of at least two messages that can be one."""
+def _groups(pieces: Pieces, limits: Limits) -> Iterator[tuple[_Side, _Side]]:
+    """Yield the sends and the receives of at least two messages that can be one."""
     needed = [len(pieces.operation)] * len(pieces.operation)
     """The first piece that waits for each."""
     for piece, waits in enumerate(pieces.waits):
         for wait in waits:
             needed[wait] = min(needed[wait], piece)
-    steps = pieces.program.step
+    steps, kinds = pieces.program.step, pieces.kinds
     for sends, receives in pieces.streams().values():
-        run: list[tuple[int, int]] = []
+        runs: list[list[tuple[int, int]]] = [[]]
         for send, receive in zip(sends, receives, strict=True):
+            run = runs[-1]
             fits = (
                 bool(run)
-                and pieces.kind(receive) is OperationKind.RECEIVE
-                and pieces.kind(run[0][1]) is OperationKind.RECEIVE
+                and kinds[receive] is kinds[run[0][1]] is OperationKind.RECEIVE
                 and steps[pieces.operation[send]] == steps[pieces.operation[run[0][0]]]
                 and sum(pieces.count[one] for one, _ in run) + pieces.count[send] <= limits.chunks
                 and all(needed[one] > receive for _, one in run)
             )
             if not fits:
-                yield from _as_group(run)
-                run = []
-            run.append((send, receive))
-        yield from _as_group(run)
-
-
-def _as_group(run: list[tuple[int, int]]) -> Iterator[_Group]:
-    if len(run) > 1:
-        yield _Group(tuple(send for send, _ in run), tuple(receive for _, receive in run))
-
-
-class _Rewriter:
-    """Pieces written anew, with the groups' messages instead of their parts."""
-
-    def __init__(self, pieces: Pieces, role: dict[int, tuple[_Group, int]]) -> None:
-        self._old, self._role = pieces, role
-        self._new = Pieces(pieces.program, stage_chunks=[0] * pieces.program.n_ranks)
-        self._number: dict[int, int] = {}
-        """Of each old piece the new one at whose end its effect, or its reading, is over."""
-
-    def rewritten(self) -> Pieces:
-        new = self._new
-        for rank, span in enumerate(self._old.rank_pieces):
-            begin = len(new.operation)
-            base: dict[_Group, int] = {}
-            """Where the message of each group begins in this rank's stage."""
-            for piece in span:
-                self._write(rank, piece, base)
-            new.rank_pieces.append(range(begin, len(new.operation)))
-        return new
-
-    def _write(self, rank: int, piece: int, base: dict[_Group, int]) -> None:
-        old, new = self._old, self._new
-        if piece not in self._role:
-            self._number[piece] = self._append(piece, old.kinds[piece], self._waits(piece))
-            return
-        group, place = self._role[piece]
-        side = group.sends if old.kinds[piece] is OperationKind.SEND else group.receives
-        if group not in base:
-            base[group] = new.stage_chunks[rank]
-            new.stage_chunks[rank] += sum(old.count[one] for one in side)
-        starts = [base[group] + sum(old.count[one] for one in side[:i]) for i in range(len(side))]
-        whole, is_last = sum(old.count[one] for one in side), place == len(side) - 1
-        if side is group.sends:
-            self._number[piece] = self._append(
-                piece, OperationKind.COPY, self._waits(piece), (-1, starts[place])
-            )
-            if is_last:
-                copies = [self._number[one] for one in side]
-                self._append(piece, OperationKind.SEND, copies, (base[group], -1), whole)
-        elif is_last:
-            came = self._append(piece, OperationKind.RECEIVE, [], (-1, base[group]), whole)
-            for one, start in zip(side, starts, strict=True):
-                self._number[one] = self._append(
-                    one, OperationKind.COPY, [*self._waits(one), came], (start, -1)
-                )
-
-    def _append(
-        self,
-        piece: int,
-        kind: OperationKind,
-        waits: list[int],
-        staged: tuple[int, int] = (-1, -1),
-        count: int = 0,
-    ) -> int:
-        old = self._old
-        return self._new.append(
-            old.operation[piece], kind, old.first[piece], count or old.count[piece], waits, staged
-        )
-
-    def _waits(self, piece: int) -> list[int]:
-        return sorted({self._number[wait] for wait in self._old.waits[piece]})
+                runs.append([])
+            runs[-1].append((send, receive))
+        for run in runs:
+            if len(run) > 1:
+                yield tuple(send for send, _ in run), tuple(receive for _, receive in run)

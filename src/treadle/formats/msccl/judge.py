@@ -6,13 +6,13 @@ Shares no code with the writer.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from treadle.errors import FormatError
+from treadle.formats.judgement import Check, Judgement, Terms, decoded
 from treadle.formats.msccl.judge_order import Edges, check_slots, find_edges, find_order
 from treadle.formats.msccl.judge_races import find_unordered
-from treadle.formats.msccl.judge_values import EMPTY, Value, added, contribution, difference
 from treadle.formats.msccl.reader import (
     LIMITS,
     READING,
@@ -22,6 +22,71 @@ from treadle.formats.msccl.reader import (
     MscclStep,
     parse_msccl_xml,
 )
+
+Value = tuple[tuple[int, int, int], ...]
+"""Rising by chunk: (chunk, ranks that contributed, ranks that contributed twice or more), ranks as bit sets.
+
+A result needs each contribution just once, so 0, 1 and "more" are all the counts that can matter; a sum keeps
+"more" for ever. Nearly every value is about one chunk.
+"""
+
+EMPTY: Value = ()
+
+
+def contribution(rank: int, chunk: int) -> Value:
+    """A chunk as one rank brought it."""
+    return ((chunk, 1 << rank, 0),)
+
+
+def added(one: Value, other: Value) -> Value:
+    """The sum of two values.
+
+    Examples
+    --------
+    >>> added(contribution(0, 5), contribution(1, 5))
+    ((5, 3, 0),)
+    >>> added(contribution(0, 5), contribution(0, 5))
+    ((5, 1, 1),)
+    """
+    if len(one) == len(other) == 1 and one[0][0] == other[0][0]:
+        (chunk, here, many), (_, there, more) = one[0], other[0]
+        return ((chunk, here | there, many | more | here & there),)
+    total = {chunk: (ranks, many) for chunk, ranks, many in one}
+    for chunk, ranks, many in other:
+        here, more = total.get(chunk, (0, 0))
+        total[chunk] = here | ranks, many | more | here & ranks
+    return tuple((chunk, *total[chunk]) for chunk in sorted(total))
+
+
+def difference(found: Value | None, wanted: Value) -> str:
+    """How a value differs from the wanted one, which has no contribution twice."""
+    if found is None:
+        return "nothing was stored"
+    has = {chunk: (ranks, many) for chunk, ranks, many in found}
+    asked = {chunk: ranks for chunk, ranks, _ in wanted}
+    missing = [
+        (rank, chunk)
+        for chunk, ranks in sorted(asked.items())
+        for rank in _members(ranks & ~has.get(chunk, (0, 0))[0])
+    ]
+    extra = [
+        (rank, chunk)
+        for chunk, (ranks, many) in sorted(has.items())
+        for rank in _members(ranks & ~asked.get(chunk, 0) | many)
+    ]
+    return (
+        f"{len(missing)} contributions missing {missing[:2]}, {len(extra)} too many {extra[:2]} (rank, chunk)"
+    )
+
+
+def _members(ranks: int) -> list[int]:
+    found = []
+    while ranks:
+        lowest = ranks & -ranks
+        found.append(lowest.bit_length() - 1)
+        ranks ^= lowest
+    return found
+
 
 _Slot = tuple[int, str, int]
 """Rank, memory and place in it."""
@@ -52,6 +117,59 @@ class Interpretation:
     n_messages: int
     violations: tuple[str, ...]
     defaults: tuple[str, ...] = ()
+
+
+def judge(files: Sequence[bytes], terms: Terms) -> Judgement:
+    """Execute a text as the first runtime that has nothing to object; else as the first that reads it at all.
+
+    Raises
+    ------
+    FormatError
+        If no runtime reads it.
+    """
+    text, source = decoded(files[0], terms, "MSCCL XML")
+    seen: list[tuple[str, Interpretation]] = []
+    refusals = []
+    for name in LIMITS if terms.profile is None else (terms.profile,):
+        try:
+            seen.append((name, interpret_msccl_xml(text, profile=name, root=terms.root, source=source)))
+        except FormatError as error:
+            refusals.append(error)
+        else:
+            if not seen[-1][1].violations:
+                break
+    if not seen:
+        raise refusals[0]
+    profile, found = seen[0] if seen[-1][1].violations else seen[-1]
+    return Judgement(
+        Check.EXECUTED,
+        found.violations,
+        (("message", found.n_messages), ("step", found.n_steps), ("thread block", text.count("<tb "))),
+        found.n_ranks,
+        found.collective,
+        variant=f" ({profile})",
+        n_chunks=found.n_chunks,
+        notes=tuple(_notes(text, profile, found, source)),
+    )
+
+
+def _notes(text: str, profile: str, seen: Interpretation, source: str) -> Iterator[str]:
+    """Yield what this runtime assumes, and why others would not load the file."""
+    if seen.defaults:
+        yield f"{', '.join(seen.defaults)}: defaults of {profile}, absent in the file"
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for other in LIMITS:
+        if other == profile:
+            continue
+        try:
+            violations = parse_msccl_xml(text, other, source).violations
+        except FormatError as error:
+            reasons[str(error).replace(f"{source}:", "line ", 1)].append(other)
+        else:
+            if violations:
+                reasons[violations[0]].append(other)
+    for reason, others in reasons.items():
+        yield f"not supported by {', '.join(others)}: {reason}"
 
 
 def interpret_msccl_xml(
@@ -114,23 +232,18 @@ def interpret_msccl_xml(
             _Run(algorithm, in_place, root).execute(order, edges)
         if fifo_depth is not None:
             check_slots(algorithm, edges, fifo_depth)
+    violations = tuple(dict.fromkeys(algorithm.violations))
+    if len(violations) > MAX_VIOLATIONS:
+        violations = (*violations[:MAX_VIOLATIONS], "further violations are not listed")
     return Interpretation(
         collective=algorithm.collective,
         n_ranks=algorithm.n_ranks,
         n_chunks=algorithm.n_chunks,
         n_steps=len(algorithm.steps),
         n_messages=sum(map(len, edges.messages)),
-        violations=_listed(algorithm.violations),
+        violations=violations,
         defaults=algorithm.defaults,
     )
-
-
-def _listed(violations: list[str]) -> tuple[str, ...]:
-    """Each violation once, and no more than anyone reads."""
-    found = tuple(dict.fromkeys(violations))
-    if len(found) <= MAX_VIOLATIONS:
-        return found
-    return (*found[:MAX_VIOLATIONS], "further violations are not listed")
 
 
 class _Run:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import cast
 
 from lxml import etree
 
 from treadle.errors import FormatError
+from treadle.formats.judgement import Terms, decoded
+from treadle.formats.xml_elements import DECLARATIONS, Attributes, line_of, parse_xml
 
 MAX_TEXT = 64 * 2**20
 """Largest text read, characters."""
@@ -67,73 +66,37 @@ class Algorithm:
     violations: list[str] = field(default_factory=list)
 
 
-def _tree(text: str, source: str) -> etree._Element:
-    """The document, refused where the runtimes' own small parser would stumble."""
-    if len(text) > MAX_TEXT:
-        raise FormatError(f"{len(text)} characters, expected at most {MAX_TEXT}", source=source)
-    for pattern, what in (
-        (r"<\?", "an XML declaration or processing instruction"),
-        (r"<!(?!--)", "a DTD, entity or CDATA section"),
-        (r"\t", "a tab"),
-        (r"\0", "a null character"),
-        (r"<[A-Za-z/][^<>]*'", "a single quote"),
-        (r"<[A-Za-z/][^<>\n]*\n", "a line break within a tag"),
-    ):
-        match = re.search(pattern, text)
-        if match:
-            line = text.count("\n", 0, match.start()) + 1
-            raise FormatError(f"{what} is not accepted", source=source, line=line)
-    parser = etree.XMLParser(
-        resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False, remove_comments=True
-    )
-    try:
-        return etree.fromstring(text.encode("utf-8"), parser)
-    except UnicodeEncodeError:
-        raise FormatError("not valid text (lone surrogate)", source=source) from None
-    except etree.XMLSyntaxError as error:
-        message = " ".join(str(error.msg).split())
-        raise FormatError(f"not well-formed ({message})", source=source, line=error.lineno or 1) from None
+_REFUSED = (
+    (r"<\?", "an XML declaration or processing instruction"),
+    DECLARATIONS,
+    (r"\t", "a tab"),
+    (r"\0", "a null character"),
+    (r"<[A-Za-z/][^<>]*'", "a single quote"),
+    (r"<[A-Za-z/][^<>\n]*\n", "a line break within a tag"),
+)
+"""Where the runtimes' own small parser would stumble."""
 
 
-def _line(element: etree._Element) -> int:
-    return cast("int", element.sourceline)  # None only in elements that were not read from a text
+def read(data: bytes, terms: Terms) -> Algorithm:
+    """Read a text as a runtime does, by default msccl-executor-nccl."""
+    text, source = decoded(data, terms, "MSCCL XML")
+    return parse_msccl_xml(text, terms.profile or "azure", source)
 
 
-class _Reader:
-    """Attributes of elements, each required."""
-
-    def __init__(self, source: str) -> None:
-        self.source = source
-
-    def fail(self, element: etree._Element, message: str) -> FormatError:
-        return FormatError(f"<{element.tag}> {message}", source=self.source, line=_line(element))
-
-    def word(self, element: etree._Element, key: str, allowed: tuple[str, ...] = ()) -> str:
-        value = element.get(key)
-        if value is None:
-            raise self.fail(element, f"lacks the attribute {key}")
-        if allowed and value not in allowed:
-            raise self.fail(element, f"{key}={value[:40]!r}: expected one of {', '.join(allowed)}")
-        return str(value)
-
-    def number(self, element: etree._Element, key: str, low: int, high: int) -> int:
-        value = self.word(element, key)
-        # plain digits first: a large text has millions of them
-        if len(value) < 19 and value.isascii() and value.isdigit() and low <= int(value) <= high:
-            return int(value)
-        if not re.fullmatch(r"-?[0-9]{1,19}", value, re.ASCII) or not low <= int(value) <= high:
-            raise self.fail(element, f"{key}={value[:40]!r}: expected an integer from {low} to {high}")
-        return int(value)
-
-    def children(self, element: etree._Element, tag: str) -> Iterator[etree._Element]:
-        """Children of one tag; others are skipped, as the runtimes do."""
-        return (child for child in element if child.tag == tag)
+def first_parsed(text: str, profile: str | None, source: str) -> Algorithm:
+    """Read a text as the first runtime that reads it, or as that of a profile."""
+    refusals = []
+    for name in LIMITS if profile is None else (profile,):
+        try:
+            return parse_msccl_xml(text, name, source)
+        except FormatError as error:
+            refusals.append(error)
+    raise refusals[0]
 
 
 def parse_msccl_xml(text: str, profile: str, source: str) -> Algorithm:
     """Read a text; FormatError where the runtime's parser would refuse it, violations where a limit fails."""
-    read = _Reader(source)
-    top = _tree(text, source)
+    read, top = Attributes(source), parse_xml(text, source, MAX_TEXT, _REFUSED)
     if top.tag != "algo":
         raise read.fail(top, "found, expected <algo>")
     spelling = "reduce_scatter" if profile == "legacy" else "reducescatter"
@@ -164,7 +127,7 @@ def parse_msccl_xml(text: str, profile: str, source: str) -> Algorithm:
         raise read.fail(top, "serves neither in-place nor out-of-place calls")
     if n_channels > channels:
         algorithm.violations.append(f"{n_channels} channels, the limit is {channels}")
-    gpus = list(read.children(top, "gpu"))
+    gpus = _children(top, "gpu")
     if len(gpus) != algorithm.n_ranks:
         raise read.fail(top, f"holds {len(gpus)} gpus, expected ngpus={algorithm.n_ranks}")
     for rank, gpu in enumerate(gpus):
@@ -176,8 +139,13 @@ def parse_msccl_xml(text: str, profile: str, source: str) -> Algorithm:
     return algorithm
 
 
+def _children(element: etree._Element, tag: str) -> list[etree._Element]:
+    """Return the children of one tag; others are skipped, as the runtimes do."""
+    return [child for child in element if child.tag == tag]
+
+
 def _parse_blocks(
-    read: _Reader,
+    read: Attributes,
     algorithm: Algorithm,
     rank: int,
     gpu: etree._Element,
@@ -185,11 +153,12 @@ def _parse_blocks(
     max_steps: int,
     max_blocks: int,
 ) -> None:
-    nodes = 1 + algorithm.n_ranks + len(gpu)
+    n, violations = algorithm.n_ranks, algorithm.violations
+    nodes = 1 + n + len(gpu)
     peers: dict[tuple[str, int], set[int]] = defaultdict(set)
-    for number, block in enumerate(read.children(gpu, "tb")):
+    for number, block in enumerate(_children(gpu, "tb")):
         read.number(block, "id", number, number)
-        send, receive = (read.number(block, key, -1, algorithm.n_ranks - 1) for key in ("send", "recv"))
+        send, receive = (read.number(block, key, -1, n - 1) for key in ("send", "recv"))
         if rank in (send, receive):
             raise read.fail(block, f"of gpu {rank} names its own rank as a peer")
         channel = read.number(block, "chan", 0, n_channels - 1)
@@ -198,35 +167,31 @@ def _parse_blocks(
                 raise read.fail(block, f"is the second to {side} with peer {peer} on channel {channel}")
             peers[side, channel].update({peer} - {-1})
         algorithm.blocks.append((rank, send, receive, channel))
-        children = list(read.children(block, "step"))
+        children = _children(block, "step")
         nodes += len(children)
         if len(children) > max_steps:
-            algorithm.violations.append(
-                f"rank {rank} tb {number}: {len(children)} steps, the limit is {max_steps}"
-            )
+            violations.append(f"rank {rank} tb {number}: {len(children)} steps, the limit is {max_steps}")
         for place, element in enumerate(children):
             read.number(element, "s", place, place)
             algorithm.steps.append(_parse_step(read, element, rank, len(algorithm.blocks) - 1, place))
-    if number_of := max((len(found) for found in peers.values()), default=0):
-        _limit(algorithm, rank, "peers on a channel", number_of, 32)
-    _limit(algorithm, rank, "thread blocks", len(gpu), max_blocks)
-    _limit(algorithm, rank, "children of a node", max(len(gpu), algorithm.n_ranks), 1024)
-    _limit(algorithm, rank, "XML nodes", nodes, 4096)
+    for what, value, limit in (
+        ("peers on a channel", max(map(len, peers.values()), default=0), 32),
+        ("thread blocks", len(gpu), max_blocks),
+        ("children of a node", max(len(gpu), n), 1024),
+        ("XML nodes", nodes, 4096),
+    ):
+        if value > limit:
+            violations.append(f"rank {rank}: {value} {what}, the limit is {limit}")
 
 
-def _limit(algorithm: Algorithm, rank: int, what: str, value: int, limit: int) -> None:
-    if value > limit:
-        algorithm.violations.append(f"rank {rank}: {value} {what}, the limit is {limit}")
-
-
-def _parse_step(read: _Reader, element: etree._Element, rank: int, block: int, place: int) -> MscclStep:
-    ends: list[tuple[str, int]] = [
+def _parse_step(read: Attributes, element: etree._Element, rank: int, block: int, place: int) -> MscclStep:
+    source, target = (
         (
             read.word(element, f"{side}buf", ("i", "o", "s")),
             read.number(element, f"{side}off", -1, MAX_CHUNKS),
         )
         for side in ("src", "dst")
-    ]
+    )
     waits = (read.number(element, "depid", -1, 1023), read.number(element, "deps", -1, 4095))
     if (waits[0] < 0) != (waits[1] < 0):
         raise read.fail(element, f"depid={waits[0]} with deps={waits[1]}: expected both or neither")
@@ -236,10 +201,10 @@ def _parse_step(read: _Reader, element: etree._Element, rank: int, block: int, p
         block=block,
         place=place,
         type=type_,
-        source=ends[0],
-        target=ends[1],
+        source=source,
+        target=target,
         count=read.number(element, "cnt", int(type_ != "nop"), 71),
         wait=waits,
         has_dependent=bool(read.number(element, "hasdep", 0, 1)),
-        line=_line(element),
+        line=line_of(element),
     )

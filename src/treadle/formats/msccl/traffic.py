@@ -8,11 +8,11 @@ with data is its judge's affair.
 
 from __future__ import annotations
 
-from treadle.errors import FormatError, ScheduleError
+from treadle.errors import ScheduleError
 from treadle.formats.judgement import Terms, decoded
 from treadle.formats.msccl.judge_order import find_edges, find_order
-from treadle.formats.msccl.reader import LIMITS, RECEIVING, SENDING, Algorithm, MscclStep, parse_msccl_xml
-from treadle.program.foreign.traffic import Traffic
+from treadle.formats.msccl.reader import RECEIVING, SENDING, Algorithm, MscclStep, first_parsed
+from treadle.program.foreign.traffic import Traffic, even_shards
 from treadle.program.program import Operation, OperationKind, program_from_operations
 from treadle.schedules.collective import CollectiveKind
 
@@ -22,8 +22,8 @@ _ADDING = {"rrc", "rrs", "rrcs"}
 
 def traffic(data: bytes, terms: Terms) -> Traffic:
     """What the ranks send each other."""
-    source = terms.source or "MSCCL XML"
-    algorithm = _parsed(decoded(data, source), terms.profile, source)
+    text, source = decoded(data, terms, "MSCCL XML")
+    algorithm = first_parsed(text, terms.profile, source)
     kind = CollectiveKind(_KINDS.get(algorithm.collective, algorithm.collective))
     n, p = algorithm.n_ranks, algorithm.n_chunks
     edges = find_edges(algorithm)
@@ -60,22 +60,10 @@ def traffic(data: bytes, terms: Terms) -> Traffic:
         kind,
         operations,
         n_chunks=p,
-        shard_offset=_shards(kind, n, p, terms.root),
+        shard_offset=even_shards(kind, n, p, terms.root),
         root=terms.root if kind.is_rooted else -1,
     )
     return Traffic(program, is_runnable=False)
-
-
-def _parsed(text: str, profile: str | None, source: str) -> Algorithm:
-    """As the first runtime reads it that does."""
-    refusal: FormatError | None = None
-    for name in LIMITS if profile is None else (profile,):
-        try:
-            return parse_msccl_xml(text, name, source)
-        except FormatError as error:
-            refusal = refusal or error
-    assert refusal is not None
-    raise refusal
 
 
 def _add(
@@ -97,24 +85,11 @@ def _add(
         place = min(max(0, step.target[1]), algorithm.n_chunks - count)
         operations.append(Operation(OperationKind.COPY, place, count, step=depth, waits=waits))
         return (len(operations) - 1,)
-    if step.type in RECEIVING:
-        kind = OperationKind.RECEIVE_REDUCE if step.type in _ADDING else OperationKind.RECEIVE
-        operations.append(
-            Operation(kind, first, step.count, peer=receive, channel=channel, step=depth, waits=waits)
-        )
-        waits = (len(operations) - 1,)
-    if step.type in SENDING:
-        operations.append(
-            Operation(
-                OperationKind.SEND, first, step.count, peer=send, channel=channel, step=depth, waits=waits
+    adds = OperationKind.RECEIVE_REDUCE if step.type in _ADDING else OperationKind.RECEIVE
+    for types, kind, peer in ((RECEIVING, adds, receive), (SENDING, OperationKind.SEND, send)):
+        if step.type in types:
+            operations.append(
+                Operation(kind, first, step.count, peer=peer, channel=channel, step=depth, waits=waits)
             )
-        )
-    return (len(operations) - 1,)
-
-
-def _shards(kind: CollectiveKind, n: int, p: int, root: int) -> list[int]:
-    if kind is CollectiveKind.ALLTOALL:
-        return [place * (p // n) for place in range(n * n + 1)]
-    if kind.is_rooted:
-        return [0 if place <= root else p for place in range(n + 1)]
-    return [p * place // n for place in range(n + 1)]
+            waits = (len(operations) - 1,)
+    return waits

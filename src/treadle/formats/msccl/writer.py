@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from fractions import Fraction
 from types import MappingProxyType
 
-from treadle.errors import FormatError, ScheduleError
+from treadle.errors import FormatError
 from treadle.formats.msccl.block_assignment import (
     LIMITS,
     REMEDY,
@@ -13,31 +15,29 @@ from treadle.formats.msccl.block_assignment import (
     MscclBlock,
     Pieces,
     assign_channels,
+    check_limits,
     cut_pieces,
     form_blocks,
     form_steps,
 )
-from treadle.formats.msccl.block_loads import busiest_load
 from treadle.formats.msccl.consolidation import consolidate_messages
 from treadle.formats.msccl.profile import Profile
 from treadle.formats.request import NOTHING_ASKED, TextRequest, Written, root_cautions
 from treadle.formats.selection.block_rate import spread_over_blocks
 from treadle.formats.selection.served import Selector
-from treadle.formats.text_arguments import check_chunk_count, check_equal_shards, check_heading
+from treadle.formats.text_arguments import (
+    check_chunk_count,
+    check_equal_shards,
+    check_heading,
+    runtime_name,
+)
+from treadle.formats.text_options import PROTOCOLS
 from treadle.program.addresses import Addresses
 from treadle.program.program import OperationKind, Program
 from treadle.schedules.collective import CollectiveKind
 
 __all__ = ["LIMITS", "Limits", "Profile", "emit_msccl_xml", "write"]
 
-_NAMES = {
-    CollectiveKind.ALLGATHER: "allgather",
-    CollectiveKind.REDUCE_SCATTER: "reducescatter",
-    CollectiveKind.ALLREDUCE: "allreduce",
-    CollectiveKind.BROADCAST: "broadcast",
-    CollectiveKind.REDUCE: "reduce",
-    CollectiveKind.ALLTOALL: "alltoall",
-}
 _STEP_TYPES = {
     OperationKind.SEND: "s",
     OperationKind.RECEIVE: "r",
@@ -95,7 +95,11 @@ def emit_msccl_xml(
     a connection has, even if each send waits for its receive.
     """
     limits = LIMITS[profile]
-    _check_arguments(program, name, protocol, min_bytes, max_bytes)
+    check_heading("MSCCL XML", name, min_bytes, max_bytes)
+    if protocol not in PROTOCOLS:
+        raise FormatError(f"MSCCL XML: protocol {protocol!r}: expected Simple, LL or LL128")
+    check_equal_shards("MSCCL XML", program)
+    check_chunk_count("MSCCL XML", program.n_ranks * program.n_chunks, REMEDY)
     pieces = cut_pieces(program, limits)
     if consolidate:
         pieces = consolidate_messages(pieces, limits)
@@ -103,10 +107,10 @@ def emit_msccl_xml(
     ranks = [form_blocks(pieces, rank, program.n_ranks, limits) for rank in range(program.n_ranks)]
     writer = _GpuWriter(pieces, limits)
     channels = 1 + max(block.channel for blocks in ranks for block in blocks)
-    collective = _NAMES[program.kind]
-    if profile is Profile.LEGACY and program.kind is CollectiveKind.REDUCE_SCATTER:
-        collective = "reduce_scatter"
+    collective = runtime_name(program.kind)
     if profile is Profile.LEGACY:
+        if program.kind is CollectiveKind.REDUCE_SCATTER:
+            collective = "reduce_scatter"
         max_bytes = _legacy_end(min_bytes, max_bytes, writer.uses_scratch)
     lines = [
         f'<algo name="{name}" proto="{protocol}" nchannels="{channels}" nchunksperloop="{program.n_chunks}" '
@@ -116,14 +120,6 @@ def emit_msccl_xml(
     for rank, blocks in enumerate(ranks):
         lines.extend(writer.lines(rank, blocks))
     return "\n".join([*lines, "</algo>", ""])
-
-
-def _check_arguments(program: Program, name: str, protocol: str, min_bytes: int, max_bytes: int) -> None:
-    check_heading("MSCCL XML", name, min_bytes, max_bytes)
-    if protocol not in ("Simple", "LL", "LL128"):
-        raise FormatError(f"MSCCL XML: protocol {protocol!r}: expected Simple, LL or LL128")
-    check_equal_shards("MSCCL XML", program)
-    check_chunk_count("MSCCL XML", program.n_ranks * program.n_chunks, REMEDY)
 
 
 def _legacy_end(min_bytes: int, max_bytes: int, uses_scratch: bool) -> int:
@@ -157,16 +153,10 @@ class _GpuWriter:
 
     def lines(self, rank: int, blocks: list[MscclBlock]) -> list[str]:
         """The rank's element."""
-        pieces, limits, n = self._pieces, self._limits, self._pieces.program.n_ranks
+        pieces, limits, addresses = self._pieces, self._limits, self._addresses[rank]
         steps, awaited = form_steps(pieces, blocks)
-        nodes = 1 + n + len(blocks) + sum(len(made) for made in steps)
-        longest = max(len(made) for made in steps)
-        for value, limit, what in ((nodes, limits.nodes, "XML nodes"), (longest, limits.steps, "steps")):
-            if value > limit:
-                raise ScheduleError(
-                    f"MSCCL XML: rank {rank} needs {value} {what}, the limit is {limit}; {REMEDY}"
-                )
-        addresses = self._addresses[rank]
+        nodes = 1 + pieces.program.n_ranks + len(blocks) + sum(map(len, steps))
+        check_limits(rank, (nodes, limits.nodes, "XML nodes"), (max(map(len, steps)), limits.steps, "steps"))
         lines = [
             f'  <gpu id="{rank}" i_chunks="{addresses.input_chunks}" o_chunks="{addresses.output_chunks}" '
             f's_chunks="{len(addresses.scratch) + pieces.stage_chunks[rank]}">'
@@ -188,28 +178,24 @@ class _GpuWriter:
 
     def _action(self, piece: int) -> str:
         """What a step does, whence and whereto; a sum's source is the term that lies here."""
-        kind = self._pieces.kind(piece)
-        source, target = piece, piece
-        if kind is OperationKind.SEND:
-            target = self._other[piece]
-        elif kind is OperationKind.RECEIVE:
-            source = self._other[piece]
-        ends = f"{self._place('src', source)} {self._place('dst', target)}"
-        return f'type="{_STEP_TYPES[kind]}" {ends} cnt="{self._pieces.count[piece]}"'
-
-    def _place(self, side: str, piece: int) -> str:
-        """Where a piece reads (src) or writes (dst), in the buffers of its own rank."""
-        pieces, number = self._pieces, self._pieces.operation[piece]
-        addresses = self._addresses[self._owner[number]]
-        buffers, staged = (
-            (pieces.program.source, pieces.staged_source)
-            if side == "src"
-            else (pieces.program.target, pieces.staged_target)
-        )
-        if staged[piece] >= 0:
-            return f'{side}buf="s" {side}off="{len(addresses.scratch) + staged[piece]}"'
-        buffer = int(buffers[number])
-        return f'{side}buf="{"ios"[buffer]}" {side}off="{addresses.offset(buffer, pieces.first[piece])}"'
+        pieces = self._pieces
+        kind, program = pieces.kinds[piece], pieces.program
+        source = self._other[piece] if kind is OperationKind.RECEIVE else piece
+        target = self._other[piece] if kind is OperationKind.SEND else piece
+        ends = []
+        for side, end, buffers, staged in (
+            ("src", source, program.source, pieces.staged_source),
+            ("dst", target, program.target, pieces.staged_target),
+        ):
+            number = pieces.operation[end]
+            addresses, letter = self._addresses[self._owner[number]], "s"
+            if staged[end] >= 0:
+                place = len(addresses.scratch) + staged[end]
+            else:
+                letter = "ios"[buffers[number]]
+                place = addresses.offset(int(buffers[number]), pieces.first[end])
+            ends.append(f'{side}buf="{letter}" {side}off="{place}"')
+        return f'type="{_STEP_TYPES[kind]}" {" ".join(ends)} cnt="{pieces.count[piece]}"'
 
 
 _SELECTORS: Mapping[Profile, tuple[Selector, ...]] = MappingProxyType(
@@ -245,24 +231,27 @@ def write(request: TextRequest) -> Written:
         busiest_load,
         lambda _: NOTHING_ASKED,
     )
-    grid, text = made.grid, made.text
+    cautions = root_cautions(made.grid.program)
+    if request.protocol == "LL128":
+        cautions += (
+            "LL128 is right only where 128 bytes are stored at once, as over NVLink: elsewhere data may "
+            "arrive wrong",
+        )
     return Written(
-        files=(("", text.encode()),),
-        program=grid.program,
-        grid=grid,
+        files=(("", made.text.encode()),),
+        program=made.grid.program,
+        grid=made.grid,
         selectors=selectors,
         dialect=request.profile.value,
-        cautions=(*root_cautions(grid.program), *_protocol_cautions(request.protocol)),
+        cautions=cautions,
         instances=made.rate.instances,
         carried_algbw=made.rate.carried_algbw,
     )
 
 
-def _protocol_cautions(protocol: str) -> tuple[str, ...]:
-    """What to say of a protocol that is not right on all hardware."""
-    if protocol != "LL128":
-        return ()
-    return (
-        "LL128 is right only where 128 bytes are stored at once, as over NVLink: elsewhere data may "
-        "arrive wrong",
-    )
+def busiest_load(text: str) -> Fraction:
+    """Return the part of the collective's larger per-rank buffer that the busiest thread block moves."""
+    found = re.search(r'nchunksperloop="(\d+)"', text)
+    blocks = text.split("<tb ")[1:]
+    most = max((sum(map(int, re.findall(r'cnt="(\d+)"', block))) for block in blocks), default=0)
+    return Fraction(most, int(found[1]) if found else 1)

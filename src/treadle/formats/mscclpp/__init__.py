@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from treadle.formats.format import PROGRAM_OPTIONS, Format
 from treadle.formats.judgement import Check
-from treadle.formats.schedule_source import ScheduleSource
+from treadle.formats.schedule_source import source_of
 
 FORMATS = (
     Format(
@@ -18,8 +18,8 @@ FORMATS = (
         | {"pipeline_bytes", "chunks", "accept_any_root", "min_size_bytes", "max_size_bytes", "protocol"},
         protocols=("Simple", "LL"),
         write="treadle.formats.mscclpp.writer:write",
-        read="treadle.formats.mscclpp.judge_text:read",
-        judge="treadle.formats.mscclpp.judge_text:judge",
+        read="treadle.formats.mscclpp.reader:read",
+        judge="treadle.formats.mscclpp.judge:judge",
         load="treadle.formats.mscclpp.loading:load",
         deliver="treadle.formats.mscclpp.delivery:deliver",
         judge_set="treadle.formats.mscclpp.judge_choice:judge_choice",
@@ -30,12 +30,4 @@ FORMATS = (
     ),
 )
 
-SCHEDULES = (
-    ScheduleSource(
-        name="mscclpp-json",
-        title="MSCCL++ execution plans",
-        begins=r'\{(?=[\s\S]*"gpus")',
-        judge="treadle.formats.mscclpp.judge_text:judge",
-        traffic="treadle.formats.mscclpp.traffic:traffic",
-    ),
-)
+SCHEDULES = (source_of(FORMATS[0], "treadle.formats.mscclpp.traffic:traffic"),)

@@ -13,6 +13,7 @@ from treadle.formats.loading import Loading
 from treadle.formats.mscclpp.recipe import CALLED, MOST_BYTES
 from treadle.formats.selection.served import ALIGNMENT
 from treadle.formats.selection.text_set import Delivery, TextSet, loader_script
+from treadle.formats.text_arguments import runtime_name
 
 MODULE = "treadle_set"
 """What a process imports."""
@@ -115,15 +116,6 @@ register(int(os.environ["RANK"]))
 
 def _row(text: RangedText) -> tuple[str, str, str, int, int, int, int, bool, int]:
     unit = ALIGNMENT * text.n_chunks
-    last = min(text.max_bytes or MOST_BYTES, MOST_BYTES)
-    return (
-        text.file,
-        text.name,
-        CALLED[text.collective],
-        text.n_ranks,
-        max(text.min_bytes, unit),
-        last,
-        unit,
-        text.in_place,
-        text.root,
-    )
+    first, last = max(text.min_bytes, unit), min(text.max_bytes or MOST_BYTES, MOST_BYTES)
+    heading = (text.file, text.name, runtime_name(text.collective), text.n_ranks)
+    return (*heading, first, last, unit, text.in_place, text.root)

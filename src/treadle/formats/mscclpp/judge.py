@@ -6,9 +6,11 @@ Shares no code with the writer.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from treadle.errors import FormatError
+from treadle.formats.judgement import Check, Judgement, Terms, decoded
 from treadle.formats.mscclpp.judge_machine import Machine
 from treadle.formats.mscclpp.judge_packets import PacketMachine
 from treadle.formats.mscclpp.judge_slices import Scale, scales
@@ -38,6 +40,14 @@ class PlanInterpretation:
     n_thread_blocks: int
     violations: tuple[str, ...]
     notes: tuple[str, ...] = ()
+
+
+def judge(files: Sequence[bytes], terms: Terms) -> Judgement:
+    """Execute a plan; FormatError if it is malformed or hostile."""
+    text, source = decoded(files[0], terms, "MSCCL++ plan")
+    seen = interpret_mscclpp_json(text, root=terms.root, source=source)
+    counts = (("plan operation", seen.n_operations), ("thread block", seen.n_thread_blocks))
+    return Judgement(Check.EXECUTED, seen.violations, counts, seen.n_ranks, seen.collective, notes=seen.notes)
 
 
 def interpret_mscclpp_json(text: str, *, root: int = 0, source: str = "MSCCL++ plan") -> PlanInterpretation:
@@ -96,9 +106,7 @@ def interpret_mscclpp_json(text: str, *, root: int = 0, source: str = "MSCCL++ p
     return PlanInterpretation(
         collective=plan.collective,
         n_ranks=len(plan.sizes),
-        n_operations=sum(
-            1 + len(operation.inner) for blocks in plan.blocks for block in blocks for operation in block
-        ),
+        n_operations=sum(1 for _ in plan.operations),
         n_thread_blocks=sum(map(len, plan.blocks)),
         violations=tuple(dict.fromkeys(violations)),
         notes=tuple(notes),

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterator
 
 from treadle.errors import FormatError
-from treadle.formats.mscclpp.judge_blocks import BlockAtWork, Clock, News, ReadOrder, merge
+from treadle.formats.mscclpp.judge_blocks import BlockAtWork, Clock, News, PlanAtWork, ReadOrder, merge
 from treadle.formats.mscclpp.judge_slices import FORMS, Scale, is_sum, scales, unrolled
 from treadle.formats.mscclpp.reader import (
     MAX_CHUNKS,
-    MOVES,
     BufferChunks,
     ExecutionPlan,
     MscclppOperation,
@@ -38,36 +37,30 @@ def _sum(values: list[Value]) -> Value:
     return total
 
 
-class Machine:
+class Machine(PlanAtWork[BlockAtWork, News]):
     """All ranks' memories, channels and blocks."""
 
     def __init__(
         self, plan: ExecutionPlan, root: int, scale: Scale | None = None, order: ReadOrder | None = None
     ) -> None:
-        self.plan, self.root, self.found = plan, root, list[str]()
+        self.root, self.found = root, list[str]()
         self.n = len(plan.sizes)
         self.scale = scale or scales(plan)[0]
         self.slices = self.scale.units
         if sum(sum(sizes.values()) for sizes in plan.sizes) * self.slices > MAX_CHUNKS:
             raise FormatError(f"MSCCL++ plan: more than {MAX_CHUNKS} parts of chunks: too large to verify")
+        work = [(rank, block) for rank, blocks in enumerate(plan.blocks) for block in blocks]
+        blocks = [
+            BlockAtWork(number, rank, unrolled(block, self.scale), order)
+            for number, (rank, block) in enumerate(work)
+        ]
+        super().__init__(plan, blocks, News({}, set()))
         self.moved = 0
         self.memory: dict[Cell, Value] = {}
         self.written: dict[Cell, tuple[int, int]] = {}
         self.read: dict[Cell, list[tuple[int, int]]] = defaultdict(list)
-        self.blocks: list[BlockAtWork] = []
-        for rank, blocks in enumerate(plan.blocks):
-            for block in blocks:
-                self.blocks.append(BlockAtWork(len(self.blocks), rank, unrolled(block, self.scale), order))
-        self.ends = self._pair_channels()
-        self.signals: dict[tuple[int, str, int], deque[News]] = defaultdict(deque)
         self.proxies: dict[tuple[int, str, int], list[int]] = {}
         """For each port channel, the number of its proxy, its moves, and the last that is not of packets."""
-        self.semaphores: dict[tuple[int, int], deque[News]] = {
-            (rank, number): deque([News({}, set())] * value)
-            for rank, values in enumerate(plan.semaphores)
-            for number, value in enumerate(values)
-        }
-        self.meetings: dict[tuple[int, int], list[BlockAtWork]] = defaultdict(list)
         self.visits: list[tuple[int, int, int, str]] = []
         """Touches of another rank's memory: mover, its count, rank touched, operation."""
 
@@ -75,14 +68,10 @@ class Machine:
         """Let all blocks work till nobody can; what was wrong."""
         moving, turns = True, 0
         while moving and len(self.found) < 100:
-            moving = False
             turns += len(self.blocks)
             if turns > MAX_TURNS:
                 raise FormatError(f"MSCCL++ plan: more than {MAX_TURNS} turns of blocks: too large to verify")
-            for block in self.blocks:
-                while block.now is not None and self._step(block, block.now):
-                    block.now = next(block.operations, None)
-                    moving = True
+            moving = self._work()
         self.found += [
             f"{block.now.where}: {block.now.name} waits for ever"
             for block in self.blocks
@@ -148,21 +137,6 @@ class Machine:
                     f"gpu {rank}: {len(wrong)} output chunks wrong, first {wrong[0] // self.slices}"
                 )
 
-    # --- channels
-
-    def _pair_channels(self) -> dict[tuple[int, str, int], tuple[int, str, int]]:
-        """The other end of every channel: the i-th of a rank to a peer meets the peer's i-th to the rank."""
-        places: dict[tuple[int, int, str], list[int]] = defaultdict(list)
-        for rank, kinds in enumerate(self.plan.peers):
-            for kind, peers in kinds.items():
-                for number, peer in enumerate(peers):
-                    places[rank, peer, kind].append(number)
-        return {
-            (rank, kind, mine): (peer, kind, theirs)
-            for (rank, peer, kind), numbers in places.items()
-            for mine, theirs in zip(numbers, places[peer, rank, kind], strict=True)
-        }
-
     def _check_ends(self) -> None:
         for (rank, kind, number), left in self.signals.items():
             if left:
@@ -182,55 +156,12 @@ class Machine:
 
     # --- operations
 
-    def _step(self, block: BlockAtWork, operation: MscclppOperation) -> bool:
-        """Execute an operation; False if it has to wait."""
-        name = operation.name
-        if name == "nop":
-            block.line_up()
-        elif name in MOVES:
-            self._move(block, operation)
-        elif name in ("signal", "rlxsignal"):
-            for kind, number in operation.channels:
-                self._signal(block, (block.rank, kind, number), relaxed=name != "signal")
-        elif name in ("wait", "rlxwait"):
-            queues = [self.signals[block.rank, *channel] for channel in operation.channels]
-            return block.hear_all(queues)
-        elif name == "flush":
-            pass  # the executor waits for as many channels as it has outputs: none
-        elif name == "barrier":
-            return self._meet(block, operation)
-        else:
-            return self._semaphores(block, operation)
-        return True
-
-    def _semaphores(self, block: BlockAtWork, operation: MscclppOperation) -> bool:
-        queues = [self.semaphores[block.rank, number] for number in operation.numbers]
-        if operation.name == "sem_release":
-            for queue in queues:
-                queue.append(block.content())
-            return True
-        return block.hear_all(queues)
-
-    def _meet(self, block: BlockAtWork, operation: MscclppOperation) -> bool:
-        """Blocks go on when as many as the barrier names have come; they then know what all know."""
-        present = self.meetings[block.rank, operation.numbers[0]]
-        if block not in present:
-            block.line_up()
-            present.append(block)
-        if len(present) < operation.numbers[1]:
-            return False
+    def _merged(self, blocks: list[BlockAtWork]) -> News:
         clock: Clock = {}
-        for other in present:
-            merge(clock, other.known)
-        there = {rank for other in present for rank in other.there}
-        news = News(clock, there, tuple(node for other in present for node in other.content().nodes))
-        for other in present:
-            other.hear(news)
-            other.line_up()
-            if other is not block:
-                other.now = next(other.operations, None)
-        present.clear()
-        return True
+        for block in blocks:
+            merge(clock, block.known)
+        there = {rank for block in blocks for rank in block.there}
+        return News(clock, there, tuple(node for block in blocks for node in block.content().nodes))
 
     def _signal(self, block: BlockAtWork, channel: tuple[int, str, int], *, relaxed: bool) -> None:
         news = News({}, {block.rank})

@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from treadle.errors import ScheduleError
+from treadle.program.message_levels import message_partners
 from treadle.program.program import Buffer, OperationKind, Program
 
 # members of an enumeration are looked up slowly, and these millions of times
@@ -123,32 +124,24 @@ def list_operations(program: Program) -> Operations:
     ScheduleError
         If something is received that nobody sends.
     """
-    owner, kinds = program.operation_rank.tolist(), program.operation_kind.tolist()
-    peers, channels = program.peer.tolist(), program.channel.tolist()
-    waiting: dict[tuple[int, int, int], list[int]] = defaultdict(list)
-    for number, kind in enumerate(kinds):
-        if kind == SEND:
-            waiting[owner[number], peers[number], channels[number]].append(number)
-    sends = {stream: iter(numbers) for stream, numbers in waiting.items()}
-    matched: dict[int, int] = {}
-    for number, kind in enumerate(kinds):
-        if kind in (RECEIVE, RECEIVE_REDUCE):
-            send = next(sends.get((peers[number], owner[number], channels[number]), iter(())), None)
-            if send is None:
-                raise ScheduleError(f"MSCCL++: operation {number} receives what nobody sends")
-            matched[send] = number
+    partner = message_partners(program)
+    receives = np.flatnonzero(np.isin(program.operation_kind, (RECEIVE, RECEIVE_REDUCE)))
+    lost = receives[partner[receives] < 0]
+    if lost.size:
+        raise ScheduleError(f"MSCCL++: operation {lost[0]} receives what nobody sends")
+    send_of = dict(zip(receives.tolist(), partner[receives].tolist(), strict=True))
     return Operations(
-        owner,
-        kinds,
-        peers,
-        channels,
+        program.operation_rank.tolist(),
+        program.operation_kind.tolist(),
+        program.peer.tolist(),
+        program.channel.tolist(),
         first=program.first.tolist(),
         past=(program.first + program.count).tolist(),
         source=program.source.tolist(),
         target=program.target.tolist(),
         is_in_place=program.in_place,
-        receive_of=matched,
-        send_of={receive: send for send, receive in matched.items()},
+        receive_of={send: receive for receive, send in send_of.items()},
+        send_of=send_of,
     )
 
 

@@ -7,36 +7,14 @@ from treadle.formats.loading import Loading
 from treadle.formats.mscclpp.recipe import CALLED, direct_recipe, recipe
 from treadle.formats.request import TextRequest, Written
 from treadle.formats.selection.chunk_counts import facts_of
-from treadle.formats.selection.served import Selector, TextFacts, served
+from treadle.formats.selection.served import Selector, served
 
 
 def load(request: TextRequest, written: Written, _judgement: Judgement) -> Loading:
-    """Of a plan that was written."""
-    program = written.program
+    """How MSCCL++ loads a plan that was written."""
+    program, path, name = written.program, request.path, written.name
     assert program is not None
     facts = facts_of(program, request.entry.min_bytes, request.max_bytes)
-    return mscclpp_loading(request.path, written.name, facts, root=program.root, in_place=program.in_place)
-
-
-def mscclpp_loading(path: str, name: str, facts: TextFacts, *, root: int, in_place: bool) -> Loading:
-    """How MSCCL++ loads an execution plan.
-
-    Parameters
-    ----------
-    path, name : str
-        Of the plan.
-    facts : TextFacts
-    root : int
-        Of a broadcast or reduce, else -1.
-    in_place : bool
-
-    Examples
-    --------
-    >>> from treadle.schedules.collective import CollectiveKind
-    >>> facts = TextFacts(CollectiveKind.ALLREDUCE, 8, 8)
-    >>> mscclpp_loading("two.json", "two", facts, root=-1, in_place=False).code[1]
-    'plan = mscclpp.ExecutionPlan(\'two.json\', int(os.environ["RANK"]))'
-    """
     if facts.kind not in CALLED:
         return Loading(
             runtime=f"MSCCL++ (its executor: the NCCL interface hands no {facts.kind} to plans)",
@@ -55,5 +33,5 @@ def mscclpp_loading(path: str, name: str, facts: TextFacts, *, root: int, in_pla
         check=f"every call that it serves logs 'Starting execution with plan: {name}'",
         fallback="what `select` leaves aside goes to MSCCL++'s own algorithms in a box, else to NCCL; "
         "without `select` a size that the chunks do not divide into whole 16 bytes throws, not falls back",
-        code=recipe(path, name, facts, root=root, in_place=in_place),
+        code=recipe(path, name, facts, root=program.root, in_place=program.in_place),
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from treadle.errors import FormatError
+from treadle.formats.judgement import Terms, decoded
 from treadle.input_files import parse_json
 
 MAX_TEXT = 64 * 2**20
@@ -148,6 +149,11 @@ class _Reader:
 
 
 _WORDS = {dict: "an object", list: "a list", int: "an integer", str: "a string", bool: "true or false"}
+
+
+def read(data: bytes, terms: Terms) -> ExecutionPlan:
+    """Read a plan."""
+    return parse_mscclpp_json(*decoded(data, terms, "MSCCL++ plan"))
 
 
 def parse_mscclpp_json(text: str, source: str) -> ExecutionPlan:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from treadle.formats.selection.served import ALIGNMENT, TextFacts
+from treadle.formats.text_arguments import runtime_name
 from treadle.schedules.collective import CollectiveKind
 
-CALLED = {
-    CollectiveKind.ALLGATHER: "allgather",
-    CollectiveKind.REDUCE_SCATTER: "reducescatter",
-    CollectiveKind.ALLREDUCE: "allreduce",
-    CollectiveKind.BROADCAST: "broadcast",
-}
-"""Collectives that its NCCL interface hands to plans, as requests spell them."""
+CALLED = frozenset(CollectiveKind) - {CollectiveKind.REDUCE, CollectiveKind.ALLTOALL}
+"""Collectives that its NCCL interface hands to plans."""
 
 _SAME_MEMORY = {
     CollectiveKind.ALLGATHER: "call.input_buffer == call.output_buffer + call.rank * call.message_size",
@@ -48,10 +44,8 @@ def recipe(path: str, name: str, facts: TextFacts, *, root: int, in_place: bool)
     selector here compares all of them. ``Algorithm``, ``AlgorithmCollectionBuilder``, ``CollectiveRequest``:
     python/mscclpp/_core/algorithm.py, python/mscclpp/ext, python/csrc/algorithm.cpp of microsoft/mscclpp.
     """
-    kind, unit = CALLED[facts.kind], ALIGNMENT * facts.n_chunks
-    size = "call.message_size"
-    if facts.kind is CollectiveKind.ALLGATHER:
-        size += " * call.world_size"
+    kind, unit = runtime_name(facts.kind), ALIGNMENT * facts.n_chunks
+    size = "call.message_size" + " * call.world_size" * (facts.kind is CollectiveKind.ALLGATHER)
     same = _SAME_MEMORY.get(facts.kind, "call.input_buffer == call.output_buffer")
     conditions = [
         f"call.world_size == {facts.n_ranks}",

@@ -6,11 +6,11 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
 from treadle.errors import FormatError, ScheduleError
-from treadle.formats.mscclpp.block_loads import busiest_load
 from treadle.formats.mscclpp.block_writer import form_lane
 from treadle.formats.mscclpp.blocks import Fabric, MscclppGpu
 from treadle.formats.mscclpp.lanes import REMEDY, Lane, chunk_groups, list_operations, make_lanes
@@ -20,11 +20,15 @@ from treadle.formats.mscclpp.switch_channels import asked_in, check_shares
 from treadle.formats.request import TextRequest, Written, root_cautions
 from treadle.formats.selection.block_rate import spread_over_blocks
 from treadle.formats.selection.served import ALIGNMENT, Selector
-from treadle.formats.text_arguments import check_chunk_count, check_equal_shards, check_heading
+from treadle.formats.text_arguments import (
+    check_chunk_count,
+    check_equal_shards,
+    check_heading,
+    runtime_name,
+)
 from treadle.program.addresses import Addresses
 from treadle.program.passes import split_copies
 from treadle.program.program import Program
-from treadle.schedules.collective import CollectiveKind
 from treadle.topologies.topology import Topology
 from treadle.units import format_size
 
@@ -34,14 +38,6 @@ SIMPLE, LL = PROTOCOLS = ("Simple", "LL")
 """Of the executor's plans: how messages carry their flags."""
 SWITCH_BLOCKS = 4
 """Thread blocks of a rank that ask switches for its share, where instances are not said: one moves little."""
-_NAMES = {
-    CollectiveKind.ALLGATHER: "allgather",
-    CollectiveKind.REDUCE_SCATTER: "reducescatter",
-    CollectiveKind.ALLREDUCE: "allreduce",
-    CollectiveKind.BROADCAST: "broadcast",
-    CollectiveKind.REDUCE: "reduce",
-    CollectiveKind.ALLTOALL: "alltoall",
-}
 
 
 @dataclass(frozen=True)
@@ -118,8 +114,23 @@ def emit_mscclpp_json(
     The runtime serves sizes whose chunks are multiples of 16 bytes; others are errors.
     """
     limits = limits or MscclppLimits()
-    _check_arguments(program, name, min_bytes, max_bytes, pipeline_bytes, domains)
-    _check_protocol(protocol, max_bytes, pipeline_bytes)
+    check_heading("MSCCL++", name, min_bytes, max_bytes)
+    if pipeline_bytes < 0 or pipeline_bytes % 16:
+        raise FormatError(f"MSCCL++: slices of {pipeline_bytes} bytes: expected a multiple of 16")
+    if domains is not None and len(domains) != program.n_ranks:
+        raise ScheduleError(
+            f"MSCCL++: {len(domains)} domains, expected one for each of {program.n_ranks} ranks"
+        )
+    check_equal_shards("MSCCL++", program)
+    if protocol not in PROTOCOLS:
+        raise FormatError(f"MSCCL++: protocol {protocol[:40]!r}: expected {' or '.join(PROTOCOLS)}")
+    if protocol == LL and not max_bytes:
+        raise ScheduleError(
+            "MSCCL++: LL sends twice the data and stages all of it, so it is for small calls: say "
+            "--max-size, such as 256K"
+        )
+    if protocol == LL and pipeline_bytes:
+        raise ScheduleError("MSCCL++: LL packets flow as they are: leave --pipeline out")
     needed = ALIGNMENT * program.n_chunks
     least, most = max(min_bytes, needed), min(max_bytes or MOST_BYTES, MOST_BYTES)
     if least > most:
@@ -156,9 +167,9 @@ def emit_mscclpp_json(
             f"MSCCL++: LL packets of this plan are within 32 bits to {reached} bytes: --max-size "
             f"{format_size(reached)} or less"
         )
-    plan: dict[str, Any] = {
+    plan = {
         "name": name,
-        "collective": _NAMES[program.kind],
+        "collective": runtime_name(program.kind),
         "protocol": protocol,
         "inplace": program.in_place,
         "reuse_resources": False,
@@ -179,20 +190,24 @@ def _lines(plan: dict[str, Any]) -> Iterator[str]:
         if key != "gpus":
             yield f" {json.dumps(key)}: {json.dumps(value)},"
     yield ' "gpus": ['
-    for place, gpu in enumerate(plan["gpus"]):
+    for gpu, end in _with_commas(plan["gpus"]):
         members = {key: value for key, value in gpu.items() if key != "threadblocks"}
         yield f'  {json.dumps(members)[:-1]}, "threadblocks": ['
-        blocks = gpu["threadblocks"]
-        for number, block in enumerate(blocks):
+        for block, end_of_block in _with_commas(gpu["threadblocks"]):
             rest = {key: value for key, value in block.items() if key != "ops"}
             yield f'   {json.dumps(rest)[:-1]}, "ops": ['
-            ops = block["ops"]
-            yield from (f"    {json.dumps(entry)}," for entry in ops[:-1])
-            yield from (f"    {json.dumps(entry)}" for entry in ops[-1:])
-            yield f"   ]}}{',' if number + 1 < len(blocks) else ''}"
-        yield f"  ]}}{',' if place + 1 < len(plan['gpus']) else ''}"
+            for operation, comma in _with_commas(block["ops"]):
+                yield f"    {json.dumps(operation)}{comma}"
+            yield f"   ]}}{end_of_block}"
+        yield f"  ]}}{end}"
     yield " ]"
     yield "}"
+
+
+def _with_commas(items: Sequence[Any]) -> Iterator[tuple[Any, str]]:
+    """Items with the comma that follows all but the last."""
+    for number, item in enumerate(items, start=1):
+        yield item, "," if number < len(items) else ""
 
 
 def _fill(
@@ -214,38 +229,6 @@ def _fill(
                         f"the limit is {limits.channels}; {REMEDY}"
                     )
     return max((block.length for gpu in gpus for block in gpu.blocks), default=0)
-
-
-def _check_arguments(
-    program: Program,
-    name: str,
-    min_bytes: int,
-    max_bytes: int,
-    pipeline_bytes: int,
-    domains: Sequence[int] | None,
-) -> None:
-    check_heading("MSCCL++", name, min_bytes, max_bytes)
-    if pipeline_bytes < 0 or pipeline_bytes % 16:
-        raise FormatError(f"MSCCL++: slices of {pipeline_bytes} bytes: expected a multiple of 16")
-    if domains is not None and len(domains) != program.n_ranks:
-        raise ScheduleError(
-            f"MSCCL++: {len(domains)} domains, expected one for each of {program.n_ranks} ranks"
-        )
-    check_equal_shards("MSCCL++", program)
-
-
-def _check_protocol(protocol: str, max_bytes: int, pipeline_bytes: int) -> None:
-    if protocol not in PROTOCOLS:
-        raise FormatError(f"MSCCL++: protocol {protocol[:40]!r}: expected {' or '.join(PROTOCOLS)}")
-    if protocol != LL:
-        return
-    if not max_bytes:
-        raise ScheduleError(
-            "MSCCL++: LL sends twice the data and stages all of it, so it is for small calls: say "
-            "--max-size, such as 256K"
-        )
-    if pipeline_bytes:
-        raise ScheduleError("MSCCL++: LL packets flow as they are: leave --pipeline out")
 
 
 def write(request: TextRequest) -> Written:
@@ -285,8 +268,12 @@ def write(request: TextRequest) -> Written:
     least = SWITCH_BLOCKS if asked_in(first[1]).stores else 1
     made = spread_over_blocks(request, first, Selector.MSCCLPP, emit, busiest_load, asked_in, least=least)
     grid, text, program = made.grid, made.text, made.grid.program
-    check_shares(program, asked_in(text))
-    text, name = (text, request.name) if request.options.name else _own_name(text, program)
+    asked, name = asked_in(text), request.name
+    check_shares(program, asked)
+    if not request.options.name:  # MSCCL++ keeps contexts by name, so each plan has its own
+        digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+        name = f"{program.kind}-{program.n_ranks}-{digest}"
+        text = text.replace('"name": "treadle"', f'"name": "{name}"', 1)
     cautions = root_cautions(program)
     if program.kind.reduces:
         cautions += ("the executor sums, whatever a call asks for: max, min and product would give sums",)
@@ -301,15 +288,30 @@ def write(request: TextRequest) -> Written:
         grid=grid,
         selectors=(Selector.MSCCLPP,),
         name=name,
-        asked=asked_in(text),
+        asked=asked,
         cautions=cautions,
         instances=made.rate.instances,
         carried_algbw=made.rate.carried_algbw,
     )
 
 
-def _own_name(text: str, program: Program) -> tuple[str, str]:
-    """The plan with a name that no other plan has, and the name: MSCCL++ keeps contexts by name."""
-    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-    name = f"{program.kind}-{program.n_ranks}-{digest}"
-    return text.replace('"name": "treadle"', f'"name": "{name}"', 1), name
+def busiest_load(text: str) -> Fraction:
+    """Return the part of the collective's larger per-rank buffer that the busiest thread block moves.
+
+    An operation moves what it reads, or stores if that is more; proxies move what goes through ports.
+    """
+    gpus = json.loads(text)["gpus"]
+    n_chunks = max(max(gpu["input_chunks"], gpu["output_chunks"]) for gpu in gpus)
+    moved = [_moved(block["ops"]) for gpu in gpus for block in gpu["threadblocks"]]
+    return Fraction(max(moved, default=0), n_chunks)
+
+
+def _moved(operations: list[dict[str, Any]]) -> int:
+    """Return the chunks that a list of operations moves."""
+    total = 0
+    for operation in operations:
+        if operation.get("channel_type") != "port":
+            ends = (operation.get("src_buff", ()), operation.get("dst_buff", ()))
+            total += max(sum(part["size"] for part in buffers) for buffers in ends)
+        total += _moved(operation.get("ops", []))
+    return total

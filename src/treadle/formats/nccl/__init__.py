@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from treadle.formats.format import Format
 from treadle.formats.judgement import Check
-from treadle.formats.schedule_source import ScheduleSource
+from treadle.formats.schedule_source import source_of
 
 FORMATS = (
     Format(
@@ -15,7 +15,7 @@ FORMATS = (
         check=Check.COMPARED,
         options=frozenset(),
         write="treadle.formats.nccl.writer:write",
-        read="treadle.formats.nccl.judge:read",
+        read="treadle.formats.nccl.reader:read",
         judge="treadle.formats.nccl.judge:judge",
         load="treadle.formats.nccl.loading:load",
         files="one XML, or one a box",
@@ -25,12 +25,4 @@ FORMATS = (
     ),
 )
 
-SCHEDULES = (
-    ScheduleSource(
-        name="nccl-graph",
-        title="NCCL graphs",
-        begins="<graphs",
-        judge="treadle.formats.nccl.judge:judge",
-        traffic="treadle.formats.nccl.traffic:rings",
-    ),
-)
+SCHEDULES = (source_of(FORMATS[0], "treadle.formats.nccl.traffic:rings"),)

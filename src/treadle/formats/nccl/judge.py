@@ -12,18 +12,12 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from treadle.errors import FormatError
-from treadle.formats.judgement import Check, Judgement, Planned, Terms, decoded
-from treadle.formats.nccl.reader import NcclGraph, joined_rings, parse_nccl_graph
+from treadle.formats.judgement import Check, Judgement, Planned, Terms
+from treadle.formats.nccl.reader import NcclGraph, joined_rings, read
 from treadle.schedules.trees.forest import Forest, ForestSchedule
 
 _Arcs = frozenset[tuple[int, int]]
 """A ring as (rank, next rank)."""
-
-
-def read(data: bytes, terms: Terms) -> NcclGraph:
-    """One file."""
-    source = terms.source or "NCCL graph"
-    return parse_nccl_graph(decoded(data, source), source=source)
 
 
 def judge(files: Sequence[bytes], terms: Terms) -> Judgement:
@@ -39,14 +33,9 @@ def judge(files: Sequence[bytes], terms: Terms) -> Judgement:
     planned = terms.planned
     if planned is None or not isinstance(planned.schedule, ForestSchedule):
         return Judgement(Check.PARSED, (), counts, sum(len(graph.channels[0]) for graph in graphs))
-    violations = _compared(graphs, planned, planned.schedule)
-    return Judgement(
-        Check.COMPARED,
-        tuple(violations),
-        counts,
-        planned.collective.n_ranks,
-        detail=", its rings joined as NCCL joins boxes",
-    )
+    violations = tuple(_compared(graphs, planned, planned.schedule))
+    detail = ", its rings joined as NCCL joins boxes"
+    return Judgement(Check.COMPARED, violations, counts, planned.collective.n_ranks, detail=detail)
 
 
 def _compared(graphs: list[NcclGraph], planned: Planned, schedule: ForestSchedule) -> list[str]:

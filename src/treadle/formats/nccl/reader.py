@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from lxml import etree
 
 from treadle.errors import FormatError
+from treadle.formats.judgement import Terms, decoded
+from treadle.formats.xml_elements import parse_plain_xml
 
 MAX_CHANNELS = 32
 """NCCL's MAXCHANNELS."""
@@ -36,15 +38,14 @@ class NcclGraph:
     cards: tuple[tuple[int, int], ...]
 
 
-def parse_nccl_graph(text: str, *, source: str = "NCCL graph") -> NcclGraph:
+def read(data: bytes, terms: Terms) -> NcclGraph:
+    """Read one file."""
+    return parse_nccl_graph(*decoded(data, terms, "NCCL graph"))
+
+
+def parse_nccl_graph(text: str, source: str = "NCCL graph") -> NcclGraph:
     """Read the ring graph of a graph file, as NCCL would; FormatError if it is malformed or hostile."""
-    if len(text) > MAX_TEXT or re.search(r"<!(?!--)", text):
-        raise FormatError(f"expected at most {MAX_TEXT} characters and no DTD or entity", source=source)
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
-    try:
-        top = etree.fromstring(text.encode(), parser)
-    except (etree.XMLSyntaxError, UnicodeEncodeError) as error:
-        raise FormatError(f"not well-formed ({error})".replace("\n", " "), source=source) from None
+    top = parse_plain_xml(text, source, MAX_TEXT)
     graphs = [child for child in top if child.tag == "graph" and child.get("id") == "0"]
     if top.tag != "graphs" or len(graphs) != 1 or graphs[0].get("pattern") != str(_RING):
         raise FormatError(f"expected <graphs> with one <graph id=0 pattern={_RING}>", source=source)

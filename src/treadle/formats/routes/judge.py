@@ -8,38 +8,16 @@ code with the writer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
-from treadle.formats.judgement import Check, Judgement, Planned, Terms, decoded
+from treadle.formats.judgement import Check, Judgement, Planned, Terms, listed
 from treadle.formats.routes.judge_alone import own_faults
-from treadle.formats.routes.reader import (
-    FileRoute,
-    RouteFile,
-    ports_of,
-    read_route_csv,
-    read_route_json,
-    read_route_xml,
-)
+from treadle.formats.routes.reader import FileRoute, RouteFile, ports_of, read_csv, read_json, read_xml
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
 
 MAX_VIOLATIONS = 1000
-
-
-def read_json(data: bytes, terms: Terms) -> RouteFile:
-    """The JSON."""
-    return _read(read_route_json, data, terms)
-
-
-def read_csv(data: bytes, terms: Terms) -> RouteFile:
-    """The CSV."""
-    return _read(read_route_csv, data, terms)
-
-
-def read_xml(data: bytes, terms: Terms) -> RouteFile:
-    """The XML."""
-    return _read(read_route_xml, data, terms)
 
 
 def judge_json(files: Sequence[bytes], terms: Terms) -> Judgement:
@@ -57,26 +35,14 @@ def judge_xml(files: Sequence[bytes], terms: Terms) -> Judgement:
     return _judged(read_xml(files[0], terms), terms)
 
 
-def _read(reader: Callable[..., RouteFile], data: bytes, terms: Terms) -> RouteFile:
-    source = terms.source or "route file"
-    return reader(decoded(data, source), source=source)
-
-
 def _judged(file: RouteFile, terms: Terms) -> Judgement:
     n_ranks = 1 + max((max(route.source, route.target) for route in file.routes), default=-1)
     counts = (("route", len(file.routes)), ("hop", sum(len(route.links) for route in file.routes)))
-    faults = list(own_faults(file))
-    planned = terms.planned
-    if planned is None:
-        return Judgement(Check.PARSED, _listed(faults), counts, n_ranks, "alltoall")
-    faults += _compared(file, planned)
-    detail = ", route by route"
-    return Judgement(Check.COMPARED, _listed(faults), counts, n_ranks, "alltoall", detail)
-
-
-def _listed(faults: list[str]) -> tuple[str, ...]:
-    more = len(faults) - MAX_VIOLATIONS
-    return (*faults[:MAX_VIOLATIONS], *((f"and {more} more",) if more > 0 else ()))
+    faults, check, detail = list(own_faults(file)), Check.PARSED, ""
+    if terms.planned is not None:
+        faults += _compared(file, terms.planned)
+        check, detail = Check.COMPARED, ", route by route"
+    return Judgement(check, listed(faults, MAX_VIOLATIONS), counts, n_ranks, "alltoall", detail)
 
 
 def _compared(file: RouteFile, planned: Planned) -> Iterator[str]:

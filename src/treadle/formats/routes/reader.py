@@ -9,13 +9,15 @@ import csv
 import io
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from lxml import etree
 
 from treadle.errors import FormatError
+from treadle.formats.judgement import Terms, decoded
+from treadle.formats.xml_elements import line_of, parse_plain_xml
 from treadle.input_files import parse_json
 from treadle.schedules.plan_files.manifest_values import (
     read_list,
@@ -29,7 +31,9 @@ from treadle.topologies.topology import Topology
 MAX_TEXT = 2**31
 _VERSIONS = (1, 2)
 """Version 1 has no flow ids or queue pairs, and names the first hop's layer only."""
-_ROUTE_KEYS = {"source", "target", "route", "layer", "first_chunk", "chunks", "ports", "links"}
+_NUMBERS = ("source", "target", "route", "layer", "first_chunk", "chunks")
+_Six = tuple[int, int, int, int, int, int]
+_ROUTE_KEYS = {*_NUMBERS, "ports", "links"}
 _HEADING = [
     *("source", "target", "source_node", "target_node", "route", "layer"),
     *("first_chunk", "chunks", "hops", "ports", "links"),
@@ -94,22 +98,22 @@ class RouteFile:
     queue_pairs: tuple[tuple[int, int], ...] | None = None
 
 
-def _route(
-    numbers: Sequence[int],
-    ports: tuple[int, ...],
-    links: tuple[int, ...],
-    nodes: tuple[str, ...] = (),
-    hop_layers: tuple[int, ...] = (),
-    flow: int | None = None,
-) -> FileRoute:
-    """From the numbers in the order of a CSV's columns."""
-    source, target, number, layer, first_chunk, chunks = numbers
-    return FileRoute(
-        source, target, number, layer, first_chunk, chunks, ports, links, nodes, hop_layers, flow
-    )
+def read_json(data: bytes, terms: Terms) -> RouteFile:
+    """Read the JSON."""
+    return read_route_json(*decoded(data, terms, "route file"))
 
 
-def read_route_json(text: str, *, source: str = "route file") -> RouteFile:
+def read_csv(data: bytes, terms: Terms) -> RouteFile:
+    """Read the CSV."""
+    return read_route_csv(*decoded(data, terms, "route file"))
+
+
+def read_xml(data: bytes, terms: Terms) -> RouteFile:
+    """Read the XML."""
+    return read_route_xml(*decoded(data, terms, "route file"))
+
+
+def read_route_json(text: str, source: str = "route file") -> RouteFile:
     """Read a JSON of routes; FormatError if it is malformed or hostile."""
     try:
         keys = {"treadle", "version", "fabric", "ranks", "n_chunks", "n_layers", "routes"}
@@ -119,9 +123,8 @@ def read_route_json(text: str, *, source: str = "route file") -> RouteFile:
         is_new = file["version"] != 1
         if is_new is not ("queue_pairs" in file):
             raise FormatError("route file: expected queue_pairs in version 2, and only there")
-        names = [
-            read_string(name, "route file: ranks") for name in read_list(file["ranks"], "route file: ranks")
-        ]
+        place = "route file: ranks"
+        names = [read_string(name, place) for name in read_list(file["ranks"], place)]
         counts = read_wholes(file["queue_pairs"], "route file: queue_pairs") if is_new else ()
         if is_new and len(counts) != len(names):
             raise FormatError(f"route file: {len(counts)} queue_pairs for {len(names)} ranks")
@@ -133,24 +136,24 @@ def read_route_json(text: str, *, source: str = "route file") -> RouteFile:
         queue_pairs = tuple(enumerate(counts)) if is_new else None
         return RouteFile(tuple(routes), tuple(names), n_chunks, n_layers, queue_pairs)
     except FormatError as error:
-        raise _located(error, source) from None
+        if error.line is not None or not source or str(error).startswith(f"{source}: "):
+            raise  # it names the file
+        raise FormatError(str(error), source=source) from None
 
 
 def _json_route(item: Any, place: str, is_new: bool) -> FileRoute:
-    route = read_object(
-        item, place, _ROUTE_KEYS | ({"flow"} if is_new else set()), {"layers"} if is_new else ()
+    keys = _ROUTE_KEYS | {"flow"} if is_new else _ROUTE_KEYS
+    route = read_object(item, place, keys, {"layers"} if is_new else ())
+    return FileRoute(
+        *cast("_Six", tuple(read_whole(route[key], place) for key in _NUMBERS)),
+        ports=read_wholes(route["ports"], place),
+        links=read_wholes(route["links"], place),
+        hop_layers=read_wholes(route.get("layers", []), place),
+        flow=read_whole(route["flow"], place) if is_new else None,
     )
-    numbers = [
-        read_whole(route[key], place)
-        for key in ("source", "target", "route", "layer", "first_chunk", "chunks")
-    ]
-    ports, links = (read_wholes(route[key], place) for key in ("ports", "links"))
-    hop_layers = read_wholes(route["layers"], place) if "layers" in route else ()
-    flow = read_whole(route["flow"], place) if is_new else None
-    return _route(numbers, ports, links, hop_layers=hop_layers, flow=flow)
 
 
-def read_route_csv(text: str, *, source: str = "route file") -> RouteFile:
+def read_route_csv(text: str, source: str = "route file") -> RouteFile:
     """Read a CSV of routes; FormatError if it is malformed or hostile."""
     routes = []
     queue_pairs: dict[tuple[int, int], None] = {}
@@ -181,19 +184,22 @@ def _csv_route(cells: dict[str, str], line: int, source: str) -> FileRoute:
         tuple(_number(word, f"row {line}: {key}", source) for word in cells.get(key, "").split())
         for key in ("ports", "links", "layers")
     )
-    numbers = [
-        _number(cells[key], f"row {line}: {key}", source)
-        for key in ("source", "target", "route", "layer", "first_chunk", "chunks", "hops")
-    ]
-    if numbers.pop() != len(links):
+    *numbers, hops = (_number(cells[key], f"row {line}: {key}", source) for key in (*_NUMBERS, "hops"))
+    if hops != len(links):
         raise FormatError(f"row {line}: {len(links)} links, not {cells['hops']}", source=source)
-    flow = _number(cells["flow"], f"row {line}: flow", source) if "flow" in cells else None
-    return _route(numbers, ports, links, (cells["source_node"], cells["target_node"]), hop_layers, flow)
+    return FileRoute(
+        *cast("_Six", tuple(numbers)),
+        ports=ports,
+        links=links,
+        nodes=(cells["source_node"], cells["target_node"]),
+        hop_layers=hop_layers,
+        flow=_number(cells["flow"], f"row {line}: flow", source) if "flow" in cells else None,
+    )
 
 
-def read_route_xml(text: str, *, source: str = "route file") -> RouteFile:
+def read_route_xml(text: str, source: str = "route file") -> RouteFile:
     """Read an XML of routes; FormatError if it is malformed or hostile."""
-    top = _tree(text, source)
+    top = parse_plain_xml(text, source, MAX_TEXT)
     if top.tag != "routes" or top.get("version") not in ("1", "2"):
         raise FormatError("expected <routes>, version 1 or 2", source=source)
     is_new = top.get("version") != "1"
@@ -223,30 +229,19 @@ def _pair(pair: etree._Element, source: str, is_new: bool) -> Iterator[FileRoute
         if route.tag != "route" or any(hop.tag != "hop" for hop in route):
             raise _wrong(route, "expected <route> with a <hop> for each link", source)
         shares = [_attribute(route, key, source) for key in ("layer", "first_chunk", "chunks")]
-        ports, links = (tuple(_attribute(hop, key, source) for hop in route) for key in ("port", "link"))
-        nodes = tuple(hop.get("node", "") for hop in route)
         says_layers = is_new and any(hop.get("layer") is not None for hop in route)
-        hop_layers = tuple(_attribute(hop, "layer", source) for hop in route) if says_layers else ()
-        flow = _attribute(route, "flow", source) if is_new else None
-        yield _route([*ends, number, *shares], ports, links, nodes, hop_layers, flow)
-
-
-def _tree(text: str, source: str) -> etree._Element:
-    """Parsed without entities; FormatError."""
-    if len(text) > MAX_TEXT or re.search(r"<!(?!--)", text):
-        raise FormatError(f"expected at most {MAX_TEXT} characters and no DTD or entity", source=source)
-    parser = etree.XMLParser(
-        resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False, remove_comments=True
-    )
-    try:
-        return etree.fromstring(text.encode(), parser)
-    except (etree.XMLSyntaxError, UnicodeEncodeError) as error:
-        raise FormatError(f"not well-formed ({error})".replace("\n", " ")[:300], source=source) from None
+        yield FileRoute(
+            *cast("_Six", (*ends, number, *shares)),
+            ports=tuple(_attribute(hop, "port", source) for hop in route),
+            links=tuple(_attribute(hop, "link", source) for hop in route),
+            nodes=tuple(hop.get("node", "") for hop in route),
+            hop_layers=tuple(_attribute(hop, "layer", source) for hop in route if says_layers),
+            flow=_attribute(route, "flow", source) if is_new else None,
+        )
 
 
 def _wrong(element: etree._Element, what: str, source: str) -> FormatError:
-    line: Any = element.sourceline
-    return FormatError(f"<{str(element.tag)[:40]}>: {what}", source=source, line=line)
+    return FormatError(f"<{str(element.tag)[:40]}>: {what}", source=source, line=line_of(element))
 
 
 def _attribute(element: etree._Element, key: str, source: str) -> int:
@@ -257,13 +252,6 @@ def _number(word: str, place: str, source: str) -> int:
     if not _NUMBER.fullmatch(word):
         raise FormatError(f"{place}: {word[:40]!r}: expected an integer", source=source)
     return int(word)
-
-
-def _located(error: FormatError, source: str) -> FormatError:
-    """The error with the file's name, once."""
-    if error.line is not None or not source or str(error).startswith(f"{source}: "):
-        return error
-    return FormatError(str(error), source=source)
 
 
 def ports_of(topology: Topology) -> list[int]:

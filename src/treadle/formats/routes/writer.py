@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from lxml import etree
@@ -22,38 +22,12 @@ from treadle.topologies.transforms.host_cards import hosts_passed
 
 _VERSION = 2
 _FLOWS = range(0xC000, 0x10000)
-_COLUMNS = (
-    "source",
-    "target",
-    "source_node",
-    "target_node",
-    "route",
-    "layer",
-    "first_chunk",
-    "chunks",
-    "hops",
-    "ports",
-    "links",
-    "layers",
-    "flow",
-    "queue_pairs",
-)
-
-
-@dataclass(frozen=True)
-class _Line:
-    """One route, ready to be written."""
-
-    source: int
-    target: int
-    route: int
-    layer: int
-    first_chunk: int
-    chunks: int
-    ports: list[int]
-    links: list[int]
-    layers: list[int]
-    flow: int
+_COLUMNS = [
+    *("source", "target", "source_node", "target_node", "route", "layer", "first_chunk", "chunks"),
+    *("hops", "ports", "links", "layers", "flow", "queue_pairs"),
+]
+_Line = dict[str, Any]
+"""One route with the keys of the JSON; no layers where they are the same on the whole way."""
 
 
 def emit_route_json(topology: Topology, collective: Collective, schedule: RouteSchedule) -> str:
@@ -90,23 +64,7 @@ def emit_route_json(topology: Topology, collective: Collective, schedule: RouteS
         "n_layers": schedule.n_layers,
         "queue_pairs": _queue_pairs(schedule),
     }
-    lines = [
-        json.dumps(
-            {
-                "source": line.source,
-                "target": line.target,
-                "route": line.route,
-                "layer": line.layer,
-                "first_chunk": line.first_chunk,
-                "chunks": line.chunks,
-                "ports": line.ports,
-                "links": line.links,
-                **({"layers": line.layers} if line.layers else {}),
-                "flow": line.flow,
-            }
-        )
-        for line in _lines(topology, collective, schedule)
-    ]
+    lines = [json.dumps(line) for line in _lines(topology, collective, schedule)]
     text = json.dumps(head, ensure_ascii=False)
     return text[:-1] + ', "routes": [\n' + ",\n".join(lines) + "\n]}\n"
 
@@ -122,29 +80,15 @@ def emit_route_csv(topology: Topology, collective: Collective, schedule: RouteSc
         If the routes do not belong to the fabric.
     """
     stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(_COLUMNS)
+    writer = csv.DictWriter(stream, _COLUMNS, lineterminator="\n")
+    writer.writeheader()
     names = [topology.node_names[node] for node in collective.ranks]
     queue_pairs = _queue_pairs(schedule)
     for line in _lines(topology, collective, schedule):
-        writer.writerow(
-            (
-                line.source,
-                line.target,
-                names[line.source],
-                names[line.target],
-                line.route,
-                line.layer,
-                line.first_chunk,
-                line.chunks,
-                len(line.links),
-                " ".join(map(str, line.ports)),
-                " ".join(map(str, line.links)),
-                " ".join(map(str, line.layers)),
-                line.flow,
-                queue_pairs[line.source],
-            )
-        )
+        source, hops = line["source"], len(line["links"])
+        ends = {"source_node": names[source], "target_node": names[line["target"]]}
+        lists = {key: " ".join(map(str, line.get(key, ()))) for key in ("ports", "links", "layers")}
+        writer.writerow({**line, **ends, **lists, "hops": hops, "queue_pairs": queue_pairs[source]})
     return stream.getvalue()
 
 
@@ -169,23 +113,15 @@ def emit_route_xml(topology: Topology, collective: Collective, schedule: RouteSc
         etree.SubElement(root, "rank", number=str(number), node=name, queue_pairs=str(count))
     pair = root
     for line in _lines(topology, collective, schedule):
-        if line.route == 0:
-            pair = etree.SubElement(root, "pair", source=str(line.source), target=str(line.target))
-        route = etree.SubElement(
-            pair,
-            "route",
-            layer=str(line.layer),
-            first_chunk=str(line.first_chunk),
-            chunks=str(line.chunks),
-            flow=str(line.flow),
-        )
-        for number, (port, link) in enumerate(zip(line.ports, line.links, strict=True)):
-            node = int(topology.tails[link])
-            hop = etree.SubElement(
-                route, "hop", node=topology.node_names[node], port=str(port), link=str(link)
-            )
-            if line.layers:
-                hop.set("layer", str(line.layers[number]))
+        if line["route"] == 0:
+            pair = etree.SubElement(root, "pair", source=str(line["source"]), target=str(line["target"]))
+        keys = ("layer", "first_chunk", "chunks", "flow")
+        route = etree.SubElement(pair, "route", {key: str(line[key]) for key in keys})
+        for number, (port, link) in enumerate(zip(line["ports"], line["links"], strict=True)):
+            tail = topology.node_names[int(topology.tails[link])]
+            hop = etree.SubElement(route, "hop", node=tail, port=str(port), link=str(link))
+            if "layers" in line:
+                hop.set("layer", str(line["layers"][number]))
     text: str = etree.tostring(root, pretty_print=True, encoding="unicode")
     return text
 
@@ -215,33 +151,18 @@ def _lines(topology: Topology, collective: Collective, schedule: RouteSchedule) 
             )
         on_the_way = by_hop[offset[path] : offset[path + 1]].tolist()
         links = schedule.path(path)
-        yield _Line(
-            source=pair // schedule.n_ranks,
-            target=pair % schedule.n_ranks,
-            route=route,
-            layer=layers[path],
-            first_chunk=first,
-            chunks=units[path],
-            ports=ports[links].tolist(),
-            links=links.tolist(),
-            layers=on_the_way if len(set(on_the_way)) > 1 else [],
-            flow=_FLOWS[route],
-        )
-
-
-def _check_cards(topology: Topology, schedule: RouteSchedule) -> None:
-    """Reject routes that pass the memory of a host: no card forwards there.
-
-    Raises
-    ------
-    ScheduleError
-        With the first such host.
-    """
-    for host in hosts_passed(topology, schedule.path_offset, schedule.path_links)[:1].tolist():
-        raise ScheduleError(
-            f"routes: some pass the memory of {topology.node_names[host]!r}, where no card forwards; write "
-            "programs for the ranks, such as msccl-xml or cpu-xml, or solve with --algorithm pipelined"
-        )
+        yield {
+            "source": pair // schedule.n_ranks,
+            "target": pair % schedule.n_ranks,
+            "route": route,
+            "layer": layers[path],
+            "first_chunk": first,
+            "chunks": units[path],
+            "ports": ports[links].tolist(),
+            "links": links.tolist(),
+            **({"layers": on_the_way} if len(set(on_the_way)) > 1 else {}),
+            "flow": _FLOWS[route],
+        }
 
 
 def _queue_pairs(schedule: RouteSchedule) -> list[int]:
@@ -267,6 +188,10 @@ def write_xml(request: TextRequest) -> Written:
 def _written(request: TextRequest, emit: Callable[[Topology, Collective, RouteSchedule], str]) -> Written:
     plan = request.plan
     routes = routes_in(request.entry.schedule, plan.algorithm)
-    _check_cards(plan.topology, routes)
+    for host in hosts_passed(plan.topology, routes.path_offset, routes.path_links)[:1].tolist():
+        raise ScheduleError(
+            f"routes: some pass the memory of {plan.topology.node_names[host]!r}, where no card forwards; "
+            "write programs for the ranks, such as msccl-xml or cpu-xml, or solve with --algorithm pipelined"
+        )
     text = emit(plan.topology, plan.collective, routes)
     return Written((("", text.encode()),))

@@ -9,28 +9,20 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from treadle.formats.judgement import Check, Judgement, Terms, decoded
-from treadle.formats.taccl.reader import TacclFile, parse_taccl_json
+from treadle.formats.judgement import Check, Judgement, Terms, listed
+from treadle.formats.taccl.reader import TacclFile, read
 
 MAX_VIOLATIONS = 1000
 _State = dict[tuple[int, int], frozenset[int]]
 """Of a rank and an address: the numbers of the chunks that what is there is the sum of."""
 
 
-def read(data: bytes, terms: Terms) -> TacclFile:
-    """An algorithm."""
-    source = terms.source or "TACCL algorithm"
-    return parse_taccl_json(decoded(data, source), source)
-
-
 def judge(files: Sequence[bytes], terms: Terms) -> Judgement:
     """Follow an algorithm; FormatError if it is malformed or hostile."""
     file = read(files[0], terms)
     faults = list(_followed(file))
-    more = len(faults) - MAX_VIOLATIONS
-    listed = (*faults[:MAX_VIOLATIONS], *((f"and {more} more",) if more > 0 else ()))
     counts = (("send", len(file.sends)), ("chunk", len({part.address for part in file.parts})))
-    return Judgement(Check.EXECUTED, listed, counts, file.n_ranks, file.kind)
+    return Judgement(Check.EXECUTED, listed(faults, MAX_VIOLATIONS), counts, file.n_ranks, file.kind)
 
 
 def _followed(file: TacclFile) -> Iterator[str]:

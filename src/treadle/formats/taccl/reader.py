@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from treadle.errors import FormatError
+from treadle.formats.judgement import Terms, decoded
 from treadle.input_files import parse_json
 
 MAX_TEXT = 128 * 2**20
@@ -53,6 +54,11 @@ class TacclFile:
     sends: tuple[TacclSend, ...]
 
 
+def read(data: bytes, terms: Terms) -> TacclFile:
+    """Read an algorithm."""
+    return parse_taccl_json(*decoded(data, terms, "TACCL algorithm"))
+
+
 def parse_taccl_json(text: str, source: str) -> TacclFile:
     """Read an algorithm; FormatError if it is malformed, hostile, or no collective that is known here."""
     if len(text) > MAX_TEXT:
@@ -73,7 +79,13 @@ def parse_taccl_json(text: str, source: str) -> TacclFile:
         if places > MAX_CHUNKS:
             raise FormatError(f"more than {MAX_CHUNKS} places of chunks", source=source)
         parts.append(part)
-    sends = read.sends(read.member(top, "steps", list, "file"), n, {part.address for part in parts})
+    addresses = {part.address for part in parts}
+    sends: list[TacclSend] = []
+    for number, step in enumerate(read.member(top, "steps", list, "file")):
+        for send in read.member(step, "sends", list, f"step {number}"):
+            sends.append(read.send(send, number, n, addresses))
+            if len(sends) > MAX_SENDS:
+                raise FormatError(f"more than {MAX_SENDS} sends", source=source)
     kind, root = _collective(parts, n, source)
     return TacclFile(str(top.get("name", ""))[:200], kind, root, n, tuple(parts), tuple(sends))
 
@@ -104,85 +116,62 @@ class _Members:
         )
         return TacclPart(before, after, self.number(value.get("addr"), 0, 2**31, where))
 
-    def sends(self, steps: list[Any], n: int, addresses: set[int]) -> list[TacclSend]:
-        found: list[TacclSend] = []
-        for number, step in enumerate(steps):
-            for send in self.member(step, "sends", list, f"step {number}"):
-                if not isinstance(send, list) or not 3 <= len(send) <= 6:
-                    raise FormatError(
-                        f"step {number}: {str(send)[:60]}: expected [address, source, target, ...]",
-                        source=self.source,
-                    )
-                where = f"step {number}"
-                address = self.number(send[0], 0, 2**31, where)
-                tail, head = (self.number(end, 0, n - 1, where) for end in send[1:3])
-                if address not in addresses or tail == head:
-                    raise FormatError(
-                        f"{where}: {str(send)[:60]}: no chunk has that address, or the ends are one",
-                        source=self.source,
-                    )
-                reduces = None if len(send) < 6 else isinstance(send[5], str) and send[5].startswith("rr")
-                found.append(TacclSend(number, address, tail, head, reduces))
-                if len(found) > MAX_SENDS:
-                    raise FormatError(f"more than {MAX_SENDS} sends", source=self.source)
-        return found
+    def send(self, value: Any, step: int, n: int, addresses: set[int]) -> TacclSend:
+        where = f"step {step}"
+        if not isinstance(value, list) or not 3 <= len(value) <= 6:
+            message = f"{where}: {str(value)[:60]}: expected [address, source, target, ...]"
+            raise FormatError(message, source=self.source)
+        address = self.number(value[0], 0, 2**31, where)
+        tail, head = (self.number(end, 0, n - 1, where) for end in value[1:3])
+        if address not in addresses or tail == head:
+            message = f"{where}: {str(value)[:60]}: no chunk has that address, or the ends are one"
+            raise FormatError(message, source=self.source)
+        reduces = None if len(value) < 6 else isinstance(value[5], str) and value[5].startswith("rr")
+        return TacclSend(step, address, tail, head, reduces)
 
 
 def _collective(parts: list[TacclPart], n: int, source: str) -> tuple[str, int]:
     """Kind and root, from where chunks are and must get."""
-    everyone = frozenset(range(n))
+    ranks = {frozenset({rank}) for rank in range(n)}
     by_address: dict[int, list[TacclPart]] = defaultdict(list)
     for part in parts:
         by_address[part.address].append(part)
-    afters = {part.after for part in parts}
+    found = None
     if all(len(part.before) == 1 for part in parts):
         if len(by_address) == len(parts):
-            found = _spreading(parts, everyone)
-        elif all({one.before for one in same} == {frozenset({r}) for r in everyone} and len(same) == n
-                 for same in by_address.values()):  # fmt: skip
-            found = _summing(by_address, afters, everyone)
-        else:
-            found = None
-        if found is not None:
-            return found
-    raise FormatError(
-        "its chunks begin and end as in no collective that is known here (allgather, reduce-scatter, "
-        "allreduce, broadcast, reduce, alltoall)",
-        source=source,
-    )
-
-
-def _spreading(parts: list[TacclPart], everyone: frozenset[int]) -> tuple[str, int] | None:
-    homes = Counter(next(iter(part.before)) for part in parts)
-    if all(part.after == everyone for part in parts):
-        if len(homes) == 1:
-            return "broadcast", next(iter(homes))
-        return ("allgather", -1) if _is_even(homes, len(everyone)) else None
-    if all(len(part.after) == 1 for part in parts):
-        pairs = Counter(
-            (one, other)
-            for one, other in ((next(iter(part.before)), next(iter(part.after))) for part in parts)
-            if one != other
+            found = _spreading(parts, n)
+        elif all(len(same) == n and {one.before for one in same} == ranks for same in by_address.values()):
+            found = _summing(by_address, n)
+    if found is None:
+        raise FormatError(
+            "its chunks begin and end as in no collective that is known here (allgather, reduce-scatter, "
+            "allreduce, broadcast, reduce, alltoall)",
+            source=source,
         )
-        n = len(everyone)
-        return ("alltoall", -1) if _is_even(pairs, n * (n - 1)) else None
+    return found
+
+
+def _spreading(parts: list[TacclPart], n: int) -> tuple[str, int] | None:
+    if all(len(part.after) == n for part in parts):
+        return _even([part.before for part in parts], n, "allgather", "broadcast")
+    if all(len(part.after) == 1 for part in parts):
+        pairs = [(part.before, part.after) for part in parts if part.before != part.after]
+        return _even(pairs, n * (n - 1), "alltoall")
     return None
 
 
-def _summing(
-    by_address: dict[int, list[TacclPart]], afters: set[frozenset[int]], everyone: frozenset[int]
-) -> tuple[str, int] | None:
-    if afters == {everyone}:
+def _summing(by_address: dict[int, list[TacclPart]], n: int) -> tuple[str, int] | None:
+    afters = [{part.after for part in same} for same in by_address.values()]
+    if all(len(after) == n for found in afters for after in found):
         return "allreduce", -1
-    if any(len({one.after for one in same}) != 1 for same in by_address.values()):
+    if any(len(found) != 1 or len(next(iter(found))) != 1 for found in afters):
         return None
-    if any(len(after) != 1 for after in afters):
-        return None
-    homes = Counter(next(iter(same[0].after)) for same in by_address.values())
-    if len(homes) == 1:
-        return "reduce", next(iter(homes))
-    return ("reduce-scatter", -1) if _is_even(homes, len(everyone)) else None
+    return _even([next(iter(found)) for found in afters], n, "reduce-scatter", "reduce")
 
 
-def _is_even(counts: Counter[Any], wanted: int) -> bool:
-    return len(counts) == wanted and len(set(counts.values())) == 1
+def _even(homes: list[Any], wanted: int, kind: str, rooted: str = "") -> tuple[str, int] | None:
+    """The kind if so many ranks, or pairs, have as many chunks each; the rooted one if one has all."""
+    counts = Counter(homes)
+    if rooted and len(counts) == 1:
+        return rooted, min(homes[0])
+    return (kind, -1) if len(counts) == wanted and len(set(counts.values())) == 1 else None

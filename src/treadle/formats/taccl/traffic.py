@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from itertools import groupby
 
-from treadle.formats.judgement import Terms, decoded
-from treadle.formats.taccl.reader import TacclFile, TacclPart, parse_taccl_json
+from treadle.formats.judgement import Terms
+from treadle.formats.taccl.reader import TacclFile, TacclPart, read
 from treadle.program.foreign.timed_sends import SendsFrame, TimedSend, program_of_sends
-from treadle.program.foreign.traffic import Traffic
+from treadle.program.foreign.traffic import Traffic, even_shards
 from treadle.schedules.collective import CollectiveKind
 
 
 def traffic(data: bytes, terms: Terms) -> Traffic:
     """What the ranks send each other."""
-    source = terms.source or "TACCL algorithm"
-    file = parse_taccl_json(decoded(data, source), source)
+    file = read(data, terms)
     frame, place = _numbered(file)
     held: dict[tuple[int, int], int] = {
         (rank, part.address): 1 for part in file.parts for rank in part.before
@@ -44,11 +43,9 @@ def _numbered(file: TacclFile) -> tuple[SendsFrame, dict[int, int]]:
     per_shard = max(len(addresses) for addresses in shards.values())
     if kind in (CollectiveKind.ALLREDUCE, CollectiveKind.BROADCAST, CollectiveKind.REDUCE):
         addresses = sorted({part.address for part in file.parts})
-        total = len(addresses)
-        ends = [total * place // n for place in range(n + 1)]
-        if kind.is_rooted:
-            ends = [0 if place <= file.root else total for place in range(n + 1)]
-        return SendsFrame(kind, n, total, ends, file.root), {a: i for i, a in enumerate(addresses)}
+        shard_offset = even_shards(kind, n, len(addresses), file.root)
+        frame = SendsFrame(kind, n, len(addresses), shard_offset, file.root)
+        return frame, {address: place for place, address in enumerate(addresses)}
     place = {
         address: shard * per_shard + number
         for shard, addresses in shards.items()

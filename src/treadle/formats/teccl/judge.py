@@ -10,29 +10,22 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import pairwise
 
-from treadle.formats.judgement import Check, Judgement, Terms, decoded
-from treadle.formats.teccl.reader import TecclDemand, TecclFile, parse_teccl_json
+from treadle.formats.judgement import Check, Judgement, Terms, listed
+from treadle.formats.teccl.reader import TecclDemand, TecclFile, read
 
 MAX_VIOLATIONS = 1000
 _TOLERANCE = Fraction(1, 10**4)
 """Of a volume: solvers round."""
 
 
-def read(data: bytes, terms: Terms) -> TecclFile:
-    """A schedule."""
-    source = terms.source or "TE-CCL schedule"
-    return parse_teccl_json(decoded(data, source), source)
-
-
 def judge(files: Sequence[bytes], terms: Terms) -> Judgement:
     """Follow a schedule; FormatError if it is malformed or hostile."""
     file = read(files[0], terms)
     faults = list(_exchanged(file) if file.is_alltoall else _gathered(file))
-    more = len(faults) - MAX_VIOLATIONS
-    listed = (*faults[:MAX_VIOLATIONS], *((f"and {more} more",) if more > 0 else ()))
     hops = len(file.flows) or sum(len(path) for demand in file.demands for path in demand.paths)
     kind = "alltoall" if file.is_alltoall else "allgather"
-    return Judgement(Check.EXECUTED, listed, (("hop", hops),), len(file.gpus), kind)
+    found = listed(faults, MAX_VIOLATIONS)
+    return Judgement(Check.EXECUTED, found, (("hop", hops),), len(file.gpus), kind)
 
 
 def _gathered(file: TecclFile) -> Iterator[str]:

@@ -14,6 +14,7 @@ from math import lcm
 from typing import Any
 
 from treadle.errors import FormatError
+from treadle.formats.judgement import Terms, decoded
 from treadle.input_files import parse_json
 
 MAX_TEXT = 256 * 2**20
@@ -88,6 +89,11 @@ class TecclFile:
         return parts
 
 
+def read(data: bytes, terms: Terms) -> TecclFile:
+    """Read a schedule."""
+    return parse_teccl_json(*decoded(data, terms, "TE-CCL schedule"))
+
+
 def parse_teccl_json(text: str, source: str) -> TecclFile:
     """Read a schedule; FormatError if it is malformed, hostile, or serves neither of the two collectives."""
     if len(text) > MAX_TEXT:
@@ -108,8 +114,7 @@ def parse_teccl_json(text: str, source: str) -> TecclFile:
         raise FormatError("an all-to-all lacks its paths (a key such as 8-Chunk paths)", source=source)
     numbers = {number for flow in found for number in (flow.source, flow.hop.tail, flow.hop.head)}
     numbers |= {number for demand in demands for number in (demand.source, demand.target)}
-    gpus = tuple(sorted(numbers))
-    file = TecclFile(has_volumes, gpus, () if has_volumes else found, demands)
+    file = TecclFile(has_volumes, tuple(sorted(numbers)), () if has_volumes else found, demands)
     _check(file, source)
     return file
 

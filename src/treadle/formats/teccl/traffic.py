@@ -6,8 +6,8 @@ from collections import defaultdict
 from fractions import Fraction
 
 from treadle.errors import FormatError
-from treadle.formats.judgement import Terms, decoded
-from treadle.formats.teccl.reader import MAX_UNITS, TecclFile, parse_teccl_json
+from treadle.formats.judgement import Terms
+from treadle.formats.teccl.reader import MAX_UNITS, TecclFile, read
 from treadle.program.foreign.timed_sends import SendsFrame, TimedSend, program_of_sends
 from treadle.program.foreign.traffic import Traffic
 from treadle.schedules.collective import CollectiveKind
@@ -17,11 +17,9 @@ _MOST_CHUNKS = 2**24
 
 def traffic(data: bytes, terms: Terms) -> Traffic:
     """What the GPUs send each other; GPU numbers in rising order are the ranks."""
-    source = terms.source or "TE-CCL schedule"
-    file = parse_teccl_json(decoded(data, source), source)
+    file, source = read(data, terms), terms.source or "TE-CCL schedule"
     rank = {gpu: number for number, gpu in enumerate(file.gpus)}
-    made = _exchange(file, rank, source) if file.is_alltoall else _gather(file, rank, source)
-    frame, sends = made
+    frame, sends = (_exchange if file.is_alltoall else _gather)(file, rank, source)
     notes = ["epochs give the order of its sends; when they start the simulation says"]
     if file.units == MAX_UNITS:
         notes.append(f"volumes are rounded to {MAX_UNITS} parts of a chunk")

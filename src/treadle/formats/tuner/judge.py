@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from treadle.formats.judgement import Check, Judgement, Planned, Terms, decoded
-from treadle.formats.tuner.reader import TunerRow, parse_tuner_rows
+from treadle.formats.judgement import Check, Judgement, Planned, Terms
+from treadle.formats.tuner.reader import TunerRow, read
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import PlanEntry
 from treadle.schedules.trees.forest import ForestSchedule
@@ -19,12 +19,6 @@ _FAR = 2**40
 """Bytes: a size that only rows without limit serve."""
 _Arcs = list[tuple[int, int]]
 """From parent to child."""
-
-
-def read(data: bytes, terms: Terms) -> tuple[TunerRow, ...]:
-    """The rows of a table."""
-    source = terms.source or "NCCL tuner table"
-    return parse_tuner_rows(decoded(data, source), source)
 
 
 def judge(files: Sequence[bytes], terms: Terms) -> Judgement:
@@ -41,13 +35,8 @@ def judge(files: Sequence[bytes], terms: Terms) -> Judgement:
     if terms.planned is None:
         return Judgement(Check.PARSED, (), counts, max(ranks, 0))
     found = tuple(dict.fromkeys(_compared(rows, terms.planned)))
-    return Judgement(
-        Check.COMPARED,
-        found,
-        counts,
-        terms.planned.collective.n_ranks,
-        detail=", the plugin's choice followed at both ends of each range",
-    )
+    detail = ", the plugin's choice followed at both ends of each range"
+    return Judgement(Check.COMPARED, found, counts, terms.planned.collective.n_ranks, detail=detail)
 
 
 def _compared(rows: Sequence[TunerRow], planned: Planned) -> Iterator[str]:
@@ -57,23 +46,27 @@ def _compared(rows: Sequence[TunerRow], planned: Planned) -> Iterator[str]:
         if row.collective != spelt:
             yield f"a row for {row.collective}, the plan is of {spelt}"
     ranges = planned.ranges or (PlanEntry(0, None, planned.schedule),)
+
+    def taken_for(size: int) -> TunerRow | None:
+        serving = (row for row in rows if row.serves(size, nodes=len(boxes), ranks=collective.n_ranks))
+        return next(serving, None)
+
     for entry in ranges:
         meant = _meant(entry, collective.kind, boxes)
         last = _FAR if entry.max_bytes is None else entry.max_bytes
         for size in (entry.min_bytes, (entry.min_bytes + last) // 2, last):
-            taken = next(
-                (row for row in rows if row.serves(size, nodes=len(boxes), ranks=collective.n_ranks)), None
-            )
-            named = None if taken is None else taken.algorithm
-            if named is not None and named != meant:
-                yield f"{size} bytes: {named} is taken, and the plan's schedule is {meant or 'none of NCCL'}"
-            elif named is None and meant is not None and entry.algorithm == _OWN[meant]:
-                yield f"{size} bytes: no row serves, and the plan's schedule is {meant}"
-            elif taken is not None and taken.algorithm == "nvls" and taken.protocol != "simple":
+            taken = taken_for(size)
+            if taken is None:
+                if meant is not None and entry.algorithm == _OWN[meant]:
+                    yield f"{size} bytes: no row serves, and the plan's schedule is {meant}"
+            elif taken.algorithm != meant:
+                found = f"{taken.algorithm} is taken, and the plan's schedule is {meant or 'none of NCCL'}"
+                yield f"{size} bytes: {found}"
+            elif meant == "nvls" and taken.protocol != "simple":
                 yield f"{size} bytes: NVLS has the protocol simple alone, found {taken.protocol}"
     first, last_of_all = ranges[0].min_bytes, ranges[-1].max_bytes
     for size in (first - 1, *([] if last_of_all is None else [last_of_all + 1])):
-        if any(row.serves(size, nodes=len(boxes), ranks=collective.n_ranks) for row in rows):
+        if taken_for(size) is not None:
             yield f"{size} bytes: a row serves, and no schedule of the plan does"
     if any(row.ranks != collective.n_ranks for row in rows):
         yield f"a row serves other communicators than those of {collective.n_ranks} ranks"

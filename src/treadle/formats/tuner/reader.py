@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from treadle.errors import FormatError
+from treadle.formats.judgement import Terms, decoded
 
 COLLECTIVES = ("broadcast", "reduce", "allgather", "reducescatter", "allreduce")
 ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
@@ -55,6 +56,11 @@ class TunerRow:
             and self.ranks in (-1, ranks)
             and (self.pipe_ops, self.registered) == (-1, -1)
         )
+
+
+def read(data: bytes, terms: Terms) -> tuple[TunerRow, ...]:
+    """Read the rows of a table."""
+    return parse_tuner_rows(*decoded(data, terms, "NCCL tuner table"))
 
 
 def parse_tuner_rows(text: str, source: str) -> tuple[TunerRow, ...]:

@@ -14,6 +14,7 @@ from itertools import pairwise
 from treadle.errors import ScheduleError
 from treadle.formats.nccl.writer import find_rings
 from treadle.formats.request import TextRequest, Written
+from treadle.formats.text_arguments import runtime_name
 from treadle.formats.text_options import PROTOCOLS
 from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
@@ -23,13 +24,6 @@ from treadle.schedules.trees.forest import ForestSchedule, Tree
 HEADING = "collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff"
 UNLIMITED = 2**64 - 1
 """Last size where there is no limit: the plugin has no other way to say so."""
-_COLLECTIVES = {
-    CollectiveKind.ALLGATHER: "allgather",
-    CollectiveKind.REDUCE_SCATTER: "reducescatter",
-    CollectiveKind.ALLREDUCE: "allreduce",
-    CollectiveKind.BROADCAST: "broadcast",
-    CollectiveKind.REDUCE: "reduce",
-}
 _SMALL = 2**16
 """Bytes below which NCCL itself seldom takes the protocol Simple."""
 
@@ -37,8 +31,9 @@ _SMALL = 2**16
 def write(request: TextRequest) -> Written:
     """The rows of all ranges whose schedule is one of NCCL's own."""
     plan, boxes = request.plan, request.boxes
-    if plan.collective.kind not in _COLLECTIVES:
+    if plan.collective.kind is CollectiveKind.ALLTOALL:
         raise ScheduleError(f"NCCL tuner: NCCL has one algorithm for {plan.collective.kind}, none to choose")
+    channels = request.options.channels if request.options.channels > 1 else -1  # -1 leaves them to NCCL
     rows: list[str] = []
     cautions: list[str] = []
     for entry in plan.entries:
@@ -47,49 +42,34 @@ def write(request: TextRequest) -> Written:
         if isinstance(found, Refusal):
             cautions.append(f"{sizes}: left out, NCCL chooses: {found}")
             continue
-        protocol = "Simple" if found == "nvls" else _protocol(request, entry)
-        if request.options.protocol not in (None, protocol):
-            cautions.append(f"{sizes}: NVLS has the protocol Simple alone")
-        if (
-            protocol == "Simple"
-            and not request.options.protocol
-            and entry.min_bytes < _SMALL
-            and found != "nvls"
-        ):
+        # what is asked for, or what the plan's cost model takes at the range's first size, or Simple
+        at, asked = entry.pipelining_at(entry.min_bytes), request.options.protocol
+        protocol = asked or (at.protocol if at is not None and at.protocol in PROTOCOLS else PROTOCOLS[0])
+        if found == "nvls":
+            protocol = "Simple"
+            if asked not in (None, protocol):
+                cautions.append(f"{sizes}: NVLS has the protocol Simple alone")
+        elif protocol == "Simple" and not asked and entry.min_bytes < _SMALL:
             cautions.append(
                 f"{sizes}: written with the protocol Simple, as the plan names none; NCCL itself "
-                "takes LL or LL128 "
-                "for small ones (--protocol)"
+                "takes LL or LL128 for small ones (--protocol)"
             )
-        rows.append(_row(entry, plan, found, protocol, _channels(request), len(boxes)))
+        rows.append(_row(entry, plan, found, protocol, channels, len(boxes)))
     if not rows:
         raise ScheduleError(f"NCCL tuner: no range is served by an algorithm of NCCL's own; {cautions[0]}")
     if request.options.channels == 1:
         cautions.append(
             "the plugin as NVIDIA ships it sets 1 channel for every call, of rows with -1 and of no "
-            "row: begin its "
-            "pluginGetCollInfo with *nChannels = 0, or give --channels"
+            "row: begin its pluginGetCollInfo with *nChannels = 0, or give --channels"
         )
     text = "\n".join((f"# {HEADING}", *rows, ""))
     return Written(files=(("", text.encode()),), cautions=tuple(cautions))
 
 
-def _channels(request: TextRequest) -> int:
-    """-1 leaves them to NCCL."""
-    return request.options.channels if request.options.channels > 1 else -1
-
-
-def _protocol(request: TextRequest, entry: PlanEntry) -> str:
-    """What is asked for, or what the plan's cost model takes at the range's first size, or Simple."""
-    at = entry.pipelining_at(entry.min_bytes)
-    known = at.protocol if at is not None and at.protocol in PROTOCOLS else PROTOCOLS[0]
-    return request.options.protocol or known
-
-
 def _row(entry: PlanEntry, plan: Plan, algorithm: str, protocol: str, channels: int, n_boxes: int) -> str:
     last = UNLIMITED if entry.max_bytes is None else entry.max_bytes
     nodes = n_boxes if n_boxes > 1 else -1  # one box, or ranks of which each is alone: not known
-    named = f"{_COLLECTIVES[plan.collective.kind]},{entry.min_bytes},{last},{algorithm},{protocol.lower()}"
+    named = f"{runtime_name(plan.collective.kind)},{entry.min_bytes},{last},{algorithm},{protocol.lower()}"
     return f"{named},{channels},{nodes},{plan.collective.n_ranks},-1,-1"
 
 
@@ -124,9 +104,8 @@ def _ring(
     schedule: ForestSchedule, kind: CollectiveKind, place: dict[int, int], n_boxes: int
 ) -> str | Refusal:
     if kind.is_rooted:
-        orders = [
-            _order(tree) for forest in schedule.forests for root in place for tree in forest.trees(root)
-        ]
+        trees = (tree for forest in schedule.forests for root in place for tree in forest.trees(root))
+        orders = [_order(tree) for tree in trees]
         if any(len(order) < len(place) for order in orders):
             return Refusal("its trees branch")
     else:
@@ -158,8 +137,7 @@ def _is_chained(tree: Tree, place: dict[int, int]) -> bool:
     for rank, parent in enumerate(tree.parent.tolist()):
         if parent >= 0:
             (inside if place[rank] == place[parent] else outside)[parent] += 1
-    several = len(set(place.values())) > 1
-    if not several:
+    if len(set(place.values())) == 1:
         return max(inside.values()) <= 2
     heads = {place[rank] for rank, count in outside.items() if count}
     return (

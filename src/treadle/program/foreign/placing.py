@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from math import lcm
 
 import numpy as np
@@ -143,8 +144,9 @@ def _no_ways(
 def _along(ways: PhysicalWays, switches: SwitchNames, key: _Named) -> tuple[Links, ...]:
     """The ways over the switches that are named."""
     sender, way, receiver = key
-    through = [switches.nodes[name] for name in way]
-    return ways.along(sender, receiver, [node for node, *_ in _runs(through)])
+    # two names may mean one switch
+    through = groupby(switches.nodes[name] for name in way)
+    return ways.along(sender, receiver, [node for node, _ in through])
 
 
 def _choices(
@@ -167,15 +169,6 @@ def _ambiguous(topology: Topology, switches: SwitchNames) -> str:
         told.append(f"{name} is taken as {chosen}, and may be {', '.join(others[:2])}{rest}")
     more = f"; so for {len(names) - _MOST_TOLD} more" if len(names) > _MOST_TOLD else ""
     return f"switches that the file names may be several of the fabric's: {'; '.join(told)}{more}"
-
-
-def _runs(nodes: Iterable[int]) -> list[tuple[int]]:
-    """Nodes without repetitions one after another: two names may mean one switch."""
-    found: list[tuple[int]] = []
-    for node in nodes:
-        if not found or found[-1] != (node,):
-            found.append((node,))
-    return found
 
 
 def _dealt_out(

@@ -96,8 +96,7 @@ def program_of_sends(
         shard_offset=frame.shard_offset,
         root=frame.root,
     )
-    starts = program.operation_offset
-    ways = {int(starts[rank]) + place: way for (rank, place), way in builder.ways.items()}
+    ways = {int(program.operation_offset[rank]) + place: way for (rank, place), way in builder.ways.items()}
     return Traffic(program, ways, notes=notes)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from treadle.program.program import Program
+from treadle.schedules.collective import CollectiveKind
 
 Way = tuple[str, ...]
 """Nodes between two ranks, by the names that the file gives them."""
@@ -92,3 +93,12 @@ class NamedRings:
 
     chains: tuple[tuple[int, ...], ...]
     has_cards: bool = False
+
+
+def even_shards(kind: CollectiveKind, n: int, n_chunks: int, root: int) -> list[int]:
+    """Return the shard offsets of a program of n ranks whose shards are as even as they can be."""
+    if kind is CollectiveKind.ALLTOALL:
+        return [place * (n_chunks // n) for place in range(n * n + 1)]
+    if kind.is_rooted:
+        return [0 if place <= root else n_chunks for place in range(n + 1)]
+    return [n_chunks * place // n for place in range(n + 1)]

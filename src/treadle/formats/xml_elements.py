@@ -1,0 +1,111 @@
+"""XML of formats as elements: no DTD, no entity, nothing fetched; errors name the element and its line."""
+
+from __future__ import annotations
+
+import re
+from typing import cast
+
+from lxml import etree
+
+from treadle.errors import FormatError
+
+DECLARATIONS = (r"<!(?!--)", "a DTD, entity or CDATA section")
+_NUMBER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+
+
+def parse_xml(
+    text: str,
+    source: str,
+    most: int,
+    refused: tuple[tuple[str, str], ...] = (DECLARATIONS,),
+    *,
+    remove_pis: bool = False,
+) -> etree._Element:
+    """Return the top element of a text of at most `most` characters that has none of the `refused` patterns.
+
+    Raises
+    ------
+    FormatError
+        With a line, but for the length.
+    """
+    if len(text) > most:
+        raise FormatError(f"{len(text)} characters, expected at most {most}", source=source)
+    for pattern, what in refused:
+        if match := re.search(pattern, text):
+            line = text.count("\n", 0, match.start()) + 1
+            raise FormatError(f"{what} is not accepted", source=source, line=line)
+    try:
+        return etree.fromstring(text.encode("utf-8"), _parser(remove_pis=remove_pis))
+    except UnicodeEncodeError:
+        raise FormatError("not valid text (lone surrogate)", source=source) from None
+    except etree.XMLSyntaxError as error:
+        message = " ".join(str(error.msg).split())
+        raise FormatError(f"not well-formed ({message})", source=source, line=error.lineno or 1) from None
+
+
+def parse_plain_xml(text: str, source: str, most: int) -> etree._Element:
+    """Return the top element as `parse_xml`, for formats whose errors name no line."""
+    if len(text) > most or re.search(DECLARATIONS[0], text):
+        raise FormatError(f"expected at most {most} characters and no DTD or entity", source=source)
+    try:
+        return etree.fromstring(text.encode("utf-8"), _parser())
+    except (etree.XMLSyntaxError, UnicodeEncodeError) as error:
+        raise FormatError(f"not well-formed ({error})".replace("\n", " ")[:300], source=source) from None
+
+
+def _parser(*, remove_pis: bool = False) -> etree.XMLParser:
+    return etree.XMLParser(
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        huge_tree=False,
+        remove_comments=True,
+        remove_pis=remove_pis,
+    )
+
+
+def line_of(element: etree._Element) -> int:
+    """Return the line in which an element begins."""
+    return cast("int", element.sourceline)  # None only in elements that were not read from a text
+
+
+class Attributes:
+    """Attributes of elements, each required.
+
+    Parameters
+    ----------
+    source : str
+        Name for messages.
+    """
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+
+    def fail(self, element: etree._Element, message: str) -> FormatError:
+        """Return an error that names the element and its line."""
+        return FormatError(f"<{str(element.tag)[:40]}> {message}", source=self.source, line=line_of(element))
+
+    def text(self, element: etree._Element, key: str, default: str | None = None) -> str:
+        """Return an attribute."""
+        value = element.get(key, default)
+        if value is None:
+            raise self.fail(element, f"lacks the attribute {key}")
+        return str(value)
+
+    def word(
+        self, element: etree._Element, key: str, allowed: tuple[str, ...], default: str | None = None
+    ) -> str:
+        """Return an attribute that is one of some words."""
+        value = self.text(element, key, default)
+        if value not in allowed:
+            raise self.fail(element, f"{key}={value[:40]!r}: expected one of {', '.join(allowed)}")
+        return value
+
+    def number(self, element: etree._Element, key: str, low: int, high: int) -> int:
+        """Return an attribute that is an integer in a range."""
+        value = self.text(element, key)
+        # plain digits first: a large text has millions of them
+        is_plain = len(value) < 19 and value.isascii() and value.isdigit()
+        if not (is_plain or _NUMBER.fullmatch(value)) or not low <= (number := int(value)) <= high:
+            raise self.fail(element, f"{key}={value[:40]!r}: expected an integer from {low} to {high}")
+        return number
