@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
 from unicodedata import category
 
 MAX_NAME = 1000
@@ -19,7 +22,12 @@ def as_name(text: str) -> str:
     return text if len(text) <= MAX_NAME else f"{text[:MAX_NAME]}..."
 
 
-def expression(function: str, *arguments: int, **changed: tuple[int, int]) -> str:
+def label(function: str, *words: object) -> str:
+    """The call of a transform as a name."""
+    return as_name(f"{function}({', '.join(map(str, words))})")
+
+
+def expression(function: str, *arguments: int | str, **changed: tuple[int, int]) -> str:
     """Catalogue expression for a fabric's name.
 
     Parameters
@@ -41,6 +49,16 @@ def expression(function: str, *arguments: int, **changed: tuple[int, int]) -> st
             unit = "B/s" if key.endswith("bandwidth") else "ns" if key == "latency" else ""
             words.append(f'{key}="{value}{unit}"' if unit else f"{key}={value}")
     return f"{function}({', '.join(words)})"
+
+
+def call_expression(function: Callable[..., Any], arguments: Mapping[str, Any]) -> str:
+    """`expression` of a call with these arguments by name; others than those of the function do not count."""
+    parameters = inspect.signature(function).parameters.values()
+    places = [arguments[one.name] for one in parameters if one.default is one.empty]
+    changed = {
+        one.name: (arguments[one.name], one.default) for one in parameters if one.default is not one.empty
+    }
+    return expression(function.__name__, *places, **changed)
 
 
 _DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")

@@ -295,9 +295,8 @@ class TopologyBuilder:
         self._name = name
         self._index: dict[str, int] = {}
         self._is_compute: list[bool] = []
-        self._multicast: list[int] = []
-        self._aggregation: list[int] = []
-        self._turns_round: list[int] = []
+        self._able: dict[str, list[int]] = {"multicast": [], "aggregation": [], "turns_round": []}
+        """Switches that can do each operation."""
         self._injection: dict[int, int] = {}
         self._links: list[int] = []
         """Tail, head, bandwidth and latency of one link after the other."""
@@ -326,12 +325,9 @@ class TopologyBuilder:
     ) -> str:
         """Add a switch; returns its name."""
         node = self._node(name, False)
-        if multicast:
-            self._multicast.append(node)
-        if aggregation:
-            self._aggregation.append(node)
-        if turns_round:
-            self._turns_round.append(node)
+        for nodes, is_able in zip(self._able.values(), (multicast, aggregation, turns_round), strict=True):
+            if is_able:
+                nodes.append(node)
         return name
 
     def _node(self, name: str, is_compute: bool) -> int:
@@ -370,10 +366,6 @@ class TopologyBuilder:
         """The finished value; TopologyError if it is malformed."""
         tails, heads, bandwidths, latencies = np.array(self._links, dtype=np.int64).reshape(-1, 4).T
         n = len(self._index)
-        multicast, aggregation, turns_round = np.zeros((3, n), dtype=bool)
-        multicast[self._multicast] = True
-        aggregation[self._aggregation] = True
-        turns_round[self._turns_round] = True
         injection = np.zeros(n, dtype=np.int64)
         injection[list(self._injection)] = list(self._injection.values())
         return Topology(
@@ -384,10 +376,8 @@ class TopologyBuilder:
             heads=heads.astype(np.int32),
             bandwidths=bandwidths,
             latencies_ns=latencies,
-            multicast=multicast,
-            aggregation=aggregation,
-            turns_round=turns_round,
             injection_bytes_per_s=injection,
+            **{key: mask_of(n, nodes) for key, nodes in self._able.items()},
         )
 
 

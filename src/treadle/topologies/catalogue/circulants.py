@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from math import gcd
 
-import numpy as np
-
 from treadle.errors import TopologyError
-from treadle.topologies.catalogue.direct import from_arcs, graph_name
+from treadle.topologies.catalogue.direct import with_steps
 from treadle.topologies.limits import check_count, check_size
 from treadle.topologies.topology import Topology
 
@@ -47,7 +45,7 @@ def circulant(n: int, *offsets: int, bandwidth: int = 1, latency: int = 0) -> To
     """
     _check_offsets("circulant", n, offsets, links_per_offset=2)
     steps = [step for offset in offsets for step in (offset, -offset)]
-    return _shifts("circulant", n, offsets, steps, bandwidth, latency)
+    return with_steps(("circulant", n, *offsets), n, steps, bandwidth, latency)
 
 
 def directed_circulant(n: int, *offsets: int, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -80,7 +78,7 @@ def directed_circulant(n: int, *offsets: int, bandwidth: int = 1, latency: int =
     <Topology directed_circulant(6, 1, 2, 3, 4): 6 compute, 0 switches, 24 links>
     """
     _check_offsets("directed_circulant", n, offsets, links_per_offset=1)
-    return _shifts("directed_circulant", n, offsets, list(offsets), bandwidth, latency)
+    return with_steps(("directed_circulant", n, *offsets), n, offsets, bandwidth, latency)
 
 
 def _check_offsets(function: str, n: int, offsets: tuple[int, ...], *, links_per_offset: int) -> None:
@@ -95,18 +93,3 @@ def _check_offsets(function: str, n: int, offsets: tuple[int, ...], *, links_per
             f"{function}: node 1 cannot be reached from node 0, as n and every offset are multiples of "
             f"{common}; expected no common factor"
         )
-
-
-def _shifts(
-    function: str, n: int, offsets: tuple[int, ...], steps: list[int], bandwidth: int, latency: int
-) -> Topology:
-    """Links from every node along each of `steps`, node by node."""
-    nodes = np.arange(n, dtype=np.int64)
-    return from_arcs(
-        graph_name(function, n, *offsets, bandwidth=bandwidth, latency=latency),
-        np.repeat(nodes, len(steps)),
-        ((nodes[:, None] + np.array(steps)) % n).ravel(),
-        n=n,
-        bandwidth=bandwidth,
-        latency=latency,
-    )

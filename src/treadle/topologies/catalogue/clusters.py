@@ -5,7 +5,7 @@ from __future__ import annotations
 from treadle.errors import TopologyError
 from treadle.topologies.catalogue.platforms import GB_PER_S, add_box
 from treadle.topologies.limits import check_count, check_size
-from treadle.topologies.naming import expression
+from treadle.topologies.naming import call_expression
 from treadle.topologies.topology import Topology, TopologyBuilder
 
 
@@ -62,15 +62,7 @@ def leaf_spine(
     check_count("leaf_spine", "gpus_per_leaf", gpus_per_leaf)
     check_size("leaf_spine", leaves * (gpus_per_leaf + 1) + spines, 2 * leaves * (gpus_per_leaf + spines))
     uplink = _uplink("leaf_spine", gpus_per_leaf, nic_bandwidth, spines, oversubscription)
-    name = expression(
-        "leaf_spine",
-        leaves,
-        spines,
-        gpus_per_leaf=(gpus_per_leaf, 8),
-        oversubscription=(oversubscription, 1),
-        nic_bandwidth=(nic_bandwidth, 50 * GB_PER_S),
-    )
-    builder = TopologyBuilder(name)
+    builder = TopologyBuilder(call_expression(leaf_spine, locals()))
     spine_names = [builder.switch(f"spine{i}") for i in range(spines)]
     for i in range(leaves):
         leaf = builder.switch(f"leaf{i}")
@@ -107,7 +99,7 @@ def fat_tree(k: int, *, bandwidth: int = 50 * GB_PER_S) -> Topology:
         raise TopologyError(f"fat_tree: k must be even, found {k}")
     half = k // 2
     check_size("fat_tree", k * half * half + k * k + half * half, 6 * k * half * half)
-    builder = TopologyBuilder(expression("fat_tree", k, bandwidth=(bandwidth, 50 * GB_PER_S)))
+    builder = TopologyBuilder(call_expression(fat_tree, locals()))
     cores = [builder.switch(f"core{i}") for i in range(half * half)]
     for pod in range(k):
         above = [builder.switch(f"pod{pod}.agg{i}") for i in range(half)]
@@ -167,16 +159,7 @@ def rail_optimized(
         boxes * (gpus_per_box + 1) + gpus_per_box + spines,
         4 * boxes * gpus_per_box + 2 * gpus_per_box * spines,
     )
-    name = expression(
-        "rail_optimized",
-        boxes,
-        gpus_per_box=(gpus_per_box, 8),
-        spines=(spines, 0),
-        oversubscription=(oversubscription, 1),
-        nvlink_bandwidth=(nvlink_bandwidth, 450 * GB_PER_S),
-        nic_bandwidth=(nic_bandwidth, 50 * GB_PER_S),
-    )
-    builder = TopologyBuilder(name)
+    builder = TopologyBuilder(call_expression(rail_optimized, locals()))
     gpus = [add_box(builder, f"box{box}", gpus_per_box, nvlink_bandwidth) for box in range(boxes)]
     if boxes > 1:
         rails = [builder.switch(f"rail{i}") for i in range(gpus_per_box)]
@@ -231,16 +214,7 @@ def pods(
     boxes = n_pods * boxes_per_pod
     check_size("pods", boxes * (gpus_per_box + 1) + n_pods + 1, 4 * boxes * gpus_per_box + 2 * n_pods)
     uplink = _uplink("pods", boxes_per_pod * gpus_per_box, nic_bandwidth, 1, oversubscription)
-    name = expression(
-        "pods",
-        n_pods,
-        boxes_per_pod,
-        gpus_per_box=(gpus_per_box, 8),
-        oversubscription=(oversubscription, 1),
-        nvlink_bandwidth=(nvlink_bandwidth, 450 * GB_PER_S),
-        nic_bandwidth=(nic_bandwidth, 50 * GB_PER_S),
-    )
-    builder = TopologyBuilder(name)
+    builder = TopologyBuilder(call_expression(pods, locals()))
     gpus = [add_box(builder, f"box{box}", gpus_per_box, nvlink_bandwidth) for box in range(boxes)]
     leaves = [builder.switch(f"leaf{pod}") for pod in range(n_pods)]
     for box, row in enumerate(gpus):

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from treadle.arrays import Int32Array
+from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import TopologyError
 from treadle.topologies.limits import check_count
 from treadle.topologies.naming import expression
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology
 
 
-def graph_name(function: str, *arguments: int, bandwidth: int, latency: int) -> str:
+def graph_name(function: str, *arguments: int | str, bandwidth: int, latency: int) -> str:
     """Name of a direct-connect graph: the expression that makes it.
 
     Parameters
@@ -48,8 +49,8 @@ def from_arcs(
     *,
     n: int,
     node_names: Sequence[str] | None = None,
-    bandwidth: int = 1,
-    latency: int = 0,
+    bandwidth: ArrayLike = 1,
+    latency: ArrayLike = 0,
 ) -> Topology:
     """Fabric of `n` compute nodes with a link per arc, in the order given.
 
@@ -61,8 +62,8 @@ def from_arcs(
     n : int
     node_names : sequence of str, optional
         Default n0, n1, ...
-    bandwidth, latency : int
-        Of every link: bytes/s and nanoseconds.
+    bandwidth, latency : int, or array_like of int, shape (m,)
+        Of every link, or of each: bytes/s and nanoseconds.
 
     Raises
     ------
@@ -79,6 +80,28 @@ def from_arcs(
         bandwidths=np.full(m, bandwidth, dtype=np.int64),
         latencies_ns=np.full(m, latency, dtype=np.int64),
     )
+
+
+def from_heads(
+    call: tuple[Any, ...],
+    heads: Int64Array,
+    bandwidth: int,
+    latency: int,
+    node_names: Sequence[str] | None = None,
+) -> Topology:
+    """Graph of the catalogue with a link from node x to each of heads[x]; `call`: function and arguments."""
+    name = graph_name(*call, bandwidth=bandwidth, latency=latency)
+    n, degree = heads.shape
+    tails = np.repeat(np.arange(n), degree)
+    return from_arcs(
+        name, tails, heads.ravel(), n=n, node_names=node_names, bandwidth=bandwidth, latency=latency
+    )
+
+
+def with_steps(call: tuple[Any, ...], n: int, steps: Sequence[int], bandwidth: int, latency: int) -> Topology:
+    """Graph of the catalogue with links from each of `n` nodes along each of the steps."""
+    heads = (np.arange(n, dtype=np.int64)[:, None] + np.array(steps)) % n
+    return from_heads(call, heads, bandwidth, latency)
 
 
 def from_edges(name: str, ends: ArrayLike, *, n: int, bandwidth: int = 1, latency: int = 0) -> Topology:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import combinations, pairwise
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import combinations, pairwise, product
 from math import prod
+from typing import Any
 
 import numpy as np
 
-from treadle.topologies.catalogue.direct import from_arcs, graph_name
+from treadle.topologies.catalogue.direct import from_arcs, from_heads, graph_name, with_steps
 from treadle.topologies.limits import MAX_NODES, check_count, check_size
 from treadle.topologies.topology import Topology, TopologyBuilder
 
@@ -16,10 +18,14 @@ _MAX_DIMENSIONS = 20
 
 
 def _duplex_graph(
-    name: str, nodes: Iterable[str], pairs: Iterable[tuple[str, str]], bandwidth: int, latency: int
+    call: tuple[Any, ...],
+    nodes: Sequence[str],
+    pairs: Iterable[tuple[str, str]],
+    bandwidth: int,
+    latency: int,
 ) -> Topology:
-    """Compute nodes joined by a link each way per pair."""
-    builder = TopologyBuilder(name)
+    """Compute nodes joined by a link each way per pair; `call`: function and arguments."""
+    builder = TopologyBuilder(graph_name(*call, bandwidth=bandwidth, latency=latency))
     for node in nodes:
         builder.compute(node)
     for one, other in pairs:
@@ -53,18 +59,11 @@ def ring(n: int, *, bidirectional: bool = True, bandwidth: int = 1, latency: int
     """
     check_count("ring", "n", n, least=2)
     check_size("ring", n, 2 * n)
-    name = graph_name("ring", n, bandwidth=bandwidth, latency=latency)
+    nodes = [f"n{i}" for i in range(n)]
     if not bidirectional:
-        name = name.replace(f"({n}", f"({n}, bidirectional=False", 1)
-    builder = TopologyBuilder(name)
-    nodes = [builder.compute(f"n{i}") for i in range(n)]
-    for i, node in enumerate(nodes):
-        following = nodes[(i + 1) % n]
-        if not bidirectional:
-            builder.link(node, following, bandwidth, latency)
-        elif n > 2 or i == 0:
-            builder.duplex(node, following, bandwidth, latency)
-    return builder.build()
+        return with_steps(("ring", n, "bidirectional=False"), n, [1], bandwidth, latency)
+    pairs = list(zip(nodes, nodes[1:] + nodes[:1], strict=True))
+    return _duplex_graph(("ring", n), nodes, pairs[: 1 if n == 2 else n], bandwidth, latency)
 
 
 def path(n: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -80,8 +79,7 @@ def path(n: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
     check_count("path", "n", n)
     check_size("path", n, 2 * n)
     nodes = [f"n{i}" for i in range(n)]
-    name = graph_name("path", n, bandwidth=bandwidth, latency=latency)
-    return _duplex_graph(name, nodes, pairwise(nodes), bandwidth, latency)
+    return _duplex_graph(("path", n), nodes, pairwise(nodes), bandwidth, latency)
 
 
 def star(n: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -97,8 +95,7 @@ def star(n: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
     check_count("star", "n", n, least=2)
     check_size("star", n, 2 * n)
     nodes = [f"n{i}" for i in range(n)]
-    name = graph_name("star", n, bandwidth=bandwidth, latency=latency)
-    return _duplex_graph(name, nodes, (("n0", leaf) for leaf in nodes[1:]), bandwidth, latency)
+    return _duplex_graph(("star", n), nodes, (("n0", leaf) for leaf in nodes[1:]), bandwidth, latency)
 
 
 def complete(n: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -114,8 +111,7 @@ def complete(n: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
     check_count("complete", "n", n, least=2)
     check_size("complete", n, n * (n - 1))
     nodes = [f"n{i}" for i in range(n)]
-    name = graph_name("complete", n, bandwidth=bandwidth, latency=latency)
-    return _duplex_graph(name, nodes, combinations(nodes, 2), bandwidth, latency)
+    return _duplex_graph(("complete", n), nodes, combinations(nodes, 2), bandwidth, latency)
 
 
 def complete_bipartite(a: int, b: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -187,14 +183,8 @@ def hamming(n: int, q: int, *, bandwidth: int = 1, latency: int = 0) -> Topology
     step = np.tile(np.arange(1, q), n)
     nodes = np.arange(size)[:, None]
     digits = nodes // place % q
-    return from_arcs(
-        graph_name("hamming", n, q, bandwidth=bandwidth, latency=latency),
-        np.repeat(np.arange(size), degree),
-        (nodes + ((digits + step) % q - digits) * place).ravel(),
-        n=size,
-        bandwidth=bandwidth,
-        latency=latency,
-    )
+    heads = nodes + ((digits + step) % q - digits) * place
+    return from_heads(("hamming", n, q), heads, bandwidth, latency)
 
 
 def torus(*dims: int, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -240,8 +230,8 @@ def _grid(function: str, dims: tuple[int, ...], *, wraps: bool, bandwidth: int, 
     nodes = prod(dims)
     check_count(function, "number of nodes", nodes, most=MAX_NODES)
     check_size(function, nodes, sum(nodes * min(dim - 1, 2) for dim in dims))
-    builder = TopologyBuilder(graph_name(function, *dims, bandwidth=bandwidth, latency=latency))
-    names = [builder.compute(f"n{_coordinates(i, dims)}") for i in range(nodes)]
+    names = _grid_names(dims)
+    pairs: list[tuple[str, str]] = []
     stride = nodes
     for dim in dims:
         block = stride
@@ -249,19 +239,15 @@ def _grid(function: str, dims: tuple[int, ...], *, wraps: bool, bandwidth: int, 
         for i in range(nodes):
             last = (i % block) // stride == dim - 1
             if not last:
-                builder.duplex(names[i], names[i + stride], bandwidth, latency)
+                pairs.append((names[i], names[i + stride]))
             elif wraps and dim > 2:
-                builder.duplex(names[i], names[i - (dim - 1) * stride], bandwidth, latency)
-    return builder.build()
+                pairs.append((names[i], names[i - (dim - 1) * stride]))
+    return _duplex_graph((function, *dims), names, pairs, bandwidth, latency)
 
 
-def _coordinates(index: int, dims: tuple[int, ...]) -> str:
-    """Position in the grid, such as ``2_0_1``."""
-    digits: list[str] = []
-    for dim in reversed(dims):
-        index, digit = divmod(index, dim)
-        digits.append(str(digit))
-    return "_".join(reversed(digits))
+def _grid_names(dims: tuple[int, ...]) -> list[str]:
+    """Names of all positions in a grid, such as ``n2_0_1``, the last dimension fastest."""
+    return ["n" + "_".join(map(str, place)) for place in product(*map(range, dims))]
 
 
 def hypercube(d: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -281,12 +267,5 @@ def hypercube(d: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
     """
     check_count("hypercube", "d", d, most=_MAX_DIMENSIONS)
     check_size("hypercube", 2**d, d * 2**d)
-    builder = TopologyBuilder(graph_name("hypercube", d, bandwidth=bandwidth, latency=latency))
-    dims = (2,) * d
-    names = [builder.compute(f"n{_coordinates(i, dims)}") for i in range(2**d)]
-    # Highest bit first: the order of torus(2, ..., 2), so that the two are equal as values.
-    for bit in reversed(range(d)):
-        for i in range(2**d):
-            if not i >> bit & 1:
-                builder.duplex(names[i], names[i | 1 << bit], bandwidth, latency)
-    return builder.build()
+    cube = _grid("torus", (2,) * d, wraps=True, bandwidth=bandwidth, latency=latency)
+    return replace(cube, name=graph_name("hypercube", d, bandwidth=bandwidth, latency=latency))

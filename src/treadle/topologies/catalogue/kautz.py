@@ -8,7 +8,7 @@ from types import MappingProxyType
 import numpy as np
 
 from treadle.errors import TopologyError
-from treadle.topologies.catalogue.direct import from_arcs, graph_name
+from treadle.topologies.catalogue.direct import from_arcs, from_heads, graph_name
 from treadle.topologies.limits import check_count, check_size
 from treadle.topologies.topology import Topology
 
@@ -47,7 +47,6 @@ def kautz(d: int, n: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
     check_size("kautz", size, d * size)
     nodes = np.arange(size, dtype=np.int64)
     if n == 0:
-        stems = np.zeros(size, dtype=np.int64)
         # The complete graph: every letter but the node's own.
         heads = np.arange(d) + (np.arange(d) >= nodes[:, None])
     else:
@@ -57,14 +56,7 @@ def kautz(d: int, n: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
         # Every letter but the first is written as its rank among those that differ from its predecessor.
         stems = (second + (second >= first)) * top + tail * d
         heads = stems[:, None] + np.arange(d)
-    return from_arcs(
-        graph_name("kautz", d, n, bandwidth=bandwidth, latency=latency),
-        np.repeat(nodes, d),
-        heads.ravel(),
-        n=size,
-        bandwidth=bandwidth,
-        latency=latency,
-    )
+    return from_heads(("kautz", d, n), heads, bandwidth, latency)
 
 
 def generalized_kautz(d: int, m: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -95,15 +87,8 @@ def generalized_kautz(d: int, m: int, *, bandwidth: int = 1, latency: int = 0) -
     check_count("generalized_kautz", "d", d, least=2)
     check_count("generalized_kautz", "m", m, least=2)
     check_size("generalized_kautz", m, d * m)
-    nodes = np.arange(m, dtype=np.int64)
-    return from_arcs(
-        graph_name("generalized_kautz", d, m, bandwidth=bandwidth, latency=latency),
-        np.repeat(nodes, d),
-        ((-d * nodes[:, None] - np.arange(1, d + 1)) % m).ravel(),
-        n=m,
-        bandwidth=bandwidth,
-        latency=latency,
-    )
+    heads = (-d * np.arange(m, dtype=np.int64)[:, None] - np.arange(1, d + 1)) % m
+    return from_heads(("generalized_kautz", d, m), heads, bandwidth, latency)
 
 
 def de_bruijn(d: int, n: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -135,15 +120,8 @@ def de_bruijn(d: int, n: int, *, bandwidth: int = 1, latency: int = 0) -> Topolo
     check_count("de_bruijn", "n", n, most=_MAX_LETTERS)
     size = d**n
     check_size("de_bruijn", size, d * size)
-    nodes = np.arange(size, dtype=np.int64)
-    return from_arcs(
-        graph_name("de_bruijn", d, n, bandwidth=bandwidth, latency=latency),
-        np.repeat(nodes, d),
-        (d * nodes[:, None] + np.arange(d)).ravel() % size,
-        n=size,
-        bandwidth=bandwidth,
-        latency=latency,
-    )
+    heads = (d * np.arange(size, dtype=np.int64)[:, None] + np.arange(d)) % size
+    return from_heads(("de_bruijn", d, n), heads, bandwidth, latency)
 
 
 _ADDED_CYCLES: Mapping[tuple[int, int], tuple[int, ...]] = MappingProxyType(
@@ -228,11 +206,5 @@ def diamond(*, bandwidth: int = 1, latency: int = 0) -> Topology:
     from exact synthesis. The dissertation's figure A.8 is a drawing; these arcs were found by search
     and reach its values. Links are ordered by tail, then by head. Not reverse-symmetric.
     """
-    return from_arcs(
-        graph_name("diamond", bandwidth=bandwidth, latency=latency),
-        [int(arc[0]) for arc in _DIAMOND.split()],
-        [int(arc[1]) for arc in _DIAMOND.split()],
-        n=8,
-        bandwidth=bandwidth,
-        latency=latency,
-    )
+    heads = np.array([int(arc[1]) for arc in _DIAMOND.split()]).reshape(8, 2)
+    return from_heads(("diamond",), heads, bandwidth, latency)

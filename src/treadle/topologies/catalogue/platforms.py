@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from collections.abc import Iterable
+from itertools import chain, combinations
 
 from treadle.errors import TopologyError
 from treadle.topologies.catalogue.platform_table import platform
 from treadle.topologies.limits import check_count, check_size
-from treadle.topologies.naming import expression
+from treadle.topologies.naming import call_expression
 from treadle.topologies.topology import Topology, TopologyBuilder
 
 GB_PER_S = 10**9
@@ -122,19 +123,9 @@ def dgx_a100(
     check_count("dgx_a100", "gpus_per_box", gpus_per_box)
     # two ways each: GPU to NVSwitch, GPU to NIC, NIC to rail, and one more over the PCIe switch
     check_size("dgx_a100", boxes * (3 * gpus_per_box + 1) + 2, (8 if pcie else 6) * boxes * gpus_per_box)
-    name = expression(
-        "dgx_a100",
-        boxes,
-        gpus_per_box=(gpus_per_box, 8),
-        pcie=(pcie, False),
-        nvlink_bandwidth=(nvlink_bandwidth, 300 * GB_PER_S),
-        nic_bandwidth=(nic_bandwidth, 25 * GB_PER_S),
-        pcie_bandwidth=(pcie_bandwidth, 32 * GB_PER_S),
-    )
-    builder = TopologyBuilder(name)
-    all_gpus = [
-        add_box(builder, f"box{box}", gpus_per_box, nvlink_bandwidth) for box in range(boxes)
-    ]  # all boxes first: compute nodes and NVSwitches lead the numbering
+    builder = TopologyBuilder(call_expression(dgx_a100, locals()))
+    # all boxes first: compute nodes and NVSwitches lead the numbering
+    all_gpus = [add_box(builder, f"box{box}", gpus_per_box, nvlink_bandwidth) for box in range(boxes)]
     if boxes > 1:
         rails = [builder.switch(f"ib{rail}") for rail in range(min(2, gpus_per_box))]
         for box, gpus in enumerate(all_gpus):
@@ -186,13 +177,7 @@ def dgx_a100_flat(
     -----
     300 and 25 GB/s: ForestColl dissertation, figure 4.1 and 4.6.2.
     """
-    name = expression(
-        "dgx_a100_flat",
-        boxes,
-        gpus_per_box=(gpus_per_box, 8),
-        nvlink_bandwidth=(nvlink_bandwidth, 300 * GB_PER_S),
-        nic_bandwidth=(nic_bandwidth, 25 * GB_PER_S),
-    )
+    name = call_expression(dgx_a100_flat, locals())
     return _boxes_on_one_switch(name, (boxes, gpus_per_box), nvlink_bandwidth, nic_bandwidth)
 
 
@@ -231,15 +216,7 @@ def dgx_h100(
     450 and 50 GB/s: ForestColl dissertation, 4.6.3. NVLink SHARP as PTX's multimem instructions have it: a
     store reaches every GPU of the multicast group, ld_reduce reads every GPU's memory, the asker's included.
     """
-    name = expression(
-        "dgx_h100",
-        boxes,
-        gpus_per_box=(gpus_per_box, 8),
-        nvls=(nvls, False),
-        sharp=(sharp, False),
-        nvlink_bandwidth=(nvlink_bandwidth, 450 * GB_PER_S),
-        nic_bandwidth=(nic_bandwidth, 50 * GB_PER_S),
-    )
+    name = call_expression(dgx_h100, locals())
     return _boxes_on_one_switch(
         name, (boxes, gpus_per_box), nvlink_bandwidth, nic_bandwidth, nvls=nvls, sharp=sharp
     )
@@ -281,23 +258,9 @@ def gb200_nvl72(
     900 GB/s per direction: NVIDIA's product page gives 1.8 TB/s of fifth-generation NVLink per GPU, both
     directions together. 50 GB/s: a 400 Gbit/s ConnectX-7 port per GPU.
     """
-    name = expression(
-        "gb200_nvl72",
-        racks,
-        gpus_per_rack=(gpus_per_rack, 72),
-        nvls=(nvls, False),
-        sharp=(sharp, False),
-        nvlink_bandwidth=(nvlink_bandwidth, 900 * GB_PER_S),
-        nic_bandwidth=(nic_bandwidth, 50 * GB_PER_S),
-    )
+    name, shape = call_expression(gb200_nvl72, locals()), (racks, gpus_per_rack)
     return _boxes_on_one_switch(
-        name,
-        (racks, gpus_per_rack),
-        nvlink_bandwidth,
-        nic_bandwidth,
-        prefix="rack",
-        nvls=nvls,
-        sharp=sharp,
+        name, shape, nvlink_bandwidth, nic_bandwidth, prefix="rack", nvls=nvls, sharp=sharp
     )
 
 
@@ -315,7 +278,7 @@ def dgx1_v100(*, nvlink_bandwidth: int = 25 * GB_PER_S) -> Topology:
     Adjacency and 25 GB/s per link and direction: NVIDIA DGX-1 with Tesla V100 System Architecture white paper
     (hybrid cube mesh). PCIe and the CPUs are left out.
     """
-    builder = TopologyBuilder(expression("dgx1_v100", nvlink_bandwidth=(nvlink_bandwidth, 25 * GB_PER_S)))
+    builder = TopologyBuilder(call_expression(dgx1_v100, locals()))
     gpus = [builder.compute(f"box0.gpu{i}") for i in range(8)]
     for one, other, links in _DGX1_V100_LINKS:
         builder.duplex(gpus[one], gpus[other], links * nvlink_bandwidth)
@@ -358,29 +321,25 @@ def mi250(
         raise TopologyError(f"mi250: gpus_per_box must be 8 or 16, found {gpus_per_box!r}")
     links = [link for link in _MI250_LINKS if max(link[:2]) < gpus_per_box]
     check_size("mi250", boxes * gpus_per_box + 1, 2 * boxes * (len(links) + gpus_per_box))
-    name = expression(
-        "mi250",
-        boxes,
-        gpus_per_box=(gpus_per_box, 16),
-        fabric_bandwidth=(fabric_bandwidth, 50 * GB_PER_S),
-        nic_bandwidth=(nic_bandwidth, 16 * GB_PER_S),
-    )
+    name = call_expression(mi250, locals())
+    return _direct_boxes(name, (boxes, gpus_per_box), links, fabric_bandwidth, nic_bandwidth)
+
+
+def _direct_boxes(
+    name: str, shape: tuple[int, int], links: Iterable[tuple[int, int, int]], fabric: int, nic: int
+) -> Topology:
+    """Boxes whose GPUs are joined by numbers of links; several boxes by one InfiniBand switch."""
+    boxes, gpus = shape
     builder = TopologyBuilder(name)
-    gpus = [[builder.compute(f"box{box}.gpu{i}") for i in range(gpus_per_box)] for box in range(boxes)]
-    for row in gpus:
+    rows = [[builder.compute(f"box{box}.gpu{i}") for i in range(gpus)] for box in range(boxes)]
+    for row in rows:
         for one, other, count in links:
-            builder.duplex(row[one], row[other], count * fabric_bandwidth)
-    _join(builder, gpus, nic_bandwidth)
-    return builder.build()
-
-
-def _join(builder: TopologyBuilder, gpus: list[list[str]], bandwidth: int) -> None:
-    """Every GPU of every box to one InfiniBand switch, unless there is one box only."""
-    if len(gpus) > 1:
+            builder.duplex(row[one], row[other], count * fabric)
+    if boxes > 1:
         top = builder.switch("ib0")
-        for row in gpus:
-            for gpu in row:
-                builder.duplex(gpu, top, bandwidth)
+        for gpu in chain.from_iterable(rows):
+            builder.duplex(gpu, top, nic)
+    return builder.build()
 
 
 @platform(source="AMD CDNA 3 white paper", samples=("mi300x(1)",))
@@ -417,17 +376,6 @@ def mi300x(
     check_count("mi300x", "boxes", boxes)
     check_count("mi300x", "gpus_per_box", gpus_per_box, least=2, most=8)
     check_size("mi300x", boxes * gpus_per_box + 1, boxes * gpus_per_box * (gpus_per_box + 1))
-    name = expression(
-        "mi300x",
-        boxes,
-        gpus_per_box=(gpus_per_box, 8),
-        fabric_bandwidth=(fabric_bandwidth, 64 * GB_PER_S),
-        nic_bandwidth=(nic_bandwidth, 50 * GB_PER_S),
-    )
-    builder = TopologyBuilder(name)
-    gpus = [[builder.compute(f"box{box}.gpu{i}") for i in range(gpus_per_box)] for box in range(boxes)]
-    for row in gpus:
-        for one, other in combinations(row, 2):
-            builder.duplex(one, other, fabric_bandwidth)
-    _join(builder, gpus, nic_bandwidth)
-    return builder.build()
+    name = call_expression(mi300x, locals())
+    links = [(one, other, 1) for one, other in combinations(range(gpus_per_box), 2)]
+    return _direct_boxes(name, (boxes, gpus_per_box), links, fabric_bandwidth, nic_bandwidth)

@@ -234,9 +234,8 @@ def _check_degree(function: str, n: int, d: int) -> None:
 def _seeded_name(function: str, *arguments: int, seed: int, bandwidth: int, latency: int) -> str:
     """The graph's name, with the seed where it is not 0."""
     check_count(function, "seed", seed, least=0, most=_MAX_SEED)
-    name = graph_name(function, *arguments, bandwidth=bandwidth, latency=latency)
-    plain = f"{function}({', '.join(map(str, arguments))}"
-    return name.replace(plain, f"{plain}, seed={seed}", 1) if seed else name
+    words: list[int | str] = [*arguments, *([f"seed={seed}"] if seed else [])]
+    return graph_name(function, *words, bandwidth=bandwidth, latency=latency)
 
 
 def _connected(function: str, draw: Callable[[], Topology]) -> Topology:
@@ -315,13 +314,12 @@ def _survivable_nodes(topology: Topology, count: int, rng: np.random.Generator) 
     keep = np.ones(topology.n_nodes, dtype=np.bool_)
     failed: list[str] = []
     for node in rng.permutation(topology.compute_nodes).tolist() if count else []:
+        if len(failed) == count:
+            break
         keep[node] = False
-        if _stays_connected(topology, keep, keep[topology.tails] & keep[topology.heads]):
+        keep[node] = not _stays_connected(topology, keep, keep[topology.tails] & keep[topology.heads])
+        if not keep[node]:
             failed.append(topology.node_names[node])
-            if len(failed) == count:
-                break
-        else:
-            keep[node] = True
     _check_failed(topology, "node", len(failed), count)
     return failed
 

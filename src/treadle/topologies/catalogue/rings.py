@@ -8,7 +8,7 @@ import numpy as np
 
 from treadle.arrays import Int32Array
 from treadle.errors import TopologyError
-from treadle.topologies.catalogue.direct import from_arcs, graph_name
+from treadle.topologies.catalogue.direct import from_arcs, graph_name, with_steps
 from treadle.topologies.limits import check_count, check_size
 from treadle.topologies.topology import Topology
 
@@ -33,8 +33,7 @@ def uni_ring(d: int, m: int, *, bandwidth: int = 1, latency: int = 0) -> Topolog
     check_count("uni_ring", "d", d)
     check_count("uni_ring", "m", m, least=2)
     check_size("uni_ring", m, d * m)
-    name = graph_name("uni_ring", d, m, bandwidth=bandwidth, latency=latency)
-    return _shifted(name, m, [1] * d, bandwidth, latency)
+    return with_steps(("uni_ring", d, m), m, [1] * d, bandwidth, latency)
 
 
 def bi_ring(d: int, m: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -65,8 +64,7 @@ def bi_ring(d: int, m: int, *, bandwidth: int = 1, latency: int = 0) -> Topology
     if d % 2:
         raise TopologyError(f"bi_ring: d must be even (half of the links go each way), found {d}")
     check_size("bi_ring", m, d * m)
-    name = graph_name("bi_ring", d, m, bandwidth=bandwidth, latency=latency)
-    return _shifted(name, m, [1, -1] * (d // 2), bandwidth, latency)
+    return with_steps(("bi_ring", d, m), m, [1, -1] * (d // 2), bandwidth, latency)
 
 
 def shifted_ring(n: int, stride: int = 0, *, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -102,15 +100,14 @@ def shifted_ring(n: int, stride: int = 0, *, bandwidth: int = 1, latency: int = 
     check_count("shifted_ring", "n", n, least=3)
     check_count("shifted_ring", "stride", stride, least=0, most=n - 1)
     check_size("shifted_ring", n, 4 * n)
-    arguments = (n, stride) if stride else (n,)
+    call = ("shifted_ring", n, stride) if stride else ("shifted_ring", n)
     stride = stride or default_stride(n)
     if gcd(stride, n) > 1:
         raise TopologyError(
             f"shifted_ring: stride {stride} and n = {n} have the common factor {gcd(stride, n)}, so the "
             f"second ring misses nodes; expected coprime numbers"
         )
-    name = graph_name("shifted_ring", *arguments, bandwidth=bandwidth, latency=latency)
-    return _shifted(name, n, [1, -1, stride, -stride], bandwidth, latency)
+    return with_steps(call, n, [1, -1, stride, -stride], bandwidth, latency)
 
 
 def default_stride(n: int) -> int:
@@ -124,19 +121,6 @@ def default_stride(n: int) -> int:
     [2, 1, 5, 3]
     """
     return next((stride for stride in range(2, n // 2 + 1) if gcd(stride, n) == 1), 1)
-
-
-def _shifted(name: str, n: int, steps: list[int], bandwidth: int, latency: int) -> Topology:
-    """Links from every node along each of `steps`, node by node."""
-    nodes = np.arange(n, dtype=np.int64)
-    return from_arcs(
-        name,
-        np.repeat(nodes, len(steps)),
-        ((nodes[:, None] + np.array(steps)) % n).ravel(),
-        n=n,
-        bandwidth=bandwidth,
-        latency=latency,
-    )
 
 
 def double_binary_tree(n: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:

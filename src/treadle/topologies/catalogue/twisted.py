@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 
 from treadle.errors import TopologyError
-from treadle.topologies.catalogue.direct import from_arcs, graph_name
+from treadle.topologies.catalogue.direct import from_heads
 from treadle.topologies.limits import check_count, check_size
 from treadle.topologies.topology import Topology
 
@@ -65,15 +65,8 @@ def twisted_torus(*dims: int, bandwidth: int = 1, latency: int = 0) -> Topology:
                 wrapped = (moved[:, axis] < 0) | (moved[:, axis] == dim)
                 moved[wrapped] += twist
             heads[:, 2 * axis + (direction < 0)] = np.ravel_multi_index(tuple(moved.T), dims, mode="wrap")
-    return from_arcs(
-        graph_name("twisted_torus", *dims, bandwidth=bandwidth, latency=latency),
-        np.repeat(np.arange(size), degree),
-        heads.ravel(),
-        n=size,
-        node_names=["n" + "_".join(map(str, place)) for place in position.tolist()],
-        bandwidth=bandwidth,
-        latency=latency,
-    )
+    names = ["n" + "_".join(map(str, place)) for place in position.tolist()]
+    return from_heads(("twisted_torus", *dims), heads, bandwidth, latency, names)
 
 
 def twisted_hypercube(n: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -104,11 +97,4 @@ def twisted_hypercube(n: int, *, bandwidth: int = 1, latency: int = 0) -> Topolo
     nodes = np.arange(2**n, dtype=np.int64)
     heads = nodes[:, None] ^ (1 << np.arange(n))
     heads[:4, 0] = nodes[:4] ^ 3
-    return from_arcs(
-        graph_name("twisted_hypercube", n, bandwidth=bandwidth, latency=latency),
-        np.repeat(nodes, n),
-        heads.ravel(),
-        n=2**n,
-        bandwidth=bandwidth,
-        latency=latency,
-    )
+    return from_heads(("twisted_hypercube", n), heads, bandwidth, latency)

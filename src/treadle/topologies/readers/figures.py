@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable
 from fractions import Fraction
-from math import gcd, lcm
+from math import gcd, lcm, prod
+from typing import Any
 
 from treadle.errors import FormatError
 from treadle.topologies.readers.imported import SourceText
@@ -37,30 +39,30 @@ def check_import_size(source: SourceText, *, nodes: int = 0, links: int = 0) -> 
             raise source.error(f"describes {size} {what}; at most {most} are read")
 
 
-def number(source: SourceText, place: str, value: object, *, line: int | None = None) -> Fraction:
+def number(source: SourceText, place: str, value: object, line: int | None = None) -> Fraction:
     """A decimal number, exactly as written; FormatError that names `place` for anything else."""
     text = value if isinstance(value, str) else repr(value) if type(value) in (int, float) else ""
     if not _DECIMAL.fullmatch(text.strip()):
-        raise source.error(f"{place}: expected a number, found {shown(value)}", line=line)
+        raise source.error(f"{place}: expected a number, found {shown(value)}", line)
     return Fraction(text.strip())
 
 
 def whole(
-    source: SourceText, place: str, value: object, least: int, most: int, *, line: int | None = None
+    source: SourceText, place: str, value: object, least: int, most: int, line: int | None = None
 ) -> int:
     """An integer from `least` to `most`; FormatError that names `place` for anything else."""
-    found = number(source, place, value, line=line)
+    found = number(source, place, value, line)
     if found.denominator != 1 or not least <= found <= most:
         expected = f"expected an integer from {least} to {most}"
-        raise source.error(f"{place}: {expected}, found {shown(value)}", line=line)
+        raise source.error(f"{place}: {expected}, found {shown(value)}", line)
     return int(found)
 
 
-def whole_bandwidth(source: SourceText, place: str, value: Fraction, *, line: int | None = None) -> int:
+def whole_bandwidth(source: SourceText, place: str, value: Fraction, line: int | None = None) -> int:
     """A bandwidth rounded down to whole bytes/s; FormatError for less than 1 or more than 2**50 of them."""
     if not 1 <= value <= MAX_BANDWIDTH:
         found = f"{float(value):g}" if abs(value) < 2**1000 else "far more"
-        raise source.error(f"{place}: expected 1 to 2**50 bytes/s, found {found}", line=line)
+        raise source.error(f"{place}: expected 1 to 2**50 bytes/s, found {found}", line)
     return int(value)
 
 
@@ -77,29 +79,33 @@ def whole_together(values: list[Fraction]) -> list[int]:
     return [int(value / unit) * int(unit) for value in values]
 
 
-def whole_latency(source: SourceText, place: str, value: Fraction, *, line: int | None = None) -> int:
+def whole_latency(source: SourceText, place: str, value: Fraction, line: int | None = None) -> int:
     """Nanoseconds, rounded to whole ones; FormatError for less than none or for months."""
     if not 0 <= value <= _MAX_LATENCY_NS:
-        raise source.error(f"{place}: expected 0 to 2**53 ns, found {float(value):g}", line=line)
+        raise source.error(f"{place}: expected 0 to 2**53 ns, found {float(value):g}", line)
     return round(value)
 
 
-def expanded_hosts(source: SourceText, place: str, text: str, *, line: int | None = None) -> list[str]:
+def expanded_hosts(source: SourceText, place: str, text: str, line: int | None = None) -> list[str]:
     """Names of a hostlist: ``tux[0-3,12],rack[00-01]n[1-2]`` are eight of them.
 
     Slurm's and ClusterShell's notation. Zeros in front keep a number's width. All names together are counted
     before any is made.
     """
+    in_brackets = sum(part.count(",") for part in re.findall(r"\[[^\[\]]*\]", text))
+    check_import_size(source, nodes=text.count(",") - in_brackets)
+    parts = [part.strip() for part in _PARTS.findall(text + ",")]
+    if not all(parts):
+        raise source.error(f"{place}: expected names with commas between, found {shown(text)}", line)
     names: list[str] = []
-    for part in _comma_parts(source, place, text, line):
+    for part in parts:
         pieces = re.split(r"\[([^\[\]]*)\]", part)
         if any("[" in piece or "]" in piece for piece in pieces):
-            raise source.error(f"{place}: brackets of {shown(part)} do not match", line=line)
-        spans = [_spans(source, place, piece, line) for piece in pieces[1::2]]
-        count = 1
-        for choices in spans:
-            count *= sum(last - first + 1 for first, last, _ in choices)
-        check_import_size(source, nodes=len(names) + count)
+            raise source.error(f"{place}: brackets of {shown(part)} do not match", line)
+        ranges = f"{place}: expected rising ranges, found"
+        spans = [number_spans(source, piece, f"{ranges} [{piece[:40]}]", line) for piece in pieces[1::2]]
+        sizes = (sum(last - first + 1 for first, last, _ in choices) for choices in spans)
+        check_import_size(source, nodes=len(names) + prod(sizes))
         grown = [pieces[0]]
         for choices, tail in zip(spans, pieces[2::2], strict=True):
             digits = [f"{k:0{width}d}" for first, last, width in choices for k in range(first, last + 1)]
@@ -108,27 +114,16 @@ def expanded_hosts(source: SourceText, place: str, text: str, *, line: int | Non
     return names
 
 
-def _comma_parts(source: SourceText, place: str, text: str, line: int | None) -> list[str]:
-    """Parts of a hostlist; commas in brackets do not part."""
-    check_import_size(source, nodes=text.count(",") - sum(map(_commas, re.findall(r"\[[^\[\]]*\]", text))))
-    parts = [part.strip() for part in _PARTS.findall(text + ",")]
-    if not all(parts):
-        raise source.error(f"{place}: expected names with commas between, found {shown(text)}", line=line)
-    return parts
-
-
-def _commas(text: str) -> int:
-    return text.count(",")
-
-
-def _spans(source: SourceText, place: str, text: str, line: int | None) -> list[tuple[int, int, int]]:
-    """First, last and width of digits of each range between brackets."""
+def number_spans(
+    source: SourceText, text: str, message: str, line: int | None = None
+) -> list[tuple[int, int, int]]:
+    """First, last and width of digits of each range of ``0-3,12``; FormatError with `message`."""
     spans = []
     for part in text.split(","):
         match = re.fullmatch(r"\s*([0-9]{1,9})(?:-([0-9]{1,9}))?\s*", part)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if match is None or first > last:
-            raise source.error(f"{place}: expected rising ranges, found [{text[:40]}]", line=line)
+            raise source.error(message, line)
         spans.append((first, last, len(match[1])))
     return spans
 
@@ -136,3 +131,20 @@ def _spans(source: SourceText, place: str, text: str, line: int | None) -> list[
 def asked(source: SourceText, option: str, what: str) -> FormatError:
     """The error for what a file does not say: which option does."""
     return source.error(f"{what}; say it by --{option}")
+
+
+def mapping(
+    source: SourceText, place: str, value: Any, known: Collection[str], needed: Iterable[str] = ()
+) -> dict[str, Any]:
+    """A mapping with all `needed` keys and no others than `known` ones; FormatError for anything else."""
+    where = f"{place}: " if place else ""
+    if not isinstance(value, dict):
+        raise source.error(f"{where}expected a mapping, found {shown(value)}")
+    for key in value:
+        if key not in known:
+            names = ", ".join(known if isinstance(known, tuple) else sorted(known))
+            raise source.error(f"{where}unknown key {shown(key)}; known are {names}")
+    for key in needed:
+        if key not in value:
+            raise source.error(f"{where}key {key!r} is missing")
+    return value

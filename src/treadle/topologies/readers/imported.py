@@ -154,7 +154,7 @@ class SourceText:
         """The file's name without folder and suffix: what the fabric is called where the file has no name."""
         return Path(self.name).stem
 
-    def error(self, message: str, *, line: int | None = None, column: int | None = None) -> FormatError:
+    def error(self, message: str, line: int | None = None, column: int | None = None) -> FormatError:
         """A FormatError that names the file and, if known, the place in it."""
         one_line = " ".join(message.split())  # words of the file may hold line breaks of any kind
         return FormatError(one_line, source=self.name, line=line, column=column)

@@ -58,7 +58,7 @@ class TopologyFormat:
     title: str
     read: str
     options: frozenset[str]
-    tells: Callable[[str], bool] | None = None
+    tells: Callable[[str], object] | None = None
     extensions: tuple[str, ...] = ()
     max_bytes: int = MAX_IMPORT_BYTES
     says: str = ""
@@ -169,7 +169,10 @@ def _told(name: str, text: str) -> TopologyFormat:
     for record in topology_formats():
         if suffix in record.extensions:
             return record
-    if head.lstrip()[:1] in ("{", "["):  # nobody's JSON: our reader says what is wrong with it
+    if head.lstrip()[:1] in (
+        "{",
+        "[",
+    ):  # JSON that nothing tells: Treadle's reader says what is wrong with it
         return _table()["json"]
     known = ", ".join(_table())
     raise FormatError(f"is of no known format; name one by --format: {known}", source=name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import compress
 
@@ -14,7 +14,7 @@ from treadle.arrays import BoolArray, Int32Array, Int64Array, mask_of, sums_of
 from treadle.errors import TopologyError
 from treadle.topologies.cables import partners
 from treadle.topologies.limits import check_count, check_size
-from treadle.topologies.naming import as_name
+from treadle.topologies.naming import label
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology
 from treadle.topologies.transforms.balance import balanced_capacities
 
@@ -63,14 +63,8 @@ def with_failed_links(topology: Topology, *names: str) -> Topology:
     keep = np.ones(topology.n_links, dtype=np.bool_)
     for name in names:
         keep &= ~_named_links(topology, name)
-    label = _label("with_failed_links", topology, names)
-    return _restricted(topology, label, np.ones(topology.n_nodes, dtype=np.bool_), keep)
-
-
-def _label(function: str, topology: Topology, arguments: Iterable[int | str]) -> str:
-    words = [topology.name, *map(_written, arguments)]
-    text = f"{function}({', '.join(words)})"
-    return as_name(text)
+    name = label("with_failed_links", topology.name, *map(_written, names))
+    return _restricted(topology, name, np.ones(topology.n_nodes, dtype=np.bool_), keep)
 
 
 def _written(argument: int | str) -> str:
@@ -85,8 +79,7 @@ def _named_links(topology: Topology, name: str) -> BoolArray:
     if ends is not None:
         return _links_between(topology, name, ends)
     numbered = _NUMBERED.fullmatch(name)
-    ends = None if numbered is None else _link_ends(topology, numbered[1])
-    if numbered is not None and ends is not None:
+    if numbered is not None and (ends := _link_ends(topology, numbered[1])) is not None:
         return _one_between(topology, name, ends, int(numbered[2]))
     for arrow in ("->", "--"):
         if arrow in name:
@@ -156,13 +149,10 @@ def _node(topology: Topology, name: str) -> int:
     kinds = {_kind(one): one for one in reversed(names)}
     meant = difflib.get_close_matches(_kind(name), kinds, n=1)  # a GPU is never meant by a switch
     close = difflib.get_close_matches(name, [one for one in names if _kind(one) in meant], n=2)
+    examples = f"; its nodes have names such as {', '.join([*kinds.values()][:4])}"
+    hint = _links_of_nic(topology, name) or examples
     if close:
         hint = f"; did you mean {' or '.join(map(repr, close))}?"
-    else:
-        hint = (
-            _links_of_nic(topology, name)
-            or f"; its nodes have names such as {', '.join([*kinds.values()][:4])}"
-        )
     raise TopologyError(f"{topology.name}: no node is called {name!r}{hint}")
 
 
@@ -205,8 +195,8 @@ def with_failed_nodes(topology: Topology, *names: str) -> Topology:
     keep = np.ones(topology.n_nodes, dtype=np.bool_)
     for name in names:
         keep[_node(topology, name)] = False
-    label = _label("with_failed_nodes", topology, names)
-    return _restricted(topology, label, keep, np.ones(topology.n_links, dtype=np.bool_))
+    name = label("with_failed_nodes", topology.name, *map(_written, names))
+    return _restricted(topology, name, keep, np.ones(topology.n_links, dtype=np.bool_))
 
 
 def subset(topology: Topology, *members: int | str) -> Topology:
@@ -243,10 +233,10 @@ def subset(topology: Topology, *members: int | str) -> Topology:
     order = list(dict.fromkeys(node for member in members for node in _member_nodes(topology, member)))
     keep = ~topology.is_compute
     keep[order] = True
-    label = _label("subset", topology, members)
-    part = replace(topology, name=label)
+    name = label("subset", topology.name, *map(_written, members))
+    part = replace(topology, name=name)
     if not keep.all():
-        part = _restricted(topology, label, keep, np.ones(topology.n_links, dtype=np.bool_))
+        part = _restricted(topology, name, keep, np.ones(topology.n_links, dtype=np.bool_))
     return _with_rank_order(part, [part.node_index(topology.node_names[node]) for node in order])
 
 

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
 from treadle.errors import TopologyError
+from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.limits import check_count, check_size
-from treadle.topologies.naming import as_name
+from treadle.topologies.naming import label
 from treadle.topologies.topology import Topology
 
 _MAX_TIMES = 32
@@ -59,13 +60,13 @@ def line_graph(topology: Topology, n: int = 1) -> Topology:
     check_count("line_graph", "n", n, most=_MAX_TIMES)
     _check_plain("line_graph", topology)
     _check_walks(topology, n)
-    label = _label("line_graph", topology.name, *([] if n == 1 else [n]))
+    name = label("line_graph", topology.name, *([] if n == 1 else [n]))
     for _ in range(n):
-        topology = _line_graph(topology, label)
+        topology = _line_graph(topology, name)
     return topology
 
 
-def _line_graph(topology: Topology, label: str) -> Topology:
+def _line_graph(topology: Topology, name: str) -> Topology:
     tails, heads = topology.tails, topology.heads
     out_degrees = np.bincount(tails, minlength=topology.n_nodes)
     first_out = np.cumsum(out_degrees) - out_degrees
@@ -75,7 +76,7 @@ def _line_graph(topology: Topology, label: str) -> Topology:
     rank = np.arange(len(one)) - np.repeat(np.cumsum(followers) - followers, followers)
     other = by_tail[first_out[heads[one]] + rank]
     names = _arc_names(topology)
-    return _built(label, names, one, other, topology.bandwidths[one], topology.latencies_ns[one])
+    return _graph(name, names, one, other, topology.bandwidths[one], topology.latencies_ns[one])
 
 
 def _check_walks(topology: Topology, n: int) -> None:
@@ -158,8 +159,8 @@ def degree_expansion(topology: Topology, n: int) -> Topology:
             f"Definition 13 takes graphs without self-loops"
         )
     copies = np.arange(n, dtype=np.int64)
-    return _built(
-        _label("degree_expansion", topology.name, n),
+    return _graph(
+        label("degree_expansion", topology.name, n),
         _distinct([f"{name}.{i}" for i in range(n) for name in topology.node_names]),
         ((copies * size)[:, None, None] + topology.tails).repeat(n, axis=1).ravel(),
         ((copies * size)[None, :, None] + topology.heads).repeat(n, axis=0).ravel(),
@@ -195,7 +196,7 @@ def cartesian_product(*factors: Topology) -> Topology:
     >>> cartesian_product(ring(4), complete(3))
     <Topology cartesian_product(ring(4), complete(3)): 12 compute, 0 switches, 48 links>
     """
-    return _product("cartesian_product", _label("cartesian_product", *(g.name for g in factors)), factors)
+    return _product("cartesian_product", label("cartesian_product", *(g.name for g in factors)), factors)
 
 
 def cartesian_power(topology: Topology, n: int) -> Topology:
@@ -225,7 +226,7 @@ def cartesian_power(topology: Topology, n: int) -> Topology:
     <Topology cartesian_power(complete(3), 2): 9 compute, 0 switches, 36 links>
     """
     check_count("cartesian_power", "n", n, most=_MAX_FACTORS)
-    return _product("cartesian_power", _label("cartesian_power", topology.name, n), (topology,) * n)
+    return _product("cartesian_power", label("cartesian_power", topology.name, n), (topology,) * n)
 
 
 def disjoint_copies(topology: Topology, n: int) -> Topology:
@@ -259,8 +260,8 @@ def disjoint_copies(topology: Topology, n: int) -> Topology:
     _check_plain("disjoint_copies", topology)
     check_size("disjoint_copies", n * topology.n_nodes, n * topology.n_links)
     shift = np.repeat(np.arange(n, dtype=np.int64) * topology.n_nodes, topology.n_links)
-    return _built(
-        _label("disjoint_copies", topology.name, n),
+    return _graph(
+        label("disjoint_copies", topology.name, n),
         _distinct([f"{copy},{name}" for copy in range(n) for name in topology.node_names]),
         np.tile(topology.tails.astype(np.int64), n) + shift,
         np.tile(topology.heads.astype(np.int64), n) + shift,
@@ -306,7 +307,7 @@ def with_axes_ordered(topology: Topology, sizes: str, order: str) -> Topology:
             f"and {order!r}"
         )
     before = np.arange(topology.n_nodes).reshape(shape).transpose(axes).ravel()
-    return _renumbered(topology, before, _label(name, topology.name, f'"{sizes}"', f'"{order}"'))
+    return _renumbered(topology, before, label(name, topology.name, f'"{sizes}"', f'"{order}"'))
 
 
 def with_nodes_ordered(topology: Topology, order: str) -> Topology:
@@ -342,21 +343,16 @@ def with_nodes_ordered(topology: Topology, order: str) -> Topology:
         raise TopologyError(
             f"{name}: expected each node from 0 to {topology.n_nodes - 1} once, found {order[:80]!r}"
         )
-    return _renumbered(topology, before, _label(name, topology.name, f'"{order}"'))
+    return _renumbered(topology, before, label(name, topology.name, f'"{order}"'))
 
 
-def _renumbered(topology: Topology, before: Int64Array, label: str) -> Topology:
+def _renumbered(topology: Topology, before: Int64Array, name: str) -> Topology:
     """The node that was before[i] becomes node i."""
     number = np.empty_like(before)
     number[before] = np.arange(topology.n_nodes)
-    return _built(
-        label,
-        [topology.node_names[node] for node in before.tolist()],
-        number[topology.tails],
-        number[topology.heads],
-        topology.bandwidths,
-        topology.latencies_ns,
-    )
+    names = [topology.node_names[node] for node in before.tolist()]
+    ends = number[topology.tails], number[topology.heads]
+    return _graph(name, names, *ends, topology.bandwidths, topology.latencies_ns)
 
 
 def _whole_numbers(function: str, text: str, mark: str) -> tuple[int, ...]:
@@ -367,7 +363,7 @@ def _whole_numbers(function: str, text: str, mark: str) -> tuple[int, ...]:
     return tuple(map(int, words))
 
 
-def _product(function: str, label: str, factors: Sequence[Topology]) -> Topology:
+def _product(function: str, name: str, factors: Sequence[Topology]) -> Topology:
     check_count(function, "number of factors", len(factors), most=_MAX_FACTORS)
     for factor in factors:
         _check_plain(function, factor)
@@ -388,7 +384,15 @@ def _product(function: str, label: str, factors: Sequence[Topology]) -> Topology
     names = list(factors[0].node_names)
     for factor in factors[1:]:
         names = [f"{name},{other}" for name in names for other in factor.node_names]
-    return _built(label, _distinct(names), *(np.concatenate(parts) for parts in columns))
+    return _graph(name, _distinct(names), *(np.concatenate(parts) for parts in columns))
+
+
+def _graph(name: str, names: Sequence[str], *columns: NDArray[np.integer]) -> Topology:
+    """A graph with links by columns of tails, heads, bandwidths and latencies."""
+    tails, heads, bandwidths, latencies = columns
+    return from_arcs(
+        name, tails, heads, n=len(names), node_names=names, bandwidth=bandwidths, latency=latencies
+    )
 
 
 def _check_plain(function: str, topology: Topology) -> None:
@@ -404,33 +408,8 @@ def _check_plain(function: str, topology: Topology) -> None:
         raise TopologyError(f"{function}: {topology.name} has no links; nothing to expand")
 
 
-def _label(function: str, *words: str | int) -> str:
-    """The expression for the result, as far as it fits in a line."""
-    text = f"{function}({', '.join(str(word) for word in words)})"
-    return as_name(text)
-
-
 def _distinct(names: Sequence[str]) -> tuple[str, ...]:
     """The names, or plain numbers if the nodes' own names are so odd that two became equal."""
     if len(set(names)) == len(names):
         return tuple(names)
     return tuple(f"n{i}" for i in range(len(names)))
-
-
-def _built(
-    label: str,
-    names: Sequence[str],
-    tails: NDArray[np.integer],
-    heads: NDArray[np.integer],
-    bandwidths: NDArray[np.integer],
-    latencies_ns: NDArray[np.integer],
-) -> Topology:
-    return Topology(
-        name=label,
-        node_names=tuple(names),
-        is_compute=np.ones(len(names), dtype=np.bool_),
-        tails=tails.astype(np.int32),
-        heads=heads.astype(np.int32),
-        bandwidths=bandwidths.astype(np.int64),
-        latencies_ns=latencies_ns.astype(np.int64),
-    )

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from treadle.arrays import Int32Array
 from treadle.errors import TopologyError
 from treadle.topologies.limits import check_count, check_size
+from treadle.topologies.naming import call_expression
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology
 
 
@@ -70,11 +69,11 @@ def with_host_bottleneck(topology: Topology, *, bandwidth: int = 0, nic_forwards
     between = np.repeat(np.full(len(hosts), bandwidth) if bandwidth else caps[hosts], 2)
     return replace(
         topology,
-        name=_label(topology.name, bandwidth, nic_forwards=nic_forwards),
+        name=call_expression(with_host_bottleneck, {**locals(), "topology": topology.name}),
         node_names=(*topology.node_names, *new_names),
         is_compute=np.concatenate([topology.is_compute, more]),
-        tails=_joined(leave[topology.tails], np.stack([entry[hosts], hosts], axis=1)),
-        heads=_joined(entry[topology.heads], np.stack([hosts, leave[hosts]], axis=1)),
+        tails=np.concatenate([leave[topology.tails], np.stack([entry[hosts], hosts], axis=1).ravel()]),
+        heads=np.concatenate([entry[topology.heads], np.stack([hosts, leave[hosts]], axis=1).ravel()]),
         bandwidths=np.concatenate([topology.bandwidths, between]),
         latencies_ns=np.concatenate([topology.latencies_ns, np.zeros(2 * len(hosts), dtype=np.int64)]),
         multicast=np.concatenate([topology.multicast, more]),
@@ -82,15 +81,3 @@ def with_host_bottleneck(topology: Topology, *, bandwidth: int = 0, nic_forwards
         turns_round=np.concatenate([topology.turns_round, more]),
         injection_bytes_per_s=np.zeros(n + len(more), dtype=np.int64),
     )
-
-
-def _label(inner: str, bandwidth: int, *, nic_forwards: bool) -> str:
-    """The expression that makes the fabric."""
-    words = [inner]
-    words += [f'bandwidth="{bandwidth}B/s"'] if bandwidth else []
-    words += ["nic_forwards=True"] if nic_forwards else []
-    return f"with_host_bottleneck({', '.join(words)})"
-
-
-def _joined(first: NDArray[np.integer], second: NDArray[np.integer]) -> Int32Array:
-    return np.concatenate([first, second.ravel()]).astype(np.int32)

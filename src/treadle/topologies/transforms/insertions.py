@@ -8,8 +8,9 @@ import numpy as np
 
 from treadle.arrays import mask_of
 from treadle.errors import TopologyError
+from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.limits import check_count, check_size
-from treadle.topologies.naming import as_name
+from treadle.topologies.naming import label
 from treadle.topologies.properties import is_regular
 from treadle.topologies.topology import Topology
 
@@ -172,13 +173,12 @@ def _changed(
     source: list[int],
 ) -> Topology:
     """With the bandwidth and latency that each link has from one of G's."""
-    label = f"{function}({topology.name}, {', '.join(map(str, arguments))})"
-    return Topology(
-        name=as_name(label),
+    return from_arcs(
+        label(function, topology.name, *arguments),
+        tails,
+        heads,
+        n=len(names),
         node_names=names,
-        is_compute=np.ones(len(names), dtype=np.bool_),
-        tails=np.array(tails, dtype=np.int32),
-        heads=np.array(heads, dtype=np.int32),
-        bandwidths=topology.bandwidths[source],
-        latencies_ns=topology.latencies_ns[source],
+        bandwidth=topology.bandwidths[source],
+        latency=topology.latencies_ns[source],
     )

@@ -173,7 +173,7 @@ def test_an_odd_box_object_by_object() -> None:
         (
             'pci_type="0680 [10de:1af1]"',
             'pci_type="x"',
-            'pci_type: expected a class and identifiers, "0302 [10de:1db8] ..."',
+            'pci_type="x": expected a class and identifiers, "0302 [10de:1db8] ..."',
         ),
         (
             'pci_link_speed="7.5"',

@@ -54,10 +54,7 @@ def test_a_tree_with_odd_numbers() -> None:
         *((host, switch, 12) for host, switch in hosts),
         *(("a", "left", 18), ("b", "left", 6), ("right", "top", 24), ("left", "top", 8)),
     ]
-    assert found.topology.node_names == (
-        *(host for host, _ in hosts),
-        *("top", "left", "a", "b", "right"),
-    )
+    assert found.topology.node_names == (*(host for host, _ in hosts), *("top", "left", "a", "b", "right"))
     assert (found.format, found.topology.name) == ("slurm", "topology")
     assert found.recognised == {
         "nodes": "8",
@@ -170,7 +167,10 @@ def test_trees_that_are_refused(text: str, message: str) -> None:
             "- tree: {switches: [{switch: a, nodes: [b]}]}",
             "[0].tree.switches[0]: expected a mapping of switch, and children or nodes",
         ),
-        ("- tree: {switches: [{switch: a, node: b}]}", "[0].tree.switches[0]: unknown key 'node'"),
+        (
+            "- tree: {switches: [{switch: a, node: b}]}",
+            "[0].tree.switches[0]: unknown key 'node'; known are children, link_speed, nodes, switch",
+        ),
         ("- tree: {switches: [{nodes: b}]}", "[0].tree.switches[0]: key 'switch' is missing"),
         (
             "- tree: {switches: [{switch: a, nodes: b, children: c}]}",

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from treadle.topologies.readers.boxes.heads import (
-    begins_amd_smi,
-    begins_hwloc_xml,
-    begins_nccl_log,
-    begins_nccl_xml,
-    begins_nvidia_smi,
-    begins_rocm_smi,
-)
+import re
+
 from treadle.topologies.readers.reader import TopologyFormat
 
 BOX_OPTIONS = frozenset({"boxes", "network", "nic_bandwidth", "gpu", "links", "pcie", "nics", "trays"})
@@ -18,13 +12,42 @@ _NETWORK = "several boxes: --boxes, --network"
 
 _ROOM = "treadle.topologies.readers.boxes"
 
+_SKIPPED = (("<?", "?>"), ("<!--", "-->"), ("<!DOCTYPE", ">"))
+"""What may stand before an XML text's first element: its beginning and its end."""
+_ELEMENT = re.compile(r"<([A-Za-z_][\w.-]*)")
+_NVIDIA_SMI = re.compile(
+    r"^[ \t]{0,99}(?:\x1b\[[0-9;]*m)?[ \t]{0,99}GPU0\s.*\n[ \t]{0,99}GPU0[ \t]+[A-Z]", re.MULTILINE
+)
+_ROCM_SMI = re.compile(r"^=+ (?:Weight|Hops|Link Type) between two GPUs =+[ \t\r]*$", re.MULTILINE)
+_AMD_SMI = re.compile(r"^(?:ACCESS|WEIGHT|HOPS|LINK TYPE) TABLE:\s*$", re.MULTILINE)
+
+
+def root_tag(head: str) -> str:
+    """Name of the first element of an XML text; "" where there is none."""
+    place = 0
+    while True:
+        place += len(head[place:]) - len(head[place:].lstrip())
+        skipped = [pair for pair in _SKIPPED if head.startswith(pair[0], place)]
+        if not skipped:
+            break
+        start, end = skipped[0]
+        stop = head.find(end, place)
+        if start == "<!DOCTYPE" and "[" in head[place:stop]:  # declarations of its own, to be refused
+            stop = head.find(end, head.find("]", place))
+        if stop < place:
+            return ""
+        place = stop + len(end)
+    match = _ELEMENT.match(head, place)
+    return match[1] if match else ""
+
+
 FORMATS = (
     TopologyFormat(
         name="nccl-xml",
         title="NCCL's and RCCL's topology XML",
         read=f"{_ROOM}.nccl_xml:read",
         options=BOX_OPTIONS | {"cpu_link"},
-        tells=begins_nccl_xml,
+        tells=lambda head: root_tag(head) == "system",
         says="PCIe tree, GPUs, NICs; a dump also NVLinks or xGMI, ranks and speeds of NICs",
         asks=f"GPUs without links: --gpu; NICs without speed: --nic-bandwidth; {_NETWORK}",
     ),
@@ -33,7 +56,7 @@ FORMATS = (
         title="the system tree in NCCL's log",
         read=f"{_ROOM}.nccl_system:read",
         options=BOX_OPTIONS - {"gpu"} | {"cpu_link"},
-        tells=begins_nccl_log,
+        tells=lambda head: " NCCL INFO " in head,
         says="GPUs and ranks, NVLinks, PCIe, NICs and their speeds, as NCCL uses them",
         asks=f"{_NETWORK}",
     ),
@@ -42,7 +65,7 @@ FORMATS = (
         title="the matrix of nvidia-smi topo -m",
         read=f"{_ROOM}.nvidia_smi:read",
         options=BOX_OPTIONS | {"cpu_link", "pcie_bandwidth"},
-        tells=begins_nvidia_smi,
+        tells=_NVIDIA_SMI.search,
         says="numbers of NVLinks between GPUs; NICs, and which share a PCIe switch with a GPU; affinities",
         asks=f"--gpu; over PCIe --cpu-link; --nic-bandwidth; --trays of a rack; {_NETWORK}",
     ),
@@ -51,7 +74,7 @@ FORMATS = (
         title="tables of rocm-smi --showtopo",
         read=f"{_ROOM}.amd_tables:read_rocm_smi",
         options=BOX_OPTIONS,
-        tells=begins_rocm_smi,
+        tells=_ROCM_SMI.search,
         says="which GPUs xGMI joins directly",
         asks="--gpu; it has no NICs, so one box only",
     ),
@@ -60,7 +83,7 @@ FORMATS = (
         title="tables of amd-smi topology",
         read=f"{_ROOM}.amd_tables:read_amd_smi",
         options=BOX_OPTIONS,
-        tells=begins_amd_smi,
+        tells=_AMD_SMI.search,
         says="which GPUs xGMI joins directly, and their bus ids",
         asks="--gpu; it has no NICs, so one box only",
     ),
@@ -69,7 +92,7 @@ FORMATS = (
         title="hwloc's XML (lstopo)",
         read=f"{_ROOM}.hwloc:read",
         options=BOX_OPTIONS,
-        tells=begins_hwloc_xml,
+        tells=lambda head: root_tag(head) == "topology" and "<object " in head,
         says="PCIe tree with speeds, GPUs and their models, bandwidths of NVLinks or xGMI, NICs",
         asks=f"GPUs of unknown model: --gpu; --nic-bandwidth; {_NETWORK}",
     ),

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import product
 
-from treadle.topologies.readers.boxes.box import Box, Gpu, bus_number
+from treadle.topologies.readers.boxes.box import Box, Gpu
 from treadle.topologies.readers.boxes.gpu_models import GPU_MODELS
 from treadle.topologies.readers.boxes.networks import fabric_of
-from treadle.topologies.readers.boxes.wiring import asks_model, typed_model, wire
+from treadle.topologies.readers.boxes.wiring import asks_model, typed_model, wired_box
 from treadle.topologies.readers.imported import Imported, ImportOptions, SourceText
 
 MAX_GPUS = 256
@@ -49,30 +50,27 @@ def _tables(source: SourceText, title: re.Pattern[str], gpu: re.Pattern[str]) ->
     """Square tables of GPUs by their titles."""
     found: dict[str, dict[tuple[str, str], tuple[str, int]]] = {}
     headed: dict[str, list[str]] = {}
-    name = ""
-    columns: list[str] = []
-    cells: dict[tuple[str, str], tuple[str, int]] = {}
+    name, columns = "", list[str]()
     for number, line in enumerate(source.text.splitlines(), start=1):
         heading = title.fullmatch(line.strip()) if len(line) < _LONGEST_TITLE else None
         words = line.split()
         if heading is not None:
-            name, columns, cells = heading[1], [], {}
+            name, columns = heading[1], []
             if name in found:
                 raise source.error(f"the table {name!r} is there twice", line=number)
-            found[name] = cells
-        elif name and words and all(gpu.fullmatch(word) for word in words) and not columns:
+            found[name] = {}
+        elif name and words and all(map(gpu.fullmatch, words)) and not columns:
             columns = headed[name] = words
             if len(set(columns)) < len(columns) or len(columns) > MAX_GPUS:
                 raise source.error(f"expected at most {MAX_GPUS} different GPUs as columns", line=number)
-        elif columns and words and gpu.fullmatch(words[0]):
-            if len(words) != len(columns) + 1 or words[0] not in columns:
-                raise source.error(
-                    f"row {words[0]}: expected a cell for each of {len(columns)} GPUs", line=number
-                )
-            for column, word in zip(columns, words[1:], strict=True):
-                if (words[0], column) in cells:
-                    raise source.error(f"{words[0]} has a second row", line=number)
-                cells[words[0], column] = word, number
+        elif columns and words and gpu.fullmatch(row := words[0]):
+            if len(words) != len(columns) + 1 or row not in columns:
+                raise source.error(f"row {row}: expected a cell for each of {len(columns)} GPUs", line=number)
+            if (row, row) in found[name]:
+                raise source.error(f"{row} has a second row", line=number)
+            found[name] |= {
+                (row, column): (word, number) for column, word in zip(columns, words[1:], strict=True)
+            }
     for name, columns in headed.items():
         for column in columns:
             if (column, column) not in found[name]:
@@ -99,40 +97,19 @@ def _box(
         )
     names = list(dict.fromkeys(row for row, _ in tables[weight]))
     counts: dict[tuple[int, int | None], int] = {}
-    for one, row in enumerate(names):
-        for other, column in enumerate(names):
-            for table in (tables[weight], tables[kind]):
-                if (row, column) not in table:
-                    raise source.error(f"a table has no cell for {row} and {column}")
-            cell, line = tables[weight][row, column]
-            link, _ = tables[kind][row, column]
-            if not re.fullmatch("[0-9]{1,6}", cell, re.ASCII):
-                raise source.error(
-                    f"weight {cell[:20]!r} of {row} and {column}: expected a number", line=line
-                )
-            if one != other and link not in ("XGMI", "PCIE"):
-                raise source.error(
-                    f"link {link[:20]!r} of {row} and {column}: expected XGMI or PCIE", line=line
-                )
-            if one != other and link == "XGMI" and int(cell) == _DIRECT:
-                counts[one, other] = 1
+    for (one, row), (other, column) in product(enumerate(names), repeat=2):
+        if (row, column) not in tables[kind]:
+            raise source.error(f"a table has no cell for {row} and {column}")
+        cell, line = tables[weight][row, column]
+        link, _ = tables[kind][row, column]
+        if not re.fullmatch("[0-9]{1,6}", cell, re.ASCII):
+            raise source.error(f"weight {cell[:20]!r} of {row} and {column}: expected a number", line=line)
+        if one != other and link not in ("XGMI", "PCIE"):
+            raise source.error(f"link {link[:20]!r} of {row} and {column}: expected XGMI or PCIE", line=line)
+        if one != other and link == "XGMI" and int(cell) == _DIRECT:
+            counts[one, other] = 1
     if not counts:
         raise source.error("shows no GPUs that xGMI joins, and does not say how fast PCIe is")
-    is_by_bus = all(_AMD_GPU.fullmatch(name) for name in names)
-    order = sorted(range(len(names)), key=lambda place: bus_number(names[place]) if is_by_bus else place)
-    place_of = {number: place for place, number in enumerate(order)}
-    gpus = [
-        Gpu(name=names[number], model=model, bus_id=names[number] if is_by_bus else "") for number in order
-    ]
-    ordered = {
-        (place_of[one], None if other is None else place_of[other]): count
-        for (one, other), count in counts.items()
-    }
-    wired = wire(source, gpus, ordered, options)
-    return Box(
-        gpus=tuple(gpus),
-        links=wired.links,
-        link_word=wired.word,
-        defaulted=wired.defaulted,
-        warnings=wired.warnings,
-    )
+    is_by_bus = all(map(_AMD_GPU.fullmatch, names))
+    gpus = [Gpu(name=name, model=model, bus_id=name if is_by_bus else "") for name in names]
+    return wired_box(source, gpus, counts, options)

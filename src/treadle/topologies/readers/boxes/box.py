@@ -6,11 +6,15 @@ bytes/s in each direction.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
+
 from treadle.errors import TopologyError
+from treadle.math.graphs import components
 from treadle.topologies.naming import is_one_line
 from treadle.topologies.readers.imported import Finding
 
@@ -266,11 +270,6 @@ class Box:
         """Whether GPUs are joined by NVSwitches."""
         return any(link.other is None for link in self.links)
 
-    def unlinked(self) -> tuple[int, ...]:
-        """GPUs without any link, in order."""
-        linked = {end for link in self.links for end in (link.gpu, link.other)}
-        return tuple(number for number in range(len(self.gpus)) if number not in linked)
-
     def parts(self) -> tuple[tuple[int, ...], ...]:
         """GPUs by what links join directly or in several hops, each part rising, parts by their first."""
         return joined_parts(
@@ -290,20 +289,12 @@ class Box:
 
 def joined_parts(n: int, pairs: Iterable[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
     """Numbers 0 to n - 1 by what pairs join; larger numbers in pairs join others but appear in no part."""
-    leader: dict[int, int] = {}
-
-    def lead(one: int) -> int:
-        while leader.setdefault(one, one) != one:
-            leader[one] = leader[leader[one]]
-            one = leader[one]
-        return one
-
-    for one, other in pairs:
-        leader[lead(one)] = lead(other)
+    ends = np.array([*pairs], dtype=np.int32).reshape(-1, 2)
+    labels = components(max(n, int(ends.max(initial=-1)) + 1), ends[:, 0], ends[:, 1])
     parts: dict[int, list[int]] = {}
-    for number in range(n):
-        parts.setdefault(lead(number), []).append(number)
-    return tuple(tuple(part) for part in parts.values())
+    for number, label in enumerate(labels[:n].tolist()):
+        parts.setdefault(label, []).append(number)
+    return tuple(map(tuple, parts.values()))
 
 
 def rank_order(gpus: Sequence[Gpu]) -> tuple[int, ...]:
@@ -330,8 +321,6 @@ def _check_bandwidth(name: str, bandwidth: int | None) -> None:
 
 
 def _check_unique(what: str, values: Iterable[str]) -> None:
-    seen: set[str] = set()
-    for value in values:
-        if value in seen:
+    for value, count in Counter(values).items():
+        if count > 1:
             raise TopologyError(f"box: {what} {value} is there twice")
-        seen.add(value)

@@ -9,11 +9,11 @@ is the port's. Format: NCCL 2.5 to 2.30, graph/topo.cc; later ones put the syste
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from treadle.errors import FormatError, TopologyError
+from treadle.errors import TopologyError
 from treadle.topologies.readers.boxes.box import (
     Box,
     Bridge,
@@ -25,11 +25,11 @@ from treadle.topologies.readers.boxes.box import (
     Nic,
     Slot,
 )
+from treadle.topologies.readers.boxes.gpu_models import GB_PER_S
 from treadle.topologies.readers.boxes.networks import fabric_of
 from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, LinkSpeeds, SourceText
 
 MAX_TREE_LINES = 4096
-GB_PER_S = 10**9
 
 _LINE = re.compile(
     r"(?P<indent> *)(?:\+ (?P<link>[A-Z0-9]{2,4})\[(?P<speed>\d{1,6}(?:\.\d{1,3})?)\] - )?"
@@ -134,14 +134,14 @@ def read_system(
     FormatError
         If the lines are no such tree, contradict each other or show no GPU; it names the line.
     """
-    nodes = _nodes(lines, source)
-    return _Assembly(nodes, links, source).box()
+    log = SourceText("", source)
+    return _Assembly(_nodes(lines, log), log, is_nominal=links is LinkSpeeds.NOMINAL).box()
 
 
-def _nodes(lines: Sequence[tuple[int, str]], source: str) -> list[_Node]:
+def _nodes(lines: Sequence[tuple[int, str]], source: SourceText) -> list[_Node]:
     """Nodes in the order of the lines; links that go no deeper are kept with the node that has them."""
     if len(lines) > MAX_TREE_LINES:
-        raise FormatError(f"the system tree has more than {MAX_TREE_LINES} lines", source=source)
+        raise source.error(f"the system tree has more than {MAX_TREE_LINES} lines")
     nodes: list[_Node] = []
     open_at: dict[int, int] = {}  # column at which what hangs from a node begins
     for number, text in lines:
@@ -149,24 +149,20 @@ def _nodes(lines: Sequence[tuple[int, str]], source: str) -> list[_Node]:
             continue
         match = _LINE.fullmatch(text)
         if match is None:
-            raise FormatError(f"no line of a system tree: {text.strip()[:60]!r}", source=source, line=number)
-        kind, identity, more = match["kind"], match["id"].upper(), match["more"] or ""
+            raise source.error(f"no line of a system tree: {text.strip()[:60]!r}", line=number)
+        kind, identity, link, more = match["kind"], match["id"].upper(), match["link"], match["more"] or ""
         indent = len(match["indent"])
-        if match["link"] is None:
+        if link is None:
             if kind != "CPU" or indent:
-                raise FormatError("a system tree begins with CPUs", source=source, line=number)
+                raise source.error("a system tree begins with CPUs", line=number)
             open_at = {0: len(nodes)}
             nodes.append(_Node(kind, identity, number, more=more))
             continue
-        above = open_at.get(indent)
-        if above is None:
-            raise FormatError(
-                "hangs from nothing: the tree's indentation is lost; give --topology",
-                source=source,
-                line=number,
-            )
-        speed = Fraction(match["speed"])
-        if match["link"] == "PCI" and kind in ("PCI", "GPU", "NIC", "DEV"):
+        if indent not in open_at:
+            lost = "hangs from nothing: the tree's indentation is lost; give --topology"
+            raise source.error(lost, line=number)
+        above, speed = open_at[indent], Fraction(match["speed"])
+        if link == "PCI" and kind in ("PCI", "GPU", "NIC", "DEV"):
             if kind == "DEV":
                 kind, more = "GPU", _DEVICE
             open_at = {column: node for column, node in open_at.items() if column <= indent}
@@ -174,16 +170,11 @@ def _nodes(lines: Sequence[tuple[int, str]], source: str) -> list[_Node]:
             nodes.append(_Node(kind, identity, number, above, speed, more))
             continue
         holder = nodes[above]
-        if not _may_hold(holder, match["link"]):
-            raise FormatError(
-                f"{match['link']} hangs from {holder.kind}/{holder.id}: the tree's indentation is lost; give "
-                f"--topology",
-                source=source,
-                line=number,
-            )
-        if match["link"] == "NET" and kind != "NET":
-            continue  # the same port under another name, for transfers that GPUs start
-        holder.links.append((match["link"], more if kind == "NET" else kind, identity, speed, number))
+        if not _may_hold(holder, link):
+            lost = f"hangs from {holder.kind}/{holder.id}: the tree's indentation is lost; give --topology"
+            raise source.error(f"{link} {lost}", line=number)
+        if link != "NET" or kind == "NET":  # else the same port under another name, for transfers of GPUs
+            holder.links.append((link, more if kind == "NET" else kind, identity, speed, number))
     return nodes
 
 
@@ -201,32 +192,27 @@ def _may_hold(holder: _Node, link: str) -> bool:
 class _Assembly:
     """Makes a box of a tree's nodes."""
 
-    def __init__(self, nodes: Sequence[_Node], links: LinkSpeeds, source: str) -> None:
+    def __init__(self, nodes: Sequence[_Node], source: SourceText, *, is_nominal: bool) -> None:
         self._nodes = nodes
-        self._is_nominal = links is LinkSpeeds.NOMINAL
+        self._is_nominal = is_nominal
         self._source = source
-        self._defaulted: list[Finding] = []
         self._warnings: list[Finding] = []
         gpus = [place for place, node in enumerate(nodes) if node.kind == "GPU"]
         if not gpus:
-            raise self._error("the system tree shows no GPU", nodes[0].line if nodes else None)
+            raise source.error("the system tree shows no GPU", line=nodes[0].line if nodes else None)
         ranks = {place: self._rank(nodes[place]) for place in gpus}
         has_ranks = None not in ranks.values()
         self._gpus = sorted(
             gpus, key=lambda place: ranks[place] or 0 if has_ranks else _number(f"/{nodes[place].id}")
         )
-        self._gpu_of = {nodes[place].id: number for number, place in enumerate(self._gpus)}
         self._bridge_of: dict[int, int] = {}
         self._word = "NVLink"
-
-    def _error(self, message: str, line: int | None) -> FormatError:
-        return FormatError(message, source=self._source, line=line)
 
     def _rank(self, node: _Node) -> int | None:
         if node.more == _DEVICE:
             return None
         if not re.fullmatch(r"-?\d{1,7}", node.more.strip()):
-            raise self._error(f"GPU/{node.id} has no rank", node.line)
+            raise self._source.error(f"GPU/{node.id} has no rank", line=node.line)
         return int(node.more)
 
     def box(self) -> Box:
@@ -234,90 +220,78 @@ class _Assembly:
         bridges = self._bridges()
         nics = self._nics()
         links, n_switches = self._links()
-        gpus = tuple(
-            Gpu(
-                name=f"GPU/{node.id}",
-                bus_id=_bus_id(node.id),
-                rank=self._rank(node),
-                slot=self._slot(place),
-            )
-            for place, node in ((place, self._nodes[place]) for place in self._gpus)
-        )
+        gpus = []
+        for place in self._gpus:
+            node = self._nodes[place]
+            identity, rank, slot = _bus_id(node.id), self._rank(node), self._slot(node)
+            gpus.append(Gpu(name=f"GPU/{node.id}", bus_id=identity, rank=rank, slot=slot))
         try:
             return Box(
-                gpus=gpus,
-                links=links,
-                nics=nics,
-                bridges=bridges,
+                gpus=tuple(gpus),
+                links=tuple(links),
+                nics=tuple(nics),
+                bridges=tuple(bridges),
                 host_links=self._host_links(),
                 n_switches=n_switches,
                 link_word=self._word,
-                defaulted=tuple(self._defaulted),
                 warnings=tuple(self._warnings),
             )
         except TopologyError as error:
-            raise self._error(f"system tree: {error}", self._nodes[0].line) from None
+            raise self._source.error(f"system tree: {error}", line=self._nodes[0].line) from None
 
-    def _pcie(self, node: _Node) -> int | None:
-        if node.above is None:
-            return None
-        if not node.speed:
-            raise self._error(f"{node.kind}/{node.id} has a link of no speed", node.line)
-        return int(node.speed * (_PCIE if self._is_nominal else 1) * GB_PER_S)
-
-    def _bridges(self) -> tuple[Bridge, ...]:
+    def _bridges(self) -> list[Bridge]:
         """CPUs, PCIe switches, and cards with several ports."""
+        kinds = {"CPU": BridgeKind.HOST, "NIC": BridgeKind.CARD}
         bridges: list[Bridge] = []
         for place, node in enumerate(self._nodes):
             ports = sum(link == "NET" for link, *_ in node.links)
             if node.kind == "GPU" or (node.kind == "NIC" and ports < 2):
                 continue
             self._bridge_of[place] = len(bridges)
-            kinds = {"CPU": BridgeKind.HOST, "NIC": BridgeKind.CARD}
-            bridges.append(
-                Bridge(
-                    kind=kinds.get(node.kind, BridgeKind.SWITCH),
-                    name=f"{node.kind}/{node.id}",
-                    above=self._above(node),
-                    bandwidth=self._pcie(node),
-                )
+            kind, name, slot = (
+                kinds.get(node.kind, BridgeKind.SWITCH),
+                f"{node.kind}/{node.id}",
+                self._slot(node),
             )
-        return tuple(bridges)
+            bridges.append(Bridge(kind=kind, name=name, above=slot.above, bandwidth=slot.bandwidth))
+        return bridges
 
-    def _above(self, node: _Node) -> int | None:
+    def _slot(self, node: _Node) -> Slot:
+        """Where a node hangs, and its speed."""
         if node.above is None:
-            return None
+            return Slot()
         if node.above not in self._bridge_of:
-            raise self._error(f"{node.kind}/{node.id} hangs from what is no switch", node.line)
-        return self._bridge_of[node.above]
+            message = f"{node.kind}/{node.id} hangs from what is no switch"
+            raise self._source.error(message, line=node.line)
+        if not node.speed:
+            raise self._source.error(f"{node.kind}/{node.id} has a link of no speed", line=node.line)
+        bandwidth = int(node.speed * (_PCIE if self._is_nominal else 1) * GB_PER_S)
+        return Slot(above=self._bridge_of[node.above], bandwidth=bandwidth)
 
-    def _slot(self, place: int) -> Slot:
-        node = self._nodes[place]
-        return Slot(above=self._above(node), bandwidth=self._pcie(node))
-
-    def _nics(self) -> tuple[Nic, ...]:
+    def _nics(self) -> list[Nic]:
         """Ports, each where its card hangs."""
         found: dict[str, Nic] = {}
         for place, node in enumerate(self._nodes):
             for link, more, identity, speed, line in node.links:
                 if link != "NET":
                     continue
-                words = more.split("/")
-                slot = Slot(above=self._bridge_of[place]) if place in self._bridge_of else self._slot(place)
+                card, port = ["", "", "", *more.split("/")][-3:-1]
+                slot = Slot(above=self._bridge_of[place]) if place in self._bridge_of else self._slot(node)
                 name = f"NET/{identity}"
                 if name in found:
-                    raise self._error(f"{name} is there twice", line)
+                    raise self._source.error(f"{name} is there twice", line=line)
                 found[name] = Nic(
                     name=name,
                     bandwidth=int(speed * GB_PER_S) or None,
-                    guid=words[-3] if len(words) >= 3 else "",
-                    port=int(words[-2]) if len(words) >= 3 and re.fullmatch(r"\d{1,4}", words[-2]) else None,
+                    guid=card,
+                    port=int(port) if re.fullmatch(r"\d{1,4}", port) else None,
                     slot=slot,
                 )
-        return tuple(sorted(found.values(), key=lambda nic: _number(nic.name)))
+        return sorted(found.values(), key=lambda nic: _number(nic.name))
 
-    def _links(self) -> tuple[tuple[GpuLink, ...], int]:
+    def _links(self) -> tuple[list[GpuLink], int]:
         """NVLinks between GPUs and to the switch, and how many switches there are."""
+        gpu_of = {self._nodes[place].id: number for number, place in enumerate(self._gpus)}
         speeds: dict[tuple[int, int | None], Fraction] = {}
         switches: set[str] = set()
         units: Sequence[tuple[Fraction, Fraction, int]] = _NVLINK
@@ -331,80 +305,64 @@ class _Assembly:
                 self._word, units = _GPU_LINKS[link]
                 if kind == "NVS":
                     switches.add(identity)
-                    key: tuple[int, int | None] = (gpu, None)
-                    speeds[key] = speeds.get(key, Fraction(0)) + speed
+                    speeds[gpu, None] = speeds.get((gpu, None), Fraction(0)) + speed
                     continue
-                other = self._gpu_of.get(identity)
+                other = gpu_of.get(identity)
                 if other is None:
-                    raise self._error(f"a link to GPU/{identity}, which the tree does not show", line)
+                    message = f"a link to GPU/{identity}, which the tree does not show"
+                    raise self._source.error(message, line=line)
                 if other == gpu:
-                    raise self._error(f"a link of GPU/{identity} to itself", line)
+                    raise self._source.error(f"a link of GPU/{identity} to itself", line=line)
                 key = (min(gpu, other), max(gpu, other))
                 if speeds.setdefault(key, speed) != speed:
                     text = f"links of GPUs {key[0]} and {key[1]} differ by direction; the slower counts"
                     self._warnings.append(Finding(text, f"line {line}"))
                     speeds[key] = min(speeds[key], speed)
-        unit = _one_link(speeds.values(), units)
-        if speeds and unit is None and self._is_nominal:
-            self._warnings.append(
-                Finding(
-                    "links of GPUs have speeds of no known generation; the log's own stand for nominal ones"
-                )
+        # the library's and the nominal speed of one link, if one pair only explains all speeds
+        fitting = [
+            (unit, nominal)
+            for unit, nominal, most in units
+            if all(
+                1 <= round(speed / unit) <= most and abs(speed - round(speed / unit) * unit) <= _ROUNDING
+                for speed in speeds.values()
             )
-        if any(speed <= 0 for speed in speeds.values()):
-            raise self._error("a link between GPUs has no speed", self._nodes[0].line)
-        links = [
-            GpuLink(gpu=gpu, other=other, **_sized(speed, unit, self._is_nominal))
-            for (gpu, other), speed in sorted(speeds.items(), key=lambda one: (one[0][0], one[0][1] or -1))
         ]
-        return tuple(links), len(switches)
+        unit, nominal = fitting[0] if len(fitting) == 1 else (None, None)
+        if speeds and unit is None and self._is_nominal:
+            text = "links of GPUs have speeds of no known generation; the log's own stand for nominal ones"
+            self._warnings.append(Finding(text))
+        if any(speed <= 0 for speed in speeds.values()):
+            raise self._source.error("a link between GPUs has no speed", line=self._nodes[0].line)
+        links = []
+        for gpu, to in sorted(speeds, key=lambda pair: (pair[0], pair[1] or -1)):
+            speed = speeds[gpu, to]
+            count = 1 if unit is None else round(speed / unit)
+            if nominal is not None and self._is_nominal:
+                speed = count * nominal
+            links.append(GpuLink(gpu=gpu, other=to, count=count, bandwidth=int(speed * GB_PER_S)))
+        return links, len(switches)
 
     def _host_links(self) -> tuple[HostLink, ...]:
         cpus = {
             node.id: self._bridge_of[place] for place, node in enumerate(self._nodes) if node.kind == "CPU"
         }
-        found: dict[tuple[int, int], tuple[Fraction, str]] = {}
-        for place, node in enumerate(self._nodes):
+        found: dict[tuple[int, int], HostLink] = {}
+        for node in self._nodes:
             for link, kind, identity, speed, _ in node.links:
-                if link == "SYS" and kind == "CPU" and node.kind == "CPU" and identity in cpus and speed:
-                    ends = sorted((self._bridge_of[place], cpus[identity]))
-                    if ends[0] != ends[1]:
-                        found.setdefault((ends[0], ends[1]), (speed, node.more))
-        return tuple(_host_link(*ends, *said) for ends, said in sorted(found.items()))
-
-
-def _host_link(one: int, other: int, speed: Fraction, cpu: str) -> HostLink:
-    if speed < _UNMEASURED:
-        return HostLink(one=one, other=other, bandwidth=int(speed * GB_PER_S))
-    found = next((amount for model, amount in _CPU_SPEEDS if f"{cpu}/".startswith(model)), None)
-    origin = HostSpeed.UNKNOWN if found is None else HostSpeed.LIBRARY
-    return HostLink(
-        one=one, other=other, bandwidth=None if found is None else found * GB_PER_S, origin=origin
-    )
-
-
-def _one_link(
-    speeds: Iterable[Fraction], units: Sequence[tuple[Fraction, Fraction, int]]
-) -> tuple[Fraction, Fraction] | None:
-    """The library's and the nominal speed of one link; None if none, or several, explain all speeds."""
-    values = list(speeds)
-    fitting = []
-    for unit, nominal, most in units:
-        counts = [round(value / unit) for value in values]
-        if all(
-            1 <= count <= most and abs(value - count * unit) <= _ROUNDING
-            for value, count in zip(values, counts, strict=True)
-        ):
-            fitting.append((unit, nominal))
-    return fitting[0] if values and len(fitting) == 1 else None
-
-
-def _sized(speed: Fraction, unit: tuple[Fraction, Fraction] | None, is_nominal: bool) -> Mapping[str, int]:
-    """Count and bandwidth of the links between two ends."""
-    if unit is None:
-        return {"count": 1, "bandwidth": int(speed * GB_PER_S)}
-    count = round(speed / unit[0])
-    return {"count": count, "bandwidth": int((count * unit[1] if is_nominal else speed) * GB_PER_S)}
+                if link != "SYS" or kind != "CPU" or node.kind != "CPU" or identity not in cpus or not speed:
+                    continue
+                one, other = sorted((cpus[node.id], cpus[identity]))
+                bandwidth: int | None = int(speed * GB_PER_S)
+                origin = HostSpeed.FILE
+                if speed >= _UNMEASURED:
+                    model = f"{node.more}/"
+                    amounts = [amount for begin, amount in _CPU_SPEEDS if model.startswith(begin)]
+                    bandwidth = amounts[0] * GB_PER_S if amounts else None
+                    origin = HostSpeed.LIBRARY if amounts else HostSpeed.UNKNOWN
+                if one != other:
+                    joint = HostLink(one=one, other=other, bandwidth=bandwidth, origin=origin)
+                    found.setdefault((one, other), joint)
+        return tuple(found[ends] for ends in sorted(found))
 
 
 def _bus_id(identity: str) -> str:

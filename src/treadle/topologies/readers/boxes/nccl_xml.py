@@ -8,17 +8,17 @@ found. Several machines, each with a hash of its name, may be fused in one file 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
+from itertools import combinations
 
 from lxml import etree
 
 from treadle.topologies.readers.boxes.box import (
-    MAX_DEVICES,
     MAX_LINKS,
     Box,
-    Bridge,
     BridgeKind,
     Gpu,
     HostLink,
@@ -27,6 +27,7 @@ from treadle.topologies.readers.boxes.box import (
     Slot,
     rank_order,
 )
+from treadle.topologies.readers.boxes.box_reader import BoxReader
 from treadle.topologies.readers.boxes.gpu_models import (
     DEFAULT_GT_PER_S,
     DEFAULT_LANES,
@@ -34,13 +35,14 @@ from treadle.topologies.readers.boxes.gpu_models import (
     pcie_bandwidth,
 )
 from treadle.topologies.readers.boxes.networks import fabric_of
-from treadle.topologies.readers.boxes.wiring import check_model, model_by_device, typed_model, wire
-from treadle.topologies.readers.boxes.xml_text import Attributes, line_of, parse_xml
+from treadle.topologies.readers.boxes.wiring import check_model, model_by_device, wired_box
+from treadle.topologies.readers.boxes.xml_text import line_of, parse_xml
 from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, LinkSpeeds, SourceText
 
 _BUS_ID = re.compile(r"([0-9a-f]{1,8}:)?[0-9a-f]{1,4}:[0-9a-f]{1,2}(\.[0-9a-f]{1,2})?")
 _GT_PER_S = re.compile(r"(2\.5|5|8|16|32|64)(?:\.0)? GT/s(?: PCIe)?")
-_CLASS = re.compile(r"0x[0-9a-f]{4,6}")
+_CLASS = re.compile(r"(?:0x[0-9a-f]{4,6})?")
+_TARGET_CLASS = re.compile(r"0x[0-9a-f]{4,6}")
 _HEX = re.compile(r"0x[0-9a-fA-F]{1,16}")
 _KNOWN = {"cpu", "pci", "gpu", "nic", "net", "nvlink", "xgmi", "c2c", "pcilink", "gin", "rma"}
 _MAX_CPUS = 256
@@ -65,82 +67,60 @@ def read_box(source: SourceText, options: ImportOptions) -> Box:
     FormatError
         If the file is malformed, has no GPU, or lacks links of GPUs that have some.
     """
-    found = _Reader(source, options).run(parse_xml(source))
+    found = _Reader(source, options)
+    found.read(parse_xml(source))
     if not found.gpus:
         raise source.error(
             "holds no GPU: NCCL completes such a file when it runs; read its dump (NCCL_TOPO_DUMP_FILE)"
         )
-    order = rank_order([one.gpu for one in found.gpus])
-    gpus = [found.gpus[place] for place in order]
-    counts = _link_counts(source, gpus, found)
-    wired = wire(source, [one.gpu for one in gpus], counts, options)
-    return Box(
-        gpus=tuple(one.gpu for one in gpus),
-        links=wired.links,
-        nics=tuple(found.nics),
-        bridges=tuple(found.bridges),
-        host_links=tuple(found.host_links()),
+    found.gpus = [found.gpus[place] for place in rank_order([gpu for gpu, _ in found.gpus])]
+    return wired_box(
+        source,
+        [gpu for gpu, _ in found.gpus],
+        found.link_counts(),
+        options,
+        nics=found.nics,
+        bridges=found.bridges,
+        host_links=list(found.host_links()),
         n_switches=len(found.switches),
-        link_word=wired.word,
-        defaulted=(*wired.defaulted, *found.defaulted),
-        warnings=(*wired.warnings, *found.warnings),
+        defaulted=found.defaulted,
+        warnings=found.warnings,
     )
 
 
-@dataclass
-class _FoundGpu:
-    """A GPU, and its links as the file has them: target, class, count, line."""
-
-    gpu: Gpu
-    host: int
-    links: list[tuple[str, str, int, int]] = field(default_factory=list)
+_FoundGpu = tuple[Gpu, list[tuple[str, str, int, int]]]
+"""A GPU, and its links as the file has them: target, class, count, line."""
 
 
-@dataclass
-class _Cpu:
-    """A CPU: its bridge and machine, NCCL's GB/s for its way to others if it knows the model."""
-
-    bridge: int
-    host: int
-    speed: int | None
-    name: str
-
-
-class _Reader:
-    """Walks the elements once; what it finds stands in its fields."""
+class _Reader(BoxReader):
+    """Walks the elements once; what it finds is in its fields."""
 
     def __init__(self, source: SourceText, options: ImportOptions) -> None:
-        self.read = Attributes(source)
-        self.source = source
+        super().__init__(source, options)
         self.speeds = options.links or LinkSpeeds.NOMINAL
-        self.typed = typed_model(source, options)
         self.hosts: list[str] = []
-        self.cpus: list[_Cpu] = []
+        self.cpus: list[tuple[int, int, int | None]] = []
+        """Bridge and machine of each CPU, NCCL's GB/s for its way to others if it knows the model."""
         self.gpus: list[_FoundGpu] = []
         self.by_class: list[_FoundGpu] = []
-        self.nics: list[Nic] = []
         self.bare_nics: list[Nic] = []
-        self.bridges: list[Bridge] = []
         self.switches: set[str] = set()
-        self.seen: set[tuple[str, int, str]] = set()
         self.defaulted: list[Finding] = []
-        self.warnings: list[Finding] = []
         self.unknown_speeds: list[str] = []
         self.unknown: set[str] = set()
         """Tags that were told."""
 
-    def run(self, root: etree._Element) -> _Reader:
+    def read(self, root: etree._Element) -> None:
         """Read the whole file; FormatError where it is malformed."""
         if root.tag != "system":
-            raise self.read.error(root, "found, expected <system>")
+            raise self.error(root, "found, expected <system>")
         for element in self._children(root):
             if element.tag != "cpu":
-                raise self.read.error(element, "found in <system>, expected <cpu>")
+                raise self.error(element, "found in <system>, expected <cpu>")
             self._cpu(element)
         if self.by_class and self.gpus:
-            raise self.source.error(
-                f"{self.by_class[0].gpu.name} is a GPU by its class and has no <gpu>, others have"
-            )
+            name = self.by_class[0][0].name
+            raise self.source.error(f"{name} is a GPU by its class and has no <gpu>, others have")
         self.gpus += self.by_class
         self.nics = self.nics or self.bare_nics
         if self.unknown_speeds:
@@ -149,48 +129,38 @@ class _Reader:
             said = f"PCIe of {', '.join(names)}{others}: speed or width is not given"
             text = f"{said}; {DEFAULT_GT_PER_S} GT/s and {DEFAULT_LANES} lanes, as the libraries take it"
             self.defaulted.append(Finding(text))
-        return self
 
     def host_links(self) -> Iterator[HostLink]:
         """Ways between the CPUs of each machine that have devices, as the libraries' tables have them."""
         used = {bridge.above for bridge in self.bridges}
-        used |= {nic.slot.above for nic in self.nics} | {found.gpu.slot.above for found in self.gpus}
-        cpus = [cpu for cpu in self.cpus if cpu.bridge in used]
-        for place, one in enumerate(cpus):
-            for other in cpus[place + 1 :]:
-                if one.host == other.host:
-                    known = [cpu.speed for cpu in (one, other) if cpu.speed is not None]
-                    speed = min(known) * GB_PER_S if len(known) == 2 else None
-                    origin = HostSpeed.UNKNOWN if speed is None else HostSpeed.LIBRARY
-                    yield HostLink(one=one.bridge, other=other.bridge, bandwidth=speed, origin=origin)
+        used |= {nic.slot.above for nic in self.nics} | {gpu.slot.above for gpu, _ in self.gpus}
+        cpus = [cpu for cpu in self.cpus if cpu[0] in used]
+        for (one, host, speed), (other, other_host, other_speed) in combinations(cpus, 2):
+            if host == other_host:
+                bandwidth, origin = None, HostSpeed.UNKNOWN
+                if speed is not None and other_speed is not None:
+                    bandwidth, origin = min(speed, other_speed) * GB_PER_S, HostSpeed.LIBRARY
+                yield HostLink(one=one, other=other, bandwidth=bandwidth, origin=origin)
 
     def _children(self, element: etree._Element) -> Iterator[etree._Element]:
         for child in element:
-            if isinstance(child.tag, str) and child.tag in _KNOWN:
+            tag = str(child.tag)
+            if tag in _KNOWN:
                 yield child
-            elif str(child.tag) not in self.unknown:
-                self.unknown.add(str(child.tag))
-                text = f"<{str(child.tag)[:40]}> is not known and left out"
-                self.warnings.append(Finding(text, f"line {line_of(child)}"))
-
-    def _once(self, element: etree._Element, key: str, host: int, value: str, of: str = "") -> None:
-        """Refuse a value that another element of the kind `of` of the same machine has."""
-        if (f"{key} {of}", host, value) in self.seen:
-            raise self.read.error(element, f'{key}="{value[:40]}" is there twice')
-        self.seen.add((f"{key} {of}", host, value))
+            elif tag not in self.unknown:
+                self.unknown.add(tag)
+                self.warn(line_of(child), f"<{tag[:40]}> is not known and left out")
 
     def _cpu(self, element: etree._Element) -> None:
         hash_text = element.get("host_hash", "")
         if hash_text not in self.hosts:
             self.hosts.append(hash_text)
         host = self.hosts.index(hash_text)
-        numa = self.read.number(element, "numaid", -1, 4095)
-        if len(self.cpus) == _MAX_CPUS:
-            raise self.read.error(element, f"is one of more than {_MAX_CPUS}, the most that are read")
-        self._once(element, "numaid", host, str(numa))
-        name = f"CPU {numa}" if host == 0 else f"CPU {numa} of machine {host}"
-        bridge = self._bridge(Bridge(kind=BridgeKind.HOST, name=name))
-        self.cpus.append(_Cpu(bridge, host, self._cpu_speed(element), name))
+        numa = self.number(element, "numaid", -1, 4095)
+        self.check_count(element, len(self.cpus), "", _MAX_CPUS)
+        self.once(element, "numaid", str(numa), host)
+        bridge = self.add_bridge(kind=BridgeKind.HOST, name=f"CPU {numa}{_of_machine(host)}")
+        self.cpus.append((bridge, host, self._cpu_speed(element)))
         for child in self._children(element):
             self._below(child, bridge, (host, numa), 0)
 
@@ -201,16 +171,12 @@ class _Reader:
             return _CPU_SPEEDS[arch]
         if vendor == "AuthenticAMD":
             return 16
-        family, model = (self.read.number(element, key, 0, 4095, 0) for key in ("familyid", "modelid"))
+        family, model = (self.number(element, key, 0, 4095, 0) for key in ("familyid", "modelid"))
         if vendor in ("CentaurHauls", "  Shanghai  "):
             return 9 if (family, model) == (7, 0x5B) else None
         if vendor != "GenuineIntel" or family != 6 or not model:
             return None
         return next((speed for least, speed in _NEWEST_INTEL if model >= least), 6)
-
-    def _bridge(self, bridge: Bridge) -> int:
-        self.bridges.append(bridge)
-        return len(self.bridges) - 1
 
     def _below(self, element: etree._Element, above: int, place: tuple[int, int], fusing: int) -> None:
         """What hangs from a bridge; `fusing`: generation of a switch whose lower levels count as it."""
@@ -219,55 +185,46 @@ class _Reader:
         elif element.tag == "pci":
             self._device(element, above, place, fusing)
         elif element.tag != "pcilink":
-            raise self.read.error(element, "found, expected <pci> or <nic>")
+            raise self.error(element, "found, expected <pci> or <nic>")
 
     def _device(self, element: etree._Element, above: int, place: tuple[int, int], fusing: int) -> None:
         host, numa = place
-        bus_id = self.read.word(element, "busid").casefold()
-        if not _BUS_ID.fullmatch(bus_id):
-            raise self.read.error(element, f'busid="{bus_id[:40]}": expected one such as 0000:4f:00.0')
-        kind = element.get("class", "").casefold()
-        if kind and not _CLASS.fullmatch(kind):
-            raise self.read.error(element, f'class="{kind[:40]}": expected one such as 0x030200')
+        bus_id = self.matched(element, "busid", _BUS_ID, "one such as 0000:4f:00.0")[0]
+        kind = self.matched(element, "class", _CLASS, "one such as 0x030200", "")[0]
         children = list(self._children(element))
-        lanes = self.read.number(element, "link_width", 0, 32, 0) or None
-        slot = Slot(above=above, bandwidth=self._bandwidth(element, bus_id), lanes=lanes)
-        gpus = [child for child in children if child.tag == "gpu"]
-        nics = [child for child in children if child.tag == "nic"]
+        lanes = self.number(element, "link_width", 0, 32, 0) or None
+        slot = Slot(above=above, bandwidth=self._bandwidth(element, bus_id, lanes), lanes=lanes)
+        gpus, nics, inner = (
+            [child for child in children if child.tag == tag] for tag in ("gpu", "nic", "pci")
+        )
         if len(gpus) > 1:
-            raise self.read.error(gpus[1], f"is the second of {bus_id}; one rank for each GPU is read")
-        inner = next((child for child in children if child.tag == "pci"), None)
-        if gpus and inner is not None:
-            raise self.read.error(inner, f"hangs from the GPU {bus_id}, which has no bridge")
+            raise self.error(gpus[1], f"is the second of {bus_id}; one rank for each GPU is read")
+        if gpus and inner:
+            raise self.error(inner[0], f"hangs from the GPU {bus_id}, which has no bridge")
         if gpus or (not nics and kind.startswith(("0x03", "0x12"))):
-            name = f"GPU {bus_id}" if host == 0 else f"GPU {bus_id} of machine {host}"
-            self._once(element, "busid", host, bus_id)
+            self.once(element, "busid", bus_id, host)
+            name = f"GPU {bus_id}{_of_machine(host)}"
             bare = Gpu(name=name, bus_id=bus_id, host=host, numa=numa, slot=slot)
             self._gpu(element, gpus[0] if gpus else None, bare)
         elif nics:
-            self._once(element, "busid", host, bus_id, "NIC")
+            self.once(element, "busid", bus_id, host, "NIC")
             for child in nics:
                 self._nics(child, slot, place)
         elif kind.startswith("0x02"):
-            self._once(element, "busid", host, bus_id, "NIC")
+            self.once(element, "busid", bus_id, host, "NIC")
             self.bare_nics.append(Nic(name=self._nic_name(element, bus_id, host), numa=numa, slot=slot))
         else:
-            own = self._switch_generation(element, 1)
-            if fusing and own == fusing:
-                bridge, fuses = above, 0
-            else:
-                bridge = self._bridge(
-                    Bridge(kind=BridgeKind.SWITCH, name=bus_id, above=above, bandwidth=slot.bandwidth)
+            bridge, fuses = above, 0
+            if not fusing or self._switch_generation(element, 1) != fusing:
+                bridge = self.add_bridge(
+                    kind=BridgeKind.SWITCH, name=bus_id, above=above, bandwidth=slot.bandwidth
                 )
                 fuses = self._switch_generation(element, 0)
             for child in children:
                 self._below(child, bridge, place, fuses)
 
     def _hex(self, element: etree._Element, key: str) -> int:
-        text = element.get(key, "0x0")
-        if not _HEX.fullmatch(text):
-            raise self.read.error(element, f'{key}="{text[:40]}": expected a number such as 0x10de')
-        return int(text, 16)
+        return int(self.matched(element, key, _HEX, "a number such as 0x10de", "0x0")[0], 16)
 
     def _switch_generation(self, element: etree._Element, level: int) -> int:
         """4 or 5 for Broadcom's switches of two levels, which pass on all they get: NCCL flattens them."""
@@ -279,56 +236,48 @@ class _Reader:
             return 4
         return 5 if device == 0xC030 and sub_device >> 12 == level else 0
 
-    def _bandwidth(self, element: etree._Element, bus_id: str) -> int:
+    def _bandwidth(self, element: etree._Element, bus_id: str, lanes: int | None) -> int:
         text = element.get("link_speed", "").strip()
-        lanes = self.read.number(element, "link_width", 0, 32, 0)
         match = _GT_PER_S.fullmatch(text)
         if match is None and text and not text.startswith("Unknown"):
-            raise self.read.error(element, f'link_speed="{text[:40]}": expected one such as "16.0 GT/s PCIe"')
+            raise self.error(element, f'link_speed="{text[:40]}": expected one such as "16.0 GT/s PCIe"')
         if match is None or not lanes:
             self.unknown_speeds.append(bus_id)
         speed = DEFAULT_GT_PER_S if match is None else Fraction(match[1])
         return pcie_bandwidth(speed, lanes or DEFAULT_LANES, self.speeds)
 
     def _gpu(self, device: etree._Element, element: etree._Element | None, gpu: Gpu) -> None:
-        if len(self.gpus) + len(self.by_class) == MAX_DEVICES:
-            raise self.read.error(device, f"is one of more than {MAX_DEVICES} GPUs, the most that are read")
+        self.check_count(device, len(self.gpus) + len(self.by_class), " GPUs")
         ids = self._hex(device, "vendor"), self._hex(device, "device")
-        model = model_by_device(self.source, self.typed, gpu.name, *ids)
+        gpu = replace(gpu, model=model_by_device(self.source, self.typed, gpu.name, *ids))
         if element is None:
-            self.by_class.append(_FoundGpu(replace(gpu, model=model), gpu.host))
+            self.by_class.append((gpu, []))
             return
         gcn, sm = element.get("gcn", "").strip(), 0
         if "rank" in element.attrib:
-            rank = self.read.number(element, "rank", 0, 2**20)
-            self._once(element, "rank", 0, str(rank))
-            gpu = replace(gpu, rank=rank)
+            gpu = replace(gpu, rank=self.number(element, "rank", 0, 2**20))
+            self.once(element, "rank", str(gpu.rank))
         if not gcn and "sm" in element.attrib:
-            sm = self.read.number(element, "sm", 0, 999)
+            sm = self.number(element, "sm", 0, 999)
         generation = f"gfx{gcn.removeprefix('gfx')}" if gcn else f"sm {sm}" if sm else ""
-        gpu = replace(gpu, model=model, generation=generation)
+        gpu = replace(gpu, generation=generation)
         check_model(self.source, gpu, sm, gcn)
-        found = _FoundGpu(gpu, gpu.host)
-        targets: set[str] = set()
+        links: dict[str, tuple[str, str, int, int]] = {}
         for link in self._children(element):
             if link.tag in ("nvlink", "xgmi"):
-                count = self.read.number(link, "count", 1, MAX_LINKS)
-                target = self.read.word(link, "target").casefold()
-                if target in targets or len(targets) == MAX_LINKS:
-                    raise self.read.error(link, f'target="{target[:40]}" is there twice, or one of too many')
-                targets.add(target)
-                kind = self.read.word(link, "tclass").casefold()
-                if not _CLASS.fullmatch(kind):
-                    raise self.read.error(link, f'tclass="{kind[:40]}": expected a class such as 0x068000')
-                found.links.append((target, kind, count, line_of(link)))
-        self.gpus.append(found)
+                count = self.number(link, "count", 1, MAX_LINKS)
+                target = self.word(link, "target").casefold()
+                if target in links or len(links) == MAX_LINKS:
+                    raise self.error(link, f'target="{target[:40]}" is there twice, or one of too many')
+                kind = self.matched(link, "tclass", _TARGET_CLASS, "a class such as 0x068000")[0]
+                links[target] = target, kind, count, line_of(link)
+        self.gpus.append((gpu, list(links.values())))
 
     def _nic_name(self, element: etree._Element, name: str, host: int) -> str:
         """A name that no other NIC has."""
-        if len(self.nics) + len(self.bare_nics) == MAX_DEVICES:
-            raise self.read.error(element, f"is one of more than {MAX_DEVICES} NICs, the most that are read")
-        name = name if host == 0 else f"{name}@{host}"
         taken = {nic.name for nic in (*self.nics, *self.bare_nics)}
+        self.check_count(element, len(taken), " NICs")
+        name = name if host == 0 else f"{name}@{host}"
         while name in taken:
             name += "'"
         return name
@@ -338,14 +287,17 @@ class _Reader:
         host, numa = place
         nets = [child for child in self._children(element) if child.tag == "net" and self._is_used(child)]
         if len(nets) > 1 and slot.bandwidth is not None:
-            name = nets[0].get("guid", "") or f"card at line {line_of(element)}"
-            card = Bridge(kind=BridgeKind.CARD, name=name, above=slot.above, bandwidth=slot.bandwidth)
-            slot = Slot(above=self._bridge(card))
+            card = {"name": nets[0].get("guid", "") or f"card at line {line_of(element)}"}
+            slot = Slot(
+                above=self.add_bridge(
+                    kind=BridgeKind.CARD, above=slot.above, bandwidth=slot.bandwidth, **card
+                )
+            )
         for net in nets:
-            number = self.read.number(net, "dev", 0, 4095)
+            number = self.number(net, "dev", 0, 4095)
             name = net.get("name", "").strip() or f"net{number}"
-            self._once(net, "dev", host, str(number), name)
-            speed = self.read.number(net, "speed", -(2**31), 10**9, 0)
+            self.once(net, "dev", str(number), host, name)
+            speed = self.number(net, "speed", -(2**31), 10**9, 0)
             name = self._nic_name(net, name, host)
             bandwidth = speed * _MBIT_PER_S if speed > 0 else None
             if bandwidth is None and self.speeds is LinkSpeeds.LIBRARY:
@@ -354,7 +306,7 @@ class _Reader:
             if net.get("gdr") == "0":
                 text = "has no GPUDirect RDMA (gdr is 0): what it carries goes through the CPU's memory"
                 self.warnings.append(Finding(text, name))
-            port = self.read.number(net, "port", -1, 2**31, 0) if "port" in net.attrib else None
+            port = self.number(net, "port", -1, 2**31, 0) if "port" in net.attrib else None
             self.nics.append(
                 Nic(name=name, bandwidth=bandwidth, guid=net.get("guid", ""), port=port, numa=numa, slot=slot)
             )
@@ -365,38 +317,34 @@ class _Reader:
             return False
         if "dev" not in net.attrib:
             text = f"<net> {net.get('name', '')} has no dev: NCCL does not use it, and it is left out"
-            self.warnings.append(Finding(text, f"line {line_of(net)}"))
-            return False
-        return True
+            self.warn(line_of(net), text)
+        return "dev" in net.attrib
+
+    def link_counts(self) -> dict[tuple[int, int | None], int]:
+        """Links by pairs of GPUs; warns of targets that are no GPU of the file."""
+        numbers = {(gpu.host, gpu.bus_id): number for number, (gpu, _) in enumerate(self.gpus)}
+        counts = Counter[tuple[int, int | None]]()
+        for number, (gpu, links) in enumerate(self.gpus):
+            for target, kind, count, line in links:
+                other = numbers.get((gpu.host, target))
+                if kind.startswith("0x068001"):
+                    self.warn(line, "NVLinks to a CPU are left out")
+                elif kind.startswith("0x0680"):
+                    self.switches.add(target)
+                    counts[number, None] += count
+                elif other == number:
+                    raise self.source.error(
+                        f"links of {gpu.name} lead to itself; read a dump of the machine "
+                        f"(NCCL_TOPO_DUMP_FILE), or take them away",
+                        line=line,
+                    )
+                elif other is None:
+                    text = f"links of {gpu.name} lead to {target[:40]}, which is no GPU of the file: left out"
+                    self.warn(line, text)
+                else:
+                    counts[number, other] += count
+        return counts
 
 
-def _link_counts(
-    source: SourceText, gpus: list[_FoundGpu], found: _Reader
-) -> dict[tuple[int, int | None], int]:
-    """Links by pairs of GPUs; targets that are no GPU of the file are said in `found`."""
-    numbers = {(one.host, one.gpu.bus_id): number for number, one in enumerate(gpus)}
-    counts: dict[tuple[int, int | None], int] = {}
-    for number, one in enumerate(gpus):
-        for target, kind, count, line in one.links:
-            other = numbers.get((one.host, target))
-            pair: tuple[int, int | None]
-            if kind.startswith("0x068001"):
-                found.warnings.append(Finding("NVLinks to a CPU are left out", f"line {line}"))
-                continue
-            if kind.startswith("0x0680"):
-                found.switches.add(target)
-                pair = (number, None)
-            elif other == number:
-                raise source.error(
-                    f"links of {one.gpu.name} lead to itself; read a dump of the machine "
-                    f"(NCCL_TOPO_DUMP_FILE), or take them away",
-                    line=line,
-                )
-            elif other is None:
-                text = f"links of {one.gpu.name} lead to {target[:40]}, which is no GPU of the file: left out"
-                found.warnings.append(Finding(text, f"line {line}"))
-                continue
-            else:
-                pair = (number, other)
-            counts[pair] = counts.get(pair, 0) + count
-    return counts
+def _of_machine(host: int) -> str:
+    return f" of machine {host}" if host else ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from treadle.spelling import did_you_mean
 from treadle.topologies.limits import check_size
@@ -20,9 +20,10 @@ from treadle.topologies.readers.boxes.box import (
     Bridge,
     BridgeKind,
     Gpu,
+    GpuLink,
+    HostLink,
     HostSpeed,
     Nic,
-    Slot,
     joined_parts,
 )
 from treadle.topologies.readers.boxes.gpu_models import GPU_MODELS
@@ -37,7 +38,7 @@ from treadle.topologies.readers.imported import (
     PcieDetail,
     SourceText,
 )
-from treadle.topologies.topology import Topology, TopologyBuilder
+from treadle.topologies.topology import TopologyBuilder
 from treadle.units import format_link_bandwidth
 
 _DUMP = "read a dump of the machine (NCCL_TOPO_DUMP_FILE)"
@@ -45,26 +46,6 @@ NETWORKS = "one-switch, rail, rails:K or leaf-spine:L,S[,over]"
 """What ``--network`` takes."""
 _RAILS = re.compile(r"rails:([0-9]{1,6})")
 _LEAF_SPINE = re.compile(r"leaf-spine:([0-9]{1,6}),([0-9]{1,6})(?:,([0-9]{1,6})(?::1)?)?")
-
-
-@dataclass(frozen=True)
-class _Parts:
-    """What of a box takes part in a fabric.
-
-    Parameters
-    ----------
-    box : Box
-    speeds : mapping of int to int
-        NICs that are used and their bytes/s, in order.
-    tree : tuple of PcieLink
-    is_full : bool
-        Whether `tree` reaches the CPUs.
-    """
-
-    box: Box
-    speeds: Mapping[int, int]
-    tree: tuple[PcieLink, ...]
-    is_full: bool
 
 
 def fabric_of(source: SourceText, box: Box, options: ImportOptions, format: str) -> Imported:
@@ -78,45 +59,65 @@ def fabric_of(source: SourceText, box: Box, options: ImportOptions, format: str)
         If the fabric would be too large.
     """
     boxes = _count_boxes(source, options)
-    box = _with_cpu_link(_of_trays(source, box, options.trays or 1), options)
+    box = _of_trays(source, box, options.trays or 1)
+    if options.cpu_link is not None:
+        typed = (
+            replace(joint, bandwidth=options.cpu_link, origin=HostSpeed.TYPED) for joint in box.host_links
+        )
+        box = replace(box, host_links=tuple(typed))
     defaulted, warnings = list(box.defaulted), list(box.warnings)
+    has_p2p = box.has_p2p and all(GPU_MODELS[gpu.model].has_p2p for gpu in box.gpus if gpu.model)
     is_full = options.pcie is PcieDetail.FULL
     if not is_full and len(box.parts()) > 1:
         is_full = True
-        text = "links join not all GPUs: the whole PCIe tree is part of the fabric"
-        warnings.append(Finding(text))
+        warnings.append(Finding("links join not all GPUs: the whole PCIe tree is part of the fabric"))
     speeds: dict[int, int] = {}
     if boxes > 1:
         chosen = _choose_nics(source, box, options, warnings)
         speeds = _nic_speeds(source, box, chosen, options, warnings)
-        if not is_full and len(near_nics(box, list(speeds))) < len(speeds):
-            is_full = True
-            far = [box.nics[nic].name for nic in speeds if nic not in near_nics(box, list(speeds))]
+        near = near_nics(box, list(speeds))
+        far = [box.nics[nic].name for nic in speeds if nic not in near]
+        if not is_full and far:
             text = "shares no switch with a GPU: the whole PCIe tree is part of the fabric"
             warnings.append(Finding(text, ", ".join(far)))
-        if not is_full and not _has_p2p(box):
-            is_full = True
+        is_full = is_full or bool(far) or not has_p2p
     elif options.nics is not None:
         _choose_nics(source, box, options, [])
     tree: tuple[PcieLink, ...] = ()
     if is_full:
-        _check_rooted(source, box, speeds)
-        _check_full(source, box, speeds, format)
-        tree = full_tree(box, speeds)
-        _check_cpu_links(source, box, tree)
-        warnings += [*_host_findings(box), *_pcie_doubts(box, tree)]
-        if not _has_p2p(box):
+        tree = _whole_tree(source, box, speeds, format)
+        library = {joint.bandwidth or 0 for joint in box.host_links if joint.origin is HostSpeed.LIBRARY}
+        if library:
+            amounts = ", ".join(map(format_link_bandwidth, sorted(library)))
+            text = f"between CPUs: {amounts} each way, as the libraries take it; the file does not say"
+            warnings.append(Finding(text))
+        warnings += _pcie_doubts(box, tree)
+        if not has_p2p:
             defaulted.append(Finding("GPUs without peer-to-peer over PCIe: each transfer crosses the host"))
     elif boxes > 1:
         tree = near_tree(box, speeds)
-    parts = _Parts(box, speeds, tree, is_full)
-    topology = _build(source, parts, options, boxes)
-    recognised = recognise(box, speeds, tree, boxes, options.network if boxes > 1 else None)
-    return Imported(topology, format, recognised, tuple(defaulted), tuple(warnings))
-
-
-def _has_p2p(box: Box) -> bool:
-    return box.has_p2p and all(GPU_MODELS[gpu.model].has_p2p for gpu in box.gpus if gpu.model)
+    nodes = len(box.gpus) + len(tree) + len(box.bridges) + len(speeds) + 1
+    check_size(source.stem, boxes * nodes + 1, boxes * 2 * (nodes + len(box.links) + len(box.host_links)))
+    network = options.network if boxes > 1 else None
+    words = [source.stem, *([f"{boxes} boxes", network or ""] if boxes > 1 else [])]
+    words += ["library's speeds"] * (options.links is LinkSpeeds.LIBRARY)
+    words += ["all of PCIe"] * (options.pcie is PcieDetail.FULL)
+    builder = TopologyBuilder(", ".join(words))
+    for number in range(boxes):
+        gpus = [builder.compute(f"box{number}.gpu{gpu}") for gpu in range(len(box.gpus))]
+        switch = builder.switch(f"box{number}.nvswitch") if box.has_switch else ""
+        for link in box.links:
+            builder.duplex(gpus[link.gpu], switch if link.other is None else gpus[link.other], link.bandwidth)
+    ports = [
+        _add_tree(
+            builder, f"box{number}", box, speeds, tree, is_full=is_full, is_split=is_full and not has_p2p
+        )
+        for number in range(boxes)
+    ]
+    if boxes > 1:
+        _join(source, builder, ports, list(speeds.values()), network or "")
+    recognised = recognise(box, speeds, tree, boxes, network)
+    return Imported(builder.build(), format, recognised, tuple(defaulted), tuple(warnings))
 
 
 def _of_trays(source: SourceText, box: Box, trays: int) -> Box:
@@ -127,72 +128,78 @@ def _of_trays(source: SourceText, box: Box, trays: int) -> Box:
         raise source.error(f"--trays {trays}: NVSwitches join trays, and GPUs of this file have none")
     if trays * max(len(box.gpus), len(box.nics)) > MAX_DEVICES:
         raise source.error(f"--trays {trays}: expected at most {MAX_DEVICES} GPUs and NICs in all")
-    n, n_bridges = len(box.gpus), len(box.bridges)
+
+    def moved(number: int | None, by: int) -> int | None:
+        return None if number is None else number + by
+
     gpus: list[Gpu] = []
     nics: list[Nic] = []
     bridges: list[Bridge] = []
+    links: list[GpuLink] = []
+    host_links: list[HostLink] = []
     for tray in range(trays):
-
-        def moved(slot: Slot, shift: int = tray * n_bridges) -> Slot:
-            return slot if slot.above is None else replace(slot, above=slot.above + shift)
-
-        name = f"tray {tray} "
-        gpus += [
-            replace(
-                gpu,
-                name=name + gpu.name,
-                host=tray,
-                rank=None if gpu.rank is None else tray * n + gpu.rank,
-                slot=moved(gpu.slot),
-            )
-            for gpu in box.gpus
-        ]
-        nics += [replace(nic, name=name + nic.name, slot=moved(nic.slot)) for nic in box.nics]
+        word, n_gpus, n_bridges = f"tray {tray} ", len(gpus), len(bridges)
+        for gpu in box.gpus:
+            slot = replace(gpu.slot, above=moved(gpu.slot.above, n_bridges))
+            rank = moved(gpu.rank, n_gpus)
+            gpus.append(replace(gpu, name=word + gpu.name, host=tray, rank=rank, slot=slot))
+        for nic in box.nics:
+            slot = replace(nic.slot, above=moved(nic.slot.above, n_bridges))
+            nics.append(replace(nic, name=word + nic.name, slot=slot))
         bridges += [
-            replace(
-                bridge,
-                name=name + bridge.name,
-                above=None if bridge.above is None else bridge.above + tray * n_bridges,
-            )
+            replace(bridge, name=word + bridge.name, above=moved(bridge.above, n_bridges))
             for bridge in box.bridges
+        ]
+        links += [replace(link, gpu=link.gpu + n_gpus, other=moved(link.other, n_gpus)) for link in box.links]
+        host_links += [
+            replace(joint, one=joint.one + n_bridges, other=joint.other + n_bridges)
+            for joint in box.host_links
         ]
     return replace(
         box,
         gpus=tuple(gpus),
         nics=tuple(nics),
         bridges=tuple(bridges),
-        links=tuple(
-            replace(
-                link,
-                gpu=link.gpu + tray * n,
-                other=None if link.other is None else link.other + tray * n,
-            )
-            for tray in range(trays)
-            for link in box.links
-        ),
-        host_links=tuple(
-            replace(joint, one=joint.one + tray * n_bridges, other=joint.other + tray * n_bridges)
-            for tray in range(trays)
-            for joint in box.host_links
-        ),
+        links=tuple(links),
+        host_links=tuple(host_links),
     )
 
 
-def _with_cpu_link(box: Box, options: ImportOptions) -> Box:
-    """The box with the ways between CPUs that its user states."""
-    if options.cpu_link is None:
-        return box
-    typed = [replace(joint, bandwidth=options.cpu_link, origin=HostSpeed.TYPED) for joint in box.host_links]
-    return replace(box, host_links=tuple(typed))
-
-
-def _check_cpu_links(source: SourceText, box: Box, tree: Sequence[PcieLink]) -> None:
-    """Require the bandwidths between CPUs that take part and are not stated."""
+def _whole_tree(source: SourceText, box: Box, speeds: Mapping[int, int], format: str) -> tuple[PcieLink, ...]:
+    """The tree up to the CPUs; FormatError unless it joins all GPUs, with known bandwidths."""
+    devices: list[Gpu | Nic] = [*box.gpus, *(box.nics[nic] for nic in speeds)]
+    for device in devices:
+        # a matrix may know only who shares a switch
+        chain = box.chain(device.slot)
+        if not chain or box.bridges[chain[-1]].kind is not BridgeKind.HOST:
+            raise source.error(
+                f"does not say what lies between {device.name} and the CPUs, which --pcie full, GPUs that "
+                f"links do not join, and NICs that share no switch with a GPU need; {_DUMP}"
+            )
+    # with the NICs: a bridge of one GPU, which goes where it is alone, stays where a NIC is below it, too
+    tree = full_tree(box, speeds)
+    if any(link.bandwidth is None for link in tree):
+        reason = "does not say how fast PCIe is, which --pcie full and GPUs without links need"
+        remedy = "say it by --pcie-bandwidth, as gen4x16" if format == "nvidia-smi" else _DUMP
+        raise source.error(f"{reason}; {remedy}")
+    ends = [(link.lower, link.upper) for link in full_tree(box, {})]
+    ends += [(Place("bridge", joint.one), Place("bridge", joint.other)) for joint in box.host_links]
+    ends += [
+        (Place("gpu", link.gpu), Place("switch", 0) if link.other is None else Place("gpu", link.other))
+        for link in box.links
+    ]
+    numbers = {Place("gpu", number): number for number in range(len(box.gpus))}
+    pairs = [tuple(numbers.setdefault(end, len(numbers)) for end in pair) for pair in ends]
+    apart = joined_parts(len(box.gpus), pairs)  # type: ignore[arg-type]
+    if len(apart) > 1:
+        one, other = (box.gpus[part[0]].name for part in apart[:2])
+        raise source.error(f"does not say what joins {one} and {other}: neither links nor CPUs; {_DUMP}")
     used = {link.upper.number for link in tree if link.upper.kind == "bridge"}
     for joint in box.host_links:
         if joint.bandwidth is None and {joint.one, joint.other} <= used:
             one, other = (box.bridges[end].name for end in (joint.one, joint.other))
             raise asked(source, "cpu-link", f"does not say how fast {one} and {other} are joined, as 32GB/s")
+    return tree
 
 
 def _pcie_doubts(box: Box, tree: Sequence[PcieLink]) -> Iterator[Finding]:
@@ -200,23 +207,21 @@ def _pcie_doubts(box: Box, tree: Sequence[PcieLink]) -> Iterator[Finding]:
     above = {link.lower: link for link in tree}
     speeds = [above[Place("gpu", number)].bandwidth or 0 for number in range(len(box.gpus))]
     widest = max(gpu.slot.lanes or 0 for gpu in box.gpus)
-    for gpu, speed in zip(box.gpus, speeds, strict=True):
+    below: dict[Place, list[int]] = {}
+    for number, (gpu, speed) in enumerate(zip(box.gpus, speeds, strict=True)):
         if speed < max(speeds):
             lanes = gpu.slot.lanes
-            shown = f" (x{lanes} of x{widest})" if lanes and lanes < widest else ""
-            text = f"its PCIe link carries {format_link_bandwidth(speed)}{shown}, that of another GPU"
+            width = f" (x{lanes} of x{widest})" if lanes and lanes < widest else ""
+            text = f"its PCIe link carries {format_link_bandwidth(speed)}{width}, that of another GPU"
             yield Finding(f"{text} {format_link_bandwidth(max(speeds))}", gpu.name)
-    below: dict[Place, list[int]] = {}
-    for number in range(len(box.gpus)):
         link = above.get(Place("gpu", number))
         while link is not None:
             below.setdefault(link.upper, []).append(number)
             link = above.get(link.upper)
     for place, gpus in below.items():
-        up = above.get(place)
-        wanted = sum(speeds[gpu] for gpu in gpus)
-        if up is not None and up.bandwidth is not None and len(gpus) > 1 and up.bandwidth < wanted:
-            text = f"share one PCIe uplink of {format_link_bandwidth(up.bandwidth)} to the CPU"
+        up = above[place].bandwidth if place in above else None
+        if up is not None and len(gpus) > 1 and up < sum(speeds[gpu] for gpu in gpus):
+            text = f"share one PCIe uplink of {format_link_bandwidth(up)} to the CPU"
             yield Finding(text, ", ".join(box.gpus[gpu].name for gpu in gpus))
 
 
@@ -254,33 +259,26 @@ def _choose_nics(source: SourceText, box: Box, options: ImportOptions, warnings:
             raise source.error("has no NICs, and so nothing joins several boxes")
         near = near_nics(box, every)
         has_tree = any(bridge.kind is BridgeKind.HOST for bridge in box.bridges)
-        for nic in every:
-            if nic not in near:
-                text = "shares no PCIe switch with a GPU and is left out"
-                text += "; --nics all takes it" if has_tree else ""
-                warnings.append(Finding(text, box.nics[nic].name))
+        remedy = "; --nics all takes it" if has_tree else ""
+        text = f"shares no PCIe switch with a GPU and is left out{remedy}"
+        warnings += [Finding(text, box.nics[nic].name) for nic in every if nic not in near]
         if not near:
+            remedy = "; --nics all takes them over the CPUs, or name those that are used"
             if not has_tree:
-                raise source.error(
-                    f"no NIC shares a PCIe switch with a GPU, and the file has no PCIe tree; {_DUMP}"
-                )
-            raise source.error(
-                "no NIC shares a PCIe switch with a GPU; --nics all takes them over the CPUs, or name those "
-                "that are used"
-            )
+                remedy = f", and the file has no PCIe tree; {_DUMP}"
+            raise source.error(f"no NIC shares a PCIe switch with a GPU{remedy}")
         return list(near)
     if options.nics == "all":
         return every
     names = {nic.name: number for number, nic in enumerate(box.nics)}
-    chosen = []
-    for name in options.nics.split(","):
-        number = names.get(name.strip())
-        if number is None:
+    chosen: list[int] = []
+    for name in map(str.strip, options.nics.split(",")):
+        if name not in names:
             known = ", ".join(names) or "none"
-            raise source.error(f"--nics: no NIC is called {name.strip()[:40]!r}; there are {known[:200]}")
-        if number in chosen:
-            raise source.error(f"--nics: {name.strip()[:40]!r} is named twice")
-        chosen.append(number)
+            raise source.error(f"--nics: no NIC is called {name[:40]!r}; there are {known[:200]}")
+        if names[name] in chosen:
+            raise source.error(f"--nics: {name[:40]!r} is named twice")
+        chosen.append(names[name])
     return sorted(chosen)
 
 
@@ -298,143 +296,55 @@ def _nic_speeds(
         if nic.bandwidth not in (None, speed):
             differing.setdefault(nic.bandwidth or 0, []).append(nic.name)
         speeds[number] = speed
+    typed = format_link_bandwidth(options.nic_bandwidth or 0)
     for bandwidth, names in differing.items():
-        text = f"{format_link_bandwidth(bandwidth)} in the file, "
-        text += f"{format_link_bandwidth(options.nic_bandwidth or 0)} by --nic-bandwidth"
-        warnings.append(Finding(text, _listed(names)))
+        text = f"{format_link_bandwidth(bandwidth)} in the file, {typed} by --nic-bandwidth"
+        more = "" if len(names) <= 4 else f" and {len(names) - 3} more"
+        warnings.append(Finding(text, ", ".join(names[:3] if more else names) + more))
     return speeds
 
 
-def _listed(names: Sequence[str]) -> str:
-    """Names with commas between; of more than four the first three, and how many more."""
-    few = len(names) <= _MOST_NAMES
-    return ", ".join(names) if few else f"{', '.join(names[: _MOST_NAMES - 1])} and {len(names) - 3} more"
+def _add_tree(
+    builder: TopologyBuilder,
+    name: str,
+    box: Box,
+    speeds: Iterable[int],
+    tree: Sequence[PcieLink],
+    *,
+    is_full: bool,
+    is_split: bool,
+) -> list[str]:
+    """The PCIe tree of a box; names of its NICs.
 
-
-_MOST_NAMES = 4
-
-
-def _check_full(source: SourceText, box: Box, speeds: Mapping[int, int], format: str) -> None:
-    """The whole tree needs a way between all GPUs, and its bandwidths."""
-    tree = full_tree(box, {})
-    # with the NICs: a bridge of one GPU, which goes where it is alone, stays where a NIC is below it, too
-    slow = next((link for link in full_tree(box, speeds) if link.bandwidth is None), None)
-    if slow is not None:
-        reason = "does not say how fast PCIe is, which --pcie full and GPUs without links need"
-        remedy = "say it by --pcie-bandwidth, as gen4x16" if format == "nvidia-smi" else _DUMP
-        raise source.error(f"{reason}; {remedy}")
-    n = len(box.gpus)
-    bridges = [(link.lower, link.upper) for link in tree]
-    numbers = {Place("gpu", number): number for number in range(n)}
-    pairs = [
-        (numbers.setdefault(one, len(numbers)), numbers.setdefault(other, len(numbers)))
-        for one, other in bridges
-    ]
-    for joint in box.host_links:
-        ends = (Place("bridge", joint.one), Place("bridge", joint.other))
-        one, other = (numbers.setdefault(end, len(numbers)) for end in ends)
-        pairs.append((one, other))
-    switch = len(numbers)
-    pairs += [(link.gpu, switch if link.other is None else link.other) for link in box.links]
-    apart = joined_parts(n, pairs)
-    if len(apart) > 1:
-        one_name, other_name = (box.gpus[part[0]].name for part in apart[:2])
-        raise source.error(
-            f"does not say what joins {one_name} and {other_name}: neither links nor CPUs; {_DUMP}"
-        )
-
-
-def _check_rooted(source: SourceText, box: Box, nics: Iterable[int]) -> None:
-    """The whole tree goes up to the CPUs; a matrix may know only who shares a switch."""
-    devices: list[Gpu | Nic] = [*box.gpus, *(box.nics[nic] for nic in nics)]
-    for one in devices:
-        chain = box.chain(one.slot)
-        if not chain or box.bridges[chain[-1]].kind is not BridgeKind.HOST:
-            raise source.error(
-                f"does not say what lies between {one.name} and the CPUs, which --pcie full, GPUs that links "
-                f"do not join, and NICs that share no switch with a GPU need; {_DUMP}"
-            )
-
-
-def _host_findings(box: Box) -> list[Finding]:
-    """What is taken for the ways between CPUs where the file does not say."""
-    found = []
-    library = {joint.bandwidth or 0 for joint in box.host_links if joint.origin is HostSpeed.LIBRARY}
-    if library:
-        shown = ", ".join(format_link_bandwidth(amount) for amount in sorted(library))
-        found.append(
-            Finding(f"between CPUs: {shown} each way, as the libraries take it; the file does not say")
-        )
-    return found
-
-
-def _name(source: SourceText, options: ImportOptions, boxes: int) -> str:
-    """The file's name, and the options that make another fabric of the same box."""
-    words = [source.stem]
-    if boxes > 1:
-        words += [f"{boxes} boxes", options.network or ""]
-    if options.links is LinkSpeeds.LIBRARY:
-        words.append("library's speeds")
-    if options.pcie is PcieDetail.FULL:
-        words.append("all of PCIe")
-    return ", ".join(words)
-
-
-def _build(source: SourceText, parts: _Parts, options: ImportOptions, boxes: int) -> Topology:
-    """Boxes first, then their PCIe trees and NICs, then the network."""
-    box, speeds, network = parts.box, parts.speeds, options.network or ""
-    nodes = len(box.gpus) + len(parts.tree) + len(box.bridges) + len(speeds) + 1
-    check_size(source.stem, boxes * nodes + 1, boxes * 2 * (nodes + len(box.links) + len(box.host_links)))
-    builder = TopologyBuilder(_name(source, options, boxes))
-    for number in range(boxes):
-        _add_gpus(builder, f"box{number}", box)
-    ports = [_add_tree(builder, f"box{number}", parts) for number in range(boxes)]
-    if boxes > 1:
-        _join(source, builder, ports, list(speeds.values()), network)
-    return builder.build()
-
-
-def _add_gpus(builder: TopologyBuilder, name: str, box: Box) -> None:
-    gpus = [builder.compute(f"{name}.gpu{number}") for number in range(len(box.gpus))]
-    switch = builder.switch(f"{name}.nvswitch") if box.has_switch else ""
-    for link in box.links:
-        builder.duplex(gpus[link.gpu], switch if link.other is None else gpus[link.other], link.bandwidth)
-
-
-def _add_tree(builder: TopologyBuilder, name: str, parts: _Parts) -> list[str]:
-    """The PCIe tree of a box; names of its NICs."""
-    names = {Place("gpu", number): f"{name}.gpu{number}" for number in range(len(parts.box.gpus))}
-    ports = []
-    for order, nic in enumerate(parts.speeds):
-        names[Place("nic", nic)] = f"{name}.nic{order}"
-        ports.append(f"{name}.nic{order}")
-    bridges = {end for link in parts.tree for end in (link.lower, link.upper) if end.kind == "bridge"}
-    hosts = [number for number, bridge in enumerate(parts.box.bridges) if bridge.kind is BridgeKind.HOST]
-    used = sorted(place.number for place in bridges)
-    # without peer-to-peer no switch passes on what comes from below but to the CPU
-    has_p2p = not parts.is_full or _has_p2p(parts.box)
+    `is_full`: it reaches the CPUs. `is_split`: without peer-to-peer no switch passes on what comes from below
+    but to the CPU, and so each is two.
+    """
+    names = {Place("gpu", number): f"{name}.gpu{number}" for number in range(len(box.gpus))}
+    ports = {Place("nic", nic): f"{name}.nic{order}" for order, nic in enumerate(speeds)}
+    used = {end.number for link in tree for end in (link.lower, link.upper) if end.kind == "bridge"}
+    hosts = [number for number, bridge in enumerate(box.bridges) if bridge.kind is BridgeKind.HOST]
     upward: dict[Place, str] = {}
-    for order, number in enumerate(one for one in used if one not in hosts):
-        names[Place("bridge", number)] = builder.switch(f"{name}.pcie{order}" + ".down" * (not has_p2p))
-        if not has_p2p:
+    for order, number in enumerate(sorted(used.difference(hosts))):
+        names[Place("bridge", number)] = builder.switch(f"{name}.pcie{order}" + ".down" * is_split)
+        if is_split:
             upward[Place("bridge", number)] = builder.switch(f"{name}.pcie{order}.up")
     for order, number in enumerate(hosts):
         if number in used:
             names[Place("bridge", number)] = builder.switch(f"{name}.cpu{order}")
-    for port in ports:
+    for port in ports.values():
         builder.switch(port)
-    for link in parts.tree:
+    names |= ports
+    for link in tree:
         assert link.bandwidth is not None
         lower, upper = (upward.get(end, names[end]) for end in (link.lower, link.upper))
         builder.link(lower, upper, link.bandwidth)
         builder.link(names[link.upper], names[link.lower], link.bandwidth)
-    if parts.is_full:
-        for joint in parts.box.host_links:
-            hosts_of = [names.get(Place("bridge", end)) for end in (joint.one, joint.other)]
-            if hosts_of[0] is not None and hosts_of[1] is not None:
-                assert joint.bandwidth is not None
-                builder.duplex(hosts_of[0], hosts_of[1], joint.bandwidth)
-    return ports
+    for joint in box.host_links if is_full else ():
+        if {joint.one, joint.other} <= used:
+            assert joint.bandwidth is not None
+            one, other = (names[Place("bridge", end)] for end in (joint.one, joint.other))
+            builder.duplex(one, other, joint.bandwidth)
+    return list(ports.values())
 
 
 def _join(
@@ -465,8 +375,7 @@ def _join_leaves(
     speeds: Sequence[int],
     match: re.Match[str],
 ) -> None:
-    leaves, spines, over = int(match[1]), int(match[2]), int(match[3] or 1)
-    boxes = len(ports)
+    leaves, spines, over, boxes = int(match[1]), int(match[2]), int(match[3] or 1), len(ports)
     if not 1 <= leaves <= boxes or not 1 <= spines <= 2**16 or over < 1:
         raise source.error(
             f"--network {match[0]}: expected 1 to {boxes} leaves (there are {boxes} boxes), at least one "

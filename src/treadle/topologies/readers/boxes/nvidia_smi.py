@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import combinations, takewhile
 
 from treadle.topologies.readers.boxes.box import (
     Box,
@@ -32,7 +33,7 @@ from treadle.topologies.readers.boxes.gpu_models import (
     pcie_bandwidth,
 )
 from treadle.topologies.readers.boxes.networks import fabric_of
-from treadle.topologies.readers.boxes.wiring import asks_model, typed_model, wire
+from treadle.topologies.readers.boxes.wiring import asks_model, typed_model, wired_box
 from treadle.topologies.readers.imported import (
     Finding,
     Imported,
@@ -66,10 +67,6 @@ class _Matrix:
     lines: tuple[int, ...]
     cpus: tuple[str, ...]
 
-    def has_cpus(self) -> bool:
-        """Whether it says of each GPU which CPU it hangs from."""
-        return all(self.cpus)
-
 
 def read(source: SourceText, options: ImportOptions) -> Imported:
     """The fabric of boxes as the matrix shows one; FormatError if it is malformed or does not say all."""
@@ -97,36 +94,41 @@ def read_box(source: SourceText, options: ImportOptions) -> Box:
             f"shows no NVLinks between GPUs, of which a {name} has {model.links} (does the fabric manager "
             f"run?); if there are none, say --gpu pcie"
         )
-    counts = _switch_counts(source, matrix, links, name)
-    if not counts:
-        counts = {(one, other): count for (one, other), count in links.items()}
+    counts = _switch_counts(source, matrix, links, name) or {pair: links[pair] for pair in links}
     bridges, slots = _pcie_tree(matrix, model, options)
     hosts = [number for number, bridge in enumerate(bridges) if bridge.kind is BridgeKind.HOST]
-    gpus = [
-        Gpu(name=name_of, model=name, slot=slots.get(number, Slot()))
-        for number, name_of in enumerate(matrix.gpus)
-    ]
-    wired = wire(source, gpus, counts, options, has_cpus=matrix.has_cpus())
-    asks_tree = options.pcie is PcieDetail.FULL or options.nics is not None
     n_switches = len(bridges) - len(hosts)
-    whom = "each GPU and PCIe switch" if asks_tree and n_switches else "each GPU"
+    asks_tree = options.pcie is PcieDetail.FULL or options.nics is not None
     is_apart = len(joined_parts(n, ((one, n if other is None else other) for one, other in counts))) > 1
-    uses_tree = n_switches or asks_tree or is_apart
-    found = (_pcie_finding(name, model, whom),) if uses_tree and options.pcie_bandwidth is None else ()
-    nics = [Nic(name=nic, slot=slots.get(n + number, Slot())) for number, nic in enumerate(matrix.nics)]
-    return Box(
-        gpus=tuple(gpus),
-        links=wired.links,
-        nics=tuple(nics),
-        bridges=tuple(bridges),
-        host_links=tuple(
+    uses_tree = (n_switches or asks_tree or is_apart) and options.pcie_bandwidth is None
+    whom = "each GPU and PCIe switch" if asks_tree and n_switches else "each GPU"
+    width = f"{DEFAULT_LANES} lanes of {model.gt_per_s} GT/s to {whom}, as of {name}"
+    if not model.gt_per_s:
+        width = "no less than what the NICs take, which the matrix does not say"
+    return wired_box(
+        source,
+        [Gpu(name=gpu, model=name, slot=slots.get(number, Slot())) for number, gpu in enumerate(matrix.gpus)],
+        counts,
+        options,
+        has_cpus=all(matrix.cpus),
+        nics=[Nic(name=nic, slot=slots.get(number, Slot())) for number, nic in enumerate(matrix.nics, n)],
+        bridges=bridges,
+        host_links=[
             HostLink(one=one, other=other, bandwidth=None, origin=HostSpeed.UNKNOWN)
-            for place, one in enumerate(hosts)
-            for other in hosts[place + 1 :]
-        ),
-        link_word=wired.word,
-        defaulted=(*wired.defaulted, *found),
-        warnings=(*wired.warnings, *_affinity_doubts(matrix)),
+            for one, other in combinations(hosts, 2)
+        ],
+        defaulted=[Finding(f"PCIe: {width}")] if uses_tree else [],
+        # as where the kernel knows of no NUMA nodes
+        warnings=[
+            Finding(
+                f"{row[other]} to {matrix.gpus[other]}, and CPUs {matrix.cpus[one]} are those of both: taken "
+                "as of one CPU",
+                matrix.gpus[one],
+            )
+            for one, row in enumerate(matrix.rows)
+            for other in range(one + 1, n)
+            if all(matrix.cpus) and row[other] in ("SYS", "SOC") and matrix.cpus[one] == matrix.cpus[other]
+        ][:1],
     )
 
 
@@ -136,11 +138,7 @@ def _matrix(source: SourceText) -> _Matrix:
     top = next((place for place, words in enumerate(lines) if words[:1] == ["GPU0"]), None)
     if top is None:
         raise source.error("has no line that begins with GPU0, as the matrix of nvidia-smi topo -m has")
-    columns = []
-    for word in lines[top]:
-        if word == "CPU":
-            break
-        columns.append(word)
+    columns = list(takewhile(lambda word: word != "CPU", lines[top]))
     gpus = [word for word in columns if _GPU.fullmatch(word)]
     n = len(gpus)
     if gpus != columns[:n] or gpus != [f"GPU{number}" for number in range(n)]:
@@ -155,14 +153,14 @@ def _matrix(source: SourceText) -> _Matrix:
         if words[0] in gpus:
             if words[0] in rows:
                 raise source.error(f"{words[0]} has a second row", line=place)
-            said = words[len(columns) + 1] if has_cpus and len(words) > len(columns) + 1 else ""
+            said = "".join(words[len(columns) + 1 : len(columns) + 2]) if has_cpus else ""
             cpus = said if _CPUS.fullmatch(said) else ""
             rows[words[0]] = place, _cells(source, words, columns, place), cpus
         elif words[0] not in columns:
             raise source.error(f"row {words[0][:40]!r} is none of the columns", line=place)
-    missing = [gpu for gpu in gpus if gpu not in rows]
-    if missing:
-        raise source.error(f"{missing[0]} has a column and no row")
+    for gpu in gpus:
+        if gpu not in rows:
+            raise source.error(f"{gpu} has a column and no row")
     legend = {match[1]: match[2] for line in source.text.splitlines() if (match := _LEGEND.fullmatch(line))}
     names = [legend.get(nic, nic) for nic in columns[n:]]
     if len(set(names)) < len(names):
@@ -188,18 +186,15 @@ def _cells(source: SourceText, words: Sequence[str], columns: Sequence[str], lin
 def _link_counts(source: SourceText, matrix: _Matrix) -> dict[tuple[int, int], int]:
     """NVLinks by pairs; FormatError where the two rows of a pair differ."""
     counts = {}
-    for one, row in enumerate(matrix.rows):
-        for other in range(len(matrix.gpus)):
-            if row[other] != matrix.rows[other][one]:
-                raise source.error(
-                    f"{matrix.gpus[one]} to {matrix.gpus[other]} is {row[other]}, the other way "
-                    f"{matrix.rows[other][one]}",
-                    line=matrix.lines[one],
-                )
+    for one, (gpu, row, line) in enumerate(zip(matrix.gpus, matrix.rows, matrix.lines, strict=True)):
+        for other, other_gpu in enumerate(matrix.gpus):
+            back = matrix.rows[other][one]
+            if row[other] != back:
+                raise source.error(f"{gpu} to {other_gpu} is {row[other]}, the other way {back}", line=line)
             match = _CELL.fullmatch(row[other])
             if match is not None and match[1] is not None:
                 if int(match[1]) < 1:
-                    raise source.error(f"{matrix.gpus[one]}: NV0 is no link", line=matrix.lines[one])
+                    raise source.error(f"{gpu}: NV0 is no link", line=line)
                 counts[one, other] = int(match[1])
     return counts
 
@@ -219,20 +214,20 @@ def _switch_counts(
     # a pair shows the lesser of two counts, so a GPU's largest cell is its own count; only the GPU that alone
     # has most links may have more, which no other GPU would ever receive
     own = [max(row) for row in cells]
-    pairs = [(one, other) for one in range(n) for other in range(one + 1, n)]
+    pairs = list(combinations(range(n), 2))
     odd = [(one, other) for one, other in pairs if cells[one][other] != min(own[one], own[other])]
     if not odd:
         return {(gpu, None): count for gpu, count in enumerate(own) if count}
     shown, times = Counter(cells[one][other] for one, other in pairs).most_common(1)[0]
-    if shown and 2 * times > len(pairs):
-        one, other = odd[0]
-        raise source.error(
-            f"{matrix.gpus[one]} to {matrix.gpus[other]} is {matrix.rows[one][other]}: over NVSwitches it "
-            f"would be NV{min(own[one], own[other])}, as to other GPUs; without NVSwitches "
-            f"{matrix.gpus[most]} would have {sum(cells[most])} links, {name} have {model.links}",
-            line=matrix.lines[one],
-        )
-    return {}
+    if not shown or 2 * times <= len(pairs):
+        return {}
+    one, other = odd[0]
+    raise source.error(
+        f"{matrix.gpus[one]} to {matrix.gpus[other]} is {matrix.rows[one][other]}: over NVSwitches it "
+        f"would be NV{min(own[one], own[other])}, as to other GPUs; without NVSwitches "
+        f"{matrix.gpus[most]} would have {sum(cells[most])} links, {name} have {model.links}",
+        line=matrix.lines[one],
+    )
 
 
 def _pcie_tree(
@@ -243,52 +238,34 @@ def _pcie_tree(
     NICs are numbered after the GPUs. A NIC that is near to none hangs from the CPU of the GPUs with which it
     shares one by its cells.
     """
-    n = len(matrix.gpus)
+    n, n_devices = len(matrix.gpus), len(matrix.gpus) + len(matrix.nics)
     speed = options.pcie_bandwidth
     if speed is None and model.gt_per_s:
         speed = pcie_bandwidth(Fraction(model.gt_per_s), DEFAULT_LANES, options.links or LinkSpeeds.NOMINAL)
-    known = list(dict.fromkeys(matrix.cpus)) if matrix.has_cpus() else []
+
+    def slot(device: int, above: int) -> Slot:
+        return Slot(above=above, bandwidth=speed if device < n else None)
+
+    known = list(dict.fromkeys(matrix.cpus)) if all(matrix.cpus) else []
     bridges = [Bridge(kind=BridgeKind.HOST, name=f"CPUs {cpus}") for cpus in known]
-    host_of: dict[int, int | None] = dict.fromkeys(range(n + len(matrix.nics)))
-    if known:
-        host_of |= {gpu: known.index(cpus) for gpu, cpus in enumerate(matrix.cpus)}
-        for nic in range(n, n + len(matrix.nics)):
-            sharing = {host_of[gpu] for gpu, row in enumerate(matrix.rows) if row[nic] in _ONE_CPU}
-            host_of[nic] = sharing.pop() if len(sharing) == 1 else None
-    slots = {
-        member: Slot(above=host, bandwidth=speed if member < n else None)
-        for member, host in host_of.items()
-        if host is not None
-    }
+    host_of = {gpu: known.index(cpus) for gpu, cpus in enumerate(matrix.cpus) if known}
+    for nic in range(n, n_devices):
+        sharing = {host_of.get(gpu) for gpu, row in enumerate(matrix.rows) if row[nic] in _ONE_CPU}
+        if len(sharing) == 1 and (host := sharing.pop()) is not None:
+            host_of[nic] = host
+    slots = {device: slot(device, host) for device, host in host_of.items()}
     near = [
         (gpu, other)
         for gpu, row in enumerate(matrix.rows)
         for other, cell in enumerate(row)
         if cell in _NEAR and other > gpu
     ]
-    for part in joined_parts(n + len(matrix.nics), near):
+    for part in joined_parts(n_devices, near):
         if len(part) > 1:
             name = f"switch of {matrix.gpus[part[0]]}"
-            shared = {host_of[member] for member in part if member < n}
-            above = shared.pop() if len(shared) == 1 else None
-            for member in part:
-                slots[member] = Slot(above=len(bridges), bandwidth=speed if member < n else None)
+            shared = {host_of.get(member) for member in part if member < n}
+            slots |= {member: slot(member, len(bridges)) for member in part}
             # as wide upwards as to a GPU, which is how switches with a GPU below are built
+            above = shared.pop() if len(shared) == 1 else None
             bridges.append(Bridge(kind=BridgeKind.SWITCH, name=name, above=above, bandwidth=speed))
     return bridges, slots
-
-
-def _affinity_doubts(matrix: _Matrix) -> tuple[Finding, ...]:
-    """Two GPUs with the same CPUs and a way between CPUs, as where the kernel knows of no NUMA nodes."""
-    for one, row in enumerate(matrix.rows):
-        for other in range(one + 1, len(matrix.gpus)):
-            if row[other] in ("SYS", "SOC") and matrix.has_cpus() and matrix.cpus[one] == matrix.cpus[other]:
-                text = f"{row[other]} to {matrix.gpus[other]}, and CPUs {matrix.cpus[one]} are those of both"
-                return (Finding(f"{text}: taken as of one CPU", matrix.gpus[one]),)
-    return ()
-
-
-def _pcie_finding(name: str, model: GpuModel, whom: str) -> Finding:
-    if not model.gt_per_s:
-        return Finding("PCIe: no less than what the NICs take, which the matrix does not say")
-    return Finding(f"PCIe: {DEFAULT_LANES} lanes of {model.gt_per_s} GT/s to {whom}, as of {name}")

@@ -8,8 +8,8 @@ fractions of bytes ask for billions of trees.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from treadle.topologies.readers.boxes.box import Box, BridgeKind, Slot
 
@@ -36,7 +36,7 @@ class PcieLink:
 
 def near_nics(box: Box, nics: Sequence[int]) -> tuple[int, ...]:
     """Those of `nics` that share a switch with a GPU."""
-    with_gpu = _bridges_above(box, [gpu.slot for gpu in box.gpus])
+    with_gpu = {bridge for gpu in box.gpus for bridge in box.chain(gpu.slot)}
     return tuple(nic for nic in nics if _meeting(box, box.nics[nic].slot, with_gpu) is not None)
 
 
@@ -49,15 +49,13 @@ def near_tree(box: Box, speeds: Mapping[int, int]) -> tuple[PcieLink, ...]:
     speeds : mapping of int to int
         Numbers of the NICs that are used, and bytes/s of each; they share switches with GPUs.
     """
-    with_gpu = _bridges_above(box, [gpu.slot for gpu in box.gpus])
-    with_nic = _bridges_above(box, [box.nics[nic].slot for nic in speeds])
-    devices = {Place("gpu", number): gpu.slot for number, gpu in enumerate(box.gpus)}
-    devices |= {Place("nic", nic): box.nics[nic].slot for nic in speeds}
-    tops: set[int] = set()
+    devices = _devices(box, speeds)
+    above: dict[str, set[int]] = {"gpu": set(), "nic": set()}
     for place, slot in devices.items():
-        met = _meeting(box, slot, with_nic if place.kind == "gpu" else with_gpu)
-        if met is not None:
-            tops.add(met)
+        above[place.kind].update(box.chain(slot))
+    tops = {
+        _meeting(box, slot, above["nic" if place.kind == "gpu" else "gpu"]) for place, slot in devices.items()
+    }
     parents: dict[Place, PcieLink] = {}
     for place, slot in devices.items():
         chain = box.chain(slot)
@@ -70,14 +68,18 @@ def near_tree(box: Box, speeds: Mapping[int, int]) -> tuple[PcieLink, ...]:
 
 def full_tree(box: Box, speeds: Mapping[int, int]) -> tuple[PcieLink, ...]:
     """Links of the whole tree from GPUs and used NICs up to the CPUs; what has neither below is left out."""
-    devices = {Place("gpu", number): gpu.slot for number, gpu in enumerate(box.gpus)}
-    devices |= {Place("nic", nic): box.nics[nic].slot for nic in speeds}
     parents: dict[Place, PcieLink] = {}
-    for place, slot in devices.items():
+    for place, slot in _devices(box, speeds).items():
         _climb(box, place, slot, box.chain(slot), parents)
     _contract(parents)
     _drop_wide_cards(box, parents, speeds)
     return tuple(_rounded(link, speeds.get(link.lower.number)) for link in parents.values())
+
+
+def _devices(box: Box, nics: Iterable[int]) -> dict[Place, Slot]:
+    return {Place("gpu", number): gpu.slot for number, gpu in enumerate(box.gpus)} | {
+        Place("nic", nic): box.nics[nic].slot for nic in nics
+    }
 
 
 def _climb(box: Box, place: Place, slot: Slot, chain: Sequence[int], parents: dict[Place, PcieLink]) -> None:
@@ -87,10 +89,6 @@ def _climb(box: Box, place: Place, slot: Slot, chain: Sequence[int], parents: di
         upper = Place("bridge", number)
         parents.setdefault(place, PcieLink(place, upper, bandwidth))
         place, bandwidth = upper, box.bridges[number].bandwidth
-
-
-def _bridges_above(box: Box, slots: Sequence[Slot]) -> set[int]:
-    return {bridge for slot in slots for bridge in box.chain(slot)}
 
 
 def _meeting(box: Box, slot: Slot, others: set[int]) -> int | None:
@@ -147,22 +145,16 @@ def _near_links(parents: Mapping[Place, PcieLink], speeds: Mapping[int, int]) ->
             links = below.get(following.pop(), [])
             tree += links
             following += [link.lower for link in links]
-        uses = {
-            link.lower.number: _rounded(link, speeds.get(link.lower.number))
-            for link in tree
-            if link.lower.kind == "nic"
-        }
-        total = sum(link.bandwidth or speeds[nic] for nic, link in uses.items())
-        capped = []
-        for link in tree:
-            if link.lower.kind == "nic":
-                capped.append(uses[link.lower.number])
-            else:
-                width = total if link.bandwidth is None else min(total, _round(link.bandwidth))
-                capped.append(PcieLink(link.lower, link.upper, width))
+        capped = [_rounded(link, speeds.get(link.lower.number)) for link in tree]
+        nics = [link for link in capped if link.lower.kind == "nic"]
+        total = sum(link.bandwidth or speeds[link.lower.number] for link in nics)
+        capped = [
+            link if link.lower.kind == "nic" else replace(link, bandwidth=_least(link.bandwidth, total))
+            for link in capped
+        ]
         gpus = [link for link in capped if link.lower.kind == "gpu"]
-        if len(gpus) == 1 and len(gpus) + len(uses) == len(capped) and gpus[0].bandwidth == total:
-            found += [PcieLink(link.lower, gpus[0].lower, link.bandwidth) for link in uses.values()]
+        if len(gpus) == 1 and len(gpus) + len(nics) == len(capped) and gpus[0].bandwidth == total:
+            found += [replace(link, upper=gpus[0].lower) for link in nics]
         else:
             found += capped
     return found

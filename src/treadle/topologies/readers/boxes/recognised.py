@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from treadle.topologies.readers.boxes.box import Box, Gpu
+from treadle.topologies.readers.boxes.box import Box
 from treadle.topologies.readers.boxes.pcie_tree import PcieLink, Place
 from treadle.units import format_link_bandwidth
 
@@ -26,16 +26,29 @@ def recognise(
     network : str, optional
         What joins them.
     """
-    found = {"GPUs": _counted(map(_kind, box.gpus))}
+    kinds = [
+        f"{gpu.model} ({gpu.generation})" if gpu.model and gpu.generation else gpu.model or gpu.generation
+        for gpu in box.gpus
+    ]
+    found = {"GPUs": _counted(kind or "of unknown model" for kind in kinds)}
     if box.links:
-        found["links"] = f"{box.link_word}: {_links(box)}"
-    found["switches"] = _switches(box)
+        links = _counted(
+            f"{'GPU to switch' if link.other is None else 'between two GPUs'} {link.count} of "
+            f"{format_link_bandwidth(link.bandwidth // link.count)}"
+            for link in box.links
+        )
+        found["links"] = f"{box.link_word}: {links}"
+    switches = f"{box.n_switches} NVSwitches" if box.n_switches > 1 else "NVSwitches"
+    found["switches"] = f"{switches}, as one" if box.has_switch else "none between GPUs"
+    how = "by bus id" if all(gpu.bus_id for gpu in box.gpus) else "as in the file"
     if all(gpu.rank is not None for gpu in box.gpus):
         how = "by the file's ranks"
-    else:
-        how = "by bus id" if all(gpu.bus_id for gpu in box.gpus) else "as in the file"
     found["rank order"] = f"{how}: {_numbered([gpu.bus_id or gpu.name for gpu in box.gpus], 'gpu')}"
-    found["NICs"] = _counted(_nic_speeds(box)) or "none"
+    nics = _counted(
+        "speed not given" if nic.bandwidth is None else format_link_bandwidth(nic.bandwidth)
+        for nic in box.nics
+    )
+    found["NICs"] = nics or "none"
     if boxes > 1:
         names = [box.nics[nic].name for nic in speeds]
         found["used NICs"] = f"{len(names)}: {_numbered(names, 'nic')}"
@@ -48,38 +61,14 @@ def recognise(
     return found
 
 
-def _kind(gpu: Gpu) -> str:
-    generation = f" ({gpu.generation})" if gpu.generation else ""
-    return f"{gpu.model}{generation}" if gpu.model else gpu.generation or "of unknown model"
-
-
 def _counted(words: Iterable[str]) -> str:
     """``7 x a, b``: equal words counted, in the order in which they first appear."""
     counts = Counter(words)
     return ", ".join(f"{count} x {word}" if count > 1 else word for word, count in counts.items())
 
 
-def _links(box: Box) -> str:
-    words = []
-    for link in box.links:
-        where = "GPU to switch" if link.other is None else "between two GPUs"
-        words.append(f"{where} {link.count} of {format_link_bandwidth(link.bandwidth // link.count)}")
-    return _counted(words)
-
-
-def _switches(box: Box) -> str:
-    if not box.has_switch:
-        return "none between GPUs"
-    return f"{box.n_switches} NVSwitches, as one" if box.n_switches > 1 else "NVSwitches, as one"
-
-
 def _numbered(names: Sequence[str], word: str) -> str:
     return ", ".join(f"{word}{number} = {name}" for number, name in enumerate(names))
-
-
-def _nic_speeds(box: Box) -> Iterable[str]:
-    for nic in box.nics:
-        yield "speed not given" if nic.bandwidth is None else format_link_bandwidth(nic.bandwidth)
 
 
 def _pairs(box: Box, tree: Sequence[PcieLink]) -> str:

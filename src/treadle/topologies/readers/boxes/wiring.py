@@ -6,13 +6,14 @@ their links.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
 
 from treadle.errors import FormatError
 from treadle.spelling import did_you_mean, spelt_alike
-from treadle.topologies.readers.boxes.box import Gpu, GpuLink, joined_parts
+from treadle.topologies.readers.boxes.box import Box, Gpu, GpuLink, joined_parts, rank_order
 from treadle.topologies.readers.boxes.gpu_models import (
     GPU_MODELS,
     LinkKind,
@@ -70,9 +71,8 @@ def check_model(source: SourceText, gpu: Gpu, sm: int, gcn: str) -> None:
     model = GPU_MODELS[gpu.model] if gpu.model else None
     if model is None or model.kind is None:
         return
-    differs = bool(sm) and model.sm != sm and not (model.sm >= 100 and sm >= 100)
-    differs = differs or (bool(gcn) and xgmi_of(gcn) not in (None, model.kind))
-    if differs:
+    differs = sm and model.sm != sm and not (model.sm >= 100 and sm >= 100)
+    if differs or (gcn and xgmi_of(gcn) not in (None, model.kind)):
         raise source.error(f"--gpu {gpu.model}: {gpu.name} is of another kind, {gpu.generation}")
 
 
@@ -127,10 +127,19 @@ def wire(
     """
     if not counts:
         return _from_models(source, gpus, options)
-    _check_totals(source, gpus, counts)
+    totals = [0] * len(gpus)
+    for (one, _), count in counts.items():
+        totals[one] += count
+    models = [GPU_MODELS.get(gpu.model) for gpu in gpus]
+    for gpu, model, total in zip(gpus, models, totals, strict=True):
+        if model is not None and model.kind is not None and total > model.links:
+            name = f"{gpu.name} has {total} {model.kind.word} links"
+            raise source.error(f"{name}, {gpu.model} have {model.links}; is it of another model (--gpu)?")
     links = []
     speeds = options.links or LinkSpeeds.NOMINAL
-    for (one, other), count in sorted(counts.items(), key=lambda item: _link_order(item[0])):
+    # the switch's links first
+    for one, other in sorted(counts, key=lambda pair: (pair[1] is not None, pair[0], pair[1] or 0)):
+        count = counts[one, other]
         if other is not None and counts.get((other, one)) != count:
             back = counts.get((other, one), 0)
             raise source.error(
@@ -142,29 +151,59 @@ def wire(
             links.append(GpuLink(gpu=one, other=other, count=count, bandwidth=count * speed))
     kinds = {kind for kind in map(link_kind, gpus) if kind is not None}
     word = next(iter(kinds)).word
-    is_whole = has_cpus and _are_bridged(gpus, counts)
+    # GPUs are cards: of a model of cards, or without NVSwitches, and none has lost a link
+    is_bridged = all(model is not None and model.is_card for model in models) or (
+        all(other is not None for _, other in counts)
+        and all(
+            model is not None and total == model.links for model, total in zip(models, totals, strict=True)
+        )
+    )
+    is_whole = has_cpus and is_bridged
     if word == "NVLink" and options.pcie is not PcieDetail.FULL and not is_whole:  # xGMI hives may be several
         _check_all_joined(source, gpus, links, _OVER_PCIE if has_cpus else _BY_A_DUMP)
-    amounts = sorted({kind.speed(speeds) for kind in kinds})
-    shown = ", ".join(format_link_bandwidth(amount) for amount in amounts)
-    told = Finding(f"each {word} link carries {shown} each way ({speeds})")
-    return Wired(tuple(links), word, (told,), tuple(_uneven(gpus, counts, word)))
+    amounts = ", ".join(map(format_link_bandwidth, sorted({kind.speed(speeds) for kind in kinds})))
+    told = Finding(f"each {word} link carries {amounts} each way ({speeds})")
+    uneven = [
+        Finding(f"has {total} {word} links, another GPU has {max(totals)}", gpu.name)
+        for gpu, total in zip(gpus, totals, strict=True)
+        if total < max(totals)
+    ]
+    return Wired(tuple(links), word, (told,), tuple(uneven))
 
 
-def _are_bridged(gpus: Sequence[Gpu], counts: LinkCounts) -> bool:
-    """Whether GPUs are cards: of a model of cards, or without NVSwitches, and none has lost a link."""
-    models = [GPU_MODELS.get(gpu.model) for gpu in gpus]
-    if all(model is not None and model.is_card for model in models):
-        return True
-    totals = _totals(counts)
-    return all(other is not None for _, other in counts) and all(
-        model is not None and totals[number] == model.links for number, model in enumerate(models)
+def wired_box(
+    source: SourceText,
+    gpus: Sequence[Gpu],
+    counts: LinkCounts,
+    options: ImportOptions,
+    *,
+    has_cpus: bool = True,
+    may_be_alone: bool = False,
+    defaulted: Iterable[Finding] = (),
+    warnings: Iterable[Finding] = (),
+    **parts: Any,
+) -> Box:
+    """The box of GPUs in the order of a file, and of other `parts`; FormatError as of `wire`.
+
+    `may_be_alone`: whether one GPU without links is taken as it is.
+    """
+    order = rank_order(gpus)
+    place_of: dict[int | None, int | None] = {number: place for place, number in enumerate(order)}
+    gpus = [gpus[number] for number in order]
+    placed = {(order.index(one), place_of.get(other)): count for (one, other), count in counts.items()}
+    is_alone = may_be_alone and len(gpus) == 1 and not counts
+    wired = Wired() if is_alone else wire(source, gpus, placed, options, has_cpus=has_cpus)
+    given: dict[str, Any] = {
+        name: tuple(part) if isinstance(part, list) else part for name, part in parts.items()
+    }
+    return Box(
+        gpus=tuple(gpus),
+        links=wired.links,
+        link_word=wired.word,
+        defaulted=(*wired.defaulted, *defaulted),
+        warnings=(*wired.warnings, *warnings),
+        **given,
     )
-
-
-def _link_order(pair: tuple[int, int | None]) -> tuple[bool, int, int]:
-    one, other = pair
-    return other is not None, one, -1 if other is None else other
 
 
 def _speed(source: SourceText, gpu: Gpu, speeds: LinkSpeeds) -> int:
@@ -194,34 +233,6 @@ def _check_all_joined(source: SourceText, gpus: Sequence[Gpu], links: Iterable[G
         raise source.error(f"no NVLinks join {one} and {other}; {remedy}")
 
 
-def _totals(counts: LinkCounts) -> Counter[int]:
-    """Links of each GPU."""
-    totals: Counter[int] = Counter()
-    for (one, _), count in counts.items():
-        totals[one] += count
-    return totals
-
-
-def _check_totals(source: SourceText, gpus: Sequence[Gpu], counts: LinkCounts) -> None:
-    """FormatError if a GPU has more links than its model."""
-    for one, total in sorted(_totals(counts).items()):
-        model = GPU_MODELS[gpus[one].model] if gpus[one].model else None
-        if model is not None and model.kind is not None and total > model.links:
-            name = f"{gpus[one].name} has {total} {model.kind.word} links"
-            raise source.error(
-                f"{name}, {gpus[one].model} have {model.links}; is it of another model (--gpu)?"
-            )
-
-
-def _uneven(gpus: Sequence[Gpu], counts: LinkCounts, word: str) -> Iterable[Finding]:
-    """GPUs with fewer links than others have."""
-    totals = _totals(counts)
-    most = max(totals.values())
-    for number, gpu in enumerate(gpus):
-        if totals[number] < most:
-            yield Finding(f"has {totals[number]} {word} links, another GPU has {most}", gpu.name)
-
-
 def _from_models(source: SourceText, gpus: Sequence[Gpu], options: ImportOptions) -> Wired:
     """Links of boxes whose GPUs are of one model; none where the GPUs have none."""
     names = sorted({gpu.model for gpu in gpus})
@@ -230,33 +241,26 @@ def _from_models(source: SourceText, gpus: Sequence[Gpu], options: ImportOptions
     if len(names) > 1:
         found = " and ".join(name or "unknown ones" for name in names)
         raise source.error(f"has GPUs of several models ({found}) and no links; name one by --gpu")
-    model, n = GPU_MODELS[names[0]], len(gpus)
+    name, model, n = names[0], GPU_MODELS[names[0]], len(gpus)
     if model.kind is None or (model.is_card and n > 1):
-        told = Finding("GPUs without links of their own: joined over PCIe")
-        return Wired(defaulted=(told,))
+        return Wired(defaulted=(Finding("GPUs without links of their own: joined over PCIe"),))
     word = model.kind.word
     if n == 1:
         return Wired(word=word)
-    wiring = model.boxes.get(n)
-    if wiring is None:
+    if n not in model.boxes:
         raise source.error(
-            f"has {n} GPUs and none of their {word}s, and boxes of {n} {names[0]} are not all wired alike; "
+            f"has {n} GPUs and none of their {word}s, and boxes of {n} {name} are not all wired alike; "
             f"read a file that has them, such as NCCL's own (NCCL_TOPO_DUMP_FILE), or say --gpu pcie"
         )
     speed = model.kind.speed(options.links or LinkSpeeds.NOMINAL)
-    if wiring is Wiring.SWITCH:
-        links = [
-            GpuLink(gpu=one, other=None, count=model.links, bandwidth=model.links * speed) for one in range(n)
-        ]
-        how = f"{model.links} {word}s from each GPU to NVSwitches"
-    else:
-        pairs = [(one, other) for one in range(n) for other in range(one + 1, n)]
-        links = [GpuLink(gpu=one, other=other, count=1, bandwidth=speed) for one, other in pairs]
-        how = f"one {word} link between each two GPUs"
-    told = Finding(
-        f"{how}, {format_link_bandwidth(speed)} each: boxes of {n} {names[0]} are so; the file has none"
-    )
-    return Wired(tuple(links), word, (told,))
+    ends: list[tuple[int, int | None]] = [*combinations(range(n), 2)]
+    count, how = 1, f"one {word} link between each two GPUs"
+    if model.boxes[n] is Wiring.SWITCH:
+        ends = [(one, None) for one in range(n)]
+        count, how = model.links, f"{model.links} {word}s from each GPU to NVSwitches"
+    links = [GpuLink(gpu=one, other=other, count=count, bandwidth=count * speed) for one, other in ends]
+    told = f"{how}, {format_link_bandwidth(speed)} each: boxes of {n} {name} are so; the file has none"
+    return Wired(tuple(links), word, (Finding(told),))
 
 
 def _without(source: SourceText, gpus: Sequence[Gpu]) -> Wired:

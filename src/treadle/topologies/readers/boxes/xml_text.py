@@ -68,6 +68,11 @@ def line_of(element: etree._Element) -> int:
     return cast("int", element.sourceline)  # None only in elements that were not read from a text
 
 
+def name_of(element: etree._Element) -> str:
+    """An element's name without its namespace."""
+    return str(element.tag).rpartition("}")[2]
+
+
 class Attributes:
     """Reads attributes of elements, and says where they are wrong."""
 
@@ -76,23 +81,35 @@ class Attributes:
 
     def error(self, element: etree._Element, message: str) -> FormatError:
         """A FormatError about an element."""
-        return self.source.error(f"<{element.tag}> {message}", line=line_of(element))
+        return self.source.error(f"<{name_of(element)}> {message}", line_of(element))
 
-    def word(self, element: etree._Element, key: str) -> str:
-        """An attribute that must be there."""
-        value = element.get(key)
+    def word(self, element: etree._Element, key: str, default: str | None = None) -> str:
+        """An attribute that must be there, unless it has a default."""
+        value = element.get(key, default)
         if value is None:
             raise self.error(element, f"lacks the attribute {key}")
         return str(value)
+
+    def matched(
+        self,
+        element: etree._Element,
+        key: str,
+        pattern: re.Pattern[str],
+        expected: str,
+        default: str | None = None,
+    ) -> re.Match[str]:
+        """An attribute, in lower case, that a pattern matches."""
+        text = self.word(element, key, default).casefold()
+        match = pattern.fullmatch(text)
+        if match is None:
+            raise self.error(element, f'{key}="{text[:40]}": expected {expected}')
+        return match
 
     def number(
         self, element: etree._Element, key: str, low: int, high: int, default: int | None = None
     ) -> int:
         """An integer within limits; `default`, if there is one, where the attribute is absent."""
-        value = element.get(key)
-        if value is None and default is not None:
-            return default
-        text = self.word(element, key).strip()
+        text = self.word(element, key, None if default is None else str(default)).strip()
         if not re.fullmatch(r"-?[0-9]{1,15}", text, re.ASCII) or not low <= int(text) <= high:
             raise self.error(element, f'{key}="{text[:40]}": expected an integer from {low} to {high}')
         return int(text)

@@ -23,9 +23,9 @@ _PLATFORM = re.compile(r"<platform\b")
 
 
 def _is_infragraph(head: str) -> bool:
-    if head.lstrip()[:1] == "{":
-        return not head.lstrip()[1:].lstrip().startswith('"treadle"') and _INFRA_JSON.match(head) is not None
-    return _INFRA_YAML.search(head) is not None
+    if head.lstrip()[:1] != "{":
+        return _INFRA_YAML.search(head) is not None
+    return not head.lstrip()[1:].lstrip().startswith('"treadle"') and _INFRA_JSON.match(head) is not None
 
 
 FORMATS = (
@@ -34,7 +34,7 @@ FORMATS = (
         title="ibnetdiscover's output",
         read=f"{_HERE}.ibnetdiscover:read",
         options=frozenset({"bandwidth"}),
-        tells=lambda head: _IB_NODE.search(head) is not None,
+        tells=_IB_NODE.search,
         says="switches, HCAs, every cable with its speed",
         asks="--bandwidth where ports have no speed",
     ),
@@ -43,7 +43,7 @@ FORMATS = (
         title="iblinkinfo's output",
         read=f"{_HERE}.ibnetdiscover:read_links",
         options=frozenset(),
-        tells=lambda head: _IB_LINK.search(head) is not None,
+        tells=_IB_LINK.search,
         says="switches, HCAs, every cable with its speed, ports that could be faster",
     ),
     TopologyFormat(
@@ -51,7 +51,7 @@ FORMATS = (
         title="TACCL's topology",
         read=f"{_HERE}.taccl_profile:read",
         options=frozenset({"chunk_size", "boxes", "network"}),
-        tells=lambda head: _TACCL.match(head) is not None,
+        tells=_TACCL.match,
         says="time of a chunk on the links of a box and between boxes",
         asks="--chunk-size; for several boxes --boxes and --network relay:0-1 or direct-map",
     ),
@@ -79,7 +79,7 @@ FORMATS = (
         title="Slurm's topology.conf",
         read=f"{_HERE}.slurm_tree:read_conf",
         options=frozenset({"nic_bandwidth", "oversubscription"}),
-        tells=lambda head: _SLURM_CONF.search(head) is not None,
+        tells=_SLURM_CONF.search,
         says="switches and the nodes below them",
         asks="--nic-bandwidth, --oversubscription",
     ),
@@ -88,7 +88,7 @@ FORMATS = (
         title="Slurm's topology.yaml",
         read=f"{_HERE}.slurm_tree:read_yaml",
         options=frozenset({"nic_bandwidth", "oversubscription"}),
-        tells=lambda head: _SLURM_YAML.search(head) is not None,
+        tells=_SLURM_YAML.search,
         max_bytes=MAX_YAML_BYTES,
         says="switches and the nodes below them",
         asks="--nic-bandwidth, --oversubscription",
@@ -98,7 +98,7 @@ FORMATS = (
         title="SimGrid's platform",
         read=f"{_HERE}.simgrid_platform:read",
         options=frozenset(),
-        tells=lambda head: _PLATFORM.search(head) is not None,
+        tells=_PLATFORM.search,
         says="one cluster: flat, fat tree, torus or dragonfly; or hosts, routers and routes of one link",
     ),
 )

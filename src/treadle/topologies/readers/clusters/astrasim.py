@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from types import MappingProxyType
-from typing import Any
 
 from treadle.topologies.readers.figures import (
     MAX_IMPORTED_NODES,
     check_import_size,
+    mapping,
     number,
     shown,
     whole,
@@ -37,8 +36,14 @@ def read(source: SourceText, options: ImportOptions) -> Imported:
     rows = _columns(source)
     builder = TopologyBuilder(source.stem)
     counts = [row[1] for row in rows]
-    _check_counts(source, [row[0] for row in rows], counts)
     total = math.prod(counts)
+    links = switches = 0
+    for block, count, *_ in rows:
+        links += total * (count - 1) if block == "FullyConnected" else 2 * total
+        switches += total // count if block == "Switch" else 0
+    check_import_size(source, nodes=total + switches, links=links)
+    if total < 2:
+        raise source.error("npus_count: one NPU is no fabric; expected at least 2")
     for npu in range(total):
         builder.compute(f"npu{npu}")
     rounded = []
@@ -58,10 +63,8 @@ def read(source: SourceText, options: ImportOptions) -> Imported:
         f"{format_link_bandwidth(int(bandwidth * 10**9))} {block} of {count}"
         for block, count, bandwidth, _ in rows
     )
-    recognised = MappingProxyType(
-        {"NPUs": str(total), "dimensions": speeds, "rank order": "the first dimension is the innermost"}
-    )
-    return Imported(builder.build(), "astra-sim", recognised, warnings=tuple(findings))
+    found = {"NPUs": str(total), "dimensions": speeds, "rank order": "the first dimension is the innermost"}
+    return Imported(builder.build(), "astra-sim", found, warnings=tuple(findings))
 
 
 def _columns(source: SourceText) -> list[tuple[str, int, Fraction, Fraction]]:
@@ -69,39 +72,21 @@ def _columns(source: SourceText) -> list[tuple[str, int, Fraction, Fraction]]:
     document = parse_yaml(source)
     if not isinstance(document, dict):
         raise source.error(f"expected a mapping with the keys {', '.join(KEYS)}")
-    for key in document:
-        if key not in KEYS:
-            raise source.error(f"unknown key {shown(key)}; known are {', '.join(KEYS)}")
-    lists: dict[str, list[Any]] = {}
+    mapping(source, "", document, KEYS, KEYS)
+    lists = {key: value if isinstance(value, list) else [value] for key, value in document.items()}
     for key in KEYS:
-        if key not in document:
-            raise source.error(f"key {key!r} is missing")
-        value = document[key]
-        lists[key] = value if isinstance(value, list) else [value]
         if len(lists[key]) != len(lists["topology"]) or not 1 <= len(lists[key]) <= _MAX_DIMENSIONS:
             sizes = f"{len(lists['topology'])} of topology and {len(lists[key])} of {key}"
             raise source.error(f"{key}: expected one value for each of 1 to 16 dimensions, found {sizes}")
     rows = []
-    for place, block in enumerate(lists["topology"]):
+    for place, (block, *figures) in enumerate(zip(*(lists[key] for key in KEYS), strict=True)):
         if block not in _BLOCKS:
             known = ", ".join(_BLOCKS)
             raise source.error(f"topology[{place}]: expected one of {known}, found {shown(block)}")
-        count = whole(source, f"npus_count[{place}]", lists["npus_count"][place], 1, MAX_IMPORTED_NODES)
-        bandwidth = number(source, f"bandwidth[{place}]", lists["bandwidth"][place])
-        rows.append((block, count, bandwidth, number(source, f"latency[{place}]", lists["latency"][place])))
+        count = whole(source, f"npus_count[{place}]", figures[0], 1, MAX_IMPORTED_NODES)
+        bandwidth = number(source, f"bandwidth[{place}]", figures[1])
+        rows.append((block, count, bandwidth, number(source, f"latency[{place}]", figures[2])))
     return rows
-
-
-def _check_counts(source: SourceText, blocks: list[str], counts: list[int]) -> None:
-    """Refuse large fabrics before they are made."""
-    total = math.prod(counts)
-    links = switches = 0
-    for block, count in zip(blocks, counts, strict=True):
-        links += total * (count - 1) if block == "FullyConnected" else 2 * total
-        switches += total // count if block == "Switch" else 0
-    check_import_size(source, nodes=total + switches, links=links)
-    if total < 2:
-        raise source.error("npus_count: one NPU is no fabric; expected at least 2")
 
 
 def _join(builder: TopologyBuilder, block: str, group: list[str], name: str, speed: int, wait: int) -> None:
@@ -109,13 +94,10 @@ def _join(builder: TopologyBuilder, block: str, group: list[str], name: str, spe
         return
     if block == "Switch":
         builder.switch(name)
-        for npu in group:
-            builder.duplex(npu, name, speed, wait)
+        pairs = [(npu, name) for npu in group]
     elif block == "Ring":
-        pairs = [(a, group[(k + 1) % len(group)]) for k, a in enumerate(group)]
-        for a, b in pairs[: 1 if len(group) == 2 else None]:
-            builder.duplex(a, b, speed, wait)
+        pairs = list(zip(group, group[1:] + group[:1], strict=True))[: 1 if len(group) == 2 else None]
     else:
-        for k, a in enumerate(group):
-            for b in group[:k]:
-                builder.duplex(a, b, speed, wait)
+        pairs = [(one, other) for k, one in enumerate(group) for other in group[:k]]
+    for one, other in pairs:
+        builder.duplex(one, other, speed, wait)

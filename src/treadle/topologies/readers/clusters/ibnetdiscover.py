@@ -12,15 +12,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
-from types import MappingProxyType
 
 from treadle.topologies.properties import n_components
 from treadle.topologies.readers.figures import asked, check_import_size, shown
 from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceText
-from treadle.topologies.topology import Topology, TopologyBuilder
+from treadle.topologies.topology import TopologyBuilder
 from treadle.units import format_link_bandwidth
 
 _ENCODED = Fraction(64, 66)
@@ -108,7 +106,12 @@ def _imported(
     adapters = [node for node in kept if node.kind == "Ca"]
     if len(adapters) < 2:
         raise source.error(f"has {len(adapters)} channel adapters; a fabric has at least 2")
-    names = _names(kept)
+    uses = Counter(node.text for node in kept)
+    # a node's description where it is that node's only, else with its identity
+    names = {
+        node.guid: node.text if node.text and uses[node.text] == 1 else f"{node.text} {node.guid}".strip()
+        for node in kept
+    }
     builder = TopologyBuilder(source.stem)
     for node in kept:
         (builder.compute if node.kind == "Ca" else builder.switch)(names[node.guid])
@@ -119,45 +122,68 @@ def _imported(
                 left_out += 1
             else:
                 builder.link(names[node.guid], names[far], speed or options.bandwidth or 0)
-    lonely = [
-        node
-        for node in kept
-        if node.kind != "Ca" and not any(far in names for far, _, _ in node.ports.values())
-    ]
-    if lonely:
-        raise source.error(f"switch {shown(lonely[0].text)} has no cable", line=lonely[0].line)
+    for node in kept:
+        if node.kind != "Ca" and not any(far in names for far, _, _ in node.ports.values()):
+            raise source.error(f"switch {shown(node.text)} has no cable", node.line)
     topology = builder.build()
-    return Imported(
-        topology,
-        name,
-        _recognised(topology, nodes.values(), adapters),
-        defaulted=(Finding(f"{missing} ports without a speed take --bandwidth"),) if missing else (),
-        warnings=(*doubts, *_warnings(topology, adapters, left_out)),
-    )
+    parts, warnings = n_components(topology), list(doubts)
+    nameless = [node for node in adapters if not _IN_HOST.fullmatch(node.text)]
+    if nameless:
+        first = f"{nameless[0].guid} and others" if len(nameless) > 1 else nameless[0].guid
+        text = f"{len(nameless)} HCAs do not name their host ({first})"
+        warnings.append(Finding(text, f"line {nameless[0].line}"))
+    if left_out:
+        text = f"{left_out} links to aggregation nodes are left out: SHARP is no host"
+        warnings.append(Finding(text))
+    if parts > 1:
+        warnings.append(Finding(f"the fabric falls into {parts} parts that no cable joins"))
+    unplugged = [node for node in adapters if not node.ports]
+    if unplugged:
+        warnings.append(Finding(f"{len(unplugged)} HCAs have no cable", f"line {unplugged[0].line}"))
+    hosts = {node.text.split()[0] for node in adapters if _IN_HOST.fullmatch(node.text)}
+    speeds = Counter(topology.bandwidths.tolist()).most_common()
+    found = {
+        "switches": str(len(topology.switches)),
+        "HCAs": f"{len(adapters)} of {len(hosts)} hosts",
+        "SHARP": f"{len(nodes) - len(kept)} aggregation nodes left out",
+        "links": f"{topology.n_links} directed",
+        "speeds": ", ".join(f"{count} of {format_link_bandwidth(speed)}" for speed, count in speeds),
+        "components": str(parts),
+        "rank order": "adapters in the order of the file",
+    }
+    filled = (Finding(f"{missing} ports without a speed take --bandwidth"),) if missing else ()
+    return Imported(topology, name, found, filled, tuple(warnings))
+
+
+def _add_node(
+    source: SourceText, nodes: dict[str, _Node], kind: str, guid: str, words: str, line: int, n_ports: int = 0
+) -> _Node:
+    """A new block; FormatError for a second one of a node."""
+    check_import_size(source, nodes=len(nodes))
+    node = _Node(kind, guid, " ".join(words.split()), line, n_ports)
+    if not node.text.isprintable():
+        raise source.error("control characters in a description", line)
+    if nodes.setdefault(guid, node) is not node:
+        raise source.error(f"node {shown(guid)} stands here a second time", line)
+    return node
 
 
 def _blocks(source: SourceText) -> dict[str, _Node]:
     """Blocks by their identity, with their ports."""
     nodes: dict[str, _Node] = {}
     block: _Node | None = None
-    for line, text in enumerate(source.text.splitlines(), start=1):
-        text = text.strip()
+    for line, text in enumerate(map(str.strip, source.text.splitlines()), start=1):
         if not text or text[0] == "#":
             continue
         head = _NODE.fullmatch(text)
         if head is not None:
-            check_import_size(source, nodes=len(nodes))
-            block = _Node(head[1], head[3], " ".join(head[4].split()), line, int(head[2]))
-            if not block.text.isprintable():
-                raise source.error("control characters in a description", line=line)
-            if nodes.setdefault(block.guid, block) is not block:
-                raise source.error(f"node {shown(block.guid)} stands here a second time", line=line)
+            block = _add_node(source, nodes, head[1], head[3], head[4], line, int(head[2]))
         elif text.startswith("["):
             if block is None:
-                raise source.error("a port before the first node", line=line)
+                raise source.error("a port before the first node", line)
             _take_port(source, block, text, line)
         elif not _IGNORED.fullmatch(text):
-            raise source.error(f"expected a node, a port or a comment, found {shown(text)}", line=line)
+            raise source.error(f"expected a node, a port or a comment, found {shown(text)}", line)
     return nodes
 
 
@@ -168,28 +194,21 @@ def _link_blocks(source: SourceText) -> tuple[dict[str, _Node], list[tuple[str, 
     cables: list[tuple[_Node, int, tuple[str, str], int, int]] = []
     slow: list[tuple[str, int]] = []
     block: _Node | None = None
-    for line, text in enumerate(source.text.splitlines(), start=1):
-        text = text.strip()
-        head = _LINK_NODE.fullmatch(text)
-        port = _LINK_PORT.fullmatch(text)
+    for line, text in enumerate(map(str.strip, source.text.splitlines()), start=1):
+        head, port = _LINK_NODE.fullmatch(text), _LINK_PORT.fullmatch(text)
         if not text or text[0] == "#":
             continue
         if head is not None:
-            check_import_size(source, nodes=len(nodes))
             words = " ".join(head[2].split())
-            if not words.isprintable():
-                raise source.error("control characters in a description", line=line)
             kind = {"CA": "Ca", "Switch": "Switch"}.get(head[1], "Rt")
             guid, _, rest = words.partition(" ") if words.startswith("0x") else (f"line{line}", "", words)
-            block = _Node(kind, guid, rest, line, 0)
-            if nodes.setdefault(guid, block) is not block:
-                raise source.error(f"node {shown(guid)} stands here a second time", line=line)
+            block = _add_node(source, nodes, kind, guid, rest, line)
         elif port is None or block is None:
-            raise source.error(f"expected a node and its ports, found {shown(text)}", line=line)
+            raise source.error(f"expected a node and its ports, found {shown(text)}", line)
         elif port[4] is not None:
             place = port[1], port[2]
             if place in ends:
-                raise source.error(f"port {port[2]} of LID {port[1]} stands here a second time", line=line)
+                raise source.error(f"port {port[2]} of LID {port[1]} stands here a second time", line)
             # adapters may have several LIDs with a port 1 each
             number = block.n_ports = block.n_ports + 1
             ends[place] = block, number
@@ -198,7 +217,7 @@ def _link_blocks(source: SourceText) -> tuple[dict[str, _Node], list[tuple[str, 
                 slow.append((f"{block.text} port {port[2]}: {' '.join(port[6].split())}", line))
     for node, number, there, speed, line in cables:
         if there not in ends:
-            raise source.error(f"port {there[1]} of LID {there[0]} is not in the file", line=line)
+            raise source.error(f"port {there[1]} of LID {there[0]} is not in the file", line)
         far, far_number = ends[there]
         node.ports[number] = (far.guid, far_number, speed)
     return nodes, slow
@@ -209,9 +228,9 @@ def _signalled(source: SourceText, state: str, line: int) -> int:
     match = _STATE.fullmatch(state)
     words = shown(" ".join(state.split()))
     if match is None:
-        raise source.error(f"{words}: expected an active port, such as 4X 25.78125 Gbps Active", line=line)
+        raise source.error(f"{words}: expected an active port, such as 4X 25.78125 Gbps Active", line)
     if match[2] not in _SIGNALS or int(match[1]) not in _WIDTHS:
-        raise source.error(f"{words}: unknown speed; such as 4X 25.78125 Gbps are known", line=line)
+        raise source.error(f"{words}: unknown speed; such as 4X 25.78125 Gbps are known", line)
     lane = _LANES["FDR10" if match[3] else _SIGNALS[match[2]]]
     return int(int(match[1]) * lane * 10**9 / 8)
 
@@ -219,18 +238,15 @@ def _signalled(source: SourceText, state: str, line: int) -> int:
 def _take_port(source: SourceText, block: _Node, text: str, line: int) -> None:
     port = _PORT.fullmatch(text)
     if port is None:
-        raise source.error(f"malformed port {shown(text)}", line=line)
-    number = int(port[1])
-    if not 1 <= number <= block.n_ports or number in block.ports:
-        reason = (
-            "stands here a second time" if number in block.ports else f"of {block.n_ports} does not exist"
-        )
-        raise source.error(f"port {number} {reason}", line=line)
-    rate = _RATE.search(port[4])
-    speed = 0
+        raise source.error(f"malformed port {shown(text)}", line)
+    number, rate, speed = int(port[1]), _RATE.search(port[4]), 0
+    if number in block.ports:
+        raise source.error(f"port {number} stands here a second time", line)
+    if not 1 <= number <= block.n_ports:
+        raise source.error(f"port {number} of {block.n_ports} does not exist", line)
     if rate is not None:
         if rate[2] not in _LANES or int(rate[1]) not in _WIDTHS:
-            raise source.error(f"speed {rate[0].strip()!r} is unknown; such as 4xNDR are", line=line)
+            raise source.error(f"speed {rate[0].strip()!r} is unknown; such as 4xNDR are", line)
         speed = int(int(rate[1]) * _LANES[rate[2]] * 10**9 / 8)
     block.ports[number] = (port[2], int(port[3]), speed)
 
@@ -248,52 +264,8 @@ def _check_cables(source: SourceText, nodes: dict[str, _Node]) -> int:
                 )
             back = nodes[far].ports.get(far_port)
             if back is None or back[:2] != (node.guid, number):
-                raise source.error(f"{place}: port {far_port} of {far} leads elsewhere", line=node.line)
+                raise source.error(f"{place}: port {far_port} of {far} leads elsewhere", node.line)
             if back[2] != speed:
-                raise source.error(f"{place}: the other end has another speed", line=node.line)
+                raise source.error(f"{place}: the other end has another speed", node.line)
             missing += not speed
     return missing
-
-
-def _names(nodes: list[_Node]) -> dict[str, str]:
-    """A name for each node: its description where that is one node's only, with its identity otherwise."""
-    uses = Counter(node.text for node in nodes)
-    return {
-        node.guid: node.text if node.text and uses[node.text] == 1 else f"{node.text} {node.guid}".strip()
-        for node in nodes
-    }
-
-
-def _recognised(topology: Topology, nodes: object, adapters: list[_Node]) -> MappingProxyType[str, str]:
-    blocks: list[_Node] = list(nodes)  # type: ignore[call-overload]
-    hosts = {node.text.split()[0] for node in adapters if _IN_HOST.fullmatch(node.text)}
-    parts = n_components(topology)
-    speeds = Counter(int(speed) for speed in topology.bandwidths)
-    return MappingProxyType(
-        {
-            "switches": str(len(topology.switches)),
-            "HCAs": f"{len(adapters)} of {len(hosts)} hosts",
-            "SHARP": f"{sum(node.sums_only for node in blocks)} aggregation nodes left out",
-            "links": f"{topology.n_links} directed",
-            "speeds": ", ".join(
-                f"{count} of {format_link_bandwidth(k)}" for k, count in speeds.most_common()
-            ),
-            "components": str(parts),
-            "rank order": "adapters in the order of the file",
-        }
-    )
-
-
-def _warnings(topology: Topology, adapters: list[_Node], left_out: int) -> Iterator[Finding]:
-    nameless = [node for node in adapters if not _IN_HOST.fullmatch(node.text)]
-    if nameless:
-        first = f"{nameless[0].guid} and others" if len(nameless) > 1 else nameless[0].guid
-        yield Finding(f"{len(nameless)} HCAs do not name their host ({first})", f"line {nameless[0].line}")
-    if left_out:
-        yield Finding(f"{left_out} links to aggregation nodes are left out: SHARP is no host")
-    parts = n_components(topology)
-    if parts > 1:
-        yield Finding(f"the fabric falls into {parts} parts that no cable joins")
-    unplugged = [node for node in adapters if not node.ports]
-    if unplugged:
-        yield Finding(f"{len(unplugged)} HCAs have no cable", f"line {unplugged[0].line}")

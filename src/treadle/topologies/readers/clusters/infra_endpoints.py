@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from itertools import product
 from typing import Any
 
 from treadle.topologies.readers.figures import (
     MAX_IMPORTED_NODES,
     check_import_size,
+    mapping,
     number,
     shown,
     whole,
@@ -98,58 +100,37 @@ def read_infrastructure(source: SourceText, document: Any) -> Infrastructure:
     top = document.get("infrastructure", document) if isinstance(document, dict) else None
     words = _Words(source)
     fields = {"name", "description", "devices", "links", "instances", "edges", "connections", "annotations"}
-    body = words.mapping(top, "infrastructure", fields)
+    body = mapping(source, "infrastructure", top, fields)
     devices: dict[str, Device] = {}
-    for k, value in enumerate(words.rows(body, "devices")):
-        device = _device(words, value, f"devices[{k}]")
+    for place, value in words.rows(body, "devices"):
+        device = _device(words, value, place)
         if devices.setdefault(device.name, device) is not device:
-            raise source.error(f"devices[{k}]: device {shown(device.name)} is described twice")
-    rows = list(enumerate(words.rows(body, "instances")))
+            raise source.error(f"{place}: device {shown(device.name)} is described twice")
+    rows = words.rows(body, "instances")
     if not rows:
         raise source.error("has no instances; a library of devices is no fabric")
-    links = _links(words, body, "links")
-    dotted = [
-        _dotted(words, text, f"connections[{k}]") for k, text in enumerate(words.rows(body, "connections"))
-    ]
+    links = _links(words, body)
+    dotted = [_dotted(words, text, place) for place, text in words.rows(body, "connections")]
     instances: dict[str, tuple[str, int]] = {}
-    for k, value in rows:
-        row = words.mapping(value, f"instances[{k}]", {"name", "description", "device", "count"})
-        name = words.name(row, f"instances[{k}]")
-        used = [
-            int(e[1])
-            for edge in dotted
-            for end in (*edge.ones, *edge.others)
-            if (e := end.split("."))[0] == name
-        ]
-        count = max(used, default=0) + 1
-        if "count" in row:
-            count = whole(source, f"instances[{k}].count", row["count"], 1, MAX_IMPORTED_NODES)
+    for place, value in rows:
+        row = mapping(source, place, value, {"name", "description", "device", "count"})
+        name = words.name(row, place)
+        count = words.count(row, place, name, dotted)
         if name in instances:
-            raise source.error(f"instances[{k}]: {shown(name)} is named twice")
-        instances[name] = (words.text(row.get("device"), f"instances[{k}].device"), count)
-    found = Infrastructure(source, _title(words, body), devices, instances, links, dotted)
-    _check_instances(found)
-    for k, value in enumerate(words.rows(body, "edges")):
-        found.edges.append(
-            _edge(words, value, f"edges[{k}]", lambda end, at: _instance_ends(words, found, end, at))
-        )
-    return found
-
-
-def _title(words: _Words, body: Mapping[str, Any]) -> str:
-    name = words.text(body["name"], "name") if body.get("name") else words.source.stem
-    if not name.isprintable():
-        raise words.source.error("name: expected one line without control characters")
-    return name
-
-
-def _check_instances(found: Infrastructure) -> None:
-    for name, (device, _) in found.instances.items():
-        known = found.devices.get(device)
+            raise source.error(f"{place}: {shown(name)} is named twice")
+        instances[name] = (words.text(row.get("device"), f"{place}.device"), count)
+    title = words.text(body["name"], "name") if body.get("name") else source.stem
+    if not title.isprintable():
+        raise source.error("name: expected one line without control characters")
+    found = Infrastructure(source, title, devices, instances, links, dotted)
+    for name, (device_name, _) in instances.items():
+        known = devices.get(device_name)
         if known is not None and any(kind == "device" for _, _, kind in known.components):
-            raise found.source.error(
-                f"instances {name}: devices within devices are not read; write {device} out"
-            )
+            nested = f"devices within devices are not read; write {device_name} out"
+            raise source.error(f"instances {name}: {nested}")
+    for place, value in words.rows(body, "edges"):
+        found.edges.append(_edge(words, value, place, partial(_instance_ends, words, found)))
+    return found
 
 
 class _Words:
@@ -164,21 +145,12 @@ class _Words:
         self._endpoints += more
         check_import_size(self.source, links=self._endpoints)
 
-    def mapping(self, value: Any, place: str, known: set[str]) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            raise self.source.error(f"{place}: expected a mapping, found {shown(value)}")
-        for key in value:
-            if key not in known:
-                raise self.source.error(
-                    f"{place}: unknown key {shown(key)}; known are {', '.join(sorted(known))}"
-                )
-        return value
-
-    def rows(self, body: Mapping[str, Any], key: str) -> list[Any]:
+    def rows(self, body: Mapping[str, Any], key: str, above: str = "") -> list[tuple[str, Any]]:
+        """Items of a list, each with its place."""
         value = body.get(key, [])
         if not isinstance(value, list):
             raise self.source.error(f"{key}: expected a list, found {shown(value)}")
-        return value
+        return [(f"{above}{key}[{k}]", item) for k, item in enumerate(value)]
 
     def text(self, value: Any, place: str) -> str:
         if not isinstance(value, str) or not value:
@@ -191,17 +163,23 @@ class _Words:
             raise self.source.error(f"{place}.name: expected letters, digits, _ and -, found {shown(name)}")
         return name
 
+    def count(self, body: Mapping[str, Any], place: str, name: str, dotted: Iterable[Edge]) -> int:
+        """How many there are of what has a name; where it is not said, as many as connections use."""
+        if "count" in body:
+            return whole(self.source, f"{place}.count", body["count"], 1, MAX_IMPORTED_NODES)
+        ends = [end.split(".") for edge in dotted for end in (*edge.ones, *edge.others)]
+        return 1 + max((int(index) for title, index, *_ in ends if title == name), default=0)
 
-def _links(words: _Words, body: Mapping[str, Any], place: str) -> dict[str, Any]:
+
+def _links(words: _Words, body: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for k, value in enumerate(words.rows(body, "links")):
-        at = f"{place}[{k}]"
-        row = words.mapping(value, at, {"name", "description", "physical", "bandwidth", "latency"})
+    for at, value in words.rows(body, "links", above):
+        row = mapping(words.source, at, value, {"name", "description", "physical", "bandwidth", "latency"})
         name = words.name(row, at)
         if name in found:
             raise words.source.error(f"{at}: link {shown(name)} is described twice")
         physical = row.get("physical") or {key: row[key] for key in ("bandwidth", "latency") if key in row}
-        found[name] = words.mapping(physical, f"{at}.physical", {"bandwidth", "latency"})
+        found[name] = mapping(words.source, f"{at}.physical", physical, {"bandwidth", "latency"})
     return found
 
 
@@ -212,82 +190,70 @@ def link_speed(source: SourceText, links: Mapping[str, Any], name: str) -> tuple
     """
     if name not in links:
         raise source.error(f"link {shown(name)} is used but not described")
-    speed = wait = 0
-    for key, units in (("bandwidth", _UNITS), ("latency", _TIMES)):
+    found = {"bandwidth": 0, "latency": 0}
+    for key, units, rounded in (
+        ("bandwidth", _UNITS, whole_bandwidth),
+        ("latency", _TIMES, whole_latency),
+    ):
         row = links[name].get(key)
-        if not row:
-            continue
         choice = row.get("choice") if isinstance(row, dict) else None
         place = f"link {name}.{key}"
-        if key == "bandwidth" and isinstance(choice, str) and "transfers" in choice:
+        if not row or (key == "bandwidth" and isinstance(choice, str) and "transfers" in choice):
             continue
         if choice not in units or choice not in row:
             known = ", ".join(units)
             raise source.error(f"{place}: expected a choice of {known}, and its value, found {shown(choice)}")
-        value = number(source, place, row[choice]) * units[choice]
-        if key == "bandwidth":
-            speed = whole_bandwidth(source, place, value)
-        else:
-            wait = whole_latency(source, place, value)
-    return speed, wait
+        found[key] = rounded(source, place, number(source, place, row[choice]) * units[choice])
+    return found["bandwidth"], found["latency"]
 
 
 def _device(words: _Words, value: Any, place: str) -> Device:
+    source, above = words.source, f"{place}."
     fields = {"name", "description", "components", "links", "edges", "connections"}
-    body = words.mapping(value, place, fields)
+    body = mapping(source, place, value, fields)
     name = words.name(body, place)
-    texts = words.rows(body, "connections")
-    dotted = [_dotted(words, text, f"{place}.connections[{k}]", inside=True) for k, text in enumerate(texts)]
+    dotted = [_dotted(words, text, at, inside=True) for at, text in words.rows(body, "connections", above)]
     components: list[tuple[str, int, str]] = []
-    for k, row in enumerate(words.rows(body, "components")):
-        at = f"{place}.components[{k}]"
+    sizes: dict[str, int] = {}
+    for at, row in words.rows(body, "components", above):
         known = {"name", "description", "count", "choice", "type", "external", "components", *_TYPES}
-        component = words.mapping(row, at, known)
+        component = mapping(source, at, row, known)
         title = words.name(component, at)
         kind = component.get("choice", component.get("type", ""))
         if kind not in _TYPES:
-            raise words.source.error(
-                f"{at}: expected a choice of {', '.join(sorted(_TYPES))}, found {shown(kind)}"
-            )
-        used = [
-            int(end.split(".")[1])
-            for edge in dotted
-            for end in (*edge.ones, *edge.others)
-            if end.split(".")[0] == title
-        ]
-        count = max(used, default=0) + 1
-        if "count" in component:
-            count = whole(words.source, f"{at}.count", component["count"], 1, MAX_IMPORTED_NODES)
-        if title in {name for name, _, _ in components}:
-            raise words.source.error(f"{at}: component {shown(title)} is named twice")
+            expected = f"expected a choice of {', '.join(sorted(_TYPES))}"
+            raise source.error(f"{at}: {expected}, found {shown(kind)}")
+        count = words.count(component, at, title, dotted)
+        if title in sizes:
+            raise source.error(f"{at}: component {shown(title)} is named twice")
+        sizes[title] = count
         components.append((title, count, str(kind)))
-    device = Device(name, components, _links(words, body, f"{place}.links"), dotted)
-    sizes = {title: count for title, count, _ in components}
+    device = Device(name, components, _links(words, body, above), dotted)
     for edge in dotted:
         for end in (*edge.ones, *edge.others):
             title, index = end.split(".")
             if int(index) >= sizes.get(title, 0):
-                raise words.source.error(f"{edge.place}: there is no {end}")
-    for k, row in enumerate(words.rows(body, "edges")):
-        device.edges.append(
-            _edge(words, row, f"{place}.edges[{k}]", lambda end, at: _device_ends(words, sizes, end, at))
-        )
+                raise source.error(f"{edge.place}: there is no {end}")
+    for at, row in words.rows(body, "edges", above):
+        device.edges.append(_edge(words, row, at, partial(_device_ends, words, sizes)))
     return device
 
 
-def _edge(words: _Words, value: Any, place: str, expand: Any) -> Edge:
-    row = words.mapping(value, place, {"ep1", "ep2", "scheme", "link", "description"})
-    ends = []
-    for key in ("ep1", "ep2"):
-        known = {"device", "component", "instance"}
-        ends.append(expand(words.mapping(row.get(key), f"{place}.{key}", known), f"{place}.{key}"))
+def _edge(words: _Words, value: Any, place: str, expand: Callable[[dict[str, Any], str], list[str]]) -> Edge:
+    source = words.source
+    row = mapping(source, place, value, {"ep1", "ep2", "scheme", "link", "description"})
+    known = {"device", "component", "instance"}
+    ones, others = (
+        expand(mapping(source, f"{place}.{key}", row.get(key), known), f"{place}.{key}")
+        for key in ("ep1", "ep2")
+    )
     scheme = row.get("scheme")
     if scheme not in ("one2one", "many2many"):
-        raise words.source.error(f"{place}.scheme: expected one2one or many2many, found {shown(scheme)}")
-    if scheme == "one2one" and len(ends[0]) != len(ends[1]):
-        raise words.source.error(f"{place}: one2one joins {len(ends[0])} endpoints with {len(ends[1])}")
+        raise source.error(f"{place}.scheme: expected one2one or many2many, found {shown(scheme)}")
+    if scheme == "one2one" and len(ones) != len(others):
+        raise source.error(f"{place}: one2one joins {len(ones)} endpoints with {len(others)}")
     link = words.text(row.get("link"), f"{place}.link")
-    return Edge(tuple(ends[0]), tuple(ends[1]), scheme == "many2many", link, place)
+    return Edge(tuple(ones), tuple(others), scheme == "many2many", link, place)
 
 
 def _indices(words: _Words, text: Any, place: str, sizes: Mapping[str, int]) -> tuple[str, range]:
@@ -322,13 +288,13 @@ def _device_ends(words: _Words, sizes: Mapping[str, int], end: Mapping[str, Any]
 def _instance_ends(words: _Words, found: Infrastructure, end: Mapping[str, Any], place: str) -> list[str]:
     counts = {name: count for name, (_, count) in found.instances.items()}
     name, indices = _indices(words, end.get("instance"), f"{place}.instance", counts)
-    device = found.devices.get(found.instances[name][0])
-    component = end.get("component")
-    sizes = {title: count for title, count, _ in device.components} if device is not None else None
-    if sizes is None:  # how many there are only the device could say
+    device_name, component = found.instances[name][0], end.get("component")
+    if device_name in found.devices:
+        sizes = {title: count for title, count, _ in found.devices[device_name].components}
+    else:  # how many there are only the device could say
         match = _PART.fullmatch(component) if isinstance(component, str) else None
         if match is None or (match[2] is None and match[4] is None) or (match[3] and not match[4]):
-            raise words.source.error(f"{place}: device {shown(found.instances[name][0])} is not in the file")
+            raise words.source.error(f"{place}: device {shown(device_name)} is not in the file")
         sizes = {match[1]: max(int(match[2] or 0) + 1, int(match[4] or 0))}
     title, places = _indices(words, component, f"{place}.component", sizes)
     words.count_endpoints(len(indices) * len(places))
@@ -341,12 +307,8 @@ def _dotted(words: _Words, text: Any, place: str, *, inside: bool = False) -> Ed
     if match is None:
         example = "xpu.0.pcie.nic.0" if inside else "server.0.nic.0.eth.leaf.0.port.1"
         raise words.source.error(f"{place}: expected a connection such as {example}, found {shown(text)}")
-    parts = match.groups()
+    # indices without zeros in front
+    parts = [str(int(part)) if part.isdecimal() else part for part in match.groups()]
     middle = 2 if inside else 4
     ones, others = ".".join(parts[:middle]), ".".join(parts[middle + 1 :])
-    return Edge((_plain(ones),), (_plain(others),), True, parts[middle], place)
-
-
-def _plain(end: str) -> str:
-    """Indices without zeros in front."""
-    return ".".join(str(int(part)) if part.isdecimal() else part for part in end.split("."))
+    return Edge((ones,), (others,), True, parts[middle], place)

@@ -12,7 +12,6 @@ Source: the schema of InfraGraph (Keysight), "Infrastructure", "Device", "Edge",
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from treadle.input_files import parse_json
 from treadle.topologies.readers.clusters.infra_endpoints import (
@@ -31,9 +30,7 @@ def read(source: SourceText, options: ImportOptions) -> Imported:
     """The fabric of an infrastructure; FormatError if it is malformed or has links without a speed."""
     is_json = source.text.lstrip()[:1] == "{"
     document = parse_json(source.text, source=source.name) if is_json else parse_yaml(source)
-    infrastructure = read_infrastructure(source, document)
-    graph = _Graph(infrastructure)
-    return graph.imported(options)
+    return _Graph(read_infrastructure(source, document)).imported(options)
 
 
 @dataclass
@@ -68,9 +65,8 @@ class _Graph:
         if len(topology.compute_nodes) < 2:
             raise source.error(f"has {len(topology.compute_nodes)} ranks; a fabric has at least 2")
         if len(kept) < len(self.kinds):
-            self.notes.append(
-                Finding(f"{len(self.kinds) - len(kept)} components that lead nowhere are left out")
-            )
+            gone = len(self.kinds) - len(kept)
+            self.notes.append(Finding(f"{gone} components that lead nowhere are left out"))
         filled = Finding(f"links {', '.join(unsaid)[:80]} take --bandwidth")
         found = {
             "ranks": f"{len(topology.compute_nodes)} {'XPUs' if ranks == 'xpu' else 'instances'}",
@@ -78,32 +74,19 @@ class _Graph:
             "links": f"{topology.n_links} directed",
             "rank order": "instances and components in the order of the file",
         }
-        return Imported(
-            topology,
-            "infragraph",
-            MappingProxyType(found),
-            defaulted=(filled,) if unsaid else (),
-            warnings=tuple(self.notes),
-        )
+        return Imported(topology, "infragraph", found, (filled,) if unsaid else (), tuple(self.notes))
 
     def _expand(self) -> None:
         found, source = self.found, self.found.source
-        total = sum(
-            count * (found.devices[device].n_nodes if device in found.devices else 1)
-            for device, count in found.instances.values()
-        )
-        check_import_size(source, nodes=total)
+        described = [
+            (found.devices[name], count) for name, count in found.instances.values() if name in found.devices
+        ]
+        bare = sum(count for name, count in found.instances.values() if name not in found.devices)
+        check_import_size(source, nodes=bare + sum(count * device.n_nodes for device, count in described))
         lone = self._single_nodes()
-        check_import_size(
-            source,
-            links=2 * sum(edge.n_pairs for edge in found.edges)
-            + 2
-            * sum(
-                count * sum(edge.n_pairs for edge in found.devices[device].edges)
-                for device, count in found.instances.values()
-                if device in found.devices
-            ),
-        )
+        links = sum(edge.n_pairs for edge in found.edges)
+        links += sum(count * edge.n_pairs for device, count in described for edge in device.edges)
+        check_import_size(source, links=2 * links)
         for name, (device, count) in found.instances.items():
             for k in range(count):
                 if name in lone:
@@ -112,15 +95,15 @@ class _Graph:
                     self._expand_device(f"{name}.{k}.", found.devices[device])
         for edge in found.edges:
             speed = link_speed(source, found.links, edge.link)
-            for one, other in edge.pairs():
-                ends = tuple(
-                    ".".join(end.split(".")[:2]) if end.split(".")[0] in lone else end for end in (one, other)
+            for pair in edge.pairs():
+                one, other = (
+                    ".".join(end.split(".")[:2]) if end.split(".")[0] in lone else end for end in pair
                 )
-                for end in ends:
+                for end in (one, other):
                     if end not in self.kinds:
                         raise source.error(f"{edge.place}: there is no {end}")
-                if ends[0] != ends[1]:
-                    self.edges.append((*ends, *speed, edge.link))  # type: ignore[arg-type]
+                if one != other:
+                    self.edges.append((one, other, *speed, edge.link))
 
     def _expand_device(self, prefix: str, device: Device) -> None:
         for component, count, kind in device.components:
@@ -138,19 +121,17 @@ class _Graph:
             known = self.found.devices.get(device)
             if known is not None:
                 inner = [link_speed(self.found.source, known.links, edge.link)[0] for edge in known.edges]
-                if not any(inner) and not {"xpu", "cpu", "device"} & {
-                    kind for _, _, kind in known.components
-                }:
+                kinds = {kind for _, _, kind in known.components}
+                if not any(inner) and kinds.isdisjoint(("xpu", "cpu", "device")):
                     found[name] = "switch"
                 continue
             words = self.found.components_used(name)
-            if words <= {"nic"} or words <= {"port"}:
-                found[name] = "host" if words == {"nic"} else "switch"
-                role = "ranks, since their links begin at a nic" if words == {"nic"} else "switches"
-                text = f"device {device} is not in the file; its instances are taken as {role}"
-                self.notes.append(Finding(text, f"instances {name}"))
-                continue
-            raise self.found.source.error(f"instances {name}: device {device!r} is not in the file")
+            if not (words <= {"nic"} or words <= {"port"}):
+                raise self.found.source.error(f"instances {name}: device {device!r} is not in the file")
+            found[name] = "host" if words == {"nic"} else "switch"
+            role = "ranks, since their links begin at a nic" if words == {"nic"} else "switches"
+            text = f"device {device} is not in the file; its instances are taken as {role}"
+            self.notes.append(Finding(text, f"instances {name}"))
         return found
 
     def _kept(self, ranks: str) -> set[str]:

@@ -15,20 +15,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
-from types import MappingProxyType
 from typing import Any
 
 from lxml import etree
 
-from treadle.topologies.readers.boxes.xml_text import Attributes, parse_xml
+from treadle.errors import FormatError
+from treadle.topologies.readers.boxes.xml_text import Attributes, line_of, parse_xml
 from treadle.topologies.readers.figures import (
     MAX_IMPORTED_NODES,
     check_import_size,
     number,
+    number_spans,
     shown,
     whole,
     whole_bandwidth,
@@ -68,22 +67,16 @@ def read(source: SourceText, options: ImportOptions) -> Imported:
     if next(root.iter("cluster"), None) is None and next(root.iter("host"), None) is not None:
         return _Routes(source).imported(root)
     cluster = _Cluster(source, _only_cluster(source, root))
-    shape = cluster.word("topology", "FLAT")
+    shape = cluster.given("topology", "FLAT")
     if shape not in _SHAPES:
-        raise cluster.error(f"topology={shown(shape)}: expected one of {', '.join(_SHAPES)}")
+        raise cluster.wrong(f"topology={shown(shape)}: expected one of {', '.join(_SHAPES)}")
     drawn = _SHAPES[shape](cluster)
-    return Imported(
-        cluster.builder.build(),
-        "simgrid",
-        MappingProxyType(
-            {
-                "cluster": f"{shape}, {len(cluster.hosts)} hosts, {drawn}",
-                "speeds": f"{format_link_bandwidth(cluster.bandwidth)}, {cluster.latency} ns per link",
-                "rank order": "hosts in the order of radical",
-            }
-        ),
-        warnings=tuple(cluster.warnings),
-    )
+    found = {
+        "cluster": f"{shape}, {len(cluster.hosts)} hosts, {drawn}",
+        "speeds": f"{format_link_bandwidth(cluster.bandwidth)}, {cluster.latency} ns per link",
+        "rank order": "hosts in the order of radical",
+    }
+    return Imported(cluster.builder.build(), "simgrid", found, warnings=tuple(cluster.warnings))
 
 
 def _only_cluster(source: SourceText, root: etree._Element) -> etree._Element:
@@ -98,11 +91,41 @@ def _only_cluster(source: SourceText, root: etree._Element) -> etree._Element:
     return clusters[0]
 
 
-class _Routes:
+class _Platform(Attributes):
+    """Attributes with SimGrid's units."""
+
+    def name(self, element: etree._Element) -> str:
+        """The identity of an element."""
+        name = self.word(element, "id")
+        if not name.isprintable():
+            raise self.error(element, f"id={shown(name)}: expected one line without control characters")
+        return name
+
+    def speed(self, element: etree._Element, key: str) -> int:
+        """A bandwidth in bytes/s; without a unit it is in bytes/s already."""
+        text = self.word(element, key)
+        match = _BANDWIDTH.fullmatch(text.strip())
+        if match is None or (match[2] and not match[3]) or match[2] == "i":
+            raise self.error(element, f"{key}={shown(text)}: expected a bandwidth such as 125MBps")
+        base = 1024 if match[2].endswith("i") else 1000
+        value = number(self.source, key, match[1]) * base ** _PREFIXES.index(match[2].removesuffix("i"))
+        return whole_bandwidth(self.source, key, value / (8 if match[3] == "bps" else 1))
+
+    def time(self, element: etree._Element, key: str, default: str | None = None) -> int:
+        """A time in nanoseconds; without a unit it is in seconds."""
+        text = self.word(element, key, default)
+        match = _TIME.fullmatch(text.strip())
+        if match is None:
+            raise self.error(element, f"{key}={shown(text)}: expected a time such as 50us")
+        value = number(self.source, key, match[1]) * _NANOSECONDS[match[2] or "s"]
+        return whole_latency(self.source, key, value)
+
+
+class _Routes(_Platform):
     """Hosts, routers and links of zones, and the routes between them."""
 
     def __init__(self, source: SourceText) -> None:
-        self.source, self.words = source, Attributes(source)
+        super().__init__(source)
         self.links: dict[str, etree._Element] = {}
         self.kinds: dict[str, str] = {}
         self.joined: dict[tuple[str, str], etree._Element] = {}
@@ -114,13 +137,16 @@ class _Routes:
 
     def imported(self, root: etree._Element) -> Imported:
         for element in root.iter():
-            name = element.tag
-            if name in ("host", "router"):
-                self._take_once(self.kinds, element, name)
-            elif name == "link":
-                self._take_once(self.links, element, element)
-            elif name not in _HARMLESS and name not in _ROUTES and name != "link_ctn":
-                raise self.words.error(element, "is not read next to routes")
+            tag = element.tag
+            if tag in ("host", "router", "link"):
+                found: dict[str, Any] = self.links if tag == "link" else self.kinds
+                name = self.name(element)
+                if name in found:
+                    raise self.error(element, f"{shown(name)} stands here a second time")
+                found[name] = element if tag == "link" else tag
+                check_import_size(self.source, nodes=len(self.kinds))
+            elif tag not in _HARMLESS and tag not in _ROUTES and tag != "link_ctn":
+                raise self.error(element, "is not read next to routes")
         zones = [str(one.get("id")) for one in root.iter("zone", "AS") if one.get("id")]
         title = zones[0] if zones else self.source.stem
         if not title.isprintable():
@@ -135,52 +161,34 @@ class _Routes:
         note = "carries both directions with one bandwidth; each direction is given all of it"
         names = sorted(self.shared)
         warnings = (Finding(note, f"link {names[0]}" + " and others" * (len(names) > 1)),) if names else ()
-        return Imported(
-            topology,
-            "simgrid",
-            MappingProxyType(
-                {
-                    "routes": f"{topology.n_links} of one link each",
-                    "nodes": f"{hosts} hosts, {len(self.kinds) - hosts} routers",
-                    "rank order": "hosts in the order of the file",
-                }
-            ),
-            warnings=warnings,
-        )
-
-    def _take_once(self, found: dict[str, Any], element: etree._Element, value: Any) -> None:
-        name = self.words.word(element, "id")
-        if not name.isprintable():
-            raise self.words.error(element, f"id={shown(name)}: expected one line without control characters")
-        if name in found:
-            raise self.words.error(element, f"{shown(name)} stands here a second time")
-        found[name] = value
-        check_import_size(self.source, nodes=len(self.kinds))
+        found = {
+            "routes": f"{topology.n_links} of one link each",
+            "nodes": f"{hosts} hosts, {len(self.kinds) - hosts} routers",
+            "rank order": "hosts in the order of the file",
+        }
+        return Imported(topology, "simgrid", found, warnings=warnings)
 
     def _take_route(self, builder: TopologyBuilder, route: etree._Element) -> None:
-        tail, head = (self.words.word(route, key) for key in _ROUTES[route.tag])
+        tail, head = (self.word(route, key) for key in _ROUTES[route.tag])
         for end in (tail, head):
             if end not in self.kinds:
-                raise self.words.error(route, f"there is no host or router {shown(end)}")
+                raise self.error(route, f"there is no host or router {shown(end)}")
         if tail == head:
             return  # within a host
         crossed = list(route.iter("link_ctn"))
         if len(crossed) != 1:
-            raise self.words.error(
-                route, f"{tail} to {head} crosses {len(crossed)} links; in a graph each route is one link"
-            )
-        (crossing,) = crossed
-        name = self.words.word(crossing, "id")
+            count = f"{len(crossed)} links; in a graph each route is one link"
+            raise self.error(route, f"{tail} to {head} crosses {count}")
+        name = self.word(crossed[0], "id")
         if name not in self.links:
-            raise self.words.error(crossing, f"there is no link {shown(name)}")
+            raise self.error(crossed[0], f"there is no link {shown(name)}")
         link = self.links[name]
-        speed = _bandwidth(self.source, link, "bandwidth", self.words.word(link, "bandwidth"))
-        latency = _time(self.source, link, "latency", link.get("latency", "0s"))
+        speed, latency = self.speed(link, "bandwidth"), self.time(link, "latency", "0s")
         check_import_size(self.source, links=len(self.joined) + 2)
-        turned = {"UP": "DOWN", "DOWN": "UP"}
-        direction = crossing.get("direction", "NONE")
+        direction = crossed[0].get("direction", "NONE")
         pairs = [((tail, head), direction)]
         if route.get("symmetrical", "YES").upper() in ("YES", "TRUE", "1"):
+            turned = {"UP": "DOWN", "DOWN": "UP"}
             pairs.append(((head, tail), turned.get(direction, "NONE")))
         for pair, way in pairs:
             self._use(route, name, way, pair)
@@ -190,133 +198,77 @@ class _Routes:
         """Note that a pair's route crosses a link; FormatError if other pairs' do, too, or it is no link."""
         policy = self.links[name].get("sharing_policy", "SHARED")
         if policy not in ("SHARED", "SPLITDUPLEX"):
-            raise self.words.error(
-                self.links[name], f"sharing_policy={shown(policy)}: expected SHARED or SPLITDUPLEX"
-            )
+            expected = "expected SHARED or SPLITDUPLEX"
+            raise self.error(self.links[name], f"sharing_policy={shown(policy)}: {expected}")
         if self.joined.setdefault(pair, route) is not route:
-            raise self.words.error(route, f"{pair[0]} to {pair[1]} has a second route")
-        key = name, way if policy == "SPLITDUPLEX" else ""
-        other = self.used.setdefault(key, pair)
+            raise self.error(route, f"{pair[0]} to {pair[1]} has a second route")
+        other = self.used.setdefault((name, way if policy == "SPLITDUPLEX" else ""), pair)
         if other == pair:
             return
         if (policy == "SPLITDUPLEX" and way != "NONE") or {*other} != {*pair}:
-            raise self.words.error(
-                route,
-                f"link {shown(name)} is crossed from {other[0]} to {other[1]}, too; a link of a graph joins "
-                "two nodes",
-            )
+            reason = f"from {other[0]} to {other[1]}, too; a link of a graph joins two nodes"
+            raise self.error(route, f"link {shown(name)} is crossed {reason}")
         if policy == "SHARED":
             self.shared.add(name)
 
 
-def _bandwidth(source: SourceText, element: etree._Element, key: str, text: str) -> int:
-    """A bandwidth in bytes/s; without a unit it is in bytes/s already."""
-    match = _BANDWIDTH.fullmatch(text.strip())
-    power = _PREFIXES.index(match[2].removesuffix("i")) if match else 0
-    if match is None or (match[2] and not match[3]) or match[2] == "i":
-        raise Attributes(source).error(element, f"{key}={shown(text)}: expected a bandwidth such as 125MBps")
-    base = 1024 if match[2].endswith("i") else 1000
-    value = number(source, key, match[1]) * base**power / (8 if match[3] == "bps" else 1)
-    return whole_bandwidth(source, key, value)
-
-
-def _time(source: SourceText, element: etree._Element, key: str, text: str) -> int:
-    """A time in nanoseconds; without a unit it is in seconds."""
-    match = _TIME.fullmatch(text.strip())
-    if match is None:
-        raise Attributes(source).error(element, f"{key}={shown(text)}: expected a time such as 50us")
-    return whole_latency(source, key, number(source, key, match[1]) * _NANOSECONDS[match[2] or "s"])
-
-
-class _Cluster:
+class _Cluster(_Platform):
     """Attributes of the element, and the fabric that grows from them."""
 
     def __init__(self, source: SourceText, element: etree._Element) -> None:
-        self.source = source
-        self._element = element
+        super().__init__(source)
+        self.element = element
         self.warnings: list[Finding] = []
-        self.bandwidth = self.speed("bw")
-        self.latency = self.wait("lat")
-        policy = self.word("sharing_policy", "SPLITDUPLEX")
+        self.bandwidth = self.speed(element, "bw")
+        self.latency = self.time(element, "lat")
+        policy = self.given("sharing_policy", "SPLITDUPLEX")
         if policy != "SPLITDUPLEX":
-            raise self.error(f"sharing_policy={shown(policy)}: only SPLITDUPLEX is a link in each direction")
-        name = self.word("id")
-        if not name.isprintable():
-            raise self.error(f"id={shown(name)}: expected one line without control characters")
-        self.builder = TopologyBuilder(name)
-        head, tail = self.word("prefix", ""), self.word("suffix", "")
-        self.hosts = [f"{head}{k}{tail}" for k in self._radical()]
+            raise self.wrong(f"sharing_policy={shown(policy)}: only SPLITDUPLEX is a link in each direction")
+        self.builder = TopologyBuilder(self.name(element))
+        head, tail, radical = (self.given(*row) for row in (("prefix", ""), ("suffix", ""), ("radical",)))
+        expected = f"<cluster> radical={shown(radical)}: expected rising ranges such as 0-15,20"
+        spans = number_spans(source, radical, expected, line_of(element))
+        check_import_size(source, nodes=sum(last - first + 1 for first, last, _ in spans))
+        self.hosts = [f"{head}{k}{tail}" for first, last, _ in spans for k in range(first, last + 1)]
         if len(self.hosts) < 2 or len(set(self.hosts)) < len(self.hosts):
-            raise self.error(f"radical={shown(self.word('radical'))}: expected at least 2 hosts, each once")
-        self.limiter = self._limiter()
+            raise self.wrong(f"radical={shown(radical)}: expected at least 2 hosts, each once")
+        self.host_bandwidth = self.bandwidth
+        """Bytes/s of a host's only link, each way."""
+        self.is_limited = element.get("limiter_link") is not None
+        if self.is_limited:
+            self.host_bandwidth = min(self.bandwidth, self.speed(element, "limiter_link"))
+            text = "is shared by what a host sends and receives; each direction is given all of it"
+            self.warnings.append(Finding(text, "limiter_link"))
 
-    def error(self, message: str) -> Exception:
-        return Attributes(self.source).error(self._element, message)
+    def wrong(self, message: str) -> FormatError:
+        return self.error(self.element, message)
 
-    def word(self, key: str, default: str | None = None) -> str:
-        value = self._element.get(key, default)
-        if value is None:
-            raise self.error(f"lacks the attribute {key}")
-        return str(value)
+    def given(self, key: str, default: str | None = None) -> str:
+        return self.word(self.element, key, default)
 
-    def has(self, key: str) -> bool:
-        return self._element.get(key) is not None
-
-    def speed(self, key: str) -> int:
-        return _bandwidth(self.source, self._element, key, self.word(key))
-
-    def wait(self, key: str) -> int:
-        return _time(self.source, self._element, key, self.word(key))
-
-    def _radical(self) -> list[int]:
-        """Numbers of ``0-15,20``, counted before they are listed."""
-        text = self.word("radical")
-        spans = []
-        for part in text.split(","):
-            match = re.fullmatch(r"\s*([0-9]{1,9})(?:-([0-9]{1,9}))?\s*", part)
-            if match is None or int(match[1]) > int(match[2] or match[1]):
-                raise self.error(f"radical={shown(text)}: expected rising ranges such as 0-15,20")
-            spans.append((int(match[1]), int(match[2] or match[1])))
-        check_import_size(self.source, nodes=sum(last - first + 1 for first, last in spans))
-        return [k for first, last in spans for k in range(first, last + 1)]
-
-    def _limiter(self) -> int:
-        if not self.has("limiter_link"):
-            return 0
-        cap = self.speed("limiter_link")
-        text = "is shared by what a host sends and receives; each direction is given all of it"
-        self.warnings.append(Finding(text, "limiter_link"))
-        return cap
-
-    def shape(self, text: str, parts: int) -> list[list[int]]:
+    def shape(self, parts: int) -> list[list[int]]:
         """Numbers of ``2;4,4;1,2``, parted by semicolons."""
+        text = self.given("topo_parameters")
         found = [
             [whole(self.source, "topo_parameters", item, 1, _MOST) for item in part.split(",")]
             for part in text.split(";")
         ]
         if len(found) != parts:
-            raise self.error(f"topo_parameters={shown(text)}: expected {parts} parts with semicolons between")
+            raise self.wrong(f"topo_parameters={shown(text)}: expected {parts} parts with semicolons between")
         return found
 
     def expect_hosts(self, count: int) -> None:
         if count != len(self.hosts):
-            text = self.word("topo_parameters")
-            raise self.error(
-                f"topo_parameters={shown(text)} is of {count} hosts, radical of {len(self.hosts)}"
-            )
+            text = f"topo_parameters={shown(self.given('topo_parameters'))}"
+            raise self.wrong(f"{text} is of {count} hosts, radical of {len(self.hosts)}")
 
     def add_hosts(self) -> None:
         for host in self.hosts:
             self.builder.compute(host)
 
     def refuse_limiter(self, why: str) -> None:
-        if self.limiter:
-            raise self.error(f"limiter_link: {why}; it is read of flat clusters and dragonflies")
-
-    @property
-    def host_bandwidth(self) -> int:
-        """Bytes/s of a host's only link, each way."""
-        return min(self.bandwidth, self.limiter or self.bandwidth)
+        if self.is_limited:
+            raise self.wrong(f"limiter_link: {why}; it is read of flat clusters and dragonflies")
 
     def join_host(self, host: str, switch: str) -> None:
         self.builder.duplex(host, switch, self.host_bandwidth, self.latency)
@@ -328,13 +280,12 @@ class _Cluster:
 
 def _flat(cluster: _Cluster) -> str:
     """A crossbar. A backbone carries each message once, whoever sends it, and no links of a graph do that."""
-    if cluster.has("bb_bw") and cluster.word("bb_sharing_policy", "SHARED") != "FATPIPE":
-        backbone, all_hosts = cluster.speed("bb_bw"), len(cluster.hosts) * cluster.host_bandwidth
+    if cluster.element.get("bb_bw") is not None and cluster.given("bb_sharing_policy", "SHARED") != "FATPIPE":
+        backbone = cluster.speed(cluster.element, "bb_bw")
+        all_hosts = len(cluster.hosts) * cluster.host_bandwidth
         if backbone < all_hosts:
-            speeds = (
-                f"{format_link_bandwidth(backbone)} for hosts of {format_link_bandwidth(all_hosts)} in all"
-            )
-            raise cluster.error(f"bb_bw: a backbone of {speeds} is no graph")
+            one, other = map(format_link_bandwidth, (backbone, all_hosts))
+            raise cluster.wrong(f"bb_bw: a backbone of {one} for hosts of {other} in all is no graph")
     cluster.add_hosts()
     crossbar = cluster.builder.switch("crossbar")
     for host in cluster.hosts:
@@ -349,10 +300,10 @@ def _fat_tree(cluster: _Cluster) -> str:
     neighbouring levels are joined where all digits but the one between them agree.
     """
     cluster.refuse_limiter("switches of a fat tree have it too")
-    first, down, up, cables = cluster.shape(cluster.word("topo_parameters"), 4)
+    first, down, up, cables = cluster.shape(4)
     levels = first[0]
     if len(first) != 1 or any(len(row) != levels for row in (down, up, cables)):
-        raise cluster.error("topo_parameters: expected as many numbers in each part as there are levels")
+        raise cluster.wrong("topo_parameters: expected as many numbers in each part as there are levels")
     cluster.expect_hosts(math.prod(down))
     sizes = [math.prod(up[:level]) * math.prod(down[level:]) for level in range(levels + 1)]
     links = sum(2 * size * up[level] * cables[level] for level, size in enumerate(sizes[:-1]))
@@ -378,7 +329,7 @@ def _fat_tree(cluster: _Cluster) -> str:
 
 def _torus(cluster: _Cluster) -> str:
     cluster.refuse_limiter("hosts of a torus pass on what is not theirs")
-    (sizes,) = cluster.shape(cluster.word("topo_parameters"), 1)
+    (sizes,) = cluster.shape(1)
     cluster.expect_hosts(math.prod(sizes))
     check_import_size(cluster.source, nodes=len(cluster.hosts), links=2 * len(cluster.hosts) * len(sizes))
     cluster.add_hosts()
@@ -393,52 +344,39 @@ def _torus(cluster: _Cluster) -> str:
     return "x".join(map(str, sizes))
 
 
-@dataclass(frozen=True)
-class _Dragonfly:
-    groups: int
-    chassis: int
-    blades: int
-
-    def router(self, group: int, chassis: int, blade: int) -> str:
-        return f"group{group}.chassis{chassis}.router{blade}"
-
-    def routers(self) -> Iterator[tuple[int, int, int]]:
-        return product(range(self.groups), range(self.chassis), range(self.blades))
-
-
 def _dragonfly(cluster: _Cluster) -> str:
     """Groups, chassis and blades with a router each; a group is joined to group j from its router j.
 
     Blades of a chassis are joined each with each (green), as are equal blades of a group's chassis (black).
     """
-    parts = cluster.shape(cluster.word("topo_parameters"), 4)
+    parts = cluster.shape(4)
     if [len(part) for part in parts] != [2, 2, 2, 1]:
-        raise cluster.error("topo_parameters: expected GROUPS,BLUE;CHASSIS,BLACK;BLADES,GREEN;NODES")
+        raise cluster.wrong("topo_parameters: expected GROUPS,BLUE;CHASSIS,BLACK;BLADES,GREEN;NODES")
     (groups, blue), (chassis, black), (blades, green), (nodes,) = parts
-    shape = _Dragonfly(groups, chassis, blades)
     if groups > chassis * blades:
-        raise cluster.error(
-            f"topo_parameters: {groups} groups need as many routers in each, not {chassis * blades}"
-        )
+        needed = f"{groups} groups need as many routers in each, not {chassis * blades}"
+        raise cluster.wrong(f"topo_parameters: {needed}")
     n = groups * chassis * blades
     cluster.expect_hosts(n * nodes)
     most = 2 * (n * nodes + n * (blades * green + chassis * black) + groups * groups * blue)
     check_import_size(cluster.source, nodes=min(n * (nodes + 1), MAX_IMPORTED_NODES + 1), links=most)
     cluster.add_hosts()
-    for place in shape.routers():
-        cluster.builder.switch(shape.router(*place))
-    for k, place in enumerate(shape.routers()):
+    places = list(product(range(groups), range(chassis), range(blades)))
+    router = {place: "group{}.chassis{}.router{}".format(*place) for place in places}
+    for name in router.values():
+        cluster.builder.switch(name)
+    for k, name in enumerate(router.values()):
         for host in cluster.hosts[k * nodes : (k + 1) * nodes]:
-            cluster.join_host(host, shape.router(*place))
-    for group, box, blade in shape.routers():
+            cluster.join_host(host, name)
+    for group, box, blade in places:
         for other in range(blade):
-            cluster.join(shape.router(group, box, other), shape.router(group, box, blade), green)
+            cluster.join(router[group, box, other], router[group, box, blade], green)
         for other in range(box):
-            cluster.join(shape.router(group, other, blade), shape.router(group, box, blade), black)
+            cluster.join(router[group, other, blade], router[group, box, blade], black)
     for group in range(groups):
         for other in range(group):
-            ends = (group, *divmod(other, blades)), (other, *divmod(group, blades))
-            cluster.join(shape.router(*ends[0]), shape.router(*ends[1]), blue)
+            one, two = divmod(other, blades), divmod(group, blades)
+            cluster.join(router[group, *one], router[other, *two], blue)
     return f"{groups} groups of {chassis} chassis of {blades} blades of {nodes}"
 
 

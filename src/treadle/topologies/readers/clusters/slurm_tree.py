@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from types import MappingProxyType
 
 from treadle.errors import FormatError
 from treadle.spelling import counted
@@ -21,6 +20,7 @@ from treadle.topologies.readers.figures import (
     asked,
     check_import_size,
     expanded_hosts,
+    mapping,
     shown,
     whole_bandwidth,
 )
@@ -64,7 +64,7 @@ def _collected(source: SourceText, switches: Iterable[_Switch]) -> list[_Switch]
     hosts = 0
     for switch in switches:
         if found.setdefault(switch.name, switch) is not switch:
-            raise source.error(f"switch {shown(switch.name)} stands here and elsewhere", line=switch.line)
+            raise source.error(f"switch {shown(switch.name)} stands here and elsewhere", switch.line)
         hosts += len(switch.nodes)
         check_import_size(source, nodes=len(found) + hosts)
     return list(found.values())
@@ -90,7 +90,7 @@ def _conf_switches(source: SourceText) -> Iterator[_Switch]:
     for line, text in _lines(source):
         pairs = _PAIR.findall(text)
         if re.sub(r"\s", "", text) != "".join(f"{key}={value}" for key, value in pairs):
-            raise source.error(f"expected KEY=VALUE pairs, found {shown(text)}", line=line)
+            raise source.error(f"expected KEY=VALUE pairs, found {shown(text)}", line)
         values = {key.lower(): value for key, value in pairs}
         if "blockname" in values or "blocksizes" in values:
             raise source.error(
@@ -99,30 +99,23 @@ def _conf_switches(source: SourceText) -> Iterator[_Switch]:
         unknown = [key for key, _ in pairs if key.lower() not in _KEYS]
         if unknown or len(values) < len(pairs) or "switchname" not in values:
             what = f"unknown key {shown(unknown[0])}" if unknown else "expected SwitchName= and each key once"
-            raise source.error(what, line=line)
-        yield from _expanded(source, values, line=line)
+            raise source.error(what, line)
+        yield from _expanded(source, values, line)
 
 
 def _expanded(
-    source: SourceText, values: dict[str, str], *, line: int | None, place: str = ""
+    source: SourceText, values: dict[str, str], line: int | None = None, place: str = ""
 ) -> Iterator[_Switch]:
     """The switches of one line, which usually is one."""
-    names = expanded_hosts(source, f"{place}SwitchName", values["switchname"], line=line)
-    below = {
-        key: tuple(expanded_hosts(source, f"{place}{key}", values[key], line=line)) if values.get(key) else ()
-        for key in ("switches", "nodes")
-    }
-    if (below["switches"] and below["nodes"]) or len(names) > 1:
-        what = "expected one name and either switches or nodes below it"
-        raise source.error(f"{place}switch {shown(values['switchname'])}: {what}", line=line)
-    yield _Switch(
-        names[0],
-        below["switches"],
-        below["nodes"],
-        place or f"line {line}",
-        line,
-        values.get("linkspeed", ""),
+    names, switches, nodes = (
+        tuple(expanded_hosts(source, f"{place}{title}", values[key], line)) if values.get(key) else ()
+        for title, key in (("SwitchName", "switchname"), ("switches", "switches"), ("nodes", "nodes"))
     )
+    if (switches and nodes) or len(names) != 1:
+        what = "expected one name and either switches or nodes below it"
+        raise source.error(f"{place}switch {shown(values['switchname'])}: {what}", line)
+    speed = values.get("linkspeed", "")
+    yield _Switch(names[0], switches, nodes, place.removesuffix(": ") or f"line {line}", line, speed)
 
 
 def _yaml_switches(source: SourceText) -> Iterator[_Switch]:
@@ -138,22 +131,14 @@ def _yaml_switches(source: SourceText) -> Iterator[_Switch]:
     switches = tree.get("switches") if isinstance(tree, dict) else None
     if not isinstance(switches, list):
         raise source.error(f"[{k}].tree: expected a mapping with a list of switches")
+    keys = {"switch": "switchname", "children": "switches", "nodes": "nodes", "link_speed": "linkspeed"}
     for j, row in enumerate(switches):
         place = f"[{k}].tree.switches[{j}]"
         if not isinstance(row, dict) or not all(isinstance(value, str) for value in row.values()):
             raise source.error(f"{place}: expected a mapping of switch, and children or nodes")
-        unknown = [key for key in row if key not in ("switch", "children", "nodes", "link_speed")]
-        if unknown or "switch" not in row:
-            what = f"unknown key {shown(unknown[0])}" if unknown else "key 'switch' is missing"
-            raise source.error(f"{place}: {what}")
-        named = {
-            "switchname": row["switch"],
-            "switches": row.get("children", ""),
-            "nodes": row.get("nodes", ""),
-        }
-        yield from _expanded(
-            source, named | {"linkspeed": row.get("link_speed", "")}, line=None, place=f"{place}: "
-        )
+        mapping(source, place, row, keys, ["switch"])
+        values = {keys[key]: value for key, value in row.items()}
+        yield from _expanded(source, values, place=f"{place}: ")
 
 
 def _inhabited(rows: Sequence[_Switch]) -> list[_Switch]:
@@ -176,20 +161,19 @@ def _tree(source: SourceText, options: ImportOptions, all_rows: Sequence[_Switch
     above = _parents(source, rows, by_name)
     hosts = [(node, row.name) for row in rows for node in row.nodes]
     check_import_size(source, nodes=len(rows) + len(hosts), links=2 * (len(rows) + len(hosts)))
-    if options.nic_bandwidth is None:
+    speed = options.nic_bandwidth
+    if speed is None:
         raise asked(source, "nic-bandwidth", "names nodes and switches only, not how fast a node is joined")
     levels = _levels(source, by_name)
     ratios = _ratios(source, options, max(levels.values()) if above else 0)
-    down = dict.fromkeys(by_name, Fraction(0))
-    for _, switch in hosts:
-        down[switch] += options.nic_bandwidth
+    down = {row.name: Fraction(len(row.nodes) * speed) for row in rows}
     builder = TopologyBuilder(source.stem)
     for node, _ in hosts:
         builder.compute(node)
     for row in rows:
         builder.switch(row.name)
     for node, switch in hosts:
-        builder.duplex(node, switch, options.nic_bandwidth)
+        builder.duplex(node, switch, speed)
     for name in sorted(by_name, key=levels.__getitem__):
         if name in above:
             uplink = down[name] / ratios[levels[name]]
@@ -198,17 +182,22 @@ def _tree(source: SourceText, options: ImportOptions, all_rows: Sequence[_Switch
     found = {
         "nodes": str(len(hosts)),
         "switches": f"{len(rows)} on {counted(max(levels.values()) + 1, 'level')}",
-        "speeds": f"{format_link_bandwidth(options.nic_bandwidth)} per node",
+        "speeds": f"{format_link_bandwidth(speed)} per node",
         "rank order": "nodes in the order of the file",
     }
-    shares = ", ".join(f"{ratio}" for ratio in ratios)
-    return Imported(
-        builder.build(),
-        format,
-        MappingProxyType(found),
-        (Finding(f"downlinks over uplinks, from the leaves: {shares}", "uplinks"),) if ratios else (),
-        tuple(_warnings(all_rows, rows, above)),
-    )
+    shares = f"downlinks over uplinks, from the leaves: {', '.join(map(str, ratios))}"
+    warnings = []
+    if len(rows) < len(all_rows):
+        bare = counted(len(all_rows) - len(rows), "switch")
+        warnings.append(Finding(f"left out: {bare} without nodes"))
+    unused = [row.place for row in rows if row.speed]
+    if unused:
+        warnings.append(Finding("LinkSpeed has no unit and is not used", unused[0]))
+    if (n_roots := len(rows) - len(above)) > 1:
+        text = f"{n_roots} switches have none above: the fabric falls into as many parts"
+        warnings.append(Finding(text))
+    filled = (Finding(shares, "uplinks"),) if ratios else ()
+    return Imported(builder.build(), format, found, filled, tuple(warnings))
 
 
 def _parents(source: SourceText, rows: Sequence[_Switch], by_name: dict[str, _Switch]) -> dict[str, str]:
@@ -218,18 +207,14 @@ def _parents(source: SourceText, rows: Sequence[_Switch], by_name: dict[str, _Sw
     for row in rows:
         for node in row.nodes:
             if node in seen or node in by_name:
-                raise source.error(f"node {shown(node)} is named twice", line=row.line)
+                raise source.error(f"node {shown(node)} is named twice", row.line)
             seen.add(node)
         for child in row.switches:
             if child not in by_name:
-                raise source.error(
-                    f"switch {shown(child)} is below {row.name}, but has no line", line=row.line
-                )
+                raise source.error(f"switch {shown(child)} is below {row.name}, but has no line", row.line)
             if child in above:
                 both = f"both {above[child]} and {row.name}"
-                raise source.error(
-                    f"switch {shown(child)} is below {both}; only trees are read", line=row.line
-                )
+                raise source.error(f"switch {shown(child)} is below {both}; only trees are read", row.line)
             above[child] = row.name
     return above
 
@@ -241,11 +226,11 @@ def _levels(source: SourceText, by_name: dict[str, _Switch]) -> dict[str, int]:
     while waiting:
         ready = [row for row in waiting if all(child in levels for child in row.switches)]
         if not ready:
-            raise source.error(f"switch {shown(waiting[0].name)} is below itself", line=waiting[0].line)
+            raise source.error(f"switch {shown(waiting[0].name)} is below itself", waiting[0].line)
         for row in ready:
             levels[row.name] = 1 + max(levels[child] for child in row.switches)
             if levels[row.name] > _MAX_LEVELS:
-                raise source.error(f"more than {_MAX_LEVELS} levels of switches", line=row.line)
+                raise source.error(f"more than {_MAX_LEVELS} levels of switches", row.line)
         waiting = [row for row in waiting if row.name not in levels]
     return levels
 
@@ -257,31 +242,15 @@ def _ratios(source: SourceText, options: ImportOptions, levels: int) -> list[Fra
         return []
     if text is None:
         raise asked(source, "oversubscription", "does not say how fast switches are joined (8:1, or 1:1)")
+    said = f"--oversubscription {text[:40]!r}"
     given = []
     for part in text.split(","):
         match = _RATIO.fullmatch(part.strip())
         if match is None or not Fraction(match[1]) or not Fraction(match[2]):
             meant = _PLAIN_RATIO.fullmatch(text.strip())
             hint = f"; did you mean {meant[1]}:1?" if meant is not None else ""
-            raise FormatError(
-                f"--oversubscription {text[:40]!r}: expected down:up, such as 8:1 or 4:1,2:1{hint}"
-            )
+            raise FormatError(f"{said}: expected down:up, such as 8:1 or 4:1,2:1{hint}")
         given.append(Fraction(match[1]) / Fraction(match[2]))
     if len(given) > levels:
-        raise source.error(
-            f"--oversubscription {text[:40]!r}: switches of {counted(levels, 'level')} have uplinks"
-        )
+        raise source.error(f"{said}: switches of {counted(levels, 'level')} have uplinks")
     return given + [Fraction(1)] * (levels - len(given))
-
-
-def _warnings(
-    all_rows: Sequence[_Switch], rows: Sequence[_Switch], above: dict[str, str]
-) -> Iterator[Finding]:
-    if len(rows) < len(all_rows):
-        yield Finding(f"left out: {counted(len(all_rows) - len(rows), 'switch')} without nodes")
-    speeds = [row for row in rows if row.speed]
-    if speeds:
-        yield Finding("LinkSpeed has no unit and is not used", speeds[0].place.removesuffix(": "))
-    roots = [row.name for row in rows if row.name not in above]
-    if len(roots) > 1:
-        yield Finding(f"{len(roots)} switches have none above: the fabric falls into as many parts")

@@ -15,15 +15,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
-from types import MappingProxyType
+from itertools import product
 from typing import Any
 
 from treadle.input_files import parse_json
 from treadle.topologies.readers.figures import (
     asked,
     check_import_size,
+    mapping,
     number,
     shown,
     whole,
@@ -45,32 +46,6 @@ _SINGLE = ((0, 2), (0, 3), (1, 2), (1, 5), (3, 7), (4, 6), (4, 7), (5, 6))
 _MAX_GPUS = 128
 
 
-@dataclass
-class _Costs:
-    """Bytes/s and latency of a link by its beta: chunk and alpha."""
-
-    source: SourceText
-    chunk: int
-    _speeds: dict[Fraction, int] = field(default_factory=dict)
-    """Bytes/s by beta."""
-
-    def learn(self, betas: Mapping[str, Fraction]) -> None:
-        """Speeds of all betas that there are, by place, so that they keep their ratios."""
-        for place, beta in betas.items():
-            if beta <= 0:
-                raise self.source.error(f"{place}: expected more than 0 microseconds, found {float(beta):g}")
-            whole_bandwidth(self.source, place, Fraction(self.chunk * 10**6) / beta)
-        different = sorted(set(betas.values()))
-        speeds = whole_together([Fraction(self.chunk * 10**6) / beta for beta in different])
-        self._speeds = dict(zip(different, speeds, strict=True))
-
-    def bandwidth(self, beta: Fraction) -> int:
-        return self._speeds[beta]
-
-    def latency(self, place: str, alpha: Fraction) -> int:
-        return whole_latency(self.source, place, alpha * 1000)
-
-
 def read(source: SourceText, options: ImportOptions) -> Imported:
     """The fabric of a profile; FormatError if it is malformed or the chunk's size was not given."""
     document = parse_json(source.text, source=source.name)
@@ -78,26 +53,29 @@ def read(source: SourceText, options: ImportOptions) -> Imported:
         raise source.error("expected an object, as TACCL's topology files are")
     if "nnodes" in document:
         raise source.error(_sketch(document))
-    for key in document:
-        if key not in KEYS:
-            raise source.error(f"unknown key {shown(key)}; known are {', '.join(sorted(KEYS))}")
-    if options.chunk_size is None:
+    mapping(source, "", document, KEYS)
+    chunk, boxes = options.chunk_size, options.boxes or 1
+    if chunk is None:
         raise asked(
             source, "chunk-size", "betas are microseconds for a chunk whose size the file does not say"
         )
-    costs = _Costs(source, options.chunk_size)
-    n = whole(source, "gpus_per_node", _needed(source, document, "gpus_per_node"), 2, _MAX_GPUS)
-    boxes = options.boxes or 1
-    rows = _box_links(costs, document, n)
+    profile = _Profile(source, document)
+    n = whole(source, "gpus_per_node", profile["gpus_per_node"], 2, _MAX_GPUS)
+    rows = _box_links(profile, n)
     betas = {row.place: row.beta for row in rows}
     if boxes > 1:
-        betas["remote_beta"] = number(source, "remote_beta", _needed(source, document, "remote_beta"))
-    costs.learn(betas)
-    relays = _relays(source, document, options, n)
-    check_import_size(
-        source, nodes=boxes * (n + 1) + len(relays), links=boxes * (len(rows) + boxes * len(relays))
-    )
-    name = _needed(source, document, "name")
+        betas["remote_beta"] = profile.number("remote_beta")
+    for place, beta in betas.items():
+        if beta <= 0:
+            raise source.error(f"{place}: expected more than 0 microseconds, found {float(beta):g}")
+        whole_bandwidth(source, place, Fraction(chunk * 10**6) / beta)
+    different = sorted(set(betas.values()))
+    speeds = whole_together([Fraction(chunk * 10**6) / beta for beta in different])
+    speed_of = dict(zip(different, speeds, strict=True))
+    relays = _relays(profile, options, n)
+    links = boxes * (len(rows) + boxes * len(relays))
+    check_import_size(source, nodes=boxes * (n + 1) + len(relays), links=links)
+    name = profile["name"]
     if not isinstance(name, str) or not name.isprintable():
         raise source.error(f"name: expected text, found {shown(name)}")
     builder = TopologyBuilder(name)
@@ -108,14 +86,51 @@ def read(source: SourceText, options: ImportOptions) -> Imported:
         if rows and rows[0].is_hub:
             builder.switch(f"{prefix}hub")
         for row in rows:
-            builder.link(f"{prefix}{row.tail}", f"{prefix}{row.head}", costs.bandwidth(row.beta), row.latency)
-    between = _join(builder, costs, document, prefixes, relays) if boxes > 1 else ""
+            builder.link(f"{prefix}{row.tail}", f"{prefix}{row.head}", speed_of[row.beta], row.latency)
+    counts = [
+        f"{count} of {format_link_bandwidth(speed)}"
+        for speed, count in Counter(speed_of[row.beta] for row in rows).most_common(5)
+    ]
     found = {
         "GPUs": f"{boxes} x {n}",
-        "links": _speeds([costs.bandwidth(row.beta) for row in rows]),
-        "chunk": f"{format_size(options.chunk_size)} ({options.chunk_size} bytes)",
-    } | ({"between boxes": between} if between else {})
-    return Imported(builder.build(), "taccl", MappingProxyType(found), defaulted=_defaulted(document))
+        "links": ", ".join([*counts[:4], *(["..."] if len(counts) > 4 else [])]),
+        "chunk": f"{format_size(chunk)} ({chunk} bytes)",
+    }
+    if boxes > 1:
+        speed = speed_of[betas["remote_beta"]]
+        _join(builder, speed, profile.latency("remote_alpha"), prefixes, relays)
+        pairs = ", ".join(f"gpu{a} to gpu{b}" for a, b in relays)
+        found["between boxes"] = f"{pairs} of every other box at {format_link_bandwidth(speed)}"
+    layout = "every GPU has one link to a hub, as TACCL's code has it"
+    if len(document.get("node_betas_list", [])) == 2:
+        layout = "8 GPUs as in an NDv2, whose links TACCL's code holds"
+    defaulted = () if "links" in document else (Finding(layout, "node_betas_list"),)
+    return Imported(builder.build(), "taccl", found, defaulted)
+
+
+@dataclass(frozen=True)
+class _Profile:
+    """The values of a file; FormatError for those that are missing."""
+
+    source: SourceText
+    document: Mapping[str, Any]
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self.document:
+            raise self.source.error(f"key {key!r} is missing")
+        return self.document[key]
+
+    def number(self, key: str) -> Fraction:
+        return number(self.source, key, self[key])
+
+    def latency(self, key: str) -> int:
+        return whole_latency(self.source, key, self.number(key) * 1000)
+
+    def matrix(self, key: str, n: int) -> list[list[Any]]:
+        rows = self[key]
+        if not isinstance(rows, list) or [len(row) for row in rows if isinstance(row, list)] != [n] * n:
+            raise self.source.error(f"{key}: expected {n} rows of {n} numbers, one for each GPU")
+        return rows
 
 
 @dataclass(frozen=True)
@@ -130,23 +145,17 @@ class _BoxLink:
     is_hub: bool = False
 
 
-def _needed(source: SourceText, document: Mapping[str, Any], key: str) -> Any:
-    if key not in document:
-        raise source.error(f"key {key!r} is missing")
-    return document[key]
-
-
-def _box_links(costs: _Costs, document: Mapping[str, Any], n: int) -> list[_BoxLink]:
-    source = costs.source
-    alpha = costs.latency("alpha", number(source, "alpha", _needed(source, document, "alpha")))
-    if "links" in document:
-        return _matrix_links(costs, document, n, alpha)
-    betas = _needed(source, document, "node_betas_list")
+def _box_links(profile: _Profile, n: int) -> list[_BoxLink]:
+    source, alpha = profile.source, profile.latency("alpha")
+    if "links" in profile.document:
+        return _matrix_links(profile, n, alpha)
+    betas = profile["node_betas_list"]
     if not isinstance(betas, list) or len(betas) not in (1, 2):
         raise source.error(
             "node_betas_list: expected one or two numbers, or matrices links and betas instead"
         )
-    given = [(place, number(source, place, beta)) for place, beta in _numbered("node_betas_list", betas)]
+    places = [f"node_betas_list[{k}]" for k in range(len(betas))]
+    given = [(place, number(source, place, beta)) for place, beta in zip(places, betas, strict=True)]
     if len(given) == 1:
         half = alpha // 2
         return [
@@ -159,53 +168,37 @@ def _box_links(costs: _Costs, document: Mapping[str, Any], n: int) -> list[_BoxL
         ]
     if n != 8:
         raise source.error(f"gpus_per_node: two betas are those of NDv2's 8 GPUs, found {n}")
-    pairs = [(pair, beta) for pairs, beta in zip((_DOUBLE, _SINGLE), given, strict=True) for pair in pairs]
     return [
         _BoxLink(f"gpu{a}", f"gpu{b}", *beta, alpha)
-        for (one, other), beta in pairs
+        for pairs, beta in zip((_DOUBLE, _SINGLE), given, strict=True)
+        for one, other in pairs
         for a, b in ((one, other), (other, one))
     ]
 
 
-def _numbered(key: str, values: list[Any]) -> list[tuple[str, Any]]:
-    return [(f"{key}[{k}]", value) for k, value in enumerate(values)]
-
-
-def _matrix_links(costs: _Costs, document: Mapping[str, Any], n: int, alpha: int) -> list[_BoxLink]:
+def _matrix_links(profile: _Profile, n: int, alpha: int) -> list[_BoxLink]:
     """Links of matrices whose rows are destinations; a count above 1 is as many links."""
-    source = costs.source
-    counts, betas = (_matrix(source, document, key, n) for key in ("links", "betas"))
+    source = profile.source
+    counts, betas = profile.matrix("links", n), profile.matrix("betas", n)
     found: list[_BoxLink] = []
-    for head, row in enumerate(counts):
-        for tail, cell in enumerate(row):
-            count = whole(source, f"links[{head}][{tail}]", cell, 0, 64)
-            if not count:
-                continue
-            if head == tail:
-                raise source.error(f"links[{head}][{tail}]: a GPU has no link to itself")
-            place = f"betas[{head}][{tail}]"
-            beta = number(source, place, betas[head][tail])
-            found += [_BoxLink(f"gpu{tail}", f"gpu{head}", place, beta, alpha)] * count
+    for head, tail in product(range(n), repeat=2):
+        at = f"[{head}][{tail}]"
+        count = whole(source, f"links{at}", counts[head][tail], 0, 64)
+        if count and head == tail:
+            raise source.error(f"links{at}: a GPU has no link to itself")
+        if count:
+            beta = number(source, f"betas{at}", betas[head][tail])
+            found += [_BoxLink(f"gpu{tail}", f"gpu{head}", f"betas{at}", beta, alpha)] * count
     return found
 
 
-def _matrix(source: SourceText, document: Mapping[str, Any], key: str, n: int) -> list[list[Any]]:
-    rows = _needed(source, document, key)
-    if not isinstance(rows, list) or [len(row) for row in rows if isinstance(row, list)] != [n] * n:
-        raise source.error(f"{key}: expected {n} rows of {n} numbers, one for each GPU")
-    return rows
-
-
-def _relays(
-    source: SourceText, document: Mapping[str, Any], options: ImportOptions, n: int
-) -> list[tuple[int, int]]:
+def _relays(profile: _Profile, options: ImportOptions, n: int) -> list[tuple[int, int]]:
     """Sender and receiver of each pair of boxes."""
-    boxes = options.boxes or 1
+    source, boxes, text = profile.source, options.boxes or 1, options.network
+    if boxes == 1 and text is not None:
+        raise asked(source, "boxes", "--network joins boxes, and there is one")
     if boxes == 1:
-        if options.network is not None:
-            raise asked(source, "boxes", "--network joins boxes, and there is one")
         return []
-    text = options.network
     if text is None:
         raise asked(source, "network", f"how {boxes} boxes are joined (relay:0-1 or direct-map)")
     kind, _, rest = text.partition(":")
@@ -213,29 +206,25 @@ def _relays(
     pairs = [(k, k) for k in range(n)] if text == "direct-map" else []
     if kind == "relay":
         pairs = [(int(match[1]), int(match[2])) for match in matches if match]
+    said = f"--network {text[:40]!r}"
     if not pairs or (kind == "relay" and len(pairs) < len(matches)):
-        raise source.error(f"--network {text[:40]!r}: expected direct-map or relay:SENDER-RECEIVER,...")
+        raise source.error(f"{said}: expected direct-map or relay:SENDER-RECEIVER,...")
     if any(gpu >= n for pair in pairs for gpu in pair) or len({a for a, _ in pairs}) < len(pairs):
-        raise source.error(f"--network {text[:40]!r}: expected each sender once, GPUs 0 to {n - 1}")
-    nics = whole(source, "nics_per_node", _needed(source, document, "nics_per_node"), 1, _MAX_GPUS)
+        raise source.error(f"{said}: expected each sender once, GPUs 0 to {n - 1}")
+    nics = whole(source, "nics_per_node", profile["nics_per_node"], 1, _MAX_GPUS)
     if len(pairs) > nics:
-        raise source.error(
-            f"--network {text[:40]!r}: {len(pairs)} senders and {nics} NICs; who shares one is not said"
-        )
+        raise source.error(f"{said}: {len(pairs)} senders and {nics} NICs; who shares one is not said")
     return pairs
 
 
 def _join(
     builder: TopologyBuilder,
-    costs: _Costs,
-    document: Mapping[str, Any],
+    speed: int,
+    latency: int,
     prefixes: list[str],
     relays: list[tuple[int, int]],
-) -> str:
+) -> None:
     """Links between boxes: straight ones for two boxes, else a switch for each sender."""
-    beta = number(costs.source, "remote_beta", document["remote_beta"])
-    alpha = number(costs.source, "remote_alpha", _needed(costs.source, document, "remote_alpha"))
-    speed, latency = costs.bandwidth(beta), costs.latency("remote_alpha", alpha)
     for sender, receiver in relays:
         if len(prefixes) == 2:
             for a, b in (prefixes, prefixes[::-1]):
@@ -245,24 +234,6 @@ def _join(
         for prefix in prefixes:
             builder.link(f"{prefix}gpu{sender}", switch, speed, latency - latency // 2)
             builder.link(switch, f"{prefix}gpu{receiver}", speed, latency // 2)
-    pairs = ", ".join(f"gpu{a} to gpu{b}" for a, b in relays)
-    return f"{pairs} of every other box at {format_link_bandwidth(speed)}"
-
-
-def _speeds(speeds: list[int]) -> str:
-    counts = [f"{count} of {format_link_bandwidth(speed)}" for speed, count in Counter(speeds).most_common(5)]
-    return ", ".join(counts[:4]) + (", ..." if len(counts) > 4 else "")
-
-
-def _defaulted(document: Mapping[str, Any]) -> tuple[Finding, ...]:
-    if "links" in document:
-        return ()
-    layout = (
-        "8 GPUs as in an NDv2, whose links TACCL's code holds"
-        if len(document["node_betas_list"]) == 2
-        else "every GPU has one link to a hub, as TACCL's code has it"
-    )
-    return (Finding(layout, "node_betas_list"),)
 
 
 def _sketch(document: Mapping[str, Any]) -> str:

@@ -20,12 +20,13 @@ import numpy as np
 
 from treadle.errors import TreadleError
 from treadle.topologies.naming import is_one_line
+from treadle.topologies.readers.figures import MAX_IMPORTED_LINKS, MAX_IMPORTED_NODES, shown
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology, TopologyBuilder
 from treadle.units import parse_bandwidth, parse_time_ns
 
-MAX_GRAPH_NODES = 2**16
+MAX_GRAPH_NODES = MAX_IMPORTED_NODES
 """Largest graph that becomes a fabric."""
-MAX_GRAPH_LINKS = 2**18
+MAX_GRAPH_LINKS = MAX_IMPORTED_LINKS
 """As `MAX_GRAPH_NODES`, of directed links."""
 NODE_KEYS = ("kind", "multicast", "aggregation", "turns_round", "injection_bytes_per_s")
 EDGE_KEYS = ("bandwidth_bytes_per_s", "bandwidth", "weight", "LinkSpeedRaw", "latency_ns", "latency")
@@ -47,7 +48,7 @@ class GraphEdge(NamedTuple):
     @property
     def place(self) -> str:
         """What messages call it."""
-        return f"edge {_shown(self.tail)} to {_shown(self.head)}"
+        return f"edge {shown(self.tail)} to {shown(self.head)}"
 
 
 @dataclass
@@ -78,9 +79,9 @@ class AttributedGraph:
     def add_node(self, name: str, attributes: Mapping[str, Any], line: int | None = None) -> None:
         """A node; its name must be new."""
         if not name or not is_one_line(name):
-            raise self.error(f"node {_shown(name)}: expected a name of one line", line)
+            raise self.error(f"node {shown(name)}: expected a name of one line", line)
         if name in self.nodes:
-            raise self.error(f"node {_shown(name)} stands here a second time", line)
+            raise self.error(f"node {shown(name)} stands here a second time", line)
         if len(self.nodes) == MAX_GRAPH_NODES:
             raise self.error(f"more than {MAX_GRAPH_NODES} nodes, the most that are read", line)
         self.nodes[name] = attributes
@@ -99,13 +100,10 @@ class AttributedGraph:
                 )
             for end in (edge.tail, edge.head):
                 if end not in self.nodes:
-                    raise self.error(f"{edge.place}: there is no node {_shown(end)}", edge.line)
-            speed, latency = self._known_figures(edge)
-            if edge.both_ways and edge.tail != edge.head:
-                builder.duplex(edge.tail, edge.head, speed, latency)
-            else:
-                builder.link(edge.tail, edge.head, speed, latency)
-        if sum(attributes.get("kind", "compute") == "compute" for attributes in self.nodes.values()) < 1:
+                    raise self.error(f"{edge.place}: there is no node {shown(end)}", edge.line)
+            add = builder.duplex if edge.both_ways and edge.tail != edge.head else builder.link
+            add(edge.tail, edge.head, *self._known_figures(edge))
+        if all(attributes.get("kind", "compute") != "compute" for attributes in self.nodes.values()):
             raise self.error("has no compute node", None)
         return builder.build()
 
@@ -124,33 +122,23 @@ class AttributedGraph:
             return self._speed(edge), self._latency(edge)
 
     def _build_node(self, builder: TopologyBuilder, name: str, attributes: Mapping[str, Any]) -> None:
-        kind = attributes.get("kind", "compute")
-        place = f"node {_shown(name)}"
-        flags = {
-            key: self._flag(place, key, attributes) for key in ("multicast", "aggregation", "turns_round")
-        }
+        kind, place = attributes.get("kind", "compute"), f"node {shown(name)}"
+        flags: dict[str, bool] = {}
+        for key in ("multicast", "aggregation", "turns_round"):
+            value = attributes.get(key, False)
+            if str(value).lower() not in _FLAGS:
+                raise self.error(f"{place}: {key} {shown(value)}; expected true or false", None)
+            flags[key] = _FLAGS[str(value).lower()]
         if kind == "switch":
             builder.switch(name, **flags)
             return
         if kind != "compute":
-            raise self.error(f"{place}: kind {_shown(kind)}; expected compute or switch", None)
+            raise self.error(f"{place}: kind {shown(kind)}; expected compute or switch", None)
         if any(flags.values()):
             raise self.error(f"{place}: a compute node neither multicasts nor aggregates; switches do", None)
         cap = attributes.get("injection_bytes_per_s")
-        builder.compute(
-            name,
-            injection_bytes_per_s=0
-            if cap in (None, "")
-            else self._whole(place, "injection_bytes_per_s", cap),
-        )
-
-    def _flag(self, place: str, key: str, attributes: Mapping[str, Any]) -> bool:
-        value = attributes.get(key, False)
-        if isinstance(value, bool | np.bool_):
-            return bool(value)
-        if str(value).lower() not in _FLAGS:
-            raise self.error(f"{place}: {key} {_shown(value)}; expected true or false", None)
-        return _FLAGS[str(value).lower()]
+        cap = 0 if cap in (None, "") else self._whole(place, "injection_bytes_per_s", cap)
+        builder.compute(name, injection_bytes_per_s=cap)
 
     def _speed(self, edge: GraphEdge) -> int:
         found = edge.attributes
@@ -159,37 +147,41 @@ class AttributedGraph:
             raise self.error(
                 f"{edge.place}: has both {given[0]} and {given[1]}; expected one of them", edge.line
             )
-        if given == ["bandwidth_bytes_per_s"]:
-            return self._bounded(
-                edge, Fraction(self._whole(edge.place, given[0], found[given[0]], edge.line))
-            )
-        if given == ["LinkSpeedRaw"]:
-            return self._bounded(edge, self._number(edge.place, given[0], found[given[0]], edge.line) / 8)
-        if given == ["bandwidth"]:
-            value = found["bandwidth"]
+        key = given[0] if given else ""
+        if key == "bandwidth_bytes_per_s":
+            return self._bounded(edge, Fraction(self._whole(edge.place, key, found[key], edge.line)))
+        if key == "LinkSpeedRaw":
+            return self._bounded(edge, self._number(edge.place, key, found[key], edge.line) / 8)
+        if key == "bandwidth":
+            value = found[key]
             if isinstance(value, str):
-                try:
-                    return self._bounded(edge, Fraction(parse_bandwidth(value)))
-                except TreadleError as error:
-                    raise self.error(f"{edge.place}: {error}", edge.line) from None
-            if self.bare_numbers:
-                number = self._number(edge.place, "bandwidth", value, edge.line)
-                if number.denominator != 1:
-                    raise self.error(
-                        f"{edge.place}: bandwidth {_shown(value)}; expected a whole number of bytes/s, or a "
-                        f"text with a unit, such as {float(number):g}GB/s",
-                        edge.line,
-                    )
-                return self._bounded(edge, number)
-            raise self.error(f"{edge.place}: bandwidth {_shown(value)} has no unit, as in 25GB/s", edge.line)
+                return self._bounded(edge, Fraction(self._parsed(edge, parse_bandwidth, value)))
+            if not self.bare_numbers:
+                raise self.error(
+                    f"{edge.place}: bandwidth {shown(value)} has no unit, as in 25GB/s", edge.line
+                )
+            number = self._number(edge.place, key, value, edge.line)
+            if number.denominator != 1:
+                raise self.error(
+                    f"{edge.place}: bandwidth {shown(value)}; expected a whole number of bytes/s, or a "
+                    f"text with a unit, such as {float(number):g}GB/s",
+                    edge.line,
+                )
+            return self._bounded(edge, number)
         if self.bandwidth is None:
             what = "a weight, which is a multiple of a bandwidth" if given else "no bandwidth"
             raise self.error(f"{edge.place} has {what}; say it by {self.says}", edge.line)
         self.filled_in += 1
         if not given:
             return self.bandwidth
-        weight = self._number(edge.place, "weight", found["weight"], edge.line)
+        weight = self._number(edge.place, key, found[key], edge.line)
         return self._bounded(edge, weight * self.bandwidth)
+
+    def _parsed(self, edge: GraphEdge, parse: Callable[[str], int], text: str) -> int:
+        try:
+            return parse(text)
+        except TreadleError as error:
+            raise self.error(f"{edge.place}: {error}", edge.line) from None
 
     def _bounded(self, edge: GraphEdge, value: Fraction) -> int:
         if not 1 <= value <= MAX_BANDWIDTH:
@@ -203,11 +195,8 @@ class AttributedGraph:
         if text in (None, ""):
             return 0
         if not isinstance(text, str):
-            raise self.error(f"{edge.place}: latency {_shown(text)} has no unit, as in 5us", edge.line)
-        try:
-            return parse_time_ns(text)
-        except TreadleError as error:
-            raise self.error(f"{edge.place}: {error}", edge.line) from None
+            raise self.error(f"{edge.place}: latency {shown(text)} has no unit, as in 5us", edge.line)
+        return self._parsed(edge, parse_time_ns, text)
 
     def _number(self, place: str, key: str, value: Any, line: int | None = None) -> Fraction:
         """A number that is not negative, exactly as written."""
@@ -215,16 +204,11 @@ class AttributedGraph:
             return value
         text = str(value.item() if isinstance(value, np.generic) else value).strip()
         if isinstance(value, bool | np.bool_) or not _NUMBER.fullmatch(text):
-            raise self.error(f"{place}: {key} {_shown(value)}; expected a number", line)
+            raise self.error(f"{place}: {key} {shown(value)}; expected a number", line)
         return Fraction(text)
 
     def _whole(self, place: str, key: str, value: Any, line: int | None = None) -> int:
         number = self._number(place, key, value, line)
         if number.denominator != 1 or number >= 2**63:
-            raise self.error(f"{place}: {key} {_shown(value)}; expected a whole number below 2**63", line)
+            raise self.error(f"{place}: {key} {shown(value)}; expected a whole number below 2**63", line)
         return int(number)
-
-
-def _shown(value: object) -> str:
-    text = repr(str(value))
-    return text if len(text) <= 50 else f"{text[:50]}..."

@@ -14,10 +14,9 @@ import io
 import json
 import re
 from collections.abc import Iterator
-from types import MappingProxyType
+from contextlib import suppress
 from typing import Any
 
-from treadle.errors import TreadleError
 from treadle.spelling import counted
 from treadle.topologies.readers.figures import shown
 from treadle.topologies.readers.graphs.attributed import (
@@ -86,11 +85,7 @@ def _whole_edges(head: str) -> list[str]:
 
 def read(source: SourceText, options: ImportOptions) -> Imported:
     """The fabric of a list; FormatError if it is malformed or edges have no bandwidth."""
-
-    def error(message: str, line: int | None) -> TreadleError:
-        return source.error(message, line=line)
-
-    graph = AttributedGraph(error, options.bandwidth, "--bandwidth")
+    graph = AttributedGraph(source.error, options.bandwidth, "--bandwidth")
     reading = _Lines(source, graph)
     edges = list(reading.edges())
     if not edges:
@@ -101,14 +96,12 @@ def read(source: SourceText, options: ImportOptions) -> Imported:
         "links": f"{topology.n_links} directed",
         "rank order": "nodes in the order in which they first stand",
     }
-    findings = (
-        [Finding(f"{counted(graph.filled_in, 'edge')} with the speed of --bandwidth")]
-        if graph.filled_in
-        else []
-    )
+    findings = []
+    if graph.filled_in:
+        findings.append(Finding(f"{counted(graph.filled_in, 'edge')} with the speed of --bandwidth"))
     if reading.directed is None:
         findings.append(Finding("edges are links each way; '# directed' in a line of its own says otherwise"))
-    return Imported(topology, "edge-list", MappingProxyType(found), tuple(findings))
+    return Imported(topology, "edge-list", found, tuple(findings))
 
 
 class _Lines:
@@ -133,21 +126,19 @@ class _Lines:
                 continue
             if match is None:
                 expected = "expected an edge, such as a b 25GB/s or a,b,25GB/s"
-                raise self._source.error(f"{expected}; found {shown(text)}", line=line)
+                raise self._source.error(f"{expected}; found {shown(text)}", line)
             tail, head = (self._word(word, line) for word in match.groups()[:2])
             for name in (tail, head):
                 if name not in self._graph.nodes:
                     self._graph.add_node(name, {}, line)
             if self.directed is None and (head, tail) in pairs and head != tail:
                 both = f"{shown(tail)} and {shown(head)} stand in both orders"
-                raise self._source.error(f"{both}; write # directed or # undirected first", line=line)
+                raise self._source.error(f"{both}; write # directed or # undirected first", line)
             pairs.add((tail, head))
             count += 1
             attributes = self._attributes(match, line)
             if count > MAX_GRAPH_LINKS:
-                raise self._source.error(
-                    f"more than {MAX_GRAPH_LINKS} edges, the most that are read", line=line
-                )
+                raise self._source.error(f"more than {MAX_GRAPH_LINKS} edges, the most that are read", line)
             yield GraphEdge(tail, head, attributes, not self.directed, line)
 
     def _attributes(self, match: re.Match[str], line: int) -> dict[str, Any]:
@@ -155,21 +146,20 @@ class _Lines:
         if literal is None:
             named = {"weight": weight, "bandwidth": speed, "latency": time}
             return {key: value for key, value in named.items() if value is not None}
-        try:
-            if len(literal) > 1000 or literal.count("{") > 1 or literal.count("[") + literal.count("(") > 8:
-                raise ValueError
-            value = ast.literal_eval(literal)
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            raise self._source.error(f"expected attributes, found {shown(literal)}", line=line) from None
+        value: object = None
+        # a small text could nest far or name a huge number
+        if len(literal) <= 1000 and literal.count("{") <= 1 and literal.count("[") + literal.count("(") <= 8:
+            with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+                value = ast.literal_eval(literal)
         if not isinstance(value, dict):
-            raise self._source.error(f"expected attributes, found {shown(literal)}", line=line)
+            raise self._source.error(f"expected attributes, found {shown(literal)}", line)
         return {key: one for key, one in value.items() if key in EDGE_KEYS}
 
     def _take_comment(self, text: str, line: int, *, started: bool) -> None:
         direction, node, title = (pattern.fullmatch(text) for pattern in (_DIRECTION, _NODE, _TITLE))
         if direction is not None:
             if started or self.directed is not None:
-                raise self._source.error(f"# {direction[1]} stands once, before all edges", line=line)
+                raise self._source.error(f"# {direction[1]} stands once, before all edges", line)
             self.directed = direction[1] == "directed"
         elif title is not None:
             self.name = title[1] if title[1].isprintable() else ""
@@ -182,7 +172,7 @@ class _Lines:
             key, _, value = word.partition("=")
             if key not in NODE_KEYS[1:]:
                 known = ", ".join(NODE_KEYS[1:])
-                raise self._source.error(f"{shown(word)} of a node is unknown; known are {known}", line=line)
+                raise self._source.error(f"{shown(word)} of a node is unknown; known are {known}", line)
             found[key] = value or True
         return found
 
@@ -192,4 +182,4 @@ class _Lines:
         try:
             return str(json.loads(text))
         except ValueError:
-            raise self._source.error(f"malformed name {shown(text)}", line=line) from None
+            raise self._source.error(f"malformed name {shown(text)}", line) from None

@@ -11,9 +11,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator
-from types import MappingProxyType
 
-from treadle.errors import TreadleError
 from treadle.topologies.readers.figures import shown
 from treadle.topologies.readers.graphs.attributed import AttributedGraph, GraphEdge
 from treadle.topologies.readers.graphs.edge_list import is_with_commas
@@ -46,13 +44,8 @@ def tells(head: str) -> bool:
 
 def read(source: SourceText, options: ImportOptions) -> Imported:
     """The fabric of a matrix; FormatError if it is malformed or its numbers have no unit."""
-
-    def error(message: str, line: int | None) -> TreadleError:
-        return source.error(message, line=line)
-
-    rows = _rows(source)
-    names, cells = _names(source, rows)
-    graph = AttributedGraph(error, options.bandwidth, "--bandwidth")
+    names, cells = _names(source, _rows(source))
+    graph = AttributedGraph(source.error, options.bandwidth, "--bandwidth")
     for name in names:
         graph.add_node(name, {})
     edges = list(_edges(source, names, cells))
@@ -63,11 +56,12 @@ def read(source: SourceText, options: ImportOptions) -> Imported:
     warnings = (Finding(f"{own} cells of the diagonal, which are no links"),) if own else ()
     filled = (Finding(f"{graph.filled_in} cells are multiples of --bandwidth"),) if graph.filled_in else ()
     found = {"nodes": f"{len(names)} compute", "links": f"{topology.n_links} directed", "rank order": "rows"}
-    return Imported(topology, "csv-matrix", MappingProxyType(found), filled, warnings)
+    return Imported(topology, "csv-matrix", found, filled, warnings)
 
 
 def _separator(line: str) -> str:
-    return max(",;\t", key=line.count) if any(mark in line for mark in ",;\t") else ""
+    mark = max(",;\t", key=line.count)
+    return mark if mark in line else ""
 
 
 def _is_cell(text: str) -> bool:
@@ -91,9 +85,9 @@ def _rows(source: SourceText) -> list[tuple[int, list[str]]]:
             if any(cell.strip() for cell in row) or (row and len(row) > 1):
                 found.append((reader.line_num, row))
             if len(found) > MAX_COLUMNS + 1 or len(row) > MAX_COLUMNS + 1:
-                raise source.error(f"more than {MAX_COLUMNS} rows or columns", line=reader.line_num)
+                raise source.error(f"more than {MAX_COLUMNS} rows or columns", reader.line_num)
     except csv.Error as error:
-        raise source.error(f"malformed CSV: {error}", line=reader.line_num) from None
+        raise source.error(f"malformed CSV: {error}", reader.line_num) from None
     return found
 
 
@@ -129,16 +123,11 @@ def _edges(source: SourceText, names: list[str], cells: list[tuple[int, list[str
     for k, (line, row) in enumerate(cells):
         for j, text in enumerate(row):
             if text not in known:
-                known[text] = _attributes(source, text.strip(), line, j)
+                cell = text.strip()
+                if len(cell) > _MAX_CELL or not _is_cell(cell):
+                    expected = f"expected a number or a bandwidth, found {shown(cell)}"
+                    raise source.error(f"column {j + 1}: {expected}", line)
+                key = "weight" if _NUMBER.fullmatch(cell) else "bandwidth"
+                known[text] = {} if cell.lower() in _NONE else {key: cell}
             if k != j and known[text]:
                 yield GraphEdge(names[k], names[j], known[text], False, line)
-
-
-def _attributes(source: SourceText, cell: str, line: int, column: int) -> dict[str, str]:
-    """What a cell says of a link; nothing where there is none."""
-    if cell.lower() in _NONE:
-        return {}
-    if len(cell) > _MAX_CELL or not _is_cell(cell):
-        expected = f"expected a number or a bandwidth, found {shown(cell)}"
-        raise source.error(f"column {column + 1}: {expected}", line=line)
-    return {"weight" if _NUMBER.fullmatch(cell) else "bandwidth": cell}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from treadle.checking import checked, left_alone, unexpected
-from treadle.errors import TopologyError, TreadleError
+from treadle.errors import TopologyError
 from treadle.topologies.readers.graphs.attributed import AttributedGraph, GraphEdge
 from treadle.topologies.topology import Topology
 from treadle.topologies.typed_quantities import bandwidth_of
@@ -63,18 +63,18 @@ def from_networkx(
     if not is_networkx_graph(graph):
         raise unexpected("from_networkx: graph", "a graph of networkx", graph)
 
-    def error(message: str, line: int | None) -> TreadleError:
-        del line
-        return TopologyError(f"from_networkx: {message}")
-
     speed = None if bandwidth is None else bandwidth_of(bandwidth, "from_networkx: bandwidth")
     if speed is not None and speed < 1:
         raise TopologyError(f"from_networkx: bandwidth: expected at least 1 byte/s, found {bandwidth!r}")
-    found = AttributedGraph(error, speed, "from_networkx(graph, bandwidth='25GB/s')", bare_numbers=True)
+    found = AttributedGraph(
+        lambda message, _: TopologyError(f"from_networkx: {message}"),
+        speed,
+        "from_networkx(graph, bandwidth='25GB/s')",
+        bare_numbers=True,
+    )
     for node, attributes in graph.nodes(data=True):
         found.add_node(str(node), attributes)
-    title = str(graph.name or "graph") if name is None else name
-    return found.fabric(title, _edges(graph))
+    return found.fabric(str(graph.name or "graph") if name is None else name, _edges(graph))
 
 
 def _edges(graph: networkx.Graph) -> Iterator[GraphEdge]:
