@@ -42,7 +42,7 @@ def line_graph_text(entries: Iterable[LineGraphEntry]) -> str:
     kept = line_graph_library.pareto_entries(entries)
     commands = sorted({entry.command for entry in kept})
     lines = ",\n".join(json.dumps(_row(entry, commands)) for entry in kept)
-    name, version = line_graph_library.NAME, line_graph_library.VERSION
+    name, version = line_graph_library.NAME, cayley_library.VERSION
     head = json.dumps({"treadle": name, "version": version, "commands": commands}, indent=1)
     columns = json.dumps(line_graph_library.COLUMNS)
     return f'{head[:-2]},\n "columns": {columns},\n "entries": [\n{lines}\n]}}\n'

@@ -7,8 +7,7 @@ from fractions import Fraction
 from math import isqrt
 
 from treadle.finder.construction import Base, ScheduleMethod
-from treadle.finder.predict import Performance
-from treadle.finder.search import FabricCandidate
+from treadle.finder.search import FabricCandidate, graph_candidate
 
 
 def closed_form_bases(nodes: int, degree: int) -> Iterator[FabricCandidate]:
@@ -37,20 +36,16 @@ def bandwidth_optimal(
 
     Line graphs of bidirectional ones with two neighbours meet Theorem 7 exactly (`treadle.finder.predict`).
     """
-    figures = Performance(
-        nodes=nodes,
-        degree=degree,
-        steps=steps,
-        t_b=Fraction(nodes - 1, nodes),
-        diameter=steps,
-        cycle=2 if is_bidirectional else cycle,
-        is_breadth_first=base.scheduler is ScheduleMethod.BFB,
-        has_loops=False,
-        is_simple=is_simple,
+    t_b, is_breadth_first = Fraction(nodes - 1, nodes), base.scheduler is ScheduleMethod.BFB
+    return graph_candidate(
+        *(base, nodes, degree, steps, t_b, t_b),
         is_bidirectional=is_bidirectional,
-        has_exact_line_graphs=is_bidirectional and nodes > 2 and base.scheduler is ScheduleMethod.BFB,
+        cycle=cycle,
+        is_breadth_first=is_breadth_first,
+        is_simple=is_simple,
+        has_exact_line_graphs=is_bidirectional and nodes > 2 and is_breadth_first,
+        is_reverse_symmetric=is_reverse_symmetric,
     )
-    return FabricCandidate(base, figures, figures, is_reverse_symmetric)
 
 
 def _base(expression: str, notation: str, family: str) -> Base:

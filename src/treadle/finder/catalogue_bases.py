@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from importlib.resources import files
@@ -18,8 +18,7 @@ from math import comb, isqrt, prod
 
 from treadle.finder.base_formulas import bandwidth_optimal
 from treadle.finder.construction import Base, ScheduleMethod, in_one_word
-from treadle.finder.predict import Performance
-from treadle.finder.search import FabricCandidate
+from treadle.finder.search import FabricCandidate, graph_candidate
 from treadle.topologies.catalogue.finite_field import prime_power
 
 CATALOGUE_FILE = "catalogue_figures.json"
@@ -114,23 +113,15 @@ def _tabled() -> Mapping[tuple[int, int], Sequence[FabricCandidate]]:
 
 
 def _measured(graph: CatalogueGraph, steps: int, gather: Fraction, reduce: Fraction) -> FabricCandidate:
-    is_one_way = graph.family in ("kautz", "de bruijn")
-    has_loops = graph.family == "de bruijn"
-    figures = Performance(
-        nodes=graph.nodes,
-        degree=graph.degree,
-        steps=steps,
-        t_b=gather,
-        diameter=steps,
-        cycle=None if is_one_way else 2,
-        is_breadth_first=True,
+    is_one_way, has_loops = graph.family in ("kautz", "de bruijn"), graph.family == "de bruijn"
+    return graph_candidate(
+        *(graph.base, graph.nodes, graph.degree, steps, gather, reduce),
+        is_bidirectional=not is_one_way,
         has_loops=has_loops,
         is_simple=not has_loops,
-        is_bidirectional=not is_one_way,
         has_exact_line_graphs=not is_one_way,
+        is_reverse_symmetric=True,
     )
-    other = figures if reduce == gather else replace(figures, t_b=reduce)
-    return FabricCandidate(graph.base, figures, other, True)
 
 
 def catalogue_bases(nodes: int, degree: int) -> Iterator[FabricCandidate]:

@@ -75,6 +75,42 @@ class FabricCandidate:
         return self.gather.is_exact and self.reduce.is_exact
 
 
+def graph_candidate(
+    base: Construction,
+    nodes: int,
+    degree: int,
+    steps: int,
+    gather: Fraction,
+    reduce: Fraction,
+    *,
+    is_bidirectional: bool,
+    cycle: int | None = None,
+    is_breadth_first: bool = True,
+    has_loops: bool = False,
+    is_simple: bool = True,
+    has_exact_line_graphs: bool = False,
+    is_exact: bool = True,
+    is_reverse_symmetric: bool = False,
+) -> FabricCandidate:
+    """A graph with schedules of as many steps as its diameter; T_B of both directions, in M/B."""
+    figures = Performance(
+        nodes=nodes,
+        degree=degree,
+        steps=steps,
+        t_b=gather,
+        diameter=steps,
+        cycle=2 if is_bidirectional else cycle,
+        is_breadth_first=is_breadth_first,
+        has_loops=has_loops,
+        is_simple=is_simple,
+        is_bidirectional=is_bidirectional,
+        has_exact_line_graphs=has_exact_line_graphs,
+        is_exact=is_exact,
+    )
+    other = figures if reduce == gather else replace(figures, t_b=reduce)
+    return FabricCandidate(base, figures, other, is_reverse_symmetric)
+
+
 def _changed(
     base: FabricCandidate, construction: Construction, change: Callable[[Performance], Performance]
 ) -> FabricCandidate:
@@ -185,8 +221,12 @@ class Finder:
     """
 
     def __init__(self, bases: Bases, *, bidirectional: bool = False) -> None:
-        self._bases = bases
         self._bidirectional = bidirectional
+        self._bases = bases
+        if bidirectional:
+            self._bases = lambda nodes, degree: (
+                base for base in bases(nodes, degree) if base.gather.is_bidirectional
+            )
         self._kept: dict[tuple[int, int], list[FabricCandidate]] = {}
         self._factors: dict[tuple[int, int], FabricCandidate | None] = {}
         self._one_way = Finder(bases) if bidirectional else self
@@ -233,7 +273,7 @@ class Finder:
         return self._kept[place]
 
     def _candidates(self, nodes: int, degree: int) -> Iterator[FabricCandidate]:
-        yield from self._usable_bases(nodes, degree)
+        yield from self._bases(nodes, degree)
         factor = self._factor(nodes, degree)
         if factor is not None:
             yield factor
@@ -258,11 +298,6 @@ class Finder:
                 if part.is_reverse_symmetric:
                     yield with_reverse_of(part)
 
-    def _usable_bases(self, nodes: int, degree: int) -> Iterator[FabricCandidate]:
-        for base in self._bases(nodes, degree):
-            if base.gather.is_bidirectional or not self._bidirectional:
-                yield base
-
     def _factor(self, nodes: int, degree: int) -> FabricCandidate | None:
         """The candidate with the fewest steps of those that Theorem 13 lets multiply."""
         place = nodes, degree
@@ -272,7 +307,7 @@ class Finder:
 
     def _best_factor(self, nodes: int, degree: int) -> FabricCandidate | None:
         best: FabricCandidate | None = None
-        for base in self._usable_bases(nodes, degree):
+        for base in self._bases(nodes, degree):
             figures = base.gather
             fits = figures.is_simple and figures.is_breadth_first and base.is_bandwidth_optimal
             if fits and (best is None or base.steps < best.steps):

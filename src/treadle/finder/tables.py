@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
 from importlib import resources
@@ -14,8 +14,7 @@ from math import lcm
 from treadle.finder.base_formulas import closed_form_bases
 from treadle.finder.catalogue_bases import catalogue_bases
 from treadle.finder.construction import Base, LineGraph, ScheduleMethod, in_one_word
-from treadle.finder.predict import Performance
-from treadle.finder.search import FabricCandidate
+from treadle.finder.search import FabricCandidate, graph_candidate
 from treadle.finder.searches.abelian_table import AbelianTable, shipped_abelian_table
 from treadle.finder.searches.cayley_library import LibraryEntry, load_library
 from treadle.finder.searches.line_graph_library import LineGraphEntry, load_line_graphs
@@ -66,36 +65,29 @@ class Tables:
 
 
 def _from_figures(family: str, n: int, d: int, row: tuple[int, Fraction, Fraction]) -> FabricCandidate:
-    steps, t_b, t_b_reduce = row
+    steps, lift = row[0], n // (d + 1)
+    expression, notation, words, has_loops = {
+        "jellyfish": (f"jellyfish({n}, {d})", f"Jellyfish({n},{d})", "random regular", False),
+        "xpander": (f"xpander({d}, {lift})", f"Xpander({d},{lift})", "random lift", False),
+        "generalized_kautz": (
+            f"generalized_kautz({d}, {n})",
+            f"Pi({d},{n})",
+            "generalized Kautz",
+            n % (d + 1) != 0,
+        ),
+        "de_bruijn": (f"de_bruijn({d}, {steps})", f"DBJ({d},{steps})", "de Bruijn", True),
+    }[family]
     is_two_way = family in ("jellyfish", "xpander")
-    if family == "jellyfish":
-        base = Base(f"jellyfish({n}, {d})", f"Jellyfish({n},{d})", ScheduleMethod.BFB, "random regular")
-        has_loops = False
-    elif family == "xpander":
-        lift = n // (d + 1)
-        base = Base(f"xpander({d}, {lift})", f"Xpander({d},{lift})", ScheduleMethod.BFB, "random lift")
-        has_loops = False
-    elif family == "generalized_kautz":
-        base = Base(f"generalized_kautz({d}, {n})", f"Pi({d},{n})", ScheduleMethod.BFB, "generalized Kautz")
-        has_loops = n % (d + 1) != 0
-    else:
-        base = Base(f"de_bruijn({d}, {steps})", f"DBJ({d},{steps})", ScheduleMethod.BFB, "de Bruijn")
-        has_loops = True
-    gather = Performance(
-        nodes=n,
-        degree=d,
-        steps=steps,
-        t_b=t_b,
-        diameter=steps,
-        cycle=2 if is_two_way else None,
-        is_breadth_first=True,
+    return graph_candidate(
+        Base(expression, notation, ScheduleMethod.BFB, words),
+        n,
+        d,
+        *row,
+        is_bidirectional=is_two_way,
         has_loops=has_loops,
         is_simple=not has_loops,
-        is_bidirectional=is_two_way,
-        has_exact_line_graphs=False,
+        is_reverse_symmetric=is_two_way,
     )
-    reduce = replace(gather, t_b=t_b_reduce) if t_b_reduce != t_b else gather
-    return FabricCandidate(base, gather, reduce, is_reverse_symmetric=is_two_way)
 
 
 @cache
@@ -122,43 +114,26 @@ def candidate_of_cayley(entry: LibraryEntry) -> FabricCandidate:
     generators = re.findall(r"\d+", entry.expression)[-d:]
     # The two directions cost the same, or neither can cost less than the worse one.
     symmetric = entry.bidirectional or entry.expression.startswith("abelian")
-    is_exact = symmetric or entry.t_b == Fraction(n - 1, n)
-    figures = Performance(
-        nodes=n,
-        degree=d,
-        steps=entry.t_l,
-        t_b=entry.t_b,
-        diameter=entry.t_l,
-        cycle=2 if entry.bidirectional else None,
-        is_breadth_first=True,
-        has_loops=False,
-        is_simple=len(set(generators)) == d,
-        is_bidirectional=entry.bidirectional,
-        has_exact_line_graphs=entry.bidirectional and n > 2,
-        is_exact=is_exact,
-    )
     base = Base(entry.expression, in_one_word(entry.expression), ScheduleMethod.BFB, "Cayley")
-    return FabricCandidate(base, figures, figures, symmetric)
+    return graph_candidate(
+        *(base, n, d, entry.t_l, entry.t_b, entry.t_b),
+        is_bidirectional=entry.bidirectional,
+        is_simple=len(set(generators)) == d,
+        has_exact_line_graphs=entry.bidirectional and n > 2,
+        is_exact=symmetric or entry.t_b == Fraction(n - 1, n),
+        is_reverse_symmetric=symmetric,
+    )
 
 
 def candidate_of_line_graph(entry: LineGraphEntry) -> FabricCandidate:
-    """A searched line graph of a Cayley digraph with breadth-first broadcast of its own; exact both ways."""
-    gather = Performance(
-        nodes=entry.nodes,
-        degree=entry.degree,
-        steps=entry.t_l,
-        t_b=entry.gather_t_b,
-        diameter=entry.t_l,
-        cycle=None,
-        is_breadth_first=True,
-        has_loops=False,
-        is_simple=True,  # Cayley digraphs have no self-loops, and parallel links become different nodes
-        is_bidirectional=False,
-        has_exact_line_graphs=False,
-    )
-    reduce = gather if entry.reduce_t_b == entry.gather_t_b else replace(gather, t_b=entry.reduce_t_b)
+    """A searched line graph of a Cayley digraph with breadth-first broadcast of its own; exact both ways.
+
+    Cayley digraphs have no self-loops, and their parallel links become different nodes: it is simple.
+    """
     base = Base(entry.base, in_one_word(entry.base), ScheduleMethod.BFB, "Cayley")
-    return FabricCandidate(LineGraph(base, entry.power), gather, reduce)
+    figures = entry.t_l, entry.gather_t_b, entry.reduce_t_b
+    graph = LineGraph(base, entry.power)
+    return graph_candidate(graph, entry.nodes, entry.degree, *figures, is_bidirectional=False)
 
 
 def _decode(

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from treadle.arrays import BoolArray, Int32Array, Int64Array
 from treadle.brief import brief
 from treadle.errors import FormatError, ScheduleError
+from treadle.math.graphs import components
 from treadle.schedules.collective import Collective, check_declared
 from treadle.schedules.trees.allreduce_witness import common_scale, read_rational
 from treadle.topologies.topology import Topology
@@ -242,15 +243,7 @@ def _merged(topology: Topology, lengths: list[int], passing: BoolArray, ranks: I
     n = topology.n_nodes
     ways = topology.tails[free].astype(np.int64) * n + topology.heads[free]
     back = topology.heads[free].astype(np.int64) * n + topology.tails[free]
-    tails, heads = np.divmod(ways[np.isin(ways, back)], n)
-    name = np.arange(n)
-    while True:
-        lower = name.copy()
-        np.minimum.at(lower, tails, name[heads])
-        lower = lower[lower]
-        if np.array_equal(lower, name):
-            return name.astype(np.int32)
-        name = lower
+    return components(n, *np.divmod(ways[np.isin(ways, back)], n))
 
 
 def _halves(values: list[int]) -> tuple[Int64Array, UInt64Array]:

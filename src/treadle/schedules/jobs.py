@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from heapq import heappop, heappush
 
 from treadle.brief import brief
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.group_witness import tree_cost
+from treadle.schedules.shortest_connection import path_lengths
 from treadle.schedules.trees.allreduce_witness import common_scale
 from treadle.topologies.naming import is_one_line
 from treadle.topologies.topology import Topology
@@ -158,22 +158,14 @@ def _unit_cost(topology: Topology, job: Job, lengths: Sequence[Fraction]) -> Fra
 def _wanted(
     topology: Topology, job: Job, lengths: Sequence[int], source: int, row: Sequence[int]
 ) -> Iterator[tuple[int, int]]:
-    """What a rank has for each other, and how far that is by nodes which are there for the job (Dijkstra)."""
+    """What a rank has for each other, and how far that is by nodes which are there for the job."""
     present = ~topology.is_compute
     present[[*job.collective.ranks, *job.collective.forwarders]] = True
     out: dict[int, list[tuple[int, int]]] = {}
     for tail, head, length in zip(topology.tails.tolist(), topology.heads.tolist(), lengths, strict=True):
         if present[tail] and present[head]:
             out.setdefault(tail, []).append((head, length))
-    reached: dict[int, int] = {}
-    waiting = [(0, source)]
-    while waiting:
-        far, node = heappop(waiting)
-        if node not in reached:
-            reached[node] = far
-            for head, length in out.get(node, ()):
-                if head not in reached:
-                    heappush(waiting, (far + length, head))
+    reached = path_lengths(out, source)
     for amount, node in zip(row, job.collective.ranks, strict=True):
         if amount:
             if node not in reached:

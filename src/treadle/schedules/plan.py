@@ -100,10 +100,7 @@ class PlanEntry:
                 f"expected 0 <= min <= max"
             )
         for words in (self.algorithm, self.options):
-            if not is_one_line(words):
-                raise ScheduleError(
-                    f"plan: algorithm or options {words[:60]!r}, expected one line without control characters"
-                )
+            _check_line("algorithm or options", words)
         starts = [one.min_bytes for one in self.pipelining]
         if starts and (starts != sorted(set(starts)) or starts[0] > self.min_bytes):
             raise ScheduleError(
@@ -175,10 +172,7 @@ class Plan:
                 raise ScheduleError(f"plan: {name} {value!r}, expected a positive fraction")
             if value is not None and value >= _MAX_ALGBW:
                 raise ScheduleError(f"plan: {name} is 2**100 bytes/s or more, which no fabric has")
-        if not is_one_line(self.algorithm):
-            raise ScheduleError(
-                f"plan: algorithm {self.algorithm!r}, expected one line without control characters"
-            )
+        _check_line("algorithm", self.algorithm, repr(self.algorithm))
         if self.optimal_algbw is not None and self.witness is None:
             raise ScheduleError("plan: an optimum is claimed without a witness")
         for key, entry in self.provenance.items():
@@ -186,10 +180,7 @@ class Plan:
                 raise ScheduleError(
                     f"plan: provenance {key!r} is {entry!r}, expected text or a finite number"
                 )
-            if not is_one_line(key) or (isinstance(entry, str) and not is_one_line(entry)):
-                raise ScheduleError(
-                    f"plan: provenance {key!r} is {entry!r}, expected one line without control characters"
-                )
+            _check_line(f"provenance {key!r} is", f"{key}{entry}", repr(entry))
 
     def _check_entries(self) -> None:
         if not self.entries:
@@ -245,3 +236,10 @@ def plan_of(value: object) -> Plan | None:
     """A plan itself, or that of a result; None for anything else."""
     found = value if isinstance(value, Plan) else getattr(value, "plan", None)
     return found if isinstance(found, Plan) else None
+
+
+def _check_line(what: str, text: str, shown: str = "") -> None:
+    if not is_one_line(text):
+        raise ScheduleError(
+            f"plan: {what} {shown or repr(text[:60])}, expected one line without control characters"
+        )

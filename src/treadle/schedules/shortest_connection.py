@@ -8,9 +8,8 @@ from itertools import combinations
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from treadle.arrays import BoolArray, Int32Array
+from treadle.arrays import BoolArray
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.topologies.topology import Topology
@@ -40,20 +39,15 @@ def asked_groups(topology: Topology, collective: Collective) -> Iterator[AskedGr
     """The groups of all switches that multicast or aggregate for ranks that ask."""
     able = (topology.multicast | topology.aggregation) & ~topology.turns_round
     for switch in np.flatnonzero(able).tolist():
-        up, down = (
-            _links_by_end(here, np.flatnonzero(there == switch))
-            for here, there in ((topology.tails, topology.heads), (topology.heads, topology.tails))
-        )
-        members = tuple(v for v in collective.ranks if v in up and v in down)
-        ways = ({v: tuple(links[v]) for v in members} for links in (up, down))
-        yield AskedGroup(switch, members, *ways)
-
-
-def _links_by_end(ends: Int32Array, links: NDArray[np.intp]) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
-    for link in links.tolist():
-        found.setdefault(int(ends[link]), []).append(link)
-    return found
+        ways: list[dict[int, list[int]]] = []
+        for here, there in ((topology.tails, topology.heads), (topology.heads, topology.tails)):
+            links = np.flatnonzero(there == switch)
+            ways.append({})
+            for node, link in zip(here[links].tolist(), links.tolist(), strict=True):
+                ways[-1].setdefault(node, []).append(link)
+        members = tuple(v for v in collective.ranks if v in ways[0] and v in ways[1])
+        up, down = ({v: tuple(found[v]) for v in members} for found in ways)
+        yield AskedGroup(switch, members, up, down)
 
 
 def shortest_connection(
@@ -102,7 +96,7 @@ def shortest_connection(
     neighbours: dict[int, list[tuple[int, int]]] = {node: [] for node in range(topology.n_nodes)}
     for (tail, head), length in distance.items():
         neighbours[tail].append((head, length))
-    far = {v: _distances(neighbours, v) for v in (*ranks, *optional)} if groups else {}
+    far = {v: path_lengths(neighbours, v) for v in (*ranks, *optional)} if groups else {}
     lengths = [
         _operating_length(distance, far, ranks | frozenset(chosen), ranks, asked)
         if asked
@@ -145,7 +139,7 @@ def _spanning_length(
     return None if left else total
 
 
-def _distances(neighbours: Mapping[int, Sequence[tuple[int, int]]], start: int) -> dict[int, int]:
+def path_lengths(neighbours: Mapping[int, Sequence[tuple[int, int]]], start: int) -> dict[int, int]:
     """Path lengths from a node to all that it reaches (Dijkstra)."""
     found: dict[int, int] = {}
     heap = [(0, start)]
@@ -154,7 +148,7 @@ def _distances(neighbours: Mapping[int, Sequence[tuple[int, int]]], start: int) 
         if node in found:
             continue
         found[node] = far
-        for other, length in neighbours[node]:
+        for other, length in neighbours.get(node, ()):
             if other not in found:
                 heapq.heappush(heap, (far + length, other))
     return found

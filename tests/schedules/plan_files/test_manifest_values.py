@@ -33,8 +33,7 @@ from treadle.schedules.plan_files.manifest_values import (
     read_wholes,
 )
 from treadle.schedules.plan_files.members import MemberReader, to_npy, write_member
-from treadle.schedules.plan_files.rising_routes import read_rising_numbers
-from treadle.schedules.plan_files.step_ways import WayNumbers
+from treadle.schedules.plan_files.optional_members import OptionalMembers
 
 PLAN = treadle.solve("ring:4", "allgather").plan
 
@@ -307,19 +306,15 @@ def test_state_of_steps_is_counted_by_the_width_of_masks() -> None:
 
 
 def test_rising_routes_and_ways_are_numbered() -> None:
-    assert read_rising_numbers([2, 0], 3) == {"routes/2/hop_layer.npy": 2, "routes/0/hop_layer.npy": 0}
-    manifest: dict[str, Any] = {"ways": [1], "operations": [1], "fresh": [0]}
-    names = WayNumbers(manifest, 2).members()
-    assert names == {
+    manifest: dict[str, Any] = {"ways": [1], "operations": [1], "fresh": [0], "rising": [2, 0]}
+    assert OptionalMembers(manifest, 2, 3).names() == {
+        *(f"routes/{number}/hop_layer.npy" for number in (0, 2)),
         "steps/0/fresh.npy",
         *(f"steps/1/{key}.npy" for key in ("twins", "way_kinds", "way_length", "way_links")),
     }
     for numbers in ([3], [-1], [1, 1]):
-        assert said(lambda numbers=numbers: read_rising_numbers(numbers, 3)) == (
-            "rising: expected numbers from 0 to 2, each once"
-        )
         for key in manifest:
             other = manifest | {key: numbers}
-            assert said(lambda other=other: WayNumbers(other, 3)) == (
+            assert said(lambda other=other: OptionalMembers(other, 3, 3)) == (
                 f"{key}: expected numbers from 0 to 2, each once"
             )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate
 from math import prod
 from typing import NamedTuple
 
@@ -123,12 +124,9 @@ def least_abelian_steps(n: int, degree: int, *, two_way: bool = False) -> int:
     reached = [1, *[0] * n]
     for _ in range(degree // 2 if two_way else degree):
         # words by length with one more generator, or pair: convolved with 1, 1, 1, ..., or with 1, 2, 2,
-        found = []
-        running = 0
-        for count in reached:
-            found.append(count + (2 if two_way else 1) * running)
-            running += count
-        reached = found
+        shorter = accumulate(reached, initial=0)
+        weight = 2 if two_way else 1
+        reached = [count + weight * fewer for count, fewer in zip(reached, shorter, strict=False)]
     if two_way and degree % 2:
         reached = [now + before for now, before in zip(reached, [0, *reached], strict=False)]
     total = steps = 0

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeVar
 
 from treadle.errors import FormatError
 from treadle.finder.searches.cayley_value import cayley_value
 from treadle.topologies.catalogue.cayley import cayley_graph
 
 VERSION = 1
+Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,12 @@ def pareto_entries(entries: Iterable[LibraryEntry]) -> tuple[LibraryEntry, ...]:
 
 def load_library() -> tuple[LibraryEntry, ...]:
     """All entries, by degree, size and T_L; `check_entry` recomputes one."""
-    text = files("treadle.finder").joinpath("data", "cayley_library.json").read_text(encoding="utf-8")
-    return read_entries(text, source="cayley_library.json")
+    return read_entries(library_text("cayley_library"), source="cayley_library.json")
+
+
+def library_text(name: str) -> str:
+    """A library's text, which is package data."""
+    return files("treadle.finder").joinpath("data", f"{name}.json").read_text(encoding="utf-8")
 
 
 def check_entry(entry: LibraryEntry) -> None:
@@ -91,10 +96,16 @@ def check_entry(entry: LibraryEntry) -> None:
     value = cayley_value(graph)
     found = (graph.n_nodes, graph.degree, graph.is_bidirectional, value.t_l, value.t_b)
     stated = (entry.nodes, entry.degree, entry.bidirectional, entry.t_l, entry.t_b)
-    names = ("nodes", "degree", "bidirectional", "T_L", "T_B")
+    check_stated(entry.expression, ("nodes", "degree", "bidirectional", "T_L", "T_B"), found, stated)
+
+
+def check_stated(
+    expression: str, names: Sequence[str], found: Sequence[object], stated: Sequence[object]
+) -> None:
+    """FormatError if something that was found is not as a library states it."""
     for name, ours, theirs in zip(names, found, stated, strict=True):
         if ours != theirs:
-            raise FormatError(f"{name} of {entry.expression} is {ours}, the library states {theirs}")
+            raise FormatError(f"{name} of {expression} is {ours}, the library states {theirs}")
 
 
 def read_entries(text: str, *, source: str = "") -> tuple[LibraryEntry, ...]:
@@ -105,18 +116,24 @@ def read_entries(text: str, *, source: str = "") -> tuple[LibraryEntry, ...]:
     FormatError
         If the text is not a library of this version.
     """
+
+    def entry(row: list[Any], command: str) -> LibraryEntry:
+        d, n, both, t_l, t_b, name = row
+        return LibraryEntry(int(d), int(n), bool(both), str(name), int(t_l), Fraction(t_b), command)
+
+    return read_library(text, "cayley_library", "Cayley library", entry, source)
+
+
+def read_library(
+    text: str, name: str, words: str, entry: Callable[[list[Any], str], Entry], source: str
+) -> tuple[Entry, ...]:
+    """Entries of a library's JSON, from rows and the commands that found them; FormatError if malformed."""
     try:
         data: Any = json.loads(text)
-        if data["treadle"] != "cayley_library" or data["version"] != VERSION:
-            raise FormatError(f"expected a Cayley library of version {VERSION}", source=source)
-        commands = data["commands"]
-        return tuple(
-            LibraryEntry(int(d), int(n), bool(both), str(name), int(t_l), Fraction(t_b), str(commands[made]))
-            for d, n, both, t_l, t_b, name, made in data["entries"]
-        )
-    except (KeyError, TypeError, IndexError, ZeroDivisionError, RecursionError) as error:
-        raise FormatError(f"malformed Cayley library ({error})", source=source) from None
+        if data["treadle"] != name or data["version"] != VERSION:
+            raise FormatError(f"expected a {words} of version {VERSION}", source=source)
+        return tuple(entry(row, str(data["commands"][made])) for *row, made in data["entries"])
     except FormatError:
         raise
-    except ValueError as error:
-        raise FormatError(f"malformed Cayley library ({error})", source=source) from None
+    except (KeyError, TypeError, IndexError, ZeroDivisionError, RecursionError, ValueError) as error:
+        raise FormatError(f"malformed {words} ({error})", source=source) from None

@@ -119,15 +119,13 @@ def search_now(
     """
     kinds: list[_Kind] = []
     if 2 <= nodes <= MAX_ABELIAN_ORDER and degree <= MAX_ABELIAN_DEGREE:
-        kinds.append(lambda trials: _abelian(nodes, degree, trials, seed, bidirectional))
+        kinds.append(partial(_abelian, nodes, degree, seed, bidirectional))
     if 2 <= nodes <= MAX_ORDER and degree <= MAX_SEARCH_DEGREE:
-        kinds.append(lambda trials: _cayley(nodes, degree, trials, seed, bidirectional))
-    kinds += [
-        partial(_line_graphs, nodes, degree, power, seed)
-        for power in (() if bidirectional else _powers(nodes, degree))
-    ]
+        kinds.append(partial(_cayley, nodes, degree, seed, bidirectional))
+    if not bidirectional:
+        kinds += [partial(_line_graphs, nodes, degree, power, seed) for power in _powers(nodes, degree)]
     if nodes <= MAX_NEIGHBOUR_NODES and 2 <= degree <= MAX_SWAP_DEGREE:
-        kinds.append(lambda trials: _neighbours(nodes, degree, trials, seed, bidirectional))
+        kinds.append(partial(_neighbours, nodes, degree, seed, bidirectional))
     end = None if limit.seconds is None else monotonic() + limit.seconds
     efforts = []
     for place, kind in enumerate(kinds):
@@ -148,16 +146,16 @@ def _check(check: Callable[[Entry], None], entries: Iterable[Entry]) -> None:
 
 def _powers(nodes: int, degree: int) -> tuple[int, ...]:
     """n for which L^n of a base that can be searched has so many nodes."""
-    if not 2 <= degree <= MAX_LINE_DEGREE:
-        return ()
     return tuple(
         power
         for power in range(1, MAX_POWER + 1)
-        if nodes % degree**power == 0 and 2 <= nodes // degree**power <= MAX_BASE_ORDER
+        if 2 <= degree <= MAX_LINE_DEGREE
+        and nodes % degree**power == 0
+        and 2 <= nodes // degree**power <= MAX_BASE_ORDER
     )
 
 
-def _abelian(nodes: int, degree: int, trials: int, seed: int, bidirectional: bool) -> Effort:
+def _abelian(nodes: int, degree: int, seed: int, bidirectional: bool, trials: int) -> Effort:
     """Rounds of growing work, each with a seed of its own, until time or sets are used up."""
     known = shipped_abelian_table().sets(nodes, degree, two_way=bidirectional)
     best, tried, rounds = known, 0, 0
@@ -179,13 +177,13 @@ def _abelian(nodes: int, degree: int, trials: int, seed: int, bidirectional: boo
     return Effort("abelian Cayley digraphs", tried, tuple(candidate_of_cayley(e) for e in entries))
 
 
-def _cayley(nodes: int, degree: int, trials: int, seed: int, bidirectional: bool) -> Effort:
+def _cayley(nodes: int, degree: int, seed: int, bidirectional: bool, trials: int) -> Effort:
     found = search_cayley(nodes, degree, trials=trials, seed=seed, bidirectional=bidirectional)
     _check(check_cayley, found.entries)
     return Effort("Cayley digraphs", found.tried, tuple(candidate_of_cayley(e) for e in found.entries))
 
 
-def _neighbours(nodes: int, degree: int, trials: int, seed: int, two_way: bool) -> Effort:
+def _neighbours(nodes: int, degree: int, seed: int, two_way: bool, trials: int) -> Effort:
     """Rounds of growing work, each with a seed of its own, until time or trials are used up."""
     finder = Finder(shipped_tables().bases, bidirectional=two_way)
     known = list(finder.frontier(nodes, degree))

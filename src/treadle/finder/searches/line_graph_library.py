@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from importlib.resources import files
 from typing import Any
 
-from treadle.errors import FormatError
+from treadle.finder.searches.cayley_library import check_stated, library_text, read_library
 from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_value
 from treadle.topologies.catalogue.cayley import cayley_graph
 from treadle.topologies.transforms.expansions import line_graph
 
-VERSION = 1
 NAME = "line_graph_library"
 COLUMNS = ["degree", "nodes", "power", "t_l", "gather_t_b", "reduce_t_b", "base", "command"]
 
@@ -78,8 +75,7 @@ def pareto_entries(entries: Iterable[LineGraphEntry]) -> tuple[LineGraphEntry, .
 
 def load_line_graphs() -> tuple[LineGraphEntry, ...]:
     """All entries, by degree, size and T_L; `check_entry` recomputes one."""
-    text = files("treadle.finder").joinpath("data", f"{NAME}.json").read_text(encoding="utf-8")
-    return read_entries(text, source=f"{NAME}.json")
+    return read_entries(library_text(NAME), source=f"{NAME}.json")
 
 
 def check_entry(entry: LineGraphEntry) -> None:
@@ -98,9 +94,7 @@ def check_entry(entry: LineGraphEntry) -> None:
     found = (topology.n_nodes, base.degree, gather.diameter, reduce.diameter, gather.t_b, reduce.t_b)
     stated = (entry.nodes, entry.degree, entry.t_l, entry.t_l, entry.gather_t_b, entry.reduce_t_b)
     names = ("nodes", "degree", "T_L", "T_L of the reduce-scatter", "T_B", "T_B of the reduce-scatter")
-    for name, ours, theirs in zip(names, found, stated, strict=True):
-        if ours != theirs:
-            raise FormatError(f"{name} of {entry.expression} is {ours}, the library states {theirs}")
+    check_stated(entry.expression, names, found, stated)
 
 
 def read_entries(text: str, *, source: str = "") -> tuple[LineGraphEntry, ...]:
@@ -111,27 +105,10 @@ def read_entries(text: str, *, source: str = "") -> tuple[LineGraphEntry, ...]:
     FormatError
         If the text is not a library of this version.
     """
-    try:
-        data: Any = json.loads(text)
-        if data["treadle"] != NAME or data["version"] != VERSION:
-            raise FormatError(f"expected a line graph library of version {VERSION}", source=source)
-        commands = data["commands"]
-        return tuple(
-            LineGraphEntry(
-                degree=int(d),
-                nodes=int(n),
-                power=int(power),
-                base=str(base),
-                t_l=int(t_l),
-                gather_t_b=Fraction(gather),
-                reduce_t_b=Fraction(reduce),
-                command=str(commands[made]),
-            )
-            for d, n, power, t_l, gather, reduce, base, made in data["entries"]
-        )
-    except (KeyError, TypeError, IndexError, ZeroDivisionError, RecursionError) as error:
-        raise FormatError(f"malformed line graph library ({error})", source=source) from None
-    except FormatError:
-        raise
-    except ValueError as error:
-        raise FormatError(f"malformed line graph library ({error})", source=source) from None
+
+    def entry(row: list[Any], command: str) -> LineGraphEntry:
+        d, n, power, t_l, gather, reduce, base = row
+        t_b = Fraction(gather), Fraction(reduce)
+        return LineGraphEntry(int(d), int(n), int(power), str(base), int(t_l), *t_b, command)
+
+    return read_library(text, NAME, "line graph library", entry, source)

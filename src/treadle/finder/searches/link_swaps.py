@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -88,12 +88,10 @@ def random_start(base: Topology, more: int, rng: random.Random, *, two_way: bool
         nodes = tuple(sorted(rng.sample(range(base.n_nodes), -more)))
         if (base.tails == base.heads).any():
             return None
-        left = with_deleted_nodes(base, nodes[0])
-        if more < -1:
-            try:
-                left = with_deleted_nodes(base, *nodes)
-            except ValueError:
-                return None
+        try:
+            left = with_deleted_nodes(base, *nodes)
+        except ValueError:
+            return None
         if two_way and (opposites(left.tails, left.heads) < 0).any():
             return None
         return SwapStart(base, left.tails, left.heads, left.n_nodes, nodes, two_way)
@@ -190,10 +188,14 @@ def swap_links(
 
 def expression_of(start: SwapStart, heads: Int32Array) -> str:
     """How the catalogue's language makes a start's graph with other heads."""
-    first = start.base.heads
+
+    def call(function: str, graph: str, numbers: Sequence[int]) -> str:
+        return f"{function}({graph}, {', '.join(map(str, numbers))})"
+
+    first, text = start.base.heads, start.base.name
     if start.deleted:
         first = with_deleted_nodes(start.base, *start.deleted).heads
-        text = f"with_deleted_nodes({start.base.name}, {_listed(start.deleted)})"
+        text = call("with_deleted_nodes", text, start.deleted)
     elif start.nodes > start.base.n_nodes:
         # for each new node d links to put it between: those into it, as far as they are the base's
         d, n, m = start.degree, start.base.n_nodes, start.base.n_links
@@ -201,25 +203,12 @@ def expression_of(start: SwapStart, heads: Int32Array) -> str:
         taken = {link for links in into.values() for link in links}
         spare = (link for link in range(m) if link not in taken)
         cut = [link for links in into.values() for link in (*links, *islice(spare, d - len(links)))]
-        first = _inserted_heads(start, cut)
-        text = f"with_inserted_nodes({start.base.name}, {_listed(cut)})"
-    else:
-        text = start.base.name
+        first = np.concatenate([first, first[cut]])
+        first[cut] = n + np.arange(len(cut)) // d
+        assert len(first) == start.nodes * d, (len(first), m)
+        text = call("with_inserted_nodes", text, cut)
     pairs = exchanges(first.tolist(), heads.tolist())
-    return f"with_exchanged_heads({text}, {_listed(pairs)})" if pairs else text
-
-
-def _listed(numbers: tuple[int, ...] | list[int]) -> str:
-    return ", ".join(map(str, numbers))
-
-
-def _inserted_heads(start: SwapStart, cut: list[int]) -> Int32Array:
-    """Heads of the links after the nodes were put between links of the base."""
-    d, n, m = start.degree, start.base.n_nodes, start.base.n_links
-    heads = np.concatenate([start.base.heads, start.base.heads[cut]]).astype(np.int32)
-    heads[cut] = n + np.arange(len(cut), dtype=np.int32) // d
-    assert len(heads) == prod((start.nodes, d)), (len(heads), m)
-    return heads
+    return call("with_exchanged_heads", text, pairs) if pairs else text
 
 
 def exchanges(heads: list[int], wanted: list[int]) -> list[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
 
@@ -80,7 +80,7 @@ class _Task:
     more: int
     target: int
     gain: Fraction
-    best: tuple[int, SwapStart, Swapped] | None = field(default=None)
+    best: tuple[int, SwapStart, Swapped] | None = None
 
     @property
     def cost(self) -> int:
@@ -154,12 +154,11 @@ class _NeighbourSearch:
                 if is_over():
                     return
                 self._advance(task, share)
+            rivals = [[task for task in alive if task.target == aim] for aim in targets]
             alive = [
                 task
-                for aim in targets
-                for task in sorted((one for one in alive if one.target == aim), key=lambda one: one.cost)[
-                    : (sum(one.target == aim for one in alive) + 1) // 2
-                ]
+                for tasks in rivals
+                for task in sorted(tasks, key=lambda one: one.cost)[: (len(tasks) + 1) // 2]
             ]
 
     def _sources(self, finder: Finder) -> Iterator[_Task]:
@@ -181,19 +180,13 @@ class _NeighbourSearch:
     def _advance(self, task: _Task, trials: int) -> None:
         """A new start with half of the trials, and then more of what is best."""
         begun = self.tried
-        start = None
-        for _ in range(_STARTS):
-            start = random_start(task.base, task.more, self.rng, two_way=self.two_way)
-            if start is not None:
-                break
+        starts = (random_start(task.base, task.more, self.rng, two_way=self.two_way) for _ in range(_STARTS))
+        start = next((start for start in starts if start is not None), None)
         if start is not None:
             self._climb(task, start, trials // 2 if task.best else trials)
         if task.best is not None and self.tried < begun + trials:
             _, start, found = task.best
-            again = SwapStart(
-                start.base, start.tails, found.heads, start.nodes, start.deleted, start.is_two_way
-            )
-            self._climb(task, again, trials - (self.tried - begun))
+            self._climb(task, replace(start, heads=found.heads), trials - (self.tried - begun))
 
     def _climb(self, task: _Task, start: SwapStart, trials: int) -> None:
         bar = ceil(self.bar(task.target) * self.scale)

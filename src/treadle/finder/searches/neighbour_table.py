@@ -9,7 +9,6 @@ from __future__ import annotations
 import gzip
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from importlib.resources import files
@@ -17,8 +16,7 @@ from importlib.resources import files
 from treadle.errors import FormatError
 from treadle.finder.construction import Base, ScheduleMethod, in_one_word
 from treadle.finder.measure import figures_of
-from treadle.finder.predict import Performance
-from treadle.finder.search import FabricCandidate
+from treadle.finder.search import FabricCandidate, graph_candidate
 from treadle.finder.searches.neighbour_search import NeighbourEntry
 from treadle.topologies import parse
 from treadle.topologies.properties import is_regular, is_symmetric
@@ -127,20 +125,12 @@ def check_neighbour(entry: NeighbourEntry) -> None:
 
 def candidate_of_neighbour(entry: NeighbourEntry) -> FabricCandidate:
     """A neighbour with breadth-first broadcast of its own; exact both ways."""
-    two_way = entry.bidirectional
-    gather = Performance(
-        nodes=entry.nodes,
-        degree=entry.degree,
-        steps=entry.steps,
-        t_b=entry.gather,
-        diameter=entry.steps,
-        cycle=2 if two_way else None,
-        is_breadth_first=True,
-        has_loops=False,
+    return graph_candidate(
+        Base(entry.expression, in_one_word(entry.expression), ScheduleMethod.BFB, "neighbour"),
+        entry.nodes,
+        entry.degree,
+        *(entry.steps, entry.gather, entry.reduce),
+        is_bidirectional=entry.bidirectional,
         is_simple=False,  # a node may come between parallel links
-        is_bidirectional=two_way,
-        has_exact_line_graphs=False,
+        is_reverse_symmetric=entry.bidirectional,
     )
-    reduce = gather if entry.reduce == entry.gather else replace(gather, t_b=entry.reduce)
-    base = Base(entry.expression, in_one_word(entry.expression), ScheduleMethod.BFB, "neighbour")
-    return FabricCandidate(base, gather, reduce, is_reverse_symmetric=two_way)

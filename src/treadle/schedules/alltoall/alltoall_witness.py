@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from treadle.arrays import Int64Array, frozen
+from treadle.arrays import FrozenArrays, Int64Array, frozen
 from treadle.brief import brief
 from treadle.errors import FormatError, ScheduleError
 from treadle.schedules.collective import Collective
@@ -35,7 +35,7 @@ def _no_hosts() -> Int64Array:
 
 @brief("lengths", "hosts")
 @dataclass(frozen=True, eq=False)
-class DistanceWitness:
+class DistanceWitness(FrozenArrays):
     """Link lengths l that bound an all-to-all: strong duality of the maximum concurrent flow.
 
     Parameters
@@ -87,7 +87,8 @@ class DistanceWitness:
         volume = _product(topology.bandwidths[carries], self.lengths[carries])
         volume += _product(topology.injection_bytes_per_s, into)
         volume += _product(topology.injection_bytes_per_s, out)
-        if 3 * max(map(_most, (self.lengths, into, out))) * (topology.n_nodes + 1) >= _FAR:
+        longest = max(int(lengths.max(initial=0)) for lengths in (self.lengths, into, out))
+        if 3 * longest * (topology.n_nodes + 1) >= _FAR:
             raise ScheduleError("distance witness: paths may be longer than 2**62; scale the lengths down")
         lengths = self.lengths
         if not self.cards_forward:
@@ -156,22 +157,6 @@ class DistanceWitness:
             raise FormatError("distance witness: lengths must be integers from 0 to 2**40")
         ways = np.array(hosts, dtype=np.int64).reshape(-1, 2)
         return cls(np.array(lengths, dtype=np.int64), ways, cards_forward)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, DistanceWitness):
-            return NotImplemented
-        return (
-            np.array_equal(self.lengths, other.lengths)
-            and np.array_equal(self.hosts, other.hosts)
-            and self.cards_forward == other.cards_forward
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.lengths.tobytes(), self.hosts.tobytes(), self.cards_forward))
-
-
-def _most(lengths: Int64Array) -> int:
-    return int(lengths.max(initial=0))
 
 
 def _product(left: Int64Array, right: Int64Array) -> int:

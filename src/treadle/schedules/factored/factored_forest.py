@@ -21,13 +21,12 @@ import numpy as np
 
 from treadle.arrays import FrozenArrays, Int32Array, Int64Array
 from treadle.errors import ScheduleError
-from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.factored.checks import UNIT_LIMIT, check_range, check_sum
 from treadle.schedules.factored.expansion import Expansion
 from treadle.schedules.factored.layers import Layer
 from treadle.schedules.factored.piece_trees import CirculantTrees, TableTrees
 from treadle.schedules.factored.slots import roles_of
-from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule, Roles, Tree, check_phases
+from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule, Roles, Tree, TreePhases
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +159,7 @@ def expand(forest: FactoredForest, roots: Sequence[int]) -> Forest:
 
 
 @dataclass(frozen=True)
-class FactoredSchedule:
+class FactoredSchedule(TreePhases[FactoredForest]):
     """A collective as factored forests: in-trees, out-trees, or in-trees followed by out-trees (allreduce).
 
     Parameters
@@ -169,33 +168,6 @@ class FactoredSchedule:
     reduce, broadcast : FactoredForest, optional
         As in `treadle.schedules.trees.forest.ForestSchedule`.
     """
-
-    kind: CollectiveKind
-    reduce: FactoredForest | None = None
-    broadcast: FactoredForest | None = None
-
-    def __post_init__(self) -> None:
-        check_phases(self.kind, self.reduce, self.broadcast)
-
-    @property
-    def forests(self) -> tuple[FactoredForest, ...]:
-        """The forests in the order they run."""
-        return tuple(forest for forest in (self.reduce, self.broadcast) if forest is not None)
-
-    @property
-    def n_ranks(self) -> int:
-        """Number of ranks N."""
-        return self.forests[0].n_ranks
-
-    @property
-    def root_multiplicity(self) -> Int64Array:
-        """r(v), shape (N,)."""
-        return self.forests[0].root_multiplicity
-
-    @property
-    def total_units(self) -> int:
-        """R, the number of equal units that the data is cut into."""
-        return self.forests[0].total_units
 
     def explicit(self) -> ForestSchedule:
         """The explicit form; ScheduleError beyond 2**27 tree-times-rank cells of a forest."""

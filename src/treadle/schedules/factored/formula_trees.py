@@ -7,17 +7,16 @@ from functools import cached_property
 
 import numpy as np
 
-from treadle.arrays import BoolArray, FrozenArrays, Int32Array, Int64Array
+from treadle.arrays import BoolArray, Int32Array, Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.checks import (
     UNIT_LIMIT,
-    check_range,
 )
-from treadle.schedules.factored.piece_trees import PieceRows, UnitRuns, holders
+from treadle.schedules.factored.piece_trees import ColumnTrees, PieceRows, UnitRuns, holders
 
 
 @dataclass(frozen=True, eq=False)
-class FormulaTrees(FrozenArrays):
+class FormulaTrees(ColumnTrees):
     """Which capacity units are the exit and entry units of n children, counted from 0 at each child.
 
     Parameters
@@ -43,24 +42,6 @@ class FormulaTrees(FrozenArrays):
     out_offset: Int64Array
     in_offset: Int64Array
 
-    def _check_columns(self, what: str, n: int) -> None:
-        for side in ("out", "in"):
-            links, first = getattr(self, f"{side}_links"), getattr(self, f"{side}_first")
-            w = links.shape[1]
-            if w < 1 or (n * w) ** 2 >= UNIT_LIMIT:
-                raise ScheduleError(f"{what}: {w} links for each of {n} children are none or too many")
-            for key, shape, high in (
-                ("links", (n, w), 2**31 - 1),
-                ("offset", (n, w), UNIT_LIMIT),
-                ("first", (n, w + 1), UNIT_LIMIT),
-            ):
-                array = getattr(self, f"{side}_{key}")
-                if array.shape != shape:
-                    raise ScheduleError(f"{what}: {side}_{key} has shape {array.shape}, expected {shape}")
-                check_range(what, f"{side}_{key}", array, 0, high)
-            if first[:, 0].any() or np.any(first[:, :-1] > first[:, 1:]):
-                raise ScheduleError(f"{what}: {side}_first must rise from 0 in each row")
-
     def _check_totals(self, what: str, side: str, expected: Int64Array) -> None:
         found: Int64Array = getattr(self, f"{side}_first")[:, -1]
         for child in np.flatnonzero(found != expected)[:1]:
@@ -83,16 +64,6 @@ class FormulaTrees(FrozenArrays):
     def n_children(self) -> int:
         """Number of children n."""
         return len(self.out_links)
-
-    @property
-    def n_paths(self) -> int:
-        """Path numbers are smaller than this."""
-        return self.out_links.size * self.in_links.size
-
-    @cached_property
-    def link_bound(self) -> int:
-        """One more than the greatest local link."""
-        return int(max(self.out_links.max(), self.in_links.max())) + 1
 
     @cached_property
     def _held(self) -> UnitRuns:
@@ -147,9 +118,3 @@ class FormulaTrees(FrozenArrays):
         """Root and number of the unit trees in which a child sends, and perhaps of some others."""
         mine = np.arange(self.root_units[child])
         return np.full(len(mine), child), mine
-
-    def path_links(self, numbers: Int64Array) -> tuple[Int64Array, Int32Array]:
-        """See `PieceTrees.path_links`."""
-        source, sink = np.divmod(numbers, self.in_links.size)
-        links = np.stack([self.out_links.ravel()[source], self.in_links.ravel()[sink]], axis=1)
-        return 2 * np.arange(len(numbers) + 1), links.ravel()

@@ -230,8 +230,55 @@ class UnitRuns:
         return np.where(is_found, self._name[at], -1), np.where(is_found, units - self._unit[at], 0)
 
 
+class ColumnTrees(FrozenArrays):
+    """Trees whose paths have two links, one out of a child and one into another, held column by column.
+
+    Path number p n w + q is the p-th of `out_links`, row by row, followed by the q-th of `in_links`.
+    """
+
+    out_links: Int32Array
+    in_links: Int32Array
+
+    def _check_columns(self, what: str, n: int, total: int | None = None) -> None:
+        """ScheduleError unless each side has n rows of columns, which hold `total` units if that is given."""
+        for side in ("out", "in"):
+            links, first = getattr(self, f"{side}_links"), getattr(self, f"{side}_first")
+            w = links.shape[1]
+            if w < 1 or (n * w) ** 2 >= UNIT_LIMIT:
+                raise ScheduleError(f"{what}: {w} links for each of {n} children are none or too many")
+            for key, shape, high in (
+                ("links", (n, w), 2**31 - 1),
+                ("offset", (n, w), UNIT_LIMIT),
+                ("first", (n, w + 1), UNIT_LIMIT),
+            ):
+                array = getattr(self, f"{side}_{key}")
+                if array.shape != shape:
+                    raise ScheduleError(f"{what}: {side}_{key} has shape {array.shape}, expected {shape}")
+                check_range(what, f"{side}_{key}", array, 0, high)
+            ends_well = total is None or not np.any(first[:, -1] != total)
+            if first[:, 0].any() or np.any(first[:, :-1] > first[:, 1:]) or not ends_well:
+                goal = "" if total is None else f" to r (n - 1) = {total}"
+                raise ScheduleError(f"{what}: {side}_first must rise from 0{goal} in each row")
+
+    @property
+    def n_paths(self) -> int:
+        """Path numbers are smaller than this."""
+        return self.out_links.size * self.in_links.size
+
+    @cached_property
+    def link_bound(self) -> int:
+        """One more than the greatest local link."""
+        return int(max(self.out_links.max(), self.in_links.max())) + 1
+
+    def path_links(self, numbers: Int64Array) -> tuple[Int64Array, Int32Array]:
+        """See `PieceTrees.path_links`."""
+        source, sink = np.divmod(numbers, self.in_links.size)
+        links = np.stack([self.out_links.ravel()[source], self.in_links.ravel()[sink]], axis=1)
+        return 2 * np.arange(len(numbers) + 1), links.ravel()
+
+
 @dataclass(frozen=True, eq=False)
-class CirculantTrees(FrozenArrays):
+class CirculantTrees(ColumnTrees):
     """Every child sends every unit tree straight to all others; n equal children.
 
     Exit unit i of child x leads to child x + d(i) (mod n), where it is entry unit i. With r native trees a
@@ -278,44 +325,12 @@ class CirculantTrees(FrozenArrays):
         n, r, g = self.n_children, self.native_units, self.block
         if n < 2 or r < 1 or g < 1 or r % g or r * n >= UNIT_LIMIT:
             raise ScheduleError(f"{what}: {n} children of {r} unit trees in blocks of {g} make no such trees")
-        w = self.out_links.shape[1]
-        if w < 1 or (n * w) ** 2 >= UNIT_LIMIT:
-            raise ScheduleError(f"{what}: {w} links for each of {n} children are none or too many")
-        limits = (("out_links", 2**31 - 1), ("in_links", 2**31 - 1))
-        for key, high in (*limits, ("out_offset", UNIT_LIMIT), ("in_offset", UNIT_LIMIT)):
-            self._check_shape(key, (n, self.in_links.shape[1] if key.startswith("in") else w))
-            check_range(what, key, getattr(self, key), 0, high)
-        for key, links in (("out_first", self.out_links), ("in_first", self.in_links)):
-            self._check_shape(key, (n, links.shape[1] + 1))
-            first = getattr(self, key)
-            if (
-                first[:, 0].any()
-                or np.any(first[:, -1] != r * (n - 1))
-                or np.any(first[:, :-1] > first[:, 1:])
-            ):
-                raise ScheduleError(
-                    f"{what}: {key} must rise from 0 to r (n - 1) = {r * (n - 1)} in each row"
-                )
-
-    def _check_shape(self, key: str, shape: tuple[int, int]) -> None:
-        found = getattr(self, key).shape
-        if found != shape:
-            raise ScheduleError(f"circulant trees: {key} has shape {found}, expected {shape}")
+        self._check_columns(what, n, r * (n - 1))
 
     @cached_property
     def root_units(self) -> Int64Array:
         """Unit trees rooted at each child, shape (n,)."""
         return np.full(self.n_children, self.native_units, dtype=np.int64)
-
-    @property
-    def n_paths(self) -> int:
-        """Path numbers are smaller than this."""
-        return self.out_links.size * self.in_links.size
-
-    @cached_property
-    def link_bound(self) -> int:
-        """One more than the greatest local link."""
-        return int(max(self.out_links.max(), self.in_links.max())) + 1
 
     def rows(self, roots: Int64Array, units: Int64Array) -> PieceRows:
         """See `PieceTrees.rows`."""
@@ -357,12 +372,6 @@ class CirculantTrees(FrozenArrays):
         distance, within = np.divmod(rest, g)
         root = np.where(is_owned, (child - distance - 1) % n, -1).astype(np.int32)
         return root, np.where(is_owned, block * g + within, -1)
-
-    def path_links(self, numbers: Int64Array) -> tuple[Int64Array, Int32Array]:
-        """See `PieceTrees.path_links`."""
-        source, sink = np.divmod(numbers, self.in_links.size)
-        links = np.stack([self.out_links.ravel()[source], self.in_links.ravel()[sink]], axis=1)
-        return 2 * np.arange(len(numbers) + 1), links.ravel()
 
 
 def holders(

@@ -19,9 +19,9 @@ many such tables there are.
 An entry of a set may name its ``algorithm`` and ``options``, and ``pipelining``: rows of bytes, slices and
 protocol (`plan_files.entry_values`).
 
-All-to-all, its routes, factored forests, groups, the ways of steps (`plan_files.step_ways`) and what entries
-say of their making came to version 2 without a new number: a program that does not know them refuses the
-manifest's key, the collective's kind, the entry's type or its key by its name, and all other plans are as
+All-to-all, its routes, factored forests, groups, the ways of steps (`plan_files.optional_members`) and what
+entries say of their making came to version 2 without a new number: a program that does not know them refuses
+the manifest's key, the collective's kind, the entry's type or its key by its name, and all other plans are as
 they were to the byte (the keys ``routes``, ``rising``, ``rounds``, ``factored``, ``groups``, ``ways``,
 ``operations`` and ``fresh`` are there only where an entry has them).
 
@@ -59,6 +59,7 @@ from treadle.schedules.plan_files.factored import write_factored
 from treadle.schedules.plan_files.group_forests import FOREST_COLUMNS, FOREST_COUNTS, write_group_forests
 from treadle.schedules.plan_files.manifest_values import fraction_text, indented
 from treadle.schedules.plan_files.members import to_npy, write_member
+from treadle.schedules.plan_files.optional_members import numbers_with, write_optional
 from treadle.schedules.plan_files.plan_reader import (
     ROUND_COLUMNS,
     ROUND_COUNTS,
@@ -70,8 +71,6 @@ from treadle.schedules.plan_files.plan_reader import (
     read_plan,
     targets_member,
 )
-from treadle.schedules.plan_files.rising_routes import rising_member, rising_numbers
-from treadle.schedules.plan_files.step_ways import has_ways, write_fresh, write_ways
 from treadle.schedules.steps.steps import Steps
 from treadle.schedules.trees.forest import Forest, ForestSchedule
 from treadle.schedules.trees.group_schedule import GroupSchedule
@@ -156,17 +155,18 @@ def dump_plan(plan: Plan, *, source: str = "plan") -> bytes:
         _write_columns(archive, "forests", parts.forests, FOREST_COLUMNS, FOREST_COUNTS)
         _write_columns(archive, "steps", parts.steps, STEP_COLUMNS, STEP_COUNTS)
         _write_columns(archive, "routes", parts.routes, ROUTE_COLUMNS, ROUTE_COUNTS)
-        for number in rising_numbers(parts.routes):
-            write_member(archive, rising_member(number), to_npy(parts.routes[number].hop_layer))
+        for number, routes in enumerate(parts.routes):
+            write_optional(archive, "rising", number, routes)
         _write_columns(archive, "rounds", parts.rounds, ROUND_COLUMNS, ROUND_COUNTS)
         for number, forest in enumerate(parts.factored):
             write_factored(archive, number, forest)
         for number, forests in enumerate(parts.grouped):
             write_group_forests(archive, number, forests)
-        for number in _with_ways(parts):
-            write_ways(archive, number, parts.steps[number])
-        for number in _with_fresh(parts):
-            write_fresh(archive, number, parts.steps[number])
+        for number, steps in enumerate(parts.steps):
+            write_optional(archive, "ways", number, steps)
+            write_optional(archive, "operations", number, steps)
+        for number, steps in enumerate(parts.steps):
+            write_optional(archive, "fresh", number, steps)
         for number, ranks in parts.targets.items():
             write_member(archive, targets_member(number), to_npy(ranks))
         if plan.collective.demands is not None:
@@ -239,34 +239,30 @@ class _Parts:
 def _row(entry: PlanEntry, parts: _Parts) -> dict[str, object]:
     """An entry as the manifest has it; what it names is added to the parts."""
     schedule = entry.schedule
-    row = entry_values(entry)
+    numbers: dict[str, int] = {}
     if isinstance(schedule, ExchangeSchedule):
-        number = _number(parts.steps, schedule.sends)
-        parts.targets[number] = schedule.targets
-        return row | {"type": "exchange", "sends": number}
-    if isinstance(schedule, RouteSchedule):
-        return row | {"type": "routes", "routes": _number(parts.routes, schedule)}
-    if isinstance(schedule, TimedRoutes):
-        numbers = {
-            "routes": _number(parts.routes, schedule.routes),
-            "rounds": _number(parts.rounds, schedule),
-        }
-        return row | {"type": "routes"} | numbers
-    if isinstance(schedule, ForestSchedule):
-        named = {part.direction.value: _number(parts.forests, part) for part in schedule.forests}
-        return row | {"type": "forests"} | named
-    if isinstance(schedule, GroupSchedule):
-        ways = zip(*(one.forests for one in schedule.groups), strict=True)
-        named = {forests[0].direction.value: _number(parts.grouped, forests) for forests in ways}
-        return row | {"type": "groups"} | named
-    if isinstance(schedule, FactoredSchedule):
-        named = {part.direction.value: _number(parts.factored, part) for part in schedule.forests}
-        return row | {"type": "factored"} | named
-    return (
-        row
-        | {"type": "steps"}
-        | {part.direction.value: _number(parts.steps, part) for part in schedule.phases}
-    )
+        word, numbers["sends"] = "exchange", _number(parts.steps, schedule.sends)
+        parts.targets[numbers["sends"]] = schedule.targets
+    elif isinstance(schedule, RouteSchedule | TimedRoutes):
+        routes = schedule if isinstance(schedule, RouteSchedule) else schedule.routes
+        word, numbers["routes"] = "routes", _number(parts.routes, routes)
+        if isinstance(schedule, TimedRoutes):
+            numbers["rounds"] = _number(parts.rounds, schedule)
+    elif isinstance(schedule, GroupSchedule):
+        word = "groups"
+        for forests in zip(*(one.forests for one in schedule.groups), strict=True):
+            numbers[forests[0].direction.value] = _number(parts.grouped, forests)
+    else:
+        known: list[Any]
+        phases: Sequence[Forest | FactoredForest | Steps]
+        if isinstance(schedule, ForestSchedule):
+            word, known, phases = "forests", parts.forests, schedule.forests
+        elif isinstance(schedule, FactoredSchedule):
+            word, known, phases = "factored", parts.factored, schedule.forests
+        else:
+            word, known, phases = "steps", parts.steps, schedule.phases
+        numbers = {part.direction.value: _number(known, part) for part in phases}
+    return entry_values(entry) | {"type": word} | numbers
 
 
 def _number(known: list[Any], part: Any) -> int:
@@ -293,7 +289,14 @@ def _write_columns(
 
 
 def _manifest(plan: Plan, digest: str, entries: list[dict[str, object]], parts: _Parts) -> dict[str, object]:
-    layers = [{"layers": len(forest.layers)} for forest in parts.factored]
+    only_some: dict[str, object] = {
+        "routes": [{"n_chunks": part.n_chunks} for part in parts.routes],
+        "rising": numbers_with("rising", parts.routes),
+        "rounds": len(parts.rounds),
+        "factored": [{"layers": len(forest.layers)} for forest in parts.factored],
+        "groups": len(parts.grouped),
+        **{key: numbers_with(key, parts.steps) for key in ("ways", "operations", "fresh")},
+    }
     return {
         "treadle": "plan",
         "version": VERSION,
@@ -307,24 +310,5 @@ def _manifest(plan: Plan, digest: str, entries: list[dict[str, object]], parts: 
         "entries": entries,
         "forests": len(parts.forests),
         "steps": [{"n_chunks": part.n_chunks} for part in parts.steps],
-        **({"routes": [{"n_chunks": part.n_chunks} for part in parts.routes]} if parts.routes else {}),
-        **({"rising": rising} if (rising := rising_numbers(parts.routes)) else {}),
-        **({"rounds": len(parts.rounds)} if parts.rounds else {}),
-        **({"factored": layers} if layers else {}),
-        **({"groups": len(parts.grouped)} if parts.grouped else {}),
-        **({"ways": ways} if (ways := _with_ways(parts)) else {}),
-        **({"operations": asked} if (asked := _with_operations(parts)) else {}),
-        **({"fresh": fresh} if (fresh := _with_fresh(parts)) else {}),
+        **{key: value for key, value in only_some.items() if value},
     }
-
-
-def _with_ways(parts: _Parts) -> list[int]:
-    return [number for number, steps in enumerate(parts.steps) if has_ways(steps)]
-
-
-def _with_fresh(parts: _Parts) -> list[int]:
-    return [number for number, steps in enumerate(parts.steps) if steps.begins_anew]
-
-
-def _with_operations(parts: _Parts) -> list[int]:
-    return [number for number, steps in enumerate(parts.steps) if steps.has_operations]

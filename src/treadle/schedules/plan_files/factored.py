@@ -8,13 +8,13 @@ better.
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array, offsets_of
+from treadle.arrays import Int64Array
 from treadle.errors import FormatError
 from treadle.schedules.factored import (
     CirculantTrees,
@@ -29,7 +29,7 @@ from treadle.schedules.factored import (
     RelayTrees,
     TableTrees,
 )
-from treadle.schedules.plan_files.members import MemberReader, to_npy, write_member
+from treadle.schedules.plan_files.members import MemberReader, offsets_from, to_npy, write_member
 from treadle.schedules.trees.forest import Direction
 
 MAX_LAYERS = 100
@@ -90,6 +90,66 @@ LAYER_MEMBERS = len(_COLUMNS)
 
 _Columns = dict[str, NDArray[Any]]
 
+_COLUMN_FIELDS = {key: key for key in (*_CIRCULANT_CELLS, *_CIRCULANT_STARTS)}
+_WRITTEN: tuple[tuple[str, type, dict[str, str], dict[str, Callable[[Any], int]]], ...] = (
+    (
+        "table",
+        TableTrees,
+        {key: key for key in (*_TABLE_ROWS, *_TABLE_CELLS)},
+        {"count": lambda one: len(one.root)},
+    ),
+    (
+        "circulant",
+        CirculantTrees,
+        _COLUMN_FIELDS,
+        {
+            "native_units": lambda one: one.native_units,
+            "block": lambda one: one.block,
+            "width": lambda one: one.out_links.shape[1],
+            "in_width": lambda one: one.in_links.shape[1],
+        },
+    ),
+    (
+        "exchange",
+        FormulaTrees,
+        _COLUMN_FIELDS,
+        {
+            "block": lambda one: one.block,
+            "out_width": lambda one: one.out_links.shape[1],
+            "in_width": lambda one: one.in_links.shape[1],
+        },
+    ),
+    (
+        "relay",
+        RelayTrees,
+        {**_RELAY_ROWS, "native_units": "native_units"},
+        {"count": lambda one: len(one.relay_root)},
+    ),
+    (
+        "shared",
+        RelayPlanes,
+        {key: key for key in _SHARED_ARRAYS},
+        {
+            "planes": lambda one: len(one.plane_units),
+            "places": lambda one: len(one.place),
+            "rows": lambda one: len(one.relay_plane),
+        },
+    ),
+    (
+        "plane",
+        PlaneTrees,
+        {key: key for key in _PLANE_ARRAYS},
+        {
+            "places": lambda one: len(one.place),
+            "planes": lambda one: one.n_planes,
+            "groups": lambda one: len(one.group_units),
+            "pair_count": lambda one: len(one.pair_root),
+            "relay_count": lambda one: len(one.relay_root),
+        },
+    ),
+)
+"""By the first word of its columns: type of trees, columns by field, and numbers of each piece."""
+
 
 def factored_members(number: int, n_layers: int) -> set[str]:
     """Names of the members of a factored forest."""
@@ -149,67 +209,15 @@ def _layer_columns(layer: Layer) -> _Columns:
             "do not know"
         )
     columns["form"] = _numbers(forms)
-    trees = [piece.trees for piece in pieces]
-    columns |= _table_columns([one for one in trees if isinstance(one, TableTrees)])
-    columns |= _circulant_columns([one for one in trees if isinstance(one, CirculantTrees)])
-    columns |= _formula_columns([one for one in trees if isinstance(one, FormulaTrees)])
-    columns |= _relay_columns([one for one in trees if isinstance(one, RelayTrees)])
-    columns |= _shared_columns([one for one in trees if isinstance(one, RelayPlanes)])
-    return columns | _plane_columns([one for one in trees if isinstance(one, PlaneTrees)])
-
-
-def _table_columns(tables: Sequence[TableTrees]) -> _Columns:
-    keys = (*_TABLE_ROWS, *_TABLE_CELLS)
-    found: _Columns = {key: _joined(getattr(table, key) for table in tables) for key in keys}
-    found["count"] = _numbers(len(table.root) for table in tables)
-    found |= _path_columns("path_table", [(table.path_offset, table.path_table) for table in tables])
-    return {f"table.{key}": value for key, value in found.items()}
-
-
-def _circulant_columns(formulas: Sequence[CirculantTrees]) -> _Columns:
-    keys = (*_CIRCULANT_CELLS, *_CIRCULANT_STARTS)
-    found: _Columns = {key: _joined(getattr(one, key) for one in formulas) for key in keys}
-    found["native_units"] = _numbers(one.native_units for one in formulas)
-    found["block"] = _numbers(one.block for one in formulas)
-    found["width"] = _numbers(one.out_links.shape[1] for one in formulas)
-    found["in_width"] = _numbers(one.in_links.shape[1] for one in formulas)
-    return {f"circulant.{key}": value for key, value in found.items()}
-
-
-def _formula_columns(formulas: Sequence[FormulaTrees]) -> _Columns:
-    keys = (*_CIRCULANT_CELLS, *_CIRCULANT_STARTS)
-    found: _Columns = {key: _joined(getattr(one, key) for one in formulas) for key in keys}
-    found["block"] = _numbers(
-        one.block for one in formulas if isinstance(one, RelayTrees | PlaneTrees | RelayPlanes)
-    )
-    found["out_width"] = _numbers(one.out_links.shape[1] for one in formulas)
-    found["in_width"] = _numbers(one.in_links.shape[1] for one in formulas)
-    return {f"exchange.{key}": value for key, value in found.items()}
-
-
-def _relay_columns(formulas: Sequence[RelayTrees]) -> _Columns:
-    found = {key: _joined(getattr(one, name) for one in formulas) for key, name in _RELAY_ROWS.items()}
-    found["native_units"] = _joined(one.native_units for one in formulas)
-    found["count"] = _numbers(len(one.relay_root) for one in formulas)
-    return {f"relay.{key}": value for key, value in found.items()}
-
-
-def _shared_columns(formulas: Sequence[RelayPlanes]) -> _Columns:
-    found = {key: _joined(getattr(one, key) for one in formulas) for key in _SHARED_ARRAYS}
-    found["planes"] = _numbers(len(one.plane_units) for one in formulas)
-    found["places"] = _numbers(len(one.place) for one in formulas)
-    found["rows"] = _numbers(len(one.relay_plane) for one in formulas)
-    return {f"shared.{key}": value for key, value in found.items()}
-
-
-def _plane_columns(formulas: Sequence[PlaneTrees]) -> _Columns:
-    found = {key: _joined(getattr(one, key) for one in formulas) for key in _PLANE_ARRAYS}
-    found["places"] = _numbers(len(one.place) for one in formulas)
-    found["planes"] = _numbers(one.n_planes for one in formulas)
-    found["groups"] = _numbers(len(one.group_units) for one in formulas)
-    found["pair_count"] = _numbers(len(one.pair_root) for one in formulas)
-    found["relay_count"] = _numbers(len(one.relay_root) for one in formulas)
-    return {f"plane.{key}": value for key, value in found.items()}
+    for form, kind, arrays, numbers in _WRITTEN:
+        trees: list[Any] = [piece.trees for piece in pieces if isinstance(piece.trees, kind)]
+        for key, name in arrays.items():
+            columns[f"{form}.{key}"] = _joined(getattr(one, name) for one in trees)
+        for key, number in numbers.items():
+            columns[f"{form}.{key}"] = _numbers(map(number, trees))
+    tables = [piece.trees for piece in pieces if isinstance(piece.trees, TableTrees)]
+    found = _path_columns("path_table", [(table.path_offset, table.path_table) for table in tables])
+    return columns | {f"table.{key}": value for key, value in found.items()}
 
 
 def _path_columns(key: str, paths: Sequence[tuple[Int64Array, NDArray[Any]]]) -> _Columns:
@@ -252,16 +260,10 @@ class _LayerReader:
     def __init__(self, folder: str, columns: _Columns) -> None:
         self._folder = folder
         self._columns = columns
-        self._n_kinds = len(columns["form"])
 
     def offsets(self, key: str) -> Int64Array:
         """Counts of a column summed up."""
-        counts = self._columns[key]
-        if counts.size and (counts.min() < 0 or counts.max() >= 2**31):
-            raise FormatError(f"{self._folder}/{key}: a value out of range")
-        offsets = offsets_of(counts)
-        offsets.setflags(write=False)
-        return offsets
+        return offsets_from(self._columns[key], f"{self._folder}/{key}:")
 
     def pieces(self) -> Iterator[Piece]:
         """The kinds of pieces."""
@@ -271,145 +273,101 @@ class _LayerReader:
                 f"{self._folder}/form: expected {_TABLE} (table), {_CIRCULANT} (circulant), "
                 f"{_RELAY} (relay), {_PLANE} (plane) or {_SHARED} (relay planes)"
             )
-        native = self._parts("native", "native_count", self._n_kinds)
-        capacity = self._parts("capacity", "capacity_count", self._n_kinds)
-        sides = [self._crossings(side) for side in _SIDES]
+        n = len(form)
+        native = self._parts("native", "native_count", n)
+        capacity = self._parts("capacity", "capacity_count", n)
+        entrances, exits = map(self._crossings, _SIDES)
         sizes = self._columns["native_count"]
-        trees: list[Iterator[PieceTrees]] = [
-            iter(self._tables(sizes[form == _TABLE])),
-            iter(self._circulants(sizes[form == _CIRCULANT])),
-        ]
+        tables, circulants = (sizes[form == one] for one in (_TABLE, _CIRCULANT))
         formulas = self._formulas(sizes[form >= _RELAY])
         kinds = form[form >= _RELAY].tolist()
-        of = {form: [one for one, k in zip(formulas, kinds, strict=True) if k == form] for form in set(kinds)}
-        trees.append(iter(self._relays(of.get(_RELAY, []))))
-        trees.append(iter(self._planes(of.get(_PLANE, []))))
-        trees.append(iter(self._shared(of.get(_SHARED, []))))
+        relays, planes, shared = (
+            [one for one, kind in zip(formulas, kinds, strict=True) if kind == wanted]
+            for wanted in (_RELAY, _PLANE, _SHARED)
+        )
+        trees: list[Iterator[PieceTrees]] = [
+            iter(self._tables(tables)),
+            iter(self._circulants(circulants)),
+            iter(self._relays(relays)),
+            iter(self._planes(planes)),
+            iter(self._shared(shared)),
+        ]
         for kind, number in enumerate(form.tolist()):
             yield Piece(
                 capacity=capacity[kind],
                 native=native[kind],
                 trees=next(trees[number]),
-                entrances=sides[0][kind],
-                exits=sides[1][kind],
+                entrances=entrances[kind],
+                exits=exits[kind],
             )
 
     def _crossings(self, side: str) -> list[Crossings]:
-        n = self._n_kinds
+        n = len(self._columns["form"])
         parts = {key: self._parts(f"{side}.{key}", f"{side}.count", n) for key in _SIDE_COLUMNS}
-        paths = self._paths(side, "path_links", n)
-        return [
-            Crossings(
-                **{key: parts[key][kind] for key in _SIDE_COLUMNS},
-                path_offset=paths[kind][0],
-                path_links=paths[kind][1],
-            )
-            for kind in range(n)
-        ]
+        return [Crossings(**row) for row in _rows(n, parts | self._paths(side, "path_links", n))]
 
     def _tables(self, children: Int64Array) -> list[TableTrees]:
-        counts = self._counts("table.count", len(children))
-        rows = {key: self._parts(f"table.{key}", "table.count", len(children)) for key in _TABLE_ROWS}
-        cells = {key: self._cells(f"table.{key}", counts, children) for key in _TABLE_CELLS}
-        paths = self._paths("table", "path_table", len(children))
-        return [
-            TableTrees(
-                **{key: rows[key][i] for key in _TABLE_ROWS},
-                **{key: cells[key][i] for key in _TABLE_CELLS},
-                path_offset=paths[i][0],
-                path_table=paths[i][1],
-            )
-            for i in range(len(children))
-        ]
+        n, counts = len(children), self._counts("table.count", len(children))
+        parts = {key: self._cut(f"table.{key}", counts) for key in _TABLE_ROWS}
+        parts |= {key: self._cells(f"table.{key}", counts, children) for key in _TABLE_CELLS}
+        return [TableTrees(**row) for row in _rows(n, parts | self._paths("table", "path_table", n))]
 
     def _circulants(self, children: Int64Array) -> list[CirculantTrees]:
         n = len(children)
-        numbers = {key: self._counts(f"circulant.{key}", n, most=2**62) for key in _CIRCULANT_NUMBERS}
-        width = {
-            side: self._counts(f"circulant.{key}", n) for side, key in (("out", "width"), ("in", "in_width"))
-        }
-        cells = {
-            key: self._cells(f"circulant.{key}", children, width[key.partition("_")[0]])
-            for key in _CIRCULANT_CELLS
-        }
-        cells |= {
-            key: self._cells(f"circulant.{key}", children, width[key.partition("_")[0]] + 1)
-            for key in _CIRCULANT_STARTS
-        }
-        return [
-            CirculantTrees(
-                n_children=int(children[i]),
-                native_units=int(numbers["native_units"][i]),
-                block=int(numbers["block"][i]),
-                **{key: value[i] for key, value in cells.items()},
-            )
-            for i in range(n)
-        ]
+        numbers = {key: self._counts(f"circulant.{key}", n, most=2**62) for key in ("native_units", "block")}
+        parts = self._unit_columns("circulant", children, "width", "in_width")
+        parts |= {key: values.tolist() for key, values in numbers.items()}
+        parts["n_children"] = children.tolist()
+        return [CirculantTrees(**row) for row in _rows(n, parts)]
 
     def _formulas(self, children: Int64Array) -> list[dict[str, Any]]:
         """Columns of exit and entry units, and the block, of each trees by relays and planes."""
-        n = len(children)
-        block = self._counts("exchange.block", n, most=2**62)
-        widths = {side: self._counts(f"exchange.{side}_width", n) for side in ("out", "in")}
-        cells = {}
-        for side, width in widths.items():
+        block = self._counts("exchange.block", len(children), most=2**62)
+        parts = self._unit_columns("exchange", children, "out_width", "in_width")
+        return _rows(len(children), parts | {"block": block.tolist()})
+
+    def _unit_columns(self, form: str, children: Int64Array, *width_keys: str) -> dict[str, list[Any]]:
+        """Columns of exit and entry units of each trees."""
+        found = {}
+        for side, width_key in zip(("out", "in"), width_keys, strict=True):
+            width = self._counts(f"{form}.{width_key}", len(children))
             for key, more in (("links", 0), ("offset", 0), ("first", 1)):
                 name = f"{side}_{key}"
-                cells[name] = self._cells(f"exchange.{name}", children, width + more)
-        return [{"block": int(block[i]), **{key: value[i] for key, value in cells.items()}} for i in range(n)]
+                found[name] = self._cells(f"{form}.{name}", children, width + more)
+        return found
 
     def _relays(self, formulas: list[dict[str, Any]]) -> list[RelayTrees]:
         n = len(formulas)
-        sizes = _numbers(len(one["out_links"]) for one in formulas)
-        native = self._cut("relay.native_units", sizes)
-        rows: dict[str, list[Any]] = {
-            name: self._parts(f"relay.{key}", "relay.count", n) for key, name in _RELAY_ROWS.items()
-        }
-        return [
-            RelayTrees(
-                **formulas[i], native_units=native[i], **{key: value[i] for key, value in rows.items()}
-            )
-            for i in range(n)
-        ]
+        parts = {name: self._parts(f"relay.{key}", "relay.count", n) for key, name in _RELAY_ROWS.items()}
+        parts["native_units"] = self._cut("relay.native_units", _child_counts(formulas))
+        return [RelayTrees(**one, **row) for one, row in zip(formulas, _rows(n, parts), strict=True)]
 
     def _planes(self, formulas: list[dict[str, Any]]) -> list[PlaneTrees]:
-        n = len(formulas)
-        sizes = _numbers(len(one["out_links"]) for one in formulas)
+        n, sizes = len(formulas), _child_counts(formulas)
         places, planes, groups = (self._counts(f"plane.{key}", n) for key in ("places", "planes", "groups"))
-        rows: dict[str, list[Any]] = {
+        parts = {
             key: self._parts(f"plane.{key}", "plane.pair_count", n) for key in ("pair_root", "pair_child")
         }
-        rows |= {key: self._parts(f"plane.{key}", "plane.relay_count", n) for key in _PLANE_RELAYS}
-        native, place = self._cut("plane.native_units", sizes), self._cut("plane.place", places)
-        group, shares = self._cut("plane.group", sizes), self._cells("plane.group_units", groups**2, planes)
-        units = self._cells("plane.pair_units", self._counts("plane.pair_count", n), planes)
-        return [
-            PlaneTrees(
-                **formulas[i],
-                native_units=native[i],
-                place=place[i],
-                group=group[i],
-                group_units=shares[i].reshape(int(groups[i]), int(groups[i]), int(planes[i])),
-                pair_units=units[i],
-                **{key: value[i] for key, value in rows.items()},
-            )
-            for i in range(n)
+        parts |= {key: self._parts(f"plane.{key}", "plane.relay_count", n) for key in _PLANE_RELAYS}
+        parts["native_units"] = self._cut("plane.native_units", sizes)
+        parts["place"] = self._cut("plane.place", places)
+        parts["group"] = self._cut("plane.group", sizes)
+        shares = self._cells("plane.group_units", groups**2, planes)
+        parts["group_units"] = [
+            share.reshape(count, count, width)
+            for share, count, width in zip(shares, groups.tolist(), planes.tolist(), strict=True)
         ]
+        pair_counts = self._counts("plane.pair_count", n)
+        parts["pair_units"] = self._cells("plane.pair_units", pair_counts, planes)
+        return [PlaneTrees(**one, **row) for one, row in zip(formulas, _rows(n, parts), strict=True)]
 
     def _shared(self, formulas: list[dict[str, Any]]) -> list[RelayPlanes]:
         n = len(formulas)
-        sizes = _numbers(len(one["out_links"]) for one in formulas)
         planes, places = (self._counts(f"shared.{key}", n) for key in ("planes", "places"))
-        rows: dict[str, list[Any]] = {
-            key: self._parts(f"shared.{key}", "shared.rows", n) for key in _SHARED_RELAYS
-        }
-        rows |= {
-            "plane_units": self._cells("shared.plane_units", planes, sizes),
-            "place": self._cut("shared.place", places),
-        }
-        return [
-            RelayPlanes(**formulas[i], **{key: value[i] for key, value in rows.items()}) for i in range(n)
-        ]
+        parts = {key: self._parts(f"shared.{key}", "shared.rows", n) for key in _SHARED_RELAYS}
+        parts["plane_units"] = self._cells("shared.plane_units", planes, _child_counts(formulas))
+        parts["place"] = self._cut("shared.place", places)
+        return [RelayPlanes(**one, **row) for one, row in zip(formulas, _rows(n, parts), strict=True)]
 
     def _counts(self, key: str, length: int, most: int = 2**31) -> Int64Array:
         """A column of so many numbers that are not negative."""
@@ -438,12 +396,19 @@ class _LayerReader:
         parts = self._cut(key, sizes)
         return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
-    def _paths(self, place: str, links_key: str, length: int) -> list[tuple[Int64Array, NDArray[Any]]]:
+    def _paths(self, place: str, links_key: str, length: int) -> dict[str, list[Any]]:
         """Offsets and links of each kind's paths."""
         lengths = self._parts(f"{place}.path_length", f"{place}.path_count", length)
         self._counts(f"{place}.path_length", len(self._columns[f"{place}.path_length"]))
-        offsets = [offsets_of(part) for part in lengths]
-        for offset in offsets:
-            offset.setflags(write=False)
+        offsets = [offsets_from(part, f"{self._folder}/{place}:") for part in lengths]
         totals = np.array([int(offset[-1]) for offset in offsets], dtype=object)
-        return list(zip(offsets, self._cut(f"{place}.{links_key}", totals), strict=True))
+        return {"path_offset": offsets, links_key: self._cut(f"{place}.{links_key}", totals)}
+
+
+def _rows(n: int, columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """The fields of each of `n` values."""
+    return [{key: column[i] for key, column in columns.items()} for i in range(n)]
+
+
+def _child_counts(formulas: Sequence[Mapping[str, Any]]) -> Int64Array:
+    return _numbers(len(one["out_links"]) for one in formulas)

@@ -12,6 +12,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from treadle.arrays import Int64Array, offsets_of
 from treadle.errors import FormatError
 from treadle.schedules.plan_files.budget import MemoryBudget, declares_too_much
 
@@ -40,6 +41,15 @@ def to_npy(values: NDArray[Any]) -> bytes:
     buffer = io.BytesIO()
     np.lib.format.write_array(buffer, values.astype(f"<i{width}"), version=(1, 0), allow_pickle=False)
     return buffer.getvalue()
+
+
+def offsets_from(counts: Int64Array, place: str, *, least: int = 0) -> Int64Array:
+    """Read-only offsets out of stored counts; FormatError for a count that is out of range."""
+    if counts.size and (counts.min() < least or counts.max() >= 2**31):
+        raise FormatError(f"{place} a value out of range")
+    offsets = offsets_of(counts)
+    offsets.setflags(write=False)
+    return offsets
 
 
 class MemberReader:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array, offsets_of
 from treadle.errors import FormatError
 from treadle.input_files import parse_json
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.factored import FactoredForest, FactoredSchedule
+from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.plan_files.budget import (
     MemoryBudget,
@@ -45,10 +43,8 @@ from treadle.schedules.plan_files.manifest_values import (
     read_string,
     read_whole,
 )
-from treadle.schedules.plan_files.members import MemberReader
-from treadle.schedules.plan_files.rising_routes import read_hop_layers, read_rising_numbers
-from treadle.schedules.plan_files.step_ways import WayNumbers
-from treadle.schedules.schedule import Schedule
+from treadle.schedules.plan_files.members import MemberReader, offsets_from
+from treadle.schedules.plan_files.optional_members import OptionalMembers
 from treadle.schedules.steps.steps import Steps, StepSchedule
 from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule
 from treadle.schedules.trees.group_schedule import GroupSchedule
@@ -138,16 +134,6 @@ def _manifest(value: Any) -> Mapping[str, Any]:
     return {**absent, **read_object(value, "manifest", _KEYS | {"steps"}, set(absent) - {"steps"})}
 
 
-@dataclass(frozen=True)
-class _Parts:
-    """What entries name by number."""
-
-    forests: list[Forest]
-    grouped: list[tuple[Forest, ...]]
-    factored: list[FactoredForest]
-    steps: list[Steps]
-
-
 class _Items:
     """The forests, of one group or of several, steps, routes and rounds of an archive, and its entries."""
 
@@ -181,11 +167,8 @@ class _Items:
         self._check_number(len(expected) + len(exchanged))  # before names of so many members are made
         for number, n_layers in enumerate(self._n_layers):
             expected |= factored_members(number, n_layers)
-        self._ways = WayNumbers(manifest, len(self._n_chunks))
-        expected |= self._ways.members()
-        self._rising = read_rising_numbers(manifest["rising"], len(self._route_chunks))
-        expected.update(self._rising)
-        members.check_names(expected | exchanged)
+        self._optional = OptionalMembers(manifest, len(self._n_chunks), len(self._route_chunks))
+        members.check_names(expected | exchanged | self._optional.names())
 
     def _check_number(self, n_others: int) -> None:
         """Refuse a manifest that speaks of many more factored members than there are."""
@@ -230,34 +213,28 @@ class _Items:
 
     def entries(self, collective: Collective) -> tuple[PlanEntry, ...]:
         """The plan's entries."""
-        kind, n_ranks = collective.kind, collective.n_ranks
-        ways = self._directions("forests", self._n_forests)
-        forests = [self._forest(number, way, n_ranks) for number, way in enumerate(ways)]
-        ways = self._directions("groups", self._n_grouped)
-        grouped = [self._grouped(number, way, collective) for number, way in enumerate(ways)]
-        ways = self._directions("steps", len(self._n_chunks))
-        steps = [self._step_phase(number, way, n_ranks) for number, way in enumerate(ways)]
-        ways = self._directions("factored", len(self._n_layers))
-        factored = [
-            read_factored(self._members, number, self._n_layers[number], way)
-            for number, way in enumerate(ways)
-        ]
-        routed = self._routed(kind, n_ranks)
+        parts: dict[str, list[Any]] = {}
+        for folder, total in (
+            ("forests", self._n_forests),
+            ("groups", self._n_grouped),
+            ("steps", len(self._n_chunks)),
+            ("factored", len(self._n_layers)),
+        ):
+            ways = self._directions(folder, total)
+            parts[folder] = [self._part(folder, number, way, collective) for number, way in enumerate(ways)]
+        routed = self._routed(collective.kind, collective.n_ranks)
         return tuple(
-            self._entry(value, kind, _Parts(forests, grouped, factored, steps)) if found is None else found
+            self._entry(value, collective.kind, parts) if found is None else found
             for value, found in zip(self._entries, routed, strict=True)
         )
 
     def _exchanged(self) -> dict[int, None]:
         """Numbers of the steps that exchanges name."""
-        return {self._sends(entry): None for entry in self._entries if self._type(entry) == "exchange"}
-
-    def _sends(self, entry: Mapping[str, Any]) -> int:
-        return _numbered(entry, "sends", len(self._n_chunks))
+        exchanges = [entry for entry in self._entries if self._type(entry) == "exchange"]
+        return {_numbered(entry, "sends", len(self._n_chunks)): None for entry in exchanges}
 
     def _routed(self, kind: CollectiveKind, n_ranks: int) -> list[PlanEntry | None]:
         """The entries that have routes; None for others."""
-        named: dict[str, set[int]] = {"routes": set(), "rounds": set()}
         found: list[PlanEntry | None] = []
         routes: dict[int, RouteSchedule] = {}
         timed: dict[tuple[int, int], TimedRoutes] = {}
@@ -269,61 +246,54 @@ class _Items:
                 raise FormatError(f'entries: {kind} has no entries of "type": "routes"')
             fields = read_object(entry, "entries", SIZE_KEYS | {"type", "routes"}, {"rounds"} | MADE_KEYS)
             number = _numbered(fields, "routes", len(self._route_chunks))
-            named["routes"].add(number)
             if number not in routes:
-                routes[number] = self._routes(number, n_ranks)
+                columns = self._columns(f"routes/{number}", ROUTE_COLUMNS, ROUTE_COUNTS)
+                columns |= self._optional.columns(self._members, "routes", number)
+                n_chunks = self._route_chunks[number]
+                routes[number] = RouteSchedule(n_ranks=n_ranks, n_chunks=n_chunks, **columns)
             if "rounds" not in fields:
                 found.append(read_entry(fields, routes[number]))
                 continue
             rounds = _numbered(fields, "rounds", self._n_rounds)
-            named["rounds"].add(rounds)
             if (number, rounds) not in timed:
-                timed[number, rounds] = self._timed(rounds, routes[number])
+                columns = self._columns(f"rounds/{rounds}", ROUND_COLUMNS, ROUND_COUNTS)
+                timed[number, rounds] = TimedRoutes(routes[number], **columns)
             found.append(read_entry(fields, timed[number, rounds]))
-        for folder, total in (("routes", len(self._route_chunks)), ("rounds", self._n_rounds)):
-            if len(named[folder]) != total:
+        named_rounds = {rounds for _, rounds in timed}
+        for folder, named, total in (
+            ("routes", len(routes), len(self._route_chunks)),
+            ("rounds", len(named_rounds), self._n_rounds),
+        ):
+            if named != total:
                 raise FormatError(f"{folder}: some are used by no entry")
         return found
 
-    def _entry(self, value: Any, kind: CollectiveKind, parts: _Parts) -> PlanEntry:
-        if self._type(value) == "exchange":
-            return self._exchange_entry(value, kind, parts.steps)
+    def _entry(self, value: Any, kind: CollectiveKind, parts: Mapping[str, list[Any]]) -> PlanEntry:
+        found = self._type(value)
+        if found == "exchange":
+            if kind is not CollectiveKind.ALLTOALL:
+                raise FormatError(f'entries: {kind} has no entries of "type": "exchange"')
+            fields = read_object(value, "entries", SIZE_KEYS | {"type", "sends"}, MADE_KEYS)
+            number = _numbered(fields, "sends", len(self._n_chunks))
+            targets = self._members.array(targets_member(number), np.int32)
+            return read_entry(fields, ExchangeSchedule(parts["steps"][number], targets))
         if kind is CollectiveKind.ALLTOALL:
             raise FormatError('entries: an all-to-all has entries of "type": "exchange" or "routes"')
-        found = self._type(value)
-        is_forest = found in ("forests", "factored", "groups")
-        roles = {
-            role for role, needed in (("reduce", kind.reduces), ("broadcast", kind.broadcasts)) if needed
-        }
+        roles = [
+            role for role, needed in (("broadcast", kind.broadcasts), ("reduce", kind.reduces)) if needed
+        ]
         # an allreduce of steps may do with the reducing phase
-        optional = {"broadcast"} if roles == {"reduce", "broadcast"} and not is_forest else set()
+        optional = {"broadcast"} if len(roles) == 2 and found == "steps" else set()
         keys = SIZE_KEYS | ({"type"} if self._has_types else set())
         made = MADE_KEYS if self._has_types else set()
-        fields = read_object(value, "entries", keys | roles - optional, optional | made)
-        schedule: Schedule
-        if found == "forests":
-            schedule = ForestSchedule(kind, **{role: parts.forests[fields[role]] for role in roles})
-        elif found == "groups":
-            ways = [(role, parts.grouped[fields[role]]) for role in sorted(roles)]
-            groups = zip(*(forests for _, forests in ways), strict=True)
-            names = [role for role, _ in ways]
-            schedule = GroupSchedule(
-                kind,
-                tuple(ForestSchedule(kind, **dict(zip(names, one, strict=True))) for one in groups),
-            )
-        elif found == "factored":
-            schedule = FactoredSchedule(kind, **{role: parts.factored[fields[role]] for role in roles})
-        else:
-            schedule = StepSchedule(kind, **{role: parts.steps[fields[role]] for role in roles & set(fields)})
-        return read_entry(fields, schedule)
-
-    def _exchange_entry(self, value: Any, kind: CollectiveKind, steps: list[Steps]) -> PlanEntry:
-        if kind is not CollectiveKind.ALLTOALL:
-            raise FormatError(f'entries: {kind} has no entries of "type": "exchange"')
-        fields = read_object(value, "entries", SIZE_KEYS | {"type", "sends"}, MADE_KEYS)
-        number = self._sends(fields)
-        targets = self._members.array(targets_member(number), np.int32)
-        return read_entry(fields, ExchangeSchedule(steps[number], targets))
+        fields = read_object(value, "entries", keys | {*roles} - optional, optional | made)
+        chosen = {role: parts[found][fields[role]] for role in roles if role in fields}
+        if found == "groups":
+            groups = zip(*chosen.values(), strict=True)
+            forests = (ForestSchedule(kind, **dict(zip(chosen, one, strict=True))) for one in groups)
+            return read_entry(fields, GroupSchedule(kind, tuple(forests)))
+        forms = {"forests": ForestSchedule, "factored": FactoredSchedule, "steps": StepSchedule}
+        return read_entry(fields, forms[found](kind, **chosen))
 
     def _type(self, entry: Any) -> str:
         """What an entry's numbers count; in version 1 always forests."""
@@ -353,6 +323,25 @@ class _Items:
             raise FormatError(f"{folder}: some are used by no entry")
         return [ways[i] for i in range(number)]
 
+    def _part(self, folder: str, number: int, direction: Direction, collective: Collective) -> Any:
+        """A forest, those of all groups, a factored forest, or steps."""
+        n_ranks, place = collective.n_ranks, f"{folder}/{number}"
+        if folder == "factored":
+            return read_factored(self._members, number, self._n_layers[number], direction)
+        if folder == "steps":
+            columns = self._columns(place, STEP_COLUMNS, STEP_COUNTS)
+            columns |= self._optional.columns(self._members, folder, number)
+            return Steps(direction=direction, n_ranks=n_ranks, n_chunks=self._n_chunks[number], **columns)
+        if folder == "groups":
+            columns = self._columns(place, FOREST_COLUMNS, GROUP_COUNTS)
+            n_groups, size = collective.n_groups or 0, collective.group_size
+            return split_group_forests(columns, number, direction, n_groups=n_groups, group_size=size)
+        columns = self._columns(place, FOREST_COLUMNS, FOREST_COUNTS)
+        n_trees, n_entries = columns["tree_root"].size, columns["entry_offset"].size
+        if columns["parent"].shape != (n_trees, n_ranks) or n_entries != n_trees * n_ranks + 1:
+            raise FormatError(f"forest {number}: its columns do not fit {n_trees} trees of {n_ranks} ranks")
+        return Forest(direction=direction, **columns)
+
     def _columns(
         self, place: str, columns: tuple[str, ...], counts: dict[str, str]
     ) -> dict[str, NDArray[Any]]:
@@ -367,41 +356,8 @@ class _Items:
         for key, offset in counts.items():
             most = _MAX_STEPS if key in _FEW else None
             values = self._members.array(f"{place}/{key}.npy", np.int64, most=most)
-            found[offset] = _offsets(values, f"{place}: {key}")
+            found[offset] = offsets_from(values, f"{place}: {key} has")
         return found
-
-    def _forest(self, number: int, direction: Direction, n_ranks: int) -> Forest:
-        columns = self._columns(f"forests/{number}", FOREST_COLUMNS, FOREST_COUNTS)
-        n_trees = columns["tree_root"].size
-        if (
-            columns["parent"].shape != (n_trees, n_ranks)
-            or columns["entry_offset"].size != n_trees * n_ranks + 1
-        ):
-            raise FormatError(f"forest {number}: its columns do not fit {n_trees} trees of {n_ranks} ranks")
-        return Forest(direction=direction, **columns)
-
-    def _grouped(self, number: int, direction: Direction, collective: Collective) -> tuple[Forest, ...]:
-        columns = self._columns(f"groups/{number}", FOREST_COLUMNS, GROUP_COUNTS)
-        return split_group_forests(
-            columns,
-            number,
-            direction,
-            n_groups=collective.n_groups or 0,
-            group_size=collective.group_size,
-        )
-
-    def _step_phase(self, number: int, direction: Direction, n_ranks: int) -> Steps:
-        columns = self._columns(f"steps/{number}", STEP_COLUMNS, STEP_COUNTS)
-        columns |= self._ways.columns(self._members, number)
-        return Steps(direction=direction, n_ranks=n_ranks, n_chunks=self._n_chunks[number], **columns)
-
-    def _routes(self, number: int, n_ranks: int) -> RouteSchedule:
-        columns = self._columns(f"routes/{number}", ROUTE_COLUMNS, ROUTE_COUNTS)
-        columns |= read_hop_layers(self._members, number) if number in self._rising.values() else {}
-        return RouteSchedule(n_ranks=n_ranks, n_chunks=self._route_chunks[number], **columns)
-
-    def _timed(self, number: int, routes: RouteSchedule) -> TimedRoutes:
-        return TimedRoutes(routes, **self._columns(f"rounds/{number}", ROUND_COLUMNS, ROUND_COUNTS))
 
 
 def _item_numbers(manifest: Mapping[str, Any], key: str, number: str) -> list[int]:
@@ -426,11 +382,3 @@ def _numbered(entry: Mapping[str, Any], key: str, total: int) -> int:
     if not 0 <= number < total:
         raise FormatError(f"entries: {key} {number} do not exist")
     return number
-
-
-def _offsets(counts: Int64Array, place: str) -> Int64Array:
-    if counts.size and (counts.min() < 0 or counts.max() >= 2**31):
-        raise FormatError(f"{place} has a value out of range")
-    offsets = offsets_of(counts)
-    offsets.setflags(write=False)
-    return offsets

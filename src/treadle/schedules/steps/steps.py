@@ -253,14 +253,9 @@ class StepSchedule:
         for steps, direction in ((reducing, Direction.REDUCE), (broadcasting, Direction.BROADCAST)):
             if steps is not None and steps.direction is not direction:
                 raise ScheduleError(f"{kind}: the {direction} phase flows the other way")
-        if (
-            reducing is not None
-            and broadcasting is not None
-            and (
-                reducing.n_ranks != broadcasting.n_ranks
-                or not np.array_equal(reducing.homes, broadcasting.homes)
-                or not np.array_equal(reducing.twins, broadcasting.twins)
-            )
+        one, other = self.phases[0], self.phases[-1]
+        if one.n_ranks != other.n_ranks or not (
+            np.array_equal(one.homes, other.homes) and np.array_equal(one.twins, other.twins)
         ):
             raise ScheduleError(f"{kind}: the phases differ in ranks or in the homes of the shards")
         if reducing is not None and reducing.begins_anew and (broadcasting is None):

@@ -138,7 +138,13 @@ class CutCombinationWitness:
         potentials = (*self.broadcast_potentials, *self.reduce_potentials)
         scale = common_scale(value for _, value in (*cuts, *potentials, *self.prices))
         coverage = np.zeros(topology.n_nodes, dtype=object)
-        price = _priced(topology, self.prices, scale)
+        price = np.zeros(topology.n_links, dtype=object)
+        for link, given in self.prices:
+            if not 0 <= link < topology.n_links:
+                raise ScheduleError(f"cut combination: a price for link {link} of {topology.n_links}")
+            if given < 0:
+                raise ScheduleError("cut combination: prices must not be negative")
+            price[link] = max(price[link], int(given * scale))
         groups = [group for group in asked_groups(topology, collective) if len(group.members) > 2]
         by_itself = topology.turns_round.copy()
         if not self.prices:
@@ -219,20 +225,6 @@ class CutCombinationWitness:
             _entries(value[keys[3]], "node", "potential", _node),
             _entries(value.get("prices", []), "link", "price", _node),
         )
-
-
-def _priced(
-    topology: Topology, prices: Iterable[Price], scale: int
-) -> np.ndarray[tuple[int, ...], np.dtype[np.object_]]:
-    """The prices given, times `scale`, shape (m,)."""
-    found = np.zeros(topology.n_links, dtype=object)
-    for link, price in prices:
-        if not 0 <= link < topology.n_links:
-            raise ScheduleError(f"cut combination: a price for link {link} of {topology.n_links}")
-        if price < 0:
-            raise ScheduleError("cut combination: prices must not be negative")
-        found[link] = max(found[link], int(price * scale))
-    return found
 
 
 def common_scale(values: Iterable[Fraction]) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from itertools import chain
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -131,6 +131,9 @@ class Trees(Protocol):
 
     def roles(self, rank: int) -> Roles:
         """Parents and children of a rank in all unit trees; ScheduleError if there is no such rank."""
+
+
+_Trees = TypeVar("_Trees", bound=Trees)
 
 
 class TreeSchedule(Protocol):
@@ -353,56 +356,38 @@ def forest_from_trees(direction: Direction, n_ranks: int, trees: Iterable[TreeSp
 
 def check_phases(kind: CollectiveKind, reduce: Trees | None, broadcast: Trees | None) -> None:
     """Raise ScheduleError unless a collective has just these forests, the right way and of equal roots."""
+    if not (kind.reduces or kind.broadcasts):
+        raise ScheduleError(f"{kind}: spanning trees do not serve it")
     for needed, forest, name in (
         (kind.reduces, reduce, "in-trees"),
         (kind.broadcasts, broadcast, "out-trees"),
     ):
         if needed != (forest is not None):
             raise ScheduleError(f"{kind}: {name} {'are missing' if needed else 'do not belong'}")
-    if reduce is not None and reduce.direction is not Direction.REDUCE:
-        raise ScheduleError(f"{kind}: the reducing forest flows the wrong way")
-    if broadcast is not None and broadcast.direction is not Direction.BROADCAST:
-        raise ScheduleError(f"{kind}: the broadcasting forest flows the wrong way")
-    if reduce is None and broadcast is None:
-        raise ScheduleError(f"{kind}: spanning trees do not serve it")
-    if (
-        reduce is not None
-        and broadcast is not None
-        and not np.array_equal(reduce.root_multiplicity, broadcast.root_multiplicity)
+    for forest, way, word in (
+        (reduce, Direction.REDUCE, "reducing"),
+        (broadcast, Direction.BROADCAST, "broadcasting"),
     ):
+        if forest is not None and forest.direction is not way:
+            raise ScheduleError(f"{kind}: the {word} forest flows the wrong way")
+    roots = [forest.root_multiplicity for forest in (reduce, broadcast) if forest is not None]
+    if not np.array_equal(roots[0], roots[-1]):
         raise ScheduleError(f"{kind}: in-trees and out-trees differ in trees per root")
 
 
-@brief("kind")
 @dataclass(frozen=True)
-class ForestSchedule:
-    """A collective as forests: out-trees, in-trees, or in-trees followed by out-trees (allreduce).
-
-    Parameters
-    ----------
-    kind : CollectiveKind
-    reduce : Forest, optional
-        In-trees; present when the collective reduces.
-    broadcast : Forest, optional
-        Out-trees; present when the collective broadcasts.
-
-    Notes
-    -----
-    The data of size M (the larger per-rank buffer) is cut into R = sum of r(v) equal units.
-    For an allreduce both forests have equal `root_multiplicity`; unit i of root v is reduced to v by unit
-    tree i of the in-forest (trees of a root in order, units of a tree in order) and broadcast by unit tree i
-    of the out-forest, so the two may cut the units into different trees.
-    """
+class TreePhases(Generic[_Trees]):
+    """In-trees, out-trees, or in-trees followed by out-trees (allreduce), in any form."""
 
     kind: CollectiveKind
-    reduce: Forest | None = None
-    broadcast: Forest | None = None
+    reduce: _Trees | None = None
+    broadcast: _Trees | None = None
 
     def __post_init__(self) -> None:
         check_phases(self.kind, self.reduce, self.broadcast)
 
     @property
-    def forests(self) -> tuple[Forest, ...]:
+    def forests(self) -> tuple[_Trees, ...]:
         """The forests in the order they run."""
         return tuple(forest for forest in (self.reduce, self.broadcast) if forest is not None)
 
@@ -420,6 +405,28 @@ class ForestSchedule:
     def total_units(self) -> int:
         """R, the number of equal units that the data is cut into."""
         return int(self.root_multiplicity.sum())
+
+
+@brief("kind")
+@dataclass(frozen=True)
+class ForestSchedule(TreePhases[Forest]):
+    """A collective as forests: out-trees, in-trees, or in-trees followed by out-trees (allreduce).
+
+    Parameters
+    ----------
+    kind : CollectiveKind
+    reduce : Forest, optional
+        In-trees; present when the collective reduces.
+    broadcast : Forest, optional
+        Out-trees; present when the collective broadcasts.
+
+    Notes
+    -----
+    The data of size M (the larger per-rank buffer) is cut into R = sum of r(v) equal units.
+    For an allreduce both forests have equal `root_multiplicity`; unit i of root v is reduced to v by unit
+    tree i of the in-forest (trees of a root in order, units of a tree in order) and broadcast by unit tree i
+    of the out-forest, so the two may cut the units into different trees.
+    """
 
 
 def roles_in(trees: Iterable[Tree], rank: int) -> Roles:
