@@ -9,7 +9,7 @@ import pytest
 from treadle.topologies.expressions import parse as build_topology
 from treadle.topologies.topology import TopologyBuilder
 from treadle.viz.fabric_layout import fabric_layout
-from treadle.viz.rows import Row, row_of, spread, way
+from treadle.viz.rows import Row, spread, way
 
 
 @pytest.mark.parametrize(
@@ -21,15 +21,15 @@ from treadle.viz.rows import Row, row_of, spread, way
     ],
 )
 def test_lines_pass_where_nothing_stands(x: float, free: float) -> None:
-    row = row_of([(50.0, 60.0), (10.0, 18.0), (25.0, 30.0)], 0.0, 9.0)
+    row = Row(0.0, 9.0, ((10.0, 18.0), (25.0, 30.0), (50.0, 60.0)))
     assert row.taken == ((10.0, 18.0), (25.0, 30.0), (50.0, 60.0))
     assert row.free_near(x) == free
 
 
 def test_a_gap_of_two_margins_is_one() -> None:
-    row = row_of([(0.0, 10.0), (18.0, 20.0)], 0.0, 1.0)
+    row = Row(0.0, 1.0, ((0.0, 10.0), (18.0, 20.0)))
     assert row.free_near(13.0) == 14.0
-    assert row_of([(0.0, 10.0), (17.0, 20.0)], 0.0, 1.0).free_near(13.0) == 24.0
+    assert Row(0.0, 1.0, ((0.0, 10.0), (17.0, 20.0))).free_near(13.0) == 24.0
     inner = Row(0.0, 1.0, ((0.0, 30.0), (5.0, 10.0)))
     assert inner.free_near(29.0) == 34.0
 

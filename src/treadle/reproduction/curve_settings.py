@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from treadle.finder.construction import expression
+from treadle.reproduction.expansion_tables import TABLE_3_5
 from treadle.units import format_size
 
 MIB, GIB = 2**20, 2**30
@@ -161,17 +163,7 @@ def _h100(boxes: int, collective: str, title: str) -> Panel:
     return Panel(title, collective, tuple(curves))
 
 
-BEST_TOPOLOGIES = {
-    5: "complete(5)",
-    6: "degree_expansion(complete(3), 2)",
-    7: "circulant(7, 2, 3)",
-    8: "complete_bipartite(4, 4)",
-    9: "hamming(2, 3)",
-    10: "degree_expansion(bi_ring(2, 5), 2)",
-    11: "circulant(11, 2, 3)",
-    12: "circulant(12, 2, 3)",
-}
-"""Table 3.5."""
+BEST_TOPOLOGIES = {n: expression(construction) for n, construction in TABLE_3_5.items()}
 
 LINK = 79 * 10**9 // 8 // 4
 """Bytes/s: a quarter of the B = 79 Gbit/s that was fitted on the testbed (A.1.2)."""
@@ -293,10 +285,12 @@ _FIGURE_A_2 = ("figure-A.2", "A.1.1")
 CLAIMS = (
     *(Claim(*_TABLE_3, "a100", kind, FC, RING, AT) for kind in (AG, RS, AR)),
     Claim(*_TABLE_3, "a100", AR, FC, DBT, AT),
-    *(Claim(*_TABLE_2, "mi250-16", kind, FC, RING, AT) for kind in (AG, RS)),
-    *(Claim(*_TABLE_2, "mi250-16", AR, FC, other, AT) for other in (BLINK, DBT, RING)),
-    *(Claim(*_TABLE_2, "mi250-8", kind, FC, RING, AT) for kind in (AG, RS)),
-    *(Claim(*_TABLE_2, "mi250-8", AR, FC, other, AT) for other in (BLINK, DBT, RING)),
+    *(
+        Claim(*_TABLE_2, boxes, kind, FC, other, AT)
+        for boxes in ("mi250-16", "mi250-8")
+        for kind, others in ((AG, (RING,)), (RS, (RING,)), (AR, (BLINK, DBT, RING)))
+        for other in others
+    ),
     *(Claim(*_FIGURE_10, "mi250-16", kind, FC, RING, (MEAN,)) for kind in (AG, RS)),
     Claim(*_FIGURE_10, "mi250-16", AR, FC, BLINK, (GIB, MEAN)),
     Claim(*_FIGURE_10, "mi250-16", AR, FC, EITHER, (MEAN,)),

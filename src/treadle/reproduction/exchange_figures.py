@@ -138,27 +138,28 @@ def _kinds(n: int) -> Iterator[Ours]:
         yield Ours(f"{kind} / GenKautz N={n}", found[kind] / found["GenKautz"], "times")
 
 
-def upper_bound(fabric: Topology) -> Fraction:
-    """(N - 1) f b: the most that a node can send, bytes/s, by the exact flow."""
+def _exact_rate(fabric: Topology) -> Fraction:
+    """f b of a symmetric fabric, bytes/s, by the exact flow."""
     found = planning.bound(fabric, CollectiveKind.ALLTOALL).rate
     assert found is not None, "an all-to-all has a rate"
     assert found.exact is not None, "these fabrics are symmetric"
-    return (len(fabric.compute_nodes) - 1) * found.exact
+    return found.exact
+
+
+def upper_bound(fabric: Topology) -> Fraction:
+    """(N - 1) f b: the most that a node can send, bytes/s, by the exact flow."""
+    return (len(fabric.compute_nodes) - 1) * _exact_rate(fabric)
 
 
 def figure_2(_full: bool) -> Iterator[Ours]:
     """The flow value with and without the hosts' bottleneck (5.2)."""
-    plain = torus(3, 3, 3, bandwidth=LINK)
-    for title, fabric in (("without", plain), ("with", with_host_bottleneck(plain, bandwidth=HOST))):
-        found = planning.bound(fabric, CollectiveKind.ALLTOALL).rate
-        assert found is not None, "an all-to-all has a rate"
-        assert found.exact is not None, "the torus is symmetric"
-        yield Ours(f"f {title} the bottleneck", found.exact / LINK, "b")
+    for title, fabric in zip(("without", "with"), _tori(), strict=True):
+        yield Ours(f"f {title} the bottleneck", _exact_rate(fabric) / LINK, "b")
 
 
 def figure_3(_full: bool) -> Iterator[Ours]:
     """The theoretical throughput of steps on the paper's fabrics: its dashed lines."""
-    yield from _throughputs(with_host_bottleneck(torus(3, 3, 3, bandwidth=LINK), bandwidth=HOST))
+    yield from _throughputs(_tori()[1])
     free, bound = (upper_bound(one) for one in _tori())
     yield Ours("3D torus: f without the bottleneck, more than with it", 100 * (free / bound - 1), "%")
     for name, expression in _SMALL.items():
@@ -190,7 +191,7 @@ _ROUTED = ("mcf-extp", "ilp-disjoint", "sssp", "ewsp", "native")
 
 def figure_4(_full: bool) -> Iterator[Ours]:
     """Routes on the paper's fabrics: verified plans, time over the optimum."""
-    yield from _throughputs(torus(3, 3, 3, bandwidth=LINK))
+    yield from _throughputs(_tori()[0])
     for name, expression in (*_SMALL.items(), ("3D torus", "torus(3, 3, 3)")):
         for algorithm in (*_ROUTED, *(("dor",) if name == "3D torus" else ())):
             found = planning.solve(expression, CollectiveKind.ALLTOALL, algorithm=algorithm)

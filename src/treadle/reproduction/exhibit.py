@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
+from functools import partial
 from importlib import import_module
 
 from treadle.errors import FormatError
@@ -44,6 +45,13 @@ class Ours:
     note: str = ""
 
 
+def told(label: str, *, holds: bool) -> Ours:
+    """A figure that is yes or no."""
+    return Ours(label, "yes" if holds else "no")
+
+
+_TITLES = {"preprint": "ForestColl preprint", "alltoall": "all-to-all paper"}
+"""By the beginning of a name; others are of the dissertation."""
 Making = Callable[[bool], Iterable[Ours]]
 """Computes the figures; True: all of them, False: those that take seconds."""
 
@@ -56,17 +64,15 @@ class Exhibit:
     ----------
     name : str
         As typed: ``table-4.1``; those of the other papers have the paper's name before.
-    source : str
-        Paper and place.
     what : str
         A few words.
-    basis : FigureBasis
     function : str
         ``package.module:name`` of a `Making`; "" where there is nothing to compute.
-    model : str
-        Of simulated figures: the model. Of measured times: what is timed.
     command : str
         An ordinary command that gives one of the figures.
+    basis : FigureBasis
+    model : str
+        Of simulated figures: the model. Of measured times: what is timed.
     quick_s, full_s : float
         CPU seconds, about, of a 2-core virtual machine; 0: no form of its own.
     left_out : str
@@ -75,7 +81,8 @@ class Exhibit:
         Why there is nothing to compute, or where else it is.
     same_as : str
         The one whose printed figures these are, where another paper or a drawing repeats it.
-
+    place : str
+        Paper and place, where the name does not say them.
     Raises
     ------
     FormatError
@@ -83,17 +90,17 @@ class Exhibit:
     """
 
     name: str
-    source: str
     what: str
-    basis: FigureBasis
     function: str = ""
-    model: str = ""
     command: str = ""
+    basis: FigureBasis = field(kw_only=True)
+    model: str = ""
     quick_s: float = 0
     full_s: float = 0
     left_out: str = ""
     reason: str = ""
     same_as: str = ""
+    place: str = ""
 
     def __post_init__(self) -> None:
         if bool(self.function) != self.is_here:
@@ -110,6 +117,13 @@ class Exhibit:
             )
 
     @property
+    def source(self) -> str:
+        """Paper and place."""
+        paper, _, place = self.name.partition("-")
+        title = _TITLES.get(paper, "dissertation")
+        return self.place or f"{title}, {(place if paper in _TITLES else self.name).replace('-', ' ')}"
+
+    @property
     def is_here(self) -> bool:
         """Whether Treadle has figures of its own for it."""
         return self.basis in (FigureBasis.COMPUTED, FigureBasis.SIMULATED)
@@ -119,3 +133,8 @@ class Exhibit:
         module, _, name = self.function.partition(":")
         making: Making = getattr(import_module(module), name)
         return making
+
+
+computed = partial(Exhibit, basis=FigureBasis.COMPUTED, quick_s=0.1)
+simulated = partial(Exhibit, basis=FigureBasis.SIMULATED)
+no_figures = partial(Exhibit, basis=FigureBasis.NO_FIGURES)

@@ -23,13 +23,13 @@ from treadle.finder.construction import (
 )
 from treadle.finder.search import Finder
 from treadle.finder.tables import shipped_tables
-from treadle.reproduction.exhibit import Ours
+from treadle.reproduction.exhibit import Ours, told
 from treadle.reproduction.published_formulas import published_tree_time_s
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps.step_cost import bandwidth_time, node_bandwidth
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import Direction
-from treadle.topologies import Topology, all_to_all_limit, moore_steps, parse
+from treadle.topologies import Topology, all_to_all_limit, bandwidth_optimum, moore_steps, parse
 from treadle.topologies.catalogue.rings import double_binary_tree, shifted_ring
 from treadle.topologies.distances import diameter
 from treadle.verification.steps.step_check import verify_steps
@@ -110,7 +110,19 @@ class AllgatherCost:
     @property
     def is_bandwidth_optimal(self) -> bool:
         """Whether no allgather of so many nodes can have a lower T_B."""
-        return self.t_b == Fraction(self.nodes - 1, self.nodes)
+        return self.t_b == bandwidth_optimum(self.nodes)
+
+    @property
+    def is_moore_optimal(self) -> bool:
+        """Whether no graph of so many nodes can have fewer steps."""
+        return self.steps == moore_steps(self.nodes, self.degree)
+
+
+def check_steps(name: str, topology: Topology, schedule: StepSchedule) -> None:
+    """ScheduleError unless the verifier accepts it."""
+    report = verify_steps(topology, on_all_ranks(topology, schedule.kind), schedule)
+    if not report.is_ok:
+        raise ScheduleError(f"{name}: {report.violations[0]}")
 
 
 @cache
@@ -118,9 +130,7 @@ def allgather_of(construction: Construction) -> tuple[Topology, AllgatherCost]:
     """A fabric and what its allgather costs, built and accepted by the verifier."""
     topology, steps = build(construction, Direction.BROADCAST)
     schedule = StepSchedule(CollectiveKind.ALLGATHER, broadcast=steps)
-    report = verify_steps(topology, on_all_ranks(topology, schedule.kind), schedule)
-    if not report.is_ok:
-        raise ScheduleError(f"{topology.name}: {report.violations[0]}")
+    check_steps(topology.name, topology, schedule)
     t_b = bandwidth_time(topology, schedule) * node_bandwidth(topology)
     degree = topology.n_links // topology.n_nodes
     return topology, AllgatherCost(topology.n_nodes, degree, schedule.n_steps, t_b)
@@ -154,7 +164,7 @@ def table_a_1(_full: bool) -> Iterator[Ours]:
             yield Ours(f"{place}: D", diameter(topology))
             yield Ours(f"{place}: MCF", all_to_all_rate(topology), "b")
         yield Ours(f"N={n} bound: T_L", moore_steps(n, 4), "alpha")
-        yield Ours(f"N={n} bound: T_B", Fraction(n - 1, n), "M/B")
+        yield Ours(f"N={n} bound: T_B", bandwidth_optimum(n), "M/B")
         yield Ours(f"N={n} bound: MCF", all_to_all_limit(n, 4), "b")
 
 
@@ -167,10 +177,10 @@ def table_3_4(_full: bool) -> Iterator[Ours]:
         yield Ours(f"{name}: 2(T_L+T_B)", _reduced_us(found.steps, found.t_b), "us")
         yield Ours(f"{name}: D", diameter(topology))
         yield Ours(f"{name}: all-to-all", _exchange_us(all_to_all_rate(topology), 1024), "us")
-    yield Ours("bound: 2(T_L+T_B)", _reduced_us(moore_steps(1024, 4), Fraction(1023, 1024)), "us")
+    optimum = bandwidth_optimum(1024)
+    yield Ours("bound: 2(T_L+T_B)", _reduced_us(moore_steps(1024, 4), optimum), "us")
     yield Ours("bound: all-to-all", _exchange_us(float(all_to_all_limit(1024, 4)), 1024), "us")
     # steps of the schedules: around the ring; along each dimension of the torus
-    optimum = Fraction(1023, 1024)
     yield Ours("ShiftedRing: 2(T_L+T_B)", _reduced_us(1023, optimum), "us")
     yield Ours("32x32 torus, traditional: 2(T_L+T_B)", _reduced_us(2 * 31, optimum), "us")
     _, torus = allgather_of(bfb("torus(32, 32)"))
@@ -206,7 +216,7 @@ def table_3_5(_full: bool) -> Iterator[Ours]:
     for n, construction in TABLE_3_5.items():
         _, found = allgather_of(construction)
         yield Ours(f"N={n}: T_L of the allreduce", 2 * found.steps, "alpha")
-        yield Ours(f"N={n}: bandwidth-optimal", "yes" if found.t_b == Fraction(n - 1, n) else "no")
+        yield told(f"N={n}: bandwidth-optimal", holds=found.t_b == bandwidth_optimum(n))
 
 
 def figure_3_1(_full: bool) -> Iterator[Ours]:
@@ -240,8 +250,7 @@ def figure_3_3(full: bool) -> Iterator[Ours]:
         for n in range(5 if full else 3):
             topology, found = allgather_of(LineGraph(base, n) if n else base)
             nodes = topology.n_nodes
-            ratio = found.t_b / Fraction(nodes - 1, nodes)
-            yield Ours(f"{name}, n = {n}: T_B/T_B*", ratio)
+            yield Ours(f"{name}, n = {n}: T_B/T_B*", found.t_b / bandwidth_optimum(nodes))
             yield Ours(f"{name}, n = {n}: T_L - T_L*", found.steps - moore_steps(nodes, 4), "alpha")
         # Corollary 10.1's limit, below which all of them stay
         yield Ours(f"{name}: limit of T_B/T_B*", 1 + Fraction(1, 3 * parse(expression).n_nodes))
@@ -253,7 +262,7 @@ def figure_3_4(_full: bool) -> Iterator[Ours]:
     yield Ours("N", topology.n_nodes)
     yield Ours("degree", found.degree)
     yield Ours("T_L", found.steps, "alpha")
-    yield Ours("bandwidth-optimal", "yes" if found.is_bandwidth_optimal else "no")
+    yield told("bandwidth-optimal", holds=found.is_bandwidth_optimal)
 
 
 def table_3_3(_full: bool) -> Iterator[Ours]:
@@ -266,8 +275,7 @@ def table_3_3(_full: bool) -> Iterator[Ours]:
     }
     for name, construction in cases.items():
         topology, found = allgather_of(construction)
-        nodes, degree = topology.n_nodes, found.degree
-        yield Ours(f"{name}: nodes", nodes)
-        yield Ours(f"{name}: degree", degree)
-        yield Ours(f"{name}: Moore-optimal", "yes" if found.steps == moore_steps(nodes, degree) else "no")
-        yield Ours(f"{name}: bandwidth-optimal", "yes" if found.is_bandwidth_optimal else "no")
+        yield Ours(f"{name}: nodes", topology.n_nodes)
+        yield Ours(f"{name}: degree", found.degree)
+        yield told(f"{name}: Moore-optimal", holds=found.is_moore_optimal)
+        yield told(f"{name}: bandwidth-optimal", holds=found.is_bandwidth_optimal)

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from types import MappingProxyType
 
 from treadle.finder.construction import Construction
 from treadle.reproduction.exhibit import Ours
 from treadle.reproduction.expansion_tables import TABLE_A1, all_to_all_rate, allgather_of, bfb
-from treadle.reproduction.training_costs import GIGABIT, DirectConnectCosts
-from treadle.schedules.mesh import Mesh
-from treadle.topologies import all_to_all_limit, moore_steps, parse
-from treadle.training.compute_times import RooflineTimes
-from treadle.training.devices import accelerator
+from treadle.reproduction.training_costs import GIGABIT, DirectConnectCosts, roofline_step
+from treadle.topologies import all_to_all_limit, bandwidth_optimum, moore_steps, parse
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.models.zoo import zoo_model
-from treadle.training.step import StepOutcome, TrainingSetup, simulate_step
+from treadle.training.step import StepOutcome
 from treadle.training.timeline.task import Category
 from treadle.training.training_options import TrainingOptions
 
@@ -56,6 +52,8 @@ class ExpertCase:
     own: Construction
 
 
+_Costs = partial(DirectConnectCosts, alpha_s=ALPHA_S, bytes_per_s=NODE_BYTES_PER_S)
+
 CASES = (
     ExpertCase(
         256,
@@ -78,18 +76,14 @@ CASES = (
 def fabric_costs(name: str, construction: Construction) -> DirectConnectCosts:
     """Costs of a fabric whose allgather was built and verified and whose flow is certified."""
     topology, found = allgather_of(construction)
-    rate = all_to_all_rate(topology)
-    return DirectConnectCosts(
-        name, found.nodes, found.steps, found.t_b, ALPHA_S, NODE_BYTES_PER_S, exchange=rate
-    )
+    return _Costs(name, found.nodes, found.steps, found.t_b, exchange=all_to_all_rate(topology))
 
 
 @cache
 def ring_costs(nodes: int) -> DirectConnectCosts:
     """ShiftedRing: rings, each way around."""
     rate = all_to_all_rate(parse(f"shifted_ring({nodes})"))
-    t_b = Fraction(nodes - 1, nodes)
-    return DirectConnectCosts("ShiftedRing", nodes, nodes - 1, t_b, ALPHA_S, NODE_BYTES_PER_S, exchange=rate)
+    return _Costs("ShiftedRing", nodes, nodes - 1, bandwidth_optimum(nodes), exchange=rate)
 
 
 @cache
@@ -97,22 +91,13 @@ def torus_costs(side: int) -> DirectConnectCosts:
     """A square torus with the traditional schedule: rings along one dimension after another."""
     nodes = side * side
     rate = all_to_all_rate(parse(f"torus({side}, {side})"))
-    t_b = Fraction(nodes - 1, nodes)
-    return DirectConnectCosts("torus", nodes, 2 * (side - 1), t_b, ALPHA_S, NODE_BYTES_PER_S, exchange=rate)
+    return _Costs("torus", nodes, 2 * (side - 1), bandwidth_optimum(nodes), exchange=rate)
 
 
 def bound_costs(nodes: int) -> DirectConnectCosts:
     """What no fabric of so many nodes of degree 4 beats."""
-    return DirectConnectCosts(
-        "bound",
-        nodes,
-        moore_steps(nodes, 4),
-        Fraction(nodes - 1, nodes),
-        ALPHA_S,
-        NODE_BYTES_PER_S,
-        exchange=float(all_to_all_limit(nodes, 4)),
-        is_bound=True,
-    )
+    rate, t_b = float(all_to_all_limit(nodes, 4)), bandwidth_optimum(nodes)
+    return _Costs("bound", nodes, moore_steps(nodes, 4), t_b, exchange=rate, is_bound=True)
 
 
 def without_routers(model: TrainingModel) -> TrainingModel:
@@ -129,19 +114,12 @@ def without_routers(model: TrainingModel) -> TrainingModel:
 
 
 def expert_step(
-    model: TrainingModel,
-    costs: DirectConnectCosts,
-    *,
-    efficiency: float = EFFICIENCY,
-    tokens: Mapping[str, int] = TOKENS,
-    gradient_bytes: int = 2,
+    model: TrainingModel, costs: DirectConnectCosts, *, efficiency: float = EFFICIENCY
 ) -> StepOutcome:
     """An iteration on A100s: experts on all nodes, all else replicated, the best of the paper's buckets."""
-    device = accelerator("a100")
-    times = RooflineTimes(device, "bf16", efficiency, memory_efficiency=None)
-    options = TrainingOptions(kappa=1, gradient_bytes=gradient_bytes, has_optimizer=False)
-    mesh = Mesh((costs.nodes,), ("ep",))
-    return simulate_step(TrainingSetup(model, mesh, device, "bf16", times, SEQUENCES, tokens, options), costs)
+    options = TrainingOptions(kappa=1, gradient_bytes=2, has_optimizer=False)
+    axes = {"ep": costs.nodes}
+    return roofline_step(model, axes, costs, options, SEQUENCES, TOKENS, device="a100", efficiency=efficiency)
 
 
 def exchange_share(step: StepOutcome) -> float:

@@ -14,7 +14,6 @@ from treadle.finder.construction import (
     DegreeExpansion,
     LineGraph,
     Parallel,
-    Placed,
     Power,
     Product,
     WithReverse,
@@ -62,21 +61,13 @@ def summary_letters(construction: Construction) -> str:
 
 
 def _letters(construction: Construction) -> set[str]:
-    match construction:
-        case Base():
-            return set()
-        case Parallel(of, _) | Placed(of, _):
-            return _letters(of)
-        case Product(factors):
-            return {"C"}.union(*map(_letters, factors))
-        case LineGraph(of, _):
-            return {"L"} | _letters(of)
-        case DegreeExpansion(of, _):
-            return {"D"} | _letters(of)
-        case Power(of, _):
-            return {"P"} | _letters(of)
-        case WithReverse(of):
-            return {"R"} | _letters(of)
+    if isinstance(construction, Base):
+        return set()
+    inner = construction.factors if isinstance(construction, Product) else (construction.of,)
+    return set(_LETTERS.get(type(construction), "")).union(*map(_letters, inner))
+
+
+_LETTERS: dict[type, str] = {Product: "C", LineGraph: "L", DegreeExpansion: "D", Power: "P", WithReverse: "R"}
 
 
 def winners(search: Finder, nodes: int, size: int) -> Iterator[tuple[int, FabricCandidate]]:

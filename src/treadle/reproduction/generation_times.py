@@ -10,9 +10,9 @@ from typing import TypeVar
 
 from treadle import planning
 from treadle.context import start
-from treadle.errors import ScheduleError
 from treadle.reproduction.box_tables import ALLGATHER, gigabytes
 from treadle.reproduction.exhibit import Ours
+from treadle.reproduction.expansion_tables import check_steps
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.synthesis.steps.bfb import bfb_allgather
@@ -20,7 +20,6 @@ from treadle.synthesis.steps.exact import FreeRounds, SolverProcess, synthesise_
 from treadle.synthesis.trees import Packer, synthesise
 from treadle.synthesis.trees.tree_budget import TreeBudget
 from treadle.topologies import parse
-from treadle.verification.steps.step_check import verify_steps
 
 Result = TypeVar("Result")
 
@@ -101,9 +100,7 @@ def _breadth_first(expression: str) -> Ours:
     topology = parse(expression)
     steps, seconds = timed(lambda: bfb_allgather(topology))
     schedule = StepSchedule(CollectiveKind.ALLGATHER, broadcast=steps)
-    report = verify_steps(topology, on_all_ranks(topology, schedule.kind), schedule)
-    if not report.is_ok:
-        raise ScheduleError(f"{expression}: {report.violations[0]}")
+    check_steps(expression, topology, schedule)
     return Ours(f"{expression}: BFB", seconds, "s")
 
 
@@ -125,7 +122,5 @@ def _exact(expression: str, steps: int, chunks: int, solver: SolverProcess) -> O
     label = f"{expression}: SCCL's problem, c = {chunks}"
     if result.schedule is None:
         return Ours(label, None, "s", f"{result.phases[0].reason} after {seconds:.0f} s")
-    report = verify_steps(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER), result.schedule)
-    if not report.is_ok:
-        raise ScheduleError(f"{expression}: {report.violations[0]}")
+    check_steps(expression, topology, result.schedule)
     return Ours(label, seconds, "s")

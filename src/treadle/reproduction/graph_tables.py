@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 
 from treadle import planning
-from treadle.planning import FabricFacts, FactLimits
-from treadle.reproduction.exhibit import Ours
+from treadle.planning import FactLimits
+from treadle.reproduction.exhibit import Ours, told
 from treadle.reproduction.expansion_tables import allgather_of, bfb, exact
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.steps.step_cost import bandwidth_time, node_bandwidth
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.synthesis.steps.bfb import bfb_value
-from treadle.topologies import moore_steps, parse
+from treadle.topologies import bandwidth_optimum, moore_steps, parse
 
 TABLE_A2 = {
     6: "Octahedron J(4,2)",
@@ -45,7 +46,7 @@ def table_a_2(_full: bool) -> Iterator[Ours]:
         yield Ours(f"{name}, N={n}: T_L", value.diameter, "alpha")
         yield Ours(f"{name}, N={n}: T_L*", moore_steps(n, 4), "alpha")
         yield Ours(f"{name}, N={n}: T_L**", moore_steps(n, 4, bidirectional=True), "alpha")
-        yield Ours(f"{name}, N={n}: bandwidth-optimal", _word(value.is_bw_optimal))
+        yield told(f"{name}, N={n}: bandwidth-optimal", holds=value.is_bw_optimal)
 
 
 TABLE_A3 = {
@@ -80,22 +81,14 @@ def table_a_3(_full: bool) -> Iterator[Ours]:
         pairs = list(zip(topology.tails.tolist(), topology.heads.tolist(), strict=True))
         yield Ours(f"{name}: degree", found.degree)
         yield Ours(f"{name}: size", topology.n_nodes)
-        yield Ours(f"{name}: reverse-symmetric", _symmetry(facts))
-        yield Ours(f"{name}: bandwidth-optimal", _word(found.is_bandwidth_optimal))
+        symmetry = told(f"{name}: reverse-symmetric", holds=bool(facts.is_reverse_symmetric))
+        known = facts.is_reverse_symmetric is not None
+        yield symmetry if known else replace(symmetry, value="not decided")
+        yield told(f"{name}: bandwidth-optimal", holds=found.is_bandwidth_optimal)
         yield Ours(f"{name}: T_L", found.steps, "alpha")
-        yield Ours(
-            f"{name}: Moore-optimal", _word(found.steps == moore_steps(topology.n_nodes, found.degree))
-        )
-        yield Ours(f"{name}: self-loop", _word(any(tail == head for tail, head in pairs)))
-        yield Ours(f"{name}: multi-edge", _word(len(set(pairs)) < len(pairs)))
-
-
-def _symmetry(facts: FabricFacts) -> str:
-    return _word(facts.is_reverse_symmetric) if facts.is_reverse_symmetric is not None else "not decided"
-
-
-def _word(holds: bool) -> str:
-    return "yes" if holds else "no"
+        yield told(f"{name}: Moore-optimal", holds=found.is_moore_optimal)
+        yield told(f"{name}: self-loop", holds=any(tail == head for tail, head in pairs))
+        yield told(f"{name}: multi-edge", holds=len(set(pairs)) < len(pairs))
 
 
 def figure_3_10(full: bool) -> Iterator[Ours]:
@@ -126,7 +119,7 @@ def figure_a_6(_full: bool) -> Iterator[Ours]:
         topology = found.plan.topology
         cost = bandwidth_time(topology, schedule) * node_bandwidth(topology)
         yield Ours(f"N={n}: T_L", schedule.n_steps, "alpha")
-        yield Ours(f"N={n}: bandwidth-optimal", _word(cost == Fraction(n - 1, n)))
+        yield told(f"N={n}: bandwidth-optimal", holds=cost == bandwidth_optimum(n))
 
 
 def figure_a_7(full: bool) -> Iterator[Ours]:
@@ -163,4 +156,4 @@ def _base(name: str, expression: str) -> Iterator[Ours]:
     yield Ours(f"{name}: N", topology.n_nodes)
     yield Ours(f"{name}: d", found.degree)
     yield Ours(f"{name}: T_L", found.steps, "alpha")
-    yield Ours(f"{name}: bandwidth-optimal", _word(found.is_bandwidth_optimal))
+    yield told(f"{name}: bandwidth-optimal", holds=found.is_bandwidth_optimal)

@@ -2,39 +2,36 @@
 
 from __future__ import annotations
 
-from treadle.reproduction.exhibit import Exhibit, FigureBasis
+from treadle.reproduction.exhibit import simulated
 
 _ANCHORS = "treadle.reproduction.training_anchors"
 STEP = "simulated steps"
 
 OUTSIDE = (
-    Exhibit(
+    simulated(
         "torchtitan-2024-12",
-        "torchtitan, benchmarks of December 2024, tables 1 and 3",
         "Llama 3.1 8B, FSDP on 8 and 128 H100",
-        FigureBasis.SIMULATED,
         f"{_ANCHORS}:torchtitan",
-        f"{STEP} (roofline with the efficiency of the 8-GPU row, 0.85 of Treadle's rates, kappa 1)",
+        place="torchtitan, benchmarks of December 2024, tables 1 and 3",
+        model=f"{STEP} (roofline with the efficiency of the 8-GPU row, 0.85 of Treadle's rates, kappa 1)",
         quick_s=0.5,
     ),
-    Exhibit(
+    simulated(
         "llama-3-table-4",
-        "The Llama 3 Herd of Models, table 4",
         "405B on 8192 and 16384 H100",
-        FigureBasis.SIMULATED,
         f"{_ANCHORS}:llama_405b",
-        f"{STEP} (roofline with the efficiency of the first row)",
+        place="The Llama 3 Herd of Models, table 4",
+        model=f"{STEP} (roofline with the efficiency of the first row)",
         quick_s=5,
         full_s=14,
         left_out="interleave 2 and 4",
     ),
-    Exhibit(
+    simulated(
         "deepseek-v3",
-        "DeepSeek-V3 Technical Report, sections 1 to 4",
         "671B on 2048 H800",
-        FigureBasis.SIMULATED,
         f"{_ANCHORS}:deepseek_v3",
-        f"{STEP} (roofline at 0.6 of the fp8 peak; nothing fitted)",
+        place="DeepSeek-V3 Technical Report, sections 1 to 4",
+        model=f"{STEP} (roofline at 0.6 of the fp8 peak; nothing fitted)",
         quick_s=3,
     ),
 )

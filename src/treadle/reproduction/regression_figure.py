@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from treadle.planning.measuring.regression import fit_times
 from treadle.reproduction.curve_settings import AR, BEST, BEST_TOPOLOGIES, GIB, testbed_panel
-from treadle.reproduction.exhibit import Ours
+from treadle.reproduction.exhibit import Ours, told
 from treadle.reproduction.simulated_curves import measure, places, plan_of
 from treadle.schedules.steps.steps import StepSchedule
 
@@ -48,7 +48,7 @@ def figure_a_3(_full: bool) -> Iterator[Ours]:
             large_s.append(times[GIB])
     for name, holds in has_steps.items():
         yield Ours(f"steps of {name}", _FORMULAS[name] if holds else "other")
-    yield Ours("all three bandwidth-optimal", "yes" if is_optimal else "no")
+    yield told("all three bandwidth-optimal", holds=is_optimal)
     latency = fit_times({"alpha": steps, "epsilon": [1.0] * len(steps)}, small_s)
     bandwidth = fit_times({"1/B": moved}, large_s)
     yield Ours("alpha", 1e6 * latency.value("alpha"), "us")

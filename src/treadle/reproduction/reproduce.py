@@ -112,21 +112,13 @@ def _row_json(row: ReproducedRow) -> dict[str, Any]:
     }
 
 
+_SUMMARY = "name source what basis model command quick_s full_s left_out reason"
+
+
 def exhibit_summary(exhibit: Exhibit) -> dict[str, Any]:
     """A record for machines; keys that do not apply are absent."""
-    values = {
-        "name": exhibit.name,
-        "source": exhibit.source,
-        "what": exhibit.what,
-        "basis": exhibit.basis.value,
-        "model": exhibit.model,
-        "command": exhibit.command,
-        "quick_s": exhibit.quick_s,
-        "full_s": exhibit.full_s,
-        "left_out": exhibit.left_out,
-        "reason": exhibit.reason,
-    }
-    return {key: value for key, value in values.items() if value}
+    values = {key: getattr(exhibit, key) for key in _SUMMARY.split()}
+    return {key: value for key, value in values.items() if value} | {"basis": exhibit.basis.value}
 
 
 def find_exhibit(name: str) -> Exhibit:

@@ -8,13 +8,11 @@ from fractions import Fraction
 
 from treadle import planning
 from treadle.reproduction.exhibit import Ours
+from treadle.reproduction.training_costs import roofline_step
 from treadle.schedules.collective import CollectiveKind
-from treadle.schedules.mesh import Mesh
-from treadle.training.compute_times import RooflineTimes
 from treadle.training.costs import AlphaBetaCosts
-from treadle.training.devices import accelerator
 from treadle.training.models.zoo import zoo_model
-from treadle.training.step import StepOutcome, TrainingSetup, simulate_step
+from treadle.training.step import StepOutcome
 from treadle.training.training_options import TrainingOptions
 
 FABRIC = "dgx_a100:2"
@@ -56,33 +54,17 @@ def found_rates() -> tuple[Fraction, Fraction]:
     return ring.algbw, planning.bound(FABRIC, CollectiveKind.ALLGATHER).algbw
 
 
-def sharded_step(
-    case: ShardedCase, rate: Fraction, *, efficiency: float = EFFICIENCY, kappa: float = KAPPA
-) -> StepOutcome:
+def sharded_step(case: ShardedCase, rate: Fraction) -> StepOutcome:
     """Forward and backward pass with weights gathered twice and gradients scattered, all in bf16.
 
-    Parameters
-    ----------
-    case : ShardedCase
-    rate : Fraction
-        Algbw of allgather and reduce-scatter, bytes/s.
-    efficiency, kappa : float
+    `rate` is the algbw of allgather and reduce-scatter, bytes/s.
     """
     costs = AlphaBetaCosts(0, {(kind, ("fsdp",)): rate for kind in _SHARDED})
-    device = accelerator("a100")
-    times = RooflineTimes(device, "bf16", efficiency, memory_efficiency=None)
-    options = TrainingOptions(kappa=kappa, has_optimizer=False)
-    setup = TrainingSetup(
-        zoo_model(case.model),
-        Mesh((RANKS,), ("fsdp",)),
-        device,
-        "bf16",
-        times,
-        case.batch * RANKS,
-        {"": case.tokens},
-        options,
+    options = TrainingOptions(kappa=KAPPA, has_optimizer=False)
+    model, axes, tokens = zoo_model(case.model), {"fsdp": RANKS}, {"": case.tokens}
+    return roofline_step(
+        model, axes, costs, options, case.batch * RANKS, tokens, device="a100", efficiency=EFFICIENCY
     )
-    return simulate_step(setup, costs)
 
 
 def compute_share(step: StepOutcome) -> float:

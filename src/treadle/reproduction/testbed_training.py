@@ -8,15 +8,13 @@ from fractions import Fraction
 
 from treadle.reproduction.exhibit import Ours
 from treadle.reproduction.expansion_tables import TABLE_3_5, allgather_of
-from treadle.reproduction.training_costs import GIGABIT, DirectConnectCosts
+from treadle.reproduction.training_costs import GIGABIT, DirectConnectCosts, roofline_step
 from treadle.schedules.collective import CollectiveKind
-from treadle.schedules.mesh import Mesh
-from treadle.training.compute_times import RooflineTimes
+from treadle.topologies import bandwidth_optimum
 from treadle.training.costs import Costs
-from treadle.training.devices import accelerator
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.models.zoo import zoo_model
-from treadle.training.step import StepOutcome, TrainingSetup, simulate_step
+from treadle.training.step import StepOutcome
 from treadle.training.training_options import TrainingOptions
 
 ALPHA_S, OVERHEAD_S, NODE_BYTES_PER_S = 13.33e-6, 21.60e-6, 79 * GIGABIT
@@ -39,21 +37,14 @@ class TestbedCase:
     tokens: int
 
 
-_SMALL = ("alexnet", "vgg-16", "resnet-50", "resnet-152", "mobilenet-v2", "inception-v3")
 SMALL = tuple(
     TestbedCase(name, SMALL_BATCH, 1)
     for name in ("alexnet", "vgg-16", "resnet-50", "resnet-152", "mobilenet-v2", "inception-v3")
 )
 """The paper does not name its own."""
-GPT = (
-    TestbedCase("gpt2", 8, 1024),
-    TestbedCase("gpt2-medium", 4, 1024),
-    TestbedCase("gpt2-large", 1, 1024),
+GPT = tuple(
+    TestbedCase(name, batch, 1024) for name, batch in (("gpt2", 8), ("gpt2-medium", 4), ("gpt2-large", 1))
 )
-
-
-def _costs(words: str, nodes: int, steps: int, t_b: Fraction) -> DirectConnectCosts:
-    return DirectConnectCosts(words, nodes, steps, t_b, ALPHA_S, NODE_BYTES_PER_S, overhead_s=OVERHEAD_S)
 
 
 def testbed_costs(nodes: int) -> dict[str, Costs]:
@@ -63,15 +54,14 @@ def testbed_costs(nodes: int) -> dict[str, Costs]:
     nodes this is 1.4, 2.0 and 2.2 times ours at 1 KB, 1 MB and 1 GB; figure 3.6 has 1.25, 1.8 and 2.
     """
     _, found = allgather_of(TABLE_3_5[nodes])
-    optimum = Fraction(nodes - 1, nodes)
+    steps_and_shares = {
+        "ours": (found.steps, found.t_b),
+        "ShiftedRing": (nodes - 1, bandwidth_optimum(nodes)),
+        "double binary tree": (nodes.bit_length() - 1, Fraction(2)),
+    }
     return {
-        "ours": DirectConnectCosts(
-            "ours", nodes, found.steps, found.t_b, ALPHA_S, NODE_BYTES_PER_S, overhead_s=OVERHEAD_S
-        ),
-        "ShiftedRing": DirectConnectCosts(
-            "ShiftedRing", nodes, nodes - 1, optimum, ALPHA_S, NODE_BYTES_PER_S, overhead_s=OVERHEAD_S
-        ),
-        "double binary tree": _costs("double binary tree", nodes, nodes.bit_length() - 1, Fraction(2)),
+        words: DirectConnectCosts(words, nodes, steps, t_b, ALPHA_S, NODE_BYTES_PER_S, overhead_s=OVERHEAD_S)
+        for words, (steps, t_b) in steps_and_shares.items()
     }
 
 
@@ -84,16 +74,21 @@ def by_layer(model: TrainingModel, costs: Costs) -> float:
 def testbed_step(case: TestbedCase, nodes: int, costs: Costs) -> StepOutcome:
     """An iteration of distributed data parallel."""
     model = zoo_model(case.model)
-    device = accelerator("a100-40gb")
-    times = RooflineTimes(device, "tf32", EFFICIENCY)
     options = TrainingOptions(
         kappa=1, bucket_bytes=BUCKET, first_bucket_bytes=FIRST_BUCKET, gradient_bytes=GRADIENT_BYTES
     )
-    tokens = dict.fromkeys(model.streams, case.tokens)
-    setup = TrainingSetup(
-        model, Mesh((nodes,), ("dp",)), device, "tf32", times, case.batch * nodes, tokens, options
+    return roofline_step(
+        model,
+        {"dp": nodes},
+        costs,
+        options,
+        case.batch * nodes,
+        dict.fromkeys(model.streams, case.tokens),
+        device="a100-40gb",
+        efficiency=EFFICIENCY,
+        precision="tf32",
+        memory_efficiency=0.8,
     )
-    return simulate_step(setup, costs)
 
 
 def _mean(values: Sequence[float]) -> float:

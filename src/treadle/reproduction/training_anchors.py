@@ -12,13 +12,11 @@ from functools import cache, partial
 
 from treadle import planning
 from treadle.reproduction.exhibit import Ours
+from treadle.reproduction.training_costs import roofline_step
 from treadle.schedules.collective import CollectiveKind
-from treadle.schedules.mesh import Mesh
-from treadle.training.compute_times import RooflineTimes
 from treadle.training.costs import AlphaBetaCosts, Traffic
-from treadle.training.devices import accelerator
 from treadle.training.models.zoo import zoo_model
-from treadle.training.step import StepOutcome, TrainingSetup, simulate_step
+from treadle.training.step import StepOutcome
 from treadle.training.training_options import CommunicationStreams, Recompute, TrainingOptions
 
 REACHED = Fraction(85, 100)
@@ -27,6 +25,7 @@ LLAMA_ROW = 430.0
 """TFLOP/s of the row that is fitted."""
 TORCHTITAN_ROWS = {"eager": 5762, "compiled": 6667}
 """Tokens/s of each of 8 GPUs: the rows that are fitted."""
+_SHARDED = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)
 _TOKENS = 8192
 _MOST_SECANTS, _CLOSE = 10, 2e-4
 
@@ -51,25 +50,15 @@ def fitted(value_at: Callable[[float], float], wanted: float) -> float:
 def sharded_costs(fabric: str) -> AlphaBetaCosts:
     """Weights over all GPUs of the fabric, at what NCCL reaches of Treadle's rate."""
     rate = planning.bound(fabric, CollectiveKind.ALLGATHER).algbw * REACHED
-    kinds = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)
-    return AlphaBetaCosts(0, {(kind, ("fsdp",)): rate for kind in kinds})
+    return AlphaBetaCosts(0, {(kind, ("fsdp",)): rate for kind in _SHARDED})
 
 
 def torchtitan_step(gpus: int, costs: AlphaBetaCosts, efficiency: float, kappa: float) -> StepOutcome:
     """Llama 3 8B, two sequences a GPU, weights over all GPUs."""
-    device = accelerator("h100")
-    times = RooflineTimes(device, "bf16", efficiency, memory_efficiency=None)
-    setup = TrainingSetup(
-        zoo_model("llama-3-8b"),
-        Mesh((gpus,), ("fsdp",)),
-        device,
-        "bf16",
-        times,
-        2 * gpus,
-        {"": _TOKENS},
-        TrainingOptions(kappa=kappa, recompute=Recompute.ATTENTION),
-    )
-    return simulate_step(setup, costs)
+    options = TrainingOptions(kappa=kappa, recompute=Recompute.ATTENTION)
+    model, axes = zoo_model("llama-3-8b"), {"fsdp": gpus}
+    tokens = {"": _TOKENS}
+    return roofline_step(model, axes, costs, options, 2 * gpus, tokens, device="h100", efficiency=efficiency)
 
 
 def torchtitan(_full: bool) -> Iterator[Ours]:
@@ -113,7 +102,6 @@ def box_costs(row: LlamaRow) -> AlphaBetaCosts:
     """
     nvlink, nic = 450 * 10**9 * REACHED, 50 * 10**9 * REACHED
     rates: dict[Traffic, Fraction] = {(None, ("pp",)): nic}
-    kinds = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)
     groups: dict[tuple[str, ...], int] = {
         ("cp",): row.cp,
         ("fsdp",): row.fsdp,
@@ -121,15 +109,13 @@ def box_costs(row: LlamaRow) -> AlphaBetaCosts:
     }
     for axes, size in groups.items():
         if size > 1:
-            rates |= {(kind, axes): nic * Fraction(size, size - 1) for kind in kinds}
-    rates |= {(kind, ("tp",)): nvlink * Fraction(_TENSOR, _TENSOR - 1) for kind in kinds}
+            rates |= {(kind, axes): nic * Fraction(size, size - 1) for kind in _SHARDED}
+    rates |= {(kind, ("tp",)): nvlink * Fraction(_TENSOR, _TENSOR - 1) for kind in _SHARDED}
     return AlphaBetaCosts(0, rates)
 
 
 def llama_step(row: LlamaRow, interleave: int, efficiency: float) -> StepOutcome:
     """A step of 405B: one sequence a micro-batch, weights kept gathered after the forward pass."""
-    device = accelerator("h100")
-    times = RooflineTimes(device, "bf16", efficiency, memory_efficiency=None)
     model = zoo_model("llama-3-405b")
     options = TrainingOptions(
         kappa=1,
@@ -138,9 +124,11 @@ def llama_step(row: LlamaRow, interleave: int, efficiency: float) -> StepOutcome
         interleave=interleave,
         layers_per_chunk=(model.n_layers // (_STAGES * interleave),) * (_STAGES * interleave),
     )
-    mesh = Mesh((row.fsdp, _STAGES, row.cp, _TENSOR), ("fsdp", "pp", "cp", "tp"))
-    setup = TrainingSetup(model, mesh, device, "bf16", times, row.sequences, {"": row.tokens}, options)
-    return simulate_step(setup, box_costs(row))
+    axes = {"fsdp": row.fsdp, "pp": _STAGES, "cp": row.cp, "tp": _TENSOR}
+    costs, tokens = box_costs(row), {"": row.tokens}
+    return roofline_step(
+        model, axes, costs, options, row.sequences, tokens, device="h100", efficiency=efficiency
+    )
 
 
 @cache
@@ -184,8 +172,6 @@ def deepseek_costs(*, is_hidden: bool) -> AlphaBetaCosts:
 
 def deepseek_step(*, is_hidden: bool) -> StepOutcome:
     """A step of 15360 sequences of 4096 tokens on 16 stages."""
-    device = accelerator("h800")
-    times = RooflineTimes(device, "fp8", DEEPSEEK_EFFICIENCY, memory_efficiency=None)
     sequences = 15_360
     options = TrainingOptions(
         kappa=1,
@@ -193,10 +179,17 @@ def deepseek_step(*, is_hidden: bool) -> StepOutcome:
         micro_batches=sequences // (_REPLICAS * _EXPERT_RANKS),
         bucket_bytes=2**30,
     )
-    mesh = Mesh((_STAGES_OF_DEEPSEEK, _REPLICAS, _EXPERT_RANKS), ("pp", "dp", "ep"))
-    model = zoo_model("deepseek-v3")
-    setup = TrainingSetup(model, mesh, device, "fp8", times, sequences, {"": 4096}, options)
-    return simulate_step(setup, deepseek_costs(is_hidden=is_hidden))
+    return roofline_step(
+        zoo_model("deepseek-v3"),
+        {"pp": _STAGES_OF_DEEPSEEK, "dp": _REPLICAS, "ep": _EXPERT_RANKS},
+        deepseek_costs(is_hidden=is_hidden),
+        options,
+        sequences,
+        {"": 4096},
+        device="h800",
+        efficiency=DEEPSEEK_EFFICIENCY,
+        precision="fp8",
+    )
 
 
 def deepseek_v3(_full: bool) -> Iterator[Ours]:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
-from treadle.training.costs import Traffic
+from treadle.schedules.mesh import Mesh
+from treadle.training.compute_times import RooflineTimes
+from treadle.training.costs import Costs, Traffic
+from treadle.training.devices import accelerator
+from treadle.training.models.training_model import TrainingModel
+from treadle.training.step import StepOutcome, TrainingSetup, simulate_step
+from treadle.training.training_options import TrainingOptions
 
 GIGABIT = 10**9 // 8
 """Bytes."""
@@ -66,3 +73,24 @@ class DirectConnectCosts:
     def slowdowns(self, running: tuple[Traffic, ...]) -> tuple[float, ...]:
         """One collective runs at a time."""
         return (1.0,) * len(running)
+
+
+def roofline_step(
+    model: TrainingModel,
+    axes: Mapping[str, int],
+    costs: Costs,
+    options: TrainingOptions,
+    sequences: int,
+    tokens: Mapping[str, int],
+    *,
+    device: str,
+    efficiency: float,
+    precision: str = "bf16",
+    memory_efficiency: float | None = None,
+) -> StepOutcome:
+    """A step whose computing takes what a roofline says; `axes` has the ranks along each axis of the mesh."""
+    found = accelerator(device)
+    times = RooflineTimes(found, precision, efficiency, memory_efficiency)
+    mesh = Mesh(tuple(axes.values()), tuple(axes))
+    setup = TrainingSetup(model, mesh, found, precision, times, sequences, tokens, options)
+    return simulate_step(setup, costs)

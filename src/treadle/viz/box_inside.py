@@ -66,10 +66,7 @@ class Block:
 
     def row(self, number: int) -> Row:
         """A band as obstacles."""
-        own = [self.marks[item] for item in self.bands[number]]
-        top = min(mark.y - mark.height / 2 for mark in own) - 2
-        bottom = max(mark.y + mark.height / 2 for mark in own) + 2
-        return row_of([(mark.left, mark.right) for mark in own], top, bottom)
+        return row_of([self.marks[item] for item in self.bands[number]])
 
     def to_door(self, item: int) -> list[Point]:
         """From an item to the upper edge."""

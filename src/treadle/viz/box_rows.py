@@ -195,9 +195,7 @@ class _Boxed:
                 self.marks[item] = replace(marks[item], x=x + shift, y=tops[number] + marks[item].height / 2)
 
     def _row(self, number: int) -> Row:
-        own = [self.marks[item] for item in self.levels[number]]
-        top, bottom = min(m.y - m.height / 2 for m in own) - 2, max(m.y + m.height / 2 for m in own) + 2
-        return row_of([(mark.left, mark.right) for mark in own], top, bottom)
+        return row_of([self.marks[item] for item in self.levels[number]])
 
     def _stroke(self, first: int, second: int) -> list[Point]:
         boxes = self.box_of.get(first), self.box_of.get(second)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from treadle.topologies.named_boxes import find_boxes, rank_boxes
@@ -57,11 +59,4 @@ def _direct(topology: Topology) -> PictureLayout:
     shown = [0, *sorted(near)]
     network = network_of(topology, [node_item(topology, node) for node in shown])
     picture = flat(network, [f"n{place}" for place in range(len(shown))])
-    return PictureLayout(
-        picture.width,
-        picture.height,
-        picture.marks,
-        picture.frames,
-        picture.lines,
-        f"{topology.node_names[0]} and its {len(near)} neighbours, of {n} nodes",
-    )
+    return replace(picture, left_out=f"{topology.node_names[0]} and its {len(near)} neighbours, of {n} nodes")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from treadle.viz.box_inside import text_width
@@ -37,24 +39,22 @@ def raster(painting: Painting, file_format: str) -> bytes:
     axes.set_ylim(height, 0)
     axes.axis("off")
     shift = (width - layout.width) / 2
-    _draw(axes, painting, shift, head)
+    write = partial(axes.text, fontsize=8, color=_QUIET, va="center", parse_math=False)
+    _draw(axes, write, painting, shift, head)
     if painting.title:
-        axes.text(
-            12, 16, painting.title, fontsize=12, weight="bold", color=_INK, va="center", parse_math=False
-        )
+        write(12, 16, painting.title, fontsize=12, weight="bold", color=_INK)
     x, y = 12.0, head + layout.height + 8
     for style in painting.styles:
         axes.plot([x, x + 22], [y, y], color=style.light, linewidth=style.width)
-        axes.text(x + 27, y, style.words, fontsize=8, color=_QUIET, va="center", parse_math=False)
+        write(x + 27, y, style.words)
         x += text_width(style.words) + LEGEND_STEP
     y += LINE if painting.styles else 0.0
     for number, line in enumerate(painting.notes):
-        at = y + LINE * number
-        axes.text(12, at, line, fontsize=8, color=_QUIET, va="center", parse_math=False)
+        write(12, y + LINE * number, line)
     return figure_bytes(figure, file_format)
 
 
-def _draw(axes: Any, painting: Painting, shift: float, head: float) -> None:
+def _draw(axes: Any, write: Callable[..., Any], painting: Painting, shift: float, head: float) -> None:
     from matplotlib.patches import Ellipse, FancyBboxPatch
 
     def rounded(
@@ -73,15 +73,7 @@ def _draw(axes: Any, painting: Painting, shift: float, head: float) -> None:
     layout = painting.layout
     for frame in layout.frames:
         rounded(frame.x, frame.y, frame.width, frame.height, 8, _BOX, "#c3cad2", 1)
-        axes.text(
-            frame.x + 8 + shift,
-            frame.label_y + head,
-            frame.label,
-            fontsize=8,
-            color=_QUIET,
-            va="center",
-            parse_math=False,
-        )
+        write(frame.x + 8 + shift, frame.label_y + head, frame.label)
     for number, line in enumerate(layout.lines):
         style = painting.lines.get(number, PLAIN)
         for stroke in line.strokes:
@@ -91,18 +83,9 @@ def _draw(axes: Any, painting: Painting, shift: float, head: float) -> None:
         if number in painting.arrows:
             stroke = line.strokes[-1] if painting.arrows[number] else line.strokes[0][::-1]
             (ax, ay), (bx, by) = stroke[-2:]
-            axes.annotate(
-                "",
-                xy=(bx + shift, by + head),
-                xytext=(ax + shift, ay + head),
-                arrowprops={
-                    "arrowstyle": "->",
-                    "color": style.light,
-                    "lw": style.width,
-                    "shrinkA": 0,
-                    "shrinkB": 6,
-                },
-            )
+            ends = {"xy": (bx + shift, by + head), "xytext": (ax + shift, ay + head)}
+            look = {"color": style.light, "lw": style.width, "shrinkA": 0, "shrinkB": 6}
+            axes.annotate("", **ends, arrowprops={"arrowstyle": "->", **look})
     for number, mark in enumerate(layout.marks):
         painted = painting.marks.get(number)
         if mark.shape is not Shape.MORE:
@@ -110,14 +93,4 @@ def _draw(axes: Any, painting: Painting, shift: float, head: float) -> None:
             radius = mark.height / 2 if mark.shape is Shape.RANK else 3
             rounded(mark.left, mark.y - mark.height / 2, mark.width, mark.height, radius, fill, "#33516f", 4)
         ink = "#ffffff" if painted else _INK
-        axes.text(
-            mark.x + shift,
-            mark.y + head,
-            mark.label,
-            fontsize=8,
-            color=ink,
-            ha="center",
-            va="center",
-            zorder=5,
-            parse_math=False,
-        )
+        write(mark.x + shift, mark.y + head, mark.label, color=ink, ha="center", zorder=5)

@@ -6,10 +6,10 @@ its place only where no row is: so it meets no mark but its own two, whatever th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from treadle.viz.picture_layout import Point
+from treadle.viz.picture_layout import Mark, Point
 
 MARGIN = 4.0
 """Between a line and a mark that it passes."""
@@ -45,9 +45,11 @@ class Row:
         return x
 
 
-def row_of(spans: Iterable[tuple[float, float]], top: float, bottom: float) -> Row:
-    """A row of intervals in any order."""
-    return Row(top, bottom, tuple(sorted(spans)))
+def row_of(marks: Sequence[Mark]) -> Row:
+    """The row of these marks."""
+    top = min(mark.y - mark.height / 2 for mark in marks) - 2
+    bottom = max(mark.y + mark.height / 2 for mark in marks) + 2
+    return Row(top, bottom, tuple(sorted((mark.left, mark.right) for mark in marks)))
 
 
 def way(start: Point, end: Point, rows: Sequence[Row]) -> list[Point]:

@@ -148,16 +148,8 @@ def _switches(topology: Topology, link_class: Int64Array, carries: BoolArray) ->
     if not able.any():
         return False, frozenset()
     joined = ~topology.is_compute
-    label = np.where(joined, np.arange(topology.n_nodes), -1)
-    between = carries & joined[topology.tails] & joined[topology.heads]
-    tails, heads = topology.tails[between], topology.heads[between]
-    while True:
-        lower = label.copy()
-        np.minimum.at(lower, heads, label[tails])
-        np.minimum.at(lower, tails, lower[heads])
-        if np.array_equal(lower, label):
-            break
-        label = lower
+    between = joined[topology.tails] & joined[topology.heads]
+    label = np.where(joined, _joined(topology, between), -1)
     copies: set[int] = set()
     for group in np.unique(label[able]).tolist():
         at = carries & ((label[topology.tails] == group) | (label[topology.heads] == group))
@@ -177,13 +169,17 @@ def is_near(terms: MessageTerms) -> BoolArray:
 
 def boxes_of(terms: MessageTerms) -> Int64Array:
     """Number of each node's box, as links within boxes join them; shape (n,)."""
-    topology, near = terms.topology, is_near(terms)
-    box = np.arange(topology.n_nodes, dtype=np.int64)
-    tails, heads = topology.tails[near], topology.heads[near]
+    return _joined(terms.topology, is_near(terms))
+
+
+def _joined(topology: Topology, links: BoolArray) -> Int64Array:
+    """The least node of those that these links join to each node."""
+    label = np.arange(topology.n_nodes, dtype=np.int64)
+    tails, heads = topology.tails[links], topology.heads[links]
     while True:
-        lower = box.copy()
+        lower = label.copy()
         np.minimum.at(lower, heads, lower[tails])
         np.minimum.at(lower, tails, lower[heads])
-        if np.array_equal(lower, box):
-            return box
-        box = lower
+        if np.array_equal(lower, label):
+            return label
+        label = lower

@@ -5,7 +5,7 @@ docs/algorithms/size-bounds.md has the proofs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import ClassVar
 
@@ -13,9 +13,30 @@ from treadle.brief import brief
 from treadle.schedules.witness import Witness
 
 
+@dataclass(frozen=True)
+class _Written:
+    """Values that JSON has by the names of their fields."""
+
+    kind: ClassVar[str] = ""
+
+    def to_json(self) -> dict[str, object]:
+        """Kind, if it has one, and all values; fractions in words."""
+        written: dict[str, object] = {"kind": self.kind} if self.kind else {}
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if isinstance(value, Fraction):
+                value = str(value)
+            elif isinstance(value, tuple):
+                value = list(value)
+            elif value is not None and not isinstance(value, int):
+                value = value.to_json()
+            written[one.metadata.get("key", one.name)] = value
+        return written
+
+
 @brief("witness")
 @dataclass(frozen=True)
-class CrossingWitness:
+class CrossingWitness(_Written):
     """Data that must cross links which carry none at the beginning and at the end.
 
     Parameters
@@ -28,14 +49,10 @@ class CrossingWitness:
 
     witness: Witness
 
-    def to_json(self) -> dict[str, object]:
-        """Kind, and the other witness."""
-        return {"kind": self.kind, "witness": self.witness.to_json()}
-
 
 @brief("source", "target")
 @dataclass(frozen=True)
-class PairWitness:
+class PairWitness(_Written):
     """A rank whose data another one needs, however near or far.
 
     Parameters
@@ -49,14 +66,10 @@ class PairWitness:
     source: int
     target: int
 
-    def to_json(self) -> dict[str, object]:
-        """Kind and both ranks."""
-        return {"kind": self.kind, "source": self.source, "target": self.target}
-
 
 @brief("gap_ns", "delay_ns", "links", "copies")
 @dataclass(frozen=True)
-class ReachClass:
+class ReachClass(_Written):
     """How messages of a kind spread at best.
 
     Parameters
@@ -76,19 +89,10 @@ class ReachClass:
     links: int
     copies: bool = False
 
-    def to_json(self) -> dict[str, object]:
-        """All figures."""
-        return {
-            "gap_ns": self.gap_ns,
-            "delay_ns": self.delay_ns,
-            "links": self.links,
-            "copies": self.copies,
-        }
-
 
 @brief("source", "count", "box_ranks")
 @dataclass(frozen=True)
-class ReachWitness:
+class ReachWitness(_Written):
     """A rank whose data so many need that they must be told one by one (LogP).
 
     Parameters
@@ -111,21 +115,10 @@ class ReachWitness:
     near: ReachClass | None
     far: ReachClass | None
 
-    def to_json(self) -> dict[str, object]:
-        """Kind, counts, and the figures of both kinds of messages."""
-        return {
-            "kind": self.kind,
-            "source": self.source,
-            "count": self.count,
-            "box_ranks": self.box_ranks,
-            "near": None if self.near is None else self.near.to_json(),
-            "far": None if self.far is None else self.far.to_json(),
-        }
-
 
 @brief("gap_ns", "delay_ns", "rates", "copies")
 @dataclass(frozen=True)
-class GrowthClass:
+class GrowthClass(_Written):
     """How messages of a kind carry what a rank knows at best.
 
     Parameters
@@ -140,22 +133,13 @@ class GrowthClass:
 
     gap_ns: int
     delay_ns: int
-    rates: tuple[int, ...]
+    rates: tuple[int, ...] = field(metadata={"key": "rates_bytes_per_s"})
     copies: bool = False
-
-    def to_json(self) -> dict[str, object]:
-        """All figures."""
-        return {
-            "gap_ns": self.gap_ns,
-            "delay_ns": self.delay_ns,
-            "rates_bytes_per_s": list(self.rates),
-            "copies": self.copies,
-        }
 
 
 @brief("box_ranks", "leaving_bytes_per_s")
 @dataclass(frozen=True)
-class GrowthWitness:
+class GrowthWitness(_Written):
     """What all ranks know together grows by messages that hold no more than their senders know, and bytes.
 
     Parameters
@@ -183,20 +167,10 @@ class GrowthWitness:
         delays = [one.delay_ns for one in (self.near, self.far) if one is not None]
         return min(delays) // 160
 
-    def to_json(self) -> dict[str, object]:
-        """Kind, and the figures of both kinds of messages."""
-        return {
-            "kind": self.kind,
-            "box_ranks": self.box_ranks,
-            "near": None if self.near is None else self.near.to_json(),
-            "far": self.far.to_json(),
-            "leaving_bytes_per_s": self.leaving_bytes_per_s,
-        }
-
 
 @brief("source", "least_ns")
 @dataclass(frozen=True)
-class DirectWitness:
+class DirectWitness(_Written):
     """Ranks so far from one that data take one message to each, not two.
 
     Parameters
@@ -212,14 +186,10 @@ class DirectWitness:
     source: int
     least_ns: int
 
-    def to_json(self) -> dict[str, object]:
-        """Kind and both values."""
-        return {"kind": self.kind, "source": self.source, "least_ns": self.least_ns}
-
 
 @brief("nodes")
 @dataclass(frozen=True)
-class GatheredWitness:
+class GatheredWitness(_Written):
     """Nodes whose data leave them once, after sums or before they are told to all, or more than once.
 
     Parameters
@@ -231,14 +201,10 @@ class GatheredWitness:
 
     nodes: tuple[int, ...]
 
-    def to_json(self) -> dict[str, object]:
-        """Kind and nodes."""
-        return {"kind": self.kind, "nodes": list(self.nodes)}
-
 
 @brief("worth_ns")
 @dataclass(frozen=True)
-class RelayedWitness:
+class RelayedWitness(_Written):
     """Contributions to an allreduce that come by one message or two, at what they take of links.
 
     Parameters
@@ -250,10 +216,6 @@ class RelayedWitness:
     kind: ClassVar[str] = "relayed"
 
     worth_ns: Fraction
-
-    def to_json(self) -> dict[str, object]:
-        """Kind and price, as a fraction in words."""
-        return {"kind": self.kind, "worth_ns": str(self.worth_ns)}
 
 
 SizeWitness = (
