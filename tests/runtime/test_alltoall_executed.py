@@ -20,7 +20,7 @@ from treadle.program.program import OperationKind, Program
 from treadle.runtime.data import ElementType
 from treadle.runtime.measured_sizes import measure
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
-from treadle.synthesis.alltoall.baselines.torus_exchange import torus_exchange
+from treadle.synthesis.alltoall.baselines.grid_phases import torus_exchange
 from treadle.synthesis.alltoall.steps.time_stepped import time_stepped_flow
 from treadle.synthesis.alltoall.steps.timed_paths import chunked_exchange
 from treadle.topologies import parse

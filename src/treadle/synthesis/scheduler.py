@@ -146,20 +146,17 @@ class Scheduler:
         if collective.kind not in self.collectives:
             return Refusal(f"{collective.kind} is not supported; it knows {', '.join(self.collectives)}")
         if collective.groups is not None and not self.in_groups:
-            return self._refusal_of_groups(len(collective.groups))
-        for need in self.needs:
-            found: Refusal | None = _load(need)(topology, collective)
-            if found is not None:
-                return found
-        return None
-
-    def _refusal_of_groups(self, n_groups: int) -> Refusal | None:
-        """Trees can be made of each group by itself; whether they can is found on the way."""
-        if self.form is not ScheduleForm.TREES:
-            return Refusal(f"it knows one group of ranks, found {n_groups} at once; leave out --algorithm")
-        if self.comparing is Comparing.ABLE:
-            return Refusal("copies and sums in the network are not modelled for several groups at once")
-        return None
+            # trees can be made of each group by itself; whether they can is found on the way
+            n_groups = len(collective.groups)
+            if self.form is not ScheduleForm.TREES:
+                return Refusal(
+                    f"it knows one group of ranks, found {n_groups} at once; leave out --algorithm"
+                )
+            if self.comparing is Comparing.ABLE:
+                return Refusal("copies and sums in the network are not modelled for several groups at once")
+            return None
+        found: Iterator[Refusal | None] = (_load(need)(topology, collective) for need in self.needs)
+        return next((refusal for refusal in found if refusal is not None), None)
 
     def load(self) -> Callable[..., Any]:
         """The function itself."""

@@ -469,21 +469,21 @@ OWN = (
     _exchanges(
         "hypercube-exchange",
         _ALLTOALL,
-        f"{_EXCHANGES}.hypercube_exchange:hypercube_exchange",
-        needs=(no_switches, f"{_EXCHANGES}.hypercube_exchange:hypercube_in_order_of_addresses"),
+        f"{_EXCHANGES}.grid_phases:hypercube_exchange",
+        needs=(no_switches, f"{_EXCHANGES}.grid_phases:hypercube_in_order_of_addresses"),
         source="Johnsson and Ho (IEEE TC 38, 1989)",
     ),
     _exchanges(
         "mesh-exchange",
         _ALLTOALL,
-        f"{_EXCHANGES}.mesh_exchange:mesh_exchange",
-        needs=(no_switches, f"{_EXCHANGES}.mesh_exchange:mesh_in_row_major_order"),
+        f"{_EXCHANGES}.grid_phases:mesh_exchange",
+        needs=(no_switches, f"{_EXCHANGES}.grid_phases:mesh_in_row_major_order"),
         source="Scott (DMCC 1991), as store and forward",
     ),
     _exchanges(
         "pairwise",
         _ALLTOALL,
-        f"{_EXCHANGES}.pairwise:pairwise_exchange",
+        f"{_EXCHANGES}.bruck:pairwise_exchange",
         needs=(no_switches,),
         source="Thakur, Rabenseifner and Gropp (IJHPCA 19, 2005), section 4.3",
     ),
@@ -500,8 +500,8 @@ OWN = (
     _exchanges(
         "torus-exchange",
         _ALLTOALL,
-        f"{_EXCHANGES}.torus_exchange:torus_exchange",
-        needs=(no_switches, f"{_EXCHANGES}.torus_exchange:torus_in_row_major_order"),
+        f"{_EXCHANGES}.grid_phases:torus_exchange",
+        needs=(no_switches, f"{_EXCHANGES}.grid_phases:torus_in_row_major_order"),
         source="Suh and Yalamanchili (IEEE TPDS 9, 1998), as store and forward",
     ),
     _routes(
@@ -544,7 +544,7 @@ OWN = (
     _routes(
         "native",
         _ALLTOALL,
-        f"{_EXCHANGES}.native:layered_native_routes",
+        f"{_EXCHANGES}.first_paths:layered_native_routes",
         source="common practice (NCCL, Open MPI): the all-to-all paper, section 5.2",
     ),
     _routes(

@@ -122,26 +122,23 @@ class JobNetwork:
         """
         distance, paths = self._paths(lengths)
         kind = self.collective.kind
-        if kind is CollectiveKind.ALLTOALL:
-            for root in self.roots:
-                assert root is not None
-                yield root, *self._bundle(root, distance, paths)
-            return
         if kind is CollectiveKind.ALLREDUCE:
-            found = [self._pair(root, distance, paths) for root in range(self.collective.n_ranks)]
+            found = []
+            for free_root in range(self.collective.n_ranks):
+                inward, reduce = self._tree(free_root, distance, paths, outward=False)
+                outward, broadcast = self._tree(free_root, distance, paths, outward=True)
+                loads = _loads([*reduce.paths.values(), *broadcast.paths.values()])
+                found.append((inward + outward, Column(self.number, free_root, loads, broadcast, reduce)))
             yield None, *min(found, key=lambda one: one[0])
             return
         for root in self.roots:
-            assert root is not None
+            assert root is not None, "only an allreduce has a free root"
+            if kind is CollectiveKind.ALLTOALL:
+                yield root, *self._bundle(root, distance, paths)
+                continue
             length, tree = self._tree(root, distance, paths, outward=kind.broadcasts)
-            column = Column(
-                self.number,
-                root,
-                _loads(tree.paths.values()),
-                broadcast=tree if kind.broadcasts else None,
-                reduce=None if kind.broadcasts else tree,
-            )
-            yield root, length, column
+            trees = (tree, None) if kind.broadcasts else (None, tree)
+            yield root, length, Column(self.number, root, _loads(tree.paths.values()), *trees)
 
     def _paths(self, lengths: NDArray[np.float64]) -> tuple[NDArray[np.float64], _Paths]:
         """Distances between ranks, shape (N, N), and the paths (Bellman and Ford, from all ranks at once)."""
@@ -182,12 +179,6 @@ class JobNetwork:
         }
         length = sum(float(cost[above, rank]) for rank, above in enumerate(parent) if above >= 0)
         return length, SpanningTree(tuple(parent), edges)
-
-    def _pair(self, root: int, distance: NDArray[np.float64], paths: _Paths) -> tuple[float, Column]:
-        inward, reduce = self._tree(root, distance, paths, outward=False)
-        outward, broadcast = self._tree(root, distance, paths, outward=True)
-        loads = _loads([*reduce.paths.values(), *broadcast.paths.values()])
-        return inward + outward, Column(self.number, root, loads, broadcast, reduce)
 
     def _unreachable(self) -> InfeasibleError:
         return InfeasibleError(

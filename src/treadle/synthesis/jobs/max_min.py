@@ -73,7 +73,8 @@ def max_min_rates(topology: Topology, jobs: Sequence[Job]) -> JobRates:
     while len(rates) < len(jobs):
         program = _Program(topology, weights, networks, rates, columns)
         vertex = program.optimum()
-        rate, lengths = program.rate(vertex), program.lengths(vertex)
+        rate = vertex.primal[program.rate]
+        lengths = tuple(max(Fraction(0), vertex.dual[row]) for row in program.capacity)
         limited = program.limited(vertex)
         if not limited:
             raise InfeasibleError("jobs: a linear program without a limit; this is a defect of Treadle")
@@ -98,33 +99,28 @@ class _Program:
         self._networks, self._n_links = networks, topology.n_links
         self._lp = GrowingLp()
         self._lp.scale = int(topology.bandwidths.max())
-        self._rate = self._lp.add_column(1)
-        self._capacity = [self._lp.add_row({}, bandwidth) for bandwidth in topology.bandwidths.tolist()]
+        self.rate = self._lp.add_column(1)  # algbw per weight, bytes/s
+        self.capacity = [self._lp.add_row({}, bandwidth) for bandwidth in topology.bandwidths.tolist()]
         self._rows: dict[tuple[int, int | None], tuple[int, int]] = {}
         self._open = [number for number in range(len(weights)) if number not in rates]
         for number, (weight, network) in enumerate(zip(weights, networks, strict=True)):
             for root in network.roots:
                 part = network.share(root) * rates.get(number, weight)
-                scale = part.denominator
-                if number in rates:
-                    row = self._lp.add_row({}, -part.numerator, equality=True)
-                else:
-                    row = self._lp.add_row({self._rate: part.numerator}, equality=True)
-                self._rows[number, root] = row, scale
+                is_known = number in rates
+                given = {} if is_known else {self.rate: part.numerator}
+                row = self._lp.add_row(given, -part.numerator if is_known else 0, equality=True)
+                self._rows[number, root] = row, part.denominator
         self.columns: list[Column] = []
         self._known: set[tuple[object, ...]] = set()
         self._numbers: list[int] = []
         for column in columns:
             self._add(column)
 
-    def _key(self, column: Column) -> tuple[int, int | None]:
-        root: int | None = column.root
-        return column.job, root if (column.job, root) in self._rows else None
-
     def _add(self, column: Column) -> None:
         self._known.add(_way(column))
-        row, scale = self._rows[self._key(column)]
-        entries = {self._capacity[link]: count for link, count in column.loads.items()}
+        key = column.job, column.root
+        row, scale = self._rows[key if key in self._rows else (column.job, None)]
+        entries = {self.capacity[link]: count for link, count in column.loads.items()}
         self._numbers.append(self._lp.add_column(0, {**entries, row: -scale}))
         self.columns.append(column)
 
@@ -145,8 +141,8 @@ class _Program:
 
     def _priced(self, dual: np.ndarray[tuple[int, ...], np.dtype[np.float64]], tolerance: float) -> bool:
         """Add the ways that are cheaper than those of the program; whether there were any."""
-        lengths = np.maximum(dual[self._capacity], 0.0)
-        found = False
+        lengths = np.maximum(dual[self.capacity], 0.0)
+        before = len(self.columns)
         for number, network in enumerate(self._networks):
             for root, length, column in network.cheapest(lengths):
                 row, scale = self._rows[number, root]
@@ -154,16 +150,7 @@ class _Program:
                 # what is there already is not cheaper, whatever floats say
                 if length < worth - tolerance * max(abs(worth), 1e-300) and _way(column) not in self._known:
                     self._add(column)
-                    found = True
-        return found
-
-    def rate(self, vertex: Vertex) -> Fraction:
-        """Algbw per weight, bytes/s."""
-        return vertex.primal[self._rate]
-
-    def lengths(self, vertex: Vertex) -> tuple[Fraction, ...]:
-        """Prices of the links."""
-        return tuple(max(Fraction(0), vertex.dual[row]) for row in self._capacity)
+        return len(self.columns) > before
 
     def limited(self, vertex: Vertex) -> tuple[int, ...]:
         """Jobs that more capacity of the priced links would help."""

@@ -177,7 +177,9 @@ def whole_ways(
     if all(grid <= most for grid in exact.grids):
         return exact
     best: WholeWays | None = None
-    grids = _grids(MOST_TREES if max_trees is None else max_trees)
+    largest = MOST_TREES if max_trees is None else max_trees
+    # powers of two up to the largest, and it
+    grids = sorted({*(2**exponent for exponent in range(largest.bit_length())), largest})
     for done, grid in enumerate(grids):
         context().report("grids", done, len(grids))
         units, own = _on_grid(jobs, bandwidths, exact, grid, most)
@@ -188,12 +190,6 @@ def whole_ways(
             break
     assert best is not None  # there is at least one grid
     return best
-
-
-def _grids(most: int) -> list[int]:
-    """Powers of two up to a number, and it."""
-    powers = [2**exponent for exponent in range(most.bit_length())]
-    return powers if powers[-1] == most else [*powers, most]
 
 
 def _on_grid(
@@ -207,6 +203,7 @@ def _on_grid(
     units, grids = list(exact.units), list(exact.grids)
     room = _Room(bandwidths)
     short: list[tuple[float, int, int | None, int]] = []
+    places: dict[tuple[int, int | None], list[int]] = defaultdict(list)  # ways of each part of a job
     for number, (job, rate) in enumerate(zip(jobs, exact.rates, strict=True)):
         if grids[number] > most:
             grids[number] = Fraction(grid)
@@ -216,25 +213,17 @@ def _on_grid(
             for way, count in zip(job.ways, units[number], strict=True):
                 left[way.part] -= count
             short += [(_unit(job, rate, grid), number, part, count) for part, count in left.items() if count]
-        for way, count in zip(job.ways, units[number], strict=True):
+        for place, (way, count) in enumerate(zip(job.ways, units[number], strict=True)):
             room.take(way, _unit(job, rate, grids[number]) * count)
+            places[number, way.part].append(place)
     # what weighs most first, as long as there is room to choose
-    places = [_places(job) for job in jobs]
     for weight, number, part, count in sorted(short, key=lambda one: one[0], reverse=True):
         ways = jobs[number].ways
         for _ in range(count):
-            place = min(places[number][part], key=lambda place: room.after(ways[place], weight))
+            place = min(places[number, part], key=lambda place: room.after(ways[place], weight))
             units[number][place] += 1
             room.take(ways[place], weight)
     return tuple(units), tuple(grids)
-
-
-def _places(job: JobWays) -> dict[int | None, list[int]]:
-    """Of each part, the numbers of its ways."""
-    found: dict[int | None, list[int]] = defaultdict(list)
-    for place, way in enumerate(job.ways):
-        found[way.part].append(place)
-    return found
 
 
 def _unit(job: JobWays, rate: Fraction, grid: Fraction | int) -> float:

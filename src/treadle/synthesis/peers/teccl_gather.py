@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, positions_of
 from treadle.context import TimeLimitError, context
 from treadle.errors import ScheduleError
 from treadle.math.lp import Program
@@ -120,32 +120,24 @@ def _flows(topology: Topology, chunks: int, epochs: int) -> _Flows:
     """Every chunk over every link in every epoch, where it can be at the tail and is of use at the head."""
     distance = distance_matrix(topology)
     usable = np.flatnonzero(topology.tails != topology.heads)
-    epoch, chunk, place = np.meshgrid(
-        np.arange(epochs), np.arange(topology.n_nodes * chunks), np.arange(len(usable)), indexing="ij"
-    )
-    link = usable[place]
-    source = chunk // chunks
+    shape = epochs, topology.n_nodes * chunks, len(usable)
+    epoch, chunk, place = np.indices(shape, dtype=np.int32)
+    link, source = usable[place], chunk // chunks
     kept = (distance[source, topology.tails[link]] <= epoch) & (topology.heads[link] != source)
-    return _Flows(
-        chunk[kept].astype(np.int32), link[kept].astype(np.int32), epoch[kept].astype(np.int32), distance
-    )
+    return _Flows(chunk[kept], link[kept].astype(np.int32), epoch[kept], distance)
 
 
 def _solved(
     topology: Topology, flows: _Flows, chunks: int, epochs: int, deadline: float
 ) -> GatherProgramResult:
-    n, total = topology.n_nodes, topology.n_nodes * chunks
-    n_flows = len(flows.link)
+    n, n_flows = topology.n_nodes, len(flows.link)
+    own = np.repeat(np.arange(n), chunks)
     # buffers of nodes at the beginning of epochs 1 .. K; a chunk's own node always has it
-    buffer = np.full((epochs + 1, total, n), -1, dtype=np.int64)
-    for k in range(1, epochs + 1):
-        for chunk in range(total):
-            near = np.flatnonzero(flows.distance[chunk // chunks] <= k)
-            for node in near.tolist():
-                if node != chunk // chunks:
-                    buffer[k, chunk, node] = 0
-    places = np.argwhere(buffer == 0)
-    buffer[tuple(places.T)] = n_flows + np.arange(len(places))
+    near = (flows.distance[own] <= np.arange(epochs + 1)[:, None, None]) & (own[:, None] != np.arange(n))
+    near[0] = False
+    places = np.argwhere(near)
+    buffer = positions_of(near.shape, near)
+    buffer[near] += n_flows
     left = deadline - monotonic()
     if left <= 0:
         raise TimeLimitError("integer program")
@@ -168,37 +160,31 @@ def _load(
     at_tail = buffer[flows.epoch, flows.chunk, tails]
     sending = np.flatnonzero(at_tail >= 0)  # the chunk's own node needs no leave
     n_sends = len(sending)
-    entries = [
-        (np.arange(n_sends), column[sending], np.ones(n_sends)),
-        (np.arange(n_sends), at_tail[sending], -np.ones(n_sends)),
-    ]
     # what a node has at the beginning of epoch k: no more than before and what came in epoch k - 1
-    row_of = np.full(buffer.shape, -1, dtype=np.int64)
-    row_of[tuple(places.T)] = n_sends + np.arange(len(places))
+    row_of = np.where(buffer >= 0, buffer - n_flows + n_sends, -1)
     own = buffer[tuple(places.T)]
     before = buffer[places[:, 0] - 1, places[:, 1], places[:, 2]]
     held = np.flatnonzero(before >= 0)
-    into = row_of[flows.epoch + 1, flows.chunk, heads]
-    entries += [
+    first_load = n_sends + len(places)
+    loads = flows.epoch.astype(np.int64) * topology.n_links + flows.link
+    used, load_row = np.unique(loads, return_inverse=True)
+    entries = [
+        (np.arange(n_sends), column[sending], np.ones(n_sends)),
+        (np.arange(n_sends), at_tail[sending], -np.ones(n_sends)),
         (row_of[tuple(places.T)], own, np.ones(len(places))),
         (row_of[tuple(places[held].T)], before[held], -np.ones(len(held))),
-        (into, column, -np.ones(n_flows)),
+        (row_of[flows.epoch + 1, flows.chunk, heads], column, -np.ones(n_flows)),
+        (first_load + load_row, column, np.ones(n_flows)),
     ]
-    first_load = n_sends + len(places)
-    used, load_row = np.unique(
-        flows.epoch.astype(np.int64) * topology.n_links + flows.link, return_inverse=True
-    )
-    entries.append((first_load + load_row, column, np.ones(n_flows)))
     slots = topology.bandwidths // topology.bandwidths.min()
     rows, columns, values = (np.concatenate(parts) for parts in zip(*entries, strict=True))
-    n_rows = first_load + len(used)
     order = np.argsort(rows, kind="stable")
     cost = np.zeros(n_columns)
     cost[own] = 1.0 / places[:, 0]  # a demand that is met by the end of epoch k - 1 counts 1 / k there
     lower = np.zeros(n_columns)
     lower[own[places[:, 0] == epochs]] = 1.0
     upper = np.concatenate([np.zeros(first_load), slots[used % topology.n_links].astype(float)])
-    sides = np.full(n_rows, -np.inf), upper
+    sides = np.full(len(upper), -np.inf), upper
     lp.load(cost, *sides, [(rows[order], columns[order], values[order])], columns_from=lower, columns_to=1.0)
     lp.make_integer(0, n_flows)
 

@@ -81,19 +81,14 @@ def _corner(topology: Topology, collective: Collective) -> tuple[int, int, bool]
 def _forest(topology: Topology, collective: Collective, side: int, spare: int, *, is_rank: bool) -> Forest:
     """The out-trees: two units of each, the second's apart where they reach the spare corner differently."""
     builder = ForestBuilder(topology, collective)
-    links = {
-        (tail, head): link
-        for link, (tail, head) in enumerate(
-            zip(topology.tails.tolist(), topology.heads.tolist(), strict=True)
-        )
-    }
+    ends = zip(topology.tails.tolist(), topology.heads.tolist(), strict=True)
+    links = {pair: link for link, pair in enumerate(ends)}
     turned = _turned(side, spare)
     rank = {node: number for number, node in enumerate(collective.ranks)}
     for edges, units in _trees(side, is_rank=is_rank):
         parents = {turned(place): turned(parent) for place, parent in edges.items()}
         (root,) = set(parents.values()) - set(parents)
-        parent = np.full(collective.n_ranks, -1, dtype=np.int32)
-        paths = np.full(collective.n_ranks, -1, dtype=np.int32)
+        parent, paths = np.full((2, collective.n_ranks), -1, dtype=np.int32)
         for node in parents:
             if node not in rank:
                 continue

@@ -8,17 +8,17 @@ exchange their sums and hand them to the carriers. For the two halves of the dat
 
 from __future__ import annotations
 
+from itertools import starmap
+
 import numpy as np
 
 from treadle.arrays import Int64Array
-from treadle.errors import ScheduleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.scheduler import equal_shards
-from treadle.synthesis.sizes.boxed import Boxes
-from treadle.synthesis.sizes.exchanges import Messages
+from treadle.synthesis.sizes.exchanges import joined
 from treadle.synthesis.sizes.shortest_ways import steps_over_ways
 from treadle.synthesis.sizes.spanning_exchanges import not_too_many, several_boxes
 from treadle.synthesis.trees.baselines.boxes import find_boxes
@@ -35,9 +35,6 @@ def even_boxes(topology: Topology, collective: Collective) -> Refusal | None:
     if len(sizes) == 1 and not next(iter(sizes)) % 2:
         return None
     return Refusal(f"expected boxes of one even size, found {', '.join(map(str, sorted(sizes)))}")
-
-
-_NEEDS = (not_too_many, equal_shards, several_boxes, even_boxes)
 
 
 def box_carriers(topology: Topology, collective: Collective) -> StepSchedule:
@@ -62,40 +59,25 @@ def box_carriers(topology: Topology, collective: Collective) -> StepSchedule:
     A carrier's own data reach its box's sum by one receiver alone, so that every contribution is in the
     receivers' sums once: those of other boxes in the sum that came from there.
     """
-    check_supported(_NAME, topology, collective, _KINDS)
-    for need in _NEEDS:
-        if (refusal := need(topology, collective)) is not None:
-            raise ScheduleError(f"{_NAME}: {refusal}")
-    boxes = find_boxes(topology, collective)
-    halves = [_roles(boxes, turn) for turn in range(2)]
+    needs = (not_too_many, equal_shards, several_boxes, even_boxes)
+    check_supported(_NAME, topology, collective, _KINDS, needs)
+    sides = np.split(np.array(find_boxes(topology, collective), dtype=np.int64), 2, axis=1)
+    # carriers and receivers of every box: each half of a box carries one half of the data
+    roles = (sides, sides[::-1])
     reducing = [
-        _joined([(*step(carriers, receivers), half) for half, (carriers, receivers) in enumerate(halves)])
+        joined((*pairs, np.full(len(pairs[0]), half)) for half, pairs in enumerate(starmap(step, roles)))
         for step in (_to_carriers, _across, _among_receivers)
     ]
-    handing = _joined(
-        [(receivers.ravel(), carriers.ravel(), half) for half, (carriers, receivers) in enumerate(halves)]
+    handing = joined(
+        (receivers.ravel(), carriers.ravel(), np.full(carriers.size, half))
+        for half, (carriers, receivers) in enumerate(roles)
     )
-    homes = [np.array(pair) for pair in zip(*(receivers.ravel() for _, receivers in halves), strict=True)]
+    homes = [np.array(pair) for pair in zip(*(receivers.ravel() for _, receivers in roles), strict=True)]
     return StepSchedule(
         CollectiveKind.ALLREDUCE,
         reduce=steps_over_ways(topology, collective, Direction.REDUCE, [reducing], homes),
         broadcast=steps_over_ways(topology, collective, Direction.BROADCAST, [[handing]], homes),
     )
-
-
-def _roles(boxes: Boxes, turn: int) -> tuple[Int64Array, Int64Array]:
-    """Carriers and receivers of every box, shape (boxes, half a box) each."""
-    ranks = np.array(boxes, dtype=np.int64)
-    half = ranks.shape[1] // 2
-    sides = ranks[:, :half], ranks[:, half:]
-    return sides[turn], sides[1 - turn]
-
-
-def _joined(parts: list[tuple[Int64Array, Int64Array, int]]) -> Messages:
-    """Messages of both halves of the data, which are shards."""
-    senders, targets, halves = zip(*parts, strict=True)
-    shards = [np.full(len(sender), half) for sender, half in zip(senders, halves, strict=True)]
-    return np.concatenate(senders), np.concatenate(targets), np.concatenate(shards)
 
 
 def _to_carriers(carriers: Int64Array, receivers: Int64Array) -> tuple[Int64Array, Int64Array]:

@@ -6,13 +6,13 @@ same links many times over. An allgather made for the box, and backwards a reduc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import lcm
 
 import numpy as np
 
 from treadle.arrays import Int64Array
-from treadle.errors import InfeasibleError, ScheduleError
+from treadle.errors import InfeasibleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.step_transforms import pipelined, reverse
@@ -23,23 +23,21 @@ from treadle.synthesis.scheduler import equal_shards
 from treadle.synthesis.sizes.boxed import Boxes
 from treadle.synthesis.sizes.shortest_ways import ShortestWays
 from treadle.synthesis.sizes.spanning_exchanges import KINDS, not_too_many, several_boxes
-from treadle.synthesis.trees.baselines.boxes import find_boxes
+from treadle.synthesis.trees.baselines.boxes import fabric_of_box, find_boxes
 from treadle.synthesis.trees.baselines.embedding import check_supported
 from treadle.synthesis.trees.baselines.hierarchical_ring import boxes_of_one_size
 from treadle.topologies.distances import distance_matrix
-from treadle.topologies.topology import Topology, TopologyBuilder
+from treadle.topologies.topology import Topology
 
 BoxGather = Callable[[Topology], Steps]
 """An allgather among the ranks of a box, over the links between them."""
-_Box = tuple[Topology, Int64Array]
-"""The ranks of a box by place with the links between them, and the numbers of these links in the fabric."""
 
 
 def boxes_of_direct_links(topology: Topology, collective: Collective) -> Refusal | None:
     """In every box each rank reaches each over links between ranks."""
     for box in find_boxes(topology, collective):
         try:
-            distance_matrix(_inside(topology, collective, box)[0])
+            distance_matrix(fabric_of_box(topology, [collective.ranks[rank] for rank in box])[0])
         except InfeasibleError:
             names = topology.node_names[collective.ranks[box[0]]]
             return Refusal(f"the links between the ranks of the box of {names} do not join them; use rail")
@@ -89,19 +87,15 @@ def across_and_in_boxes(
     which have a message more to go: the network waits less. (Later still is no better: trees of several hops
     queue behind what waits in the box from the start.)
     """
-    check_supported(name, topology, collective, KINDS)
-    for need in BOX_NEEDS:
-        if (refusal := need(topology, collective)) is not None:
-            raise ScheduleError(f"{name}: {refusal}")
+    check_supported(name, topology, collective, KINDS, BOX_NEEDS)
     boxes, kind = find_boxes(topology, collective), collective.kind
     exchanges = kind is CollectiveKind.ALLREDUCE and len(boxes) == 2
     reduce = broadcast = None
     if exchanges:
         reduce = _summed(topology, collective, boxes, gather)
     elif kind.reduces:
-        reduce = reverse(
-            _spread(topology.transpose(), collective, boxes, gather, across=True, lead=pieces // 2)
-        )
+        turned = topology.transpose()
+        reduce = reverse(_spread(turned, collective, boxes, gather, across=True, lead=pieces // 2))
     if kind.broadcasts:
         broadcast = _spread(topology, collective, boxes, gather, across=not exchanges)
 
@@ -111,27 +105,14 @@ def across_and_in_boxes(
     return StepSchedule(kind, reduce=reduce and cut(reduce), broadcast=broadcast and cut(broadcast))
 
 
-def _inside(topology: Topology, collective: Collective, box: Sequence[int]) -> _Box:
-    """The fabric of a box; boxes of the same links have the same."""
-    nodes = [collective.ranks[rank] for rank in box]
-    place = {node: i for i, node in enumerate(nodes)}
-    builder = TopologyBuilder("box")
-    names = [builder.compute(f"gpu{i}") for i in range(len(nodes))]
-    numbers = []
-    for link, (tail, head) in enumerate(zip(topology.tails.tolist(), topology.heads.tolist(), strict=True)):
-        if tail in place and head in place and tail != head:
-            builder.link(names[place[tail]], names[place[head]], int(topology.bandwidths[link]))
-            numbers.append(link)
-    return builder.build(), np.array(numbers, dtype=np.int64)
-
-
-def _gathered(insides: Sequence[_Box], gather: BoxGather) -> list[Steps]:
-    """The allgather of each box; of equal boxes it is made once."""
-    known: list[tuple[Topology, Steps]] = []
-    for inside, _ in insides:
-        if not any(inside == other for other, _ in known):
-            known.append((inside, gather(inside)))
-    return [next(steps for other, steps in known if other == inside) for inside, _ in insides]
+def _gathered(
+    topology: Topology, collective: Collective, boxes: Boxes, gather: BoxGather
+) -> tuple[list[Steps], list[Int64Array]]:
+    """The allgather of each box, which equal boxes share, and the numbers of the box's links."""
+    nodes = ([collective.ranks[rank] for rank in box] for box in boxes)
+    insides, numbers = zip(*(fabric_of_box(topology, own) for own in nodes), strict=True)
+    made = {inside: gather(inside) for inside in dict.fromkeys(insides)}
+    return [made[inside] for inside in insides], list(numbers)
 
 
 def _spread(
@@ -144,12 +125,11 @@ def _spread(
     lead: int = 0,
 ) -> Steps:
     """Allgather: across boxes, then in them; or in them alone, of shards that equal places share."""
-    insides = [_inside(topology, collective, box) for box in boxes]
-    found = _gathered(insides, gather)
+    found, links = _gathered(topology, collective, boxes, gather)
     n_chunks, ways = lcm(*(steps.n_chunks for steps in found)), ShortestWays(topology, collective)
     parts = [_across(boxes, ways, lead, n_chunks, own=True)] if across else []
     sources = boxes if across else [range(len(boxes[0]))]
-    for box, steps, (_, numbers) in zip(boxes, found, insides, strict=True):
+    for box, steps, numbers in zip(boxes, found, links, strict=True):
         inside = _in_box(steps, numbers, ways, n_chunks, lead + int(across))
         for shards in sources:
             part = np.vstack([np.array(shards)[inside[:1]], inside[1:]])
@@ -162,14 +142,13 @@ def _spread(
 
 def _summed(topology: Topology, collective: Collective, boxes: Boxes, gather: BoxGather) -> Steps:
     """Reduce-scatter in each box, and the exchange of its sums among equal places."""
-    insides = [_inside(topology, collective, box) for box in boxes]
-    turned = [(inside.transpose(), numbers) for inside, numbers in insides]
-    found = [reverse(steps) for steps in _gathered(turned, gather)]
+    turned, links = _gathered(topology.transpose(), collective, boxes, gather)
+    found = [reverse(steps) for steps in turned]
     n_chunks, ways = lcm(*(steps.n_chunks for steps in found)), ShortestWays(topology, collective)
     last = max(steps.n_steps for steps in found)
     parts = [
         _in_box(steps, numbers, ways, n_chunks, last - steps.n_steps)
-        for steps, (_, numbers) in zip(found, insides, strict=True)
+        for steps, numbers in zip(found, links, strict=True)
     ]
     parts.append(_across(boxes, ways, last, n_chunks, own=False))
     return ways.steps(Direction.REDUCE, n_chunks, parts, [np.array(box) for box in boxes])

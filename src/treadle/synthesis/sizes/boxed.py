@@ -65,3 +65,9 @@ def three_stage_trees(boxes: Boxes) -> Int32Array:
                 parent[root, head] = box[carrier]
             parent[root, root] = -1
     return parent
+
+
+def usual_factors(boxes: Boxes) -> tuple[int, ...]:
+    """Radices of the place in the box and of the box, where boxes have one size; else of the rank alone."""
+    is_regular = len(boxes) > 1 and len({len(box) for box in boxes}) == 1
+    return (len(boxes[0]), len(boxes)) if is_regular else (sum(map(len, boxes)),)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.schedules.steps.step_transforms import pipelined
 from treadle.schedules.steps.steps import Steps, StepSchedule
@@ -60,10 +59,7 @@ def bfb_pieces(
     messages to arrive; other pieces then use them. In parts, a step's last sends go while those that
     the next step waits for have arrived.
     """
-    check_supported(_NAME, topology, collective, KINDS)
-    for need in _NEEDS:
-        if (refusal := need(topology, collective)) is not None:
-            raise ScheduleError(f"{_NAME}: {refusal}")
+    check_supported(_NAME, topology, collective, KINDS, _NEEDS)
     found = bfb_schedule(topology, collective.kind, max_chunks=_MOST_CHUNKS)
     pieces = _PIECES if chunks is None else chunks
 

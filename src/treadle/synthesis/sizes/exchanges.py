@@ -8,7 +8,7 @@ shard takes a tree from its root (`trees_of`): what a rank has it is not sent ag
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 
 import numpy as np
@@ -68,14 +68,20 @@ def sends_of(rounds: Sequence[Round], n: int) -> list[Messages]:
     found = []
     for targets in rounds:
         before = held.copy()
-        parts = [(np.zeros(0, dtype=np.int64),) * 3]
+        parts: list[Messages] = []
         for row in targets:
             roots, senders = np.nonzero(before & ~held[:, row] & (row != ranks))
             held[roots, row[senders]] = True
             parts.append((senders, row[senders], roots))
-        sender, target, shard = (np.concatenate(column) for column in zip(*parts, strict=True))
-        found.append((sender, target, shard))
+        found.append(joined(parts))
     return found
+
+
+def joined(parts: Iterable[Messages]) -> Messages:
+    """Messages of all parts, one after another."""
+    none = np.zeros(0, dtype=np.int64)
+    sender, target, shard = (np.concatenate(column) for column in zip((none,) * 3, *parts, strict=True))
+    return sender, target, shard
 
 
 def trees_of(rounds: Sequence[Round], n: int) -> Int32Array:

@@ -22,8 +22,8 @@ from treadle.schedules.steps.step_transforms import pipelined
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.scheduler import equal_shards, tried_with
-from treadle.synthesis.sizes.boxed import Boxes
-from treadle.synthesis.sizes.exchanges import Messages
+from treadle.synthesis.sizes.boxed import Boxes, usual_factors
+from treadle.synthesis.sizes.exchanges import Messages, joined
 from treadle.synthesis.sizes.shortest_ways import steps_over_ways
 from treadle.synthesis.sizes.spanning_exchanges import not_too_many
 from treadle.synthesis.trees.baselines.boxes import find_boxes
@@ -95,12 +95,22 @@ def factor_allreduce(
     Over the factors in order partial sums are scattered or exchanged, then gathered in the opposite order.
     Sums that are exchanged are due at several ranks, which are homes of one shard.
     """
-    check_supported(_NAME, topology, collective, _KINDS)
-    for need in (not_too_many, equal_shards):
-        if (refusal := need(topology, collective)) is not None:
-            raise ScheduleError(f"{_NAME}: {refusal}")
+    check_supported(_NAME, topology, collective, _KINDS, (not_too_many, equal_shards))
     boxes = find_boxes(topology, collective)
-    grid = _grid(boxes, *_asked(boxes, factors, exchanged))
+    radices, places = _asked(boxes, factors, exchanged)
+
+    def digits_of(sizes: Sequence[int]) -> Int64Array:
+        digits: Int64Array = np.stack(np.unravel_index(np.arange(prod(sizes)), sizes, order="F"), axis=1)
+        return digits
+
+    grid = Grid(
+        ranks=np.array([rank for box in boxes for rank in box], dtype=np.int64),
+        digits=digits_of(radices),
+        weights=np.cumprod([1, *radices[:-1]]),
+        radices=radices,
+        exchanged=places,
+        shards=digits_of([1 if place in places else radix for place, radix in enumerate(radices)]),
+    )
     homes = grid.homes()
     reduce = steps_over_ways(topology, collective, Direction.REDUCE, [grid.reducing()], homes)
     broadcast = steps_over_ways(topology, collective, Direction.BROADCAST, [grid.gathering()], homes)
@@ -116,10 +126,8 @@ def _asked(
     boxes: Boxes, factors: Sequence[int] | None, exchanged: Sequence[int] | None
 ) -> tuple[tuple[int, ...], frozenset[int]]:
     """Radices from the last digit, and the places of those that are exchanged, from 0."""
-    n, sizes = sum(map(len, boxes)), {len(box) for box in boxes}
-    regular = len(boxes) > 1 and len(sizes) == 1
-    if factors is None:
-        factors = (len(boxes[0]), len(boxes)) if regular else (n,)
+    n, usual = sum(map(len, boxes)), usual_factors(boxes)
+    factors = usual if factors is None else factors
     if prod(factors) != n or min(factors) < 1:
         listed = ",".join(map(str, factors))
         raise ScheduleError(f"{_NAME}: factors {listed}: expected a product of {n} ranks")
@@ -128,42 +136,46 @@ def _asked(
             listed = ",".join(map(str, exchanged))
             raise ScheduleError(f"{_NAME}: exchanged {listed}: expected places from 1 to {len(factors)}")
         return tuple(factors), frozenset(place - 1 for place in exchanged)
-    inner = 1  # ranks that the digits so far tell apart; whole boxes are scattered
-    places = set()
-    for place, factor in enumerate(factors):
-        inner *= factor
-        if not regular or inner > len(boxes[0]):
-            places.add(place)
+    # whole boxes are scattered: digits that tell more ranks apart than a box has are exchanged
+    told_apart = np.cumprod(factors).tolist()
+    places = (i for i, inner in enumerate(told_apart) if len(usual) == 1 or inner > len(boxes[0]))
     return tuple(factors), frozenset(places)
 
 
 @dataclass(frozen=True)
-class _Grid:
-    """Ranks by digits.
+class Grid:
+    """Ranks as numbers of several digits, and the shards that they sum.
 
     Parameters
     ----------
     ranks : array of int64, shape (N,)
         Rank of each number.
-    digits : array of int64, shape (N, F)
-        Of each number, the last digit first.
+    digits : array of int64, shape (N, k)
+        Of each number.
+    weights : array of int64, shape (k,)
+        A number is the sum of its digits times these.
     radices : tuple of int
     exchanged : frozenset of int
-        Factors that are exchanged in full.
-    shards : array of int64, shape (S, F)
-        Digits of the numbers at which each shard is summed; 0 where the factor is exchanged.
+        Digits along which all ranks get the sums; those of others are scattered.
+    shards : array of int64, shape (S, k)
+        Scattered digits of the ranks at which each shard is summed; 0 in other digits.
+    is_torus : bool
+        Digits are places on axes: messages that go far come first, and shards one after another.
     """
 
     ranks: Int64Array
     digits: Int64Array
+    weights: Int64Array
     radices: tuple[int, ...]
     exchanged: frozenset[int]
     shards: Int64Array
+    is_torus: bool = False
 
     def homes(self) -> list[Int64Array]:
         """Ranks at which each shard is summed."""
         free = [range(radix) if i in self.exchanged else (0,) for i, radix in enumerate(self.radices)]
-        return [self.ranks[self._number(self.shards + np.array(offset))] for offset in product(*free)]
+        found = [self.ranks[(self.shards + np.array(offset)) @ self.weights] for offset in product(*free)]
+        return list(np.sort(found, axis=0)) if self.is_torus else found
 
     def reducing(self) -> list[Messages]:
         """Messages of each factor in order."""
@@ -184,32 +196,14 @@ class _Grid:
 
     def _step(self, factor: int, held: BoolArray, *, scatters: bool) -> Messages:
         """Everybody to all others that differ in one digit, each beginning with the one after it."""
-        parts = []
-        for shift in range(1, self.radices[factor]):
+        parts, radix = [], self.radices[factor]
+        shifts = sorted(range(1, radix), key=lambda shift: -min(shift, radix - shift) if self.is_torus else 0)
+        for shift in shifts:
             theirs = self.digits.copy()
-            theirs[:, factor] = (theirs[:, factor] + shift) % self.radices[factor]
+            theirs[:, factor] = (theirs[:, factor] + shift) % radix
             carried = held
             if scatters and factor not in self.exchanged:
                 carried = held & (theirs[:, factor, None] == self.shards[:, factor])
-            sender, shard = np.nonzero(carried)
-            parts.append((self.ranks[sender], self.ranks[self._number(theirs)[sender]], shard))
-        empty = [(np.zeros(0, dtype=np.int64),) * 3]
-        sender, target, shard = (np.concatenate(column) for column in zip(*empty, *parts, strict=True))
-        return sender, target, shard
-
-    def _number(self, digits: Int64Array) -> Int64Array:
-        weights = np.cumprod([1, *self.radices[:-1]])
-        numbers: Int64Array = digits @ weights
-        return numbers
-
-
-def _grid(boxes: Boxes, radices: tuple[int, ...], exchanged: frozenset[int]) -> _Grid:
-    def digits_of(sizes: Sequence[int]) -> Int64Array:
-        count = np.arange(prod(sizes))
-        weights = np.cumprod([1, *sizes[:-1]])
-        digits: Int64Array = count[:, None] // weights % np.array(sizes)
-        return digits
-
-    kept = [1 if place in exchanged else radix for place, radix in enumerate(radices)]
-    ranks = np.array([rank for box in boxes for rank in box], dtype=np.int64)
-    return _Grid(ranks, digits_of(radices), radices, exchanged, digits_of(kept))
+            sender, shard = np.nonzero(carried.T)[::-1] if self.is_torus else np.nonzero(carried)
+            parts.append((self.ranks[sender], self.ranks[(theirs @ self.weights)[sender]], shard))
+        return joined(parts)

@@ -12,7 +12,7 @@ from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.sizes.boxed import Boxes
+from treadle.synthesis.sizes.boxed import Boxes, usual_factors
 from treadle.synthesis.sizes.exchanges import Messages
 from treadle.synthesis.sizes.shortest_ways import steps_over_ways
 from treadle.synthesis.sizes.spanning_exchanges import few_ranks
@@ -52,9 +52,7 @@ def factor_exchange(
     its own, and that sends what its box has for each other one in one message: 7 + 15 messages instead of
     127. Factors 2,2,...: Bruck's exchange.
     """
-    check_supported(_NAME, topology, collective, _KINDS)
-    if (refusal := few_ranks(topology, collective)) is not None:
-        raise ScheduleError(f"{_NAME}: {refusal}")
+    check_supported(_NAME, topology, collective, _KINDS, (few_ranks,))
     boxes = find_boxes(topology, collective)
     radices = _radices(boxes, factors)
     demands = collective.pair_demands.matrix.copy()
@@ -63,26 +61,17 @@ def factor_exchange(
     order = np.array([rank for box in boxes for rank in box], dtype=np.int64)
     place = np.argsort(order)
     steps = _steps(radices, place[sources], place[targets], len(order))
-    sends = steps_over_ways(
-        topology,
-        collective,
-        Direction.BROADCAST,
-        [[(order[sender], order[target], shard) for sender, target, shard in steps]],
-        [sources.astype(np.int64)],
-    )
+    moved = [(order[sender], order[target], shard) for sender, target, shard in steps]
+    homes = [sources.astype(np.int64)]
+    sends = steps_over_ways(topology, collective, Direction.BROADCAST, [moved], homes)
     return ExchangeSchedule(sends, frozen(targets, np.int32))
 
 
 def _radices(boxes: Boxes, factors: Sequence[int] | None) -> tuple[int, ...]:
-    n = sum(map(len, boxes))
     if factors is None:
-        regular = len(boxes) > 1 and len({len(box) for box in boxes}) == 1
-        return (len(boxes[0]), len(boxes)) if regular else (n,)
-    if (
-        any(factor < 1 for factor in factors)
-        or prod(factors) < n
-        or (prod(factors) > n and prod(factors[:-1]) >= n)
-    ):
+        return usual_factors(boxes)
+    n, product = sum(map(len, boxes)), prod(factors)
+    if min(factors, default=0) < 1 or product < n or (product > n and prod(factors[:-1]) >= n):
         listed = ",".join(map(str, factors))
         raise ScheduleError(
             f"{_NAME}: factors {listed}: expected a product of {n} ranks, or the first above it"

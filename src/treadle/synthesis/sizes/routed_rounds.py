@@ -13,18 +13,18 @@ from functools import partial
 import numpy as np
 
 from treadle.arrays import Int64Array
-from treadle.errors import ScheduleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective
 from treadle.schedules.steps.step_transforms import reverse
 from treadle.schedules.steps.steps import Steps, StepSchedule
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.scheduler import equal_shards
+from treadle.synthesis.scheduler import Need, equal_shards
 from treadle.synthesis.sizes.exchanges import Round, direct, on_axis, sends_of
 from treadle.synthesis.sizes.shortest_ways import steps_over_ways
 from treadle.synthesis.sizes.spanning_exchanges import KINDS, few_ranks
 from treadle.synthesis.steps.baselines.both_ways import WHOLE_FABRIC
 from treadle.synthesis.steps.baselines.torus import torus_in_row_major_order, torus_sides
+from treadle.synthesis.steps.bfb.breadth_first import both_phases
 from treadle.synthesis.trees.baselines.embedding import check_supported
 from treadle.topologies.topology import Topology
 
@@ -134,23 +134,15 @@ def _scheduled(
     name: str,
     topology: Topology,
     collective: Collective,
-    needs: Sequence[Callable[[Topology, Collective], Refusal | None]],
+    needs: Sequence[Need],
     rounds: Callable[[], list[list[Round]]],
 ) -> StepSchedule:
     """The collective by rounds for each part of a shard, and backwards on the fabric turned round."""
-    check_supported(name, topology, collective, KINDS)
-    for need in (few_ranks, equal_shards, *needs):
-        if (refusal := need(topology, collective)) is not None:
-            raise ScheduleError(f"{name}: {refusal}")
-    n, kind = collective.n_ranks, collective.kind
-    parts = [sends_of(one, n) for one in rounds()]
-    homes: list[Int64Array] = [np.arange(n)]
+    check_supported(name, topology, collective, KINDS, (few_ranks, equal_shards, *needs))
+    parts = [sends_of(one, collective.n_ranks) for one in rounds()]
+    homes: list[Int64Array] = [np.arange(collective.n_ranks)]
 
     def spread(fabric: Topology) -> Steps:
         return steps_over_ways(fabric, collective, Direction.BROADCAST, parts, homes)
 
-    return StepSchedule(
-        kind,
-        reduce=reverse(spread(topology.transpose())) if kind.reduces else None,
-        broadcast=spread(topology) if kind.broadcasts else None,
-    )
+    return both_phases(topology, collective.kind, spread, reverse)

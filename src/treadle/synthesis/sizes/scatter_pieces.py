@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from treadle.arrays import Int64Array
-from treadle.errors import ScheduleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.step_transforms import reverse
@@ -70,8 +69,9 @@ def scatter_pieces(topology: Topology, collective: Collective, *, chunks: int | 
     Piece i of P for the box at distance d of B has the number q = i (B - 1) + d - 1: it is sent to the rank
     of its home's place in step q and across in step q + 1, the box's own shards, whole, in step P (B - 1).
     """
-    _check("scatter-pieces", topology, collective, CollectiveKind.REDUCE_SCATTER)
-    return StepSchedule(CollectiveKind.REDUCE_SCATTER, reduce=_sums(topology, collective, chunks))
+    kind = CollectiveKind.REDUCE_SCATTER
+    check_supported("scatter-pieces", topology, collective, (kind,), _NEEDS)
+    return StepSchedule(kind, reduce=_sums(topology, collective, chunks))
 
 
 @tried_with(_trials)
@@ -81,17 +81,9 @@ def gather_pieces(topology: Topology, collective: Collective, *, chunks: int | N
     Parameters and errors are those of `scatter_pieces`, whose steps on the reversed links these are, the last
     first; the collective is an allgather of equal shards.
     """
-    _check("gather-pieces", topology, collective, CollectiveKind.ALLGATHER)
-    return StepSchedule(
-        CollectiveKind.ALLGATHER, broadcast=reverse(_sums(topology.transpose(), collective, chunks))
-    )
-
-
-def _check(name: str, topology: Topology, collective: Collective, kind: CollectiveKind) -> None:
-    check_supported(name, topology, collective, (kind,))
-    for need in _NEEDS:
-        if (refusal := need(topology, collective)) is not None:
-            raise ScheduleError(f"{name}: {refusal}")
+    kind = CollectiveKind.ALLGATHER
+    check_supported("gather-pieces", topology, collective, (kind,), _NEEDS)
+    return StepSchedule(kind, broadcast=reverse(_sums(topology.transpose(), collective, chunks)))
 
 
 def _sums(topology: Topology, collective: Collective, chunks: int | None) -> Steps:

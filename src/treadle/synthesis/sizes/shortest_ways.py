@@ -76,15 +76,11 @@ class ShortestWays:
         first, *others = homes
         found = steps_from_sends(direction, self._n, n_chunks, list(table), homes=first.tolist())
         twins = frozen(np.concatenate([np.zeros(0, dtype=np.int64), *others]), np.int32)
-        return self._taken_by(replace(found, twins=twins))
-
-    def _taken_by(self, steps: Steps) -> Steps:
-        """The steps, whose sends name these ways."""
         if not self._links:
-            return steps
+            return replace(found, twins=twins)
         offset = frozen(offsets_of([len(links) for links in self._links]), np.int64)
         links = frozen([link for links in self._links for link in links], np.int32)
-        return replace(steps, way_offset=offset, way_links=links)
+        return replace(found, twins=twins, way_offset=offset, way_links=links)
 
 
 def _outside_boxes(topology: Topology, collective: Collective) -> tuple[list[int], list[frozenset[int]]]:

@@ -169,9 +169,7 @@ def _scheduled(
     name: str, topology: Topology, collective: Collective, trees: Callable[[Boxes], Int32Array]
 ) -> ForestSchedule:
     """The collective by trees between the ranks, routed."""
-    check_supported(name, topology, collective, KINDS)
-    if (refusal := not_too_many(topology, collective)) is not None:
-        raise ScheduleError(f"{name}: {refusal}")
+    check_supported(name, topology, collective, KINDS, (not_too_many,))
     parents = trees(find_boxes(topology, collective))
 
     def build(fabric: Topology, there: Collective) -> Forest:

@@ -24,7 +24,7 @@ from treadle.arrays import BoolArray, Int64Array, frozen, sums_of
 from treadle.errors import ScheduleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.steps.steps import Steps, StepSchedule
+from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.scheduler import tried_with
 from treadle.synthesis.sizes.exchanges import Messages
@@ -79,10 +79,7 @@ def two_round(
     ScheduleError
         If two such rounds do not bring every rank's data to all ranks once.
     """
-    check_supported(_NAME, topology, collective, _KINDS)
-    for need in (few_ranks, *WHOLE_FABRIC, in_classes):
-        if (refusal := need(topology, collective)) is not None:
-            raise ScheduleError(f"{_NAME}: {refusal}")
+    check_supported(_NAME, topology, collective, _KINDS, (few_ranks, *WHOLE_FABRIC, in_classes))
     shapes = {(one.first, one.second): one for one in _shapes(topology)}
     asked = next(iter(shapes)) if rounds is None else tuple(rounds)
     if asked not in shapes:
@@ -113,13 +110,13 @@ class _Shape:
 
 def _shapes(topology: Topology) -> list[_Shape]:
     """All pairs of rounds that work, the fewest links first, then the most even; none twice the diameter."""
-    n, walks = topology.n_nodes, list(_walks(topology))
+    walks = _walks(topology)
     lengths = [place for place, reached in enumerate(walks, 1) if _blocks(reached) is not None]
     pairs = sorted(product(lengths, repeat=2), key=lambda pair: (sum(pair), abs(pair[0] - pair[1]), pair))
     found = []
     for first, second in pairs:
         reached = walks[first - 1], walks[second - 1]
-        if n > 1 and not (reached[0].all() and reached[1].all()):
+        if topology.n_nodes > 1 and not (reached[0].all() and reached[1].all()):
             slices = _slices(*reached)
             if slices is not None:
                 found.append(_Shape(first, second, reached, slices))
@@ -170,34 +167,21 @@ def _schedule(topology: Topology, collective: Collective, shape: _Shape) -> Step
     n, slice_of = topology.n_nodes, shape.slice_of
     slices = int(slice_of.max()) + 1
     homes = [np.full(slices, rank) for rank in range(n)]
-    sends = [_messages(reached) for reached in shape.reached]
-    rounds: list[Messages] = [
-        (sender, target, slice_of[target if place == 0 else sender])
-        for place, (sender, target) in enumerate(sends)
-    ]
-    reduce = steps_over_ways(topology, collective, Direction.REDUCE, [rounds], homes)
+    rounds: list[Messages] = []
     keeps = np.zeros((2, n, slices), dtype=np.bool_)
     for place, reached in enumerate(shape.reached):
+        # senders and targets, each rank beginning with the one after it
+        turned = [reached[np.arange(n), (np.arange(n) + shift) % n] for shift in range(1, n)]
+        shift, sender = np.nonzero(turned)
+        target = (sender + shift + 1) % n
+        rounds.append((sender, target, slice_of[target if place == 0 else sender]))
         own = np.flatnonzero(reached.diagonal())
         keeps[place, own, slice_of[own]] = True
-    fresh = ~keeps[reduce.send_steps(), _targets(topology, reduce), reduce.shard]
+    reduce = steps_over_ways(topology, collective, Direction.REDUCE, [rounds], homes)
+    targets = topology.heads[reduce.way_links[reduce.way_offset[1:] - 1]][reduce.link]
+    fresh = ~keeps[reduce.send_steps(), targets, reduce.shard]
     return StepSchedule(
         CollectiveKind.ALLREDUCE,
         reduce=replace(reduce, fresh=frozen(fresh, np.bool_)),
         broadcast=steps_over_ways(topology, collective, Direction.BROADCAST, [[]], homes),
     )
-
-
-def _messages(reached: BoolArray) -> tuple[Int64Array, Int64Array]:
-    """Senders and targets, each rank beginning with the one after it."""
-    n = len(reached)
-    shift, sender = np.nonzero([reached[np.arange(n), (np.arange(n) + shift) % n] for shift in range(1, n)])
-    target: Int64Array = (sender + shift + 1) % n
-    return sender, target
-
-
-def _targets(topology: Topology, steps: Steps) -> Int64Array:
-    """Rank at which each send ends."""
-    last = steps.way_links[steps.way_offset[1:] - 1]
-    targets: Int64Array = topology.heads[last][steps.link].astype(np.int64)
-    return targets

@@ -19,7 +19,7 @@ from math import lcm
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array, distinct, mask_of
+from treadle.arrays import Int32Array, Int64Array, distinct, mask_of, sums_of
 from treadle.synthesis.trees.instance import UNIT_LIMIT, Instance, cut_weight, find_violated_cut
 from treadle.synthesis.trees.optimality import Optimum
 
@@ -173,8 +173,9 @@ def scale_bound(best: Optimum, trees: int, cuts: Iterable[Cut]) -> Fraction:
 def known_cuts(problem: Instance, best: Optimum) -> list[Cut]:
     """The bottleneck cut, and the cuts around those ranks that need their links most."""
     total, enters = int(problem.weights.sum()), problem.tails != problem.heads
-    entering = np.zeros(problem.n_nodes)
-    np.add.at(entering, problem.heads[enters], problem.bandwidths[enters].astype(float))
+    entering = sums_of(
+        problem.n_nodes, problem.heads[enters], problem.bandwidths[enters].astype(float), float
+    )
     # a rank whose shard is all there is takes nothing in, and may have no link to take it by
     takes = np.flatnonzero(problem.weights < total)
     need = (total - problem.weights[takes]) / entering[problem.terminals[takes]]

@@ -67,10 +67,8 @@ def _has_narrow_root(problem: Instance, multiplicities: Int64Array, capacities: 
 
 def _bound_of_sets(problem: Instance, multiplicities: Int64Array, capacities: Int64Array) -> int:
     """One more than the radius of a set that some tree enters just once."""
-    units = np.zeros(problem.n_nodes, dtype=np.int64)
-    units[problem.terminals] = multiplicities
-    is_rank = np.zeros(problem.n_nodes, dtype=np.int64)
-    is_rank[problem.terminals] = 1
+    units = sums_of(problem.n_nodes, problem.terminals, multiplicities)
+    is_rank = sums_of(problem.n_nodes, problem.terminals, 1)
     total, bound = int(multiplicities.sum()), 1
     # what is left without the slower links falls into sets that are joined faster inside than outside
     for threshold in np.unique(problem.bandwidths)[:-1]:
@@ -78,11 +76,9 @@ def _bound_of_sets(problem: Instance, multiplicities: Int64Array, capacities: In
         label = components(problem.n_nodes, problem.tails[keep], problem.heads[keep])
         component = np.unique(label, return_inverse=True)[1]
         ranks = np.bincount(component, weights=is_rank)
-        entering = np.bincount(
-            component[problem.heads],
-            weights=np.where(component[problem.tails] != component[problem.heads], capacities, 0),
-            minlength=len(ranks),
-        )
+        heads = component[problem.heads]
+        crossing = np.where(component[problem.tails] != heads, capacities, 0)
+        entering = np.bincount(heads, weights=crossing, minlength=len(ranks))
         outside = total - np.bincount(component, weights=units)
         is_once = (ranks > 2) & (ranks <= _LARGEST_SET) & (outside > 0) & (entering < 2 * outside)
         for number in np.flatnonzero(is_once)[:_SETS]:

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array, exact_sum, mask_of
+from treadle.arrays import Int32Array, Int64Array, exact_sum, mask_of, sums_of
 from treadle.engine import core, run_core
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective, CollectiveKind, check_membership
@@ -72,6 +72,15 @@ class Instance:
         return np.flatnonzero(relay).astype(np.int32)
 
 
+def check_uncapped(topology: Topology) -> None:
+    """InfeasibleError if a compute node has an injection cap, which trees cannot express."""
+    for node in np.flatnonzero(topology.injection_bytes_per_s):
+        raise InfeasibleError(
+            f"compute node {topology.node_names[node]!r} has an injection cap, which tree schedules do not "
+            f"model; put a switch with links of that bandwidth between the node and its links"
+        )
+
+
 def instance_of(topology: Topology, collective: Collective) -> Instance:
     """The flow problem of one direction; an allreduce counts as its allgather half.
 
@@ -83,22 +92,14 @@ def instance_of(topology: Topology, collective: Collective) -> Instance:
         If a compute node has an injection cap, which forests cannot express.
     """
     check_membership(topology, collective)
-    for node in np.flatnonzero(topology.injection_bytes_per_s):
-        raise InfeasibleError(
-            f"compute node {topology.node_names[node]!r} has an injection cap, which tree schedules do not "
-            f"model; put a switch with links of that bandwidth between the node and its links"
-        )
-    out_trees = collective.kind.broadcasts
+    check_uncapped(topology)
+    is_allreduce, out_trees = collective.kind is CollectiveKind.ALLREDUCE, collective.kind.broadcasts
+    weights = (1,) * collective.n_ranks if is_allreduce else collective.shard_weights
     return Instance(
         topology=topology,
         direction=Direction.BROADCAST if out_trees else Direction.REDUCE,
         terminals=np.array(collective.ranks, dtype=np.int32),
-        weights=np.array(
-            collective.shard_weights
-            if collective.kind is not CollectiveKind.ALLREDUCE
-            else (1,) * collective.n_ranks,
-            dtype=np.int64,
-        ),
+        weights=np.array(weights, dtype=np.int64),
         tails=topology.tails if out_trees else topology.heads,
         heads=topology.heads if out_trees else topology.tails,
         bandwidths=topology.bandwidths,
@@ -137,15 +138,17 @@ def find_violated_cut(
             f"{problem.topology.name}: bandwidths and weights have too many digits to compare cuts exactly; "
             f"round them, say to whole GB/s"
         )
-
     arcs = Arcs(problem.tails, problem.heads, capacities)
     fabric = RootedFabric(problem.n_nodes, problem.terminals, problem.weights, arcs)
+    is_small = not first and largest < UNIT_LIMIT and len(problem.terminals) == problem.n_nodes
 
     def search(control: Int64Array) -> tuple[int, Int32Array]:
-        # trees of shortest paths that fit prove that no cut is violated, sooner than flows do
-        small = not first and largest < UNIT_LIMIT
-        if small and _trees_fit(problem, capacities * rate.denominator, factor, control):
-            return -1, problem.terminals[:0]
+        if is_small and is_dense(problem.n_nodes, len(problem.tails)):
+            # trees of shortest paths that fit prove that no cut is violated, sooner than flows do
+            units = sums_of(problem.n_nodes, problem.terminals, problem.weights * factor)
+            room = capacities * rate.denominator
+            if have_shortest_trees(units, problem.tails, problem.heads, room, control):
+                return -1, problem.terminals[:0]
         return core.find_violated_cut(fabric, rate.denominator, Wide.of(factor), first, control)
 
     if len(problem.terminals) * len(problem.tails) < _QUICK:
@@ -153,14 +156,6 @@ def find_violated_cut(
     else:
         failed, nodes = run_core("cut search", search)
     return None if failed < 0 else (failed, nodes)
-
-
-def _trees_fit(problem: Instance, capacities: Int64Array, factor: int, control: Int64Array) -> bool:
-    if len(problem.terminals) < problem.n_nodes or not is_dense(problem.n_nodes, len(problem.tails)):
-        return False
-    multiplicities = np.zeros(problem.n_nodes, dtype=np.int64)
-    multiplicities[problem.terminals] = problem.weights * factor
-    return have_shortest_trees(multiplicities, problem.tails, problem.heads, capacities, control)
 
 
 def cut_capacity(problem: Instance, nodes: Int32Array, capacities: Int64Array) -> int:

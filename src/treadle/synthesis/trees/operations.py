@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -71,23 +72,19 @@ class _Room:
             sides[n + head] += load
         return [*links, *sides]
 
-    def _changes(self, more: Sequence[int], fewer: Sequence[int]) -> dict[int, int]:
-        m, n = self._topology.n_links, self._topology.n_nodes
-        change: dict[int, int] = {}
-        for links, step in ((more, 1), (fewer, -1)):
-            for link in links:
-                ends = m + int(self._topology.tails[link]), m + n + int(self._topology.heads[link])
-                for place in (link, *ends):
-                    change[place] = change.get(place, 0) + step
-        return change
-
     def take(self, more: Sequence[int], fewer: Sequence[int], units: int) -> int:
         """Cross links more and fewer times for so many units, or for as many as there is room for."""
-        change = self._changes(more, fewer)
-        taken = min([units, *(self._left[place] // step for place, step in change.items() if step > 0)])
+        topology, change = self._topology, Counter[int]()
+        for links, step in ((more, 1), (fewer, -1)):
+            for link in links:
+                out_of = topology.n_links + int(topology.tails[link])
+                into = topology.n_links + topology.n_nodes + int(topology.heads[link])
+                for place in (link, out_of, into):
+                    change[place] += step
+        taken = max(0, min([units, *(self._left[p] // step for p, step in change.items() if step > 0)]))
         for place, step in change.items():
-            self._left[place] -= step * max(0, taken)
-        return max(0, taken)
+            self._left[place] -= step * taken
+        return taken
 
 
 def _ask(topology: Topology, forest: Forest, able: BoolArray, room: _Room) -> Forest:

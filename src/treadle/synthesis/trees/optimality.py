@@ -15,6 +15,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from treadle.arrays import sums_of
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective
 from treadle.schedules.witness import CutWitness
@@ -87,15 +88,14 @@ def instance_optimum(problem: Instance) -> Optimum:
 
 def _first_cut(problem: Instance) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
     """All nodes but the terminal whose ingress binds first."""
-    ingress = np.zeros(problem.n_nodes, dtype=object)
-    loops = problem.tails == problem.heads  # what never leaves a node crosses no cut
-    np.add.at(ingress, problem.heads[~loops], problem.bandwidths[~loops].astype(object))
+    enters = problem.tails != problem.heads  # what never leaves a node crosses no cut
+    bandwidths = problem.bandwidths[enters].astype(object)
+    ingress = sums_of(problem.n_nodes, problem.heads[enters], bandwidths, dtype=object)
     total = int(problem.weights.sum())
-    demands = [total - int(weight) for weight in problem.weights]
     ratios = [
-        (Fraction(ingress[node], demand), int(node))
-        for node, demand in zip(problem.terminals, demands, strict=True)
-        if demand
+        (Fraction(ingress[node], total - int(weight)), int(node))
+        for node, weight in zip(problem.terminals, problem.weights, strict=True)
+        if weight < total
     ]
     _, worst = min(ratios)
     return np.array([v for v in range(problem.n_nodes) if v != worst], dtype=np.int32)

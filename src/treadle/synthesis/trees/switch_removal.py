@@ -11,15 +11,18 @@ removal". The work is done in `src/core/trees`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, sums_of
 from treadle.engine import core, run_core
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.core_values.tree_values import Arcs, LogicalArcs, RootedFabric
+from treadle.synthesis.runs import run_starts
 from treadle.synthesis.trees.instance import Instance, instance_of
 from treadle.topologies.topology import Topology
 
@@ -87,24 +90,21 @@ def has_balanced_relays(topology: Topology, collective: Collective) -> bool:
 def unbalanced_relay(problem: Instance, capacities: Int64Array) -> int | None:
     """The first relay with unequal capacity in and out, or None."""
     if float(np.sum(capacities, dtype=float)) < _SAFE:
-        net = np.zeros(problem.n_nodes, dtype=np.int64)  # a self-loop comes and goes
-        np.add.at(net, problem.heads, capacities)
-        np.subtract.at(net, problem.tails, capacities)
-        uneven = problem.relays[net[problem.relays] != 0]
-        return int(uneven[0]) if len(uneven) else None
-    into, out = _sums(problem, capacities)
-    wrong = [int(node) for node in problem.relays if into[node] != out[node]]
-    return wrong[0] if wrong else None
+        # a self-loop comes and goes
+        into, out = (sums_of(problem.n_nodes, ends, capacities) for ends in (problem.heads, problem.tails))
+    else:
+        into, out = _sums(problem, capacities)
+    uneven = problem.relays[(into != out)[problem.relays]]
+    return int(uneven[0]) if len(uneven) else None
 
 
-def _sums(problem: Instance, capacities: Int64Array) -> tuple[list[int], list[int]]:
-    into: list[int] = [0] * problem.n_nodes
-    out: list[int] = [0] * problem.n_nodes
-    columns = (problem.tails.tolist(), problem.heads.tolist(), capacities.tolist())
-    for tail, head, capacity in zip(*columns, strict=True):
-        if tail != head:
-            out[tail] += capacity
-            into[head] += capacity
+def _sums(problem: Instance, capacities: Int64Array) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Units into and out of each node, beyond 64 bits too."""
+    apart = problem.tails != problem.heads
+    units = capacities[apart].astype(object)
+    into, out = (
+        sums_of(problem.n_nodes, ends[apart], units, object) for ends in (problem.heads, problem.tails)
+    )
     return into, out
 
 
@@ -139,11 +139,9 @@ def remove_switches(
         return _without_relays(problem, capacities)
     check_balance(problem, capacities)
     # an unbalanced relay has no splitting that keeps all cuts; ranks may be unbalanced (docs: forestcoll.md)
+    fabric = rooted_fabric(problem, capacities, multiplicities)
     status, arcs, (mended, exact) = run_core(
-        "switch removal",
-        lambda control: core.split_switches(
-            rooted_fabric(problem, capacities, multiplicities), mend_limit, control
-        ),
+        "switch removal", lambda control: core.split_switches(fabric, mend_limit, control)
     )
     assert status == 0, f"switch removal ended with status {status}"
     return LogicalGraph(*LogicalArcs(*arcs), cuts_mended=mended, exact_splits=exact)
@@ -160,9 +158,7 @@ def _without_relays(problem: Instance, capacities: Int64Array) -> LogicalGraph:
     links = np.flatnonzero((problem.tails != problem.heads) & (capacities > 0))
     links = links[np.lexsort((problem.heads[links], problem.tails[links]))]
     tails, heads, units = problem.tails[links], problem.heads[links], capacities[links]
-    is_first = np.ones(len(links), dtype=bool)
-    is_first[1:] = (tails[1:] != tails[:-1]) | (heads[1:] != heads[:-1])
-    first = np.flatnonzero(is_first)
+    first = np.flatnonzero(run_starts(tails, heads))
     return LogicalGraph(
         tails[first],
         heads[first],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 import numpy as np
@@ -36,11 +37,11 @@ def _single_path_parts(forest: Forest, tree: Tree) -> Iterator[TreeSpec]:
 
 def breadth_first(spec: TreeSpec) -> Iterator[int]:
     """All ranks but the root, those nearer to it first."""
-    children: dict[int, list[int]] = {}
+    children = defaultdict[int, list[int]](list)
     for rank, parent in enumerate(spec.parent):
         if rank != spec.root:
-            children.setdefault(parent, []).append(rank)
+            children[parent].append(rank)
     layer = [spec.root]
     while layer:
-        layer = [child for rank in layer for child in children.get(rank, ())]
+        layer = [child for rank in layer for child in children[rank]]
         yield from layer

@@ -12,10 +12,8 @@ from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.synthesis.alltoall.baselines import store_forward
-from treadle.synthesis.alltoall.baselines.bruck import bruck_exchange
-from treadle.synthesis.alltoall.baselines.first_paths import first_path_set, next_links
-from treadle.synthesis.alltoall.baselines.native import native_routes
-from treadle.synthesis.alltoall.baselines.pairwise import pairwise_exchange
+from treadle.synthesis.alltoall.baselines.bruck import bruck_exchange, pairwise_exchange
+from treadle.synthesis.alltoall.baselines.first_paths import first_path_set, native_routes, next_links
 from treadle.synthesis.alltoall.baselines.store_forward import check_size
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.topology import Topology

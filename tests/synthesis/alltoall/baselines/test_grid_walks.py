@@ -13,11 +13,13 @@ from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.synthesis.alltoall.baselines.dimension_order import dimension_order
-from treadle.synthesis.alltoall.baselines.grid_phases import grid_exchange
+from treadle.synthesis.alltoall.baselines.grid_phases import (
+    grid_exchange,
+    hypercube_exchange,
+    mesh_exchange,
+    torus_exchange,
+)
 from treadle.synthesis.alltoall.baselines.grids import _shapes, find_grid, mesh_torus_or_hypercube
-from treadle.synthesis.alltoall.baselines.hypercube_exchange import hypercube_exchange
-from treadle.synthesis.alltoall.baselines.mesh_exchange import mesh_exchange
-from treadle.synthesis.alltoall.baselines.torus_exchange import torus_exchange
 from treadle.topologies import parse
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.topology import Topology

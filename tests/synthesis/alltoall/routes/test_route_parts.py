@@ -31,7 +31,6 @@ from treadle.synthesis.alltoall.routes.up_down_orders import up_down_orders
 from treadle.synthesis.alltoall.routes.virtual_channels import (
     AcyclicWaits,
     LashOrder,
-    _break_cycles,
     fill_layers,
     lash_layers,
     waits_of,
@@ -294,14 +293,6 @@ def test_paths_go_into_the_first_layer_without_a_circle() -> None:
     assert lash_layers(mixed, 3).tolist() == [0, 1, 0, 0]
     assert lash_layers(mixed, 3, order=LashOrder.NATURAL).tolist() == [0, 0, 1, 0]
     assert lash_layers(mixed, 3, order=LashOrder.SHORT).tolist() == [0, 0, 1, 0]
-
-
-def test_circles_are_broken_at_the_lightest_wait() -> None:
-    waits = waits_of(from_lists([(0, 2, [0, 1]), (1, 0, [1, 2]), (2, 1, [2, 0])]))
-    # wait 2 to 0 weighs 3, 0 to 1 weighs 2
-    assert _break_cycles(waits, [0, 1, 2], [2.0, 5.0, 3.0], 3) == {0}
-    assert _break_cycles(waits, [0, 1, 2], [4.0, 5.0, 3.0], 3) == {2}
-    assert _break_cycles(waits, [0, 1], [4.0, 5.0, 3.0], 3) == set()
 
 
 def test_links_between_no_two_cycles_are_trimmed() -> None:

@@ -84,7 +84,7 @@ def test_pairs_of_a_fabric() -> None:
     # d has no link from s, and two ranks at v are too few
     assert network.groups == (SwitchGroup(8, 1, (0, 2, 4), (0, 2, 4), (1, 3, 5), True, False),)
     assert network.full_groups == ()
-    assert network.adjacency()[1] == [(1, 0), (3, 2), (5, 4)]
+    assert network.adjacency[1] == [(1, 0), (3, 2), (5, 4)]
 
 
 def test_other_collectives_have_no_network() -> None:

@@ -181,8 +181,7 @@ def rounded(every: EveryGroup, held: list[dict[str, float]], fabric: Topology) -
             values[number] = ways.get(way, 0.0)
         shares.append(values)
     program: Any = SimpleNamespace(groups=every.groups, unit=9, families=(False,), free_roots=False)
-    near: Any = SimpleNamespace(shares=(tuple(shares),), roots=())
-    return rounded_shares(every, program, near)
+    return rounded_shares(every, program, [shares], [])
 
 
 def test_shares_are_rounded_so_that_they_fit() -> None:

@@ -69,7 +69,7 @@ def test_the_box_of_the_root_is_entered_only_if_it_must_be() -> None:
 
 def test_parts_and_depths() -> None:
     """A chain 1 -> 2 -> 0, and two parts: 0 alone, 1 below 2."""
-    made = BoxTrees.of(
+    made = BoxTrees(
         np.array([[2, -1, 1], [-1, 2, -1]], dtype=np.int32),
         np.zeros((2, 3), dtype=np.int32),
         np.zeros(0, dtype=np.int32),

@@ -5,15 +5,13 @@ serve them.
 """
 
 from treadle.schedules.alltoall.route_cost import route_algbw, route_loads, route_time
-from treadle.synthesis.alltoall.baselines.bruck import bruck_exchange
+from treadle.synthesis.alltoall.baselines.bruck import bruck_exchange, pairwise_exchange
 from treadle.synthesis.alltoall.baselines.dimension_order import dimension_order
 from treadle.synthesis.alltoall.baselines.equal_weight import equal_weight_shortest_paths
+from treadle.synthesis.alltoall.baselines.first_paths import native_routes
 from treadle.synthesis.alltoall.baselines.fractional_routes import mcf_extp, path_mcf_disjoint
-from treadle.synthesis.alltoall.baselines.hypercube_exchange import hypercube_exchange
+from treadle.synthesis.alltoall.baselines.grid_phases import hypercube_exchange, mesh_exchange, torus_exchange
 from treadle.synthesis.alltoall.baselines.layered import with_layers
-from treadle.synthesis.alltoall.baselines.mesh_exchange import mesh_exchange
-from treadle.synthesis.alltoall.baselines.native import native_routes
-from treadle.synthesis.alltoall.baselines.pairwise import pairwise_exchange
 from treadle.synthesis.alltoall.baselines.single_path_ilp import (
     SinglePathResult,
     best_single_paths,
@@ -21,7 +19,6 @@ from treadle.synthesis.alltoall.baselines.single_path_ilp import (
     ilp_shortest,
 )
 from treadle.synthesis.alltoall.baselines.sssp import single_source_shortest_paths
-from treadle.synthesis.alltoall.baselines.torus_exchange import torus_exchange
 
 __all__ = [
     "SinglePathResult",

@@ -1,4 +1,4 @@
-"""Bruck's all-to-all, run on the links that are there."""
+"""Bruck's all-to-all, and the pairwise exchange, on the links that are there."""
 
 from __future__ import annotations
 
@@ -53,6 +53,41 @@ def bruck_exchange(topology: Topology, collective: Collective, *, radix: int = 2
     return run_rounds("bruck-exchange", topology, collective, _rounds(collective, radix))
 
 
+def pairwise_exchange(topology: Topology, collective: Collective) -> ExchangeSchedule:
+    """In round r every rank i sends to rank i + r (mod N), hop by hop.
+
+    Parameters
+    ----------
+    topology : Topology
+        Of compute nodes.
+    collective : Collective
+        An all-to-all.
+
+    Raises
+    ------
+    InfeasibleError
+        If a rank cannot be reached.
+    ScheduleError
+        If the fabric has switches, or the schedule would be too large.
+
+    Notes
+    -----
+    N - 1 steps of one unit of demand each on a complete graph. Elsewhere a message takes one shortest path,
+    a round has as many steps as its longest path has links, and in a step only the links of one hop are
+    busy. Source: Thakur, Rabenseifner and Gropp, Optimization of collective communication operations in MPICH
+    (IJHPCA 19, 2005), section 4.3.
+
+    Examples
+    --------
+    >>> from treadle.schedules.collective import CollectiveKind, on_all_ranks
+    >>> from treadle.topologies.catalogue.graphs import ring
+    >>> fabric = ring(5)
+    >>> pairwise_exchange(fabric, on_all_ranks(fabric, CollectiveKind.ALLTOALL)).n_steps
+    6
+    """
+    return run_rounds("pairwise", topology, collective, _rounds(collective, collective.n_ranks))
+
+
 def _rounds(collective: Collective, radix: int) -> Iterator[Round]:
     source, target, _ = demanded_pairs(collective)
     n = collective.n_ranks
@@ -60,6 +95,7 @@ def _rounds(collective: Collective, radix: int) -> Iterator[Round]:
     power = 1
     while power < n:
         digit = apart // power % radix
+        onward = (source + apart % (power * radix)) % n
         for value in range(1, radix):
-            yield digit == value, (source + apart % (power * radix)) % n
+            yield digit == value, onward
         power *= radix

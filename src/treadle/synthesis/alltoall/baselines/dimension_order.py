@@ -13,8 +13,7 @@ from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.baselines.grids import GridFabric, find_grid
 from treadle.synthesis.alltoall.baselines.layered import with_layers
-from treadle.synthesis.alltoall.baselines.route_values import routes_of
-from treadle.synthesis.alltoall.routes.path_sets import demanded_pairs, path_set
+from treadle.synthesis.alltoall.routes.path_sets import demanded_pairs, path_set, routes_of
 from treadle.topologies.topology import Topology
 
 _MAX_HOPS = 2**26
@@ -71,9 +70,11 @@ def dimension_order(
     source, target, demand = demanded_pairs(collective)
     ranks = np.array(collective.ranks)
     begin, end = ranks[source], ranks[target]
-    ahead = _ahead(grid, begin, end)
     sides = np.array(grid.sides)[:, None]
-    closed = np.array(grid.wraps)[:, None]
+    closed: BoolArray = np.array(grid.wraps)[:, None]
+    # steps up along each axis, negative on open ones
+    ahead = grid.places[:, end] - grid.places[:, begin]
+    ahead = np.where(closed, ahead % sides, ahead)
     tied = closed & (2 * ahead == sides)
     # steps along each axis, signed; a tie goes up here and down in the other half
     signed = np.where(closed & (2 * ahead > sides), ahead - sides, ahead)
@@ -96,15 +97,6 @@ def dimension_order(
     paths = path_set(source[pair[by_pair]], target[pair[by_pair]], rows[by_pair])
     units = (demand[pair] * chunks // shares)[by_pair]
     return routes_of(collective, paths, units, chunks)
-
-
-def _ahead(grid: GridFabric, begin: NDArray[np.integer], end: NDArray[np.integer]) -> Int64Array:
-    """Steps up from begin to end along each axis, shape (axes, pairs); negative on open axes."""
-    apart = grid.places[:, end] - grid.places[:, begin]
-    sides = np.array(grid.sides)[:, None]
-    closed: BoolArray = np.array(grid.wraps)[:, None]
-    steps: Int64Array = np.where(closed, apart % sides, apart)
-    return steps
 
 
 def _rows(

@@ -13,7 +13,6 @@ from treadle.schedules.alltoall.route_cost import route_algbw
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.baselines.layered import with_layers
-from treadle.synthesis.alltoall.baselines.route_values import routes_of
 from treadle.synthesis.alltoall.routes.path_sets import (
     Float64Array,
     PathSet,
@@ -21,8 +20,10 @@ from treadle.synthesis.alltoall.routes.path_sets import (
     check_reachable,
     demanded_pairs,
     path_set,
+    routes_of,
 )
 from treadle.synthesis.alltoall.routes.route_units import ChunkedRoutes
+from treadle.synthesis.runs import within
 from treadle.topologies.topology import Topology
 
 MAX_CHUNKS = 5040
@@ -94,10 +95,9 @@ def equal_weight_shortest_paths(
     taken = np.minimum(dag.number, dag.demand * chunks).astype(np.int64)
     paths = dag.paths(taken)
     pair = np.repeat(np.arange(len(taken)), taken)
-    within = np.arange(len(pair)) - np.repeat(np.cumsum(taken) - taken, taken)
     share, rest = np.divmod(dag.demand * chunks, taken)
     # remainders go round, so that first links do not get them all
-    turn = (within + paths.source + 3 * paths.target) % taken[pair]
+    turn = (within(taken) + paths.source + 3 * paths.target) % taken[pair]
     schedule = routes_of(collective, paths, share[pair] + (turn < rest[pair]), chunks)
     algbw = route_algbw(topology, collective, schedule)
     loss = 0.0
@@ -147,9 +147,8 @@ class EqualShares:
         self._topology = topology
         self.ranks = np.array(collective.ranks)
         self.source, self.target, self.demand = demanded_pairs(collective)
-        ones = np.ones(topology.n_links)
-        check_reachable(topology, collective, ShortestPaths(topology, collective).distances(ones))
-        far = ShortestPaths(topology.transpose(), collective).distances(ones)
+        check_reachable(topology, collective)
+        far = ShortestPaths(topology.transpose(), collective).distances(np.ones(topology.n_links))
         self.distance: Int64Array = np.where(np.isinf(far), -1, far).astype(np.int64)
         """Links from every node to each target rank, shape (N, n), -1 where there is no way."""
         self._order = np.argsort(topology.tails, kind="stable")
@@ -182,7 +181,8 @@ class EqualShares:
         """Units of demand over each link under equal shares."""
         here = np.zeros(self.distance.shape)
         here[self.target, self.ranks[self.source]] = self.demand / self.number
-        heads, starts, back = self._into()
+        back = np.argsort(self._heads, kind="stable")  # links (as sorted by tail) into each node
+        heads, starts = np.unique(self._heads[back], return_index=True)
         tails = self._topology.tails[self._order]
         for step in range(int(self.distance.max()) - 1, 0, -1):
             arriving = np.where(self._nearer, here[:, tails], 0.0)[:, back]
@@ -194,17 +194,10 @@ class EqualShares:
         loads[self._order] = crossing
         return loads
 
-    def _into(self) -> tuple[NDArray[np.int32], NDArray[np.intp], NDArray[np.intp]]:
-        """Nodes with incoming links, where these begin, and the links (as sorted by tail) in that order."""
-        back = np.argsort(self._heads, kind="stable")
-        heads, starts = np.unique(self._heads[back], return_index=True)
-        return heads, starts, back
-
     def paths(self, taken: Int64Array) -> PathSet:
         """So many paths of each pair, at even distances in lexicographic order of their links."""
         pair = np.repeat(np.arange(len(taken)), taken)
-        within = np.arange(len(pair)) - np.repeat(np.cumsum(taken) - taken, taken)
-        index = np.floor((within + 0.5) * (self.number / taken)[pair])
+        index = np.floor((within(taken) + 0.5) * (self.number / taken)[pair])
         rows = np.full((len(pair), int(self._apart.max())), -1, dtype=np.int32)
         for first in range(0, len(pair), _BLOCK):
             block = slice(first, first + _BLOCK)

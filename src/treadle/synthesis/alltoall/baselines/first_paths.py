@@ -6,9 +6,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
-from treadle.errors import InfeasibleError
+from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.routes.path_sets import PathSet, ShortestPaths, demanded_pairs, path_set
+from treadle.synthesis.alltoall.baselines.layered import with_layers
+from treadle.synthesis.alltoall.routes.path_sets import (
+    PathSet,
+    ShortestPaths,
+    demanded_pairs,
+    no_path,
+    path_set,
+    single_routes,
+)
 from treadle.topologies.topology import Topology
 
 
@@ -28,8 +36,7 @@ def check_links(
 ) -> None:
     """InfeasibleError if there is no link on from a node towards its end."""
     for i in np.flatnonzero(link < 0)[:1]:
-        one, other = (topology.node_names[node[i]] for node in (place, end))
-        raise InfeasibleError(f"{topology.name}: no path leads from {one!r} to {other!r}; connect the fabric")
+        raise no_path(topology, int(place[i]), int(end[i]))
 
 
 def first_path_set(topology: Topology, collective: Collective) -> PathSet:
@@ -50,3 +57,44 @@ def first_path_set(topology: Topology, collective: Collective) -> PathSet:
         columns.append(np.where(going, link, -1))
         place = np.where(going, topology.heads[link], place)
     return path_set(source, target, np.column_stack(columns))
+
+
+def layered_native_routes(topology: Topology, collective: Collective) -> RouteSchedule:
+    """One shortest path a pair, in layers without deadlock; `native_routes`."""
+    return with_layers(topology, native_routes(topology, collective))
+
+
+def native_routes(topology: Topology, collective: Collective) -> RouteSchedule:
+    """All sends at once, each along one path of fewest hops, whatever else uses its links.
+
+    Parameters
+    ----------
+    topology : Topology
+        Every node may forward.
+    collective : Collective
+        An all-to-all.
+
+    Returns
+    -------
+    RouteSchedule
+        All in layer 0. Of equally short paths the one whose first link has the lowest number, and so on.
+
+    Raises
+    ------
+    InfeasibleError
+        If a rank cannot be reached.
+
+    Notes
+    -----
+    What NCCL and Open MPI do over the routes that the fabric gives (the all-to-all paper, section 5.2). The
+    paper's fabric has deadlock-free routes of its own, which are not published.
+
+    Examples
+    --------
+    >>> from treadle.schedules.collective import CollectiveKind, on_all_ranks
+    >>> from treadle.topologies.catalogue.graphs import ring
+    >>> fabric = ring(5)
+    >>> native_routes(fabric, on_all_ranks(fabric, CollectiveKind.ALLTOALL))
+    <RouteSchedule: 5 ranks, 1 chunks, 20 paths, 30 hops, 1 layers>
+    """
+    return single_routes(collective, first_path_set(topology, collective))

@@ -8,14 +8,20 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import ScheduleError
+from treadle.refusal import Refusal
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
 from treadle.schedules.steps.steps import steps_from_sends
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.alltoall.baselines.grids import GridFabric
+from treadle.synthesis.alltoall.baselines.grids import GridFabric, find_grid
 from treadle.synthesis.alltoall.baselines.line_exchange import MAX_SIDE, LineExchange, line_exchange
 from treadle.synthesis.alltoall.baselines.store_forward import check_size
 from treadle.synthesis.alltoall.routes.path_sets import demanded_pairs
+from treadle.synthesis.runs import joined, within
+from treadle.synthesis.scheduler import refusal_of
+from treadle.topologies.topology import Topology
+
+_HYPERCUBE, _MESH, _TORUS = "hypercube-exchange", "mesh-exchange", "torus-exchange"
 
 
 def grid_exchange(name: str, grid: GridFabric, collective: Collective) -> ExchangeSchedule:
@@ -58,9 +64,12 @@ def grid_exchange(name: str, grid: GridFabric, collective: Collective) -> Exchan
         for phase in range(grid.n_axes):
             axis = (part + phase) % grid.n_axes
             shard, link, step, half = _phase(grid, axis, timings[axis], (begin, at, end))
-            chunk = part * halves + half
-            new = [shard, link, phase * n_steps + step, chunk, chunk + 1]
-            for column, values in zip(columns, _joined(new) if halves > 1 else new, strict=True):
+            low = part * halves + half
+            high = low + 1
+            if halves > 1:  # both as one send where they cross the same link in the same step
+                step, link, shard, low, high = joined((step, link, shard), low, high)
+            new = (shard, link, phase * n_steps + step, low, high)
+            for column, values in zip(columns, new, strict=True):
                 column.append(values.astype(np.int32))
             at[axis] = end[axis]
     sends = steps_from_sends(
@@ -105,9 +114,6 @@ def _timings(grid: GridFabric, halves: int) -> list[_Timing]:
     timings = []
     for side, wraps in zip(grid.sides, grid.wraps, strict=True):
         line = line_exchange(side, closed=wraps, halves=halves)
-        order = np.lexsort((line.slot, line.start * side + line.end))
-        hops = [values[order] for values in (line.start, line.end, line.half, line.at, line.way, line.slot)]
-        line = LineExchange(side, line.n_slots, *hops)
         count = np.bincount(line.start * side + line.end, minlength=side * side)
         if alike:
             step = line.groups()[:, None]
@@ -129,8 +135,7 @@ def _phase(
     start, stop = at[axis], end[axis]
     count = timing.hops[start, stop]
     shard = np.repeat(np.arange(len(start)), count)
-    within = np.arange(len(shard)) - np.repeat(np.cumsum(count) - count, count)
-    hop = timing.first[start, stop][shard] + within
+    hop = timing.first[start, stop][shard] + within(count)
     line = timing.line
     node = at[:, shard].copy()
     node[axis] = line.at[hop]
@@ -156,15 +161,162 @@ def _members(grid: GridFabric, axis: int, begin: Int64Array, end: Int64Array) ->
     return number
 
 
-def _joined(table: list[Int64Array]) -> list[Int64Array]:
-    """Both halves as one send where they cross the same link in the same step."""
-    shard, link, step, low, high = table
-    if not len(shard):  # nobody has anything for others along this axis
-        return table
-    order = np.lexsort((low, shard, link, step))
-    shard, link, step, low, high = (column[order] for column in table)
-    joins = (step[1:] == step[:-1]) & (link[1:] == link[:-1])
-    joins &= (shard[1:] == shard[:-1]) & (low[1:] == high[:-1])
-    begins = np.flatnonzero(np.append(True, ~joins))
-    high = high[np.append(begins[1:] - 1, len(high) - 1)]
-    return [shard[begins], link[begins], step[begins], low[begins], high]
+def hypercube_in_order_of_addresses(topology: Topology, _: Collective) -> Refusal | None:
+    """Just the links of such a fabric."""
+    return refusal_of(_hypercube, topology)
+
+
+def mesh_in_row_major_order(topology: Topology, _: Collective) -> Refusal | None:
+    """Just the links of such a fabric."""
+    return refusal_of(_mesh, topology)
+
+
+def torus_in_row_major_order(topology: Topology, _: Collective) -> Refusal | None:
+    """Just the links of such a fabric."""
+    return refusal_of(_torus, topology)
+
+
+def hypercube_exchange(topology: Topology, collective: Collective) -> ExchangeSchedule:
+    """One dimension after another, d orders at once: part c of every shard takes dimension c + t in step t.
+
+    Parameters
+    ----------
+    topology : Topology
+        A hypercube of 2^d nodes in the order of their addresses, links in any order.
+    collective : Collective
+        An all-to-all.
+
+    Returns
+    -------
+    ExchangeSchedule
+        Of d steps, d chunks a shard.
+
+    Raises
+    ------
+    ScheduleError
+        If the fabric is no such hypercube.
+
+    Notes
+    -----
+    Exact cost for equal demands on all N nodes: T_L = d, and each step brings N / (2 d) units of demand over
+    every link, N / 2 in all: optimal, as is each on its own. Source: Johnsson and Ho, Optimum broadcasting
+    and personalized communication in hypercubes (IEEE TC 38, 1989), section on all-to-all personalised
+    communication with n ports.
+
+    Examples
+    --------
+    >>> from treadle.schedules.collective import CollectiveKind, on_all_ranks
+    >>> from treadle.schedules.alltoall.exchange_cost import exchange_algbw
+    >>> from treadle.topologies.catalogue.graphs import hypercube
+    >>> cube = hypercube(3)
+    >>> everyone = on_all_ranks(cube, CollectiveKind.ALLTOALL)
+    >>> schedule = hypercube_exchange(cube, everyone)
+    >>> schedule.n_steps, exchange_algbw(cube, everyone, schedule)
+    (3, Fraction(2, 1))
+    """
+    return grid_exchange(_HYPERCUBE, _hypercube(topology), collective)
+
+
+def mesh_exchange(topology: Topology, collective: Collective) -> ExchangeSchedule:
+    """Exchanges along rows and columns at once, farthest first, each with a part of the data; then swapped.
+
+    Parameters
+    ----------
+    topology : Topology
+        A mesh, nodes in row-major order, links in any order.
+    collective : Collective
+        An all-to-all.
+
+    Raises
+    ------
+    ScheduleError
+        If the fabric is no such mesh.
+
+    Notes
+    -----
+    Exact cost for equal demands on all N nodes, longest side a, n axes: N floor(a^2 / 4) / a units of demand
+    over the middle links, which for even a is what the bisection asks for: a^3 / 4 on a square mesh. With
+    equal sides T_L = n g(a), g = 1, 2, 3, 5, 6, 8, 10 for a = 2 to 8, about 1.8 a beyond; else n times the
+    largest N floor(a_k^2 / 4) / a_k in units of N / a, rounded up.
+
+    Source: Scott, Efficient all-to-all communication patterns in hypercube and mesh topologies (DMCC 1991),
+    whose a^3 / 4 phases send single messages over whole paths at once, which takes wormhole routing. This is
+    the store-and-forward equivalent: same busy links, data of many pairs in a message, one hop per step.
+
+    Examples
+    --------
+    >>> from treadle.schedules.collective import CollectiveKind, on_all_ranks
+    >>> from treadle.schedules.alltoall.exchange_cost import exchange_algbw
+    >>> from treadle.topologies.catalogue.graphs import mesh
+    >>> fabric = mesh(4, 4)
+    >>> everyone = on_all_ranks(fabric, CollectiveKind.ALLTOALL)
+    >>> schedule = mesh_exchange(fabric, everyone)
+    >>> schedule.n_steps, 16 / exchange_algbw(fabric, everyone, schedule)
+    (6, Fraction(16, 1))
+    """
+    return grid_exchange(_MESH, _mesh(topology), collective)
+
+
+def torus_exchange(topology: Topology, collective: Collective) -> ExchangeSchedule:
+    """Exchanges along the rings of one axis after another, with combined messages, on n rotated orders.
+
+    Parameters
+    ----------
+    topology : Topology
+        A torus, nodes in row-major order, links in any order; axes of side 2 have one link each way.
+    collective : Collective
+        An all-to-all.
+
+    Raises
+    ------
+    ScheduleError
+        If the fabric is no such torus.
+
+    Notes
+    -----
+    Exact cost for equal demands on all N nodes, n axes of side a: T_L = n floor(a / 2), the diameter, and
+    N (a^2 - a mod 2) / (8 a) units of demand over every link, both optimal. With unequal sides the bandwidth
+    is that of the longest one, still optimal where that side is even, in more steps.
+
+    Source: Suh and Yalamanchili, All-to-all communication with minimum start-up costs in 2D/3D tori and
+    meshes (IEEE TPDS 9, 1998): messages combined by ring, O(a) start-ups instead of O(a^2). Their sides are
+    powers of two, nodes have one port, and data crosses up to a / 2 links in a step, which takes wormhole
+    routing or virtual cut-through. This is the store-and-forward equivalent with all ports: any sides,
+    messages combined by ring and direction, one hop per step.
+
+    Examples
+    --------
+    >>> from treadle.schedules.collective import CollectiveKind, on_all_ranks
+    >>> from treadle.schedules.alltoall.exchange_cost import exchange_algbw
+    >>> from treadle.topologies.catalogue.graphs import torus
+    >>> fabric = torus(3, 3, 3)
+    >>> everyone = on_all_ranks(fabric, CollectiveKind.ALLTOALL)
+    >>> schedule = torus_exchange(fabric, everyone)
+    >>> schedule.n_steps, 27 / exchange_algbw(fabric, everyone, schedule)
+    (3, Fraction(9, 1))
+    """
+    return grid_exchange(_TORUS, _torus(topology), collective)
+
+
+def _hypercube(topology: Topology) -> GridFabric:
+    """The hypercube; ScheduleError for any other fabric."""
+    grid = find_grid(topology, _HYPERCUBE)
+    if set(grid.sides) != {2}:
+        raise ScheduleError(f"{_HYPERCUBE}: {topology.name} has sides {grid.sides}, expected 2 everywhere")
+    return grid
+
+
+def _mesh(topology: Topology) -> GridFabric:
+    """The mesh; ScheduleError for any other fabric."""
+    grid = find_grid(topology, _MESH)
+    if any(grid.wraps):
+        raise ScheduleError(f"{_MESH}: {topology.name} wraps around, expected a mesh; use torus-exchange")
+    return grid
+
+
+def _torus(topology: Topology) -> GridFabric:
+    """The torus; ScheduleError for any other fabric."""
+    grid = find_grid(topology, _TORUS)
+    if any(side > 2 and not wraps for side, wraps in zip(grid.sides, grid.wraps, strict=True)):
+        raise ScheduleError(f"{_TORUS}: {topology.name} does not wrap on every axis; use mesh-exchange")
+    return grid

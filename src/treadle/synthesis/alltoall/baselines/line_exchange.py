@@ -85,8 +85,10 @@ def line_exchange(side: int, *, closed: bool, halves: int) -> LineExchange:
     (6, 9)
     """
     hops = _ring(side, halves) if closed else _path(side, halves)
-    table = np.array(hops, dtype=np.int64)
-    return LineExchange(side, int(table[:, 5].max()) + 1, *table.T)
+    start, end, half, at, way, slot = np.array(hops, dtype=np.int64).T
+    order = np.lexsort((slot, start * side + end))
+    columns = (values[order] for values in (start, end, half, at, way, slot))
+    return LineExchange(side, int(slot.max()) + 1, *columns)
 
 
 def _ring(side: int, halves: int) -> list[tuple[int, ...]]:
@@ -110,8 +112,7 @@ def _ring(side: int, halves: int) -> list[tuple[int, ...]]:
 def _path(side: int, halves: int) -> list[tuple[int, ...]]:
     """Upwards by simulation, downwards as its mirror image."""
     waiting = [
-        [(end, start, half) for start in (at,) for end in range(at + 1, side) for half in range(halves)]
-        for at in range(side)
+        [(end, at, half) for end in range(at + 1, side) for half in range(halves)] for at in range(side)
     ]
     last = side - 1
     hops: list[tuple[int, ...]] = []

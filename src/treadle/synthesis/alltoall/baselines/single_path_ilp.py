@@ -18,9 +18,8 @@ from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.baselines.layered import with_layers
 from treadle.synthesis.alltoall.baselines.path_choice import PathChoice
-from treadle.synthesis.alltoall.baselines.route_values import single_routes
 from treadle.synthesis.alltoall.routes.disjoint_paths import bounded_paths, disjoint_paths
-from treadle.synthesis.alltoall.routes.path_sets import PathSet, check_paths, demanded_pairs
+from treadle.synthesis.alltoall.routes.path_sets import PathSet, check_paths, demanded_pairs, single_routes
 from treadle.topologies.topology import Topology
 
 TIME_LIMIT_S = 10.0
@@ -177,24 +176,55 @@ def best_single_paths(
     _, _, demand = demanded_pairs(collective)
     choice = PathChoice(topology, paths, pair, demand)
     choice.improve(seed)
-    chosen, bound, is_late = choice.chosen, _hop_bound(topology, collective), False
-    if len(paths.links) + paths.n_paths > MAX_PROGRAM or time_limit_s == 0:
-        is_late = True
-    else:
-        program = _PathChoice(topology, paths, pair, demand)
-        better, proved, is_late = program.solve(choice.chosen, float(choice.time.max()), time_limit_s)
+    # every unit of demand takes up as many links as its ranks are apart
+    hops = DistanceWitness(np.ones(topology.n_links, dtype=np.int64))
+    bound, is_late = float(1 / hops.pair_rate_bound(topology, collective)), True
+    chosen, time = choice.chosen, _time(topology, paths, choice.chosen, demand)
+    if len(paths.links) + paths.n_paths <= MAX_PROGRAM and time_limit_s > 0:
+        better, proved, is_late = _improved(topology, paths, pair, demand, choice, time_limit_s)
         bound = max(bound, proved)
-        if _time(topology, paths, better, demand) < _time(topology, paths, chosen, demand):
-            chosen = better
-    time = _time(topology, paths, chosen, demand)
+        faster = _time(topology, paths, better, demand)
+        if faster < time:
+            chosen, time = better, faster
     routes = single_routes(collective, paths.take(chosen))
     return SinglePathResult(routes, time, bound, is_late and bound < float(time))
 
 
-def _hop_bound(topology: Topology, collective: Collective) -> float:
-    """Every unit of demand takes up as many links as its ranks are apart."""
-    hops = DistanceWitness(np.ones(topology.n_links, dtype=np.int64))
-    return float(1 / hops.pair_rate_bound(topology, collective))
+def _improved(
+    topology: Topology,
+    paths: PathSet,
+    pair: Int64Array,
+    demand: Int64Array,
+    choice: PathChoice,
+    limit_s: float,
+) -> tuple[Int64Array, float, bool]:
+    """A path of each pair by HiGHS, a lower bound on the time, and whether the limit ended the search."""
+    n, m, count = len(demand), topology.n_links, paths.n_paths
+    is_even = len(set(topology.bandwidths.tolist())) == 1
+    # T counts units of demand over the widest link: an integer where links are equal, and never so small
+    # that the solver's absolute tolerances end the search
+    unit = float(topology.bandwidths.max())
+    lp = Program(mip_rel_gap=0.0)
+    lp.empty_rows(np.repeat([1.0, -np.inf], [n, m]), np.repeat([1.0, 0.0], [n, m]))
+    lp.column(1.0, np.arange(n, n + m), -topology.bandwidths / unit)
+    lp.columns(pair, paths.offset[:-1], n + paths.links, demand[pair[paths.owner]], upper=1.0)
+    lp.make_integer(0 if is_even else 1, count + 1)
+    if is_even:
+        lp.set_options(mip_abs_gap=0.999)  # no integer is left between
+    values = np.zeros(count + 1)
+    values[0] = float(choice.time.max()) * unit
+    values[choice.chosen + 1] = 1
+    lp.suggest(values)
+    lp.set_options(time_limit=limit_s)
+    is_late = lp.run() != OPTIMAL
+    bound = lp.integer_bound if math.isfinite(lp.integer_bound) else 0.0
+    if is_even:
+        bound = math.ceil(bound - 1e-6)
+    found, best = lp.solution()[0], choice.chosen
+    if len(found) == count + 1:
+        # the largest value of each pair
+        best = np.lexsort((-found[1:], pair))[np.searchsorted(pair, np.arange(n))]
+    return best, max(0.0, bound / unit), is_late
 
 
 def _time(topology: Topology, paths: PathSet, chosen: Int64Array, demand: Int64Array) -> Fraction:
@@ -202,44 +232,3 @@ def _time(topology: Topology, paths: PathSet, chosen: Int64Array, demand: Int64A
     kept = paths.take(chosen)  # a path a pair, in the order of pairs
     np.add.at(load, kept.links, np.repeat(demand, kept.hops))
     return slowest(load, topology.bandwidths)
-
-
-class _PathChoice:
-    """The integer program; columns are T and then the paths, rows the pairs and then the links."""
-
-    def __init__(self, topology: Topology, paths: PathSet, pair: Int64Array, demand: Int64Array) -> None:
-        n, m, count = len(demand), topology.n_links, paths.n_paths
-        self._pair, self._first = pair, np.searchsorted(pair, np.arange(n))
-        self._is_even = len(set(topology.bandwidths.tolist())) == 1
-        # T counts units of demand over the widest link: an integer where links are equal, and never so small
-        # that the solver's absolute tolerances end the search
-        self._unit = float(topology.bandwidths.max())
-        self._lp = lp = Program(mip_rel_gap=0.0)
-        lp.empty_rows(np.repeat([1.0, -np.inf], [n, m]), np.repeat([1.0, 0.0], [n, m]))
-        lp.column(1.0, np.arange(n, n + m), -topology.bandwidths / self._unit)
-        lp.columns(pair, paths.offset[:-1], n + paths.links, demand[pair[paths.owner]], upper=1.0)
-        lp.make_integer(0 if self._is_even else 1, count + 1)
-        if self._is_even:
-            lp.set_options(mip_abs_gap=0.999)  # no integer is left between
-        self._n_paths = count
-
-    def solve(self, chosen: Int64Array, time: float, limit_s: float) -> tuple[Int64Array, float, bool]:
-        """A path of each pair, a lower bound on the time, and whether the limit ended the search."""
-        values = np.zeros(self._n_paths + 1)
-        values[0] = time * self._unit
-        values[chosen + 1] = 1
-        self._lp.suggest(values)
-        self._lp.set_options(time_limit=limit_s)
-        is_late = self._lp.run() != OPTIMAL
-        bound = self._lp.integer_bound
-        if not math.isfinite(bound):
-            bound = 0.0
-        if self._is_even:
-            bound = math.ceil(bound - 1e-6)
-        found = self._lp.solution()[0]
-        if len(found) != self._n_paths + 1:
-            return chosen, max(0.0, bound / self._unit), is_late
-        # the largest value of each pair
-        order = np.lexsort((-found[1:], self._pair))
-        best: Int64Array = order[self._first]
-        return best, max(0.0, bound / self._unit), is_late

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.errors import InfeasibleError
 from treadle.math.graphs import shortest_tree
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.baselines.layered import with_layers
-from treadle.synthesis.alltoall.baselines.route_values import single_routes
-from treadle.synthesis.alltoall.routes.path_sets import from_lists
+from treadle.synthesis.alltoall.routes.path_sets import check_reachable, from_lists, out_links, single_routes
 from treadle.topologies.topology import Topology
 
 
@@ -60,14 +58,14 @@ def single_source_shortest_paths(
     >>> single_source_shortest_paths(fabric, on_all_ranks(fabric, CollectiveKind.ALLTOALL))
     <RouteSchedule: 27 ranks, 1 chunks, 702 paths, 1458 hops, 1 layers>
     """
+    check_reachable(topology, collective)
     between = collective.pair_demands.between
     scale = int(topology.bandwidths.max(initial=1))
     per_unit = [scale // int(rate) for rate in topology.bandwidths]
     heaviest = max(per_unit, default=1) * int(between.sum())
     base = 1 + heaviest * topology.n_nodes if minimal else scale
     weight = [base] * topology.n_links
-    out = _out_links(topology)
-    tails = topology.tails.tolist()
+    out, tails = out_links(topology, range(topology.n_links)), topology.tails.tolist()
     found: list[tuple[int, int, list[int]]] = []
     for rank, node in enumerate(collective.ranks):
         targets = np.flatnonzero(between[rank]).tolist()
@@ -75,34 +73,12 @@ def single_source_shortest_paths(
             continue
         into, _ = shortest_tree(out, weight, node)
         for target in targets:
-            path = _back(topology, into, tails, node, collective.ranks[target])
-            found.append((rank, target, path))
+            path, at = list[int](), collective.ranks[target]
+            while at != node:
+                path.append(into[at])
+                at = tails[into[at]]
+            found.append((rank, target, path[::-1]))
         for _, target, path in found[-len(targets) :]:
             for link in path:
                 weight[link] += int(between[rank, target]) * per_unit[link]
     return single_routes(collective, from_lists(found))
-
-
-def _out_links(topology: Topology) -> list[list[tuple[int, int]]]:
-    """(link, head) out of every node, in order of the links; no self-loops."""
-    out: list[list[tuple[int, int]]] = [[] for _ in range(topology.n_nodes)]
-    ends = zip(topology.tails.tolist(), topology.heads.tolist(), strict=True)
-    for link, (tail, head) in enumerate(ends):
-        if tail != head:
-            out[tail].append((link, head))
-    return out
-
-
-def _back(topology: Topology, into: list[int], tails: list[int], source: int, target: int) -> list[int]:
-    path: list[int] = []
-    node = target
-    while node != source:
-        if into[node] < 0:
-            names = topology.node_names
-            raise InfeasibleError(
-                f"{topology.name}: no path leads from {names[source]!r} to {names[target]!r}; connect the "
-                f"fabric"
-            )
-        path.append(into[node])
-        node = tails[into[node]]
-    return path[::-1]

@@ -75,7 +75,7 @@ def run_rounds(
             at = place[moving]
             moving = moving[(at != goal[moving]) & (at != ranks[destination[moving]])]
     assert np.array_equal(place, goal)
-    copies = _parallel_links(topology)
+    copies = parallel_links(topology)
     step = np.repeat(np.arange(len(shards)), [len(part) for part in shards])
     shard, link = np.concatenate(shards), np.concatenate(links)
     check_size(name, total * len(copies))
@@ -90,7 +90,7 @@ def run_rounds(
     return ExchangeSchedule(sends, target)
 
 
-def _parallel_links(topology: Topology) -> Int64Array:
+def parallel_links(topology: Topology) -> Int64Array:
     """For each part of a message, the link to take instead of each link, shape (parts, m).
 
     There are as many parts as every pair of neighbours has links; where it has more, the rest stay idle.

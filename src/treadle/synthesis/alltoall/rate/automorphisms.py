@@ -129,14 +129,10 @@ def _grid(dims: tuple[int, ...]) -> Proposals:
     places = np.indices(dims).reshape(len(dims), -1)
     for axis, size in enumerate(dims):
         for image in ((places[axis] + 1) % size, -places[axis] % size, size - 1 - places[axis]):
-            moved = places.copy()
-            moved[axis] = image
-            yield _numbered(moved, dims)
+            yield _changed(places, dims, axis, image)
     for axis in range(len(dims) - 1):
         if dims[axis] == dims[axis + 1]:
-            moved = places.copy()
-            moved[[axis, axis + 1]] = places[[axis + 1, axis]]
-            yield _numbered(moved, dims)
+            yield _changed(places, dims, [axis, axis + 1], places[[axis + 1, axis]])
 
 
 def _twisted_grid(topology: Topology, dims: tuple[int, ...]) -> Proposals:
@@ -148,23 +144,13 @@ def _twisted_grid(topology: Topology, dims: tuple[int, ...]) -> Proposals:
     k = min(dims)
     # -x along a short dimension is k - x with a shift of k along the long ones
     wraps = ((places > 0) & (np.array(dims)[:, None] == k)).sum(axis=0)
-    inverse = np.array(
-        [
-            -row % size if size == k else (k * wraps - row) % size
-            for row, size in zip(places, dims, strict=True)
-        ]
-    )
-    yield _numbered(inverse, dims)
+    inverse = [
+        -row % size if size == k else (k * wraps - row) % size for row, size in zip(places, dims, strict=True)
+    ]
+    yield _changed(places, dims, slice(None), np.array(inverse))
     for first, second in combinations(range(len(dims)), 2):
         if dims[first] == dims[second]:
-            moved = places.copy()
-            moved[[first, second]] = places[[second, first]]
-            yield _numbered(moved, dims)
-
-
-def _numbered(places: Int64Array, dims: tuple[int, ...]) -> Int64Array:
-    """Node numbers of coordinates, shape (dimensions, n)."""
-    return np.asarray(np.ravel_multi_index(tuple(places), dims), dtype=np.int64)
+            yield _changed(places, dims, [first, second], places[[second, first]])
 
 
 def _all_alike(n: int) -> Proposals:
@@ -308,10 +294,15 @@ def _product_maps(factors: list[Topology], depth: int) -> Proposals:
         if factor.name not in known:
             known[factor.name] = _confirmed(factor, depth - 1)
         for one in known[factor.name]:
-            moved = places.copy()
-            moved[axis] = one[places[axis]]
-            yield _numbered(moved, dims)
+            yield _changed(places, dims, axis, one[places[axis]])
         if axis and factors[axis - 1] == factor:
-            moved = places.copy()
-            moved[[axis - 1, axis]] = places[[axis, axis - 1]]
-            yield _numbered(moved, dims)
+            yield _changed(places, dims, [axis - 1, axis], places[[axis, axis - 1]])
+
+
+def _changed(
+    places: Int64Array, dims: tuple[int, ...], axes: int | list[int] | slice, rows: Int64Array
+) -> Int64Array:
+    """Node numbers of coordinates, shape (dimensions, n), of which some are others."""
+    moved = places.copy()
+    moved[axes] = rows
+    return np.asarray(np.ravel_multi_index(tuple(moved), dims), dtype=np.int64)

@@ -12,7 +12,7 @@ from treadle.arrays import frozen
 from treadle.context import context, under
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.rate.certificate import RateResult, rounded_witness
+from treadle.synthesis.alltoall.rate.certificate import RateResult, certified, rounded_witness
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow
 from treadle.synthesis.alltoall.rate.flow_instance import flow_instance
 from treadle.synthesis.alltoall.rate.flow_symmetry import known_symmetry
@@ -75,28 +75,10 @@ def flow_of_routes(topology: Topology, collective: Collective, routes: RouteSche
     collective : Collective
     routes : RouteSchedule
     """
-    by_source = np.zeros((collective.n_ranks, topology.n_links))
-    begins = np.searchsorted(routes.source, np.arange(collective.n_ranks + 1))
-    share = routes.units / routes.n_chunks
-    for rank in range(collective.n_ranks):
-        paths = slice(begins[rank], begins[rank + 1])
-        ends = routes.path_offset[begins[rank]], routes.path_offset[begins[rank + 1]]
-        by_source[rank] = np.bincount(
-            routes.path_links[slice(*ends)],
-            weights=np.repeat(share[paths], routes.hops[paths]),
-            minlength=topology.n_links,
-        )
+    n, m = collective.n_ranks, topology.n_links
+    place = np.repeat(routes.source.astype(np.int64) * m, routes.hops) + routes.path_links
+    shares = np.repeat(routes.units / routes.n_chunks, routes.hops)
+    by_source = np.bincount(place, weights=shares, minlength=n * m).reshape(n, m)
     flow = ConcurrentFlow(frozen(by_source, np.float64))
-    witness = rounded_witness(1 / topology.bandwidths)
-    return RateResult(
-        topology=topology,
-        collective=collective,
-        rate=flow.rate(topology),
-        upper=witness.pair_rate_bound(topology, collective),
-        exact=None,
-        loads=flow.loads,
-        stored_flow=flow,
-        witness=witness,
-        method="routes",
-        seconds=0.0,
-    )
+    sides = flow.rate(topology), rounded_witness(1 / topology.bandwidths)
+    return certified(topology, collective, sides, flow, "routes", 0.0)

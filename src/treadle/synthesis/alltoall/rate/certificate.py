@@ -132,3 +132,21 @@ def rounded_witness(lengths: FloatArray) -> DistanceWitness:
         if np.abs(shares * top - whole).max() <= _NEAR:
             return DistanceWitness(whole.astype(np.int64))
     return DistanceWitness(np.rint(shares * _FINEST).astype(np.int64))
+
+
+def certified(
+    topology: Topology,
+    collective: Collective,
+    sides: tuple[float, DistanceWitness],
+    flow: ConcurrentFlow,
+    method: str,
+    seconds: float,
+    *,
+    is_late: bool = False,
+) -> RateResult:
+    """A flow's rate and a bound that lengths prove."""
+    rate, witness = sides
+    upper = witness.pair_rate_bound(topology, collective)
+    return RateResult(
+        topology, collective, rate, upper, None, flow.loads, flow, witness, method, seconds, is_late
+    )

@@ -13,9 +13,17 @@ from treadle.arrays import Int64Array, positions_of
 from treadle.context import context
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow
-from treadle.synthesis.alltoall.rate.flow_instance import FloatArray, FlowInstance, flow_instance
-from treadle.synthesis.alltoall.rate.flow_lp import check_variables, solve_flow_program
-from treadle.synthesis.alltoall.rate.link_mcf import check_reachable
+from treadle.synthesis.alltoall.rate.flow_instance import (
+    FloatArray,
+    check_reachable,
+    flow_instance,
+)
+from treadle.synthesis.alltoall.rate.flow_lp import (
+    check_variables,
+    flow_entries,
+    largest_rate,
+    solve_flow_program,
+)
 from treadle.synthesis.parallel import map_blocks
 from treadle.topologies.topology import Topology
 
@@ -104,43 +112,13 @@ def master_mcf(
         f"master MCF of {topology.name}", s * k, MAX_VARIABLES, "use optimal_rate, which has no such limit"
     )
     check_reachable(instance)
-    unit = float(instance.bandwidths.max())
-    values, prices = _master(instance, unit, time_limit_s)
-    lengths = np.zeros(topology.n_links)
-    lengths[instance.links] = prices[:k]
+    row, node = np.nonzero(instance.demands)
+    starts = instance.sources.astype(np.int64)
+    values, lengths = largest_rate("master MCF", instance, starts, None, (row, node), time_limit_s)
     by_source = np.zeros((collective.n_ranks, topology.n_links))
     by_source[instance.senders[:, None], instance.links] = values[1:].reshape(s, k) / values[0]
-    return MasterFlow(float(values[0] * unit), ConcurrentFlow(by_source), lengths)
-
-
-def _master(instance: FlowInstance, unit: float, time_limit_s: float | None) -> tuple[FloatArray, FloatArray]:
-    """Columns F and the flow of each source over each link, in units of the largest bandwidth."""
-    n, s, k = instance.topology.n_nodes, instance.n_sources, len(instance.links)
-    source, link = (part.ravel() for part in np.meshgrid(np.arange(s), np.arange(k), indexing="ij"))
-    column = 1 + source * k + link
-    tail, head = instance.tails[link].astype(np.int64), instance.heads[link].astype(np.int64)
-    start = instance.sources[source].astype(np.int64)
-    useful = head != start
-    leaves = useful & (tail != start)
-    row, node = np.nonzero(instance.demands)
-    entries = (
-        (link[useful], column[useful], np.ones(int(useful.sum()))),
-        ((k + source * n + head)[useful], column[useful], np.ones(int(useful.sum()))),
-        ((k + source * n + tail)[leaves], column[leaves], -np.ones(int(leaves.sum()))),
-        (
-            k + row * n + node,
-            np.zeros(len(row), dtype=np.int64),
-            -instance.demands[row, node].astype(np.float64),
-        ),
-    )
-    costs = np.zeros(1 + s * k)
-    costs[0] = 1.0
-    # a node may keep more than it is due: that harms nobody, and spares equations
-    lower = np.concatenate([np.full(k, -np.inf), np.zeros(s * n)])
-    upper = np.concatenate([instance.bandwidths / unit, np.full(s * n, np.inf)])
-    return solve_flow_program(
-        "master MCF", costs, lower, upper, entries, maximise=True, time_limit_s=time_limit_s
-    )
+    rate = float(values[0] * float(instance.bandwidths.max()))
+    return MasterFlow(rate, ConcurrentFlow(by_source), lengths)
 
 
 def children_mcf(topology: Topology, collective: Collective, flow: ConcurrentFlow) -> tuple[ChildFlow, ...]:
@@ -182,49 +160,23 @@ def _solved(
     flow: FloatArray,
     time_limit_s: float | None,
 ) -> ChildFlow:
-    """The child program of a source with this flow, shape (m,)."""
+    """The child program of a source with this flow, shape (m,), in units of the source's whole demand."""
     instance = flow_instance(topology, collective)
     demands = instance.demands[int(np.searchsorted(instance.senders, source))]
     targets = np.flatnonzero(demands)
     total = float(demands.sum())
     used = np.flatnonzero(flow[instance.links] > 0)
-    remedy = "peel paths off the flow instead"
-    check_variables(f"child MCF of {topology.name}", len(targets) * len(used), MAX_VARIABLES, remedy)
-    start = collective.ranks[source]
-    values = _child(instance, used, flow[instance.links[used]], start, targets, demands, time_limit_s)
-    flows = np.zeros((len(targets), topology.n_links))
-    flows[:, instance.links[used]] = values.reshape(len(targets), len(used)) * total
-    rank_of = positions_of(topology.n_nodes, list(collective.ranks))
-    return ChildFlow(source, rank_of[targets], flows)
-
-
-def _child(
-    instance: FlowInstance,
-    used: Int64Array,
-    capacity: FloatArray,
-    start: int,
-    targets: Int64Array,
-    demands: Int64Array,
-    time_limit_s: float | None,
-) -> FloatArray:
-    """Columns: the flow to each target over each link that the source uses, in units of its whole demand."""
-    n, t, k = instance.topology.n_nodes, len(targets), len(used)
-    total = float(demands.sum())
-    pair, place = (part.ravel() for part in np.meshgrid(np.arange(t), np.arange(k), indexing="ij"))
-    column = pair * k + place
-    tail = instance.tails[used][place].astype(np.int64)
-    head = instance.heads[used][place].astype(np.int64)
-    useful = (head != start) & (tail != targets[pair])
-    leaves = useful & (tail != start)
-    entries = (
-        (place[useful], column[useful], np.ones(int(useful.sum()))),
-        ((k + pair * n + head)[useful], column[useful], np.ones(int(useful.sum()))),
-        ((k + pair * n + tail)[leaves], column[leaves], -np.ones(int(leaves.sum()))),
-    )
+    n, t, k = topology.n_nodes, len(targets), len(used)
+    check_variables(f"child MCF of {topology.name}", t * k, MAX_VARIABLES, "peel paths off the flow instead")
+    entries = flow_entries(instance, used, np.full(t, collective.ranks[source]), targets, 0)
     needed = np.zeros((t, n))
     needed[np.arange(t), targets] = demands[targets] / total
     lower = np.concatenate([np.full(k, -np.inf), needed.ravel()])
-    upper = np.concatenate([capacity / total + _SLACK, np.full(t * n, np.inf)])
-    return solve_flow_program("child MCF", np.ones(t * k), lower, upper, entries, time_limit_s=time_limit_s)[
-        0
-    ]
+    upper = np.concatenate([flow[instance.links[used]] / total + _SLACK, np.full(t * n, np.inf)])
+    values, _ = solve_flow_program(
+        "child MCF", np.ones(t * k), lower, upper, entries, time_limit_s=time_limit_s
+    )
+    flows = np.zeros((t, topology.n_links))
+    flows[:, instance.links[used]] = values.reshape(t, k) * total
+    rank_of = positions_of(topology.n_nodes, list(collective.ranks))
+    return ChildFlow(source, rank_of[targets], flows)

@@ -15,10 +15,9 @@ import numpy as np
 from treadle.context import TimeLimitError
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
-from treadle.synthesis.alltoall.rate.exact_columns import ColumnOptimum, ColumnProgram
-from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance
+from treadle.synthesis.alltoall.rate.exact_columns import ColumnProgram
+from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance, check_reachable
 from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry, find_symmetry, known_symmetry
-from treadle.synthesis.alltoall.rate.path_trees import PathTreeFinder
 from treadle.topologies.distances import distance_distribution
 
 MAX_PAIRS = 12_000
@@ -81,13 +80,6 @@ def _has_many_kinds(instance: FlowInstance) -> bool:
     return 2 * len(kinds) > instance.n_sources
 
 
-def _check_reachable(instance: FlowInstance, symmetry: FlowSymmetry) -> None:
-    rows = symmetry.representatives.astype(np.int64)
-    distance = PathTreeFinder(instance, rows).trees(np.ones(len(instance.links), dtype=np.int64)).distance
-    for row, node in np.argwhere((instance.demands[rows] > 0) & (distance < 0))[:1].tolist():
-        raise instance.unreachable(int(rows[row]), node)
-
-
 def solve_exactly(instance: FlowInstance, symmetry: FlowSymmetry) -> ExactRate | None:
     """F of an all-to-all exactly, where it is small or symmetric enough.
 
@@ -126,7 +118,7 @@ def solve_exactly(instance: FlowInstance, symmetry: FlowSymmetry) -> ExactRate |
     >>> solve_exactly(instance, suitable_symmetry(instance), UNLIMITED).rate
     Fraction(1, 9)
     """
-    _check_reachable(instance, symmetry)
+    check_reachable(instance, symmetry.representatives)
     pairs = int((instance.demands[symmetry.representatives] > 0).sum())
     if pairs > MAX_PAIRS and symmetry.n_sources > 1:
         return None
@@ -140,24 +132,15 @@ def solve_exactly(instance: FlowInstance, symmetry: FlowSymmetry) -> ExactRate |
         return None
     if optimum is None:
         return None
-    exact = _with_physical_links(instance, symmetry, optimum)
-    check_exact_flow(instance, exact)
-    return exact
-
-
-def _with_physical_links(instance: FlowInstance, symmetry: FlowSymmetry, optimum: ColumnOptimum) -> ExactRate:
     lengths = np.zeros(instance.topology.n_links, dtype=np.int64)
     lengths[instance.links] = optimum.lengths[symmetry.link_orbit]
     numbers = instance.links.tolist()
-    return ExactRate(
-        rate=optimum.rate,
-        witness=DistanceWitness(lengths),
-        symmetry=symmetry,
-        units=tuple(
-            {numbers[place]: amount for place, amount in sorted(flow.items())} for flow in optimum.units
-        ),
-        denominator=optimum.denominator,
+    units = tuple(
+        {numbers[place]: amount for place, amount in sorted(flow.items())} for flow in optimum.units
     )
+    exact = ExactRate(optimum.rate, DistanceWitness(lengths), symmetry, units, optimum.denominator)
+    check_exact_flow(instance, exact)
+    return exact
 
 
 def check_exact_flow(instance: FlowInstance, exact: ExactRate) -> None:

@@ -13,11 +13,10 @@ import numpy as np
 
 from treadle.errors import ScheduleError
 from treadle.math.graphs import shortest_tree
-from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.rate.certificate import RateResult, rounded_witness
+from treadle.synthesis.alltoall.rate.certificate import RateResult, certified, rounded_witness
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow, FloatArray, check_flow
-from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance, flow_instance
+from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance, check_reachable, flow_instance
 from treadle.topologies.topology import Topology
 
 _FIRST_STEP = 0.5
@@ -101,10 +100,9 @@ class _Scheme:
         self._out: list[list[tuple[int, int]]] = [[] for _ in range(instance.topology.n_nodes)]
         for link, (tail, head) in enumerate(self._ends):
             self._out[tail].append((link, head))
-        hops = rounded_witness(np.ones(instance.topology.n_links))
-        self._check_reachable()
-        self._upper = float(hops.pair_rate_bound(instance.topology, instance.collective))
-        self._witness = hops
+        check_reachable(instance)
+        self._witness = rounded_witness(np.ones(instance.topology.n_links))
+        self._upper = float(self._witness.pair_rate_bound(instance.topology, instance.collective))
         # demands that fill about one unit of time
         self._capacity = instance.bandwidths / self._upper
         self._length = 1 / self._capacity
@@ -121,14 +119,6 @@ class _Scheme:
         """Forget the flow, keep the lengths."""
         self._flow = np.zeros_like(self._flow)
         self._phases = 0
-
-    def _check_reachable(self) -> None:
-        ones = [1.0] * len(self._ends)
-        for row, source in enumerate(self._instance.sources.tolist()):
-            into, _ = shortest_tree(self._out, ones, source)
-            for node in np.flatnonzero(self._instance.demands[row]).tolist():
-                if into[node] < 0:
-                    raise self._instance.unreachable(row, node)
 
     def phase(self, step: float) -> None:
         """Route all demands once."""
@@ -156,19 +146,17 @@ class _Scheme:
 
     def measure(self) -> float:
         """The gap after this phase's flow and lengths."""
+        topology = self._instance.topology
         rate = self._phases / float((self._flow.sum(axis=0) / self._instance.bandwidths).max())
         if rate > self._rate:
             self._rate, self._best = rate, self._flow / self._phases
-        witness = self._as_witness()
-        upper = float(witness.pair_rate_bound(self._instance.topology, self._instance.collective))
+        lengths = np.zeros(topology.n_links)
+        lengths[self._instance.links] = self._length
+        witness = rounded_witness(lengths)
+        upper = float(witness.pair_rate_bound(topology, self._instance.collective))
         if upper < self._upper:
             self._upper, self._witness = upper, witness
         return self.gap
-
-    def _as_witness(self) -> DistanceWitness:
-        lengths = np.zeros(self._instance.topology.n_links)
-        lengths[self._instance.links] = self._length
-        return rounded_witness(lengths)
 
     def result(self, is_late: bool, seconds: float) -> RateResult:
         """Both sides, checked anew."""
@@ -177,16 +165,5 @@ class _Scheme:
         by_source: FloatArray = np.zeros((collective.n_ranks, topology.n_links))
         by_source[np.ix_(instance.senders, instance.links)] = self._best
         flow = ConcurrentFlow(by_source)
-        return RateResult(
-            topology=topology,
-            collective=collective,
-            rate=check_flow(topology, collective, flow),
-            upper=self._witness.pair_rate_bound(topology, collective),
-            exact=None,
-            loads=flow.loads,
-            stored_flow=flow,
-            witness=self._witness,
-            method="fleischer",
-            seconds=seconds,
-            is_late=is_late,
-        )
+        sides = check_flow(topology, collective, flow), self._witness
+        return certified(topology, collective, sides, flow, "fleischer", seconds, is_late=is_late)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import InfeasibleError
+from treadle.math.graphs import reached
 from treadle.schedules.collective import Collective, check_membership
 from treadle.topologies.topology import Topology
 
@@ -87,3 +88,11 @@ def flow_instance(topology: Topology, collective: Collective) -> FlowInstance:
         sources=ranks[senders],
         demands=demands,
     )
+
+
+def check_reachable(instance: FlowInstance, rows: NDArray[np.integer] | None = None) -> None:
+    """Raise InfeasibleError if a demand, or one of some rows, has no path."""
+    for row in np.arange(instance.n_sources) if rows is None else rows:
+        found = reached(instance.topology.n_nodes, instance.tails, instance.heads, int(instance.sources[row]))
+        for node in np.flatnonzero((instance.demands[row] > 0) & ~found)[:1].tolist():
+            raise instance.unreachable(int(row), node)

@@ -107,8 +107,7 @@ def symmetry_of(instance: FlowInstance, node_maps: Iterable[NDArray[np.integer]]
     for node_map in maps:
         if not _keeps_demands(instance, node_map):
             raise TopologyError(f"{topology.name}: a map of nodes changes what the ranks have for each other")
-    row_of_node = positions_of(topology.n_nodes, instance.sources)
-    senders = orbits(instance.n_sources, [row_of_node[node_map[instance.sources]] for node_map in maps])
+    senders = orbits(instance.n_sources, [sender_images(instance, node_map) for node_map in maps])
     of_link = orbits(topology.n_links, links)[instance.links]
     representatives, sender_orbit, multiplicities = np.unique(
         senders, return_inverse=True, return_counts=True
@@ -128,9 +127,15 @@ def symmetry_of(instance: FlowInstance, node_maps: Iterable[NDArray[np.integer]]
     )
 
 
-def _keeps_demands(instance: FlowInstance, node_map: Int64Array) -> bool:
+def sender_images(instance: FlowInstance, node_map: NDArray[np.integer]) -> Int64Array:
+    """What a map of nodes does to the senders, -1 where it leads elsewhere."""
     row_of_node = positions_of(instance.topology.n_nodes, instance.sources)
-    rows = row_of_node[node_map[instance.sources]]
+    images: Int64Array = row_of_node[node_map[instance.sources]]
+    return images
+
+
+def _keeps_demands(instance: FlowInstance, node_map: Int64Array) -> bool:
+    rows = sender_images(instance, node_map)
     if (rows < 0).any():
         return False
     return bool(np.array_equal(instance.demands[rows[:, None], node_map], instance.demands))

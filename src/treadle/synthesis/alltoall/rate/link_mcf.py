@@ -12,11 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int64Array, positions_of
-from treadle.math.graphs import reached
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow
-from treadle.synthesis.alltoall.rate.flow_instance import FloatArray, FlowInstance, flow_instance
-from treadle.synthesis.alltoall.rate.flow_lp import check_variables, solve_flow_program
+from treadle.synthesis.alltoall.rate.flow_instance import (
+    FloatArray,
+    check_reachable,
+    flow_instance,
+)
+from treadle.synthesis.alltoall.rate.flow_lp import check_variables, largest_rate
 from treadle.topologies.topology import Topology
 
 MAX_VARIABLES = 200_000
@@ -92,10 +95,9 @@ def link_mcf(topology: Topology, collective: Collective, *, time_limit_s: float 
     remedy = "solve the decomposed form or optimal_rate"
     check_variables(f"link MCF of {topology.name}", p * k, MAX_VARIABLES, remedy)
     check_reachable(instance)
+    starts = instance.sources[source].astype(np.int64)
+    values, lengths = largest_rate("link MCF", instance, starts, target, (source, target), time_limit_s)
     unit = float(instance.bandwidths.max())
-    values, prices = _solved(instance, source, target, unit, time_limit_s)
-    lengths = np.zeros(topology.n_links)
-    lengths[instance.links] = prices[:k]
     flows = np.zeros((p, topology.n_links))
     flows[:, instance.links] = values[1:].reshape(p, k) * unit
     rank_of = positions_of(topology.n_nodes, list(collective.ranks))
@@ -105,42 +107,4 @@ def link_mcf(topology: Topology, collective: Collective, *, time_limit_s: float 
         target=rank_of[target],
         flows=flows,
         lengths=lengths,
-    )
-
-
-def check_reachable(instance: FlowInstance) -> None:
-    """Raise InfeasibleError if a demand has no path."""
-    n, ends = instance.topology.n_nodes, (instance.tails, instance.heads)
-    found = np.array([reached(n, *ends, source) for source in instance.sources.tolist()])
-    for row, node in np.argwhere((instance.demands > 0) & ~found)[:1].tolist():
-        raise instance.unreachable(row, node)
-
-
-def _solved(
-    instance: FlowInstance, source: Int64Array, target: Int64Array, unit: float, time_limit_s: float | None
-) -> tuple[FloatArray, FloatArray]:
-    """Columns F and the flow of each pair over each link, in units of the largest bandwidth."""
-    n, p, k = instance.topology.n_nodes, len(source), len(instance.links)
-    demand = instance.demands[source, target].astype(np.float64)
-    pair, link = (part.ravel() for part in np.meshgrid(np.arange(p), np.arange(k), indexing="ij"))
-    column = 1 + pair * k + link
-    tail, head = instance.tails[link].astype(np.int64), instance.heads[link].astype(np.int64)
-    start, end = instance.sources[source].astype(np.int64)[pair], target[pair]
-    # what comes back to its source, or leaves its target again, serves nothing
-    useful = (head != start) & (tail != end)
-    # Row of a node of a pair: what arrives and is not passed on, at least 0, or F * demand at the target.
-    row = k + pair * n
-    arrives, leaves = useful, useful & (tail != start)
-    entries = (
-        (link[useful], column[useful], np.ones(int(useful.sum()))),
-        ((row + head)[arrives], column[arrives], np.ones(int(arrives.sum()))),
-        ((row + tail)[leaves], column[leaves], -np.ones(int(leaves.sum()))),
-        (k + np.arange(p) * n + target, np.zeros(p, dtype=np.int64), -demand),
-    )
-    costs = np.zeros(1 + p * k)
-    costs[0] = 1.0
-    lower = np.concatenate([np.full(k, -np.inf), np.zeros(p * n)])
-    upper = np.concatenate([instance.bandwidths / unit, np.full(p * n, np.inf)])
-    return solve_flow_program(
-        "link MCF", costs, lower, upper, entries, maximise=True, time_limit_s=time_limit_s
     )

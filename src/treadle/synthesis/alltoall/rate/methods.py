@@ -8,16 +8,15 @@ published bounds on all-to-alls have them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from enum import StrEnum
 
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.bisection import best_cut
-from treadle.synthesis.alltoall.rate.certificate import RateResult, rounded_witness
+from treadle.synthesis.alltoall.rate.certificate import RateResult, certified, rounded_witness
 from treadle.synthesis.alltoall.rate.decomposed import master_mcf
 from treadle.synthesis.alltoall.rate.fleischer import fleischer_rate
-from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow, FloatArray, check_flow
+from treadle.synthesis.alltoall.rate.flow import check_flow
 from treadle.synthesis.alltoall.rate.host_caps import folded
 from treadle.synthesis.alltoall.rate.link_mcf import link_mcf
 from treadle.topologies.topology import Topology
@@ -77,20 +76,14 @@ def rate_by(
     if method is RateMethod.FLEISCHER:
         return fleischer_rate(topology, collective, epsilon=gap, time_limit_s=time_limit_s)
     began = time.process_time()
-    flow, lengths = _PROGRAMS[method](topology, collective, time_limit_s)
-    witness = rounded_witness(lengths)
-    return RateResult(
-        topology=topology,
-        collective=collective,
-        rate=check_flow(topology, collective, flow),
-        upper=witness.pair_rate_bound(topology, collective),
-        exact=None,
-        loads=flow.loads,
-        stored_flow=flow,
-        witness=witness,
-        method=method.value,
-        seconds=time.process_time() - began,
-    )
+    if method is RateMethod.LINK_MCF:
+        pairs = link_mcf(topology, collective, time_limit_s=time_limit_s)
+        flow, lengths = pairs.by_source(collective), pairs.lengths
+    else:
+        master = master_mcf(topology, collective, time_limit_s=time_limit_s)
+        flow, lengths = master.flow, master.lengths
+    sides = check_flow(topology, collective, flow), rounded_witness(lengths)
+    return certified(topology, collective, sides, flow, method.value, time.process_time() - began)
 
 
 def cut_witness(
@@ -105,25 +98,3 @@ def cut_witness(
     """
     best = best_cut(topology, collective, is_balanced=method is RateMethod.BISECTION, seed=seed)
     return best.witness(topology)
-
-
-def _by_pair(
-    topology: Topology, collective: Collective, time_limit_s: float | None
-) -> tuple[ConcurrentFlow, FloatArray]:
-    found = link_mcf(topology, collective, time_limit_s=time_limit_s)
-    return found.by_source(collective), found.lengths
-
-
-def _by_source(
-    topology: Topology, collective: Collective, time_limit_s: float | None
-) -> tuple[ConcurrentFlow, FloatArray]:
-    found = master_mcf(topology, collective, time_limit_s=time_limit_s)
-    return found.flow, found.lengths
-
-
-_Program = Callable[[Topology, Collective, float | None], tuple[ConcurrentFlow, FloatArray]]
-
-_PROGRAMS: dict[RateMethod, _Program] = {
-    RateMethod.LINK_MCF: _by_pair,
-    RateMethod.DECOMPOSED_MCF: _by_source,
-}

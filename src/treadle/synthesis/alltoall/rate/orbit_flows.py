@@ -11,11 +11,11 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, positions_of
 from treadle.errors import ScheduleError
 from treadle.math.symmetry import join_orbits
 from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance
-from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry
+from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry, sender_images
 
 _BATCH = 32
 _MAX_ENTRIES = 2**27
@@ -33,7 +33,7 @@ def sender_moves(instance: FlowInstance, symmetry: FlowSymmetry) -> NDArray[np.i
     moves = np.full((n, m), -1, dtype=np.int32)
     moves[symmetry.representatives] = np.arange(m)
     reached = symmetry.representatives.tolist()
-    images = _images(instance, symmetry)
+    images = [sender_images(instance, node_map) for node_map in symmetry.node_maps]
     for row in reached:
         for image, links in zip(images, symmetry.link_maps, strict=True):
             if moves[image[row], 0] < 0:
@@ -43,13 +43,6 @@ def sender_moves(instance: FlowInstance, symmetry: FlowSymmetry) -> NDArray[np.i
     return moves
 
 
-def _images(instance: FlowInstance, symmetry: FlowSymmetry) -> list[Int64Array]:
-    """What each generator does to the senders."""
-    row_of_node = np.full(instance.topology.n_nodes, -1, dtype=np.int64)
-    row_of_node[instance.sources] = np.arange(instance.n_sources)
-    return [row_of_node[node_map[instance.sources]] for node_map in symmetry.node_maps]
-
-
 def averaging_labels(
     instance: FlowInstance, symmetry: FlowSymmetry, moves: NDArray[np.int32]
 ) -> Iterator[list[Int64Array]]:
@@ -57,15 +50,13 @@ def averaging_labels(
     m = instance.topology.n_links
     labels = [np.arange(m, dtype=np.int64) for _ in symmetry.representatives]
     yield labels
-    images = _images(instance, symmetry)
+    images = [sender_images(instance, node_map) for node_map in symmetry.node_maps]
     work = [(row, number) for row in range(instance.n_sources) for number in range(len(images))]
     # in random order a few of Schreier's generators mostly generate the whole stabiliser
     order = np.random.default_rng(0).permutation(len(work)).tolist()
     for first in range(0, len(order), _BATCH):
         for row, number in (work[place] for place in order[first : first + _BATCH]):
             home = int(symmetry.sender_orbit[row])
-            there = symmetry.link_maps[number][moves[row]]
-            back = np.empty(m, dtype=np.int64)
-            back[moves[images[number][row]]] = np.arange(m)
-            labels[home] = join_orbits(labels[home], back[there])
+            back = positions_of(m, moves[images[number][row]])
+            labels[home] = join_orbits(labels[home], back[symmetry.link_maps[number][moves[row]]])
         yield labels

@@ -9,13 +9,14 @@ docs/algorithms/alltoall.md, "The primal-dual method".
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 
 from treadle.arrays import Int32Array, frozen
 from treadle.engine import core, run_core
 from treadle.errors import ScheduleError
-from treadle.synthesis.alltoall.rate.certificate import RateResult, rounded_witness
+from treadle.synthesis.alltoall.rate.certificate import RateResult, certified, rounded_witness
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow, check_flow
 from treadle.synthesis.alltoall.rate.flow_instance import FloatArray, FlowInstance
 from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry, symmetry_of
@@ -81,27 +82,27 @@ def pdhg_rate(
     hypercubes. Results do not depend on the number of threads.
     """
     began = time.process_time()
+    topology, collective = instance.topology, instance.collective
     if symmetry is None:
         symmetry = symmetry_of(instance)
     links, rows = instance.links, symmetry.representatives
     if len(rows) * len(links) > _MOST_CELLS:
         raise ScheduleError(
-            f"{instance.topology.name}: flows of {len(rows)} sources over {len(links)} links do not fit; "
+            f"{topology.name}: flows of {len(rows)} sources over {len(links)} links do not fit; "
             f"expected at most {_MOST_CELLS} cells; fewer ranks, or a fabric with more symmetry"
         )
     # near 1 on average, as the method's step sizes suppose
     unit = float(instance.demands[instance.demands > 0].mean())
-    demand = instance.demands[rows] / unit
-    resolved = resolution(instance.topology, instance.collective, wide=_WIDE)
+    resolved = resolution(topology, collective, wide=_WIDE)
     bandwidths = resolved.of(instance.bandwidths)
     flow, lengths = (np.zeros((0, 0)), np.zeros(0)) if start is None else _transferred(instance, start)
     problem = FlowProblem(
-        n_nodes=instance.topology.n_nodes,
+        n_nodes=topology.n_nodes,
         tail=instance.tails,
         head=instance.heads,
         capacity=bandwidths / float(bandwidths.mean()),
         source=instance.sources[rows],
-        demand=demand,
+        demand=instance.demands[rows] / unit,
         weight=symmetry.multiplicities.astype(np.float64),
         orbit=symmetry.link_orbit,
     )
@@ -119,12 +120,18 @@ def pdhg_rate(
     if status == _VIOLATED:
         raise instance.unreachable(int(rows[failed[0]]), failed[1])
     found = FoundFlow(*result)
-    flows = np.zeros((len(rows), instance.topology.n_links))
+    flows = np.zeros((len(rows), topology.n_links))
     flows[:, links] = unit * found.flow.reshape(len(rows), len(links))
-    by_link = np.zeros(instance.topology.n_links)
+    by_link = np.zeros(topology.n_links)
     by_link[links] = _useful(instance, found.length, resolved) if resolved.is_wide else found.length
     by_source = spread_flow(instance, symmetry, flows)
-    return _certified(instance, by_source, by_link, began, is_late=status == _STUCK)
+    by_source.setflags(write=False)
+    # both judged anew: loads and deliveries in double precision, distances in integers
+    final = ConcurrentFlow(by_source)
+    sides = check_flow(topology, collective, final), rounded_witness(by_link)
+    late, seconds = status == _STUCK, time.process_time() - began
+    judged = certified(topology, collective, sides, final, "pdhg", seconds, is_late=late)
+    return replace(judged, rate=min(judged.rate, float(judged.upper)))
 
 
 def _useful(instance: FlowInstance, length: FloatArray, resolved: Resolution) -> FloatArray:
@@ -136,30 +143,6 @@ def _useful(instance: FlowInstance, length: FloatArray, resolved: Resolution) ->
     # a link as long as the farthest target is away shortens no way
     farthest = distance[instance.demands > 0].max()
     return np.minimum(free, farthest) if 0 < farthest < np.inf else length
-
-
-def _certified(
-    instance: FlowInstance, by_source: FloatArray, lengths: FloatArray, began: float, *, is_late: bool
-) -> RateResult:
-    """Judge a flow and lengths: loads and deliveries in double precision, distances in integers."""
-    topology, collective = instance.topology, instance.collective
-    by_source.setflags(write=False)
-    flow = ConcurrentFlow(by_source)
-    witness = rounded_witness(lengths)
-    upper = witness.pair_rate_bound(topology, collective)
-    return RateResult(
-        topology=topology,
-        collective=collective,
-        rate=min(check_flow(topology, collective, flow), float(upper)),
-        upper=upper,
-        exact=None,
-        loads=flow.loads,
-        stored_flow=flow,
-        witness=witness,
-        method="pdhg",
-        seconds=time.process_time() - began,
-        is_late=is_late,
-    )
 
 
 def _transferred(instance: FlowInstance, start: RateResult) -> tuple[FloatArray, FloatArray]:

@@ -17,6 +17,7 @@ import numpy as np
 
 from treadle.context import Context, context, under
 from treadle.errors import ScheduleError
+from treadle.math.graphs import components
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.certificate import RateResult, rounded_witness
 from treadle.synthesis.alltoall.rate.exact_rate import ExactRate, solve_exactly, suitable_symmetry
@@ -137,14 +138,7 @@ def _bounded_by_cut(instance: FlowInstance, result: RateResult) -> RateResult:
     n = instance.topology.n_nodes
     lengths = result.witness.lengths[instance.links]
     joined = lengths <= lengths.max(initial=0) * _HARDLY
-    together = np.arange(n)
-    while True:  # each node takes the least number that it is joined to
-        least = together.copy()
-        np.minimum.at(least, instance.heads[joined], together[instance.tails[joined]])
-        np.minimum.at(least, instance.tails[joined], together[instance.heads[joined]])
-        if np.array_equal(least, together):
-            break
-        together = least
+    together = components(n, instance.tails[joined], instance.heads[joined])
     best, witness = float(result.upper), None
     for part in (np.arange(n), together):
         tails, heads = part[instance.tails], part[instance.heads]

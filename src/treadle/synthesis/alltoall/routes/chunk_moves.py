@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
 from treadle.synthesis.alltoall.routes.path_sets import Float64Array, PathSet
+from treadle.synthesis.runs import within
 
 _MOST_MOVES = 20_000
 
@@ -122,7 +123,7 @@ class _Moves:
     def _search(self, link: int) -> _Alternatives:
         users = self._over[self._bounds[link] : self._bounds[link + 1]]
         givers = np.repeat(users, self._size[users])
-        takers = np.repeat(self._first[users], self._size[users]) + _places(self._size[users])
+        takers = np.repeat(self._first[users], self._size[users]) + within(self._size[users])
         avoiding = ~np.isin(takers, users)
         givers, takers = givers[avoiding], takers[avoiding]
         move, gained = self._links_of(takers)
@@ -135,10 +136,5 @@ class _Moves:
     def _links_of(self, chosen: Int64Array) -> tuple[Int64Array, NDArray[np.int32]]:
         """Links of the chosen paths, one after another, and the place of the path of each."""
         hops = self._paths.offset[chosen + 1] - self._paths.offset[chosen]
-        places = np.repeat(self._paths.offset[chosen], hops) + _places(hops)
+        places = np.repeat(self._paths.offset[chosen], hops) + within(hops)
         return np.repeat(np.arange(len(chosen)), hops), self._paths.links[places]
-
-
-def _places(sizes: Int64Array) -> Int64Array:
-    """0, 1, ... within each of several groups."""
-    return np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)

@@ -14,6 +14,7 @@ from treadle.synthesis.alltoall.routes.path_sets import (
     check_reachable,
     demanded_pairs,
     from_lists,
+    out_links,
 )
 from treadle.synthesis.parallel import map_blocks, spans
 from treadle.topologies.topology import Topology
@@ -51,8 +52,7 @@ def disjoint_paths(topology: Topology, collective: Collective) -> PathSet:
     rounds of Bellman and Ford over its residual links. Source of the set: section 3.1.4 of the all-to-all
     paper.
     """
-    finder = ShortestPaths(topology, collective)
-    check_reachable(topology, collective, finder.distances(np.ones(topology.n_links)))
+    check_reachable(topology, collective)
     source, target, _ = demanded_pairs(collective)
     ranks = np.array(collective.ranks)
     blocks = [
@@ -119,28 +119,18 @@ def _largest_flows(
             distance[:, reached] = np.where(better, nearest, distance[:, reached])
         keep = distance[np.arange(len(active)), target[active]] < _FAR // 2
         active, into = active[keep], into[keep]
-        _augment(used, active, into, (source, target, begins, order, m))
+        # turn over the residual arcs of each active pair's augmenting path
+        at, row = target[active], np.arange(len(active))
+        while row.size:
+            place = into[row, at]
+            arc = order[place]
+            used[active[row], arc % m] = arc < m
+            at = begins[place]
+            going = at != source[active[row]]
+            at, row = at[going], row[going]
     result = np.zeros((len(source), topology.n_links), dtype=np.bool_)
     result[:, carries] = used
     return result
-
-
-def _augment(
-    used: NDArray[np.bool_],
-    active: NDArray[np.int64],
-    into: NDArray[np.int64],
-    arcs: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], int],
-) -> None:
-    """Turn over the residual arcs of each active pair's augmenting path."""
-    source, target, begins, order, m = arcs
-    at, row = target[active], np.arange(len(active))
-    while row.size:
-        place = into[row, at]
-        arc = order[place]
-        used[active[row], arc % m] = arc < m
-        at = begins[place]
-        going = at != source[active[row]]
-        at, row = at[going], row[going]
 
 
 def _walks(topology: Topology, links: NDArray[np.int64], source: int, target: int) -> list[list[int]]:
@@ -185,8 +175,7 @@ def bounded_paths(
     """
     if slack < 0 or most < 1:
         raise ScheduleError(f"paths: slack {slack} and {most} paths a pair; expected at least 0 and 1")
-    forward = ShortestPaths(topology, collective).distances(np.ones(topology.n_links))
-    check_reachable(topology, collective, forward)
+    check_reachable(topology, collective)
     back = ShortestPaths(topology.transpose(), collective).distances(np.ones(topology.n_links))
     order = np.random.default_rng(seed).permutation(topology.n_links)
     demand = collective.pair_demands.between
@@ -209,11 +198,7 @@ def _bounded(
     most: int,
 ) -> _Found:
     """The paths of some sources, those of the ranks from `first` on; `back`: distances to every rank."""
-    out: list[list[tuple[int, int]]] = [[] for _ in range(topology.n_nodes)]
-    for link in order.tolist():
-        tail, head = int(topology.tails[link]), int(topology.heads[link])
-        if tail != head:
-            out[tail].append((link, head))
+    out = out_links(topology, order.tolist())
     found: _Found = []
     for one, other in np.argwhere(wanted).tolist():
         left = most

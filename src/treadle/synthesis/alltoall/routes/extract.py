@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array, mask_of, sums_of
 from treadle.errors import InfeasibleError, ScheduleError
@@ -23,6 +22,7 @@ from treadle.synthesis.alltoall.routes.path_sets import (
     turned,
 )
 from treadle.synthesis.parallel import map_blocks, spans
+from treadle.synthesis.runs import places_in_runs
 from treadle.topologies.topology import Topology
 
 _Part = tuple[Int64Array, Int64Array, Int64Array, Float64Array]
@@ -123,104 +123,83 @@ def _peeled(
     widest: bool,
 ) -> list[_Part]:
     """The paths of some sources, those of the ranks from `first` on."""
-    peeler = _PathPeeler(topology, ranks, first, demand, cancel_cycles(topology, flows), widest=widest)
-    return peeler.run()
-
-
-class _PathPeeler:
-    """Takes paths off some sources' flows side by side, each source one destination after another."""
-
-    def __init__(
-        self,
-        topology: Topology,
-        ranks: Int64Array,
-        first: int,
-        demand: Int64Array,
-        left: Float64Array,
-        *,
-        widest: bool,
-    ) -> None:
-        self.topology, self.first, self.demand, self.widest = topology, first, demand, widest
-        self.left = np.column_stack([left, np.full(len(left), -1.0)])  # a link that pads
-        self.ranks, self.starts = ranks, ranks[first : first + len(demand)]
-        self.tails = topology.tails.astype(np.int64)
-        width = int(np.bincount(topology.heads, minlength=topology.n_nodes).max())
-        self.into: Int64Array = np.full((topology.n_nodes, width), topology.n_links, dtype=np.int64)
-        order = np.argsort(topology.heads, kind="stable")
-        place = np.arange(len(order)) - np.searchsorted(topology.heads[order], topology.heads[order])
-        self.into[topology.heads[order], place] = order
-        self.remaining = demand.astype(np.float64)
-        self.found: list[_Part] = []
-
-    def run(self) -> list[_Part]:
-        """All paths."""
-        todo = [np.flatnonzero(row).tolist()[::-1] for row in self.demand]
-        active = [s for s, targets in enumerate(todo) if targets]
-        while active:
-            source = np.array(active)
-            target = np.array([todo[s][-1] for s in active])
-            done = self._step(source, target)
-            for s in source[done].tolist():
-                todo[s].pop()
-            active = [s for s in active if todo[s]]
-        return self.found
-
-    def _step(self, source: Int64Array, target: Int64Array) -> NDArray[np.bool_]:
-        """Take a path off for each pair; which pairs are finished."""
-        into = self._widest(source) if self.widest else None
-        rows, width = self._walk(source, self.ranks[target], into)
-        width = np.minimum(width, self.remaining[source, target])
-        demand = self.demand[source, target]
-        some = width > _DUST * demand
+    left = cancel_cycles(topology, flows)
+    left = np.column_stack([left, np.full(len(left), -1.0)])  # a link that pads
+    starts = ranks[first : first + len(demand)]
+    width = int(np.bincount(topology.heads, minlength=topology.n_nodes).max())
+    ways: Int64Array = np.full((topology.n_nodes, width), topology.n_links, dtype=np.int64)
+    order = np.argsort(topology.heads, kind="stable")
+    ways[topology.heads[order], places_in_runs(topology.heads[order])] = order
+    remaining = demand.astype(np.float64)
+    found: list[_Part] = []
+    todo = [np.flatnonzero(row).tolist()[::-1] for row in demand]
+    active = [s for s, targets in enumerate(todo) if targets]
+    while active:
+        source, target = np.array(active), np.array([todo[s][-1] for s in active])
+        into = _widest(topology, left[source], starts[source]) if widest else None
+        rows, carried = _walk(topology, left, source, (starts[source], ranks[target]), ways, into)
+        carried = np.minimum(carried, remaining[source, target])
+        wanted = demand[source, target]
+        some = carried > _DUST * wanted
         owner, column = np.nonzero((rows >= 0) & some[:, None])
-        self.left[source[owner], rows[owner, column]] -= width[owner]  # a path has no link twice
-        self.remaining[source, target] -= width
-        self.found.append((self.first + source[some], target[some], rows[some], width[some]))
-        return ~some | (self.remaining[source, target] <= _DUST * demand)
+        left[source[owner], rows[owner, column]] -= carried[owner]  # a path has no link twice
+        remaining[source, target] -= carried
+        found.append((first + source[some], target[some], rows[some], carried[some]))
+        for s in source[~some | (remaining[source, target] <= _DUST * wanted)].tolist():
+            todo[s].pop()
+        active = [s for s in active if todo[s]]
+    return found
 
-    def _walk(
-        self, source: Int64Array, end: Int64Array, into: Int64Array | None
-    ) -> tuple[Int64Array, Float64Array]:
-        """Paths back from `end` to each source's node, and what they carry; 0 where a way ends in nothing."""
-        start, at = self.starts[source], end.copy()
-        width = np.full(len(source), np.inf)
-        columns: list[Int64Array] = []
-        going = at != start
-        while going.any():
-            if into is None:
-                ways = self.into[at]
-                best = self.left[source[:, None], ways].argmax(axis=1)
-                link = ways[np.arange(len(at)), best]
-            else:
-                link = into[np.arange(len(at)), at]
-            link = np.where(going, link, -1)
-            carried = np.where(going, self.left[source, link], np.inf)
-            width = np.maximum(np.minimum(width, carried), 0.0)
-            columns.append(link)
-            at = np.where(going, self.tails[link], at)
-            going = (at != start) & (width > 0)
-        return turned(np.column_stack(columns)), width
 
-    def _widest(self, source: Int64Array) -> Int64Array:
-        """The last link of a widest path to every node, by rounds over all links."""
-        order = np.argsort(self.topology.heads, kind="stable")
-        tails = self.tails[order]
-        heads, starts = np.unique(self.topology.heads[order], return_index=True)
-        repeats = np.diff(np.append(starts, len(order)))
-        capacity = np.maximum(self.left[source][:, order], 0)
-        width = np.zeros((len(source), self.topology.n_nodes))
-        width[np.arange(len(source)), self.starts[source]] = np.inf
-        into: Int64Array = np.full(width.shape, -1, dtype=np.int64)
-        while True:
-            through = np.minimum(width[:, tails], capacity)
-            best = np.maximum.reduceat(through, starts, axis=1)
-            better = best > width[:, heads]
-            if not better.any():
-                return into
-            hit = np.where(through == np.repeat(best, repeats, axis=1), np.arange(len(order)), len(order))
-            link = order[np.minimum.reduceat(hit, starts, axis=1)]
-            into[:, heads] = np.where(better, link, into[:, heads])
-            width[:, heads] = np.where(better, best, width[:, heads])
+def _walk(
+    topology: Topology,
+    left: Float64Array,
+    source: Int64Array,
+    ends: tuple[Int64Array, Int64Array],
+    ways: Int64Array,
+    into: Int64Array | None,
+) -> tuple[Int64Array, Float64Array]:
+    """Paths back from the last to the first nodes, and what they carry; 0 where a way ends in nothing."""
+    start, at = ends
+    tails, rows = topology.tails.astype(np.int64), np.arange(len(at))
+    width = np.full(len(source), np.inf)
+    columns: list[Int64Array] = []
+    going = at != start
+    while going.any():
+        if into is None:
+            near = ways[at]
+            link = near[rows, left[source[:, None], near].argmax(axis=1)]
+        else:
+            link = into[rows, at]
+        link = np.where(going, link, -1)
+        carried = np.where(going, left[source, link], np.inf)
+        width = np.maximum(np.minimum(width, carried), 0.0)
+        columns.append(link)
+        at = np.where(going, tails[link], at)
+        going = (at != start) & (width > 0)
+    return turned(np.column_stack(columns)), width
+
+
+def _widest(topology: Topology, left: Float64Array, starts: Int64Array) -> Int64Array:
+    """The last link of a widest path to every node from each start, by rounds over all links."""
+    order = np.argsort(topology.heads, kind="stable")
+    tails = topology.tails[order].astype(np.int64)
+    heads, begins = np.unique(topology.heads[order], return_index=True)
+    repeats = np.diff(np.append(begins, len(order)))
+    capacity = np.maximum(left[:, order], 0)
+    width = np.zeros((len(left), topology.n_nodes))
+    width[np.arange(len(left)), starts] = np.inf
+    into: Int64Array = np.full(width.shape, -1, dtype=np.int64)
+    while True:
+        through = np.minimum(width[:, tails], capacity)
+        best = np.maximum.reduceat(through, begins, axis=1)
+        better = best > width[:, heads]
+        if not better.any():
+            return into
+        hit = np.where(through == np.repeat(best, repeats, axis=1), np.arange(len(order)), len(order))
+        link = order[np.minimum.reduceat(hit, begins, axis=1)]
+        into[:, heads] = np.where(better, link, into[:, heads])
+        width[:, heads] = np.where(better, best, width[:, heads])
 
 
 def _collected(topology: Topology, collective: Collective, found: list[_Part]) -> WeightedPaths:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from treadle.arrays import BoolArray, Int32Array, Int64Array, mask_of, offsets_of
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.math.symmetry import scramble
+from treadle.schedules.alltoall.routes import MAX_UNITS, RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.topologies.topology import Topology
 
@@ -150,6 +151,50 @@ def from_lists(paths: Iterable[tuple[int, int, Sequence[int]]]) -> PathSet:
         row[: len(links)] = links
     source = np.array([one for one, _, _ in given], dtype=np.int64)
     return path_set(source, np.array([other for _, other, _ in given], dtype=np.int64), rows)
+
+
+def routes_of(
+    collective: Collective,
+    paths: PathSet,
+    units: NDArray[np.integer],
+    n_chunks: int,
+    layer: Int32Array | None = None,
+) -> RouteSchedule:
+    """The schedule in which path p carries units[p] chunks, all in layer 0 unless told otherwise."""
+    return RouteSchedule(
+        n_ranks=collective.n_ranks,
+        n_chunks=n_chunks,
+        source=paths.source,
+        target=paths.target,
+        units=np.asarray(units, dtype=np.int64),
+        layer=np.zeros(paths.n_paths, dtype=np.int32) if layer is None else layer,
+        path_offset=paths.offset,
+        path_links=paths.links,
+    )
+
+
+def single_routes(collective: Collective, paths: PathSet) -> RouteSchedule:
+    """The schedule in which the one path of each pair carries all of its demand."""
+    demand = collective.pair_demands.between
+    return routes_of(collective, paths, demand[paths.source, paths.target], 1)
+
+
+def check_limits(chunks: int | None, max_routes: int | None) -> None:
+    """ScheduleError if no schedule can have so many chunks, or so few routes a pair."""
+    if chunks is not None and not 1 <= chunks <= MAX_UNITS:
+        raise ScheduleError(f"routes: {chunks} chunks per unit of demand, expected 1 to 2**24")
+    if max_routes is not None and max_routes < 1:
+        raise ScheduleError(f"routes: at most {max_routes} routes a pair, expected at least 1")
+
+
+def out_links(topology: Topology, order: Iterable[int]) -> list[list[tuple[int, int]]]:
+    """(link, head) out of every node, the links in this order; no self-loops."""
+    out: list[list[tuple[int, int]]] = [[] for _ in range(topology.n_nodes)]
+    for link in order:
+        tail, head = int(topology.tails[link]), int(topology.heads[link])
+        if tail != head:
+            out[tail].append((link, head))
+    return out
 
 
 def merge(*sets: PathSet) -> PathSet:
@@ -325,13 +370,22 @@ def shortest_path_set(topology: Topology, collective: Collective) -> PathSet:
     return path_set(source, target, found.paths(source, target))
 
 
-def check_reachable(topology: Topology, collective: Collective, distance: Float64Array) -> None:
-    """InfeasibleError, naming a pair, if a demanded one is at infinite distance."""
+def check_reachable(topology: Topology, collective: Collective, distance: Float64Array | None = None) -> None:
+    """InfeasibleError, naming a pair, if a demanded one is at infinite distance, or at any without paths."""
+    if distance is None:
+        distance = ShortestPaths(topology, collective).distances(np.ones(topology.n_links))
     source, target, _ = demanded_pairs(collective)
     ranks = np.array(collective.ranks)
     for i in np.flatnonzero(np.isinf(distance[source, ranks[target]]))[:1]:
-        one, other = (topology.node_names[ranks[end[i]]] for end in (source, target))
-        raise InfeasibleError(f"{topology.name}: no path leads from {one!r} to {other!r}; connect the fabric")
+        raise no_path(topology, *(int(ranks[end[i]]) for end in (source, target)))
+
+
+def no_path(topology: Topology, node: int, other: int) -> InfeasibleError:
+    """The error for two nodes without a path."""
+    names = topology.node_names
+    return InfeasibleError(
+        f"{topology.name}: no path leads from {names[node]!r} to {names[other]!r}; connect the fabric"
+    )
 
 
 def check_linked(topology: Topology, collective: Collective) -> None:

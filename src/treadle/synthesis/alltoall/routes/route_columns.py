@@ -31,6 +31,7 @@ from treadle.synthesis.alltoall.routes.path_sets import (
     path_set,
 )
 from treadle.synthesis.alltoall.routes.single_paths import single_paths
+from treadle.synthesis.runs import places_in_runs
 from treadle.topologies.topology import Topology
 
 _SPREADS = 40
@@ -279,5 +280,4 @@ def _shortest_few(paths: PathSet, lengths: Float64Array, most: int) -> PathSet:
     length = np.bincount(paths.owner, weights=lengths[paths.links], minlength=paths.n_paths)
     pair = paths.source.astype(np.int64) << 32 | paths.target
     order = np.lexsort((length, pair))
-    first = np.searchsorted(pair[order], pair[order])
-    return paths.take(np.sort(order[np.arange(len(order)) - first < most]))
+    return paths.take(np.sort(order[places_in_runs(pair[order]) < most]))

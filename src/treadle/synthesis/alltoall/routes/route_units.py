@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.route_cost import route_algbw
-from treadle.schedules.alltoall.routes import MAX_UNITS, RouteSchedule
+from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.host_caps import tightest_host
 from treadle.synthesis.alltoall.routes.chunk_moves import move_chunks
@@ -19,10 +19,13 @@ from treadle.synthesis.alltoall.routes.path_sets import (
     Float64Array,
     PathSet,
     WeightedPaths,
+    check_limits,
     check_paths,
     demanded_pairs,
+    routes_of,
 )
 from treadle.synthesis.alltoall.routes.whole_units import least_whole, rounded_units
+from treadle.synthesis.runs import places_in_runs
 from treadle.topologies.topology import Topology
 
 
@@ -87,10 +90,7 @@ def route_schedule(
     Largest remainders first, then single chunks move from paths over the most loaded link to other paths of
     their pair while that lowers the load.
     """
-    if chunks is not None and not 1 <= chunks <= MAX_UNITS:
-        raise ScheduleError(f"routes: {chunks} chunks per unit of demand, expected 1 to 2**24")
-    if max_routes is not None and max_routes < 1:
-        raise ScheduleError(f"routes: at most {max_routes} routes a pair, expected at least 1")
+    check_limits(chunks, max_routes)
     if len(weights) != paths.n_paths or (weights.size and not np.all(np.isfinite(weights) & (weights >= 0))):
         raise ScheduleError("routes: expected one finite weight, not negative, for every path")
     positive = weights > 0
@@ -109,17 +109,7 @@ def route_schedule(
     units = rounded_units(pair, shares * demand[pair] * chunks, demand * chunks)
     units = move_chunks(paths, pair, units, topology.bandwidths)
     used = units > 0
-    paths, units, number = paths.take(used), units[used], number[used]
-    schedule = RouteSchedule(
-        n_ranks=collective.n_ranks,
-        n_chunks=chunks,
-        source=paths.source,
-        target=paths.target,
-        units=units,
-        layer=_renumbered(number),
-        path_offset=paths.offset,
-        path_links=paths.links,
-    )
+    schedule = routes_of(collective, paths.take(used), units[used], chunks, _renumbered(number[used]))
     algbw = route_algbw(topology, collective, schedule)
     rate = float(algbw / collective.pair_demands.buffer_units)
     return ChunkedRoutes(schedule, algbw, 1 - rate / ideal)
@@ -136,5 +126,4 @@ def _heaviest(pair: Int64Array, weights: Float64Array, most: int | None) -> NDAr
     if most is None:
         return np.arange(len(pair))
     order = np.lexsort((-weights, pair))
-    first = np.searchsorted(pair[order], pair[order])
-    return np.sort(order[np.arange(len(pair)) - first < most])
+    return np.sort(order[places_in_runs(pair[order]) < most])

@@ -9,6 +9,7 @@ from treadle.errors import InfeasibleError, ScheduleError
 from treadle.math.graphs import hops
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
+from treadle.synthesis.runs import within
 from treadle.topologies.topology import Topology
 
 MAX_CHUNKS = 5040
@@ -105,8 +106,7 @@ class _Walk:
         """Links that lead nearer: how many each row has, and all of them in the order of the rows."""
         counts = self._start[node + 1] - self._start[node]
         row = np.repeat(np.arange(len(node)), counts)
-        within = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
-        link = self._order[self._start[node[row]] + within]
+        link = self._order[self._start[node[row]] + within(counts)]
         goal = target[row]
         nearer = self.distance[goal, self.heads[link]] == self.distance[goal, node[row]] - 1
         nearer &= self.distance[goal, self.heads[link]] >= 0
@@ -122,10 +122,9 @@ class _Walk:
         while len(pair):
             counts, link = self.next_links(node, target[pair])
             row = np.repeat(np.arange(len(pair)), counts)
-            within = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
             share, rest = np.divmod(units, counts)
             # remainders go round, so that no link gets them all
-            turn = (within + source[pair[row]] + 3 * target[pair[row]]) % counts[row]
+            turn = (within(counts) + source[pair[row]] + 3 * target[pair[row]]) % counts[row]
             part = share[row] + (turn < rest[row])
             kept = part > 0
             row, link, part = row[kept], link[kept], part[kept]

@@ -142,7 +142,10 @@ def lash_layers(
     -----
     LASH (Skeie, Lysne and Theiss, 2002) one path after another, as the all-to-all paper's LASH-sequential.
     """
-    layer, _ = fill_layers(waits_of(paths), _sequence(paths, order), n_links, max_layers)
+    hops = paths.hops
+    key = {LashOrder.LONG: -hops, LashOrder.NATURAL: 0 * hops, LashOrder.SHORT: hops}[order]
+    sequence = np.argsort(key, kind="stable").tolist()
+    layer, _ = fill_layers(waits_of(paths), sequence, n_links, max_layers)
     left = int((layer < 0).sum())
     if left:
         raise InfeasibleError(
@@ -150,13 +153,6 @@ def lash_layers(
             "choose paths and layers together"
         )
     return layer
-
-
-def _sequence(paths: PathSet, order: LashOrder) -> list[int]:
-    hops = paths.hops
-    key = {LashOrder.LONG: -hops, LashOrder.NATURAL: 0 * hops, LashOrder.SHORT: hops}[order]
-    sequence: list[int] = np.argsort(key, kind="stable").tolist()
-    return sequence
 
 
 def fill_layers(
@@ -178,50 +174,3 @@ def fill_layers(
                 if layers[-1].add(waits[path]):
                     chosen[path] = len(layers) - 1
     return chosen, layers
-
-
-def _break_cycles(waits: list[Waits], members: list[int], weight: list[float], n_links: int) -> set[int]:
-    """Paths to take out of a layer so that it has no cycle: depth first, resumed after each cycle."""
-    users: list[dict[int, set[int]]] = [{} for _ in range(n_links)]
-    for path in members:
-        for a, b in waits[path]:
-            users[a].setdefault(b, set()).add(path)
-    moved: set[int] = set()
-    done = [False] * n_links
-    for root in range(n_links):
-        trail, place = [root], {root: 0}
-        while trail and not done[root]:
-            at = trail[-1]
-            after = next((b for b in users[at] if not done[b]), None)
-            if after is None:
-                done[at] = True
-                del place[trail.pop()]
-            elif after not in place:
-                place[after] = len(trail)
-                trail.append(after)
-            else:
-                cycle = [*trail[place[after] :], after]
-                a, b = min(
-                    pairwise(cycle),
-                    key=lambda wait: sum(weight[path] for path in users[wait[0]][wait[1]]),
-                )
-                _take_out(users, waits, set(users[a][b]), moved)
-                kept = 1
-                while kept < len(trail) and trail[kept] in users[trail[kept - 1]]:
-                    kept += 1
-                for link in trail[kept:]:
-                    del place[link]
-                del trail[kept:]
-    return moved
-
-
-def _take_out(users: list[dict[int, set[int]]], waits: list[Waits], paths: set[int], moved: set[int]) -> None:
-    """Forget some paths' waits."""
-    moved |= paths
-    for path in paths:
-        for a, b in waits[path]:
-            using = users[a].get(b)
-            if using is not None:
-                using.discard(path)
-                if not using:
-                    del users[a][b]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array, frozen
+from treadle.arrays import Int64Array
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.routes.path_sets import WeightedPaths
+from treadle.synthesis.alltoall.routes.path_sets import WeightedPaths, routes_of
+from treadle.synthesis.runs import places_in_runs
 
 Float64Array = NDArray[np.float64]
 
@@ -64,8 +65,7 @@ def rounded_units(pair: Int64Array, wanted: Float64Array, total: Int64Array) -> 
     units = np.floor(wanted + _NEAR).astype(np.int64)
     missing = total - np.bincount(pair, weights=units, minlength=len(total)).astype(np.int64)
     order = np.lexsort((units - wanted, pair))
-    place = np.arange(len(order)) - np.searchsorted(pair[order], pair[order])
-    units[order[place < missing[pair[order]]]] += 1
+    units[order[places_in_runs(pair[order]) < missing[pair[order]]]] += 1
     return units
 
 
@@ -102,14 +102,4 @@ def rounded_routes(
     units = rounded_units(pair, routing.weights * n_chunks / grain[pair], demand * n_chunks // grain)
     units *= grain[pair]
     used = units > 0
-    kept = paths.take(used)
-    return RouteSchedule(
-        n_ranks=collective.n_ranks,
-        n_chunks=n_chunks,
-        source=kept.source,
-        target=kept.target,
-        units=units[used],
-        layer=frozen(np.zeros(kept.n_paths), np.int32),
-        path_offset=kept.offset,
-        path_links=kept.links,
-    )
+    return routes_of(collective, paths.take(used), units[used], n_chunks)

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array, offsets_of
-from treadle.errors import InfeasibleError, ScheduleError
-from treadle.schedules.alltoall.routes import MAX_UNITS
+from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.routes.path_sets import ShortestPaths, demanded_pairs
+from treadle.synthesis.alltoall.routes.path_sets import ShortestPaths, check_limits, demanded_pairs
 from treadle.synthesis.core_values.lane_values import PieceTable
 from treadle.topologies.distances import distance_matrix
 from treadle.topologies.topology import Topology
@@ -88,10 +87,7 @@ def cut_demands(
     InfeasibleError
         If a rank cannot be reached, or not in so many hops.
     """
-    if chunks is not None and not 1 <= chunks <= MAX_UNITS:
-        raise ScheduleError(f"routes: {chunks} chunks per unit of demand, expected 1 to 2**24")
-    if max_routes is not None and max_routes < 1:
-        raise ScheduleError(f"routes: at most {max_routes} routes a pair, expected at least 1")
+    check_limits(chunks, max_routes)
     source, target, demand = demanded_pairs(collective)
     ranks = np.array(collective.ranks, dtype=np.int32)
     hops = _hops(topology, collective, source, target)

@@ -26,6 +26,7 @@ from treadle.synthesis.alltoall.searched.hop_arrays import busiest, looked_up
 from treadle.synthesis.alltoall.searched.layer_search import LayeredPieces, first_fit, layered_search
 from treadle.synthesis.alltoall.searched.path_search import search_paths
 from treadle.synthesis.core_values.lane_values import LanePaths
+from treadle.synthesis.runs import run_starts, within
 from treadle.topologies.topology import Topology
 
 _PATHS_TIME, _LAYERS_TIME = 0.35, 0.7
@@ -262,10 +263,8 @@ def piece_routes(
     links, layer : arrays of int32
         Piece i takes links[offset[i]:offset[i + 1]], in these layers.
     """
-    n_ranks = int(pieces.table.node.size)
     hops = np.diff(offset)
-    same = np.ones(len(layer), dtype=np.bool_)
-    same[1:] = layer[1:] == layer[:-1]
+    same = ~run_starts(layer)
     same[offset[:-1]] = True
     is_used = np.bincount(layer) > 0
     if not is_used.all():  # layers are numbered without gaps
@@ -273,14 +272,12 @@ def piece_routes(
         layer = looked_up(number, np.zeros_like(layer), layer)
     kept, units = _distinct(pieces, offset, links, layer)
     if len(kept) < pieces.n_pieces:
-        place = np.repeat(offset[kept], hops[kept])
-        offset = offsets_of(hops[kept])
-        place += np.arange(len(place)) - np.repeat(offset[:-1], hops[kept])
-        links, layer = links[place], layer[place]
+        place = np.repeat(offset[kept], hops[kept]) + within(hops[kept])
+        offset, links, layer = offsets_of(hops[kept]), links[place], layer[place]
     for array in (offset, links):
         array.setflags(write=False)  # so that the schedule adopts them without a copy
     return RouteSchedule(
-        n_ranks=n_ranks,
+        n_ranks=int(pieces.table.node.size),
         n_chunks=pieces.n_chunks,
         source=pieces.source[kept],
         target=pieces.target[kept],
@@ -299,12 +296,10 @@ def _distinct(
     pair = pieces.source.astype(np.int64) * int(pieces.table.node.size) + pieces.target
     if np.all(pair[1:] != pair[:-1]):
         return np.arange(len(pair)), pieces.table.amount
-    at = np.arange(len(links)) - np.repeat(offset[:-1], np.diff(offset))
-    key = (links.astype(np.int64) << 32) + (layer.astype(np.int64) << 20) + at
+    key = (links.astype(np.int64) << 32) + (layer.astype(np.int64) << 20) + within(np.diff(offset))
     mark = np.add.reduceat(_mixed(key.astype(np.uint64)), offset[:-1])
     order = np.lexsort((mark, pair))
-    is_new = np.ones(len(order), dtype=np.bool_)
-    is_new[1:] = (pair[order][1:] != pair[order][:-1]) | (mark[order][1:] != mark[order][:-1])
+    is_new = run_starts(pair[order], mark[order])
     return order[is_new], np.add.reduceat(pieces.table.amount[order], np.flatnonzero(is_new))
 
 

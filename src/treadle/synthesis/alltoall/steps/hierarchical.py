@@ -154,8 +154,9 @@ def _closest(
     topology: Topology, collective: Collective, layout: Ways, ways: Sequence[Way]
 ) -> tuple[Candidates, _Split, Fraction, DistanceWitness]:
     """The best split by the least work: go on to more ways and finer splits until a bound is met."""
-    orbit, classes = _link_orbits(topology, collective), _alike(layout)
-    pairs, units = np.arange(len(layout.demand)), collective.pair_demands.buffer_units
+    instance, orbit = flow_instance(topology, collective), np.arange(topology.n_links)
+    orbit[instance.links] = topology.n_links + find_symmetry(instance).link_orbit
+    classes, pairs = _alike(layout), np.arange(len(layout.demand))
     simple: list[Way] = [way for way in ways if way is not Way.SPREAD]
     attempts = [(simple, classes), (list(ways), classes), (list(ways), pairs)]
     # hops prove a bound even where bandwidths are so far apart that fast links have no length
@@ -175,18 +176,10 @@ def _closest(
             best = found, split
         proofs += [_averaged(split.lengths, orbit), split.lengths]
         upper, witness = _tightest(topology, collective, proofs)
-        if units / best[1].time_s >= float(upper) * (1 - _CLOSED):
+        if collective.pair_demands.buffer_units / best[1].time_s >= float(upper) * (1 - _CLOSED):
             break
     assert best is not None
     return *best, upper, witness
-
-
-def _link_orbits(topology: Topology, collective: Collective) -> Int64Array:
-    """A number for each link, the same for links that automorphisms map to each other."""
-    instance = flow_instance(topology, collective)
-    orbit = np.arange(topology.n_links)
-    orbit[instance.links] = topology.n_links + find_symmetry(instance).link_orbit
-    return orbit
 
 
 def _averaged(lengths: Float64Array, orbit: Int64Array) -> Float64Array:

@@ -22,6 +22,7 @@ from treadle.schedules.collective import Collective
 from treadle.schedules.steps.steps import steps_from_sends
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.core_values.lane_values import HopPaths, StepPace
+from treadle.synthesis.runs import within
 from treadle.topologies.topology import Topology
 
 _STEPS_PER_HOP, _UNEQUAL_STEPS = 3, 2
@@ -223,8 +224,7 @@ def _uneven_runs(
     sand = (chunks * _SAND).astype(np.int64)
     block = np.stack([chunks - sand, sand], axis=1).reshape(-1)
     count = np.minimum(np.stack([large, fine], axis=1).reshape(-1).astype(np.int64), block)
-    of_block = np.repeat(np.arange(len(block)), count)
-    turn = np.arange(len(of_block)) - np.repeat(np.cumsum(count) - count, count)
+    of_block, turn = np.repeat(np.arange(len(block)), count), within(count)
     total, parts = block[of_block], count[of_block]
     return n_chunks, of_block // 2, total * (turn + 1) // parts - total * turn // parts
 

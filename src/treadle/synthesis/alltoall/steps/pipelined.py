@@ -14,6 +14,7 @@ from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.steps.route_runs import RouteRuns, exchange_of, route_runs
+from treadle.synthesis.runs import places_in_runs
 from treadle.topologies.topology import Topology
 
 MAX_CHUNKS = 2**16
@@ -122,30 +123,21 @@ def pipelined(
         raise ScheduleError(f"rounds: expected at least 1, found {rounds}")
     parts = _finer(route_runs(topology, collective, routes, max_chunks), rounds, max_chunks)
     queue = _Queue(topology, parts, rounds)
-    rows: list[Int64Array] = []
-    steps: list[Int64Array] = []
-    lows: list[Int64Array] = []
-    highs: list[Int64Array] = []
     start = parts.low[parts.path]
-    step = 0
+    sends: list[tuple[Int64Array, ...]] = []
     while queue.left:
         context().report("steps", parts.total - queue.left, parts.total)
         row, before, taken = queue.advance()
-        rows.append(row)
-        lows.append(start[row] + before)
-        highs.append(start[row] + before + taken)
-        steps.append(np.full(len(row), step))
-        step += 1
-    return exchange_of(parts, *(np.concatenate(column) for column in (steps, rows, lows, highs)))
+        low = start[row] + before
+        sends.append((np.full(len(row), len(sends)), row, low, low + taken))
+    return exchange_of(parts, *map(np.concatenate, zip(*sends, strict=True)))
 
 
 def _finer(parts: RouteRuns, rounds: int, max_chunks: int) -> RouteRuns:
     """The same runs in smaller chunks where a step has room for few of them."""
     busiest = int(np.bincount(parts.link, weights=(parts.high - parts.low)[parts.path]).max())
     times = min(-(-_CHUNKS_PER_STEP * rounds // busiest), max_chunks // parts.n_chunks)
-    if times <= 1:
-        return parts
-    return parts.in_smaller_chunks(times)
+    return parts.in_smaller_chunks(max(times, 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,7 +249,6 @@ def _places(parts: RouteRuns) -> Int64Array:
     to_go = (parts.hop[last] + 1)[parts.path] - parts.hop
     turn = (parts.target - parts.source)[parts.shard[parts.path]] % parts.n_ranks
     order = np.lexsort((turn, -to_go, parts.link))
-    link = parts.link[order]
     place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order)) - np.searchsorted(link, link)
+    place[order] = places_in_runs(parts.link[order])
     return place

@@ -134,16 +134,15 @@ class Ways:
     def relay_before(self, source: int, target: int) -> int:
         """The rank of the source's box nearest to the target; of equal ones that of the target's lane."""
         box = np.array(self.boxes[self.box[source]])
-        far = self.distance[box, self.ranks[target]]
-        order = np.lexsort((self.lane[box] != self.lane[target], far))
-        return int(box[order[0]])
+        return self._nearest(box, self.distance[box, self.ranks[target]], target)
 
     def relay_after(self, source: int, target: int) -> int:
         """The rank of the target's box nearest to the source; of equal ones that of the source's lane."""
         box = np.array(self.boxes[self.box[target]])
-        far = self.distance[source, self.ranks[box]]
-        order = np.lexsort((self.lane[box] != self.lane[source], far))
-        return int(box[order[0]])
+        return self._nearest(box, self.distance[source, self.ranks[box]], source)
+
+    def _nearest(self, box: Int64Array, far: Float64Array, other: int) -> int:
+        return int(box[np.lexsort((self.lane[box] != self.lane[other], far))[0]])
 
     def _stops(self, way: Way, source: int, target: int) -> list[tuple[int, ...]]:
         """Ranks at which data stops on each branch of a way; none where it makes no sense."""
@@ -163,14 +162,15 @@ class Ways:
         lanes = _lanes(max(len(own), len(other)), source + target)
         return [(source, own[lane % len(own)], other[lane % len(other)], target) for lane in lanes]
 
-    def _is_joined(self, stops: tuple[int, ...]) -> bool:
-        """Each of the ranks reaches the next: those without data for one another need not."""
-        return all(np.isfinite(self.distance[one, self.ranks[other]]) for one, other in pairwise(stops))
-
     def paths(self, way: Way, source: int, target: int) -> list[tuple[float, tuple[int, ...]]]:
         """(share, links) of each path of a way; shares add up to 1. Empty where the way makes no sense."""
         found: list[tuple[float, tuple[int, ...]]] = []
-        branches = [stops for stops in self._stops(way, source, target) if self._is_joined(stops)]
+        # each rank reaches the next: those without data for one another need not
+        branches = [
+            stops
+            for stops in self._stops(way, source, target)
+            if all(np.isfinite(self.distance[one, self.ranks[other]]) for one, other in pairwise(stops))
+        ]
         for stops in branches:
             partial: list[tuple[float, tuple[int, ...]]] = [(1 / len(branches), ())]
             for one, other in pairwise(stops):
@@ -254,12 +254,8 @@ def candidates(ways: Ways, wanted: Sequence[Way]) -> Candidates:
                 f"relay-before, make fewer"
             )
     pairs = np.array([row[0] for row in rows], dtype=np.int64)
-    hops = np.array([len(row[3]) for row in rows], dtype=np.int64)
-    paths = PathSet(
-        ways.source[pairs],
-        ways.target[pairs],
-        offsets_of(hops),
-        np.array([link for row in rows for link in row[3]], dtype=np.int32),
-    )
+    offset = offsets_of([len(row[3]) for row in rows])
+    links = np.array([link for row in rows for link in row[3]], dtype=np.int32)
+    paths = PathSet(ways.source[pairs], ways.target[pairs], offset, links)
     place = np.array([row[1] for row in rows], dtype=np.int64)
     return Candidates(paths, pairs, place, np.array([row[2] for row in rows]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import product
 
 from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
@@ -53,17 +54,11 @@ def fewest_rounds(
     """
     best = hop_synchronous(topology, collective, routes, max_chunks=max_chunks)
     reached = exchange_algbw(topology, collective, best)
-    for rounds in ROUNDS:
-        if reached >= _NEAR * routes_algbw:
+    for generate, rounds in product((pipelined, staggered), ROUNDS):
+        too_many = generate is staggered and rounds * len(routes.path_links) > _MOST_SENDS
+        if reached >= _NEAR * routes_algbw or too_many:
             break
-        found = pipelined(topology, collective, routes, rounds=rounds, max_chunks=max_chunks)
-        algbw = exchange_algbw(topology, collective, found)
-        if algbw > reached:
-            best, reached = found, algbw
-    for rounds in ROUNDS:
-        if reached >= _NEAR * routes_algbw or rounds * len(routes.path_links) > _MOST_SENDS:
-            break
-        found = staggered(topology, collective, routes, rounds=rounds, max_chunks=max_chunks)
+        found = generate(topology, collective, routes, rounds=rounds, max_chunks=max_chunks)
         algbw = exchange_algbw(topology, collective, found)
         if algbw > reached:
             best, reached = found, algbw

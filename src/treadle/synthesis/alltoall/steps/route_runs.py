@@ -14,6 +14,7 @@ from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.schedules.steps.steps import steps_from_sends
 from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.runs import joined, run_starts, within
 from treadle.topologies.topology import Topology
 
 
@@ -72,12 +73,10 @@ def route_runs(
         raise ScheduleError("the routes carry another all-to-all; expected just the demands of this one")
     _check_links(topology, routes)
     n_chunks, ends = _chunk_ends(routes, shard, weight, max_chunks)
-    first = np.append(True, shard[1:] != shard[:-1])
-    low = np.where(first, 0, np.append(0, ends[:-1]))
+    low = np.where(run_starts(shard), 0, np.append(0, ends[:-1]))
     kept = np.flatnonzero(ends > low)
-    hops = routes.hops
-    path = np.repeat(np.arange(len(kept)), hops[kept])
-    hop = np.arange(len(path)) - np.repeat(np.cumsum(hops[kept]) - hops[kept], hops[kept])
+    hops = routes.hops[kept]
+    hop = within(hops)
     return RouteRuns(
         n_ranks=routes.n_ranks,
         n_chunks=n_chunks,
@@ -87,9 +86,9 @@ def route_runs(
         shard=shard[kept],
         low=low[kept],
         high=ends[kept],
-        path=path,
+        path=np.repeat(np.arange(len(kept)), hops),
         hop=hop,
-        link=routes.path_links[np.repeat(routes.path_offset[kept], hops[kept]) + hop].astype(np.int64),
+        link=routes.path_links[np.repeat(routes.path_offset[kept], hops) + hop].astype(np.int64),
     )
 
 
@@ -127,19 +126,13 @@ def exchange_of(
     parts: RouteRuns, step: Int64Array, row: Int64Array, low: Int64Array, high: Int64Array
 ) -> ExchangeSchedule:
     """Sends of chunks [low, high) at hops `row`; adjacent runs that go the same way together are one send."""
-    shard, link = parts.shard[parts.path[row]], parts.link[row]
-    order = np.lexsort((low, link, shard, step))
-    step, shard, link, low, high = (column[order] for column in (step, shard, link, low, high))
-    joined = low[1:] == high[:-1]
-    for column in (step, shard, link):
-        joined &= column[1:] == column[:-1]
-    begins = np.flatnonzero(np.append(True, ~joined))
-    high = high[np.append(begins[1:] - 1, len(high) - 1)]
+    keys = step, parts.shard[parts.path[row]], parts.link[row]
+    step, shard, link, low, high = joined(keys, low, high)
     sends = steps_from_sends(
         Direction.BROADCAST,
         parts.n_ranks,
         parts.n_chunks,
-        [shard[begins], link[begins], step[begins], low[begins], high],
+        [shard, link, step, low, high],
         homes=parts.source.tolist(),
     )
     return ExchangeSchedule(sends, frozen(parts.target, np.int32))

@@ -70,30 +70,22 @@ def staggered(
     if rounds < 1:
         raise ScheduleError(f"rounds: expected at least 1, found {rounds}")
     parts = route_runs(topology, collective, routes, max_chunks)
-    times = min(rounds, max_chunks // parts.n_chunks)
-    if times > 1:
-        parts = parts.in_smaller_chunks(times)
+    parts = parts.in_smaller_chunks(max(1, min(rounds, max_chunks // parts.n_chunks)))
     size = (parts.high - parts.low)[parts.path]
     turns = np.minimum(size, rounds)
     if max_sends is not None:
         turns = np.minimum(turns, _turns(size * parts.weight[parts.shard[parts.path]], rounds, max_sends))
     # routes of few turns start in different rounds
     shift = parts.path * _SPREAD % rounds
-    rows: list[Int64Array] = []
-    steps: list[Int64Array] = []
-    lows: list[Int64Array] = []
-    highs: list[Int64Array] = []
+    sends: list[tuple[Int64Array, ...]] = []
     for number in range(rounds):
         context().report("steps", number, rounds)
         # the same rule says where each round ends and the next begins, so nothing is lost to rounding
         low, high = (size * ((turns * turn + shift) // rounds) // turns for turn in (number, number + 1))
         row = np.flatnonzero(high > low)
         start = parts.low[parts.path[row]]
-        rows.append(row)
-        steps.append(number + parts.hop[row])
-        lows.append(start + low[row])
-        highs.append(start + high[row])
-    return exchange_of(parts, *(np.concatenate(column) for column in (steps, rows, lows, highs)))
+        sends.append((number + parts.hop[row], row, start + low[row], start + high[row]))
+    return exchange_of(parts, *map(np.concatenate, zip(*sends, strict=True)))
 
 
 def _turns(amount: Int64Array, rounds: int, max_sends: int) -> Int64Array:

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array, mask_of, positions_of
+from treadle.arrays import BoolArray, Int64Array, mask_of, positions_of
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.math.graphs import hops
 from treadle.math.lp import Entries, Program
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.resolution import resolution
+from treadle.synthesis.alltoall.resolution import Resolution, resolution
 from treadle.topologies.topology import Topology
 
 Float64Array = NDArray[np.float64]
@@ -99,11 +99,92 @@ def time_stepped_flow(topology: Topology, collective: Collective, n_steps: int) 
     >>> round(time_stepped_flow(cube, on_all_ranks(cube, CollectiveKind.ALLTOALL), 3).time, 9)
     4.0
     """
-    reach = _reach(topology, collective, n_steps)
-    if (size := _program_size(topology, collective, n_steps, reach)) > MAX_VARIABLES:
+    distance = _reach(topology, collective, n_steps)
+    if (size := _program_size(topology, collective, n_steps, distance)) > MAX_VARIABLES:
         raise _refusal(topology, size)
-    program = _TimedFlowProgram(topology, collective, n_steps, reach)
-    return program.solve()
+    ranks = np.array(collective.ranks, dtype=np.int64)
+    demands = collective.pair_demands.between
+    scale, resolved = float(demands.max()), resolution(topology, collective, n_steps=n_steps)
+    step = np.arange(n_steps)[:, None, None]
+    usable = mask_of(topology.n_links, _usable(topology))
+    into_source = topology.heads[None, :] == ranks[:, None]
+    flows = np.nonzero((distance[:, topology.tails] <= step) & (usable & ~into_source))
+    is_source = np.arange(topology.n_nodes)[None, :] == ranks[:, None]
+    # what is at node u at the end of step t stays there (but the last step) or goes on
+    places = (distance <= step + 1) & ~is_source
+    conserved, first_time = _conservation(topology, flows, places)
+    wanted = np.zeros((n_steps, len(ranks), topology.n_nodes))
+    wanted[-1][:, ranks] = demands / scale
+    right = wanted[places]
+    loads = _capacities(topology, resolved, flows, len(right), first_time)
+    n_loads = int(max(rows.max() for rows, _, _ in (conserved, loads))) + 1 - len(right)
+    cost = np.repeat([0.0, 1.0], [first_time, n_steps])
+    lower, upper = (np.concatenate([right, np.full(n_loads, limit)]) for limit in (-np.inf, 0.0))
+    is_small = len(cost) <= EXACT_VARIABLES
+    lp = Program("time-stepped flow", solver="ipm" if is_small else "pdlp")
+    if not is_small:
+        lp.set_options(pdlp_optimality_tolerance=_ACCURACY)
+    lp.load(cost, lower, upper, (conserved, loads))
+    found = lp.optimum(least_s=0.0)
+    if found is None:
+        # presolving and interior points are the first to fail where numbers are far apart
+        lp.set_options(solver="simplex", presolve="off")
+        lp.solver.clearSolver()
+        found = lp.solve(least_s=0.0, bandwidths=topology.bandwidths)
+    values = np.maximum(found[0], 0.0) * scale
+    by_step = np.zeros((n_steps, len(ranks), topology.n_links))
+    by_step[flows] = values[: len(flows[0])]
+    return TimeSteppedFlow(by_step, values[-n_steps:] / resolved.unit, is_small)
+
+
+def _conservation(
+    topology: Topology, flows: tuple[NDArray[np.int64], ...], places: BoolArray
+) -> tuple[Entries, int]:
+    """(17)-(19): what comes to u in step t and was held there goes on or is held; and how many columns."""
+    number = positions_of(places.shape, places)
+    step, source, link = flows
+    n_flows = len(step)
+    flow = np.arange(n_flows)
+    into = number[step, source, topology.heads[link]]
+    # what leaves in step t was there at the end of the step before; what leaves the source is free
+    out = np.full(n_flows, -1, dtype=np.int64)
+    later = step > 0
+    out[later] = number[step[later] - 1, source[later], topology.tails[link[later]]]
+    held_step, held_source, node = np.nonzero(places[:-1])
+    hold = n_flows + np.arange(len(node))
+    kept = number[held_step, held_source, node]
+    back = number[held_step + 1, held_source, node]
+    going = out >= 0
+    rows = np.concatenate([into, out[going], kept, back])
+    columns = np.concatenate([flow, flow[going], hold, hold])
+    values = np.repeat([1.0, -1.0, 1.0], [n_flows, int(going.sum()) + len(hold), len(hold)])
+    return (rows, columns, values), n_flows + len(hold)
+
+
+def _capacities(
+    topology: Topology,
+    resolved: Resolution,
+    flows: tuple[NDArray[np.int64], ...],
+    first_row: int,
+    first_time: int,
+) -> Entries:
+    """(16) for links, and the like for hosts with an injection cap."""
+    step, _, link = flows
+    caps = topology.injection_bytes_per_s
+    groups: list[tuple[NDArray[Any], Int64Array]] = [(link, topology.bandwidths)]
+    if caps.any():
+        groups += [(ends[link], caps) for ends in (topology.tails, topology.heads)]
+    entries: list[tuple[NDArray[Any], ...]] = []
+    for member, capacity in groups:
+        limited = capacity[member] > 0
+        key = step[limited] * len(capacity) + member[limited]
+        used, row = np.unique(key, return_inverse=True)
+        room = resolved.of(capacity[used % len(capacity)])
+        entries.append((first_row + row, np.flatnonzero(limited), np.ones(len(row))))
+        entries.append((first_row + np.arange(len(used)), first_time + used // len(capacity), -room))
+        first_row += len(used)
+    rows, columns, values = map(np.concatenate, zip(*entries, strict=True))
+    return rows, columns, values
 
 
 def least_steps(topology: Topology, collective: Collective) -> int:
@@ -180,99 +261,3 @@ def _refusal(topology: Topology, n_variables: int) -> ScheduleError:
         f"{topology.name}: the time-stepped program would have {str(n_variables)[:20]} variables or more, at "
         f"most {MAX_VARIABLES} are practical; use fewer steps, or --algorithm pipelined"
     )
-
-
-class _TimedFlowProgram:
-    """The linear program: columns are flows (t, s, e), then holds (t, s, u), then U_t."""
-
-    def __init__(
-        self, topology: Topology, collective: Collective, n_steps: int, distance: Int64Array
-    ) -> None:
-        self.topology, self.n_steps = topology, n_steps
-        self.ranks = np.array(collective.ranks, dtype=np.int64)
-        self.demands = collective.pair_demands.between
-        self.scale = float(self.demands.max())
-        self.resolution = resolution(topology, collective, n_steps=n_steps)
-        step = np.arange(n_steps)[:, None, None]
-        usable = mask_of(topology.n_links, _usable(topology))
-        into_source = topology.heads[None, :] == self.ranks[:, None]
-        self.flows = np.nonzero((distance[:, topology.tails] <= step) & (usable & ~into_source))
-        is_source = np.arange(topology.n_nodes)[None, :] == self.ranks[:, None]
-        # what is at node u at the end of step t stays there (but the last step) or goes on
-        self.places = (distance <= step + 1) & ~is_source
-        self.holds = np.nonzero(self.places[:-1])
-        self.n_columns = len(self.flows[0]) + len(self.holds[0]) + n_steps
-
-    def solve(self) -> TimeSteppedFlow:
-        """Run HiGHS and read the flow."""
-        is_small = self.n_columns <= EXACT_VARIABLES
-        lp = Program("time-stepped flow", solver="ipm" if is_small else "pdlp")
-        if not is_small:
-            lp.set_options(pdlp_optimality_tolerance=_ACCURACY)
-        self._load(lp)
-        found = lp.optimum(least_s=0.0)
-        if found is None:
-            # presolving and interior points are the first to fail where numbers are far apart
-            lp.set_options(solver="simplex", presolve="off")
-            lp.solver.clearSolver()
-            found = lp.solve(least_s=0.0, bandwidths=self.topology.bandwidths)
-        values = np.maximum(found[0], 0.0) * self.scale
-        shape = (self.n_steps, len(self.ranks), self.topology.n_links)
-        by_step = np.zeros(shape)
-        by_step[self.flows] = values[: len(self.flows[0])]
-        return TimeSteppedFlow(by_step, values[-self.n_steps :] / self.resolution.unit, is_small)
-
-    def _load(self, lp: Program) -> None:
-        wanted = np.zeros((self.n_steps, len(self.ranks), self.topology.n_nodes))
-        wanted[-1][:, self.ranks] = self.demands / self.scale
-        right = wanted[self.places]
-        entries = self._conservation(), self._capacities(len(right))
-        loads = int(max(rows.max() for rows, _, _ in entries)) + 1 - len(right)
-        cost = np.zeros(self.n_columns)
-        cost[-self.n_steps :] = 1.0
-        lower = np.concatenate([right, np.full(loads, -np.inf)])
-        lp.load(cost, lower, np.concatenate([right, np.zeros(loads)]), entries)
-
-    def _conservation(self) -> Entries:
-        """(17)-(19): what comes to u in step t and was held there goes on in the next step or is held."""
-        number = positions_of(self.places.shape, self.places)
-        step, source, link = self.flows
-        n_flows = len(step)
-        flow = np.arange(n_flows)
-        into = number[step, source, self.topology.heads[link]]
-        # what leaves in step t was there at the end of the step before; what leaves the source is free
-        out = np.full(n_flows, -1, dtype=np.int64)
-        later = step > 0
-        out[later] = number[step[later] - 1, source[later], self.topology.tails[link[later]]]
-        held_step, held_source, node = self.holds
-        hold = n_flows + np.arange(len(node))
-        kept = number[held_step, held_source, node]
-        back = number[held_step + 1, held_source, node]
-        going = out >= 0
-        rows = np.concatenate([into, out[going], kept, back])
-        columns = np.concatenate([flow, flow[going], hold, hold])
-        values = np.concatenate(
-            [np.ones(n_flows), -np.ones(int(going.sum())), -np.ones(len(hold)), np.ones(len(hold))]
-        )
-        return rows, columns, values
-
-    def _capacities(self, first_row: int) -> Entries:
-        """(16) for links, and the like for hosts with an injection cap."""
-        step, _, link = self.flows
-        caps = self.topology.injection_bytes_per_s
-        groups: list[tuple[NDArray[Any], Int64Array]] = [(link, self.topology.bandwidths)]
-        if caps.any():
-            groups += [(ends[link], caps) for ends in (self.topology.tails, self.topology.heads)]
-        rows: list[NDArray[Any]] = []
-        columns: list[NDArray[Any]] = []
-        values: list[NDArray[Any]] = []
-        for member, capacity in groups:
-            limited = capacity[member] > 0
-            key = step[limited] * len(capacity) + member[limited]
-            used, row = np.unique(key, return_inverse=True)
-            of_step = self.n_columns - self.n_steps + used // len(capacity)
-            rows += [first_row + row, first_row + np.arange(len(used))]
-            columns += [np.flatnonzero(limited), of_step]
-            values += [np.ones(len(row)), -self.resolution.of(capacity[used % len(capacity)])]
-            first_row += len(used)
-        return np.concatenate(rows), np.concatenate(columns), np.concatenate(values)

@@ -78,27 +78,22 @@ def chunked_exchange(
     if chunks is not None and not 1 <= chunks <= MAX_CHUNKS:
         raise ScheduleError(f"chunks: {chunks} per shard, expected 1 to 2**24")
     demands = collective.pair_demands.between
-    pair: list[int] = []
-    share: list[float] = []
-    hops: list[list[Hop]] = []
-    targets: list[int] = []
-    sources: list[int] = []
+    found: list[tuple[int, list[Hop], float]] = []
+    ends: list[tuple[int, int]] = []
     for source in range(collective.n_ranks):
         context().report("timed paths", source, collective.n_ranks)
         peeler = _TimedPeeler(topology, flow.by_step[:, source], collective.ranks[source])
         for target in np.flatnonzero(demands[source]).tolist():
             paths = peeler.take(collective.ranks[target], float(demands[source, target]))
-            for path, weight in paths:
-                pair.append(len(targets))
-                share.append(weight)
-                hops.append(path)
-            sources.append(source)
-            targets.append(target)
-    numbers = np.array(pair, dtype=np.int64)
-    shares = np.array(share) / np.bincount(numbers, weights=share)[numbers]
+            found += [(len(ends), *path) for path in paths]
+            ends.append((source, target))
+    numbers = np.array([pair for pair, _, _ in found], dtype=np.int64)
+    weights = np.array([weight for _, _, weight in found])
+    shares = weights / np.bincount(numbers, weights=weights)[numbers]
     n_chunks = least_whole(shares) if chunks is None else chunks
-    units = rounded_units(numbers, shares * n_chunks, np.full(len(targets), n_chunks))
-    sends = _sends(numbers, units, hops, n_chunks)
+    units = rounded_units(numbers, shares * n_chunks, np.full(len(ends), n_chunks))
+    sends = _sends(numbers, units, [path for _, path, _ in found], n_chunks)
+    sources, targets = map(list, zip(*ends, strict=True))
     steps = steps_from_sends(
         Direction.BROADCAST, collective.n_ranks, n_chunks, sends, homes=sources, n_steps=len(flow.step_times)
     )
@@ -133,18 +128,14 @@ class _TimedPeeler:
             for link in links.tolist():
                 into[self._heads[link]].append(link)
             self._into.append(into)
-        self._held = self._waiting(topology, by_step)
-
-    def _waiting(self, topology: Topology, by_step: Float64Array) -> list[list[float]]:
-        """What waits at each node from the end of step t to the end of step t + 1."""
+        # what waits at each node from the end of step t to the end of step t + 1
         held = np.zeros((len(by_step), topology.n_nodes))
         for step in range(len(by_step) - 1):
             np.add.at(held[step], topology.heads, by_step[step])
             if step:
                 held[step] += held[step - 1]
             np.add.at(held[step], topology.tails, -by_step[step + 1])
-        waiting: list[list[float]] = np.maximum(held, 0.0).tolist()
-        return waiting
+        self._held: list[list[float]] = np.maximum(held, 0.0).tolist()
 
     def take(self, target: int, demand: float) -> list[tuple[list[Hop], float]]:
         """Timed paths to the target that carry its demand, each with what it carries."""

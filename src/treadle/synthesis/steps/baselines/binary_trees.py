@@ -25,9 +25,7 @@ DEFAULT_CHUNKS = 16
 
 def links_of_two_binary_trees(topology: Topology, _: Collective) -> Refusal | None:
     """Both trees have links of their own."""
-    parents = two_trees(topology.n_nodes)
-    tree, child = np.nonzero(parents >= 0)
-    return refusal_of(_links, topology, parents[tree, child].astype(np.int64), child)
+    return refusal_of(_links, topology, two_trees(topology.n_nodes))
 
 
 def double_binary_tree_steps(
@@ -79,7 +77,7 @@ def _broadcast(topology: Topology, chunks: int) -> Steps:
     n = topology.n_nodes
     parents = two_trees(n)
     tree, child = np.nonzero(parents >= 0)
-    links = _links(topology, parents[tree, child].astype(np.int64), child)
+    links = _links(topology, parents)
     begin = np.concatenate([_depths(parent) for parent in parents])[tree * n + child] - 1
     piece = np.arange(chunks)
     low = np.tile(piece, len(tree))
@@ -94,9 +92,11 @@ def _broadcast(topology: Topology, chunks: int) -> Steps:
     return steps_from_sends(Direction.BROADCAST, n, chunks, sends, homes=homes)
 
 
-def _links(topology: Topology, tails: Int64Array, heads: Int64Array) -> Int64Array:
+def _links(topology: Topology, parents: NDArray[np.int32]) -> Int64Array:
     """The first link for every arc. All arcs differ: no node has children in both trees."""
     n = topology.n_nodes
+    tree, heads = np.nonzero(parents >= 0)
+    tails = parents[tree, heads].astype(np.int64)
     present = topology.tails.astype(np.int64) * n + topology.heads
     order = np.argsort(present, kind="stable")
     present = present[order]

@@ -14,11 +14,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array, mask_of
+from treadle.arrays import BoolArray, Int64Array, mask_of
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.step_transforms import combine
 from treadle.schedules.steps.steps import Steps, StepSchedule, steps_from_sends
 from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.alltoall.baselines.store_forward import parallel_links
 from treadle.synthesis.steps.baselines.both_ways import (
     both_ways,
     check_connected,
@@ -184,24 +185,9 @@ def _routed(topology: Topology, homes: Int64Array, exchanges: Iterable[_Exchange
         [shard, link, step, np.zeros_like(shard), np.ones_like(shard)],
         homes=homes.tolist(),
     )
-    return combine([replace(steps, link=copy[steps.link]) for copy in _parallel_links(topology)])
-
-
-def _parallel_links(topology: Topology) -> list[Int32Array]:
-    """Per part of a shard, the link to take for the first link of each pair of neighbours.
-
-    There are as many parts as every pair has links.
-    """
-    joined = topology.tails.astype(np.int64) * topology.n_nodes + topology.heads
-    order = np.argsort(joined, kind="stable")
-    pairs, first, count = np.unique(joined[order], return_index=True, return_counts=True)
-    is_loop = pairs // topology.n_nodes == pairs % topology.n_nodes
-    copies = []
-    for copy in range(int(count[~is_loop].min())):
-        links = np.arange(topology.n_links, dtype=np.int32)
-        links[order[first]] = order[first + np.minimum(copy, count - 1)]
-        copies.append(links)
-    return copies
+    # per part of a shard, the link to take for the first link of each pair of neighbours
+    copies = parallel_links(topology).astype(np.int32)
+    return combine([replace(steps, link=copy[steps.link]) for copy in copies])
 
 
 def _arriving(

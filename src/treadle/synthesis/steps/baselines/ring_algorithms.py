@@ -161,11 +161,10 @@ def _bfb_ring_allgather(topology: Topology) -> Steps:
             f"shifted-bfb-ring: some ring of {topology.name} has no ring the other way; use bfb"
         )
     check_sends("shifted-bfb-ring", topology, len(pairs))
-    return _side_by_side(pairs, lambda pair: _breadth_first(topology, pair))
 
+    def breadth_first(pair: _Ring) -> Steps:
+        """Over the links of two opposite rings, taken as equally fast."""
+        steps = bfb_allgather(from_arcs("ring", topology.tails[pair.links], topology.heads[pair.links], n=n))
+        return replace(steps, link=pair.links.astype(np.int32)[steps.link])
 
-def _breadth_first(topology: Topology, pair: _Ring) -> Steps:
-    """Breadth-first broadcast over the links of two opposite rings, taken as equally fast."""
-    ring = from_arcs("ring", topology.tails[pair.links], topology.heads[pair.links], n=topology.n_nodes)
-    steps = bfb_allgather(ring)
-    return replace(steps, link=pair.links.astype(np.int32)[steps.link])
+    return _side_by_side(pairs, breadth_first)

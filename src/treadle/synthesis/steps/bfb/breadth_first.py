@@ -8,6 +8,7 @@ A.5, Corollary 1.1; docs/algorithms/bfb.md.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from math import lcm
 
@@ -286,16 +287,22 @@ def bfb_schedule(
     """
     if kind.is_rooted != (root is not None):
         raise ScheduleError(f"{kind} {'needs a root' if kind.is_rooted else 'has no root'}")
-    if root is not None:
-        if kind is CollectiveKind.REDUCE:
-            return StepSchedule(kind, reduce=backwards(bfb_broadcast(topology.transpose(), root)))
-        return StepSchedule(kind, broadcast=bfb_broadcast(topology, root))
+    if root is None:
+        return both_phases(topology, kind, lambda fabric: bfb_allgather(fabric, max_chunks=max_chunks))
+    if kind is CollectiveKind.REDUCE:
+        return StepSchedule(kind, reduce=backwards(bfb_broadcast(topology.transpose(), root)))
+    return StepSchedule(kind, broadcast=bfb_broadcast(topology, root))
 
-    def gathered(fabric: Topology) -> Steps:
-        return bfb_allgather(fabric, max_chunks=max_chunks)
 
+def both_phases(
+    topology: Topology,
+    kind: CollectiveKind,
+    gather: Callable[[Topology], Steps],
+    turned: Callable[[Steps], Steps] = backwards,
+) -> StepSchedule:
+    """The collective by an allgather on the fabric, and one on its transpose turned round."""
     return StepSchedule(
         kind,
-        reduce=backwards(gathered(topology.transpose())) if kind.reduces else None,
-        broadcast=gathered(topology) if kind.broadcasts else None,
+        reduce=turned(gather(topology.transpose())) if kind.reduces else None,
+        broadcast=gather(topology) if kind.broadcasts else None,
     )

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from math import gcd
 
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.steps.steps import Steps, StepSchedule
-from treadle.synthesis.steps.bfb.breadth_first import backwards, bfb_schedule, split_by_capacity
+from treadle.synthesis.steps.bfb.breadth_first import bfb_schedule, both_phases, split_by_capacity
 from treadle.synthesis.steps.bfb.in_links import core_loads, link_rows
 from treadle.synthesis.steps.bfb.integral_loads import (
     Cut,
@@ -80,9 +81,7 @@ def heterogeneous_value(topology: Topology, size_bytes: int) -> HeterogeneousVal
     at the optimum, since cuts are finitely many and each T is a lower bound.
     """
     problem = _make_problem(topology, size_bytes)
-
-    def capacities(time: Fraction) -> tuple[list[int], int]:
-        return _scaled_capacities(problem, time)
+    capacities = partial(_scaled_capacities, problem)
 
     def proved(cut: Cut) -> Fraction:
         return time_of_cut(problem, *cut)
@@ -157,14 +156,8 @@ def schedule_for_size(
     latencies = topology.latencies_ns
     if (latencies == latencies[:1]).all():
         return bfb_schedule(topology, kind, max_chunks=chunks)
-
-    def gathered(fabric: Topology) -> Steps:
-        return heterogeneous_allgather(fabric, size_bytes, max_chunks=chunks)
-
-    return StepSchedule(
-        kind,
-        reduce=backwards(gathered(topology.transpose())) if kind.reduces else None,
-        broadcast=gathered(topology) if kind.broadcasts else None,
+    return both_phases(
+        topology, kind, lambda fabric: heterogeneous_allgather(fabric, size_bytes, max_chunks=chunks)
     )
 
 

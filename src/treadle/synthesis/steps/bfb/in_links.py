@@ -74,10 +74,16 @@ def link_rows(topology: Topology) -> InLinkRows:
         If the fabric has switches, fewer than 2 nodes or more than 65,535, or if the fastest
         link, in units that divide all bandwidths, times the most links into a node is 2**62 or more.
     """
-    _check_nodes(topology)
+    n = topology.n_nodes
+    if not bool(topology.is_compute.all()):
+        raise TopologyError(f"{topology.name}: breadth-first broadcast is for fabrics without switches")
+    if n < 2:
+        raise TopologyError(f"{topology.name}: breadth-first broadcast needs at least 2 nodes, found {n}")
+    if n > MAX_NODES:
+        raise TopologyError(f"{topology.name}: {n} nodes, breadth-first broadcast takes at most {MAX_NODES}")
     order = np.argsort(topology.heads, kind="stable").astype(np.int32)
     link = np.ascontiguousarray(order[topology.tails[order] != topology.heads[order]])
-    offset = offsets_of(np.bincount(topology.heads[link], minlength=topology.n_nodes))
+    offset = offsets_of(np.bincount(topology.heads[link], minlength=n))
     bandwidths = topology.bandwidths[link]
     unit = gcd(*(int(b) for b in np.unique(bandwidths))) or 1
     weight = bandwidths // unit
@@ -87,16 +93,6 @@ def link_rows(topology: Topology) -> InLinkRows:
             f"2**62 units of {unit} bytes/s"
         )
     return InLinkRows(topology, offset, topology.tails[link], link, weight, unit)
-
-
-def _check_nodes(topology: Topology) -> None:
-    n = topology.n_nodes
-    if not bool(topology.is_compute.all()):
-        raise TopologyError(f"{topology.name}: breadth-first broadcast is for fabrics without switches")
-    if n < 2:
-        raise TopologyError(f"{topology.name}: breadth-first broadcast needs at least 2 nodes, found {n}")
-    if n > MAX_NODES:
-        raise TopologyError(f"{topology.name}: {n} nodes, breadth-first broadcast takes at most {MAX_NODES}")
 
 
 def unreachable(topology: Topology, source: int, target: int) -> InfeasibleError:

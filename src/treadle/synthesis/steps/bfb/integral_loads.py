@@ -134,27 +134,23 @@ class _Search:
         """The smallest number up to `limit` without loss, else that with little; else `limit`."""
         steps, counts = range(1, self._problem.n_steps + 1), np.arange(1, limit + 1)
         self.step_times(limit)
-        for count in counts.tolist():
-            if self._may_attain(counts, count, Fraction(1)) and all(
-                self._loses_nothing(step, count) for step in steps
-            ):
-                return int(count)
-        for count in counts.tolist():
-            longer = 1 + _TOLERANCE
-            if (
-                self._may_attain(counts, count, longer)
-                and sum(self.step_times(count)) <= longer * self._least()
-            ):
-                return int(count)
+
+        def least() -> Fraction:
+            """Time of all steps that the cuts found so far prove for shards that are cut anywhere."""
+            return sum(map(self._lower_bound, steps), Fraction(0))
+
+        def may_attain(count: int, longer: Fraction) -> bool:
+            """Whether no cut found so far proves a time of more than `longer` times the least."""
+            return bool(self._proved(counts)[count - 1] <= float(longer * least()) * (1 + _ROUNDING))
+
+        for count in range(1, limit + 1):
+            if may_attain(count, Fraction(1)) and all(self._loses_nothing(step, count) for step in steps):
+                return count
+        longer = 1 + _TOLERANCE
+        for count in range(1, limit + 1):
+            if may_attain(count, longer) and sum(self.step_times(count)) <= longer * least():
+                return count
         return limit
-
-    def _least(self) -> Fraction:
-        """Time of all steps that the cuts found so far prove for shards that are cut anywhere."""
-        return sum(map(self._lower_bound, range(1, self._problem.n_steps + 1)), Fraction(0))
-
-    def _may_attain(self, counts: Int64Array, count: int, longer: Fraction) -> bool:
-        """Whether no cut found so far proves a time of more than `longer` times the least."""
-        return bool(self._proved(counts)[count - 1] <= float(longer * self._least()) * (1 + _ROUNDING))
 
     def _lower_bound(self, step: int) -> Fraction:
         """Time of a step that the cuts found so far prove for shards that are cut anywhere."""

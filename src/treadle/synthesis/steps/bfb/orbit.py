@@ -7,8 +7,6 @@ memory O(N d): N = 10^5 takes a fraction of a second.
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,7 +16,7 @@ from treadle.errors import ScheduleError
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.core_values.step_values import StepRatios
 from treadle.synthesis.steps.bfb.in_links import OK, TRANSFORM_LIMIT
-from treadle.synthesis.steps.bfb.value import BfbValue
+from treadle.synthesis.steps.bfb.value import BfbValue, value_from
 from treadle.topologies.catalogue.cayley import CayleyGraph
 
 
@@ -42,13 +40,14 @@ def orbit_value(graph: CayleyGraph, *, direction: Direction = Direction.BROADCAS
     >>> orbit_value(cayley_graph('abelian_cayley("15", 1, 14, 4, 11, 5, 10)')).loads
     (Fraction(1, 1), Fraction(3, 2))
     """
-    return _value(graph, _distance_rows(graph, _tails(graph, direction)))
-
-
-def _tails(graph: CayleyGraph, direction: Direction) -> Int64Array:
-    """Tails of the links into node 0: the generators; on the transposed graph, their inverses."""
-    generators = np.array(graph.generators, dtype=np.int64)
-    return generators if direction is Direction.BROADCAST else graph.group.inverse(generators)
+    # tails of the links into node 0: the generators; on the transposed graph, their inverses
+    tails = np.array(graph.generators, dtype=np.int64)
+    if direction is not Direction.BROADCAST:
+        tails = graph.group.inverse(tails)
+    rows, weight = _distance_rows(graph, tails), np.ones(graph.degree, dtype=np.int64)
+    status, found, _ = core.bfb_orbit_loads(rows, weight, TRANSFORM_LIMIT)
+    assert status == OK, status
+    return value_from(StepRatios(*found), graph.n_nodes, 1, graph.degree)
 
 
 def _distance_rows(graph: CayleyGraph, tails: Int64Array) -> NDArray[np.uint16]:
@@ -68,18 +67,3 @@ def _distance_rows(graph: CayleyGraph, tails: Int64Array) -> NDArray[np.uint16]:
     moved = graph.group.multiply(graph.group.inverse(tails)[:, None], nodes)
     rows: NDArray[np.uint16] = np.ascontiguousarray(np.concatenate([distance[None, :], distance[moved]]))
     return rows
-
-
-def _value(graph: CayleyGraph, rows: NDArray[np.uint16]) -> BfbValue:
-    weight = np.ones(graph.degree, dtype=np.int64)
-    status, found, _ = core.bfb_orbit_loads(rows, weight, TRANSFORM_LIMIT)
-    assert status == OK, status
-    of = StepRatios(*found)
-    ratios = zip(of.numerator.tolist(), of.denominator.tolist(), strict=True)
-    return BfbValue(
-        n_ranks=graph.n_nodes,
-        loads=tuple(Fraction(top, bottom) for top, bottom in ratios),
-        worst=tuple(of.worst.tolist()),
-        unit_bandwidth=1,
-        node_bandwidth=graph.degree,
-    )

@@ -13,6 +13,7 @@ from fractions import Fraction
 
 from treadle.errors import ScheduleError
 from treadle.schedules.steps.step_cost import node_bandwidth
+from treadle.synthesis.core_values.step_values import StepRatios
 from treadle.synthesis.steps.bfb.in_links import TRANSFORM_LIMIT, InLinkRows, core_loads, link_rows
 from treadle.topologies.topology import Topology
 
@@ -111,19 +112,16 @@ def bfb_reduce_scatter_value(topology: Topology) -> BfbValue:
 
 def value_of(instance: InLinkRows, *, transform_limit: int = TRANSFORM_LIMIT) -> BfbValue:
     """`bfb_value` of a posed instance."""
-    loads = core_loads(instance, transform_limit=transform_limit)
-    ratios = zip(loads.numerator.tolist(), loads.denominator.tolist(), strict=True)
-    return BfbValue(
-        n_ranks=instance.n,
-        loads=tuple(Fraction(numerator, denominator) for numerator, denominator in ratios),
-        worst=tuple(loads.worst.tolist()),
-        unit_bandwidth=instance.unit_bandwidth,
-        node_bandwidth=_node_bandwidth(instance.topology),
-    )
-
-
-def _node_bandwidth(topology: Topology) -> int | None:
     try:
-        return node_bandwidth(topology)
+        per_node = node_bandwidth(instance.topology)
     except ScheduleError:
-        return None
+        per_node = None
+    ratios = core_loads(instance, transform_limit=transform_limit)
+    return value_from(ratios, instance.n, instance.unit_bandwidth, per_node)
+
+
+def value_from(ratios: StepRatios, n_ranks: int, unit_bandwidth: int, per_node: int | None) -> BfbValue:
+    """The value of what the core found for each step."""
+    pairs = zip(ratios.numerator.tolist(), ratios.denominator.tolist(), strict=True)
+    loads = tuple(Fraction(top, bottom) for top, bottom in pairs)
+    return BfbValue(n_ranks, loads, tuple(ratios.worst.tolist()), unit_bandwidth, per_node)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from math import gcd
 
 import numpy as np
@@ -81,15 +81,6 @@ class ExactProblem:
             raise ScheduleError(f"exact synthesis: homes must be ranks from 0 to {self.n_nodes - 1}")
         if not 1 <= self.chunks <= 2**16:
             raise ScheduleError(f"exact synthesis: chunks must be 1 to 65536, found {self.chunks}")
-        self._check_rounds()
-        size = len(self.homes) * self.chunks * len(self.tails) * self.steps
-        if size > MAX_VARIABLES:
-            raise ScheduleError(
-                f"exact synthesis: {size} send variables, at most {MAX_VARIABLES}; "
-                f"take fewer chunks or steps, or the bfb algorithm"
-            )
-
-    def _check_rounds(self) -> None:
         rounds = self.rounds
         if isinstance(rounds, FreeRounds):
             if not 1 <= rounds.steps <= rounds.total <= _MAX_ROUNDS:
@@ -99,6 +90,12 @@ class ExactProblem:
                 )
         elif not rounds or min(rounds) < 1 or sum(rounds) > _MAX_ROUNDS:
             raise ScheduleError(f"exact synthesis: rounds {list(rounds)}; expected at least 1 for each step")
+        size = len(self.homes) * self.chunks * len(self.tails) * self.steps
+        if size > MAX_VARIABLES:
+            raise ScheduleError(
+                f"exact synthesis: {size} send variables, at most {MAX_VARIABLES}; "
+                f"take fewer chunks or steps, or the bfb algorithm"
+            )
 
     @property
     def steps(self) -> int:
@@ -155,13 +152,14 @@ def exact_problem(topology: Topology, homes: Sequence[int], *, chunks: int, roun
     if topology.n_nodes < 2:
         raise ScheduleError(f"exact synthesis: {topology.name} has fewer than 2 nodes")
     useful = np.flatnonzero(topology.tails != topology.heads)
-    unit = reduce(gcd, (int(bandwidth) for bandwidth in topology.bandwidths[useful]), 0) or 1
+    bandwidths = topology.bandwidths[useful].tolist()
+    unit = gcd(*bandwidths) or 1
     return ExactProblem(
         n_nodes=topology.n_nodes,
-        tails=tuple(int(v) for v in topology.tails[useful]),
-        heads=tuple(int(v) for v in topology.heads[useful]),
-        capacity=tuple(int(b) // unit for b in topology.bandwidths[useful]),
-        links=tuple(int(link) for link in useful),
+        tails=tuple(topology.tails[useful].tolist()),
+        heads=tuple(topology.heads[useful].tolist()),
+        capacity=tuple(bandwidth // unit for bandwidth in bandwidths),
+        links=tuple(useful.tolist()),
         homes=tuple(int(home) for home in homes),
         chunks=chunks,
         rounds=rounds if isinstance(rounds, FreeRounds) else tuple(int(r) for r in rounds),

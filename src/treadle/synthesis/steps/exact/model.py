@@ -34,7 +34,13 @@ class Model:
     def build(self) -> None:
         """Add all variables and constraints."""
         problem = self.problem
-        self._add_rounds()
+        if problem["rounds"] is not None:
+            self.rounds = list(problem["rounds"])
+        else:
+            # each of the other steps takes at least one round
+            most = problem["total_rounds"] - problem["steps"] + 1
+            self.rounds = [self.cp.new_int_var(1, most, f"r{t}") for t in range(problem["steps"])]
+            self.cp.add(sum(self.rounds) == problem["total_rounds"])
         into: list[list[int]] = [[] for _ in range(problem["n_nodes"])]
         for link, head in enumerate(problem["heads"]):
             into[head].append(link)
@@ -43,17 +49,13 @@ class Model:
             for one, other in pairwise(keys):
                 # Chunks of a shard are interchangeable, so some solution has them in this order.
                 self.cp.add(one <= other)
-        self._add_capacities()
-
-    def _add_rounds(self) -> None:
-        problem = self.problem
-        if problem["rounds"] is not None:
-            self.rounds = list(problem["rounds"])
-            return
-        # each of the other steps takes at least one round
-        most = problem["total_rounds"] - problem["steps"] + 1
-        self.rounds = [self.cp.new_int_var(1, most, f"r{t}") for t in range(problem["steps"])]
-        self.cp.add(sum(self.rounds) == problem["total_rounds"])
+        carried: dict[tuple[int, int], list[Literal]] = {}
+        for (_, _, link, step), send in self.sends.items():
+            # a send stands for its images under the whole group too, each on the image of its link
+            for copy in problem["copies"]:
+                carried.setdefault((copy[link], step), []).append(send)
+        for (link, step), sends in sorted(carried.items(), key=lambda item: item[0]):
+            self.cp.add(sum(sends) <= problem["capacity"][link] * self.rounds[step])
 
     def _add_chunk(self, shard: int, chunk: int, home: int, into: Sequence[Sequence[int]]) -> Any:
         """Sends of one chunk: each node gets it once, after its in-neighbour did. Returns the sort key."""
@@ -86,16 +88,6 @@ class Model:
         farthest = max(range(problem["n_nodes"]), key=lambda node: (near[node], -node))
         order = sorted((step, link) for link, step in mine if problem["heads"][link] == farthest)
         return sum(place * mine[link, step] for place, (step, link) in enumerate(order))
-
-    def _add_capacities(self) -> None:
-        problem = self.problem
-        carried: dict[tuple[int, int], list[Literal]] = {}
-        for (_, _, link, step), send in self.sends.items():
-            # a send stands for its images under the whole group too, each on the image of its link
-            for copy in problem["copies"]:
-                carried.setdefault((copy[link], step), []).append(send)
-        for (link, step), sends in sorted(carried.items(), key=lambda item: item[0]):
-            self.cp.add(sum(sends) <= problem["capacity"][link] * self.rounds[step])
 
 
 def solve(problem: Mapping[str, Any], *, time_limit_s: float) -> dict[str, Any]:

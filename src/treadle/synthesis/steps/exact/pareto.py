@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
@@ -154,10 +155,9 @@ def pareto_front(
         raise ScheduleError("pareto front: needs at least 1 step, 1 chunk and 0 extra rounds")
     check_root(topology, kind, root)
     limits = _ParetoLimits(max_steps, max_chunks, max_extra_rounds, time_limit_s, context().deadline, seed)
-    if solver is not None:
-        return _search(topology, kind, root, limits, solver)
-    with SolverProcess() as own:
-        return _search(topology, kind, root, limits, own)
+    own: AbstractContextManager[SolverProcess] = SolverProcess() if solver is None else nullcontext(solver)
+    with own as process:
+        return _search(topology, kind, root, limits, process)
 
 
 @dataclass(frozen=True)

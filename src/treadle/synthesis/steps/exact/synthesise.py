@@ -6,6 +6,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, TypedDict, Unpack
@@ -263,11 +264,10 @@ def exact_steps(
     if search.symmetric:
         group = semiregular_group(problem, seed=search.seed)
     request = _request(problem, group, search)
-    if search.solver is not None:
-        answer = search.solver.solve(request, time_limit_s=search.time_limit_s)
-    else:
-        with SolverProcess() as own:
-            answer = own.solve(request, time_limit_s=search.time_limit_s)
+    given = search.solver
+    own: AbstractContextManager[SolverProcess] = SolverProcess() if given is None else nullcontext(given)
+    with own as solver:
+        answer = solver.solve(request, time_limit_s=search.time_limit_s)
     seconds = float(answer["cpu_s"])
     status = ExactStatus(answer["status"])
     if status is not ExactStatus.FOUND:

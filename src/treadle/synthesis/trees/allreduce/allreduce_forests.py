@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
-from functools import partial
 
 from treadle.context import Context, TimeLimitError, context, under
 from treadle.errors import InfeasibleError, ScheduleError
@@ -21,7 +20,6 @@ from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.forest_cost import algbw as algbw_of
 from treadle.synthesis.trees.allreduce.bound import AllreduceBound, Analysis, analyse
 from treadle.synthesis.trees.allreduce.capacities import (
-    LinkShares,
     Packer,
     WholeShares,
     halves,
@@ -161,9 +159,7 @@ def solve_allreduce(
     """
     analysis = analyse(topology, collective)
     builder = _Builder(topology, collective, analysis, pack)
-    phases = None
-    if rs_ag is not None:
-        phases = _Made(algbw_of(topology, rs_ag), rs_ag, Construction.PHASES)
+    phases = None if rs_ag is None else _Made(algbw_of(topology, rs_ag), rs_ag, Construction.PHASES)
     best = _preferred(builder, phases, limits) if limits is not None and limits.dyadic else None
     best = best or _best(builder, phases, limits)
     if best is None:
@@ -220,17 +216,16 @@ def _best(builder: _Builder, phases: _Made | None, limits: UnitLimits | None) ->
         best = builder.whole(Goal(numbers, best.algbw if best else Fraction(0))) or best
     if best is not None and (best.algbw == builder.bound or (limits is not None and limits.is_fixed)):
         return best
-    most = None if limits is None else limits.most
-    for made in builder.exact(partial(_is_within, most), most or MAX_UNITS):
+
+    def allows(units: int) -> bool:
+        return limits is None or units <= limits.most
+
+    for made in builder.exact(allows, MAX_UNITS if limits is None else limits.most):
         if best is None or made.algbw > best.algbw:
             best = made
         if best.algbw == builder.bound:
             break
     return best
-
-
-def _is_within(most: int | None, units: int) -> bool:
-    return most is None or units <= most
 
 
 @dataclass
@@ -324,27 +319,20 @@ class _Builder:
             self.unfinished.append(construction)
 
     def _rooted(self, construction: Construction, allows: Callable[[int], bool]) -> ForestSchedule | None:
-        shares = self._halves() if construction is Construction.FREE_ROOTS else self._families()
-        if shares is None:
-            return None
+        setting, network = self.analysis.setting, self.analysis.setting_network
+        if construction is Construction.FREE_ROOTS:
+            # halves of the links say nothing of operations
+            free = None if network.groups else solve_free_roots(network, len(self.analysis.network.ranks))
+            if free is None or free.rate * network.unit != self.bound:
+                return None
+            shares = halves(network, free.root_rates)
+        else:
+            shares = terminal_shares(self.topology, network, setting)
         topology, _, network = self._with_terminals()
         whole = whole_shares(topology, network, shares)
-        if self.analysis.setting.rate * self.analysis.network.unit == self.bound:
+        if setting.rate * self.analysis.network.unit == self.bound:
             self.exact_units = self.exact_units or whole.n_trees
         return self._packed(whole) if allows(whole.n_trees) else None
-
-    def _halves(self) -> LinkShares | None:
-        """Halves with free roots, if they meet the bound."""
-        network = self.analysis.setting_network
-        if network.groups:  # halves of the links say nothing of operations
-            return None
-        free = solve_free_roots(network, len(self.analysis.network.ranks))
-        if free is None or free.rate * network.unit != self.bound:
-            return None
-        return halves(network, free.root_rates)
-
-    def _families(self) -> LinkShares:
-        return terminal_shares(self.topology, self.analysis.setting_network, self.analysis.setting)
 
     def _by_columns(self, most: int) -> ForestSchedule | None:
         packing = self.analysis.rooted

@@ -130,8 +130,7 @@ def analyse(topology: Topology, collective: Collective) -> Analysis:
     if setting_network.groups and not is_even:
         rate = Fraction(0)
     if rate < relaxed.rate and network.is_symmetric and (network.branching or network.full_groups):
-        limited = context().within(work_of(network))
-        with under(limited):
+        with under(context().within(work_of(network))):
             packing = pack_fabric_trees(network, hint=relaxed.prices, target=relaxed.rate)
         if is_even or not any(tree.operations for tree, _ in packing.trees):
             rate = max(rate, packing.rate)
@@ -141,8 +140,7 @@ def analyse(topology: Topology, collective: Collective) -> Analysis:
                 witness = lengths
     rooted = None
     if rate < relaxed.rate and not (packing and packing.is_priced) and can_pack_rooted_trees(network):
-        limited = context().within(work_of(network))
-        with under(limited):
+        with under(context().within(work_of(network))):
             rooted = pack_rooted_trees(network, target=relaxed.rate)
         if rooted is not None and (is_even or not rooted.has_operations):
             rate = max(rate, rooted.rate)
@@ -156,12 +154,11 @@ def _check_reachable(topology: Topology, network: PairNetwork) -> None:
     tails, heads = np.array(network.tails, dtype=np.int64), np.array(network.heads, dtype=np.int64)
     for ends, word in (((tails, heads), "reach"), ((heads, tails), "be reached from")):
         seen = reached(network.n_nodes, *ends, first)
-        for rank in network.ranks:
-            if not seen[rank]:
-                raise InfeasibleError(
-                    f"{topology.name}: rank {names[first]!r} cannot {word} rank {names[rank]!r}, so no "
-                    f"allreduce exists; connect them or drop a rank"
-                )
+        for rank in (rank for rank in network.ranks if not seen[rank]):
+            raise InfeasibleError(
+                f"{topology.name}: rank {names[first]!r} cannot {word} rank {names[rank]!r}, so no "
+                f"allreduce exists; connect them or drop a rank"
+            )
 
 
 def _best_setting(network: PairNetwork, relaxed: LpOptimum) -> tuple[LpOptimum, PairNetwork]:
@@ -198,8 +195,5 @@ def _concluded(
 
 
 def _length_witness(topology: Topology, network: PairNetwork, lengths: tuple[Fraction, ...]) -> LengthWitness:
-    per_link = [Fraction(0)] * topology.n_links
-    for members, length in zip(network.links, lengths, strict=True):
-        for e in members:
-            per_link[e] = length
-    return LengthWitness(tuple(per_link))
+    of_link = {e: length for es, length in zip(network.links, lengths, strict=True) for e in es}
+    return LengthWitness(tuple(of_link.get(e, Fraction(0)) for e in range(topology.n_links)))

@@ -9,7 +9,7 @@ from math import gcd, lcm
 
 import numpy as np
 
-from treadle.arrays import Int64Array, positions_of
+from treadle.arrays import Int64Array, mask_of, positions_of
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Forest, ForestSchedule
@@ -163,12 +163,11 @@ def _pack(
     topology: Topology, collective: Collective, capacities: Sequence[int], roots: Sequence[int], pack: Packer
 ) -> Forest:
     """Pack into the links that have capacity, and number their links as `topology` does."""
-    links: Int64Array = np.flatnonzero(np.array(capacities, dtype=np.int64) > 0)
+    units = np.array(capacities, dtype=np.int64)
+    links: Int64Array = np.flatnonzero(units > 0)
     # switches without any capacity are left out: the fabric's constructor refuses them
-    used = topology.is_compute.copy()
-    used[topology.tails[links]] = True
-    used[topology.heads[links]] = True
-    nodes = np.flatnonzero(used)
+    linked = mask_of(topology.n_nodes, np.concatenate([topology.tails[links], topology.heads[links]]))
+    nodes = np.flatnonzero(topology.is_compute | linked)
     number = positions_of(topology.n_nodes, nodes, dtype=np.int32)
     fabric = Topology(
         name=f"shares of {topology.name}",
@@ -176,7 +175,7 @@ def _pack(
         is_compute=topology.is_compute[nodes],
         tails=number[topology.tails[links]],
         heads=number[topology.heads[links]],
-        bandwidths=np.array(capacities, dtype=np.int64)[links],
+        bandwidths=units[links],
     )
     moved = replace(
         collective,
@@ -184,4 +183,4 @@ def _pack(
         forwarders=tuple(int(number[v]) for v in collective.forwarders),
     )
     forest = pack(fabric, moved, roots)
-    return forest.with_links(lambda numbers: links[numbers].astype(np.int32))
+    return forest.with_links(links.astype(np.int32).__getitem__)

@@ -99,13 +99,16 @@ def maximise_over_cuts(
         The optimum, every cut included. False only where no exact optimum was found: what is returned then
         is rounded from floats, and its dual still proves a bound.
     """
+    everything = frozenset(range(network.n_vertices))
     for family in families:
         # cuts around single ranks bound every root: without them the first program has no optimum
         for done, rank in enumerate(network.ranks):
             context().report("cuts of ranks", done, len(network.ranks))
             if rank in roots:
                 family.add(lp, network, roots, frozenset([rank]))
-            family.add(lp, network, roots, _all_but(network, rank))
+            # the largest set that leaves out the rank and lets no operation out of its group
+            apart = {group.node for group in network.groups if rank in group.members}
+            family.add(lp, network, roots, everything - apart - {rank})
     while True:
         values, duals = lp.solve()
         context().spend(lp.take_work())
@@ -114,7 +117,9 @@ def maximise_over_cuts(
             continue
         vertex = lp.exact_optimum()
         if vertex is None:
-            return _rounded(lp, values, duals), False
+            primal = (Fraction(value).limit_denominator(10**6) * lp.scale for value in values)
+            dual = (Fraction(price).limit_denominator(10**6) for price in duals)
+            return Vertex(tuple(primal), tuple(dual)), False
         scale = lcm(*(value.denominator for value in vertex.primal))
         exact = [int(value * scale) for value in vertex.primal]
         # only now are rounding errors out of the question: no tolerance
@@ -135,12 +140,6 @@ def balance_of(
         if tail in balance:
             balance[tail][column] = -1
     return {node: row for node, row in balance.items() if row}
-
-
-def _all_but(network: PairNetwork, rank: int) -> frozenset[int]:
-    """The largest set that leaves out a rank and lets no operation out of its group."""
-    apart = {group.node for group in network.groups if rank in group.members}
-    return frozenset(range(network.n_vertices)) - apart - {rank}
 
 
 def separate(
@@ -174,8 +173,3 @@ def separate(
         cuts = violated_cuts(network.n_vertices, arcs, supply, network.ranks, tolerance=tolerance)
         added += sum(family.add(lp, network, roots, nodes) for nodes in cuts)
     return added
-
-
-def _rounded(lp: GrowingLp, values: Sequence[float], duals: Sequence[float]) -> Vertex:
-    primal = (Fraction(value).limit_denominator(10**6) * lp.scale for value in values)
-    return Vertex(tuple(primal), tuple(Fraction(dual).limit_denominator(10**6) for dual in duals))

@@ -104,7 +104,10 @@ class GrowingLp:
         TimeLimitError
             If the deadline passed.
         """
-        return self._refined(self._basis())
+        columns, rows = self._lp.basis()
+        if (len(columns), len(rows)) != (len(self._costs), len(self._rows)):  # the solver failed
+            return self._refined(self._idle_basis())
+        return self._refined(Basis(tuple(columns.tolist()), tuple(rows.tolist())))
 
     def _refined(self, basis: Basis) -> Vertex | None:
         """The optimum found from a basis, which the solver then goes on from."""
@@ -127,13 +130,6 @@ class GrowingLp:
                 return None
             basis = finer
         return None
-
-    def _basis(self) -> Basis:
-        """Of the last solve; that of all slacks where the solver failed and has none."""
-        columns, rows = self._lp.basis()
-        if (len(columns), len(rows)) != (len(self._costs), len(self._rows)):
-            return self._idle_basis()
-        return Basis(tuple(columns.tolist()), tuple(rows.tolist()))
 
     def _idle_basis(self) -> Basis:
         return Basis((False,) * len(self._costs), (True,) * len(self._rows))
@@ -165,12 +161,11 @@ def vertex_of(
     duals = _solve_near(transposed, [program.costs[j] for j in columns], [near[1][i] for i in tight])
     if values is None or duals is None:
         return None
-    primal, dual = [Fraction(0)] * len(program.costs), [Fraction(0)] * len(program.rows)
-    for j, value in zip(columns, values, strict=True):
-        primal[j] = value
-    for i, value in zip(tight, duals, strict=True):
-        dual[i] = value
-    return Vertex(tuple(primal), tuple(dual))
+    primal, dual = dict(zip(columns, values, strict=True)), dict(zip(tight, duals, strict=True))
+    return Vertex(
+        tuple(primal.get(j, Fraction(0)) for j in range(len(program.costs))),
+        tuple(dual.get(i, Fraction(0)) for i in range(len(program.rows))),
+    )
 
 
 def _solve_near(
@@ -223,6 +218,24 @@ def _solve_modulo(matrix: Sequence[Mapping[int, int]], rhs: Sequence[int], prime
     for i, row in enumerate(rows):
         for j in row:
             holders[j].add(i)
+
+    def eliminate(i: int, j: int, other: int) -> None:
+        """Subtract the scaled pivot row i from row `other`, so that column j vanishes there."""
+        row = rows[other]
+        factor = row.pop(j)
+        values[other] = (values[other] - factor * values[i]) % prime
+        for column, a in rows[i].items():
+            if column == j:
+                continue
+            value = (row.get(column, 0) - factor * a) % prime
+            if value:
+                if column not in row:
+                    holders[column].add(other)
+                row[column] = value
+            elif column in row:
+                del row[column]
+                holders[column].discard(other)
+
     waiting = [(len(row), i) for i, row in enumerate(rows)]
     heapify(waiting)  # a row that has changed is in it again; what it was before is passed over
     pivots: list[tuple[int, int]] = []
@@ -238,9 +251,12 @@ def _solve_modulo(matrix: Sequence[Mapping[int, int]], rhs: Sequence[int], prime
         j = min(rows[i], key=lambda j: (len(holders[j]), j))
         for column in rows[i]:
             holders[column].discard(i)
-        _scale_row(rows, values, i, j, prime)
+        inverse = pow(rows[i][j], -1, prime)
+        if inverse != 1:
+            rows[i] = {column: a * inverse % prime for column, a in rows[i].items()}
+            values[i] = values[i] * inverse % prime
         for other in holders[j]:
-            _eliminate(rows, values, holders, (i, j, other), prime)
+            eliminate(i, j, other)
             heappush(waiting, (len(rows[other]), other))
         holders[j] = set()
         pivots.append((i, j))
@@ -248,38 +264,6 @@ def _solve_modulo(matrix: Sequence[Mapping[int, int]], rhs: Sequence[int], prime
     for i, j in reversed(pivots):
         solution[j] = (values[i] - sum(a * solution[c] for c, a in rows[i].items() if c != j)) % prime
     return solution
-
-
-def _scale_row(rows: list[dict[int, int]], values: list[int], i: int, j: int, prime: int) -> None:
-    inverse = pow(rows[i][j], -1, prime)
-    if inverse != 1:
-        rows[i] = {column: a * inverse % prime for column, a in rows[i].items()}
-        values[i] = values[i] * inverse % prime
-
-
-def _eliminate(
-    rows: list[dict[int, int]],
-    values: list[int],
-    holders: list[set[int]],
-    place: tuple[int, int, int],
-    prime: int,
-) -> None:
-    """Subtract the scaled pivot row i from row `other`, so that column j vanishes there."""
-    i, j, other = place
-    row = rows[other]
-    factor = row.pop(j)
-    values[other] = (values[other] - factor * values[i]) % prime
-    for column, a in rows[i].items():
-        if column == j:
-            continue
-        value = (row.get(column, 0) - factor * a) % prime
-        if value:
-            if column not in row:
-                holders[column].add(other)
-            row[column] = value
-        elif column in row:
-            del row[column]
-            holders[column].discard(other)
 
 
 def _reconstruct(residue: int, prime: int) -> Fraction | None:

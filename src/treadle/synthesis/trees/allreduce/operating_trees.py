@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -100,17 +99,12 @@ class OperatingTreeFinder:
         before = np.full((n, n), -1, dtype=np.int64)
         distance[network.tails, network.heads] = lengths
         before[network.tails, network.heads] = np.arange(network.n_pairs)
-        for node in self._relays:
+        for node in sorted({*range(n)} - {*network.ranks}):
             through = distance[:, node, None] + distance[None, node, :]
             shorter = (through < distance).astype(np.bool_)
             distance[shorter] = through[shorter]
             before[shorter] = np.broadcast_to(before[node], (n, n))[shorter]
         return distance, before
-
-    @cached_property
-    def _relays(self) -> list[int]:
-        ranks = frozenset(self.network.ranks)
-        return [node for node in range(self.network.n_nodes) if node not in ranks]
 
     def _pairs(self, one: int, other: int, before: NDArray[np.int64]) -> tuple[int, ...]:
         """The path from `one` to `other`; of an operation the pair of one of its ends."""

@@ -134,6 +134,7 @@ class PairNetwork:
         whole = {node for node, group in free.items() if chosen.issuperset(group.members)}
         return (chosen - frozenset(free)) | whole
 
+    @cached_property
     def adjacency(self) -> list[list[tuple[int, int]]]:
         """(pair, head) for every pair that leaves each node."""
         out: list[list[tuple[int, int]]] = [[] for _ in range(self.n_nodes)]

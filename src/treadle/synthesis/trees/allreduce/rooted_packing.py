@@ -104,11 +104,13 @@ class _Side:
         self.work = 0
         able = network.multicast if stores else network.aggregation
         groups = [g for g in network.groups if (g.multicasts if stores else g.aggregates)]
-        oriented = network if stores else _turned(network)
-        self._finder = OperatingTreeFinder(oriented)
-        self._network = oriented
+        if not stores:  # every pair turned round; pairs keep their numbers
+            turned = tuple(replace(g, up=g.down, down=g.up) for g in network.groups)
+            network = replace(network, tails=network.heads, heads=network.tails, groups=turned)
+        self._finder = OperatingTreeFinder(network)
+        self._network = network
         self._optional = (*sorted(able), *(g.node for g in groups))
-        self._groups: Mapping[int, SwitchGroup] = {g.node: g for g in oriented.groups}
+        self._groups: Mapping[int, SwitchGroup] = {g.node: g for g in network.groups}
 
     def shortest(self, lengths: Sequence[float], weights: Sequence[float]) -> Iterator[FabricTree]:
         """The shortest tree for every subset of switches and groups, roots weighed."""
@@ -120,12 +122,6 @@ class _Side:
                 tree = self._finder.tree(lengths, switches, groups, weights)
                 if tree is not None:
                     yield tree
-
-
-def _turned(network: PairNetwork) -> PairNetwork:
-    """Every pair turned round; pairs keep their numbers."""
-    groups = tuple(replace(g, up=g.down, down=g.up) for g in network.groups)
-    return replace(network, tails=network.heads, heads=network.tails, groups=groups)
 
 
 class _RootedMaster:
@@ -199,12 +195,8 @@ class _RootedMaster:
             vertex = self._lp.exact_optimum()
         if vertex is None:
             return None
-        found = [
-            (side.stores, tree, rate)
-            for (side, tree), rate in zip(self._columns, vertex.primal, strict=True)
-            if rate
-        ]
-        families = [
-            tuple((tree, rate) for stores, tree, rate in found if stores is way) for way in (True, False)
-        ]
-        return RootedPacking(sum((rate for _, rate in families[0]), Fraction(0)), families[0], families[1])
+        found = [pair for pair in zip(self._columns, vertex.primal, strict=True) if pair[1]]
+        broadcast, reduce = (
+            tuple((tree, rate) for (side, tree), rate in found if side.stores is way) for way in (True, False)
+        )
+        return RootedPacking(sum((rate for _, rate in broadcast), Fraction(0)), broadcast, reduce)

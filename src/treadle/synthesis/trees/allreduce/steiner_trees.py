@@ -10,7 +10,6 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork, SwitchGroup
 from treadle.synthesis.trees.allreduce.separation import Number
@@ -46,11 +45,10 @@ class FabricTree:
 
     def usage(self, network: PairNetwork) -> dict[int, int]:
         """How often the tree crosses each pair; the lower of two opposite pair numbers stands for both."""
-        count: dict[int, int] = {}
+        count = Counter[int]()
         for pair, often in self.crossings().items():
-            undirected = min(pair, network.reverse[pair])
-            count[undirected] = count.get(undirected, 0) + often
-        return count
+            count[min(pair, network.reverse[pair])] += often
+        return dict(count)
 
     def length(self, network: PairNetwork, lengths: Sequence[Number]) -> Number:
         """The sum of the crossings' lengths, equal for opposite pairs."""
@@ -68,10 +66,6 @@ class SteinerTreeFinder:
     """
 
     network: PairNetwork
-
-    @cached_property
-    def _adjacency(self) -> list[list[tuple[int, int]]]:
-        return self.network.adjacency()
 
     def spanning_tree(self, lengths: Sequence[Number], terminals: Iterable[int]) -> FabricTree | None:
         """The minimum spanning tree of `terminals`; None if they are not connected.
@@ -105,7 +99,8 @@ class SteinerTreeFinder:
                 edges.append((region[tails[e]], region[heads[e]], (*there, e, *back)))
         tree = FabricTree(tuple(_without_switch_leaves(edges, frozenset(self.network.ranks))))
         spanned = {node for one, other, _ in tree.edges for node in (one, other)}
-        return tree if spanned.issuperset(self.network.ranks) and _is_tree(tree, spanned) else None
+        is_tree = len(tree.edges) == len(spanned) - 1
+        return tree if spanned.issuperset(self.network.ranks) and is_tree else None
 
     def _regions(
         self, lengths: Sequence[Number], terminals: Iterable[int]
@@ -121,7 +116,7 @@ class SteinerTreeFinder:
             far, node = heapq.heappop(heap)
             if far > distance[node]:
                 continue
-            for pair, head in self._adjacency[node]:
+            for pair, head in self.network.adjacency[node]:
                 if far + lengths[pair] < distance[head]:
                     distance[head] = far + lengths[pair]
                     region[head], arrival[head] = region[node], pair
@@ -148,17 +143,10 @@ def _without_switch_leaves(
     edges: list[tuple[int, int, tuple[int, ...]]], ranks: frozenset[int]
 ) -> list[tuple[int, int, tuple[int, ...]]]:
     while True:
-        degree: dict[int, int] = {}
-        for one, other, _ in edges:
-            degree[one] = degree.get(one, 0) + 1
-            degree[other] = degree.get(other, 0) + 1
+        degree = Counter(node for one, other, _ in edges for node in (one, other))
         kept = [
             edge for edge in edges if all(node in ranks or degree[node] > 1 for node in (edge[0], edge[1]))
         ]
         if len(kept) == len(edges):
             return kept
         edges = kept
-
-
-def _is_tree(tree: FabricTree, spanned: set[int]) -> bool:
-    return len(tree.edges) == len(spanned) - 1

@@ -57,7 +57,11 @@ def terminal_fabric(
     visiting : PairNetwork
         From `terminal_network`.
     """
-    extra, ends = len(visiting.groups), _operations(visiting)
+    extra, tails, heads = len(visiting.groups), list[int](), list[int]()
+    # group by group, the links that stand for operations: from each member, and then to each
+    for group in visiting.groups:
+        tails += [*group.members, *[group.node] * len(group.members)]
+        heads += [*[group.node] * len(group.members), *group.members]
     is_compute = np.concatenate([topology.is_compute, np.ones(extra, dtype=np.bool_)])
     terminals = visiting.ranks[collective.n_ranks :]
     is_compute[list(terminals)] = True
@@ -65,17 +69,17 @@ def terminal_fabric(
         name=topology.name,
         node_names=(*topology.node_names, *_new_names(topology, extra)),
         is_compute=is_compute,
-        tails=np.concatenate([topology.tails, [tail for tail, _ in ends]]).astype(np.int32),
-        heads=np.concatenate([topology.heads, [head for _, head in ends]]).astype(np.int32),
-        bandwidths=np.concatenate([topology.bandwidths, [visiting.unit] * len(ends)]).astype(np.int64),
+        tails=np.concatenate([topology.tails, tails]).astype(np.int32),
+        heads=np.concatenate([topology.heads, heads]).astype(np.int32),
+        bandwidths=np.concatenate([topology.bandwidths, [visiting.unit] * len(tails)]).astype(np.int64),
     )
     network = replace(
         visiting,
         n_nodes=visiting.n_vertices,
-        tails=(*visiting.tails, *(tail for tail, _ in ends)),
-        heads=(*visiting.heads, *(head for _, head in ends)),
-        capacity=(*visiting.capacity, *(1 for _ in ends)),
-        links=(*visiting.links, *((topology.n_links + i,) for i in range(len(ends)))),
+        tails=(*visiting.tails, *tails),
+        heads=(*visiting.heads, *heads),
+        capacity=(*visiting.capacity, *[1] * len(tails)),
+        links=(*visiting.links, *((topology.n_links + i,) for i in range(len(tails)))),
         groups=(),
     )
     return fabric, replace(collective, ranks=(*collective.ranks, *terminals)), network
@@ -104,15 +108,6 @@ def terminal_shares(topology: Topology, visiting: PairNetwork, found: LpOptimum)
         families.append(tuple(shares))
     rates = [found.root_rates.get(node, Fraction(0)) for node in visiting.ranks]
     return LinkShares(rates, families[0], families[1], parts)
-
-
-def _operations(network: PairNetwork) -> list[tuple[int, int]]:
-    """Ends of the links that stand for operations: group by group, from each member and then to each."""
-    return [
-        ends
-        for group in network.groups
-        for ends in (*((v, group.node) for v in group.members), *((group.node, v) for v in group.members))
-    ]
 
 
 def _new_names(topology: Topology, count: int) -> list[str]:
@@ -148,7 +143,12 @@ def prune_to_ranks(
     switch and ranks. Loads never rise above what was set aside.
     """
     lanes = {} if topology is None or visiting is None else _operation_lanes(topology, visiting)
-    forests = [_pruned(topology, forest, n_ranks, lanes) for forest in schedule.forests]
+    forests = []
+    for forest in schedule.forests:
+        assignment = _LaneAssignment.of(topology, forest, lanes)
+        trees = (tree for root in range(n_ranks) for tree in forest.trees(root))
+        specs = [_prune_tree(forest, tree, n_ranks, assignment) for tree in trees]
+        forests.append(forest_from_trees(forest.direction, n_ranks, specs))
     return ForestSchedule(schedule.kind, reduce=forests[0], broadcast=forests[1])
 
 
@@ -156,18 +156,6 @@ def _operation_lanes(topology: Topology, visiting: PairNetwork) -> Mapping[int, 
     """For each link that stands for operations the parallel links between its rank and the switch."""
     pairs = [pair for group in visiting.groups for pair in (*group.up, *group.down)]
     return {topology.n_links + i: visiting.links[pair] for i, pair in enumerate(pairs)}
-
-
-def _pruned(
-    topology: Topology | None, forest: Forest, n_ranks: int, lanes: Mapping[int, tuple[int, ...]]
-) -> Forest:
-    assignment = _LaneAssignment.of(topology, forest, lanes)
-    specs = [
-        _prune_tree(forest, tree, n_ranks, assignment)
-        for root in range(n_ranks)
-        for tree in forest.trees(root)
-    ]
-    return forest_from_trees(forest.direction, n_ranks, specs)
 
 
 @dataclass

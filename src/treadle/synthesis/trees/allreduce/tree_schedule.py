@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -60,17 +60,12 @@ def trees_to_schedule(
         root = _centre(neighbours, rank_of) if tree.root is None else tree.root
         parent, paths = _orient(neighbours, rank_of, root)
         for direction in Direction:
-            specs[direction].append(
-                TreeSpec(
-                    root=rank_of[root],
-                    multiplicity=amount,
-                    parent=parent,
-                    paths={
-                        rank: lanes.spread(_towards(network, pairs, direction), amount)
-                        for rank, pairs in paths.items()
-                    },
-                )
-            )
+            lanes_of = {}
+            for rank, pairs in paths.items():
+                if direction is Direction.REDUCE:
+                    pairs = tuple(network.reverse[pair] for pair in reversed(pairs))
+                lanes_of[rank] = lanes.spread(pairs, amount)
+            specs[direction].append(TreeSpec(rank_of[root], amount, parent, lanes_of))
     return ForestSchedule(
         CollectiveKind.ALLREDUCE,
         reduce=forest_from_trees(Direction.REDUCE, len(rank_of), specs[Direction.REDUCE]),
@@ -95,7 +90,10 @@ def rooted_trees_to_schedule(
         specs = []
         for (tree, _), amount in zip(trees, amounts, strict=True):
             root = network.ranks[0] if tree.root is None else tree.root
-            parent, paths = _orient(_outwards(tree), rank_of, root)
+            outwards: dict[int, list[tuple[int, tuple[int, ...]]]] = defaultdict(list)
+            for one, other, between in tree.edges:
+                outwards[one].append((other, between))
+            parent, paths = _orient(outwards, rank_of, root)
             step = 1 if direction is Direction.BROADCAST else -1
             spread = {v: lanes.spread(pairs[::step], amount) for v, pairs in paths.items()}
             specs.append(TreeSpec(rank_of[root], amount, parent, spread))
@@ -108,24 +106,16 @@ def _whole_units(
 ) -> tuple[list[int], _Lanes]:
     """Rates as whole numbers of units, as few as may be, and the room of parallel links in these units."""
     scale = lcm(*(rate.denominator for rate in rates))
-    shared = [
-        int(topology.bandwidths[e]) // network.unit * scale
-        for members in network.links
+    # links of pairs that have several
+    widths = {
+        pair: [int(topology.bandwidths[e]) // network.unit * scale for e in members]
+        for pair, members in enumerate(network.links)
         if len(members) > 1
-        for e in members
-    ]
+    }
     units = [int(rate * scale) for rate in rates]
-    divisor = gcd(*units, *shared)
-    lanes = _Lanes.of(topology, network, Fraction(scale, divisor * network.unit))
-    return [amount // divisor for amount in units], lanes
-
-
-def _outwards(tree: FabricTree) -> Neighbours:
-    """The ways that lead away from the root."""
-    ways: dict[int, list[tuple[int, tuple[int, ...]]]] = defaultdict(list)
-    for one, other, pairs in tree.edges:
-        ways[one].append((other, pairs))
-    return ways
+    divisor = gcd(*units, *(width for own in widths.values() for width in own))
+    room = {pair: [width // divisor for width in own] for pair, own in widths.items()}
+    return [amount // divisor for amount in units], _Lanes(network, room)
 
 
 def unit_trees(network: PairNetwork, trees: Sequence[tuple[FabricTree, Fraction]]) -> int:
@@ -147,7 +137,10 @@ def _with_few_units(
     best, best_rates = Fraction(0), [Fraction(0)] * len(trees)
     for units in _unit_numbers(sum(exact) // gcd(*exact), max_units):
         counts = _apportioned(exact, units)
-        unit_rate = _largest_unit_rate(network, usages, counts)
+        load = Counter[int]()
+        for usage, count in zip(usages, counts, strict=True):
+            load.update({e: crossings * count for e, crossings in usage.items()})
+        unit_rate = min(Fraction(network.capacity[e], loaded) for e, loaded in load.items() if loaded)
         if unit_rate * units > best:
             best, best_rates = unit_rate * units, [unit_rate * count for count in counts]
         if best >= total:
@@ -173,55 +166,33 @@ def _apportioned(shares: Sequence[int], units: int) -> list[int]:
     return counts
 
 
-def _largest_unit_rate(
-    network: PairNetwork, usages: Sequence[Mapping[int, int]], counts: Sequence[int]
-) -> Fraction:
-    load: dict[int, int] = {}
-    for usage, count in zip(usages, counts, strict=True):
-        for e, crossings in usage.items():
-            load[e] = load.get(e, 0) + crossings * count
-    return min(Fraction(network.capacity[e], units) for e, units in load.items() if units)
-
-
 @dataclass(frozen=True)
 class _Lanes:
     """Parallel links, filled one after the other; reducing and broadcasting trees share their room."""
 
     network: PairNetwork
-    room: list[list[int]]
-
-    @classmethod
-    def of(cls, topology: Topology, network: PairNetwork, units_per_byte: Fraction) -> _Lanes:
-        room = [
-            [int(int(topology.bandwidths[e]) * units_per_byte) for e in members] if len(members) > 1 else []
-            for members in network.links
-        ]
-        return cls(network, room)
+    room: dict[int, list[int]]
 
     def spread(self, pairs: Sequence[int], units: int) -> list[tuple[tuple[int, ...], int]]:
         """Physical paths along `pairs` for so many units."""
         paths: list[tuple[tuple[int, ...], int]] = [((), units)]
         for pair in pairs:
             members = self.network.links[pair]
-            if len(members) == 1:
+            if pair not in self.room:
                 paths = [((*links, members[0]), amount) for links, amount in paths]
                 continue
-            longer: list[tuple[tuple[int, ...], int]] = []
+            room, longer = self.room[pair], list[tuple[tuple[int, ...], int]]()
             for links, amount in paths:
-                longer += [((*links, link), part) for link, part in self._draw(pair, amount)]
+                left = amount
+                for lane, link in enumerate(members):
+                    part = min(left, room[lane])
+                    if part:
+                        room[lane] -= part
+                        left -= part
+                        longer.append(((*links, link), part))
+                assert not left, "the packing loads a pair beyond its bandwidth"
             paths = longer
         return paths
-
-    def _draw(self, pair: int, amount: int) -> list[tuple[int, int]]:
-        drawn = []
-        for lane, link in enumerate(self.network.links[pair]):
-            part = min(amount, self.room[pair][lane])
-            if part:
-                self.room[pair][lane] -= part
-                drawn.append((link, part))
-                amount -= part
-        assert not amount, "the packing loads a pair beyond its bandwidth"
-        return drawn
 
 
 def _neighbours(network: PairNetwork, tree: FabricTree) -> Neighbours:
@@ -275,9 +246,3 @@ def _orient(
                 if node not in rank_of:
                     arriving = ()
     return parent, paths
-
-
-def _towards(network: PairNetwork, pairs: Sequence[int], direction: Direction) -> Sequence[int]:
-    if direction is Direction.BROADCAST:
-        return pairs
-    return [network.reverse[pair] for pair in reversed(pairs)]

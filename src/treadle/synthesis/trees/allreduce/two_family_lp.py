@@ -98,12 +98,13 @@ def solve_two_family_lp(network: PairNetwork, *, roots: Sequence[int] | None = N
     lp = GrowingLp()
     lp.scale = max(network.capacity)
     rates = {root: lp.add_column(1) for root in (network.roots if roots is None else roots)}
-    families = [
-        CutFamily(
-            leaving, tuple(lp.add_column(0) for _ in range(network.n_pairs)), _asked(lp, network, leaving)
-        )
-        for leaving in ((True,) if mirrored else (True, False))
-    ]
+    families = []
+    for leaving in (True,) if mirrored else (True, False):
+        shares = tuple(lp.add_column(0) for _ in range(network.n_pairs))
+        # columns for the operations of each group that the family may use
+        able = [group for group in network.groups if (group.multicasts if leaving else group.aggregates)]
+        asking = {group.node: tuple(lp.add_column(0) for _ in group.members) for group in able}
+        families.append(CutFamily(leaving, shares, asking))
     capacity_rows = _add_capacity(lp, network, families)
     branches = (network.multicast, network.aggregation)
     conserved = [
@@ -114,9 +115,12 @@ def solve_two_family_lp(network: PairNetwork, *, roots: Sequence[int] | None = N
         for family, capable in zip(families, branches, strict=False)
     ]
     vertex, is_exact = maximise_over_cuts(lp, network, families, rates)
-    parts = [
-        _dual(network, family, rows, vertex.dual) for family, rows in zip(families, conserved, strict=True)
-    ]
+    cuts: list[list[WeightedCut]] = []
+    potentials: list[list[Potential]] = []
+    for family, rows in zip(families, conserved, strict=True):
+        priced = [(nodes, vertex.dual[row]) for nodes, row in family.rows.items() if vertex.dual[row] > 0]
+        cuts.append([(tuple(sorted(v for v in nodes if v < network.n_nodes)), p) for nodes, p in priced])
+        potentials.append([(node, -vertex.dual[row]) for node, row in rows.items() if vertex.dual[row]])
     capacities = [tuple(vertex.primal[j] for j in family.columns or ()) for family in families]
     asked = [
         {node: tuple(vertex.primal[j] for j in columns) for node, columns in family.asked.items()}
@@ -124,11 +128,10 @@ def solve_two_family_lp(network: PairNetwork, *, roots: Sequence[int] | None = N
     ]
     prices = tuple(max(Fraction(0), vertex.dual[row]) for row in capacity_rows)
     if mirrored:
-        (cuts, potentials), capacity = parts[0], capacities[0]
         # the mirrored program stands for both families: half of every dual belongs to each
-        half = [(nodes, p / 2) for nodes, p in cuts], [(node, f / 2) for node, f in potentials]
-        parts = [half, (half[0], [(node, -f) for node, f in half[1]])]
-        capacities.append(tuple(capacity[r] for r in network.reverse))
+        cuts = [[(nodes, p / 2) for nodes, p in cuts[0]]] * 2
+        potentials = [[(node, sign * f / 2) for node, f in potentials[0]] for sign in (1, -1)]
+        capacities.append(tuple(capacities[0][r] for r in network.reverse))
         asked.append(asked[0])
     return LpOptimum(
         rate=sum((vertex.primal[j] for j in rates.values()), Fraction(0)),
@@ -138,23 +141,14 @@ def solve_two_family_lp(network: PairNetwork, *, roots: Sequence[int] | None = N
         asked=(asked[0], asked[1]),
         prices=prices,
         witness=CutCombinationWitness(
-            tuple(parts[0][0]),
-            tuple(parts[1][0]),
-            tuple(parts[0][1]),
-            tuple(parts[1][1]),
+            tuple(cuts[0]),
+            tuple(cuts[1]),
+            tuple(potentials[0]),
+            tuple(potentials[1]),
             _link_prices(network, prices, Fraction(1, 2) if mirrored else Fraction(1)),
         ),
         is_exact=is_exact,
     )
-
-
-def _asked(lp: GrowingLp, network: PairNetwork, leaving: bool) -> dict[int, tuple[int, ...]]:
-    """Columns for the operations of each group that the family may use."""
-    return {
-        group.node: tuple(lp.add_column(0) for _ in group.members)
-        for group in network.groups
-        if (group.multicasts if leaving else group.aggregates)
-    }
 
 
 def _link_prices(
@@ -201,14 +195,3 @@ def _crossings(network: PairNetwork, families: Sequence[CutFamily]) -> list[dict
                 for pair in (call, *members):
                     found[pair][column] = found[pair].get(column, 0) + 1
     return found
-
-
-def _dual(
-    network: PairNetwork, family: CutFamily, conserved: Mapping[int, int], dual: Sequence[Fraction]
-) -> tuple[list[WeightedCut], list[Potential]]:
-    cuts = [
-        (tuple(sorted(node for node in nodes if node < network.n_nodes)), dual[row])
-        for nodes, row in family.rows.items()
-        if dual[row] > 0
-    ]
-    return cuts, [(node, -dual[row]) for node, row in conserved.items() if dual[row]]

@@ -7,6 +7,7 @@ docs/algorithms/allreduce.md, "A limited number of trees".
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from math import ceil
 
@@ -111,9 +112,15 @@ class WholeProgram:
             values, _ = self._fractional()
             if sum(values[column] for column in self._roots.values()) >= trees - 0.5:
                 self._aim(most, trees, is_even=True)
-                found = self._integer()
-                if found is not None:
-                    return found
+                for _ in range(_MOST_CUTS):
+                    found = self._program.solve()
+                    context().spend(self._program.take_work())
+                    if found is None:
+                        break
+                    if not self._separate(found, 0):
+                        if (solution := self._read(found)) is not None:
+                            return solution
+                        break
             if most >= trees:
                 return None
             most = min(2 * most, trees)
@@ -135,33 +142,22 @@ class WholeProgram:
             if not self._separate(found[0], _TOLERANCE):
                 return found
 
-    def _integer(self) -> tuple[list[int], list[int], list[int]] | None:
-        for _ in range(_MOST_CUTS):
-            values = self._program.solve()
-            context().spend(self._program.take_work())
-            if values is None:
-                return None
-            if not self._separate(values, 0):
-                return self._read(values)
-        return None
-
     def _separate(self, values: Sequence[Number], tolerance: Number) -> int:
         """Add cuts that the values violate; returns how many are new."""
         return separate(self._program, self.network, self._families, self._roots, values, tolerance)
 
     def _read(self, values: Sequence[int]) -> tuple[list[int], list[int], list[int]] | None:
         """The solution; None where the solver's rounding left it beyond a row."""
-        roots = [values[self._roots[rank]] if rank in self._roots else 0 for rank in self.network.ranks]
+        network = self.network
+        roots = [values[self._roots[rank]] if rank in self._roots else 0 for rank in network.ranks]
         shares = [[values[column] for column in columns] for columns in self._columns]
         if self._is_mirrored:
-            shares.append([shares[0][opposite] for opposite in self.network.reverse])
+            shares.append([shares[0][opposite] for opposite in network.reverse])
         is_within = all(b + r <= room for b, r, room in zip(*shares, self._room, strict=True))
-        return (roots, shares[0], shares[1]) if is_within and all(map(self._is_balanced, shares)) else None
-
-    def _is_balanced(self, share: Sequence[int]) -> bool:
-        surplus = [0] * self.network.n_nodes
-        for tail, head, units in zip(self.network.tails, self.network.heads, share, strict=True):
-            surplus[tail] += units
-            surplus[head] -= units
-        ranks = frozenset(self.network.ranks)
-        return not any(value for node, value in enumerate(surplus) if node not in ranks)
+        for share in shares:
+            surplus = Counter[int]()
+            for tail, head, units in zip(network.tails, network.heads, share, strict=True):
+                surplus[tail] += units
+                surplus[head] -= units
+            is_within &= {node for node, value in surplus.items() if value} <= {*network.ranks}
+        return (roots, shares[0], shares[1]) if is_within else None

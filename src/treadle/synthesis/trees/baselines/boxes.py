@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
+import numpy as np
+
+from treadle.arrays import Int64Array
 from treadle.context import context
 from treadle.schedules.collective import Collective
-from treadle.topologies.topology import Topology
+from treadle.topologies.topology import Topology, TopologyBuilder
 
 Arcs = Mapping[int, Mapping[int, int]]
 """Bandwidth of the direct links from a rank to each neighbouring rank, parallel links together."""
@@ -34,9 +38,9 @@ def find_boxes(topology: Topology, collective: Collective) -> tuple[tuple[int, .
     tuple of tuples of int
         Ranks of each box, rising; boxes by their first rank.
     """
-    widths: dict[tuple[int, int], int] = {}
+    widths = Counter[tuple[int, int]]()
     for tail, head, bandwidth in _links(topology):
-        widths[tail, head] = widths.get((tail, head), 0) + bandwidth
+        widths[tail, head] += bandwidth
     group = _Groups(topology.n_nodes)
     arcs = direct_arcs(topology, collective)
     singles = [[rank] for rank in range(collective.n_ranks)]
@@ -49,10 +53,15 @@ def find_boxes(topology: Topology, collective: Collective) -> tuple[tuple[int, .
         if len(joined) == 1:
             break
         found.append(_BandwidthLevel(_merge_neighbours(joined, arcs), group.leaders()))
-    boxes = _without_fast_networks(found, list(widths), set(collective.ranks))
-    if len(boxes) == collective.n_ranks:
+    # an earlier level than the last where a network joins only some of the boxes
+    best = found[-1]
+    for earlier in reversed(found[:-1]):
+        is_even = earlier.spread < best.spread and min(map(len, earlier.boxes)) > 1
+        if is_even and _is_joined_by_network(earlier, found[-1], list(widths), set(collective.ranks)):
+            best = earlier
+    if len(best.boxes) == collective.n_ranks:
         return (tuple(range(collective.n_ranks)),)
-    return tuple(tuple(box) for box in boxes)
+    return tuple(tuple(box) for box in best.boxes)
 
 
 @dataclass(frozen=True)
@@ -67,18 +76,6 @@ class _BandwidthLevel:
         """Ranks that the largest group has more than the smallest."""
         sizes = [len(box) for box in self.boxes]
         return max(sizes) - min(sizes)
-
-
-def _without_fast_networks(
-    levels: Sequence[_BandwidthLevel], links: Sequence[tuple[int, int]], ranks: set[int]
-) -> list[list[int]]:
-    """The groups of the last level, or of an earlier one where a network joins only some of the boxes."""
-    last = best = levels[-1]
-    for level in reversed(levels[:-1]):
-        alone = min(len(box) for box in level.boxes) == 1
-        if level.spread < best.spread and not alone and _is_joined_by_network(level, last, links, ranks):
-            best = level
-    return best.boxes
 
 
 def _is_joined_by_network(
@@ -132,15 +129,11 @@ def _links(topology: Topology) -> list[tuple[int, int, int]]:
 
 
 def _merge_neighbours(boxes: list[list[int]], arcs: Arcs) -> list[list[int]]:
-    ranks = [rank for box in boxes for rank in box]
-    group = _Groups(len(ranks))
-    for box in boxes:
-        for rank in box:
-            group.join(rank, box[0])
-    for tail, heads in arcs.items():
-        for head in heads:
-            group.join(tail, head)
-    return group.parts(range(len(ranks)))
+    group = _Groups(sum(map(len, boxes)))
+    joined = [(rank, box[0]) for box in boxes for rank in box]
+    for one, other in joined + [(tail, head) for tail, heads in arcs.items() for head in heads]:
+        group.join(one, other)
+    return group.parts(range(len(joined)))
 
 
 def direct_arcs(topology: Topology, collective: Collective) -> dict[int, dict[int, int]]:
@@ -201,15 +194,13 @@ class CycleFinder:
             }
             order = hamiltonian_order(allowed, start, end)
             if order is not None:
-                self._count(order if end is not None else order + order[:1])
+                walk = order if end is not None else order + order[:1]
+                for u, v in pairwise(walk):
+                    self._loads[u, v] += 1
+                    if (v, u) in self._loads and len(walk) > 2:
+                        self._loads[v, u] += 1
                 return order
         return None
-
-    def _count(self, walk: Sequence[int]) -> None:
-        for u, v in pairwise(walk):
-            self._loads[u, v] += 1
-            if (v, u) in self._loads and len(walk) > 2:
-                self._loads[v, u] += 1
 
     def is_reversible(self, cycle: Sequence[int]) -> bool:
         """Whether every arc of the cycle has its opposite and the opposite cycle is another one."""
@@ -249,3 +240,18 @@ def hamiltonian_order(
             if not choices:
                 return None
     return None
+
+
+def fabric_of_box(
+    topology: Topology, nodes: Sequence[int], switches: Sequence[int] = ()
+) -> tuple[Topology, Int64Array]:
+    """A box with its own switches, and the numbers of its links; equal boxes have equal ones."""
+    builder = TopologyBuilder("box")
+    names = {node: builder.compute(f"gpu{i}") for i, node in enumerate(nodes)}
+    names |= {node: builder.switch(f"switch{i}") for i, node in enumerate(switches)}
+    numbers = []
+    for link, (tail, head) in enumerate(zip(topology.tails.tolist(), topology.heads.tolist(), strict=True)):
+        if tail in names and head in names and tail != head:
+            builder.link(names[tail], names[head], int(topology.bandwidths[link]))
+            numbers.append(link)
+    return builder.build(), np.array(numbers, dtype=np.int64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Forest, ForestSchedule
@@ -36,12 +37,11 @@ def double_binary_tree(topology: Topology, collective: Collective) -> ForestSche
     Source: Sanders, Speck and Traff, Parallel Computing 35 (2009), as adopted by NCCL 2.4.
     """
     check_supported("double-binary-tree", topology, collective, _KINDS)
-    return compose(topology, collective, _double_tree_forest)
 
+    def build(fabric: Topology, there: Collective) -> Forest:
+        return forest_of_trees(ForestBuilder(fabric, there), trees_over_boxes(fabric, there), there.root)
 
-def _double_tree_forest(topology: Topology, collective: Collective) -> Forest:
-    trees = trees_over_boxes(topology, collective)
-    return forest_of_trees(ForestBuilder(topology, collective), trees, collective.root)
+    return compose(topology, collective, build)
 
 
 def trees_over_boxes(topology: Topology, collective: Collective) -> list[list[int]]:
@@ -62,7 +62,12 @@ def forest_of_trees(builder: ForestBuilder, trees: Sequence[Sequence[int]], root
     """Equal shares of the data along all trees, each from its own root or from the one given."""
     for parent in trees:
         start = list(parent).index(-1) if root is None else root
-        builder.add_logical(start, 1, _rerooted(parent, start))
+        # the same tree with its edges turned away from its start
+        turned = list(parent)
+        below, at = -1, start
+        while at >= 0:
+            turned[at], below, at = below, at, parent[at]
+        builder.add_logical(start, 1, turned)
     return builder.build()
 
 
@@ -90,22 +95,10 @@ def _tree_over_boxes(
 ) -> list[int]:
     parent = [-1] * sum(len(box) for box in boxes)
     for i, box in enumerate(boxes):
-        head = box[lane]
         if above[i] >= 0:
-            parent[head] = boxes[above[i]][lane]
+            parent[box[lane]] = boxes[above[i]][lane]
         order = chains[i][lane % len(chains[i])]
-        at = order.index(head)
-        for j in range(1, len(order)):
-            parent[order[(at + j) % len(order)]] = order[(at + j - 1) % len(order)]
+        at = order.index(box[lane])
+        for one, other in pairwise(order[at:] + order[:at]):
+            parent[other] = one
     return parent
-
-
-def _rerooted(parent: Sequence[int], root: int) -> list[int]:
-    """The same tree with its edges turned away from `root`."""
-    turned = list(parent)
-    below, at = -1, root
-    while at >= 0:
-        following = parent[at]
-        turned[at] = below
-        below, at = at, following
-    return turned

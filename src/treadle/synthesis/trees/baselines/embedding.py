@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind, check_membership
 from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule
 from treadle.schedules.trees.forest_transforms import equalised, reverse
+from treadle.synthesis.scheduler import Need
 from treadle.synthesis.trees.baselines.logical_hops import Route, Router
 from treadle.topologies.topology import Topology
 
@@ -61,10 +63,14 @@ class ForestBuilder:
             self.add_tree(root, multiplicity, above, paths)
 
     def _add_relayed(self, root: int, multiplicity: int, logical: Int32Array) -> None:
-        parent = np.full(self._n, -1, dtype=np.int32)
-        paths = np.full(self._n, -1, dtype=np.int32)
-        reached = {root}
-        for v in _breadth_first(root, logical)[1:]:
+        parent, paths = np.full((2, self._n), -1, dtype=np.int32)
+        children = defaultdict[int, list[int]](list)
+        for v, above in enumerate(logical.tolist()):
+            children[above].append(v)
+        reached, order = {root}, [root]
+        for v in order:  # breadth first
+            order += children[v]
+        for v in order[1:]:
             if v in reached:
                 continue
             at = int(logical[v])
@@ -78,15 +84,15 @@ class ForestBuilder:
     def build(self) -> Forest:
         """The forest of all trees added."""
         ordered = sorted(self._trees, key=lambda tree: tree[0])
-        parent = np.array([tree[2] for tree in ordered], dtype=np.int32).reshape(-1, self._n)
-        paths = np.array([tree[3] for tree in ordered], dtype=np.int32).reshape(-1, self._n)
+        parent, paths = (
+            np.array([tree[side] for tree in ordered], dtype=np.int32).reshape(-1, self._n) for side in (2, 3)
+        )
         roots = np.array([tree[0] for tree in ordered], dtype=np.int32)
         units = np.array([tree[1] for tree in ordered], dtype=np.int64)
         present = parent >= 0
-        multiplicity = sums_of(self._n, roots, units)
         return Forest(
             direction=Direction.BROADCAST,
-            root_multiplicity=multiplicity,
+            root_multiplicity=sums_of(self._n, roots, units),
             tree_root=roots,
             tree_multiplicity=units,
             parent=parent,
@@ -96,17 +102,6 @@ class ForestBuilder:
             path_offset=offsets_of([len(p) for p in self._numbers]),
             path_links=np.array([link for p in self._numbers for link in p], dtype=np.int32),
         )
-
-
-def _breadth_first(root: int, parent: Int32Array) -> list[int]:
-    children: list[list[int]] = [[] for _ in parent]
-    for v, above in enumerate(parent):
-        if above >= 0:
-            children[above].append(v)
-    order = [root]
-    for v in order:
-        order.extend(children[v])
-    return order
 
 
 def compose(topology: Topology, collective: Collective, build: OutForest) -> ForestSchedule:
@@ -123,10 +118,17 @@ def compose(topology: Topology, collective: Collective, build: OutForest) -> For
 
 
 def check_supported(
-    name: str, topology: Topology, collective: Collective, kinds: Collection[CollectiveKind]
+    name: str,
+    topology: Topology,
+    collective: Collective,
+    kinds: Collection[CollectiveKind],
+    needs: Iterable[Need] = (),
 ) -> None:
-    """Raise ScheduleError unless the baseline `name` knows the collective and its ranks fit the fabric."""
+    """Raise ScheduleError unless `name` supports the collective, ranks fit the fabric, and needs are met."""
     if collective.kind not in kinds:
         known = ", ".join(kinds)
         raise ScheduleError(f"{name}: {collective.kind} is not supported; it knows {known}")
     check_membership(topology, collective)
+    for need in needs:
+        if (refusal := need(topology, collective)) is not None:
+            raise ScheduleError(f"{name}: {refusal}")

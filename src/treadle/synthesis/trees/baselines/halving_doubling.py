@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.errors import ScheduleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Forest, ForestSchedule
@@ -46,19 +45,17 @@ def halving_doubling(topology: Topology, collective: Collective) -> ForestSchedu
     doubling of Rabenseifner). As a tree flow all steps run at once; run step by step it can only be slower
     than its `algbw`.
     """
-    check_supported("halving-doubling", topology, collective, _KINDS)
-    if (refusal := power_of_two_ranks(topology, collective)) is not None:
-        raise ScheduleError(f"halving-doubling: {refusal}")
-    return compose(topology, collective, _binomial_forest)
+    check_supported("halving-doubling", topology, collective, _KINDS, (power_of_two_ranks,))
 
+    def build(fabric: Topology, there: Collective) -> Forest:
+        builder = ForestBuilder(fabric, there)
+        ranks = np.arange(there.n_ranks)
+        for root, weight in enumerate(there.shard_weights):
+            if weight:
+                away = ranks ^ root
+                # the step that brought the data to a rank is the last, that is the nearest, of its path
+                parent = np.where(away > 0, ranks ^ (away & -away), -1)
+                builder.add_logical(root, weight, parent.astype(np.int32))
+        return builder.build()
 
-def _binomial_forest(topology: Topology, collective: Collective) -> Forest:
-    builder = ForestBuilder(topology, collective)
-    ranks = np.arange(collective.n_ranks)
-    for root, weight in enumerate(collective.shard_weights):
-        if weight:
-            away = ranks ^ root
-            # the step that brought the data to a rank is the last, that is the nearest, of its path
-            parent = np.where(away > 0, ranks ^ (away & -away), -1)
-            builder.add_logical(root, weight, parent.astype(np.int32))
-    return builder.build()
+    return compose(topology, collective, build)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
-from treadle.errors import ScheduleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Forest, ForestSchedule
@@ -49,9 +49,7 @@ def hierarchical_ring(topology: Topology, collective: Collective) -> ForestSched
     Source: Cho et al., BlueConnect (MLSys 2019): a decomposition of allreduce into reduce-scatters and
     allgathers along the levels of the fabric.
     """
-    check_supported("hierarchical-ring", topology, collective, _KINDS)
-    if (refusal := boxes_of_one_size(topology, collective)) is not None:
-        raise ScheduleError(f"hierarchical-ring: {refusal}")
+    check_supported("hierarchical-ring", topology, collective, _KINDS, (boxes_of_one_size,))
     if len(find_boxes(topology, collective)) == 1:
         return ring(topology, collective)
     return compose(topology, collective, _two_level_forest)
@@ -77,15 +75,13 @@ def _two_level_parents(
     parent = [-1] * sum(len(box) for box in boxes)
     home = next(i for i, box in enumerate(boxes) if root in box)
     place = boxes[home].index(root)
-    step = -1 if backwards else 1
     above = -1
     for i in range(len(boxes)):
-        here = (home + step * i) % len(boxes)
-        head = boxes[here][place]
+        here = (home - i if backwards else home + i) % len(boxes)
+        head, order = boxes[here][place], orders[here]
+        at = order.index(head)
+        for one, other in pairwise(order[at:] + order[:at]):
+            parent[other] = one
         parent[head] = above
         above = head
-        order = orders[here]
-        at = order.index(head)
-        for j in range(1, len(order)):
-            parent[order[(at + j) % len(order)]] = order[(at + j - 1) % len(order)]
     return parent

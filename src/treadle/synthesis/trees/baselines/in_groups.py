@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.trees.forest import Forest
+from treadle.schedules.trees.forest import Forest, ForestSchedule
 from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.synthesis.trees.baselines.double_binary_tree import forest_of_trees, trees_over_boxes
 from treadle.synthesis.trees.baselines.embedding import ForestBuilder, compose
@@ -47,23 +47,19 @@ def _in_groups(
 ) -> GroupSchedule:
     forward, backward = [0] * topology.n_links, [0] * topology.n_links
     compute = frozenset(topology.compute_nodes.tolist())
-    made = []
-    for group in range(collective.n_groups or 0):
+
+    def schedule_of(group: int) -> ForestSchedule:
         member = collective.member(group)
         part, inner = own(group)
         closed = compute.difference(member.ranks, member.forwarders)
 
-        def one(
-            fabric: Topology,
-            there: Collective,
-            part: Topology = part,
-            inner: Collective = inner,
-            closed: frozenset[int] = closed,
-        ) -> Forest:
+        def one(fabric: Topology, there: Collective) -> Forest:
             is_turned = fabric is not topology
             router = Router(fabric, there, taken=backward if is_turned else forward, closed=closed)
             shape = part.transpose() if is_turned else part
             return build(ForestBuilder(fabric, there, router), shape, inner)
 
-        made.append(compose(topology, member, one))
-    return GroupSchedule(CollectiveKind(collective.kind), tuple(made))
+        return compose(topology, member, one)
+
+    groups = range(collective.n_groups or 0)
+    return GroupSchedule(CollectiveKind(collective.kind), tuple(map(schedule_of, groups)))

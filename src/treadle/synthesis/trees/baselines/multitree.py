@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -135,20 +134,31 @@ class _Network:
         self._tails, self._heads = topology.tails.tolist(), topology.heads.tolist()
         bandwidths = topology.bandwidths.tolist()
         unit = min(bandwidths)
-        self._capacity = [0 if u == v else b // unit for u, v, b in self._links(bandwidths)]
-        self._bandwidths = bandwidths
+        self._capacity: list[int] = []
         self._in: list[list[int]] = [[] for _ in range(topology.n_nodes)]
         self._between: dict[tuple[int, int], list[int]] = {}
         for link, (tail, head) in enumerate(zip(self._tails, self._heads, strict=True)):
+            self._capacity.append(0 if tail == head else bandwidths[link] // unit)
             if tail != head:
                 self._in[head].append(link)
                 self._between.setdefault((tail, head), []).append(link)
-        self._first_senders = self._find_senders()
-        self._distances = self._find_targets()
-        self._first_targets = {
-            x: sum(1 << rank for rank in found) for x, found in self._distances.items() if found
-        }
-        self._hops = sorted(self._first_targets, key=self._rank_first_hop)
+        # for every node, the ranks with a link to it
+        self._first_senders: dict[int, int] = {}
+        for tail, head in self._between:
+            if tail in self._rank_of:
+                self._first_senders[head] = self._first_senders.get(head, 0) | 1 << self._rank_of[tail]
+        distances = self._find_targets()
+        self._first_targets = {x: sum(1 << rank for rank in found) for x, found in distances.items() if found}
+
+        def nearness(x: int) -> tuple[int, int, int]:
+            """Sort key: near first hops first, wide before narrow."""
+            widths = [bandwidths[link] for link in self._in[x] if self._tails[link] in self._rank_of]
+            reached = sorted(distances[x].values())
+            # a switch's senders are usually among its ranks, which costs nothing; count the nearest other
+            own = 0 if x in self._rank_of else 1
+            return reached[min(own, len(reached) - 1)], -max(widths), x
+
+        self._hops = sorted(self._first_targets, key=nearness)
         self._bit = {x: 1 << i for i, x in enumerate(self._hops)}
         self._hops_of = [0] * len(self._nodes)
         for tail, head in self._between:
@@ -158,17 +168,6 @@ class _Network:
         self._senders: dict[int, int] = {}
         self._targets: dict[int, int] = {}
         self._alive = 0
-
-    def _links(self, bandwidths: list[int]) -> Iterator[tuple[int, int, int]]:
-        return zip(self._tails, self._heads, bandwidths, strict=True)
-
-    def _find_senders(self) -> dict[int, int]:
-        """For every node, the ranks with a link to it."""
-        senders: dict[int, int] = {}
-        for tail, head in self._between:
-            if tail in self._rank_of:
-                senders[head] = senders.get(head, 0) | 1 << self._rank_of[tail]
-        return senders
 
     def _find_targets(self) -> dict[int, dict[int, int]]:
         """For every first hop, the ranks it reaches through switches, with their distance."""
@@ -193,14 +192,6 @@ class _Network:
                         queue.append(head)
             found[x] = reached
         return found
-
-    def _rank_first_hop(self, x: int) -> tuple[int, int, int]:
-        """Sort key: near first hops first, wide before narrow."""
-        width = max(self._bandwidths[link] for link in self._in[x] if self._tails[link] in self._rank_of)
-        reached = self._distances[x].values()
-        own = 1 if x not in self._rank_of and any(self._tails[e] in self._rank_of for e in self._in[x]) else 0
-        # a switch's senders are usually among its ranks, which costs nothing; count the nearest other
-        return (sorted(reached)[min(own, len(reached) - 1)], -width, x)
 
     def start_step(self) -> None:
         """All links are free again."""
@@ -240,24 +231,18 @@ class _Network:
                 continue
             first = self._free_link(self._nodes[sender], x)
             assert first is not None, "a sender has a free link"
-            self._take((first, *onward))
+            for link in (first, *onward):
+                self._free[link] -= 1
+                tail, head = self._tails[link], self._heads[link]
+                if tail in self._rank_of and self._free_link(tail, head) is None:
+                    self._senders[head] &= ~(1 << self._rank_of[tail])
+                    if not self._senders[head]:
+                        self._alive &= ~self._bit.get(head, 0)
             return sender, target, (first, *onward)
         return None
 
-    def _take(self, links: Route) -> None:
-        for link in links:
-            self._free[link] -= 1
-            tail, head = self._tails[link], self._heads[link]
-            if tail in self._rank_of and self._free_link(tail, head) is None:
-                self._senders[head] &= ~(1 << self._rank_of[tail])
-                if not self._senders[head]:
-                    self._alive &= ~self._bit.get(head, 0)
-
     def _free_link(self, tail: int, head: int) -> int | None:
-        for link in self._between.get((tail, head), ()):
-            if self._free[link]:
-                return link
-        return None
+        return next((link for link in self._between.get((tail, head), ()) if self._free[link]), None)
 
     def _free_path(self, x: int, goal: int) -> Route | None:
         """Free links, as few as possible, from first hop x to node `goal` through switches, from its end."""

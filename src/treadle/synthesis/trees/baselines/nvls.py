@@ -13,7 +13,6 @@ from math import gcd
 import numpy as np
 
 from treadle.arrays import BoolArray
-from treadle.errors import ScheduleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.switch_operations import lanes_of
@@ -67,10 +66,8 @@ def nvls(topology: Topology, collective: Collective) -> ForestSchedule:
         If there are two ranks only, or no switch with these operations joins all ranks.
     """
     kind = collective.kind
-    check_supported("nvls", topology, collective, _KINDS)
-    for need in (three_ranks, a_switch_of_all_ranks_that_copies_and_adds):
-        if (refusal := need(topology, collective)) is not None:
-            raise ScheduleError(f"nvls: {refusal}")
+    needs = (three_ranks, a_switch_of_all_ranks_that_copies_and_adds)
+    check_supported("nvls", topology, collective, _KINDS, needs)
     lanes = _lanes(topology, collective, _able(topology, kind))
     weights = collective.shard_weights
     return ForestSchedule(
@@ -112,16 +109,12 @@ def _stars(direction: Direction, lanes: Sequence[_Lane], weights: Sequence[int])
         if not weight:
             continue
         parent = [-1 if rank == root else root for rank in range(n)]
-        first = next(rank for rank in range(n) if rank != root)
+        others = [rank for rank in range(n) if rank != root]
         for width, up, down in lanes:
             units = weight * width // unit
-            paths = {}
-            for rank in range(n):
-                if rank == root:
-                    continue
-                own: tuple[int, ...] = (down[rank],) if outward else (up[rank],)
-                if rank == first:
-                    own = (up[root], *own) if outward else (*own, down[root])
-                paths[rank] = [(own, units)]
+            own = {rank: (down[rank] if outward else up[rank],) for rank in others}
+            # the first rank's path has the root's call as well
+            first = (up[root], *own[others[0]]) if outward else (*own[others[0]], down[root])
+            paths = {rank: [(links, units)] for rank, links in {**own, others[0]: first}.items()}
             trees.append(TreeSpec(root, units, parent, paths))
     return forest_from_trees(direction, n, trees)

@@ -46,12 +46,12 @@ def ring(topology: Topology, collective: Collective) -> ForestSchedule:
     ranks pass on what is not theirs.
     """
     check_supported("ring", topology, collective, SPANNING_KINDS)
-    return compose(topology, collective, _ring_forest)
 
+    def build(fabric: Topology, there: Collective) -> Forest:
+        orders = ring_orders(fabric, there)
+        return forest_of_rings(ForestBuilder(fabric, there), orders, there.shard_weights)
 
-def _ring_forest(topology: Topology, collective: Collective) -> Forest:
-    orders = ring_orders(topology, collective)
-    return forest_of_rings(ForestBuilder(topology, collective), orders, collective.shard_weights)
+    return compose(topology, collective, build)
 
 
 def single_ring(topology: Topology, collective: Collective) -> ForestSchedule:
@@ -68,31 +68,22 @@ def single_ring(topology: Topology, collective: Collective) -> ForestSchedule:
 def forest_of_rings(builder: ForestBuilder, orders: Sequence[Order], weights: Sequence[int]) -> Forest:
     """Every root's data once round each ring."""
     for order in orders:
-        _add_ring(builder, order, weights)
+        ranks = np.array(order, dtype=np.int32)
+        before = np.roll(ranks, 1)
+        routes = [builder.router.route(int(u), int(v)) for u, v in zip(before, ranks, strict=True)]
+        parent, numbers = np.full((2, len(ranks)), -1, dtype=np.int32)
+        parent[ranks] = before
+        for v, links in zip(order, routes, strict=True):
+            if links is not None:
+                numbers[v] = builder.path_number(links)
+        for root in np.flatnonzero(weights).tolist():
+            above, paths = parent.copy(), numbers.copy()
+            above[root] = paths[root] = -1
+            if np.any(numbers < 0):
+                builder.add_logical(root, weights[root], above)
+            else:
+                builder.add_tree(root, weights[root], above, paths)
     return builder.build()
-
-
-def _add_ring(builder: ForestBuilder, order: Order, weights: Sequence[int]) -> None:
-    ranks = np.array(order, dtype=np.int32)
-    before = np.roll(ranks, 1)
-    routes = [builder.router.route(int(u), int(v)) for u, v in zip(before, ranks, strict=True)]
-    parent = np.empty_like(ranks)
-    parent[ranks] = before
-    numbers = np.full_like(ranks, -1)
-    for v, links in zip(order, routes, strict=True):
-        if links is not None:
-            numbers[v] = builder.path_number(links)
-    for root, weight in enumerate(weights):
-        if not weight:
-            continue
-        above = parent.copy()
-        above[root] = -1
-        if np.any(numbers < 0):
-            builder.add_logical(root, weight, above)
-        else:
-            paths = numbers.copy()
-            paths[root] = -1
-            builder.add_tree(root, weight, above, paths)
 
 
 def ring_orders(topology: Topology, collective: Collective) -> tuple[Order, ...]:
@@ -100,15 +91,11 @@ def ring_orders(topology: Topology, collective: Collective) -> tuple[Order, ...]
     boxes = find_boxes(topology, collective)
     arcs = direct_arcs(topology, collective)
     if len(boxes) == 1:
-        orders = box_cycles(boxes[0], arcs)
-        return orders or (boxes[0],) * _ports(topology, collective)
+        # without direct links as many rings as the most links out of one rank
+        links_out = np.bincount(topology.tails, minlength=topology.n_nodes)[list(collective.ranks)]
+        return box_cycles(boxes[0], arcs) or (boxes[0],) * int(links_out.max())
     lanes = [_box_lanes(box, arcs) for box in boxes]
     return tuple(_through_boxes(boxes, lanes, j) for j in range(min(len(box) for box in boxes)))
-
-
-def _ports(topology: Topology, collective: Collective) -> int:
-    """Most links out of one rank; as many rings are needed to use them all."""
-    return int(np.bincount(topology.tails, minlength=topology.n_nodes)[list(collective.ranks)].max())
 
 
 def box_cycles(box: Sequence[int], arcs: Arcs) -> tuple[Order, ...]:

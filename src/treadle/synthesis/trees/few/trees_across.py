@@ -11,12 +11,13 @@ from treadle.arrays import Int64Array
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.trees.forest import TreeSpec
+from treadle.synthesis.trees.baselines.boxes import fabric_of_box
 from treadle.synthesis.trees.baselines.logical_hops import Route, Router
 from treadle.synthesis.trees.few.chosen_trees import choose_trees
 from treadle.synthesis.trees.few.low_program import LowTree, low_trees
 from treadle.synthesis.trees.instance import instance_of
 from treadle.topologies.named_boxes import find_boxes as boxes_of_nodes
-from treadle.topologies.topology import Topology, TopologyBuilder
+from treadle.topologies.topology import Topology
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,17 +73,29 @@ def trees_across(
     if len({len(box) for box in boxes}) > 1:
         raise ScheduleError("trees across boxes: expected boxes of one size")
     insides = [_inside(topology, collective, box, boxes) for box in boxes]
-    known: list[tuple[Topology, list[list[LowTree]]]] = []
-    parts = []
-    for (inside, numbers), box in zip(insides, boxes, strict=True):
-        if not any(inside == other for other, _ in known):
-            known.append((inside, _units(inside, trees_per_root, height - 1)))
-        units = next(trees for other, trees in known if other == inside)
-        parts.append(_BoxTrees(box, numbers, units))
+    # the trees of each root of a box, one for each unit; of equal boxes they are made once
+    known: dict[Topology, list[list[LowTree]]] = {}
+    for inside in dict.fromkeys(inside for inside, _ in insides):
+        problem = instance_of(inside, on_all_ranks(inside, CollectiveKind.ALLGATHER))
+        known[inside] = [[] for _ in problem.terminals]
+        for tree, times in choose_trees(low_trees(problem, height - 1), trees_per_root):
+            known[inside][tree.root] += [tree] * times
+    parts = [
+        _BoxTrees(box, numbers, known[inside]) for (inside, numbers), box in zip(insides, boxes, strict=True)
+    ]
     router, found = Router(topology, collective), list[TreeSpec]()
+
+    def route(root: int, target: int) -> Route:
+        """The path to a rank of another box; empty for the root itself."""
+        path = () if root == target else router.route(root, target)
+        if path is None:
+            one, other = (topology.node_names[collective.ranks[rank]] for rank in (root, target))
+            raise InfeasibleError(f"trees across boxes: no path through switches leads from {one} to {other}")
+        return path
+
     for home, part in enumerate(parts):
         for place, root in enumerate(part.ranks):
-            across = [_across(router, topology, collective, root, other.ranks[place]) for other in parts]
+            across = [route(root, other.ranks[place]) for other in parts]
             weight = collective.shard_weights[root]
             for unit in range(trees_per_root if weight else 0):
                 found.append(_joined(parts, home, place, unit, weight, across))
@@ -96,37 +109,9 @@ def _inside(
     of_rank = {rank: number for number, one in enumerate(boxes) for rank in one}
     rank_of = {node: rank for rank, node in enumerate(collective.ranks)}
     own = [of_rank[rank_of[node]] for node in topology.compute_nodes.tolist()]
-    box_of = boxes_of_nodes(topology, own).of_node
-    number, builder = of_rank[box[0]], TopologyBuilder("box")
-    names = {collective.ranks[rank]: builder.compute(f"gpu{i}") for i, rank in enumerate(box)}
-    for i, node in enumerate(np.flatnonzero((box_of == number) & ~topology.is_compute).tolist()):
-        names[node] = builder.switch(f"switch{i}")
-    numbers = []
-    for link, (tail, head) in enumerate(zip(topology.tails.tolist(), topology.heads.tolist(), strict=True)):
-        if tail in names and head in names and tail != head:
-            builder.link(names[tail], names[head], int(topology.bandwidths[link]))
-            numbers.append(link)
-    return builder.build(), np.array(numbers, dtype=np.int64)
-
-
-def _units(inside: Topology, trees_per_root: int, height: int) -> list[list[LowTree]]:
-    """The trees of each root of a box, one for each unit."""
-    problem = instance_of(inside, on_all_ranks(inside, CollectiveKind.ALLGATHER))
-    found: list[list[LowTree]] = [[] for _ in problem.terminals]
-    for tree, times in choose_trees(low_trees(problem, height), trees_per_root):
-        found[tree.root] += [tree] * times
-    return found
-
-
-def _across(router: Router, topology: Topology, collective: Collective, root: int, target: int) -> Route:
-    """The path to a rank of another box; empty for the root itself."""
-    if root == target:
-        return ()
-    path = router.route(root, target)
-    if path is None:
-        one, other = (topology.node_names[collective.ranks[rank]] for rank in (root, target))
-        raise InfeasibleError(f"trees across boxes: no path through switches leads from {one} to {other}")
-    return path
+    is_own = boxes_of_nodes(topology, own).of_node == of_rank[box[0]]
+    switches = np.flatnonzero(is_own & ~topology.is_compute).tolist()
+    return fabric_of_box(topology, [collective.ranks[rank] for rank in box], switches)
 
 
 def _joined(

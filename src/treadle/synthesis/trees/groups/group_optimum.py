@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from treadle.arrays import Int64Array, sums_of
 from treadle.brief import brief
 from treadle.context import context, under
-from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.collective import Collective
 from treadle.schedules.group_witness import GroupLengthWitness
 from treadle.synthesis.trees.groups.capacity import capacity_rows
 from treadle.synthesis.trees.groups.every_group import EveryGroup, every_group
@@ -254,14 +254,21 @@ def group_optimum(topology: Topology, collective: Collective) -> GroupOptimum:
     known: Sequence[Symmetry] = ()
     if collective.groups is None:  # nobody will pack trees
         known = symmetries(union, colours)
-    if _MOSTLY_SINGLE * n_classes <= len(union.links) and not _are_orbits(union, colours, known):
+    is_quicker = _MOSTLY_SINGLE * n_classes <= len(union.links)
+    if is_quicker and known:  # unless known symmetries carry all pairs of a colour to each other
+        is_quicker = len(np.unique(orbit_colours(union, known).pairs)) != n_classes
+    if is_quicker:
         found = _optimum_of(union, colours)
         if not found.is_exact and not context().is_late and can_sharpen(union):
             finer = sharpened(union, colours)
             if len(np.unique(finer.pairs)) > n_classes:
                 found = _better(found, _optimum_of(union, finer))
-        if not (found.is_exact or context().is_late):
-            found = _by_flows(found)
+        if not (found.is_exact or context().is_late or found.n_classes > _MOST_FLOW_CLASSES):
+            # perhaps flows to all sinks find shares in few units that attain what the lengths prove
+            rational = RationalProgram(found._every, found.families)
+            shares = whole_shares(rational, found.upper, found.witness, units=_MOST_UNITS)
+            if shares is not None:
+                found = replace(found, lower=found.upper, _shares=shares, _parts=())
     if found is None or not (found.is_exact or context().is_late):
         known = known or symmetries(union, colours)
         other = _optimum_of(union, orbit_colours(union, known), tuple(known))
@@ -298,11 +305,6 @@ def count_classes(topology: Topology, collective: Collective) -> int:
     return len(np.unique(refined(union_of(topology, collective)).pairs))
 
 
-def _are_orbits(union: GroupUnion, colours: Colours, known: Sequence[Symmetry]) -> bool:
-    """Whether pairs of a colour are carried to each other by known symmetries."""
-    return bool(known) and len(np.unique(orbit_colours(union, known).pairs)) == len(np.unique(colours.pairs))
-
-
 def _better(one: GroupOptimum, other: GroupOptimum) -> GroupOptimum:
     """The shares of one and the lengths of one, whichever prove more."""
     shares = one if one.lower > other.lower else other
@@ -314,7 +316,8 @@ def _optimum_of(union: GroupUnion, colours: Colours, known: tuple[Symmetry, ...]
     """The optimum of shares and lengths that are the same within classes, perhaps of known symmetries."""
     topology, collective = union.topology, union.collective
     groups = representatives(union, colours)
-    families = _families(collective.kind)
+    kind = collective.kind
+    families = (False, True) if kind.broadcasts and kind.reduces else (kind.reduces,)
     program = TreeProgram(
         groups,
         capacity_rows(union, colours, groups),
@@ -341,20 +344,3 @@ def _optimum_of(union: GroupUnion, colours: Colours, known: tuple[Symmetry, ...]
         _parts=found.parts,
         _symmetries=known,
     )
-
-
-def _by_flows(found: GroupOptimum) -> GroupOptimum:
-    """The same with shares that attain what its lengths prove, if flows to all sinks find such in few units.
-
-    Shares that the trees of representatives fill need not serve the other groups of their colour; a program
-    with their sinks knows of them, and takes seconds where one without colours takes minutes.
-    """
-    if found.n_classes > _MOST_FLOW_CLASSES:
-        return found
-    rational = RationalProgram(found._every, found.families)
-    shares = whole_shares(rational, found.upper, found.witness, units=_MOST_UNITS)
-    return found if shares is None else replace(found, lower=found.upper, _shares=shares, _parts=())
-
-
-def _families(kind: CollectiveKind) -> tuple[bool, ...]:
-    return (False, True) if kind.broadcasts and kind.reduces else (kind.reduces,)

@@ -39,7 +39,12 @@ def _of_group(optimum: GroupOptimum, kind: CollectiveKind, group: int) -> Forest
         if reducing not in trees:
             return None
         counted = zip(trees[reducing], units[reducing], strict=True)
-        return forest_from_trees(direction, size, (_spec(tree, count) for tree, count in counted if count))
+        specs = (
+            TreeSpec(tree.root, count, tree.parent, {at: [(path, count)] for at, path in tree.paths.items()})
+            for tree, count in counted
+            if count
+        )
+        return forest_from_trees(direction, size, specs)
 
     return ForestSchedule(
         kind,
@@ -68,16 +73,13 @@ def _rounded_units(trees: Mapping[bool, Sequence[GroupTree]]) -> dict[bool, list
     for tree in next(iter(trees.values())):
         sent[tree.root] = sent.get(tree.root, Fraction(0)) + tree.bandwidth
     at_root = dict(zip(sent, _parts_of(_GRID * len(sent), list(sent.values())), strict=True))
-    found = {}
+    found = {reducing: [0] * len(family) for reducing, family in trees.items()}
     for reducing, family in trees.items():
-        units = [0] * len(family)
         for root, total in at_root.items():
             mine = [number for number, tree in enumerate(family) if tree.root == root]
-            for number, count in zip(
-                mine, _parts_of(total, [family[number].bandwidth for number in mine]), strict=True
-            ):
-                units[number] = count
-        found[reducing] = units
+            parts = _parts_of(total, [family[number].bandwidth for number in mine])
+            for number, count in zip(mine, parts, strict=True):
+                found[reducing][number] = count
     return found
 
 
@@ -90,9 +92,3 @@ def _parts_of(total: int, shares: Sequence[Fraction]) -> list[int]:
     for place in order[: total - sum(parts)]:
         parts[place] += 1
     return parts
-
-
-def _spec(tree: GroupTree, units: int) -> TreeSpec:
-    return TreeSpec(
-        tree.root, units, tree.parent, {place: [(path, units)] for place, path in tree.paths.items()}
-    )

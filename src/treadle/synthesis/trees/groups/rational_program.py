@@ -12,7 +12,11 @@ import numpy as np
 
 from treadle.synthesis.trees.groups.capacity import capacity_rows
 from treadle.synthesis.trees.groups.every_group import EveryGroup
-from treadle.synthesis.trees.groups.served_sinks import Sink, first_missed, first_unserved, serve_others
+from treadle.synthesis.trees.groups.served_sinks import (
+    Sink,
+    missed_sinks,
+    serve_others,
+)
 from treadle.synthesis.trees.groups.share_program import ShareProgram
 from treadle.synthesis.trees.groups.shares import RationalShares, over_one_denominator
 
@@ -45,14 +49,11 @@ class RationalProgram:
         for family in range(len(families)):
             for number, group in enumerate(every.groups):
                 _, first = np.unique(group.place_class[group.members], return_index=True)
-                # what only one member feeds need not come to it
-                able = [place for place in np.sort(first).tolist() if not self._feeds_all(number, place)]
+                able = np.sort(first).tolist()
+                if not self.program.free_roots:  # what only one member feeds need not come to it
+                    able = [place for place in able if group.weights[place] != sum(group.weights)]
                 for place in able[:_FIRST_SINKS]:
                     self.ask((family, number, int(group.members[place])))
-
-    def _feeds_all(self, number: int, place: int) -> bool:
-        weights = self.every.groups[number].weights
-        return not self.program.free_roots and weights[place] == sum(weights)
 
     def ask(self, sink: Sink) -> bool:
         """Ask for a sink, by family, representative and place; whether it was not yet asked for."""
@@ -65,19 +66,8 @@ class RationalProgram:
     def served(self, found: RationalShares) -> tuple[bool, Sink | None]:
         """Whether shares serve all members of all groups; and a sink of a representative that they miss."""
         families = self.program.families
-        missed = first_missed(self.every, families, found)
+        missed = next(missed_sinks(self.every, families, found), None)
         return missed is None and serve_others(self.every, families, found), missed
-
-    def missed(self, found: RationalShares) -> list[Sink]:
-        """A sink of each representative in each family that shares miss."""
-        sinks = []
-        for number, group in enumerate(self.every.groups):
-            for family, turned in enumerate(self.program.families):
-                shares, supplies = found.shares[family][number], found.roots[number]
-                sink = first_unserved(self.union.topology, group, turned, shares, supplies)
-                if sink is not None:
-                    sinks.append((family, number, sink))
-        return sinks
 
     def as_shares(self, columns: Sequence[Fraction], rate: Fraction) -> RationalShares:
         """What the program's own columns say, in bytes/s, at a rate of so many bytes/s for each weight."""

@@ -21,7 +21,7 @@ from treadle.synthesis.trees.groups.every_group import EveryGroup
 from treadle.synthesis.trees.groups.representative import Representative
 from treadle.synthesis.trees.groups.served_sinks import instance_on
 from treadle.synthesis.trees.groups.shares import RationalShares, over_one_denominator
-from treadle.synthesis.trees.groups.tree_program import ShareValues, TreeProgram
+from treadle.synthesis.trees.groups.tree_program import TreeProgram
 from treadle.synthesis.trees.optimality import instance_optimum
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.balance import balanced_capacities
@@ -32,7 +32,9 @@ _MARGIN = 1e-8
 _GRID = 2**56
 
 
-def rounded_shares(every: EveryGroup, program: TreeProgram, near: ShareValues) -> RationalShares:
+def rounded_shares(
+    every: EveryGroup, program: TreeProgram, near: Sequence[Sequence[Floats]], roots: Sequence[Floats]
+) -> RationalShares:
     """Balanced shares within those of a solution, and the exact rate that they attain.
 
     Parameters
@@ -44,7 +46,7 @@ def rounded_shares(every: EveryGroup, program: TreeProgram, near: ShareValues) -
     pieces = lcm(*(int(size) for group in program.groups for size in group.class_sizes()))
     largest = max(
         float(values[group.pair_class].sum()) * program.unit
-        for family in near.shares
+        for family in near
         for values, group in zip(family, program.groups, strict=True)
     )
     # per byte/s; where the solver gave nothing to anybody any number will do
@@ -54,9 +56,12 @@ def rounded_shares(every: EveryGroup, program: TreeProgram, near: ShareValues) -
             _balanced(group, values * (program.unit * float(ticks) * (1 - _MARGIN)), pieces)
             for group, values in zip(program.groups, family, strict=True)
         ]
-        for family in near.shares
+        for family in near
     ]
-    supplies = _supplies(program, near)
+    supplies = [list(group.weights) for group in program.groups]
+    if program.free_roots:  # whole numbers in proportion to what members feed in
+        parts = [np.floor(values / max(values.max(), 1e-300) * 2**20) for values in roots]
+        supplies = [[int(part) for part in values] for values in parts]
     topology = every.union.topology
     rate = min(
         sum(fed) * _factor(topology, group, turned, family[number], fed)
@@ -98,11 +103,3 @@ def _factor(
         return instance_optimum(replace(problem, bandwidths=shares[group.pair_class])).rate
     except InfeasibleError:  # a sink is not served at all
         return Fraction(0)
-
-
-def _supplies(program: TreeProgram, near: ShareValues) -> list[list[int]]:
-    """Whole numbers in proportion to what members feed in."""
-    if not program.free_roots:
-        return [list(group.weights) for group in program.groups]
-    scale = 2**20
-    return [[int(v) for v in np.floor(values / max(values.max(), 1e-300) * scale)] for values in near.roots]

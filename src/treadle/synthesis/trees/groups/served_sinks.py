@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -53,17 +53,6 @@ def first_unserved(
     return None if found is None else int(np.setdiff1d(group.members, found[1])[0])
 
 
-def first_missed(every: EveryGroup, families: Sequence[bool], found: RationalShares) -> Sink | None:
-    """A member of a representative that shares do not serve; families say whether links are turned round."""
-    for number, group in enumerate(every.groups):
-        for family, turned in enumerate(families):
-            shares, supplies = found.shares[family][number], found.roots[number]
-            sink = first_unserved(every.union.topology, group, turned, shares, supplies)
-            if sink is not None:
-                return family, number, sink
-    return None
-
-
 def serve_others(every: EveryGroup, families: Sequence[bool], found: RationalShares) -> bool:
     """Whether groups that are no representatives are served: equal colours do not make it certain."""
     return all(
@@ -78,3 +67,16 @@ def serve_others(every: EveryGroup, families: Sequence[bool], found: RationalSha
         for number, one in every.others()
         for family, turned in enumerate(families)
     )
+
+
+def missed_sinks(every: EveryGroup, families: Sequence[bool], found: RationalShares) -> Iterator[Sink]:
+    """A member of each representative in each family that shares do not serve.
+
+    Families say whether links are turned round.
+    """
+    for number, group in enumerate(every.groups):
+        for family, turned in enumerate(families):
+            shares, supplies = found.shares[family][number], found.roots[number]
+            sink = first_unserved(every.union.topology, group, turned, shares, supplies)
+            if sink is not None:
+                yield family, number, sink

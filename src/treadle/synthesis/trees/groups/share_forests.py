@@ -15,7 +15,6 @@ from typing import Protocol
 
 import numpy as np
 
-from treadle.arrays import Int64Array
 from treadle.context import context, under
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
@@ -25,7 +24,7 @@ from treadle.schedules.trees.forest_transforms import coarsened, equalised, reve
 from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.synthesis.trees.groups.group_optimum import GroupOptimum, GroupShares
 from treadle.synthesis.trees.groups.known_trees import forests_of_trees
-from treadle.synthesis.trees.groups.unit_problems import UnitProblem, count_units, unit_problem, unit_shares
+from treadle.synthesis.trees.groups.unit_problems import count_units, unit_problem, unit_shares
 from treadle.synthesis.trees.pipeline import pack_forest
 from treadle.topologies.topology import Topology
 
@@ -86,8 +85,13 @@ def group_forests(topology: Topology, collective: Collective, optimum: SharedOpt
         for turned, share in zip(optimum.families, units.families, strict=True):
             problem = unit_problem(topology, members, units.roots, share, outward=not turned)
             if problem.key not in packed:
-                packed[problem.key] = _packed(problem.fabric(topology, name), problem.roots)
-            forests.append(_placed(packed[problem.key], problem, outward=not turned))
+                # any kind that makes out-trees will do: the roots say who sends how much
+                gather = Collective(CollectiveKind.ALLGATHER, tuple(range(len(problem.roots))))
+                fabric = problem.fabric(topology, name)
+                packed[problem.key] = pack_forest(fabric, gather, problem.roots.tolist())
+            links = problem.links.astype(np.int32)
+            placed = packed[problem.key].with_links(links.__getitem__)
+            forests.append(reverse(placed) if turned else placed)
         found.append(_schedule(collective.kind, forests))
     return GroupSchedule(collective.kind, tuple(found))
 
@@ -109,40 +113,27 @@ def lean_forests(topology: Topology, collective: Collective, optimum: GroupOptim
     """
     if optimum.has_trees:
         return forests_of_trees(optimum)
+
+    def leanness(schedule: GroupSchedule) -> tuple[int, int, int]:
+        """Trees of all groups, the greatest height, and units of a group."""
+        trees = sum(forest.n_trees for one in schedule.groups for forest in one.forests)
+        units = max(one.total_units for one in schedule.groups)
+        return trees, max(map(height_max, schedule.groups)), units
+
     # worth waiting for: it takes less than the optimum did, and nothing else is near it
     packing = context().unlimited
     fewer = optimum.in_fewer_units()
-    if fewer is None:
-        with under(packing):
+    with under(packing):
+        if fewer is None:
             return group_forests(topology, collective, optimum)
-    with under(packing):
         found = group_forests(topology, collective, fewer)
-    before, after = (
-        count_units([one.shares(0, reducing=turned) for turned in one.families]) for one in (optimum, fewer)
-    )
-    if before > max(_FEW_UNITS, _SURE * after):
-        return found
-    with under(packing):
-        return min((found, group_forests(topology, collective, optimum)), key=_leanness)
-
-
-def _leanness(schedule: GroupSchedule) -> tuple[int, int, int]:
-    """Trees of all groups, the greatest height, and units of a group."""
-    trees = sum(forest.n_trees for one in schedule.groups for forest in one.forests)
-    return trees, max(map(height_max, schedule.groups)), max(one.total_units for one in schedule.groups)
-
-
-def _packed(fabric: Topology, roots: Int64Array) -> Forest:
-    """Out-trees of a fabric whose bandwidths count them."""
-    # any kind that makes out-trees will do: the roots say who sends how much
-    gather = Collective(CollectiveKind.ALLGATHER, tuple(range(len(roots))))
-    return pack_forest(fabric, gather, roots.tolist())
-
-
-def _placed(forest: Forest, problem: UnitProblem, *, outward: bool) -> Forest:
-    """The packed trees on the links of the whole fabric, turned round where they are in-trees."""
-    placed = forest.with_links(lambda arcs: problem.links[arcs].astype(np.int32))
-    return placed if outward else reverse(placed)
+        before, after = (
+            count_units([one.shares(0, reducing=turned) for turned in one.families])
+            for one in (optimum, fewer)
+        )
+        if before > max(_FEW_UNITS, _SURE * after):
+            return found
+        return min((found, group_forests(topology, collective, optimum)), key=leanness)
 
 
 def _schedule(kind: CollectiveKind, forests: Sequence[Forest]) -> ForestSchedule:

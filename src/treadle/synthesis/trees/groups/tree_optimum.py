@@ -14,7 +14,7 @@ from treadle.synthesis.trees.groups.cheapest_trees import Floats
 from treadle.synthesis.trees.groups.every_group import EveryGroup
 from treadle.synthesis.trees.groups.exact_basis import BasisSystem, Integers, simplest
 from treadle.synthesis.trees.groups.rounded_shares import rounded_shares
-from treadle.synthesis.trees.groups.served_sinks import first_missed, serve_others
+from treadle.synthesis.trees.groups.served_sinks import missed_sinks, serve_others
 from treadle.synthesis.trees.groups.shares import RationalShares, fits, over_one_denominator
 from treadle.synthesis.trees.groups.tree_program import TreeColumn, TreeProgram
 
@@ -203,9 +203,10 @@ class TreeOptimum:
 
     def _serve(self, found: RationalShares) -> bool:
         """Whether every member of every group is served."""
+        families = self.program.families
         try:
-            missed = first_missed(self.every, self.program.families, found)
-            return missed is None and serve_others(self.every, self.program.families, found)
+            is_missed = any(True for _ in missed_sinks(self.every, families, found))
+            return not is_missed and serve_others(self.every, families, found)
         except InfeasibleError:  # too many digits
             return False
 
@@ -214,8 +215,7 @@ class TreeOptimum:
         values = self._values
         if not len(values) or not values[0]:
             values = self.program.even_values()
-        near = self.program.near(values)
-        return rounded_shares(self.every, self.program, near)
+        return rounded_shares(self.every, self.program, *self.program.shares_of(values))
 
 
 def _simple(prices: Floats, limit: int) -> list[Fraction]:

@@ -58,25 +58,6 @@ class TreeColumn:
 
 
 @dataclass(frozen=True, eq=False)
-class ShareValues:
-    """Shares that trees make up, in floats.
-
-    Parameters
-    ----------
-    rate : float
-        x, in units of the program.
-    shares : tuple per family of tuple per representative of array of float
-        Of each class of pairs.
-    roots : tuple per representative of array of float, shape (group size,)
-        What each member sends; of free roots only.
-    """
-
-    rate: float
-    shares: tuple[tuple[Floats, ...], ...]
-    roots: tuple[Floats, ...]
-
-
-@dataclass(frozen=True, eq=False)
 class RootClasses:
     """Members of a group that send alike.
 
@@ -145,7 +126,13 @@ class TreeProgram:
         self.limits = [int(b) * int(n) for b, n in zip(capacity.bandwidths, capacity.sizes, strict=True)]
         for limit in self.limits:
             self.lp.row(-np.inf, limit / unit)
-        self.root_classes = [self._root_classes(group) for group in groups]
+        self.root_classes: list[RootClasses] = []
+        for group in groups:
+            kinds = group.place_class[group.members]
+            _, first, of_place = np.unique(kinds, return_index=True, return_inverse=True)
+            rates = tuple(self.lp.column() for _ in first) if self.free_roots else ()
+            sizes = np.bincount(of_place.ravel())
+            self.root_classes.append(RootClasses(first, of_place.ravel(), sizes, rates))
         self.first_tree = self.lp.n_columns
         self.root_rows: dict[int, tuple[int, int]] = {}  # what its trees carry: so many times a column
         self._ways = [
@@ -153,14 +140,6 @@ class TreeProgram:
         ]
         self._even = 1.0 / capacity.bandwidths
         self._costs: float | None = None
-
-    def _root_classes(self, group: Representative) -> RootClasses:
-        _, first, of_place = np.unique(
-            group.place_class[group.members], return_index=True, return_inverse=True
-        )
-        of_place = of_place.ravel()
-        rates = tuple(self.lp.column() for _ in first) if self.free_roots else ()
-        return RootClasses(first, of_place, np.bincount(of_place), rates)
 
     def _ways_of(self, number: int, is_rooted: bool, joins_twins: bool) -> list[_Ways]:
         """The rows of a group's roots, and what prices trees for them."""
@@ -171,24 +150,17 @@ class TreeProgram:
             self.lp.row(0.0, 0.0, [0, *classes.rates], [1.0, *[-1.0] * len(classes.rates)])
         found = []
         for family, turned in enumerate(self.families):
-            rows = tuple(
-                self._root_row((classes.rates[c], 1) if self.free_roots else (0, int(weights[c])))
-                for c in sending.tolist()
-            )
+            rows = []
+            for c in sending.tolist():
+                carried = (classes.rates[c], 1) if self.free_roots else (0, int(weights[c]))
+                rows.append(self.lp.row(0.0, 0.0, carried[:1], carried[1:]))
+                self.root_rows[rows[-1]] = carried
+            roots = classes.first[sending]
             pricer = TreePricer(
-                group,
-                turned=turned,
-                roots=classes.first[sending],
-                is_centre=is_rooted,
-                joins_twins=joins_twins,
+                group, turned=turned, roots=roots, is_centre=is_rooted, joins_twins=joins_twins
             )
-            found.append(_Ways(family, number, pricer, rows, self.capacity.class_of[group.links]))
+            found.append(_Ways(family, number, pricer, tuple(rows), self.capacity.class_of[group.links]))
         return found
-
-    def _root_row(self, carried: tuple[int, int]) -> int:
-        row = self.lp.row(0.0, 0.0, [carried[0]], [carried[1]])
-        self.root_rows[row] = carried
-        return row
 
     def solve(self) -> tuple[Floats, Floats]:
         """Values of the columns and prices of the rows at the optimum over the trees so far.
@@ -318,8 +290,3 @@ class TreeProgram:
         used = np.flatnonzero(loads)
         room = np.array(self.limits, dtype=float)[used] / self.unit / loads[used]
         return values * float(room.min(initial=np.inf))
-
-    def near(self, values: Floats) -> ShareValues:
-        """Shares of a solution."""
-        shares, roots = self.shares_of(values)
-        return ShareValues(float(values[0]), tuple(map(tuple, shares)), tuple(roots))

@@ -16,8 +16,10 @@ import numpy as np
 
 from treadle.arrays import BoolArray, Int64Array, mask_of, offsets_of
 from treadle.errors import InfeasibleError
-from treadle.math.graphs import reached
+from treadle.math.graphs import components, reached
 from treadle.schedules.collective import Collective, CollectiveKind, check_declared
+from treadle.synthesis.runs import extremes
+from treadle.synthesis.trees.instance import check_uncapped
 from treadle.topologies.topology import Topology
 
 _MOST_PAIRS = 2**25
@@ -119,11 +121,7 @@ def union_of(topology: Topology, collective: Collective) -> GroupUnion:
         If a member of a group cannot reach another by nodes that its group may use; names both.
     """
     check_declared(topology, collective)
-    for node in np.flatnonzero(topology.injection_bytes_per_s):
-        raise InfeasibleError(
-            f"compute node {topology.node_names[node]!r} has an injection cap, which tree schedules do not "
-            f"model; put a switch with links of that bandwidth between the node and its links"
-        )
+    check_uncapped(topology)
     groups = (
         np.arange(collective.n_ranks)[None, :] if collective.groups is None else np.array(collective.groups)
     )
@@ -136,15 +134,13 @@ def _side_by_side(topology: Topology, collective: Collective, nodes: Int64Array)
     n = topology.n_nodes
     tails, heads = topology.tails.astype(np.int64), topology.heads.astype(np.int64)
     owner, place = np.full(n, -1, dtype=np.int64), np.zeros(n, dtype=np.int64)
-    relays = np.empty((len(nodes), 0), dtype=np.int64)
+    own_nodes = np.empty((len(nodes), 0), dtype=np.int64)
     if not collective.ranks_forward:
         owner[nodes] = np.arange(len(nodes))[:, None]
-        relays = _own_relays(owner, tails, heads, nodes)
+        own_nodes = np.concatenate([_own_relays(owner, tails, heads, nodes), nodes], axis=1)
     shared = np.flatnonzero(owner < 0)
     place[shared] = np.arange(len(shared))
-    own_nodes = np.concatenate([relays, nodes], axis=1)
-    if not collective.ranks_forward:
-        place[own_nodes] = len(shared) + np.arange(own_nodes.shape[1])[None, :]
+    place[own_nodes] = len(shared) + np.arange(own_nodes.shape[1])
     pair_owner = np.maximum(owner[tails], owner[heads])
     usable = tails != heads
     for end in (owner[tails], owner[heads]):
@@ -152,27 +148,15 @@ def _side_by_side(topology: Topology, collective: Collective, nodes: Int64Array)
     common = np.flatnonzero(usable & (pair_owner < 0))
     own = _own_links(topology, np.flatnonzero(usable & (pair_owner >= 0)), pair_owner, place, len(nodes))
     type_of, first, copies = _types(topology, own, place, nodes, collective)
-
-    n_pairs = len(first) * len(common) + sum(len(own[group]) for group in first.tolist())
-    if n_pairs > _MOST_PAIRS:
+    counts = len(common) + np.array([len(own[group]) for group in first.tolist()])
+    if counts.sum() > _MOST_PAIRS:
         raise InfeasibleError(
             f"{topology.name}: {len(first)} groups that differ on {len(common)} links that all may use: "
             f"more than {_MOST_PAIRS} pairs; solve fewer groups or a smaller fabric"
         )
-    n_local = len(shared) + (0 if collective.ranks_forward else own_nodes.shape[1])
-    parts: list[Int64Array] = []
-    node = np.empty((len(first), n_local), dtype=np.int64)
-    for kind, group in enumerate(first.tolist()):
-        node[kind, : len(shared)] = shared
-        if not collective.ranks_forward:
-            node[kind, len(shared) :] = own_nodes[group]
-        parts.append(np.concatenate([common, own[group]]))
-    counts = [len(part) for part in parts]
-    links = np.concatenate(parts)
-    shift = np.repeat(np.arange(len(first)) * n_local, counts)
-    is_own = np.zeros(len(links), dtype=np.bool_)
-    for start, count in zip(offsets_of(counts)[:-1], counts, strict=True):
-        is_own[start + len(common) : start + count] = True
+    node = np.concatenate([np.tile(shared, (len(first), 1)), own_nodes[first]], axis=1)
+    links = np.concatenate([part for group in first.tolist() for part in (common, own[group])])
+    shift = np.repeat(np.arange(len(first)) * node.shape[1], counts)
     return GroupUnion(
         topology=topology,
         collective=collective,
@@ -180,12 +164,12 @@ def _side_by_side(topology: Topology, collective: Collective, nodes: Int64Array)
         type_of=type_of,
         first=first,
         copies=copies,
-        n_local=n_local,
+        n_local=node.shape[1],
         node=node.ravel(),
         tails=place[tails[links]] + shift,
         heads=place[heads[links]] + shift,
         links=links,
-        is_own=is_own,
+        is_own=pair_owner[links] >= 0,
         offsets=offsets_of(counts),
         own_links=own,
     )
@@ -197,13 +181,11 @@ def _own_relays(owner: Int64Array, tails: Int64Array, heads: Int64Array, nodes: 
     Of parts of the fabric between the groups' ranks, those whose links to ranks are all to one group's.
     """
     free = (owner[tails] < 0) & (owner[heads] < 0)
-    part = _parts(len(owner), tails[free], heads[free])
+    part = components(len(owner), tails[free], heads[free])
     ends = [np.flatnonzero((owner[a] >= 0) & (owner[b] < 0)) for a, b in ((tails, heads), (heads, tails))]
     touched = np.concatenate([part[heads[ends[0]]], part[tails[ends[1]]]])
     by = np.concatenate([owner[tails[ends[0]]], owner[heads[ends[1]]]])
-    least, most = np.full(len(owner), len(nodes), dtype=np.int64), np.full(len(owner), -1, dtype=np.int64)
-    np.minimum.at(least, touched, by)
-    np.maximum.at(most, touched, by)
+    least, most = extremes(len(owner), touched, by)
     own = np.flatnonzero((owner < 0) & (least[part] == most[part]))
     group = most[part[own]]
     order = np.argsort(group, kind="stable")
@@ -215,32 +197,12 @@ def _own_relays(owner: Int64Array, tails: Int64Array, heads: Int64Array, nodes: 
     return found
 
 
-def _parts(n: int, tails: Int64Array, heads: Int64Array) -> Int64Array:
-    """The first node of each node's connected part."""
-    part = np.arange(n)
-    while True:
-        lower = part.copy()
-        np.minimum.at(lower, tails, part[heads])
-        np.minimum.at(lower, heads, part[tails])
-        lower = lower[lower]
-        if np.array_equal(lower, part):
-            return part
-        part = lower
-
-
 def _own_links(
     topology: Topology, chosen: Int64Array, pair_owner: Int64Array, place: Int64Array, n_groups: int
 ) -> tuple[Int64Array, ...]:
     """Links of each group alone, sorted by the places of their ends within the group, then bandwidth."""
-    order = np.lexsort(
-        (
-            topology.bandwidths[chosen],
-            place[topology.heads[chosen]],
-            place[topology.tails[chosen]],
-            pair_owner[chosen],
-        )
-    )
-    chosen = chosen[order]
+    tails, heads = place[topology.tails[chosen]], place[topology.heads[chosen]]
+    chosen = chosen[np.lexsort((topology.bandwidths[chosen], heads, tails, pair_owner[chosen]))]
     bounds = np.searchsorted(pair_owner[chosen], np.arange(n_groups + 1))
     return tuple(chosen[a:b] for a, b in pairwise(bounds.tolist()))
 
@@ -254,19 +216,16 @@ def _types(
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Type of each group, first group and number of groups of each type."""
     known: dict[bytes, int] = {}
-    first: list[int] = []
-    type_of = np.empty(len(own), dtype=np.int64)
+    numbers = []
     for group, links in enumerate(own):
         table = np.stack(
             [place[topology.tails[links]], place[topology.heads[links]], topology.bandwidths[links]]
         )
         # with ranks that forward, members are told by the nodes they are
         key = table.tobytes() + (nodes[group].tobytes() if collective.ranks_forward else b"")
-        if key not in known:
-            known[key] = len(first)
-            first.append(group)
-        type_of[group] = known[key]
-    return type_of, np.array(first, dtype=np.int64), np.bincount(type_of)
+        numbers.append(known.setdefault(key, len(known)))
+    type_of = np.array(numbers, dtype=np.int64)
+    return type_of, np.unique(type_of, return_index=True)[1], np.bincount(type_of)
 
 
 def _between_members(union: GroupUnion) -> GroupUnion:
@@ -302,10 +261,7 @@ def _without_dead_ends(union: GroupUnion, kept: BoolArray) -> BoolArray:
     n = len(union.node)
     while True:
         tails, heads = union.tails[kept], union.heads[kept]
-        least, most = np.full(n, n, dtype=np.int64), np.full(n, -1, dtype=np.int64)
-        for here, there in ((tails, heads), (heads, tails)):
-            np.minimum.at(least, here, there)
-            np.maximum.at(most, here, there)
+        least, most = extremes(n, np.concatenate([tails, heads]), np.concatenate([heads, tails]))
         dead = ~union.is_member & (least == most)
         if not dead.any():
             return kept

@@ -9,7 +9,6 @@ small program by a mixed-integer one. Flows need not be whole.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd, lcm
 
@@ -21,6 +20,7 @@ from treadle.math.lp import OPTIMAL, Program
 from treadle.schedules.group_witness import GroupLengthWitness
 from treadle.synthesis.trees.groups.cheapest_trees import Floats
 from treadle.synthesis.trees.groups.rational_program import RationalProgram
+from treadle.synthesis.trees.groups.served_sinks import missed_sinks
 from treadle.synthesis.trees.groups.shares import RationalShares, fits
 
 _TIMES = (1, 2, 3, 4, 6, 8, 12, 24)
@@ -71,93 +71,62 @@ def whole_shares(
     units : int
         Unit trees of each group that are known to do.
     """
-    if units <= _FEW * len(rational.program.groups[0].members):
+    program = rational.program
+    if units <= _FEW * len(program.groups[0].members):
         return None
-    is_large = rational.program.n_rows > _LARGE_ROWS
-    fewest, most = _fewest(rational, rate, witness), units // rational.total
-    searches = _SEARCHES if rational.program.n_rows <= _SEARCH_ROWS and units >= _SEARCH_UNITS else 0
-    for trial, times in enumerate(_TIMES[:_LARGE_TRIALS] if is_large else _TIMES):
+    # a divisor of all numbers of units for each weight with which links that have a price are full
+    priced = [witness.lengths[link] > 0 for link in program.capacity.links.tolist()]
+    bandwidths, each = program.capacity.bandwidths[np.array(priced)], rate / rational.total
+    fewest, most = lcm(*((int(b) / each).denominator for b in bandwidths)), units // rational.total
+    searches = _SEARCHES if program.n_rows <= _SEARCH_ROWS and units >= _SEARCH_UNITS else 0
+    for trial, times in enumerate(_TIMES[:_LARGE_TRIALS] if program.n_rows > _LARGE_ROWS else _TIMES):
         count = fewest * times
         if count >= most or context().is_late:
             break
-        grid = _Grid(rational, rate / rational.total, count)
-        found = grid.shares(can_search=trial < searches)
+        found = _shares_in(rational, each, count, can_search=trial < searches)
         if found is not None:
             return found
     return None
+
+
+def _shares_in(
+    rational: RationalProgram, rate: Fraction, count: int, *, can_search: bool
+) -> RationalShares | None:
+    """The first shares in `count` units for each weight that pass all checks; None if none were found."""
+    program, unit, families = rational.program, rate / count, rational.program.families
+    # ask for all sinks that shares miss before anything is rounded: one solution a time
+    while (
+        not context().is_late and (near := _optimum(program.leanest(count, unit), program.n_own)) is not None
+    ):
+        # a little more than the solver says, so that its tolerance misses no sink
+        more = [Fraction(int(np.ceil(v * _TICKS)), _TICKS) * unit for v in near]
+        missing = list(missed_sinks(rational.every, families, rational.as_shares(more, rate)))
+        if not sum(map(rational.ask, missing)):
+            break
+    while True:
+        context().announce("shares in few units")
+        values = None
+        for upwards in (False,) if program.n_rows > _LARGE_ROWS else (False, True):
+            if values is None:
+                values = _rounded(program.leanest(count, unit), program.n_own, count, upwards=upwards)
+        if values is None and can_search:
+            values = _searched(program.leanest(count, unit), program.n_own)
+        if values is None:
+            return None
+        found = rational.as_shares([int(v) * rate / count for v in values], rate)
+        if not fits(rational.union, rational.every.number, found):
+            return None
+        is_served, missed = rational.served(found)
+        if is_served:
+            return found
+        if missed is None or not rational.ask(missed):
+            return None
 
 
 def units_of(known: RationalShares) -> int:
     """Unit trees of each group that fill shares."""
     values = {v for family in known.shares for shares in family for v in shares}
     return sum(known.roots[0]) // gcd(*values, *(v for roots in known.roots for v in roots))
-
-
-def _fewest(rational: RationalProgram, total: Fraction, witness: GroupLengthWitness) -> int:
-    """A divisor of all numbers of units for each weight with which links that have a price are full."""
-    capacity, rate = rational.program.capacity, total / rational.total
-    priced = [witness.lengths[link] > 0 for link in capacity.links.tolist()]
-    return lcm(*((int(b) / rate).denominator for b in capacity.bandwidths[np.array(priced)]))
-
-
-@dataclass(frozen=True, eq=False)
-class _Grid:
-    """Whole shares at a rate of so many units for each weight.
-
-    Parameters
-    ----------
-    rational : RationalProgram
-    rate : Fraction
-        For each weight, bytes/s.
-    count : int
-        Units of that rate.
-    """
-
-    rational: RationalProgram
-    rate: Fraction
-    count: int
-
-    def shares(self, *, can_search: bool) -> RationalShares | None:
-        """The first that pass all checks, None if there are none or none were found."""
-        self._complete()
-        while True:
-            values = self._values(can_search=can_search)
-            if values is None:
-                return None
-            found = self.rational.as_shares([int(v) * self.rate / self.count for v in values], self.rate)
-            if not fits(self.rational.union, self.rational.every.number, found):
-                return None
-            is_served, missed = self.rational.served(found)
-            if is_served:
-                return found
-            if missed is None or not self.rational.ask(missed):
-                return None
-
-    def _complete(self) -> None:
-        """Ask for all sinks that shares miss before anything is rounded: one solution a time."""
-        rational, n_own = self.rational, self.rational.program.n_own
-        while not context().is_late:
-            values = _optimum(self._program(), n_own)
-            if values is None:
-                return
-            # a little more than the solver says, so that its tolerance misses no sink
-            near = [Fraction(int(np.ceil(v * _TICKS)), _TICKS) * self.rate / self.count for v in values]
-            if not sum(map(rational.ask, rational.missed(rational.as_shares(near, self.rate)))):
-                return
-
-    def _values(self, *, can_search: bool) -> Int64Array | None:
-        """Whole values of the program's own columns."""
-        context().announce("shares in few units")
-        n_own = self.rational.program.n_own
-        for upwards in (False,) if self.rational.program.n_rows > _LARGE_ROWS else (False, True):
-            values = _rounded(self._program(), n_own, self.count, upwards=upwards)
-            if values is not None:
-                return values
-        return _searched(self._program(), n_own) if can_search else None
-
-    def _program(self) -> Program:
-        """Not yet solved."""
-        return self.rational.program.leanest(self.count, self.rate / self.count)
 
 
 def _rounded(lp: Program, n_own: int, count: int, *, upwards: bool) -> Int64Array | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -101,34 +101,26 @@ def arrange(
             if parts.switch[one] >= 0:
                 waiting[parts.switch[one]].append(one)
         queue: list[tuple[int, int, int]] = []
-        for one in members[parts.switch[members] < 0].tolist():
-            height = max(height, int(parts.height[one]))
-            _enqueue(queue, exits, tree, by_part.get(one, ()), 0)
-        while queue:
-            hops, number, units = heapq.heappop(queue)
-            if not waiting[switch[number]]:
-                continue
-            one = waiting[switch[number]].pop()
-            feeder[one] = number
-            height = max(height, hops + 1 + int(parts.height[one]))
-            if units > 1:
-                heapq.heappush(queue, (hops, number, units - 1))
-            _enqueue(queue, exits, tree, by_part.get(one, ()), hops + 1)
+        # parts that are entered, after how many hops; the first ones hold the root
+        entered = [(one, 0) for one in members[parts.switch[members] < 0].tolist()]
+        while entered or queue:
+            for one, hops in entered:
+                height = max(height, hops + int(parts.height[one]))
+                for number, units in by_part.get(one, ()):
+                    depth = int(exits.depth[exits.rank[number], tree])
+                    heapq.heappush(queue, (hops + depth, number, units))
+            entered = []
+            if queue:
+                hops, number, units = heapq.heappop(queue)
+                if waiting[switch[number]]:
+                    one = waiting[switch[number]].pop()
+                    feeder[one] = number
+                    entered = [(one, hops + 1)]
+                    if units > 1:
+                        heapq.heappush(queue, (hops, number, units - 1))
         if any(waiting):
             return Refusal(f"tree {tree} does not come to all boxes")
     return feeder, height
-
-
-def _enqueue(
-    queue: list[tuple[int, int, int]],
-    exits: Exits,
-    tree: int,
-    groups: Iterable[tuple[int, int]],
-    entered: int,
-) -> None:
-    """Add the exits of a part that is entered after so many hops."""
-    for number, units in groups:
-        heapq.heappush(queue, (entered + int(exits.depth[exits.rank[number], tree]), number, units))
 
 
 def _given(

@@ -165,12 +165,13 @@ def _within(
     if largest * trees > _MOST_BOX:
         return Refusal(f"{trees} trees of a box of {largest} ranks are too many")
     if any(violated_cut(piece) is not None for piece in pieces):
-        with under(context().unlimited):
-            return None
+        return None
     solved = _boxes(cutting, int(np.flatnonzero(multiplicities)[0]), trees)
     for turn in range(_TURNS):
         boxes = _with_duties(problem, solved, trees, turn)
-        arranged = _arranged(problem, boxes, trees)
+        favourite = np.array([box.favourite for box in boxes], dtype=np.int32)
+        parts, exits = _parts(problem, boxes, trees), _exits(problem, boxes)
+        arranged = arrange(exits, parts, favourite, problem.n_nodes)
         if not isinstance(arranged, Refusal):
             break
     if isinstance(arranged, Refusal):
@@ -266,13 +267,6 @@ def _with_duties(problem: Instance, boxes: list[_Box], trees: int, turn: int) ->
     return found
 
 
-def _arranged(problem: Instance, boxes: list[_Box], trees: int) -> tuple[Int64Array, int] | Refusal:
-    """Which exit feeds which part, and the height; see `arrange`."""
-    parts, exits = _parts(problem, boxes, trees), _exits(problem, boxes)
-    favourite = np.array([box.favourite for box in boxes], dtype=np.int32)
-    return arrange(exits, parts, favourite, problem.n_nodes)
-
-
 def _exits(problem: Instance, boxes: list[_Box]) -> Exits:
     """What leaves the boxes."""
     columns: list[tuple[NDArray[np.signedinteger], ...]] = []
@@ -281,29 +275,17 @@ def _exits(problem: Instance, boxes: list[_Box]) -> Exits:
     for number, box in enumerate(boxes):
         made, turned = box.trees, box.turned
         last = made.ends(made.exit_path)[1]
-        columns.append(
-            (
-                np.full(len(last), number),
-                problem.heads[box.links[last]],
-                first_rank + made.exit_rank,
-                np.where(made.exit_tree < 0, -1, (made.exit_tree + box.shift) % len(turned)),
-                made.exit_units,
-            )
-        )
+        switch, tree = problem.heads[box.links[last]], (made.exit_tree + box.shift) % len(turned)
+        tree = np.where(made.exit_tree < 0, -1, tree)
+        rank = first_rank + made.exit_rank
+        columns.append((np.full(len(last), number), switch, rank, tree, made.exit_units))
         tables.append((first + made.part[turned].T, made.depth[turned].T))
         first += len(made.parts[0])
         first_rank += len(box.ranks)
     owner, switch, rank, tree, units = (np.concatenate(column) for column in zip(*columns, strict=True))
     part, depth = (np.concatenate(table) for table in zip(*tables, strict=True))
-    return Exits(
-        owner.astype(np.int32),
-        switch.astype(np.int32),
-        rank.astype(np.int64),
-        tree.astype(np.int32),
-        units,
-        part.astype(np.int64),
-        depth.astype(np.int32),
-    )
+    owner, switch, tree, depth = (each.astype(np.int32) for each in (owner, switch, tree, depth))
+    return Exits(owner, switch, rank.astype(np.int64), tree, units, part.astype(np.int64), depth)
 
 
 def _parts(problem: Instance, boxes: list[_Box], trees: int) -> Parts:

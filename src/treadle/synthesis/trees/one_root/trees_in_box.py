@@ -14,7 +14,7 @@ import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array
 from treadle.schedules.factored.piece_trees import ragged
-from treadle.synthesis.trees.instance import Instance, find_violated_cut
+from treadle.synthesis.trees.instance import find_violated_cut
 from treadle.synthesis.trees.packers.packers import pack_lowest
 from treadle.synthesis.trees.packers.regrowth import regrow_trees
 from treadle.synthesis.trees.packers.tree_packing import to_forest
@@ -33,10 +33,6 @@ class BoxTrees:
         Rank of the box; -1 where the rank gets the data from outside, or is the root.
     path : array of int32, shape (K, n)
         From the parent, or from the switch outside; -1 at the root.
-    entry : array of int32, shape (K, n)
-        The rank without parent above each rank, which may be itself.
-    depth : array of int32, shape (K, n)
-        Hops from there.
     exit_rank, exit_path, exit_tree : arrays of int32, shape (x,)
         Groups of equal units that leave the box, and the tree that each is kept for, or -1.
     exit_units : array of int64, shape (x,)
@@ -46,8 +42,6 @@ class BoxTrees:
 
     parent: Int32Array
     path: Int32Array
-    entry: Int32Array
-    depth: Int32Array
     exit_rank: Int32Array
     exit_path: Int32Array
     exit_tree: Int32Array
@@ -55,28 +49,22 @@ class BoxTrees:
     path_offset: Int64Array
     path_links: Int32Array
 
-    @staticmethod
-    def of(
-        parent: Int32Array,
-        path: Int32Array,
-        exit_rank: Int32Array,
-        exit_path: Int32Array,
-        exit_tree: Int32Array,
-        exit_units: Int64Array,
-        path_offset: Int64Array,
-        path_links: Int32Array,
-    ) -> BoxTrees:
-        """The trees, with what follows from parents."""
-        entry = np.broadcast_to(np.arange(parent.shape[1], dtype=np.int32), parent.shape).copy()
-        above, depth = parent.copy(), np.zeros(parent.shape, dtype=np.int32)
+    @cached_property
+    def entry(self) -> Int32Array:
+        """The rank without parent above each rank, which may be itself, shape (K, n)."""
+        entry = np.broadcast_to(np.arange(self.parent.shape[1], dtype=np.int32), self.parent.shape).copy()
+        while np.any((above := np.take_along_axis(self.parent, entry, axis=1)) >= 0):
+            entry = np.where(above >= 0, above, entry)
+        return entry
+
+    @cached_property
+    def depth(self) -> Int32Array:
+        """Hops from there to each rank, shape (K, n)."""
+        above, depth = self.parent.copy(), np.zeros(self.parent.shape, dtype=np.int32)
         while np.any(live := above >= 0):
             depth[live] += 1
-            entry[live] = above[live]
-            rows = np.nonzero(live)[0]
-            above[live] = parent[rows, above[live]]
-        return BoxTrees(
-            parent, path, entry, depth, exit_rank, exit_path, exit_tree, exit_units, path_offset, path_links
-        )
+            above[live] = self.parent[np.nonzero(live)[0], above[live]]
+        return depth
 
     @cached_property
     def parts(self) -> tuple[Int64Array, Int64Array]:
@@ -132,12 +120,13 @@ def trees_of_box(piece: LocalPiece) -> BoxTrees:
     problem = local_instance(piece)
     graph = remove_switches(problem, piece.capacity, piece.multiplicities)
     leaves = graph.heads == piece.outside
-    ways = [~leaves]
-    if piece.native.any():  # without entering it, if that will do
-        ways = [graph.tails != piece.outside, np.ones(len(leaves), dtype=bool)]
-    while len(ways) > 1 and _lacks(problem, subgraph(graph, ways[0])):
-        ways = ways[1:]
-    inner = subgraph(graph, ways[0])
+    is_root = piece.native.any()
+    # that of the root is not entered, if that will do
+    inner = subgraph(graph, graph.tails != piece.outside if is_root else ~leaves)
+    if is_root:
+        arcs = replace(problem, tails=inner.tails, heads=inner.heads, bandwidths=inner.capacities)
+        if find_violated_cut(arcs, inner.capacities) is not None:
+            inner = graph
     packing = pack_lowest(problem, inner, piece.multiplicities).packing
     # within the arcs that were split off: what leaves keeps its units
     packing = regrow_trees(problem, inner, packing).packing
@@ -145,19 +134,13 @@ def trees_of_box(piece: LocalPiece) -> BoxTrees:
     rows = np.repeat(np.arange(len(table.units)), table.units)
     parent, path = table.parent[rows], table.path[rows]
     inside = parent[:, :n]
-    return BoxTrees.of(
+    return BoxTrees(
         np.where(inside == n, -1, inside),
         path[:, :n],
         *_exits(graph, np.flatnonzero(leaves), path[:, n].tolist()),
         table.path_offset,
         table.path_table,
     )
-
-
-def _lacks(problem: Instance, graph: LogicalGraph) -> bool:
-    """Whether a logical graph violates condition C."""
-    arcs = replace(problem, tails=graph.tails, heads=graph.heads, bandwidths=graph.capacities)
-    return find_violated_cut(arcs, graph.capacities) is not None
 
 
 def trees_of_rank(leaves: BoolArray, units: Int64Array, trees: int, *, is_root: bool) -> BoxTrees:
@@ -179,7 +162,7 @@ def trees_of_rank(leaves: BoolArray, units: Int64Array, trees: int, *, is_root: 
     rest = np.where(leaves, units, 0) - np.bincount(first, minlength=len(units))
     links = np.concatenate([first, np.flatnonzero(rest)])
     order = np.argsort(links, kind="stable")
-    return BoxTrees.of(
+    return BoxTrees(
         np.full((trees, 1), -1, dtype=np.int32),
         path[:, None].astype(np.int32),
         np.zeros(len(links), dtype=np.int32),

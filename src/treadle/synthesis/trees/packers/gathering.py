@@ -59,9 +59,8 @@ def gather_trees(
         "equal trees",
         lambda control: core.gather_forest(fabric, routed_forest(problem, graph, packing), limits, control),
     )
-    if status != 0:
-        return graph, packing
-    new_graph, gathered = from_routed_forest(problem, RoutedForest.of(forest))
-    if len(gathered.root) >= len(packing.root):
-        return graph, packing
-    return new_graph, gathered
+    if status == 0:
+        new_graph, gathered = from_routed_forest(problem, RoutedForest.of(forest))
+        if len(gathered.root) < len(packing.root):
+            return new_graph, gathered
+    return graph, packing

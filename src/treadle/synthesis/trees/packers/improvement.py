@@ -114,12 +114,8 @@ def route_low(
     if reason and not asked:
         return PackingAttempt(Packer.HEIGHT_FIRST, f"not tried: {reason}")
     lowest = lowest_height(problem, multiplicities, capacities)
-    found = grow_height_first(
-        problem,
-        capacities,
-        multiplicities,
-        heights=range(lowest, min(lowest + HEIGHTS, lowest + HEIGHTS if below is None else below)),
-    )
+    heights = range(lowest, min(lowest + HEIGHTS, lowest + HEIGHTS if below is None else below))
+    found = grow_height_first(problem, capacities, multiplicities, heights=heights)
     attempt = PackingAttempt(Packer.HEIGHT_FIRST, found.outcome)
     if found.graph is None or found.packing is None:
         return attempt
@@ -158,13 +154,8 @@ def _regrown(packed: Packed, problem: Instance, lowest: int, steps: int | None) 
     """The trees grown anew, one at a time."""
     if packing_height(packed.packing) <= lowest:
         return packed
-    found = regrow_trees(
-        problem,
-        packed.graph,
-        packed.packing,
-        lowest=lowest,
-        max_work=steps if steps is None else min(steps, default_steps(packed.packing)),
-    )
+    most = steps if steps is None else min(steps, default_steps(packed.packing))
+    found = regrow_trees(problem, packed.graph, packed.packing, lowest=lowest, max_work=most)
     outcome = (
         f"height {found.before} -> {found.after} (at least {lowest}): {found.regrown} trees grown anew, "
         f"{found.swaps} swaps, {found.splits} splits"
@@ -186,9 +177,8 @@ def _swapped(packed: Packed, problem: Instance, capacities: Int64Array, lowest: 
         if found.after <= lowest or found.failure:
             break
     assert found is not None
-    if found.failure:
-        outcome = f"not tried: {found.failure}"
-    else:
+    outcome = f"not tried: {found.failure}"
+    if not found.failure:
         outcome = (
             f"height {found.before} -> {found.after} (at least {lowest}): {found.swaps} swaps, "
             f"{found.reversals} reversals, {found.rehangs} re-hangings"
@@ -196,4 +186,4 @@ def _swapped(packed: Packed, problem: Instance, capacities: Int64Array, lowest: 
     attempts = (*packed.attempts, PackingAttempt(Packer.LOCAL_SEARCH, outcome))
     if found.after < found.before:
         return Packed(found.graph, found.packing, packed.packer, attempts)
-    return Packed(packed.graph, packed.packing, packed.packer, attempts)
+    return replace(packed, attempts=attempts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -126,12 +126,11 @@ def lower_trees(
     """
     n, n_nodes = len(problem.terminals), problem.n_nodes
     before = packing_height(packing)
+    unchanged = LocalOptimum(graph, packing, before, before)
     if before <= lowest:
-        return LocalOptimum(graph, packing, before, before)
+        return unchanged
     if len(packing.root) * n > MAX_CELLS or n * n_nodes > MAX_POOLS:  # the latter keeps ranks within 16 bits
-        return LocalOptimum(
-            graph, packing, before, before, failure=f"{len(packing.root)} trees of {n} ranks are too many"
-        )
+        return replace(unchanged, failure=f"{len(packing.root)} trees of {n} ranks are too many")
     units = link_units(graph, len(problem.tails)) if capacities is None else capacities
     trees = min(int(packing.multiplicity.sum()), _SPLIT * len(packing.root))
     limits = SearchLimits(
@@ -140,20 +139,15 @@ def lower_trees(
         max_cells=min(MAX_CELLS, max(trees * n, _LEAST_CELLS)),
         seed=seed,
     )
-    status, lower, counts = run_until(
-        "local search",
-        lambda control: core.lower_forest(
-            ranked_fabric(problem, units), routed_forest(problem, graph, packing), limits, control
-        ),
+    fabric, forest = ranked_fabric(problem, units), routed_forest(problem, graph, packing)
+    status, lower, (first, last, swaps, reversals, rehangs, splits, steps) = run_until(
+        "local search", lambda control: core.lower_forest(fabric, forest, limits, control)
     )
     if status != 0:
-        return LocalOptimum(
-            graph, packing, before, before, failure="trees with one path per edge are too many"
-        )
-    first, last, swaps, reversals, rehangs, splits, steps = counts
+        return replace(unchanged, failure="trees with one path per edge are too many")
     assert first == before
-    lower_graph, lower_packing = from_routed_forest(problem, RoutedForest.of(lower))
-    return LocalOptimum(lower_graph, lower_packing, before, last, swaps, reversals, rehangs, splits, steps)
+    made = from_routed_forest(problem, RoutedForest.of(lower))
+    return LocalOptimum(*made, before, last, swaps, reversals, rehangs, splits, steps)
 
 
 def ranked_fabric(problem: Instance, capacities: Int64Array) -> RankedFabric:

@@ -7,20 +7,20 @@ what each is good for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array, positions_of
+from treadle.arrays import Int64Array
 from treadle.context import context, under
 from treadle.synthesis.trees.instance import Instance, find_violated_cut
 from treadle.synthesis.trees.packers.improvement import search_lower
 from treadle.synthesis.trees.packers.local_search import packing_height
 from treadle.synthesis.trees.packers.packed import Packed, Packer, PackingAttempt
 from treadle.synthesis.trees.packers.shortest_trees import is_dense, pack_shortest_trees
-from treadle.synthesis.trees.packers.tree_packing import Packing, pack_trees
+from treadle.synthesis.trees.packers.tree_packing import Packing, pack_trees, rank_arcs
 from treadle.synthesis.trees.packers.vertex_matching import (
     Digraph,
     Matched,
@@ -91,14 +91,18 @@ def _pack(
     problem: Instance, graph: LogicalGraph, multiplicities: Int64Array, packer: Packer | None
 ) -> Packed:
     attempts: list[PackingAttempt] = []
-    wanted = tuple(Packer) if packer is None else (packer,)
-    digraph = _digraph(problem, graph, multiplicities)
+    arcs = rank_arcs(problem, graph)
+    digraph = Digraph(multiplicities, *arcs)
     with under(context().unlimited):
         unit = largest_unit(problem, graph, multiplicities)
-    lowest = max(0, height_bound(*_whole(digraph)))
+    ranks = np.arange(digraph.n_nodes, dtype=np.int32)
+    lowest = max(0, height_bound(len(ranks), arcs.tail, arcs.head, ranks, ranks[multiplicities > 0]))
     pack = partial(_attempt, digraph=digraph, unit=unit, lowest=lowest)
     left: float | None = None
-    for name in _order(wanted, digraph):
+    # on dense graphs shortest paths come first
+    dense = is_dense(digraph.n_nodes, len(digraph.tails))
+    names = [name for name in _BEFORE_GROWTH if packer in (None, name)]
+    for name in sorted(names, key=lambda name: dense and name is not Packer.SHORTEST_PATHS):
         reason = "" if packer else _reason_to_skip(name, problem, left)
         if reason:
             attempts.append(PackingAttempt(name, f"not tried: {reason}"))
@@ -109,14 +113,34 @@ def _pack(
         if found.packing is None:
             continue
         made = Packed(graph, found.packing, name, tuple(attempts))
-        if name is Packer.BREADTH_FIRST and packer is None and packing_height(found.packing) > lowest:
-            return _unless_shortest(made, pack)
-        if name is Packer.PRICED_MATCHING and packer is None and _cells(digraph, unit) <= SMALL_CELLS:
-            return _lower(made, _grow(problem, graph, multiplicities, unit))
+        height = packing_height(found.packing)
+        shortest = Packer.SHORTEST_PATHS
+        if packer is None and name is Packer.BREADTH_FIRST and height > lowest:
+            # higher than distances: shortest paths may do better
+            if any(attempt.packer is shortest for attempt in attempts):
+                return made
+            other = pack(shortest)
+            told = PackingAttempt(shortest, other.outcome)
+            if other.packing is None:
+                return replace(made, attempts=(told, *attempts))
+            beaten = PackingAttempt(name, f"not taken: height {height}")
+            return Packed(graph, other.packing, shortest, (*attempts[:-1], beaten, told))
+        if packer is None and name is Packer.PRICED_MATCHING and _cells(digraph, unit) <= SMALL_CELLS:
+            # growth's packing if it is lower, or as low with fewer trees
+            grown = _grow(problem, graph, multiplicities, unit)
+            grown_height, trees = packing_height(grown), len(found.packing.root)
+            if (height, trees) <= (grown_height, len(grown.root)):
+                note = f"not taken: height {grown_height}, {len(grown.root)} trees"
+                return replace(made, attempts=(*attempts, PackingAttempt(Packer.GROWTH, note)))
+            attempts[-1] = PackingAttempt(name, f"not taken: height {height}, {trees} trees")
+            return _grown(graph, grown, attempts)
         return made
-    grown = _grow(problem, graph, multiplicities, unit)
-    attempts.append(PackingAttempt(Packer.GROWTH, _grew(grown)))
-    return Packed(graph, grown, Packer.GROWTH, tuple(attempts))
+    return _grown(graph, _grow(problem, graph, multiplicities, unit), attempts)
+
+
+def _grown(graph: LogicalGraph, grown: Packing, attempts: Sequence[PackingAttempt]) -> Packed:
+    outcome = f"made the forest: {grown.speculative} unit trees greedily, {grown.exact} exactly"
+    return Packed(graph, grown, Packer.GROWTH, (*attempts, PackingAttempt(Packer.GROWTH, outcome)))
 
 
 def largest_unit(problem: Instance, graph: LogicalGraph, multiplicities: Int64Array) -> int:
@@ -171,16 +195,6 @@ def divisors(number: int) -> list[int]:
     return sorted(found, reverse=True)
 
 
-def _digraph(problem: Instance, graph: LogicalGraph, multiplicities: Int64Array) -> Digraph:
-    rank_of = positions_of(problem.n_nodes, problem.terminals, dtype=np.int32)
-    return Digraph(multiplicities, rank_of[graph.tails], rank_of[graph.heads], graph.capacities)
-
-
-def _whole(graph: Digraph) -> tuple[int, Int32Array, Int32Array, Int32Array, Int32Array]:
-    nodes = np.arange(graph.n_nodes, dtype=np.int32)
-    return graph.n_nodes, graph.tails, graph.heads, nodes, nodes[graph.multiplicities > 0]
-
-
 def _cells(graph: Digraph, unit: int) -> int:
     return int(graph.multiplicities.sum()) // unit * graph.n_nodes
 
@@ -192,13 +206,6 @@ def _reason_to_skip(name: Packer, problem: Instance, left: float | None) -> str:
     if name is Packer.PRICED_MATCHING and len(problem.relays):
         return "behind switches growth is as low, with fewer trees"
     return ""
-
-
-def _order(wanted: tuple[Packer, ...], graph: Digraph) -> list[Packer]:
-    """Those before growth; on dense graphs shortest paths first."""
-    dense = is_dense(graph.n_nodes, len(graph.tails))
-    names = [name for name in _BEFORE_GROWTH if name in wanted]
-    return sorted(names, key=lambda name: dense and name is not Packer.SHORTEST_PATHS)
 
 
 @dataclass(frozen=True)
@@ -220,58 +227,29 @@ def _attempt(name: Packer, *, digraph: Digraph, unit: int, lowest: int) -> _Atte
     found = _match(name, digraph, unit, lowest)
     if found.failure:
         return _Attempt(None, f"failed: {found.failure}", found.overload / max(1, _cells(digraph, unit)))
-    return _Attempt(_packing(found), _made(found, lowest))
-
-
-def _unless_shortest(made: Packed, pack: Callable[[Packer], _Attempt]) -> Packed:
-    """That forest, which is higher than distances, or one of shortest paths if they have not been tried."""
-    name = Packer.SHORTEST_PATHS
-    if any(attempt.packer is name for attempt in made.attempts):
-        return made
-    found = pack(name)
-    told = PackingAttempt(name, found.outcome)
-    if found.packing is None:
-        return replace(made, attempts=(told, *made.attempts))
-    beaten = PackingAttempt(made.packer, f"not taken: height {packing_height(made.packing)}")
-    return Packed(made.graph, found.packing, name, (*made.attempts[:-1], beaten, told))
+    order = np.argsort(found.root, kind="stable")
+    rows = found.root[order], found.multiplicity[order], found.parent[order]
+    return _Attempt(
+        Packing(*rows, speculative=0, exact=0),
+        f"made the forest: height {found.height} (at least {lowest} in this graph), "
+        f"{found.rehangs} re-hangings, {found.splits} splits, {found.detours} detours",
+    )
 
 
 def _match(name: Packer, graph: Digraph, unit: int, lowest: int) -> Matched:
     # all trees of a root begin as one, so roots count and not trees
     cells = int(np.count_nonzero(graph.multiplicities)) * graph.n_nodes
-    if name is Packer.BREADTH_FIRST:
-        return match_vertices(
-            graph,
-            detours=False,
-            first_height=lowest,
-            last_height=2 * lowest + 2,
-            unit=unit,
-            max_work=max(_LEAST_WORK, _BREADTH_FIRST_WORK * cells),
-        )
-    is_priced = name is Packer.PRICED_MATCHING
+    is_breadth_first, is_priced = name is Packer.BREADTH_FIRST, name is Packer.PRICED_MATCHING
+    work = _BREADTH_FIRST_WORK if is_breadth_first else _PRICED_WORK if is_priced else _MATCHING_WORK
     return match_vertices(
         graph,
         start=Start.PRICED if is_priced else Start.BREADTH_FIRST,
+        detours=not is_breadth_first,
         first_height=lowest,
+        last_height=2 * lowest + 2 if is_breadth_first else None,
         unit=unit,
-        max_work=max(_LEAST_WORK, (_PRICED_WORK if is_priced else _MATCHING_WORK) * cells),
+        max_work=max(_LEAST_WORK, work * cells),
     )
-
-
-def _packing(found: Matched) -> Packing:
-    order = np.argsort(found.root, kind="stable")
-    return Packing(found.root[order], found.multiplicity[order], found.parent[order], speculative=0, exact=0)
-
-
-def _made(found: Matched, lowest: int) -> str:
-    return (
-        f"made the forest: height {found.height} (at least {lowest} in this graph), "
-        f"{found.rehangs} re-hangings, {found.splits} splits, {found.detours} detours"
-    )
-
-
-def _grew(grown: Packing) -> str:
-    return f"made the forest: {grown.speculative} unit trees greedily, {grown.exact} exactly"
 
 
 def _grow(problem: Instance, graph: LogicalGraph, multiplicities: Int64Array, unit: int) -> Packing:
@@ -279,14 +257,3 @@ def _grow(problem: Instance, graph: LogicalGraph, multiplicities: Int64Array, un
     coarse = replace(graph, capacities=graph.capacities // unit)
     grown = pack_trees(problem, coarse, multiplicities // unit)
     return replace(grown, multiplicity=grown.multiplicity * unit)
-
-
-def _lower(made: Packed, grown: Packing) -> Packed:
-    """That packing, or growth's if it is lower (or as low with fewer trees)."""
-    mine, other = packing_height(made.packing), packing_height(grown)
-    if (mine, len(made.packing.root)) <= (other, len(grown.root)):
-        note = PackingAttempt(Packer.GROWTH, f"not taken: height {other}, {len(grown.root)} trees")
-        return replace(made, attempts=(*made.attempts, note))
-    beaten = PackingAttempt(made.packer, f"not taken: height {mine}, {len(made.packing.root)} trees")
-    attempts = (*made.attempts[:-1], beaten, PackingAttempt(Packer.GROWTH, _grew(grown)))
-    return Packed(made.graph, grown, Packer.GROWTH, attempts)

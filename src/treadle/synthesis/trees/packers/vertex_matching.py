@@ -176,42 +176,18 @@ def match_vertices(
         )
         attempt = partial(core.match_trees, n, tree_root, tree_weight, arcs, options)
         status, rows, counts = run_core("vertex matching", attempt)
-        found = _matched(status, TreeRows(*rows), counts, n_nodes=n, unit=unit, limit=limit)
-        if not found.failure:
+        trees, (height, overload, *_, work) = TreeRows(*rows), counts
+        failure = ""
+        if status != _OK and work > limit:
+            failure = f"gave up after {work} steps, {overload} trees too many on their arcs"
+        elif status != _OK:
+            stuck = f"stuck with {overload} trees too many on their arcs at height {height}"
+            failure = stuck if overload else "some node is not reached"
+        parent = trees.parent.reshape(len(trees.root), n)
+        found = Matched(trees.root, trees.multiplicity * unit, parent, *counts, failure)
+        if not failure:
             break
     return found
-
-
-def _matched(
-    status: int,
-    trees: TreeRows,
-    counts: tuple[int, int, int, int, int, int],
-    *,
-    n_nodes: int,
-    unit: int,
-    limit: int,
-) -> Matched:
-    height, overload, rehangs, splits, detours, work = counts
-    failure = ""
-    if status != _OK:
-        if work > limit:
-            failure = f"gave up after {work} steps, {overload} trees too many on their arcs"
-        elif overload:
-            failure = f"stuck with {overload} trees too many on their arcs at height {height}"
-        else:
-            failure = "some node is not reached"
-    return Matched(
-        trees.root,
-        trees.multiplicity * unit,
-        trees.parent.reshape(len(trees.root), n_nodes),
-        height,
-        overload,
-        rehangs,
-        splits,
-        detours,
-        work,
-        failure,
-    )
 
 
 def _failed(reason: str) -> Matched:

@@ -49,27 +49,18 @@ def gateways_of(n_links: int, children: list[tuple[Piece, Int64Array] | None]) -
         Of each child that is a set: its kind, and this piece's local link for each local link of it (-1 where
         it has none).
     """
-    sides = np.full((2, n_links), NOBODY, dtype=np.int32)
-    natives = []
-    for child in children:
-        if child is None:
-            natives.append(np.zeros(0, dtype=np.int64))
-            continue
-        piece, place = child
-        natives.append(piece.native)
-        for side, rows in zip(sides, (piece.exits, piece.entrances), strict=True):
-            _mark(side, rows, place)
-    return Gateways(sides[0], sides[1], tuple(natives))
-
-
-def _mark(side: Int32Array, rows: Crossings, place: Int64Array) -> None:
-    members: dict[int, set[int]] = defaultdict(set)
-    for link, child in zip(place[rows.link].tolist(), rows.child.tolist(), strict=True):
-        members[link].add(child)
-    for link, found in members.items():
-        # units of a link that several members share may lead to any of them: then none is known
-        if len(found) == 1:
-            side[link] = found.pop()
+    leaves, enters = np.full((2, n_links), NOBODY, dtype=np.int32)
+    for piece, place in filter(None, children):
+        for side, rows in ((leaves, piece.exits), (enters, piece.entrances)):
+            members: dict[int, set[int]] = defaultdict(set)
+            for link, child in zip(place[rows.link].tolist(), rows.child.tolist(), strict=True):
+                members[link].add(child)
+            for link, found in members.items():
+                # units of a link that several members share may lead to any of them: then none is known
+                if len(found) == 1:
+                    side[link] = found.pop()
+    none = np.zeros(0, dtype=np.int64)
+    return Gateways(leaves, enters, tuple(none if child is None else child[0].native for child in children))
 
 
 def aligned_rows(

@@ -280,19 +280,15 @@ def _dyadic(
     weights: list[int] = problem.weights.tolist()
     numbers = budget.dyadic_numbers(weights, MAX_TREES)
     few = budget.lossy_numbers(weights)
-    known = 0
     if not isinstance(exact, Refusal):
-        known = exact.exact_trees
         if exact.trees in numbers:
             return exact
         found = search(numbers, share=Fraction(1)) if numbers else exact
         if not isinstance(found, Refusal) and found.trees in numbers:
             return found
-    if not few:
-        return None
-    found = search(few, share=1 - budget.dyadic_loss)
+    found = search(few, share=1 - budget.dyadic_loss) if few else Refusal("no number loses little")
     if isinstance(found, Refusal) or found.algbw <= found.optimum.algbw * (1 - budget.dyadic_loss):
         return None
     if isinstance(exact, Refusal):
         return found
-    return replace(found, optimum=exact.optimum, exact_trees=found.exact_trees or known)
+    return replace(found, optimum=exact.optimum, exact_trees=found.exact_trees or exact.exact_trees)

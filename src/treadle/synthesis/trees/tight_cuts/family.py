@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.arrays import BoolArray, Int32Array, Int64Array, sums_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,28 +69,20 @@ class Family:
         table = np.full((levels, len(self.innermost)), -1, dtype=np.int32)
         place = self.innermost.copy()
         nodes = np.arange(len(place))
-        while True:
-            live = place >= 0
-            if not live.any():
-                return table
+        while (live := place >= 0).any():
             table[self.depth[place[live]], nodes[live]] = place[live]
             place = np.where(live, self.outer[np.maximum(place, 0)], -1).astype(np.int32)
+        return table
 
     def without(self, dropped: BoolArray) -> Family:
         """The family without some sets; their nodes belong to the sets around them."""
         place = np.arange(self.n_sets, dtype=np.int32)
-        while True:
-            gone = dropped[place]
-            if not gone.any():
-                break
+        while (gone := dropped[place]).any():
             place = np.where(gone, self.outer[place], place).astype(np.int32)
-        outer = np.where(self.outer >= 0, place[np.maximum(self.outer, 0)], -1)
         number = (np.cumsum(~dropped) - 1).astype(np.int32)
-        kept = ~dropped
-        return Family(
-            np.where(outer[kept] >= 0, number[np.maximum(outer[kept], 0)], -1).astype(np.int32),
-            number[place[self.innermost]],
-        )
+        # the last number is for what set 0 lies in: nothing
+        outer = np.append(number, -1)[np.append(place, -1)[self.outer[~dropped]]]
+        return Family(outer.astype(np.int32), number[place[self.innermost]])
 
     def compact(self) -> Family:
         """The family without sets that hold just what one set within them holds."""
@@ -107,8 +99,5 @@ class Family:
 
     def sums(self, values: Int64Array) -> Int64Array:
         """Sum of node values over each set, shape (s,)."""
-        total = np.zeros(self.n_sets, dtype=np.int64)
-        for row in self.ancestors:
-            live = row >= 0
-            np.add.at(total, row[live], values[live])
-        return total
+        rows, nodes = np.nonzero(self.ancestors >= 0)
+        return sums_of(self.n_sets, self.ancestors[rows, nodes], values[nodes])

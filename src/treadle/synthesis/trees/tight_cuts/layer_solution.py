@@ -89,8 +89,7 @@ def fitted_layer(
     # punctured(dgx_a100(64), links=1, seed=1): height 3, without 5
     spread = spread_on_planes(problem, family, capacities, multiplicities)
     if not isinstance(spread, Refusal):
-        lowered, shares = spread.capacities, spread.shares
-        built = solve_layer(problem, family, lowered, multiplicities, shares)
+        built = solve_layer(problem, family, spread.capacities, multiplicities, spread.shares)
         if isinstance(built, tuple):
             return built
     trimmed = trim(problem, family, capacities, multiplicities, guarded)

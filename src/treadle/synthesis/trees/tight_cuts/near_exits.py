@@ -12,8 +12,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array, sums_of
-from treadle.schedules.factored import Piece, TableTrees
+from treadle.arrays import Int64Array, sums_of
+from treadle.schedules.factored import Crossings, Piece, TableTrees
 from treadle.schedules.factored.slots import table_depths
 
 _MOST_CHILDREN = 256  # beyond, units are used in the order of their suppliers
@@ -56,12 +56,16 @@ def near_exits(piece: Piece, deliveries: int) -> tuple[Int64Array, int] | None:
     need = units * deliveries
     flow = assigned(need.tolist(), have.tolist(), depth)
     used = [(taker, supplier) for taker, taken in enumerate(flow) for supplier, some in taken.items() if some]
-    latest = max(depth[pair] for pair in used)
-    if _latest_in_order(need, have, depth) <= latest:
+    # the greatest depth if takers one after the other take units of suppliers one after the other
+    ends = np.cumsum(need), np.cumsum(have)
+    starts = np.union1d(*ends)
+    starts = np.concatenate([[0], starts[(starts > 0) & (starts < ends[0][-1])]])
+    in_order = depth[tuple(np.searchsorted(end, starts, side="right") for end in ends)].max()
+    if in_order <= max(depth[pair] for pair in used):
         return None
     first_links = rows.path_links[rows.path_offset[rows.path]]
     order = np.lexsort((rows.offset, rows.link, first_links, rows.child))
-    return _parts(flow, depth, order, rows.child[order], rows.units[order], n), int(np.gcd.reduce(units))
+    return _parts(flow, depth, order, rows), int(np.gcd.reduce(units))
 
 
 def assigned(need: list[int], have: list[int], depth: Int64Array) -> list[dict[int, int]]:
@@ -81,41 +85,21 @@ def assigned(need: list[int], have: list[int], depth: Int64Array) -> list[dict[i
         near = [np.flatnonzero(row <= limit).tolist() for row in depth]
         for taker in range(len(need)):
             while need[taker] and (path := _path(taker, near, have, users)):
-                _augment(path, need, have, flow, users)
+                last = path[-1][1]
+                lost = [(one, supplier) for (_, supplier), (one, _) in pairwise(path)]
+                units = min(need[taker], have[last], *(flow[one][supplier] for one, supplier in lost))
+                for one, supplier in path:
+                    flow[one][supplier] = flow[one].get(supplier, 0) + units
+                    users[supplier].add(one)
+                for one, supplier in lost:
+                    flow[one][supplier] -= units
+                    if not flow[one][supplier]:
+                        users[supplier].discard(one)
+                need[taker] -= units
+                have[last] -= units
         if not any(need):
             break
     return flow
-
-
-def _latest_in_order(need: Int64Array, have: Int64Array, depth: Int64Array) -> int:
-    """Greatest depth if takers one after the other take units of suppliers one after the other."""
-    takers, suppliers = np.cumsum(need), np.cumsum(have)
-    starts = np.union1d(takers, suppliers)
-    starts = np.concatenate([[0], starts[(starts > 0) & (starts < takers[-1])]])
-    pairs = (np.searchsorted(ends, starts, side="right") for ends in (takers, suppliers))
-    return int(depth[tuple(pairs)].max())
-
-
-def _augment(
-    path: list[tuple[int, int]],
-    need: list[int],
-    have: list[int],
-    flow: list[dict[int, int]],
-    users: list[set[int]],
-) -> None:
-    """Along a path of `_path`, as much as it can carry."""
-    first, last = path[0][0], path[-1][1]
-    lost = [(taker, supplier) for (_, supplier), (taker, _) in pairwise(path)]
-    units = min(need[first], have[last], *(flow[taker][supplier] for taker, supplier in lost))
-    for taker, supplier in path:
-        flow[taker][supplier] = flow[taker].get(supplier, 0) + units
-        users[supplier].add(taker)
-    for taker, supplier in lost:
-        flow[taker][supplier] -= units
-        if not flow[taker][supplier]:
-            users[supplier].discard(taker)
-    need[first] -= units
-    have[last] -= units
 
 
 def _path(taker: int, near: list[list[int]], have: list[int], users: list[set[int]]) -> list[tuple[int, int]]:
@@ -143,19 +127,10 @@ def _path(taker: int, near: list[list[int]], have: list[int], users: list[set[in
     return []
 
 
-def _parts(
-    flow: list[dict[int, int]],
-    depth: Int64Array,
-    order: Int64Array,
-    child: Int32Array,
-    units: Int64Array,
-    n: int,
-) -> Int64Array:
+def _parts(flow: list[dict[int, int]], depth: Int64Array, order: Int64Array, rows: Crossings) -> Int64Array:
     """What each taker gets, nearest suppliers first, as parts of rows."""
-    first = np.searchsorted(child, np.arange(n + 1)).tolist()
-    at, skip = first[:-1], [0] * n
-    size = units.tolist()
-    parts = []
+    at = np.searchsorted(rows.child[order], np.arange(depth.shape[1])).tolist()
+    skip, size, parts = [0] * len(at), rows.units[order].tolist(), []
     for taker, taken in enumerate(flow):
         hops = depth[taker].tolist()
         for supplier in sorted(taken, key=lambda one: (hops[one], one)):

@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array, mask_of, offsets_of
+from treadle.arrays import BoolArray, Int32Array, Int64Array, mask_of, offsets_of, sums_of
 from treadle.schedules.factored import Crossings, Piece, TableTrees
+from treadle.schedules.factored.piece_trees import ragged
 from treadle.schedules.trees.forest import Direction, Forest
+from treadle.synthesis.runs import run_starts, sums_before
 from treadle.synthesis.trees.instance import Instance, find_violated_cut
 from treadle.synthesis.trees.packers.packers import pack_lowest
 from treadle.synthesis.trees.packers.tree_packing import to_forest
@@ -100,13 +102,13 @@ def solve_table(piece: LocalPiece, gateways: Gateways | None = None, steps: int 
     if gateways is not None:
         graph = balanced_over_links(graph, piece.tails, piece.heads)
     used = np.zeros(len(piece.tails), dtype=np.int64)
-    is_exit = graph.heads == piece.outside if piece.has_outside else np.zeros(len(graph.heads), dtype=bool)
-    is_entrance = graph.tails == piece.outside if piece.has_outside else is_exit
+    is_exit, is_entrance = (
+        (ends == piece.outside) & piece.has_outside for ends in (graph.heads, graph.tails)
+    )
     # units of links go to what leaves, then to what enters, and only then to the trees inside
     exits = _crossings(graph, np.flatnonzero(is_exit), used, entering=False, native=piece.native)
     entrances = _crossings(graph, np.flatnonzero(is_entrance), used, entering=True, native=piece.native)
-    entered = np.bincount(entrances.child, weights=entrances.units, minlength=piece.n_children)
-    multiplicities = piece.native + entered.astype(np.int64)
+    multiplicities = piece.native + sums_of(piece.n_children, entrances.child, entrances.units)
     inner = replace(problem, terminals=problem.terminals[: piece.n_children], weights=multiplicities)
     rest = subgraph(graph, ~(is_exit | is_entrance))
     if star is None:
@@ -118,22 +120,25 @@ def solve_table(piece: LocalPiece, gateways: Gateways | None = None, steps: int 
     if gateways is None or forest.n_trees * forest.n_ranks > _MOST_ALIGNED:
         table = table_of(forest, used)
     else:
-        table = _table(*aligned_rows(forest, gateways, entrances), forest, used)
-    solved = Piece(piece.capacity, piece.native, table, entrances, exits)
-    return SolvedPiece(solved, packer)
+        root, units, parent, path = aligned_rows(forest, gateways, entrances)
+        at = path >= 0
+        each = np.broadcast_to(units[:, None], path.shape)[at]
+        first, last = np.full((2, *path.shape), -1, dtype=np.int64)
+        first[at], last[at] = _first_and_last_units(forest, path[at], each, used)
+        table = TableTrees(root, units, parent, path, first, last, *forest.all_paths())
+    return SolvedPiece(Piece(piece.capacity, piece.native, table, entrances, exits), packer)
 
 
 def subgraph(graph: LogicalGraph, keep: BoolArray) -> LogicalGraph:
     """Some arcs of a logical graph; paths stay as they are."""
     counts = np.diff(graph.segment_offset)
     segments = np.repeat(keep, counts)
-    offset = offsets_of(counts[keep])
     return replace(
         graph,
         tails=graph.tails[keep],
         heads=graph.heads[keep],
         capacities=graph.capacities[keep],
-        segment_offset=offset,
+        segment_offset=offsets_of(counts[keep]),
         segment_path=graph.segment_path[segments],
         segment_units=graph.segment_units[segments],
     )
@@ -144,28 +149,20 @@ def _crossings(
 ) -> Crossings:
     """Arcs to or from the outside as runs of capacity units; counts what they take of each link in `used`."""
     counts = np.diff(graph.segment_offset)[arcs]
-    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    segments = np.repeat(graph.segment_offset[arcs], counts) + within
+    segments = ragged(graph.segment_offset[arcs], counts)
     child = np.repeat((graph.heads if entering else graph.tails)[arcs], counts)
     path, units = graph.segment_path[segments], graph.segment_units[segments]
-    starts, ends = (
-        graph.path_links[graph.path_offset[path]],
-        graph.path_links[graph.path_offset[path + 1] - 1],
-    )
-    border, inside = (starts, ends) if entering else (ends, starts)
+    ends = graph.path_links[graph.path_offset[path]], graph.path_links[graph.path_offset[path + 1] - 1]
+    border, inside = ends if entering else ends[::-1]
     order = np.lexsort((border, inside, child))
     child, path, units = child[order], path[order], units[order]
     border, inside = border[order], inside[order]
     offset = take_units(border, units, used)
-    inner = np.where(border == inside, offset, 0)
     longer = border != inside
+    inner = offset.copy()
     inner[longer] = take_units(inside[longer], units[longer], used)
-    unit = np.zeros(len(child), dtype=np.int64)
-    if entering and len(child):
-        starts_child = np.concatenate([[True], child[1:] != child[:-1]])
-        before = np.cumsum(units) - units
-        # unit trees that enter are numbered after the native ones of their child
-        unit = before - np.maximum.accumulate(np.where(starts_child, before, 0)) + native[child]
+    # unit trees that enter are numbered after the native ones of their child
+    unit = sums_before(child, units) + native[child] if entering else np.zeros_like(units)
     rows = np.lexsort((offset, border))
     return Crossings(
         link=border[rows].astype(np.int32),
@@ -185,8 +182,7 @@ def _crossing_loads(entrances: Crossings, exits: Crossings, n_links: int) -> Int
     loads = np.zeros(n_links, dtype=np.int64)
     for rows in (entrances, exits):
         lengths = np.diff(rows.path_offset)[rows.path]
-        within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        links = rows.path_links[np.repeat(rows.path_offset[rows.path], lengths) + within]
+        links = rows.path_links[ragged(rows.path_offset[rows.path], lengths)]
         np.add.at(loads, links, np.repeat(rows.units, lengths))
     return loads
 
@@ -194,12 +190,8 @@ def _crossing_loads(entrances: Crossings, exits: Crossings, n_links: int) -> Int
 def take_units(links: Int32Array, units: Int64Array, used: Int64Array) -> Int64Array:
     """Give each row the next `units` capacity units of its link: the first of them; `used` counts on."""
     order = np.argsort(links, kind="stable")
-    sorted_links, sorted_units = links[order], units[order]
-    before = np.cumsum(sorted_units) - sorted_units
-    starts = np.concatenate([[True], sorted_links[1:] != sorted_links[:-1]])[: len(order)]
-    base = np.maximum.accumulate(np.where(starts, before, 0)) if len(order) else before
     first = np.empty(len(links), dtype=np.int64)
-    first[order] = used[sorted_links] + before - base
+    first[order] = used[links[order]] + sums_before(links[order], units[order])
     np.add.at(used, links, units)
     return first
 
@@ -251,31 +243,12 @@ def _first_and_last_units(
     return first, last
 
 
-def _table(
-    root: Int32Array,
-    units: Int64Array,
-    parent: Int32Array,
-    path: Int32Array,
-    forest: Forest,
-    used: Int64Array,
-) -> TableTrees:
-    """Rows with one path an edge, each with capacity units of its own."""
-    at = path >= 0
-    each = np.broadcast_to(units[:, None], path.shape)[at]
-    first, last = np.full((2, *path.shape), -1, dtype=np.int64)
-    first[at], last[at] = _first_and_last_units(forest, path[at], each, used)
-    return TableTrees(root, units, parent, path, first, last, *forest.all_paths())
-
-
 def _rows(forest: Forest, tree: Int64Array, start: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Rows of a table: tree, first unit in it, units; a tree is cut wherever an edge changes path."""
     trees = np.arange(forest.n_trees)
     pairs = np.stack([np.concatenate([trees, tree]), np.concatenate([np.zeros_like(trees), start])])
-    order = np.lexsort(pairs[::-1])
-    ordered = pairs[:, order]
-    fresh = np.ones(ordered.shape[1], dtype=bool)
-    fresh[1:] = np.any(ordered[:, 1:] != ordered[:, :-1], axis=0)
-    of, begin = ordered[:, fresh]
+    ordered = pairs[:, np.lexsort(pairs[::-1])]
+    of, begin = ordered[:, run_starts(*ordered)]
     _, multiplicity, _ = forest.tree_table()
     end = np.where(np.append(of[1:] == of[:-1], False), np.append(begin[1:], 0), multiplicity[of])
     return of, begin, end - begin

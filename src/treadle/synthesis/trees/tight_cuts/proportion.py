@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
+from treadle.synthesis.runs import run_starts
 
 _SAFE = 2.0**62
 
@@ -31,13 +32,12 @@ def quotas(sizes: Int64Array, group: Int32Array | Int64Array, wanted: Int64Array
     order = np.argsort(group, kind="stable")
     of = group[order]
     stop = np.cumsum(sizes[order])
-    starts = np.ones(len(of), dtype=bool)
-    starts[1:] = of[1:] != of[:-1]
+    starts = run_starts(of)
     first = np.flatnonzero(starts)
     place = np.cumsum(starts) - 1
     before = stop[first] - sizes[order][first]
     total = np.append(before[1:], stop[-1:]) - before
     divided = in_proportion(stop - before[place], wanted[of], np.maximum(total[place], 1))
     parts = np.empty_like(divided)
-    parts[order] = divided - np.where(starts, 0, np.concatenate([[0], divided[:-1]])[: len(of)])
+    parts[order] = np.where(starts, divided, np.diff(divided, prepend=0))
     return parts

@@ -155,7 +155,8 @@ def _widths(problem: Instance, family: Family) -> list[tuple[int, int]]:
 
 def _classes(problem: Instance, family: Family) -> tuple[Int64Array, Int64Array]:
     """Class of each rank by the sets that hold it, and by its own links too."""
-    numbers = _Numbers()
+    numbers: defaultdict[Hashable, int] = defaultdict()
+    numbers.default_factory = numbers.__len__  # numbers what it meets in turn
     ends, width = _ends(problem), _widths(problem, family)
     of_set = family.innermost[problem.terminals]
     own: list[Counter[Hashable]] = [Counter() for _ in range(family.n_sets)]
@@ -166,15 +167,14 @@ def _classes(problem: Instance, family: Family) -> tuple[Int64Array, Int64Array]
     label = [0] * family.n_sets
     for place in range(family.n_sets - 1, -1, -1):
         held = frozenset(own[place].items()), frozenset(inner[place].items())
-        label[place] = numbers.of(("set", width[place], held))
+        label[place] = numbers["set", width[place], held]
         if place:
             inner[int(family.outer[place])][label[place]] += 1
-    known = [0] * family.n_sets
-    for place in range(family.n_sets):
-        around = known[int(family.outer[place])] if place else -1
-        known[place] = numbers.of(("place", around, label[place]))
+    known: list[int] = []
+    for place, outer in enumerate(family.outer.tolist()):
+        known.append(numbers["place", known[outer] if place else -1, label[place]])
     coarse = [known[place] for place in of_set.tolist()]
-    fine = [numbers.of(("rank", one, end)) for one, end in zip(coarse, ends, strict=True)]
+    fine = [numbers["rank", one, end] for one, end in zip(coarse, ends, strict=True)]
     one, other = (np.unique(row, return_inverse=True)[1] for row in (coarse, fine))
     return one.astype(np.int64), other.astype(np.int64)
 
@@ -208,16 +208,6 @@ def _cuts(problem: Instance, family: Family, classes: Int64Array) -> list[_Cut]:
     for (number, end), terminals in by_end.items():
         cuts.append(_Cut({number: 1}, *end, np.array(terminals), -1))
     return cuts
-
-
-class _Numbers:
-    """Numbers of values as they come."""
-
-    def __init__(self) -> None:
-        self._known: dict[Hashable, int] = {}
-
-    def of(self, value: Hashable) -> int:
-        return self._known.setdefault(value, len(self._known))
 
 
 def _degrees(problem: Instance, row: np.ndarray) -> tuple[Int64Array, Int64Array]:

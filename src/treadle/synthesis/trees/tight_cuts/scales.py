@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array, distinct, distinct_rows, mask_of
+from treadle.arrays import Int32Array, Int64Array, distinct, distinct_rows, mask_of, sums_of
 from treadle.synthesis.trees.fixed_trees import least_scale
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.tight_cuts.family import Family
@@ -55,20 +55,17 @@ def cut_against(problem: Instance, nodes: Int32Array) -> CutClass | None:
 
 def cut_classes(problem: Instance, family: Family) -> list[CutClass]:
     """The cuts around the sets of a family and around single ranks, equal ones once."""
-    weight = np.zeros(problem.n_nodes, dtype=np.int64)
-    weight[problem.terminals] = problem.weights
+    weight = sums_of(problem.n_nodes, problem.terminals, problem.weights)
     found: list[CutClass] = []
     single = np.full(problem.n_nodes, -1, dtype=np.int32)
     single[problem.terminals] = problem.terminals
     for row in [single, *family.ancestors[1:]]:
-        inside = np.zeros(int(row.max(initial=-1)) + 1, dtype=np.int64)
         live = row >= 0
-        np.add.at(inside, row[live], weight[live])
+        inside = sums_of(int(row.max(initial=-1)) + 1, row[live], weight[live])
         for number, entering in _classes(problem, row, inside):
             demand = int(weight.sum() - inside[number])
             if demand:
-                nodes = tuple(np.flatnonzero(row == number).tolist())
-                found.append(CutClass(entering, demand, nodes))
+                found.append(CutClass(entering, demand, tuple(np.flatnonzero(row == number).tolist())))
     return found
 
 

@@ -13,7 +13,7 @@ from math import gcd, lcm
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array, mask_of, sums_of
+from treadle.arrays import Int64Array, mask_of, sums_of
 from treadle.refusal import Refusal
 from treadle.synthesis.trees.instance import UNIT_LIMIT, Instance
 from treadle.synthesis.trees.tight_cuts.family import Family
@@ -75,7 +75,11 @@ def split_layers(problem: Instance, family: Family) -> Split | Refusal:
     sizes = np.bincount(home[problem.terminals], minlength=family.n_sets)[1:]
     crosses = home[problem.tails] != home[problem.heads]
     is_rank = mask_of(problem.n_nodes, problem.terminals)
-    within, across = _rank_bandwidths(problem, crosses)
+    # bandwidth into each rank from within its box, and from outside
+    within, across = (
+        sums_of(problem.n_nodes, problem.heads[chosen], problem.bandwidths[chosen])[problem.terminals]
+        for chosen in (~crosses & (problem.tails != problem.heads), crosses)
+    )
     if np.ptp(sizes) or np.ptp(within) or np.ptp(across):
         return Refusal("boxes or their ranks are unequal")
     in_box = (home[problem.tails] > 0) | (home[problem.heads] > 0)
@@ -83,40 +87,17 @@ def split_layers(problem: Instance, family: Family) -> Split | Refusal:
         return Refusal("links across a box's border do not all join a rank and a switch outside")
     ranks, others = len(problem.terminals), len(sizes) - 1
     c, beta = int(within[0]), int(across[0])
-    ratio_boxes, ratio_flat = c * (ranks - 1), beta * (ranks - 1 - others) - others * c
-    if ratio_flat < 0 or not c:
+    trees_boxes, trees_flat = c * (ranks - 1), beta * (ranks - 1 - others) - others * c
+    if trees_flat < 0 or not c:
         return Refusal("the borders of boxes bind, not the ranks")
-    return _parts(problem, crosses, (c, beta), (ratio_boxes, ratio_flat), others)
-
-
-def _rank_bandwidths(problem: Instance, crosses: BoolArray) -> tuple[Int64Array, Int64Array]:
-    """Bandwidth into each rank from within its box, and from outside."""
-    found = []
-    for chosen in (~crosses & (problem.tails != problem.heads), crosses):
-        total = sums_of(problem.n_nodes, problem.heads[chosen], problem.bandwidths[chosen])
-        found.append(total[problem.terminals])
-    return found[0], found[1]
-
-
-def _parts(
-    problem: Instance,
-    crosses: BoolArray,
-    bandwidths: tuple[int, int],
-    ratios: tuple[int, int],
-    others: int,
-) -> Split | Refusal:
-    """Round to the least integers with which every link has whole capacities in each layer."""
-    (c, beta), (trees_boxes, trees_flat) = bandwidths, ratios
-    ranks = len(problem.terminals)
     uses = (
         (0, crosses, Fraction(trees_boxes * others, beta)),
         (1, crosses, Fraction(trees_flat * (ranks - 1), beta)),
         (0, ~crosses, Fraction(trees_boxes * (ranks - 1 - others), c)),
     )
-    units = [per * b for _, chosen, per in uses for b in np.unique(problem.bandwidths[chosen]).tolist()] + [
-        Fraction(trees_boxes),
-        Fraction(trees_flat),
-    ]
+    units = [per * b for _, chosen, per in uses for b in np.unique(problem.bandwidths[chosen]).tolist()]
+    units += [Fraction(trees_boxes), Fraction(trees_flat)]
+    # the least integers with which every link has whole capacities in each layer
     common = lcm(*(unit.denominator for unit in units))
     factor = Fraction(common, gcd(*(int(unit * common) for unit in units)))
     if max(units) * factor * problem.topology.n_links >= UNIT_LIMIT:
@@ -125,8 +106,8 @@ def _parts(
     for part, chosen, per in uses:
         for b in np.unique(problem.bandwidths[chosen]).tolist():
             capacities[part, chosen & (problem.bandwidths == b)] = int(per * b * factor)
-    return Split(
-        factor * uses[2][2],
-        Part(int(trees_boxes * factor), capacities[0]),
-        Part(int(trees_flat * factor), capacities[1]),
+    parts = (
+        Part(int(trees * factor), row)
+        for trees, row in zip((trees_boxes, trees_flat), capacities, strict=True)
     )
+    return Split(factor * uses[2][2], *parts)

@@ -10,7 +10,7 @@ sections 2 to 4.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import islice
@@ -174,24 +174,22 @@ def _attempts(
             built = _build(problem, known, best, number, scale)
         if not isinstance(built, InfeasiblePiece):
             return built
-        cuts = [(each, cut_against(problem, each.nodes)) for each in built.all]
+        cuts = [cut for each in built.all if (cut := cut_against(problem, each.nodes)) is not None]
         # a cut below the rate believed in bounds the fabric itself: all scales were too high
-        worse = [cut for _, cut in cuts if cut is not None and cut.rate < tightest.rate]
+        worse = [cut for cut in cuts if cut.rate < tightest.rate]
         if worse:
             return replace(known, cuts=(*known.cuts, *worse))
-        floored = [cut for _, cut in cuts if cut is not None and cut.units(scale) < number * cut.demand]
+        floored = [cut for cut in cuts if cut.units(scale) < number * cut.demand]
         if floored and share == 1:
             continue  # the floors are at fault: more trees make them finer
         if floored:
             return replace(known, cuts=(*known.cuts, *floored))
         # the fabric has enough capacity in this cut, so it was trimming that broke it
-        guarded = [cut for _, cut in cuts if cut is not None and cut not in known.guarded]
+        guarded = [cut for cut in cuts if cut not in known.guarded]
         if guarded:
             return replace(known, guarded=(*known.guarded, *guarded))
         # guarded and violated again: the sets of that piece cannot all be tight
-        dropped = np.zeros(known.family.n_sets, dtype=bool)
-        for each, _ in cuts:
-            dropped[each.blamed] = True
+        dropped = mask_of(known.family.n_sets, np.concatenate([each.blamed for each in built.all]))
         dropped[0] = False
         if not dropped.any():
             return Refusal(f"a piece has no forest: {built.reason}")
@@ -212,19 +210,13 @@ def _choices(
             raise TimeLimitError("tight cuts")
         return number, scale_for(classes, number, rate)
 
-    whole = islice(_multiples(trees, step), _MOST_SCALES)
-    found = (scaled(number) for number in whole)
+    is_counted = isinstance(trees, range) and trees.start == trees.step == 1
+    multiples = trees[step - 1 :: step] if is_counted else (each for each in trees if each % step == 0)
+    found = (scaled(number) for number in islice(multiples, _MOST_SCALES))
     if share is not None:
         yield from ((number, scale) for number, scale in found if number >= share * rate * scale)
     else:
         yield from sorted(found, key=lambda pair: (-pair[0] / pair[1], pair[0]))
-
-
-def _multiples(trees: Sequence[int], step: int) -> Iterable[int]:
-    """Those of the numbers that are multiples of `step`."""
-    if isinstance(trees, range) and trees.start == trees.step == 1:
-        return trees[step - 1 :: step]
-    return (number for number in trees if number % step == 0)
 
 
 def optimum_of_cut(problem: Instance, tightest: CutClass) -> Optimum:

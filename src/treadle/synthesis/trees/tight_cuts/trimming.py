@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array, mask_of, sums_of
+from treadle.synthesis.runs import run_starts, sums_before
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.tight_cuts.family import Family
 from treadle.synthesis.trees.tight_cuts.proportion import in_proportion
@@ -89,6 +90,14 @@ class _Cuts:
     leaving : bool
     """
 
+    def across(self, tails: Int32Array, heads: Int32Array) -> tuple[Int32Array, Int64Array]:
+        """Sets that links enter (leave), and the places of these links."""
+        inner, outer = (
+            (self.row[tails], self.row[heads]) if self.leaving else (self.row[heads], self.row[tails])
+        )
+        place = np.flatnonzero((inner >= 0) & (inner != outer))
+        return inner[place], place
+
     depth: int
     row: Int32Array
     need: Int64Array
@@ -99,8 +108,7 @@ def _cuts(
     problem: Instance, family: Family, multiplicities: Int64Array, guarded: Sequence[Sequence[int]]
 ) -> list[_Cuts]:
     """The family's sets by depth, single ranks, what leaves both, and guarded sets."""
-    weight = np.zeros(problem.n_nodes, dtype=np.int64)
-    weight[problem.terminals] = multiplicities
+    weight = sums_of(problem.n_nodes, problem.terminals, multiplicities)
     total, own = multiplicities.sum(), family.sums(weight)
     single = np.full(problem.n_nodes, -1, dtype=np.int32)
     single[problem.terminals] = problem.terminals
@@ -175,27 +183,18 @@ class _State:
         tails = np.concatenate([self.problem.tails[links], self.problem.heads[links[back]]])
         place = np.concatenate([np.arange(len(links)), np.flatnonzero(back)])
         for cuts in self.cuts:
-            if cuts.depth == depth:
+            owner, at = cuts.across(tails, heads)
+            if cuts.depth == depth or not len(at):
                 continue
-            inner, outer = (tails, heads) if cuts.leaving else (heads, tails)
-            across = (cuts.row[inner] >= 0) & (cuts.row[inner] != cuts.row[outer])
-            if not across.any():
-                continue
-            owner, of = cuts.row[inner[across]], place[across]
-            spare = self._crossing(cuts) - cuts.need
+            of = place[at]
+            crossed, crossing = cuts.across(self.problem.tails, self.problem.heads)
+            spare = sums_of(len(cuts.need), crossed, self.capacities[crossing]) - cuts.need
             asked = sums_of(len(cuts.need), owner, lowered[of])
             # what lacks capacity as it is has no say: it is dropped, or the rate is too high
             short = (asked[owner] > spare[owner]) & (spare[owner] >= 0)
             owner, of = owner[short], of[short]
             np.minimum.at(lowered, of, in_proportion(lowered[of], spare[owner], asked[owner]))
         return lowered
-
-    def _crossing(self, cuts: _Cuts) -> Int64Array:
-        """Units that enter (leave) each set."""
-        ends = (self.problem.tails, self.problem.heads)
-        inner, outer = (cuts.row[each] for each in (ends if cuts.leaving else ends[::-1]))
-        across = (inner >= 0) & (inner != outer)
-        return sums_of(len(cuts.need), inner[across], self.capacities[across])
 
 
 def _trim_group(state: _State, owner: Int32Array, links: Int64Array, depth: int) -> None:
@@ -231,9 +230,7 @@ def _spread(owner: Int32Array, links: Int64Array, rooms: Int64Array, missing: In
     left = total - taken - sums_of(count, owner, kept)
     order = np.lexsort((links, owner))
     order = order[rooms[order] > 0]
-    starts = np.ones(len(order), dtype=bool)
-    starts[1:] = owner[order[1:]] != owner[order[:-1]]
-    place = np.arange(len(order)) - np.maximum.accumulate(np.where(starts, np.arange(len(order)), 0))
+    place = sums_before(owner[order], np.ones_like(order))
     kept[order] += place < left[owner[order]]  # fewer units are left than there are links
     return rooms - kept
 
@@ -244,12 +241,10 @@ def _mates(problem: Instance, capacities: Int64Array) -> Int64Array:
     tails, heads = problem.tails[links].astype(np.int64), problem.heads[links].astype(np.int64)
     pair = np.minimum(tails, heads) * problem.n_nodes + np.maximum(tails, heads)
     onward = tails < heads
-    order = np.lexsort(
-        (onward, capacities[links], pair)
-    )  # of a group of pair and capacity backward ones first
+    # of a group of pair and capacity backward ones first
+    order = np.lexsort((onward, capacities[links], pair))
     links, pair, onward = links[order], pair[order], onward[order]
-    fresh = np.ones(len(links), dtype=bool)
-    fresh[1:] = (pair[1:] != pair[:-1]) | (capacities[links[1:]] != capacities[links[:-1]])
+    fresh = run_starts(pair, capacities[links])
     start = np.flatnonzero(fresh)
     group = np.cumsum(fresh) - 1
     backward = np.bincount(group[~onward], minlength=len(start))

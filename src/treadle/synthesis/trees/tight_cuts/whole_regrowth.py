@@ -7,7 +7,6 @@ section 7, and docs/algorithms/packers.md, "Growing trees anew".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -68,8 +67,7 @@ def regrow_whole(
     lowest = lowest_height(problem, forest.root_multiplicity, capacities)
     if forest_height(forest.layers).hops <= times * lowest:
         return forest, kinds
-    family = Family(np.array([-1], dtype=np.int32), np.zeros(problem.n_nodes, dtype=np.int32))
-    cutting = cut(problem, family, capacities, forest.root_multiplicity)
+    cutting = cut(problem, Family.from_levels(problem.n_nodes, ()), capacities, forest.root_multiplicity)
     (local,) = cutting.kinds
     fabric = local_instance(local)
     graph = remove_switches(fabric, local.capacity, local.native)
@@ -77,13 +75,9 @@ def regrow_whole(
     found = regrow_trees(fabric, graph, packing, lowest=lowest)
     if found.after >= found.before:
         return forest, kinds
-    used = np.zeros(len(local.tails), dtype=np.int64)
-    table = table_of(to_forest(fabric, graph, found.packing), used)
+    table = table_of(to_forest(fabric, graph, found.packing), np.zeros(len(local.tails), dtype=np.int64))
     piece = Piece(local.capacity, local.native, table, no_crossings(), no_crossings())
-    layer = layer_of(cutting, [piece])
-    report = KindReport(1, n, 0, f"{_names(kinds)}, grown anew")
-    return FactoredForest(forest.direction, forest.root_multiplicity, (layer,)), (report,)
-
-
-def _names(kinds: Sequence[KindReport]) -> str:
-    return " and ".join(dict.fromkeys(kind.packer for kind in kinds))
+    packers = " and ".join(dict.fromkeys(kind.packer for kind in kinds))
+    layers = (layer_of(cutting, [piece]),)
+    report = KindReport(1, n, 0, f"{packers}, grown anew")
+    return FactoredForest(forest.direction, forest.root_multiplicity, layers), (report,)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 
@@ -43,42 +45,26 @@ def border_runs(
     piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], *, leaving: bool
 ) -> BorderRuns:
     """What leaves (enters) each child: of a rank its links whole, of a set its exits (entrances)."""
-    start, end = int(cutting.child_offset[0]), int(cutting.child_offset[1])
-    codes = cutting.children[start:end]
+    codes = cutting.children[: int(cutting.child_offset[1])]
     links = cutting.links[: int(cutting.link_offset[1])]
-    owners, suppliers, inner_links, locals_, offsets, units = [], [], [], [], [], []
-    ends = piece.tails if leaving else piece.heads
-    of_rank = np.flatnonzero(np.isin(ends, np.flatnonzero(codes >= 0)))
-    owners.append(ends[of_rank].astype(np.int64))
-    suppliers.append(np.zeros(len(of_rank), dtype=np.int64))
-    inner_links.append(np.zeros(len(of_rank), dtype=np.int64))
-    locals_.append(of_rank)
-    offsets.append(np.zeros(len(of_rank), dtype=np.int64))
-    units.append(piece.capacity[of_rank])
+    near, far = (piece.tails, piece.heads) if leaving else (piece.heads, piece.tails)
+    of_rank = np.flatnonzero(np.isin(near, np.flatnonzero(codes >= 0)))
+    none = np.zeros_like(of_rank)
+    parts = [np.stack([near[of_rank], none, none, of_rank, none, piece.capacity[of_rank]])]
     is_set = np.flatnonzero(codes < 0)
     numbers = ~codes[is_set].astype(np.int64)
     for kind in np.unique(cutting.kind[numbers]).tolist():
         chosen = cutting.kind[numbers] == kind
         rows: Crossings = solved[kind].exits if leaving else solved[kind].entrances
-        count = int(chosen.sum())
         places = cutting.link_offset[numbers[chosen]][:, None] + rows.link
-        locals_.append(np.searchsorted(links, cutting.links[places]).ravel())
-        owners.append(np.repeat(is_set[chosen], len(rows.link)))
-        suppliers.append(np.tile(rows.child.astype(np.int64), count))
         ends_at = rows.path_offset[rows.path] if leaving else rows.path_offset[rows.path + 1] - 1
-        inner_links.append(np.tile(rows.path_links[ends_at].astype(np.int64), count))
-        offsets.append(np.tile(rows.offset, count))
-        units.append(np.tile(rows.units, count))
-    link = np.concatenate(locals_)
-    return BorderRuns(
-        np.concatenate(owners),
-        np.concatenate(suppliers),
-        np.concatenate(inner_links),
-        link,
-        np.concatenate(offsets),
-        np.concatenate(units),
-        (piece.heads if leaving else piece.tails)[link].astype(np.int64),
-    )
+        of_kind = np.stack([rows.child, rows.path_links[ends_at], rows.offset, rows.units])
+        supplier, inner, offset, units = np.tile(of_kind, int(chosen.sum()))
+        owner = np.repeat(is_set[chosen], len(rows.link))
+        link = np.searchsorted(links, cutting.links[places]).ravel()
+        parts.append(np.stack([owner, supplier, inner, link, offset, units]))
+    owner, supplier, inner, link, offset, units = np.concatenate(parts, axis=1)
+    return BorderRuns(owner, supplier, inner, link, offset, units, far[link].astype(np.int64))
 
 
 def border_columns(
@@ -107,12 +93,5 @@ def border_columns(
 
 def _steps(sizes: list[int], planes: list[int]) -> tuple[tuple[int, int], ...]:
     """Runs of units on one plane: (plane, units), neighbours of one plane joined."""
-    joined: list[tuple[int, int]] = []
-    for size, plane in zip(sizes, planes, strict=True):
-        if not size:
-            continue
-        if joined and joined[-1][0] == plane:
-            joined[-1] = (plane, joined[-1][1] + size)
-        else:
-            joined.append((plane, size))
-    return tuple(joined)
+    some = ((plane, size) for size, plane in zip(sizes, planes, strict=True) if size)
+    return tuple((plane, sum(size for _, size in run)) for plane, run in groupby(some, itemgetter(0)))

@@ -21,7 +21,7 @@ from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import (
     border_runs,
 )
 from treadle.synthesis.trees.tight_cuts.closed_forms.class_shares import ClassShares, class_shares
-from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import tree_groups
+from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import places_in_turn, tree_groups
 from treadle.synthesis.trees.tight_cuts.family import Family
 from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece, children_of
 from treadle.synthesis.trees.tight_cuts.proportion import quotas
@@ -195,7 +195,4 @@ def _places(out: BorderRuns, child: int, sizes: Int64Array) -> Int64Array:
     mine = np.flatnonzero(out.owner == child)
     planes, plane = np.unique(out.plane[mine], return_inverse=True)
     sent = sums_of((len(sizes), max(1, len(planes))), (out.supplier[mine], plane.ravel()), out.units[mine])
-    turns = np.argsort(np.argmax(sent, axis=1), kind="stable")
-    begin = np.empty_like(sizes)
-    begin[turns] = np.cumsum(sizes[turns]) - sizes[turns]
-    return ragged(begin, sizes)
+    return places_in_turn(sizes, np.argsort(np.argmax(sent, axis=1), kind="stable"))

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from treadle.arrays import Int64Array, sums_of
 from treadle.context import context
 from treadle.refusal import Refusal
 from treadle.schedules.factored import CirculantTrees, Piece
@@ -81,20 +82,22 @@ def _near_first(
     codes = cutting.children[: int(cutting.child_offset[1])]
     kinds = cutting.kind[~codes[codes < 0].astype(np.int64)]
     begin = len(runs.owner) - sum(len(solved[kind].exits.link) for kind in kinds.tolist())
-    whole = np.arange(begin)
-    parts = [np.stack([whole, np.zeros_like(whole), runs.units[:begin], runs.supplier[:begin]])]
+
+    def unchanged(row: Int64Array) -> Int64Array:
+        return np.stack([row, np.zeros_like(row), runs.units[row], runs.supplier[row]])
+
+    parts = [unchanged(np.arange(begin))]
     for kind, count in zip(*(some.tolist() for some in np.unique(kinds, return_counts=True)), strict=True):
         size = len(solved[kind].exits.link)
         order = near_exits(solved[kind], deliveries)
-        rows = begin + size * np.arange(count)
         if order is None:
-            row = np.arange(begin, begin + size * count)
-            parts.append(np.stack([row, np.zeros_like(row), runs.units[row], runs.supplier[row]]))
+            parts.append(unchanged(np.arange(begin, begin + size * count)))
         else:
             row, skip, units = order[0].T
             block = math.gcd(block, order[1])
+            rows = (begin + size * np.arange(count))[:, None] + row
             place = np.tile(np.arange(len(row)), count)
-            parts.append(np.stack([(rows[:, None] + row).ravel(), *np.tile([skip, units], count), place]))
+            parts.append(np.stack([rows.ravel(), *np.tile([skip, units], count), place]))
         begin += size * count
     row, skip, units, place = np.concatenate(parts, axis=1)
     if len(row) == len(runs.owner) and not skip.any() and np.array_equal(place, runs.supplier):
@@ -109,7 +112,5 @@ def _same_planes(runs: BorderRuns, n: int) -> bool:
     planes, place = np.unique(runs.plane, return_inverse=True)
     if n * len(planes) > len(runs.owner):  # some child has no unit on some plane
         return False
-    units = np.zeros(n * len(planes), dtype=np.int64)
-    np.add.at(units, runs.owner * len(planes) + place, runs.units)
-    table = units.reshape(n, len(planes))
+    table = sums_of((n, len(planes)), (runs.owner, place.ravel()), runs.units)
     return bool(np.all(table == table[0]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -10,13 +11,12 @@ from treadle.arrays import Int64Array, sums_of
 from treadle.context import context
 from treadle.refusal import Refusal
 from treadle.schedules.factored import Piece, RelayPlanes, RelayTrees
+from treadle.synthesis.runs import sums_before
 from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import BorderRuns, border_runs
 from treadle.synthesis.trees.tight_cuts.closed_forms.one_relay import trees_on_one_relay
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_assignment import UnitPool
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import MOST_PLACES, Side, tree_groups
 from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece
-
-_UNEQUAL = "its planes do not serve all children in the same shares"
 
 
 def relay_planes(
@@ -45,11 +45,14 @@ def relay_planes(
         sums_of((n, len(planes)), (side.owner, np.searchsorted(planes, side.plane)), side.units)
         for side in runs
     )
-    if np.any(into.sum(axis=0) % (n - 1)) or np.any(into.sum(axis=1) != piece.native.sum() - piece.native):
-        return Refusal(_UNEQUAL)
     trees = into.sum(axis=0) // (n - 1) - into
-    if np.any(trees < 0) or np.any(out < trees):
-        return Refusal(_UNEQUAL)
+    if (
+        np.any(into.sum(axis=0) % (n - 1))
+        or np.any(into.sum(axis=1) != piece.native.sum() - piece.native)
+        or np.any(trees < 0)
+        or np.any(out < trees)
+    ):
+        return Refusal("its planes do not serve all children in the same shares")
     if int(piece.native.sum()) > MOST_PLACES:
         return Refusal(f"{int(piece.native.sum())} trees are too many to list the plane of each")
     block = int(np.gcd.reduce(np.concatenate([[block], trees.ravel()])))
@@ -57,22 +60,16 @@ def relay_planes(
     parts = []
     for number, plane in enumerate(planes.tolist()):
         context().report("planes", number, len(planes))
-        leaving, entering = (Side.of(_only(side, plane), n) for side in runs)
+        leaving, entering = (Side.of(side, n, side.plane == plane) for side in runs)
         part = replace(piece, native=trees[:, number])
         found = trees_on_one_relay(part, block, leaving, entering, [g // block for g in groups[number]])
         if isinstance(found, Refusal):
             return found
         parts.append(found)
     owner = np.repeat(np.arange(n), piece.native)
-    order = np.lexsort((on_plane, owner))
     place = np.empty(len(owner), dtype=np.int64)
-    place[order] = np.arange(len(owner)) - (np.cumsum(piece.native) - piece.native)[owner]
+    place[np.lexsort((on_plane, owner))] = sums_before(owner, np.ones_like(owner))
     return _joined(parts, place)
-
-
-def _only(runs: BorderRuns, plane: int) -> BorderRuns:
-    mine = runs.plane == plane
-    return BorderRuns(**{key: column[mine] for key, column in vars(runs).items()})
 
 
 def _placed(
@@ -80,8 +77,8 @@ def _placed(
 ) -> tuple[Int64Array, list[list[Int64Array]]]:
     """The plane of each unit tree, its own rank's where it can be; trees of each rank by plane and child."""
     n, width = len(groups), max(len(group) for group in groups)
-    sent = np.zeros((n * width, len(planes)), dtype=np.int64)
-    np.add.at(sent, (out.owner * width + out.supplier, np.searchsorted(planes, out.plane)), out.units)
+    places = out.owner * width + out.supplier, np.searchsorted(planes, out.plane)
+    sent = sums_of((n * width, len(planes)), places, out.units)
     owner = np.repeat(np.arange(n), [int(group.sum()) for group in groups])
     rank = np.concatenate([np.repeat(np.arange(len(group)), group) for group in groups])
     cells = np.repeat(np.arange(n), len(planes)), np.tile(np.arange(len(planes)), n)
@@ -93,27 +90,22 @@ def _placed(
 
 def _joined(parts: list[RelayTrees], place: Int64Array) -> RelayPlanes:
     """Exchanges of the same children, one for each plane."""
-    firsts = {}
+    tables: dict[str, Any] = {}
     for side in ("out_first", "in_first"):
         columns = [np.zeros((len(parts[0].native_units), 1), dtype=np.int64)]
         for part in parts:
             columns.append(getattr(part, side)[:, 1:] + columns[-1][:, -1:])
-        firsts[side] = np.concatenate(columns, axis=1)
+        tables[side] = np.concatenate(columns, axis=1)
+    for key in ("out_links", "in_links", "out_offset", "in_offset"):
+        tables[key] = np.concatenate([getattr(part, key) for part in parts], axis=1)
+    for key in ("relay_root", "relay_block", "relay_child", "relay_count"):
+        tables[key] = np.concatenate([getattr(part, key) for part in parts])
     return RelayPlanes(
-        out_links=np.concatenate([part.out_links for part in parts], axis=1),
-        in_links=np.concatenate([part.in_links for part in parts], axis=1),
-        out_first=firsts["out_first"],
-        in_first=firsts["in_first"],
-        out_offset=np.concatenate([part.out_offset for part in parts], axis=1),
-        in_offset=np.concatenate([part.in_offset for part in parts], axis=1),
+        **tables,
         plane_units=np.stack([part.native_units for part in parts]),
         block=parts[0].block,
         place=place,
         relay_plane=np.repeat(
             np.arange(len(parts), dtype=np.int32), [len(part.relay_root) for part in parts]
         ),
-        relay_root=np.concatenate([part.relay_root for part in parts]),
-        relay_block=np.concatenate([part.relay_block for part in parts]),
-        relay_child=np.concatenate([part.relay_child for part in parts]),
-        relay_count=np.concatenate([part.relay_count for part in parts]),
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from treadle.arrays import Int64Array, sums_of
@@ -20,21 +18,6 @@ from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import (
 from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece
 
 _BEAT = 1024  # steps between looks at the clock
-
-
-@dataclass(frozen=True)
-class Relays:
-    """Who makes the deliveries that blocks of trees give away; columns as in `RelayTrees`, sorted.
-
-    Parameters
-    ----------
-    root, block, child, count : arrays of int64, shape (s,)
-    """
-
-    root: Int64Array
-    block: Int64Array
-    child: Int64Array
-    count: Int64Array
 
 
 def relay_trees(
@@ -89,8 +72,44 @@ def trees_on_one_relay(
     if np.any(exits < blocks) or int(exits.sum()) < int(blocks.sum()) * (n - 1):
         return Refusal("some child cannot be left by all its trees, or too few units leave all of them")
     given = given_away(blocks, exits, groups, out.by_supplier(groups, block))
-    relays = assign_relays(blocks, exits, given)
-    return _formula(piece, block, out, into, groups, relays)
+    root, relayed, helper, count = assign_relays(blocks, exits, given)
+    used = (blocks * (n - 1) - sums_of(n, root, count) + sums_of(n, helper, count)) * block
+    bounds = np.searchsorted(root, np.arange(n + 1)).tolist()
+    leaving: dict[tuple[bytes, ...], Recipe] = {}
+    recipes: list[Recipe] = []
+    for child, sizes in enumerate(groups):
+        if not child % _BEAT:
+            context().report("units of children", child, n)
+        mine = slice(bounds[child], bounds[child + 1])
+        own = sizes * (n - 1)
+        np.subtract.at(own, np.searchsorted(np.cumsum(sizes), relayed[mine], side="right"), count[mine])
+        span = slice(int(out.start[child]), int(out.start[child + 1]))
+        supplier, units = out.runs.supplier[span], out.runs.units[span]
+        key = (own.tobytes(), supplier.tobytes(), units.tobytes())
+        if key not in leaving:
+            leaving[key] = own_first((own * block).tolist(), supplier.tolist(), units.tolist())
+        recipes.append(leaving[key])
+    plain: dict[tuple[int, ...], Recipe] = {}
+    entering = []
+    for child in range(n):
+        sizes_in = tuple(into.runs.units[int(into.start[child]) : int(into.start[child + 1])].tolist())
+        entering.append(plain.setdefault(sizes_in, [(run, 0, size) for run, size in enumerate(sizes_in)]))
+    out_links, out_first, out_offset = out.columns(recipes, used)
+    in_links, in_first, in_offset = into.columns(entering, needed)
+    return RelayTrees(
+        out_links=out_links,
+        in_links=in_links,
+        out_first=out_first,
+        in_first=in_first,
+        out_offset=out_offset,
+        in_offset=in_offset,
+        native_units=piece.native,
+        block=block,
+        relay_root=root.astype(np.int32),
+        relay_block=relayed,
+        relay_child=helper.astype(np.int32),
+        relay_count=count,
+    )
 
 
 def given_away(
@@ -141,7 +160,7 @@ def _spread(lack: int, sizes: list[int], rooms: list[int], n: int) -> list[tuple
     return sorted(given.items())
 
 
-def assign_relays(blocks: Int64Array, exits: Int64Array, given: list[list[tuple[int, int]]]) -> Relays:
+def assign_relays(blocks: Int64Array, exits: Int64Array, given: list[list[tuple[int, int]]]) -> Int64Array:
     """Children with spare exits for all deliveries that blocks give away.
 
     Parameters
@@ -164,8 +183,7 @@ def assign_relays(blocks: Int64Array, exits: Int64Array, given: list[list[tuple[
     own = blocks.tolist()
     rows: list[tuple[int, int, int, int]] = []
     place = 0
-    queue = [(x, t, m) for x, items in enumerate(given) for t, m in items]
-    queue.reverse()
+    queue = [(x, t, m) for x, items in enumerate(given) for t, m in items][::-1]
     while queue:
         if not len(queue) % _BEAT:
             context().report("relays of children", len(rows), len(rows) + len(queue))
@@ -185,52 +203,5 @@ def assign_relays(blocks: Int64Array, exits: Int64Array, given: list[list[tuple[
             if not rest[helper]:
                 place += 1
     table = np.array(rows, dtype=np.int64).reshape(-1, 4)
-    order = np.lexsort((table[:, 1], table[:, 0]))  # stable: relays of a block stay in order
-    return Relays(*table[order].T)
-
-
-def _formula(
-    piece: LocalPiece, block: int, out: Side, into: Side, groups: list[Int64Array], relays: Relays
-) -> RelayTrees:
-    n = piece.n_children
-    given = sums_of(n, relays.root, relays.count)
-    duties = sums_of(n, relays.child, relays.count)
-    used = (piece.native // block * (n - 1) - given + duties) * block
-    bounds = np.searchsorted(relays.root, np.arange(n + 1)).tolist()
-    known: dict[tuple[bytes, ...], Recipe] = {}
-    recipes: list[Recipe] = []
-    for child, sizes in enumerate(groups):
-        if not child % _BEAT:
-            context().report("units of children", child, n)
-        mine = slice(bounds[child], bounds[child + 1])
-        own = sizes * (n - 1)
-        group = np.searchsorted(np.cumsum(sizes), relays.block[mine], side="right")
-        np.subtract.at(own, group, relays.count[mine])
-        span = slice(int(out.start[child]), int(out.start[child + 1]))
-        runs = (own.tobytes(), out.runs.supplier[span].tobytes(), out.runs.units[span].tobytes())
-        if runs not in known:
-            known[runs] = own_first(
-                (own * block).tolist(), out.runs.supplier[span].tolist(), out.runs.units[span].tolist()
-            )
-        recipes.append(known[runs])
-    plain: dict[tuple[int, ...], Recipe] = {}
-    entering = []
-    for child in range(n):
-        units = tuple(into.runs.units[int(into.start[child]) : int(into.start[child + 1])].tolist())
-        entering.append(plain.setdefault(units, [(run, 0, size) for run, size in enumerate(units)]))
-    out_links, out_first, out_offset = out.columns(recipes, used)
-    in_links, in_first, in_offset = into.columns(entering, piece.native.sum() - piece.native)
-    return RelayTrees(
-        out_links=out_links,
-        in_links=in_links,
-        out_first=out_first,
-        in_first=in_first,
-        out_offset=out_offset,
-        in_offset=in_offset,
-        native_units=piece.native,
-        block=block,
-        relay_root=relays.root.astype(np.int32),
-        relay_block=relays.block,
-        relay_child=relays.child.astype(np.int32),
-        relay_count=relays.count,
-    )
+    # stable: relays of a block stay in order
+    return table[np.lexsort((table[:, 1], table[:, 0]))].T

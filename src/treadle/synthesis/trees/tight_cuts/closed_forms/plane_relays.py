@@ -48,7 +48,7 @@ def deliveries(blocks: Int64Array, exits: Int64Array, meets: Meetings) -> Delive
     turn, to children in turn that do not help; helpers take turns at each of these, by what each has to
     spare. So everyone is sent to by every helper about equally much.
     """
-    n = len(blocks)
+    n, most = len(blocks), int(blocks.max()) + 1
     apart = meets.apart(blocks)
     if isinstance(apart, Refusal):
         return apart
@@ -60,16 +60,12 @@ def deliveries(blocks: Int64Array, exits: Int64Array, meets: Meetings) -> Delive
     if isinstance(spread, Refusal):
         return spread
     root, block, child, by = np.concatenate([apart, spread], axis=1)
-    keys = (root * n + child) * (int(blocks.max()) + 1) + block
-    if (
-        len(np.unique(keys)) < len(keys)
-        or np.isin((root * n + by) * (int(blocks.max()) + 1) + block, keys).any()
-    ):
+    keys = (root * n + child) * most + block
+    if len(np.unique(keys)) < len(keys) or np.isin((root * n + by) * most + block, keys).any():
         return Refusal("deliveries by others stand in each other's way")
     order = np.argsort(keys)
-    return Deliveries(
-        root[order].astype(np.int32), block[order], child[order].astype(np.int32), by[order].astype(np.int32)
-    )
+    root, child, by = (row[order].astype(np.int32) for row in (root, child, by))
+    return Deliveries(root, block[order], child, by)
 
 
 @dataclass(frozen=True)

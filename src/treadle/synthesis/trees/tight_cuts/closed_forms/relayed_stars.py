@@ -134,19 +134,18 @@ def _table(
     tree, child = np.nonzero(parent >= 0)
     above = parent[tree, child].astype(np.int64)
     home = np.concatenate([np.repeat(np.arange(len(group)), group) for group in groups])
-    direct = np.flatnonzero(above == root[tree])
-    relayed = np.flatnonzero(above != root[tree])
+    is_direct = above == root[tree]
+    direct, relayed = np.flatnonzero(is_direct), np.flatnonzero(~is_direct)
     # which relay each edge passes: for trees of their own root's, then for those that came by some rank
     pair = above * n + child
-    share = shares.reshape(relays, -1)
     cells = np.tile(np.arange(n * n), relays)
-    by_relay = UnitPool.of(cells, np.repeat(np.arange(relays), n * n), share.ravel())
+    by_relay = UnitPool.of(cells, np.repeat(np.arange(relays), n * n), shares.ravel())
     # not every rank that has trees need supply or be entered
     width = max(*(1 + int(side.runs.supplier.max(initial=0)) for side in (out, into)), *map(len, groups))
-    usual = _usual_relay(out, width)
-    passed = np.empty(len(tree), dtype=np.int64)
-    entry = np.empty(len(tree), dtype=np.int64)
-    leaving = np.empty(len(tree), dtype=np.int64)
+    # the relay by which each rank of each child mostly sends, by child times width plus rank
+    places = out.runs.owner * width + out.runs.supplier, out.runs.plane
+    usual = np.argmax(sums_of((n * width, relays), places, out.runs.units), axis=1)
+    passed, entry, leaving = np.empty((3, len(tree)), dtype=np.int64)
     entries = UnitPool.of(
         into.runs.owner * relays + into.runs.plane, into.runs.supplier, into.runs.units, mixed=True
     )
@@ -159,20 +158,10 @@ def _table(
             leaving[some] = place[tree[some], above[some]]
         wanted = usual[above[some] * width + leaving[some]]
         passed[some] = by_relay.kind[by_relay.assign(pair[some], wanted)]
-        group = child[some] * relays + passed[some]
-        entry[some] = entries.assign(group, np.zeros(len(some), dtype=np.int64) + width)
+        entry[some] = entries.assign(child[some] * relays + passed[some], np.full(len(some), width))
     exits = UnitPool.of(out.runs.owner * relays + out.runs.plane, out.runs.supplier, out.runs.units)
     exit_ = exits.assign(above * relays + passed, leaving)
     return _rows(root, parent, (tree, child), (out, exits, exit_), (into, entries, entry), bundle)
-
-
-def _usual_relay(out: _Border, width: int) -> Int64Array:
-    """The relay by which each rank of each child mostly sends, by child times width plus rank."""
-    relays = out.sums.shape[1]
-    sent = np.zeros((len(out.sums) * width, relays), dtype=np.int64)
-    np.add.at(sent, (out.runs.owner * width + out.runs.supplier, out.runs.plane), out.runs.units)
-    usual: Int64Array = np.argmax(sent, axis=1)
-    return usual
 
 
 def _rows(
@@ -191,16 +180,16 @@ def _rows(
         units.append(border.runs.offset[run] + assigned.place[of] * bundle)
     code = links[0] * (int(links[1].max(initial=0)) + 1) + links[1]
     names, first, path = np.unique(code, return_index=True, return_inverse=True)
-    table = {key: np.full(parent.shape, -1, dtype=np.int64) for key in ("first", "last", "path")}
-    for key, values in (("first", units[0]), ("last", units[1]), ("path", path.ravel())):
-        table[key][cells] = values
+    tables = np.full((3, *parent.shape), -1, dtype=np.int64)
+    for table, values in zip(tables, (*units, path.ravel()), strict=True):
+        table[cells] = values
     return TableTrees(
         root=root,
         units=np.full(len(root), bundle, dtype=np.int64),
         parent=parent,
-        path=table["path"].astype(np.int32),
-        first=table["first"],
-        last=table["last"],
+        path=tables[2].astype(np.int32),
+        first=tables[0],
+        last=tables[1],
         path_offset=2 * np.arange(len(names) + 1),
-        path_table=np.stack([links[0][first], links[1][first]], axis=1).ravel().astype(np.int32),
+        path_table=np.stack([side[first] for side in links], axis=1).ravel().astype(np.int32),
     )

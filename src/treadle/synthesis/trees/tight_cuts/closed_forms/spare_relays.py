@@ -41,7 +41,7 @@ def without_partial_relays(
     crossing = (capacities > 0) & (child[tails] != child[heads])
     if np.any((capacities > 0) & (child[tails] < 0) & (child[heads] < 0)):
         return None
-    partial, joined = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
+    partial, joined = np.zeros((2, n), dtype=bool)
     for relay, end in ((heads, tails), (tails, heads)):
         here = np.flatnonzero(crossing & (child[relay] < 0))
         pairs = np.unique(relay[here].astype(np.int64) * len(children) + child[end[here]])
@@ -49,14 +49,12 @@ def without_partial_relays(
         joined |= met > 0
         partial |= met < len(children) - 1
     partial &= joined
-    n_relays = np.count_nonzero(joined)
-    if not partial.any() or n_relays < len(children):  # closed forms serve few relays as they are
-        return None
+    if not partial.any() or np.count_nonzero(joined) < len(children):
+        return None  # closed forms serve few relays as they are
     left = np.where(partial[tails] | partial[heads], 0, capacities)
-    sums = np.zeros((2, len(children) - 1), dtype=np.int64)
-    for side, end in zip(sums, (tails, heads), strict=True):
-        here = np.flatnonzero(crossing & (child[end] >= 0))
-        np.add.at(side, child[end[here]], left[here])
     native = sums_of(len(children) - 1, child[problem.terminals], multiplicities)
-    is_spare = np.all(sums[0] >= native) and np.all(sums[1] >= native.sum() - native)
-    return left if is_spare else None
+    for end, needed in ((tails, native), (heads, native.sum() - native)):
+        here = np.flatnonzero(crossing & (child[end] >= 0))
+        if np.any(sums_of(len(native), child[end[here]], left[here]) < needed):
+            return None
+    return left

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of, sums_of
+from treadle.synthesis.runs import run_starts
 from treadle.synthesis.trees.packers.tree_packing import Packing
 from treadle.synthesis.trees.switch_removal import LogicalGraph
 from treadle.synthesis.trees.tight_cuts.pieces import LocalPiece
@@ -135,13 +136,10 @@ def _graph(
 ) -> LogicalGraph:
     """One arc per pair of ends, with a path for each row given."""
     order = np.lexsort((heads, tails))
-    fresh = np.ones(len(order), dtype=bool)
-    ends = tails[order], heads[order]
-    fresh[1:] = (ends[0][1:] != ends[0][:-1]) | (ends[1][1:] != ends[1][:-1])
-    arcs = np.flatnonzero(fresh)
+    arcs = np.flatnonzero(run_starts(tails[order], heads[order]))
     return LogicalGraph(
-        tails=ends[0][arcs].astype(np.int32),
-        heads=ends[1][arcs].astype(np.int32),
+        tails=tails[order][arcs].astype(np.int32),
+        heads=heads[order][arcs].astype(np.int32),
         capacities=np.add.reduceat(capacities[order], arcs),
         segment_offset=np.append(arcs, len(order)).astype(np.int64),
         segment_path=order.astype(np.int32),

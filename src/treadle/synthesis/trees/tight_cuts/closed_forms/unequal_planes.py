@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import Int64Array, positions_of
+from treadle.arrays import Int64Array, positions_of, sums_of
 from treadle.context import context
 from treadle.refusal import Refusal
 from treadle.schedules.factored import Piece, PlaneTrees
@@ -19,6 +19,7 @@ from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import (
     Recipe,
     Side,
     own_first,
+    places_in_turn,
     tree_groups,
 )
 from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece
@@ -61,7 +62,11 @@ def plane_trees(
     if np.any(out.units % block) or np.any(out.units < piece.native):
         return Refusal("some child cannot be left by all its trees")
     planes = np.unique(np.concatenate([out.runs.plane, into.runs.plane]))
-    sums = [_by_plane(side, planes) for side in (out, into)]
+    on_plane = [np.searchsorted(planes, side.runs.plane) for side in (out, into)]
+    sums = [
+        sums_of((n, len(planes)), (side.runs.owner, plane), side.runs.units)
+        for side, plane in zip((out, into), on_plane, strict=True)
+    ]
     if np.any(sums[0].sum(axis=0) != sums[1].sum(axis=0)):
         return Refusal("a relay has unequal capacity in and out")
     others = deliveries(piece.native // block, out.units // block, Meetings(sums[0] > 0, sums[1] > 0))
@@ -76,10 +81,10 @@ def plane_trees(
     groups = [one for one in tree_groups(cutting, solved, piece.native, 1) if one.sum() == trees]
     sizes = groups[0] if len({one.tobytes() for one in groups}) == 1 else np.array([trees])
     context().report("units of children", 0, n)
-    turns = _turns(out, planes, len(sizes))
-    begin = np.empty(len(sizes), dtype=np.int64)
-    begin[turns] = np.cumsum(sizes[turns]) - sizes[turns]
-    place = np.arange(trees) + np.repeat(begin - (np.cumsum(sizes) - sizes), sizes)
+    # suppliers in the order of the planes by which they mostly send
+    supplier = np.minimum(out.runs.supplier, len(sizes) - 1)
+    supplied = sums_of((len(sizes), len(planes)), (supplier, on_plane[0]), out.runs.units)
+    turns = np.argsort(np.argmax(supplied, axis=1), kind="stable")
     needs = _needs(sums[0], sizes[turns])
     out_links, out_first, out_offset = out.columns(_recipes(out, planes, turns, needs), out.units)
     in_links, in_first, in_offset = into.columns(_recipes(into, planes, turns, 0 * needs), into.units)
@@ -92,7 +97,7 @@ def plane_trees(
         in_offset=in_offset,
         native_units=piece.native,
         block=block,
-        place=place,
+        place=places_in_turn(sizes, turns),
         group=shares.group,
         group_units=shares.group_units,
         pair_root=shares.pair_root,
@@ -103,21 +108,6 @@ def plane_trees(
         relay_child=others.child,
         relay_by=others.by,
     )
-
-
-def _by_plane(side: Side, planes: Int64Array) -> Int64Array:
-    """Units of each owner by plane."""
-    sums = np.zeros((len(side.units), len(planes)), dtype=np.int64)
-    np.add.at(sums, (side.runs.owner, np.searchsorted(planes, side.runs.plane)), side.runs.units)
-    return sums
-
-
-def _turns(out: Side, planes: Int64Array, n_suppliers: int) -> Int64Array:
-    """Suppliers in the order of the planes by which they mostly send."""
-    supplied = np.zeros((n_suppliers, len(planes)), dtype=np.int64)
-    supplier = np.minimum(out.runs.supplier, n_suppliers - 1)
-    np.add.at(supplied, (supplier, np.searchsorted(planes, out.runs.plane)), out.runs.units)
-    return np.argsort(np.argmax(supplied, axis=1), kind="stable")
 
 
 def _needs(sums: Int64Array, sizes: Int64Array) -> Int64Array:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array, offsets_of, sums_of
+from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of, sums_of
 from treadle.schedules.factored import Piece
+from treadle.schedules.factored.piece_trees import ragged
 from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import BorderRuns
 from treadle.synthesis.trees.tight_cuts.pieces import Cutting
 
@@ -36,9 +38,10 @@ class Side:
     units: Int64Array
 
     @staticmethod
-    def of(runs: BorderRuns, n: int) -> Side:
-        """Runs in any order."""
+    def of(runs: BorderRuns, n: int, chosen: BoolArray | None = None) -> Side:
+        """Runs in any order; those chosen."""
         order = np.lexsort((runs.offset, runs.link, runs.inner_link, runs.supplier, runs.owner))
+        order = order if chosen is None else order[chosen[order]]
         runs = BorderRuns(**{key: column[order] for key, column in vars(runs).items()})
         start = np.searchsorted(runs.owner, np.arange(n + 1))
         before = offsets_of(runs.units)
@@ -46,20 +49,18 @@ class Side:
 
     def by_supplier(self, groups: list[Int64Array], block: int) -> list[Int64Array]:
         """Blocks of units by each child of each owner."""
-        found = []
-        bounds = self.start.tolist()
-        for owner, sizes in enumerate(groups):
-            mine = slice(bounds[owner], bounds[owner + 1])
-            total = sums_of(len(sizes), self.runs.supplier[mine], self.runs.units[mine])
-            found.append(total // block)
-        return found
+        spans = (slice(*ends) for ends in pairwise(self.start.tolist()))
+        return [
+            sums_of(len(sizes), self.runs.supplier[mine], self.runs.units[mine]) // block
+            for sizes, mine in zip(groups, spans, strict=True)
+        ]
 
     def columns(self, recipes: list[Recipe], used: Int64Array) -> tuple[Int32Array, Int64Array, Int64Array]:
         """Links, first units and offsets of each owner's columns: its runs by its recipe, `used` units."""
         n = len(recipes)
         width = max(max(len(recipe) for recipe in recipes), 1)
         links = np.zeros((n, width), dtype=np.int32)
-        offsets, sizes = (np.zeros((n, width), dtype=np.int64) for _ in range(2))
+        offsets, sizes = np.zeros((2, n, width), dtype=np.int64)
         alike: dict[int, list[int]] = {}
         for owner, recipe in enumerate(recipes):
             alike.setdefault(id(recipe), []).append(owner)
@@ -69,9 +70,14 @@ class Side:
             links[owners, : len(run)] = self.runs.link[rows]
             offsets[owners, : len(run)] = self.runs.offset[rows] + skip
             sizes[owners, : len(run)] = units
-        first = np.zeros((n, width + 1), dtype=np.int64)
-        np.cumsum(sizes, axis=1, out=first[:, 1:])
-        return links, np.minimum(first, used[:, None]), offsets
+        return links, np.minimum(offsets_of(sizes), used[:, None]), offsets
+
+
+def places_in_turn(sizes: Int64Array, turns: Int64Array) -> Int64Array:
+    """Place of each tree if groups of these sizes come in these turns."""
+    begin = np.empty_like(sizes)
+    begin[turns] = np.cumsum(sizes[turns]) - sizes[turns]
+    return ragged(begin, sizes)
 
 
 def own_first(own: list[int], supplier: list[int], units: list[int]) -> Recipe:

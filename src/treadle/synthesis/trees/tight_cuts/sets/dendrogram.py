@@ -76,10 +76,8 @@ class Dendrogram:
         while 2 ** len(spans) < n:
             last, width = spans[-1], 2 ** (len(spans) - 1)
             spans.append(np.maximum(last[:-width], last[width:]))
-        low, high = (
-            np.minimum(self.start[one], self.start[other]),
-            np.maximum(self.start[one], self.start[other]),
-        )
+        ends = self.start[one], self.start[other]
+        low, high = np.minimum(*ends), np.maximum(*ends)
         # two runs of 2^level places cover all that lies between, and may overlap: the latest merge counts
         # once
         level = np.frexp(high - low)[1] - 1

@@ -8,11 +8,13 @@ neighbours".
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 
 import numpy as np
 
 from treadle.arrays import Int32Array, distinct, sums_of
 from treadle.math.graphs import components
+from treadle.synthesis.runs import extremes
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.tight_cuts.family import Family
 from treadle.synthesis.trees.tight_cuts.sets.diffusion import clusters
@@ -45,18 +47,13 @@ def detect(problem: Instance) -> Family:
     quotient = Quotient.of(problem)
     levels: list[Int32Array] = []
     while len(levels) < _MOST_LEVELS:
-        best: tuple[float, Int32Array] | None = None
-        for labels in _candidates(quotient):
-            need = quotient.need(labels)
-            if need is not None and (best is None or need > best[0]):
-                best = (need, labels)
+        needs = [(quotient.need(labels), labels) for labels in _candidates(quotient)]
+        known = [(need, labels) for need, labels in needs if need is not None]
+        best = max(known, key=itemgetter(0))[1] if known else clusters(quotient)
         if best is None:
-            found = clusters(quotient)
-            if found is None:
-                break
-            best = 0.0, found
-        levels.append(np.where(quotient.point >= 0, best[1][quotient.point], -1).astype(np.int32))
-        quotient = quotient.contracted(best[1])
+            break
+        levels.append(np.where(quotient.point >= 0, best[quotient.point], -1).astype(np.int32))
+        quotient = quotient.contracted(best)
     return Family.from_levels(problem.n_nodes, levels)
 
 
@@ -86,11 +83,8 @@ def _equal_neighbours(quotient: Quotient) -> Int32Array:
     _, first, inverse = np.unique(print_of[points], return_index=True, return_inverse=True)
     label[points] = points[first[inverse]]
     label = _with_strays(quotient, label)
-    switch, groups = quotient.served[0], label[quotient.served[1]]
-    least = np.full(quotient.n_nodes, quotient.n_nodes, dtype=np.int32)
-    most = np.full(quotient.n_nodes, -1, dtype=np.int32)
-    np.minimum.at(least, switch, groups)
-    np.maximum.at(most, switch, groups)
+    switch, point = quotient.served
+    least, most = extremes(quotient.n_nodes, switch, label[point])
     private = (least == most) & ~quotient.is_point
     label[private] = least[private]
     return label
@@ -107,9 +101,7 @@ def _with_strays(quotient: Quotient, label: Int32Array) -> Int32Array:
     order = np.argsort(counts, kind="stable")
     usual = np.full(n, -1, dtype=np.int64)
     usual[pairs[order] // n] = pairs[order] % n  # the last one written is the most frequent
-    least, most = np.full(n, n, dtype=np.int64), np.full(n, -1, dtype=np.int64)
-    np.minimum.at(least, point, usual[switch])
-    np.maximum.at(most, point, usual[switch])
+    least, most = extremes(n, point, usual[switch])
     sizes = np.bincount(label[quotient.is_point], minlength=n)
     joins = np.flatnonzero(least == most)
     joins = joins[sizes[most[joins]] > sizes[label[joins]]]
@@ -150,12 +142,8 @@ def _with_adapters(quotient: Quotient, labels: Int32Array) -> Int32Array:
         at = (~quotient.is_point & (labels < 0))[one]
         near = at & (labels[other] >= 0)
         far = at & (labels[other] < 0)
-        least = np.full(n, n, dtype=np.int32)
-        most = np.full(n, -1, dtype=np.int32)
-        np.minimum.at(least, one[near], labels[other[near]])
-        np.maximum.at(most, one[near], labels[other[near]])
-        within = np.bincount(one[near], weights=width[near], minlength=n)
-        beyond = np.bincount(one[far], weights=width[far], minlength=n)
+        least, most = extremes(n, one[near], labels[other[near]])
+        within, beyond = (np.bincount(one[some], weights=width[some], minlength=n) for some in (near, far))
         few = np.bincount(one[far], minlength=n) <= 1
         adapter = few & (least == most) & (within >= beyond)
         if not adapter.any():

@@ -57,7 +57,10 @@ def clusters(quotient: Quotient) -> Int32Array | None:
     All of it takes time proportional to the number of joined pairs, but for sorting.
     """
     one, other = quotient.neighbours
-    if not len(one) or len(one) > _MOST_PAIRS or _has_hub(quotient):
+    joins = np.bincount(one[quotient.is_point[other]], minlength=quotient.n_nodes)
+    # some switch joins half of the points or more: a set of four of them has no small border
+    has_hub = np.any(joins[~quotient.is_point] * 2 >= quotient.is_point.sum())
+    if not len(one) or len(one) > _MOST_PAIRS or has_hub:
         return None
     best: tuple[float, Int32Array] | None = None
     onward = one < other
@@ -69,13 +72,6 @@ def clusters(quotient: Quotient) -> Int32Array | None:
         if found is not None and (best is None or found[0] > best[0]):
             best = found
     return None if best is None else best[1]
-
-
-def _has_hub(quotient: Quotient) -> bool:
-    """Some switch joins half of the points or more: a set of four of them has no small border."""
-    one, other = quotient.neighbours
-    joins = np.bincount(one[quotient.is_point[other]], minlength=quotient.n_nodes)
-    return bool(np.any(joins[~quotient.is_point] * 2 >= quotient.is_point.sum()))
 
 
 def _spread(quotient: Quotient) -> Iterator[NDArray[np.float64]]:

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array, mask_of
+from treadle.arrays import BoolArray, Int32Array, Int64Array, mask_of, sums_of
 from treadle.synthesis.trees.instance import Instance
 
 
@@ -37,14 +37,11 @@ class Quotient:
     @staticmethod
     def of(problem: Instance) -> Quotient:
         """A fabric with nothing contracted."""
-        is_point = mask_of(problem.n_nodes, problem.terminals)
-        weight = np.zeros(problem.n_nodes, dtype=np.int64)
-        weight[problem.terminals] = problem.weights
         keep = problem.tails != problem.heads
         return Quotient(
             np.arange(problem.n_nodes, dtype=np.int32),
-            is_point,
-            weight,
+            mask_of(problem.n_nodes, problem.terminals),
+            sums_of(problem.n_nodes, problem.terminals, problem.weights),
             problem.tails[keep],
             problem.heads[keep],
             problem.bandwidths[keep],
@@ -114,8 +111,7 @@ class Quotient:
         size = count + int(outside.sum())
         is_point = np.ones(size, dtype=bool)
         is_point[number[outside]] = self.is_point[outside]
-        weight = np.zeros(size, dtype=np.int64)
-        np.add.at(weight, number, self.weight)
+        weight = sums_of(size, number, self.weight)
         tails, heads = number[self.tails], number[self.heads]
         keep = tails != heads
         return Quotient(number[self.point], is_point, weight, tails[keep], heads[keep], self.bandwidths[keep])
