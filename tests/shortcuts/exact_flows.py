@@ -15,7 +15,7 @@ from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.exact_rate import ExactRate, solve_exactly, suitable_symmetry
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow
 from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance, flow_instance
-from treadle.synthesis.alltoall.rate.orbit_flows import averaging_labels, sender_moves
+from treadle.synthesis.alltoall.rate.spreading import averaging_labels, sender_moves
 from treadle.topologies.topology import Topology
 
 

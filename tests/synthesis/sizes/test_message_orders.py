@@ -14,12 +14,12 @@ from treadle.schedules.steps.steps import Steps
 from treadle.schedules.trees.forest import Direction, TreeSpec, forest_from_trees
 from treadle.synthesis.sizes.axis_exchange import axis_exchange
 from treadle.synthesis.sizes.box_carriers import box_carriers
+from treadle.synthesis.sizes.box_trees import steps_of_trees
 from treadle.synthesis.sizes.exchanges import bruck, direct, far_first, on_axis, ring, sends_of
 from treadle.synthesis.sizes.factor_allreduce import factor_allreduce
 from treadle.synthesis.sizes.factor_exchange import factor_exchange
 from treadle.synthesis.sizes.routed_rounds import _on_torus, _swinging, _trebling
 from treadle.synthesis.sizes.scatter_pieces import gather_pieces, scatter_pieces
-from treadle.synthesis.sizes.tree_steps import steps_of_trees
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
 

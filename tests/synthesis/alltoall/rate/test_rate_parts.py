@@ -16,7 +16,7 @@ from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.alltoall.routes import routes_from_paths
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
-from treadle.synthesis.alltoall.rate import orbit_flows, pdhg
+from treadle.synthesis.alltoall.rate import pdhg, spreading
 from treadle.synthesis.alltoall.rate.automorphisms import proposed_automorphisms
 from treadle.synthesis.alltoall.rate.beside_routes import flow_of_routes
 from treadle.synthesis.alltoall.rate.box_rotations import box_rotations
@@ -26,10 +26,9 @@ from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow, check_flow
 from treadle.synthesis.alltoall.rate.flow_instance import flow_instance
 from treadle.synthesis.alltoall.rate.flow_symmetry import known_symmetry, symmetry_of
 from treadle.synthesis.alltoall.rate.host_caps import folded, limited_by_hosts, tightest_host, unfolded
-from treadle.synthesis.alltoall.rate.orbit_flows import sender_moves
 from treadle.synthesis.alltoall.rate.path_trees import PathTreeFinder
 from treadle.synthesis.alltoall.rate.rate import optimal_rate
-from treadle.synthesis.alltoall.rate.spreading import even_loads, spread_flow
+from treadle.synthesis.alltoall.rate.spreading import even_loads, sender_moves, spread_flow
 from treadle.topologies import parse, without_failures
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.topology import Topology, TopologyBuilder
@@ -385,11 +384,11 @@ def test_symmetry_of_some_senders() -> None:
 def test_flows_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three senders over four links: twelve cells."""
     instance = flow_instance(line(), collective())
-    for module, name in ((pdhg, "_MOST_CELLS"), (orbit_flows, "_MAX_ENTRIES")):
+    for module, name in ((pdhg, "_MOST_CELLS"), (spreading, "_MAX_ENTRIES")):
         monkeypatch.setattr(module, name, 12)
     assert pdhg.pdhg_rate(instance, gap=0.01).rate == pytest.approx(2 / 3, rel=0.01)
     assert sender_moves(instance, symmetry_of(instance)).tolist() == [[0, 1, 2, 3]] * 3
-    for module, name in ((pdhg, "_MOST_CELLS"), (orbit_flows, "_MAX_ENTRIES")):
+    for module, name in ((pdhg, "_MOST_CELLS"), (spreading, "_MAX_ENTRIES")):
         monkeypatch.setattr(module, name, 11)
     message = (
         "line: flows of 3 sources over 4 links do not fit; expected at most 11 cells; fewer ranks, or a "

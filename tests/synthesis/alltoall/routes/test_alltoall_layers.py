@@ -24,11 +24,11 @@ from treadle.synthesis.alltoall.routes.link_orders import (
 from treadle.synthesis.alltoall.routes.path_sets import PathSet, ShortestPaths, demanded_pairs
 from treadle.synthesis.alltoall.routes.route_columns import generate_routes
 from treadle.synthesis.alltoall.routes.route_units import route_schedule
-from treadle.synthesis.alltoall.routes.shared_waits import shared_waits_cycle
 from treadle.synthesis.alltoall.routes.virtual_channels import (
     AcyclicWaits,
     LashOrder,
     lash_layers,
+    shared_waits_cycle,
     waits_of,
 )
 from treadle.topologies import parse

@@ -11,7 +11,7 @@ from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.alltoall.routes import routes_from_paths
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
-from treadle.synthesis.alltoall.routes import route_rounds, shared_waits
+from treadle.synthesis.alltoall.routes import route_rounds, virtual_channels
 from treadle.synthesis.alltoall.routes.disjoint_paths import bounded_paths
 from treadle.synthesis.alltoall.routes.layered_routes import layered_routes, packed_orders
 from treadle.synthesis.alltoall.routes.path_master import PathMaster, weighted
@@ -27,10 +27,14 @@ from treadle.synthesis.alltoall.routes.path_sets import (
     turned,
     walk_back,
 )
-from treadle.synthesis.alltoall.routes.route_columns import RoutingResult, _PathColumns, _shortest_few
+from treadle.synthesis.alltoall.routes.route_columns import (
+    RoutingResult,
+    _PathColumns,
+    _shortest_few,
+    single_paths,
+)
 from treadle.synthesis.alltoall.routes.route_rounds import _fill_round, timed_routes
-from treadle.synthesis.alltoall.routes.shared_waits import shared_waits_cycle
-from treadle.synthesis.alltoall.routes.single_paths import single_paths
+from treadle.synthesis.alltoall.routes.virtual_channels import shared_waits_cycle
 from treadle.topologies import parse
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.topology import Topology, TopologyBuilder
@@ -299,9 +303,9 @@ def test_waits_that_all_routings_share(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not shared_waits_cycle(ring, Collective(ALLTOALL, (0, 1, 2, 3), demands=Demands(two)))
     assert not shared_waits_cycle(parse("ring(4)"), on_all_ranks(parse("ring(4)"), ALLTOALL))
     # four waits, four ranks
-    monkeypatch.setattr(shared_waits, "_MOST_WORK", 64)
+    monkeypatch.setattr(virtual_channels, "_MOST_WORK", 64)
     assert shared_waits_cycle(ring, everyone)
-    monkeypatch.setattr(shared_waits, "_MOST_WORK", 63)
+    monkeypatch.setattr(virtual_channels, "_MOST_WORK", 63)
     assert not shared_waits_cycle(ring, everyone)
 
 

@@ -24,8 +24,8 @@ from treadle.synthesis.trees.allreduce import (
     allreduce_forests,
     solve_allreduce,
 )
+from treadle.synthesis.trees.allreduce.allreduce_forests import solve_free_roots
 from treadle.synthesis.trees.allreduce.bound import analyse
-from treadle.synthesis.trees.allreduce.free_roots import solve_free_roots
 from treadle.synthesis.trees.allreduce.pair_network import network_of
 from treadle.synthesis.trees.allreduce.two_family_lp import solve_two_family_lp
 from treadle.topologies import Topology

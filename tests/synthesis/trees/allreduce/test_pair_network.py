@@ -13,6 +13,7 @@ from scipy.optimize import linprog
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.trees.forest import Direction, Forest
+from treadle.synthesis.trees.allreduce.allreduce_forests import solve_free_roots
 from treadle.synthesis.trees.allreduce.capacities import (
     LinkShares,
     WholeShares,
@@ -20,7 +21,6 @@ from treadle.synthesis.trees.allreduce.capacities import (
     pack_shares,
     whole_shares,
 )
-from treadle.synthesis.trees.allreduce.free_roots import solve_free_roots
 from treadle.synthesis.trees.allreduce.operating_trees import OperatingTreeFinder, minimum_arborescence
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork, SwitchGroup, network_of
 from treadle.synthesis.trees.allreduce.separation import violated_cuts

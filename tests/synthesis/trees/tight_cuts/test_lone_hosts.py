@@ -15,7 +15,7 @@ from treadle.synthesis.trees.instance import Instance, instance_of
 from treadle.synthesis.trees.tight_cuts.closed_forms.plane_relays import Deliveries, Meetings, deliveries
 from treadle.synthesis.trees.tight_cuts.decompose import decompose
 from treadle.synthesis.trees.tight_cuts.family import Family
-from treadle.synthesis.trees.tight_cuts.sets.hosts import with_hosts
+from treadle.synthesis.trees.tight_cuts.tight_cuts import with_hosts
 from treadle.topologies.catalogue.platforms import dgx_a100, dgx_a100_flat
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.changes import with_failed_links

@@ -16,7 +16,7 @@ from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.synthesis.trees import optimum
 from treadle.synthesis.trees.tight_cuts.closed_forms.plane_shares import plane_shares
-from treadle.synthesis.trees.tight_cuts.closed_forms.proportional_fitting import _proportional, fitted_table
+from treadle.synthesis.trees.tight_cuts.closed_forms.relayed_stars import _proportional, fitted_table
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_assignment import UnitPool
 from treadle.synthesis.trees.tight_cuts.decompose import decompose
 from treadle.topologies.catalogue.platforms import add_box

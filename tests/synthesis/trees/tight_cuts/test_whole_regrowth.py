@@ -12,7 +12,7 @@ from treadle.synthesis.trees import decompose
 from treadle.synthesis.trees.fixed_trees import floor_capacities
 from treadle.synthesis.trees.heights import lowest_height
 from treadle.synthesis.trees.instance import instance_of
-from treadle.synthesis.trees.tight_cuts.whole_regrowth import regrow_whole
+from treadle.synthesis.trees.tight_cuts.decompose import regrow_whole
 from treadle.topologies import parse
 from treadle.verification.schedules import verify
 

@@ -19,8 +19,12 @@ from treadle.synthesis.alltoall.routes.link_orders import LayeredPaths, grid_ord
 from treadle.synthesis.alltoall.routes.order_search import OrderSearch
 from treadle.synthesis.alltoall.routes.path_sets import WeightedPaths, demanded_pairs
 from treadle.synthesis.alltoall.routes.route_columns import RoutingResult, generate_routes
-from treadle.synthesis.alltoall.routes.shared_waits import shared_waits_cycle
-from treadle.synthesis.alltoall.routes.virtual_channels import fill_layers, lash_layers, waits_of
+from treadle.synthesis.alltoall.routes.virtual_channels import (
+    fill_layers,
+    lash_layers,
+    shared_waits_cycle,
+    waits_of,
+)
 from treadle.topologies.topology import Topology
 
 _FIRST_ROUNDS, _MORE_ROUNDS = 30, 20

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, sums_of
 from treadle.context import TimeLimitError, context
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.path_master import MasterSolution, PathMaster, weighted
@@ -30,9 +30,15 @@ from treadle.synthesis.alltoall.routes.path_sets import (
     path_rows,
     path_set,
 )
-from treadle.synthesis.alltoall.routes.single_paths import single_paths
 from treadle.synthesis.runs import places_in_runs
 from treadle.topologies.topology import Topology
+
+_POWERS = (4.0, 12.0, 30.0)
+"""Exponents of the load in the cost that successive rounds lower."""
+_MOST = 1e9
+"""Loads, relative to the largest so far, that cost the same from there on: their powers stay finite."""
+_BEAT_PAIRS = 2**10
+"""Pairs between two looks at the clock."""
 
 _SPREADS = 40
 """Rounds of spreading before the first linear program."""
@@ -281,3 +287,55 @@ def _shortest_few(paths: PathSet, lengths: Float64Array, most: int) -> PathSet:
     pair = paths.source.astype(np.int64) << 32 | paths.target
     order = np.lexsort((length, pair))
     return paths.take(np.sort(order[places_in_runs(pair[order]) < most]))
+
+
+def single_paths(
+    paths: PathSet, pair: Int64Array, demand: Float64Array, bandwidth: Float64Array
+) -> Int64Array:
+    """Choose a path for every pair, shown as its number among `paths`; shape (pairs,).
+
+    Parameters
+    ----------
+    paths : PathSet
+    pair : array of int64, shape (k,)
+        Number of each path's pair, rising from 0 without gaps.
+    demand : array of float64, shape (pairs,)
+    bandwidth : array of float64, shape (m,)
+
+    Raises
+    ------
+    TimeLimitError
+        If the deadline passes.
+
+    Notes
+    -----
+    Each pair in turn moves to the path that adds least to the sum of the loads to a power that grows round
+    by round: local search for the least largest load.
+    """
+    m = len(bandwidth)
+    rows = np.where(path_rows(paths) >= 0, path_rows(paths), m)
+    first = np.searchsorted(pair, np.arange(len(demand) + 1)).tolist()
+    chosen = np.array(first[:-1])
+    width = np.append(bandwidth, np.inf)
+    added = demand[pair][:, None] / width[rows]  # of a path to the time of each of its links
+    time = sums_of(m + 1, rows[chosen], added[chosen], dtype=float)
+    order = np.random.default_rng(0).permutation(len(demand)).tolist()
+    for power in _POWERS:
+        scale = float(time.max()) or 1.0
+        for done, number in enumerate(order):
+            if done % _BEAT_PAIRS == 0:
+                context().report("single paths", done, len(order))
+            low, high = first[number], first[number + 1]
+            if high - low == 1:
+                continue
+            old = chosen[number]
+            time[rows[old]] -= added[old]
+            near, more = time[rows[low:high]], added[low:high]
+            before, after = near / scale, (near + more) / scale
+            cost = (np.minimum(after, _MOST) ** power - np.minimum(before, _MOST) ** power).sum(axis=1)
+            new = low + int(cost.argmin())
+            chosen[number] = new
+            time[rows[new]] += added[new]
+        np.maximum(time, 0.0, out=time)
+    result: Int64Array = chosen.astype(np.int64)
+    return result

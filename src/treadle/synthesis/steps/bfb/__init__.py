@@ -13,8 +13,7 @@ from treadle.synthesis.steps.bfb.heterogeneous import (
     heterogeneous_value,
     schedule_for_size,
 )
-from treadle.synthesis.steps.bfb.orbit import orbit_value
-from treadle.synthesis.steps.bfb.value import BfbValue, bfb_reduce_scatter_value, bfb_value
+from treadle.synthesis.steps.bfb.value import BfbValue, bfb_reduce_scatter_value, bfb_value, orbit_value
 
 __all__ = [
     "BfbValue",

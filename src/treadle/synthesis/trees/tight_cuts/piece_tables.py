@@ -12,19 +12,23 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array, mask_of, offsets_of, sums_of
+from treadle.engine import core
 from treadle.schedules.factored import Crossings, Piece, TableTrees
 from treadle.schedules.factored.piece_trees import ragged
 from treadle.schedules.trees.forest import Direction, Forest
+from treadle.synthesis.core_values.tree_values import PathRows, Segments
 from treadle.synthesis.runs import run_starts, sums_before
 from treadle.synthesis.trees.instance import Instance, find_violated_cut
 from treadle.synthesis.trees.packers.packers import pack_lowest
 from treadle.synthesis.trees.packers.tree_packing import to_forest
 from treadle.synthesis.trees.switch_removal import LogicalGraph, remove_switches
 from treadle.synthesis.trees.tight_cuts.alignment import Gateways, aligned_rows
-from treadle.synthesis.trees.tight_cuts.closed_forms.link_balancing import balanced_over_links
 from treadle.synthesis.trees.tight_cuts.closed_forms.star import star_graph, star_packing
 from treadle.synthesis.trees.tight_cuts.pieces import LocalPiece
 from treadle.topologies.topology import Topology
+
+_MOST_SEGMENTS = 2**15
+_MOST_CELLS = 2**18
 
 _MOST_ALIGNED = 2**18
 """Trees times children up to which paths are assigned anew, in Python."""
@@ -252,3 +256,40 @@ def _rows(forest: Forest, tree: Int64Array, start: Int64Array) -> tuple[Int64Arr
     _, multiplicity, _ = forest.tree_table()
     end = np.where(np.append(of[1:] == of[:-1], False), np.append(begin[1:], 0), multiplicity[of])
     return of, begin, end - begin
+
+
+def balanced_over_links(graph: LogicalGraph, tails: Int32Array, heads: Int32Array) -> LogicalGraph:
+    """The same arcs over paths whose first and last links are spread evenly.
+
+    Parameters
+    ----------
+    graph : LogicalGraph
+    tails, heads : arrays of int32, shape (l,)
+        Ends of each link.
+
+    Notes
+    -----
+    Paths that leave a node for the same relay may swap their first links, and paths that come to a node
+    from the same relay their last ones: no link's load and no arc's capacity changes. What an arc has there
+    is spread over the links in proportion to what they carry.
+    """
+    if len(graph.segment_path) > _MOST_SEGMENTS:
+        return graph
+    arc = np.repeat(np.arange(len(graph.tails), dtype=np.int32), np.diff(graph.segment_offset))
+    found = core.spread_paths(
+        tails,
+        heads,
+        Segments(arc, graph.segment_path, graph.segment_units),
+        PathRows(graph.path_offset, graph.path_links),
+        _MOST_CELLS,
+    )
+    segments, paths = Segments(*found[0]), PathRows(*found[1])
+    counts = np.bincount(segments.arc, minlength=len(graph.tails))
+    return replace(
+        graph,
+        segment_offset=offsets_of(counts),
+        segment_path=segments.path,
+        segment_units=segments.units,
+        path_offset=paths.offset,
+        path_links=paths.links,
+    )

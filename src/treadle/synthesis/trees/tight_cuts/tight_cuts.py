@@ -18,7 +18,7 @@ from math import lcm
 
 import numpy as np
 
-from treadle.arrays import exact_sum, mask_of
+from treadle.arrays import Int32Array, Int64Array, exact_sum, mask_of, sums_of
 from treadle.context import TimeLimitError, context
 from treadle.math.graphs import components
 from treadle.refusal import Refusal
@@ -28,7 +28,6 @@ from treadle.synthesis.trees.fixed_trees import floor_capacities
 from treadle.synthesis.trees.instance import UNIT_LIMIT, Instance
 from treadle.synthesis.trees.optimality import Optimum
 from treadle.synthesis.trees.switch_removal import unbalanced_relay
-from treadle.synthesis.trees.tight_cuts.closed_forms.spare_relays import without_partial_relays
 from treadle.synthesis.trees.tight_cuts.family import Family
 from treadle.synthesis.trees.tight_cuts.layer_solution import (
     InfeasiblePiece,
@@ -38,7 +37,6 @@ from treadle.synthesis.trees.tight_cuts.layer_solution import (
 )
 from treadle.synthesis.trees.tight_cuts.scales import CutClass, cut_against, cut_classes, scale_for
 from treadle.synthesis.trees.tight_cuts.sets.detection import detect
-from treadle.synthesis.trees.tight_cuts.sets.hosts import with_hosts
 from treadle.synthesis.trees.tight_cuts.superposition import single_rate, split_layers
 
 _MOST_SCALES = 2**12
@@ -268,3 +266,99 @@ def _superposed(problem: Instance, family: Family, best: Optimum) -> Decompositi
     number = split.boxes.trees + split.flat.trees
     forest = FactoredForest(problem.direction, problem.weights * number, tuple(layers))
     return Decomposition(forest, best, number, split.scale, best.algbw, reports, number)
+
+
+def without_partial_relays(
+    problem: Instance, family: Family, capacities: Int64Array, multiplicities: Int64Array
+) -> Int64Array | None:
+    """Capacities without those of outermost relays that some outermost child lacks; None if none is to spare.
+
+    Parameters
+    ----------
+    problem : Instance
+    family : Family
+    capacities : array of int64, shape (links,)
+    multiplicities : array of int64, shape (ranks,)
+        Unit trees of each rank.
+
+    Notes
+    -----
+    Source: docs/algorithms/decomposition.md, section 4. Only where relays are more than children. Those that
+    are left serve all children, and children that have lost links to different ones become alike. Whether
+    that is feasible is for the checks of pieces to say.
+    """
+    if family.n_sets == 1:
+        return None
+    n, tails, heads = len(family.innermost), problem.tails, problem.heads
+    child = family.ancestors[1].astype(np.int64)  # of the outermost piece; -1 for its relays
+    alone = problem.terminals[child[problem.terminals] < 0]
+    child[alone] = family.n_sets + np.arange(len(alone))
+    children, place = np.unique(child, return_inverse=True)
+    if children[0] >= 0:
+        return None
+    child = place.ravel() - 1
+    crossing = (capacities > 0) & (child[tails] != child[heads])
+    if np.any((capacities > 0) & (child[tails] < 0) & (child[heads] < 0)):
+        return None
+    partial, joined = np.zeros((2, n), dtype=bool)
+    for relay, end in ((heads, tails), (tails, heads)):
+        here = np.flatnonzero(crossing & (child[relay] < 0))
+        pairs = np.unique(relay[here].astype(np.int64) * len(children) + child[end[here]])
+        met = np.bincount(pairs // len(children), minlength=n)
+        joined |= met > 0
+        partial |= met < len(children) - 1
+    partial &= joined
+    if not partial.any() or np.count_nonzero(joined) < len(children):
+        return None  # closed forms serve few relays as they are
+    left = np.where(partial[tails] | partial[heads], 0, capacities)
+    native = sums_of(len(children) - 1, child[problem.terminals], multiplicities)
+    for end, needed in ((tails, native), (heads, native.sum() - native)):
+        here = np.flatnonzero(crossing & (child[end] >= 0))
+        if np.any(sums_of(len(native), child[end[here]], left[here]) < needed):
+            return None
+    return left
+
+
+def with_hosts(problem: Instance, family: Family) -> Family:
+    """The family and a set for each rank outside of all sets that has relays of its own.
+
+    Parameters
+    ----------
+    problem : Instance
+    family : Family
+
+    Returns
+    -------
+    Family
+        New sets come last; the same family if there are none.
+
+    Notes
+    -----
+    A relay is a rank's own if it is in no set, and joined to that rank, to other relays outside of all sets,
+    and to nothing else. A relay that joins a rank to several planes is then inside, and the children of the
+    outermost piece are joined by planes alone.
+    """
+    if family.n_sets == 1:
+        return family
+    is_rank = mask_of(problem.n_nodes, problem.terminals)
+    loose = family.innermost == 0
+    tails, heads = problem.tails.astype(np.int64), problem.heads.astype(np.int64)
+    relay = np.concatenate([tails, heads])
+    other = np.concatenate([heads, tails])
+    near = loose[relay] & ~is_rank[relay] & (relay != other)
+    relay, other = relay[near], other[near]
+    meets_set = mask_of(problem.n_nodes, relay[~loose[other]])
+    at_rank = is_rank[other] & loose[other]
+    pairs = np.unique(np.stack([relay[at_rank], other[at_rank]], axis=1), axis=0)
+    counts = np.bincount(pairs[:, 0], minlength=problem.n_nodes)
+    to_relay = mask_of(problem.n_nodes, relay[~is_rank[other]])
+    own = pairs[(counts[pairs[:, 0]] == 1) & ~meets_set[pairs[:, 0]] & to_relay[pairs[:, 0]]]
+    if not len(own):
+        return family
+    hosts, place = np.unique(own[:, 1], return_inverse=True)
+    innermost = family.innermost.copy()
+    numbers = (family.n_sets + np.arange(len(hosts))).astype(np.int32)
+    innermost[hosts] = numbers
+    innermost[own[:, 0]] = numbers[place.ravel()]
+    outer: Int32Array = np.concatenate([family.outer, np.zeros(len(hosts), dtype=np.int32)])
+    return Family(outer, innermost)

@@ -15,12 +15,12 @@ from treadle.synthesis.trees.tight_cuts.closed_forms import plane_tables as modu
 from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import BorderRuns
 from treadle.synthesis.trees.tight_cuts.closed_forms.plane_relays import Deliveries, Meetings, deliveries
 from treadle.synthesis.trees.tight_cuts.closed_forms.plane_tables import mend, plane_tables
-from treadle.synthesis.trees.tight_cuts.closed_forms.proportional_fitting import fitted_table
-from treadle.synthesis.trees.tight_cuts.closed_forms.spare_relays import without_partial_relays
+from treadle.synthesis.trees.tight_cuts.closed_forms.relayed_stars import fitted_table
 from treadle.synthesis.trees.tight_cuts.closed_forms.star import star_packing
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_assignment import UnitPool
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import Side, own_first
 from treadle.synthesis.trees.tight_cuts.family import Family
+from treadle.synthesis.trees.tight_cuts.tight_cuts import without_partial_relays
 from treadle.topologies.topology import TopologyBuilder
 
 

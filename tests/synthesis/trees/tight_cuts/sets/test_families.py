@@ -15,8 +15,8 @@ from treadle.synthesis.trees.tight_cuts.family import Family
 from treadle.synthesis.trees.tight_cuts.sets import detection as module
 from treadle.synthesis.trees.tight_cuts.sets.dendrogram import Dendrogram, single_linkage
 from treadle.synthesis.trees.tight_cuts.sets.detection import detect
-from treadle.synthesis.trees.tight_cuts.sets.hosts import with_hosts
 from treadle.synthesis.trees.tight_cuts.sets.quotient import Quotient
+from treadle.synthesis.trees.tight_cuts.tight_cuts import with_hosts
 from treadle.topologies.topology import Topology, TopologyBuilder
 
 
