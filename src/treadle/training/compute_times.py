@@ -7,17 +7,16 @@ products; it is what a measured step calibrates, and no time rises with it, so t
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from fractions import Fraction
-from io import StringIO
 from math import isfinite
 from typing import Protocol
 
 from treadle.errors import FormatError, TreadleError
 from treadle.notebook import own_fields, shown
+from treadle.training.csv_rows import csv_rows
 from treadle.training.devices import ELEMENT_BYTES, Accelerator
 from treadle.training.models.model_layer import ModelLayer, Work, WorkKind
 from treadle.training.models.training_model import TrainingModel
@@ -119,9 +118,10 @@ def layer_times(times: ComputeTimes, layer: ModelLayer, local: LocalWork) -> Lay
     dense = [time for work, time in found if not work.expert]
     experts = [time for work, time in found if work.expert]
     attention = [time for work, time in found if work.kind is WorkKind.ATTENTION]
-    forward = [sum(time.forward_s for time in part) for part in (dense, experts, attention)]
-    backward = [sum(time.backward_s for time in part) for part in (dense, experts, attention)]
-    return LayerTimes(forward[0], backward[0], forward[1], backward[1], forward[2], backward[2])
+    sums: list[float] = []
+    for part in (dense, experts, attention):
+        sums += sum(time.forward_s for time in part), sum(time.backward_s for time in part)
+    return LayerTimes(*sums)
 
 
 @shown(own_fields)
@@ -174,11 +174,8 @@ class RooflineTimes:
     @property
     def words(self) -> str:
         """What is assumed, in words."""
-        rest = (
-            ""
-            if self.memory_efficiency is None
-            else f", {self.memory_efficiency:.3g} of its memory's bandwidth"
-        )
+        share = self.memory_efficiency
+        rest = "" if share is None else f", {share:.3g} of its memory's bandwidth"
         return f"roofline: {self.efficiency:.3g} of {self.device.name}'s {self.precision} peak{rest}"
 
     def with_efficiency(self, efficiency: float) -> RooflineTimes:
@@ -331,34 +328,28 @@ def read_layer_times(text: str) -> MeasuredTimes:
     """
     if len(text) > _MOST_TEXT:
         raise FormatError(f"layer times: expected at most {_MOST_TEXT} characters, found {len(text)}")
-    try:
-        lines = list(csv.reader(StringIO(text), strict=True))
-    except csv.Error as error:
-        raise FormatError(f"layer times: no CSV: {error}") from None
-    header = [name.strip() for name in lines[0]] if lines else []
-    if [*header] not in ([*_COLUMNS[:3]], [*_COLUMNS]):
-        raise FormatError(
-            f"layer times: line 1: expected the columns {','.join(_COLUMNS)} (tokens may be left out), "
-            f"found {','.join(header)[:60]!r}"
-        )
     rows = []
-    for number, cells in enumerate(lines[1:], start=2):
-        if not any(cell.strip() for cell in cells):
-            continue
-        if len(cells) != len(header):
-            raise FormatError(f"layer times: line {number}: expected {len(header)} cells, found {len(cells)}")
-        forward_s, backward_s = (_seconds_of(cell, number) for cell in cells[1:3])
-        tokens = cells[3].strip() if len(cells) > 3 else ""
+    for number, row in csv_rows(text, "layer times", _check_columns):
+        forward_s, backward_s = (_seconds_of(row[name], number) for name in _COLUMNS[1:3])
+        tokens = row.get("tokens", "")
         if tokens and not (tokens.isascii() and tokens.isdigit() and 0 < len(tokens) < 13):
             raise FormatError(
                 f"layer times: line {number}: tokens: expected a whole number, found {tokens[:20]!r}"
             )
-        rows.append(MeasuredLayer(cells[0].strip(), forward_s, backward_s, int(tokens or 0)))
+        rows.append(MeasuredLayer(row["layer"], forward_s, backward_s, int(tokens or 0)))
         if len(rows) > _MOST_ROWS:
             raise FormatError(f"layer times: expected at most {_MOST_ROWS} rows")
     if not rows:
         raise FormatError("layer times: expected a row per layer below the header, found none")
     return MeasuredTimes(tuple(rows))
+
+
+def _check_columns(header: list[str]) -> None:
+    if header not in ([*_COLUMNS[:3]], [*_COLUMNS]):
+        raise FormatError(
+            f"layer times: line 1: expected the columns {','.join(_COLUMNS)} (tokens may be left out), "
+            f"found {','.join(header)[:60]!r}"
+        )
 
 
 def _seconds_of(cell: str, line: int) -> float:
@@ -367,7 +358,5 @@ def _seconds_of(cell: str, line: int) -> float:
     except ValueError:
         seconds = -1.0
     if not isfinite(seconds) or not 0 <= seconds < 1e6:
-        raise FormatError(
-            f"layer times: line {line}: expected seconds, 0 or more, found {cell.strip()[:20]!r}"
-        )
+        raise FormatError(f"layer times: line {line}: expected seconds, 0 or more, found {cell[:20]!r}")
     return seconds

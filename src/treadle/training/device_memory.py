@@ -156,12 +156,14 @@ def memory_parts(
     layers = [layer for piece in pieces for layer in piece]
     weights = sum(_kept(layer, local, keeping) for layer in layers)
     is_training = keeping.is_training
+    # without a backward pass: what one layer makes, which the next one uses up
+    flowing = max((_kept_of_layer(layer, local, keeping) for layer in layers), default=0.0)
     return MemoryParts(
         sum(_kept(layer, local, keeping) * _weight_bytes(layer, keeping) for layer in layers),
         weights * keeping.gradient_bytes * is_training,
         weights * keeping.optimizer_bytes * is_training,
         _gathered(pieces, local, keeping),
-        _activations(pieces, order, local, keeping) if is_training else _flowing(layers, local, keeping),
+        _activations(pieces, order, local, keeping) if is_training else flowing,
         _logits(layers, read or local, keeping),
         _buffers(layers, local, keeping),
         0.0 if is_training else sum(_cache(layer, local, keeping) for layer in layers),
@@ -188,23 +190,18 @@ def _weight_bytes(layer: ModelLayer, keeping: Keeping) -> int:
 
 def _gathered(pieces: Sequence[Sequence[ModelLayer]], local: LocalWork, keeping: Keeping) -> float:
     """Whole layers beside the shards: those in use and ahead, and one gradient."""
-    per_piece = [
-        [
-            sum(_whole(weight, local) for weight in layer.weights if _shards(weight, keeping) > 1)
-            for layer in piece
-        ]
-        for piece in pieces
-    ]
+
+    def sharded(layer: ModelLayer) -> float:
+        return sum(_whole(weight, local) for weight in layer.weights if _shards(weight, keeping) > 1)
+
+    per_piece = [[sharded(layer) for layer in piece] for piece in pieces]
     everything = sum(one for piece in per_piece for one in piece)
     largest = max((one for piece in per_piece for one in piece), default=0.0)
+    at_once = everything
     if keeping.reshard_after_forward or not keeping.is_training:
         window = 1 + keeping.prefetch
-        at_once = max(
-            (sum(piece[start : start + window]) for piece in per_piece for start in range(len(piece))),
-            default=0.0,
-        )
-    else:
-        at_once = everything
+        windows = [piece[at : at + window] for piece in per_piece for at in range(len(piece))]
+        at_once = max(map(sum, windows), default=0.0)
     whole = everything if keeping.keeps_whole_gradients else largest
     gradient = whole * keeping.gradient_bytes if keeping.is_training else 0.0
     return at_once * keeping.element_bytes + gradient
@@ -221,15 +218,8 @@ def _saved_bytes(layer: ModelLayer, part: Saved, local: LocalWork, keeping: Keep
 def _kept_of_layer(layer: ModelLayer, local: LocalWork, keeping: Keeping) -> float:
     """Bytes that a layer saves of a micro-batch, logits apart."""
     has_scores = keeping.recompute != "attention" and not keeping.fused_attention
-    return sum(
-        _saved_bytes(layer, part, local, keeping)
-        for part in layer.saved
-        if part.name != LOGITS and (has_scores or not part.in_attention)
-    )
-
-
-def _boundary(layer: ModelLayer, local: LocalWork, keeping: Keeping) -> float:
-    return _saved_bytes(layer, Saved("input", layer.boundary_elements, split=False), local, keeping)
+    kept = [part for part in layer.saved if part.name != LOGITS and (has_scores or not part.in_attention)]
+    return sum(_saved_bytes(layer, part, local, keeping) for part in kept)
 
 
 def _activations(
@@ -247,7 +237,9 @@ def _activations(
         for layers, sizes in zip(pieces, whole, strict=True):
             total = 0.0
             for layer, own in zip(layers, sizes, strict=True):
-                total += min(own, _boundary(layer, local, keeping)) if layer.is_checkpointed else own
+                entry = Saved("input", layer.boundary_elements, split=False)
+                least = _saved_bytes(layer, entry, local, keeping) if layer.is_checkpointed else own
+                total += min(own, least)
                 again = max(again, own * layer.is_checkpointed)
             saved.append(total)
     else:
@@ -263,19 +255,10 @@ def _activations(
     return most + again
 
 
-def _flowing(layers: Sequence[ModelLayer], local: LocalWork, keeping: Keeping) -> float:
-    """Without a backward pass: what one layer makes, which the next one uses up."""
-    return max((_kept_of_layer(layer, local, keeping) for layer in layers), default=0.0)
-
-
 def _logits(layers: Sequence[ModelLayer], local: LocalWork, keeping: Keeping) -> float:
     copies = _LOGIT_COPIES if keeping.is_training else 1
-    return copies * sum(
-        _saved_bytes(layer, part, local, keeping)
-        for layer in layers
-        for part in layer.saved
-        if part.name == LOGITS
-    )
+    logits = [(layer, part) for layer in layers for part in layer.saved if part.name == LOGITS]
+    return copies * sum(_saved_bytes(layer, part, local, keeping) for layer, part in logits)
 
 
 def _buffers(layers: Sequence[ModelLayer], local: LocalWork, keeping: Keeping) -> float:

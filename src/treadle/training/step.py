@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -160,27 +160,29 @@ class StepOutcome:
     @property
     def compute_s(self) -> Seconds:
         """Seconds of computing without communication beside it; mean of the stages, as the three below."""
-        return sum(one.compute_s for one in self.device_times) / len(self.device_times)
+        return self._mean(one.compute_s for one in self.device_times)
+
+    def _mean(self, seconds: Iterable[Seconds]) -> Seconds:
+        return sum(seconds) / len(self.device_times)
 
     @property
     def contention_s(self) -> Seconds:
         """Seconds that computing takes longer because of the communication beside it."""
-        return sum(one.contention_s for one in self.device_times) / len(self.device_times)
+        return self._mean(one.contention_s for one in self.device_times)
 
     @property
     def exposed_s(self) -> dict[Category, Seconds]:
         """Seconds in which nothing is computed, by what is communicated then; only those that there are."""
-        found = {
-            category: sum(one.exposed_s.get(category, 0) for one in self.device_times)
-            / len(self.device_times)
+        found = (
+            (category, self._mean(one.exposed_s.get(category, 0) for one in self.device_times))
             for category in Category
-        }
-        return {category: seconds for category, seconds in found.items() if seconds}
+        )
+        return {category: seconds for category, seconds in found if seconds}
 
     @property
     def idle_s(self) -> Seconds:
         """Seconds in which a stage neither computes nor communicates."""
-        return sum(one.idle_s for one in self.device_times) / len(self.device_times)
+        return self._mean(one.idle_s for one in self.device_times)
 
     @cached_property
     def memory(self) -> tuple[MemoryParts, ...]:

@@ -15,11 +15,12 @@ from treadle.parallelism.graph.compute_graph import (
     OperatorKind,
     Phase,
     TensorRef,
+    factors,
 )
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
 from treadle.parallelism.plan.fit import OPERATORS, stored_inputs
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
-from treadle.parallelism.plan.part_plan import Boundary, Keep, OperatorPlan, PartPlan, TensorPlan, factors
+from treadle.parallelism.plan.part_plan import Boundary, Keep, OperatorPlan, PartPlan, TensorPlan
 from treadle.parallelism.state.sharding import Sharding
 from treadle.schedules.mesh import Mesh
 

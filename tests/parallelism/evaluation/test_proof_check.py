@@ -18,7 +18,7 @@ from treadle.parallelism.search.factor_graph import FactorGraph
 from treadle.parallelism.search.layer_columns import Layering, joined, priced
 from treadle.parallelism.search.minimax import Overlap, step_time
 from treadle.parallelism.search.mixed_layers import MixedLayers, mix_layers
-from treadle.parallelism.search.search_record import PartRecord
+from treadle.parallelism.search.splitting import PartRecord
 
 EXACT = SearchEffort(gap=1e-6)
 

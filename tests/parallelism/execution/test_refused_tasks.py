@@ -23,7 +23,6 @@ from treadle.parallelism.execution.execute import MOST_RANKS, RankExecutions, ex
 from treadle.parallelism.execution.local_operators import LocalOperator, cuts_of  # noqa: E402
 from treadle.parallelism.execution.part_execution import (  # noqa: E402  # noqa: E402
     PartExecution,
-    _factors_of,
     _leaving,
     _Loop,
     _narrowed,
@@ -36,7 +35,7 @@ from treadle.parallelism.execution.reference import RunValues  # noqa: E402
 from treadle.parallelism.execution.run_comparison import common_collectives, errors_of  # noqa: E402
 from treadle.parallelism.execution.run_order import OrderedUnit, units_of  # noqa: E402
 from treadle.parallelism.execution.tensor_blocks import BlockPlace  # noqa: E402
-from treadle.parallelism.graph.compute_graph import Index, Operand, Phase, TensorRef  # noqa: E402
+from treadle.parallelism.graph.compute_graph import Index, Operand, Phase, TensorRef, pairs  # noqa: E402
 from treadle.parallelism.plan.parallel_plan import Pipeline  # noqa: E402
 from treadle.parallelism.plan.part_plan import Chunk, Keep, OperatorPlan, PartPlan  # noqa: E402
 from treadle.parallelism.state.sharding import Sharding, replicated  # noqa: E402
@@ -279,9 +278,11 @@ def test_gradients_are_turned_to_what_they_are_of_unless_a_letter_stands_twice()
     h, again, f, one = Index(0), Index(0, 1), Index(1), Index(2)
 
     def turned(owner: list[Index], found: list[Index]) -> list[Index]:
-        result = SimpleNamespace(dims=tuple((index,) for index in owner))
-        atoms = [SimpleNamespace(size=size) for size in (8, 16, 1)]
-        graph = SimpleNamespace(atoms=atoms, result=lambda tensor: result, spelled=lambda tensor: "w")
+        graph = SimpleNamespace(
+            factors=lambda tensor: tuple(owner),
+            size=lambda index: (8, 16, 1)[index.atom],
+            spelled=lambda tensor: "w",
+        )
         execution = SimpleNamespace(graph=graph, part=SimpleNamespace(name="block"))
         dims = tuple((index,) for index in found)
         operand = PartExecution._oriented(execution, TensorRef(3), Operand(TensorRef(5), dims, dims))  # type: ignore[arg-type]
@@ -355,7 +356,6 @@ def test_what_a_loop_makes_is_read_in_it_in_the_same_chunks() -> None:
         (h, t, "a reads a sum over chunks in their loop"), (t, f, "a reads chunks of another letter")
     ):  # fmt: skip
         loop = SimpleNamespace(run=looped(), entering={}, roles={3: made, 4: read}, count=2)
-        loop.run.shape = lambda tensor: (16, 16)
         with pytest.raises(ScheduleError) as caught:
             _Loop._taken(loop, 4, 0, 0, {})  # type: ignore[arg-type]
         assert str(caught.value) == f"plan of block: {words}"
@@ -384,5 +384,4 @@ def test_chunks_are_runs_of_a_dimension() -> None:
     assert _narrowed(value, roles, rows, 1, 2).tolist() == value[2:].tolist()
     assert _narrowed(value, roles, Index(2), 1, 2) is value
     merged = Operand(TensorRef(0), ((rows, columns),), ((rows, rows),))
-    assert _factors_of(merged, rows) == [rows, columns]
-    assert _factors_of(merged, columns) == []
+    assert list(pairs(merged)) == [(rows, rows), (columns, rows)]

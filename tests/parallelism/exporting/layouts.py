@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from parallelism.execution.drawn_plans import may_cut, operator_plan
-from treadle.parallelism.graph.compute_graph import ComputeGraph, OperatorKind, Phase, TensorRef
+from treadle.parallelism.graph.compute_graph import ComputeGraph, OperatorKind, Phase, TensorRef, factors
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
 from treadle.parallelism.plan.fit import stored_inputs
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
-from treadle.parallelism.plan.part_plan import Boundary, Keep, PartPlan, TensorPlan, factors
+from treadle.parallelism.plan.part_plan import Boundary, Keep, PartPlan, TensorPlan
 from treadle.parallelism.state.sharding import Sharding, axis_sizes
 from treadle.schedules.mesh import Mesh
 

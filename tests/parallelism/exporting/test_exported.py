@@ -23,9 +23,9 @@ from treadle.parallelism.exporting.export_layout import (  # noqa: E402
     ExportLayout,
     RecomputeSetting,
     WeightUse,
+    in_parts,
     layout_of,
 )
-from treadle.parallelism.exporting.next_weights import in_parts  # noqa: E402
 from treadle.parallelism.exporting.torch_code import torch_code, unsaid  # noqa: E402
 from treadle.parallelism.exporting.torchtitan import torchtitan_settings  # noqa: E402
 from treadle.parallelism.graph.folding.fold import folded  # noqa: E402

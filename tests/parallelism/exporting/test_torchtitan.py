@@ -16,8 +16,9 @@ from treadle.parallelism.exporting.export_layout import (
     PartLayout,
     RecomputeSetting,
     WeightUse,
+    in_parts,
+    next_weights,
 )
-from treadle.parallelism.exporting.next_weights import in_parts, next_weights
 from treadle.parallelism.exporting.torchtitan import torchtitan_settings, unsaid_by_settings
 from treadle.parallelism.graph.compute_graph import OperatorKind, Source, TensorRef
 from treadle.parallelism.graph.model_graph import ModelPart

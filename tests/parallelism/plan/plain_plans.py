@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from treadle.parallelism.graph.compute_graph import ComputeGraph, OperatorKind, Phase, TensorRef
+from treadle.parallelism.graph.compute_graph import ComputeGraph, OperatorKind, Phase, TensorRef, factors
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
 from treadle.parallelism.plan.fit import OPERATORS, stored_inputs
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
-from treadle.parallelism.plan.part_plan import Boundary, Keep, OperatorPlan, PartPlan, TensorPlan, factors
+from treadle.parallelism.plan.part_plan import Boundary, Keep, OperatorPlan, PartPlan, TensorPlan
 from treadle.parallelism.state.sharding import replicated
 from treadle.schedules.mesh import Mesh
 

@@ -13,8 +13,8 @@ from treadle.errors import ScheduleError
 from treadle.parallelism.graph.compute_graph import OperatorKind, Source, TensorRef
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart, Tie
 from treadle.parallelism.plan.part_plan import Keep
+from treadle.parallelism.problem.assembly import loop_rules
 from treadle.parallelism.problem.lifetimes import Moment, without_dominated
-from treadle.parallelism.problem.loop_factors import loop_rules
 from treadle.parallelism.problem.loops import LoopChoice, _connected, regions_of
 from treadle.parallelism.problem.mixing import layering_of
 from treadle.parallelism.problem.named_plans import Again, NamedDomains, NamedPlan, Use, named_plans

@@ -13,7 +13,7 @@ from reference.parallelism.random_graphs import random_graph
 from treadle.parallelism.search.branching import SearchEffort, minimise
 from treadle.parallelism.search.minimax import peak_memory, step_time
 from treadle.parallelism.search.multipliers import Columns, climb, even_weights, theta
-from treadle.parallelism.search.reweighted_trees import TreeMessages
+from treadle.parallelism.search.reweighted_trees import no_messages
 from treadle.parallelism.search.slices import Slice, consistent, whole
 
 
@@ -26,7 +26,7 @@ def test_bounds_hold_for_any_weights(seed: int) -> None:
     if domains is None:
         assert not plans
         return
-    part, messages = Slice(graph, domains), TreeMessages.none(graph)
+    part, messages = Slice(graph, domains), no_messages(graph)
     aim = step_time(graph, memory_bytes=float(pick.integers(1, 100)))
     for _ in range(8):
         weights = np.zeros(len(aim.forms))
@@ -76,7 +76,7 @@ def test_the_bound_is_that_of_the_local_polytope(seed: int) -> None:
             Slice(graph, domains),
             columns,
             even_weights(aim),
-            TreeMessages.none(graph),
+            no_messages(graph),
             cut_at=1e9,
             n_solves=400,
             tolerance=1e-6,

@@ -16,10 +16,9 @@ from treadle.parallelism.search.minimax import Minimax, Overlap, peak_memory, st
 from treadle.parallelism.search.mixed_layers import MixedLayers, mix_layers
 from treadle.parallelism.search.multipliers import Columns, even_weights
 from treadle.parallelism.search.one_plan import MemoryShortage, fastest_plan, least_persistent
-from treadle.parallelism.search.reweighted_trees import TreeMessages
-from treadle.parallelism.search.search_record import PartRecord
-from treadle.parallelism.search.slices import Slice, consistent, whole
-from treadle.parallelism.search.splitting import pieces
+from treadle.parallelism.search.reweighted_trees import no_messages
+from treadle.parallelism.search.slices import Slice, boxes_of, consistent, whole
+from treadle.parallelism.search.splitting import PartRecord, best_split
 
 NAMES = Quantities(n_sections=2, n_moments=3)
 EXACT = SearchEffort(gap=0.0)
@@ -194,7 +193,10 @@ def test_states_part_by_the_first_letter_that_tells_them_apart(
     graph = lettered(letters)
     aim = step_time(graph)
     part = Slice(graph, whole(graph))
-    found = pieces(part, aim, even_weights(aim), TreeMessages.none(graph), ())
+    node, groups = best_split(part, aim, even_weights(aim), no_messages(graph), ())
+    assert node == 0
+    assert [states.tolist() for states in groups] == expected
+    found = boxes_of(part.domains, node, groups)
     assert [domains[0].tolist() for domains in found] == expected
     assert all(domains[1].tolist() == [0] for domains in found)
 
@@ -205,19 +207,18 @@ def test_mixed_plans_part_by_what_they_differ_in() -> None:
     aim = step_time(graph)
     part = Slice(graph, whole(graph))
     support = ((0.5, (0, 0)), (0.5, (4, 0)))
-    found = pieces(part, aim, even_weights(aim), TreeMessages.none(graph), support)
+    node, groups = best_split(part, aim, even_weights(aim), no_messages(graph), support)
     # by the first letter the dearer piece begins at 2, by the last at 1
-    assert [domains[0].tolist() for domains in found] == [[0, 1], [2, 3, 4]]
+    assert (node, [states.tolist() for states in groups]) == (0, [[0, 1], [2, 3, 4]])
     plain = FactorGraph(graph.sizes, graph.quantities, graph.factors, graph.repeats)
-    found = pieces(Slice(plain, whole(plain)), aim, even_weights(aim), TreeMessages.none(plain), support)
-    assert [domains[0].tolist() for domains in found] == [[0], [4], [1, 2, 3]]
+    uncut = Slice(plain, whole(plain))
+    node, groups = best_split(uncut, aim, even_weights(aim), no_messages(plain), support)
+    assert (node, [states.tolist() for states in groups]) == (0, [[0], [4], [1, 2, 3]])
 
 
 def test_a_record_notes_the_node_that_was_split() -> None:
     record = PartRecord(np.array([1.0, 2.0]))
-    before = (np.arange(2), np.arange(3), np.arange(2))
-    one, other = np.array([0]), np.array([1, 2])
-    record.split(before, [(before[0], one, before[2]), (before[0], other, before[2])])
+    record.split(1, [np.array([0]), np.array([1, 2])])
     assert record.node == 1
     assert [states.tolist() for states in record.groups] == [[0], [1, 2]]
     assert [part.weights.tolist() for part in record.parts] == [[1, 2], [1, 2]]

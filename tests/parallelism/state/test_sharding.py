@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from treadle.errors import ScheduleError
-from treadle.parallelism.state.sharding import Sharding, TensorState, axis_sizes, replicated
+from treadle.parallelism.state.sharding import Sharding, axis_sizes, replicated
 from treadle.schedules.mesh import Mesh
 
 SIZES = axis_sizes(Mesh((2, 1, 4), ("dp", "pp", "tp")))
@@ -37,17 +37,3 @@ def test_uneven_shards_and_unknown_axes_are_refused(
 def test_an_axis_does_one_thing(dims: tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]) -> None:
     with pytest.raises(ScheduleError, match="axis 'dp' stands twice"):
         Sharding(dims[0], frozenset(dims[1]))
-
-
-def test_what_is_computed_again_is_not_kept() -> None:
-    sharding = Sharding((("tp",), ()))
-    assert TensorState(sharding).kept_bytes((8, 3), SIZES, 2) == 12
-    assert TensorState(sharding, is_saved=False).kept_bytes((8, 3), SIZES, 2) == 0
-
-
-def test_a_pipelined_tensor_is_neither_saved_nor_a_sum() -> None:
-    with pytest.raises(ScheduleError, match="saved, but never in memory"):
-        TensorState(replicated(1), is_materialised=False)
-    with pytest.raises(ScheduleError, match="partial and pipelined"):
-        TensorState(Sharding(((),), frozenset(("tp",))), is_saved=False, is_materialised=False)
-    assert TensorState(replicated(1), is_saved=False, is_materialised=False).kept_bytes((8,), SIZES, 2) == 0

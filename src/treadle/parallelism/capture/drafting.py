@@ -19,6 +19,7 @@ from treadle.parallelism.graph.atoms import Atoms
 from treadle.parallelism.graph.compute_graph import (
     Atom,
     ComputeGraph,
+    Dims,
     Index,
     Node,
     Operand,
@@ -83,14 +84,19 @@ class Drafting:
         targets = [self.atoms.fresh(size) for size in shape]
         self.atoms.unify([factor.atom for factor in factors], targets)
         leaves = self._leaves(factors)[::-1]
-        dims = []
-        for target, size in zip(targets, shape, strict=True):
-            dim, left = [], size
-            while left > 1:
-                dim.append(leaves.pop())
-                left //= self.atoms.size(dim[-1].atom)
-            dims.append(tuple(dim) if dim else (DimensionFactor(None, target),))
+        dims = [
+            self._popped(leaves, size) or (DimensionFactor(None, target),)
+            for target, size in zip(targets, shape, strict=True)
+        ]
         return self.notice(Seen(seen.tensor, tuple(dims)))
+
+    def _popped(self, leaves: list[DimensionFactor], size: int) -> tuple[DimensionFactor, ...]:
+        """The last of some factors that make up so many elements, taken out of them."""
+        found = []
+        while size > 1:
+            found.append(leaves.pop())
+            size //= self.atoms.size(found[-1].atom)
+        return tuple(found)
 
     def notice(self, seen: Seen) -> Seen:
         """Dimensions that appear here take letters, merged ones too (the skipped e of Fig. 5.2b)."""
@@ -149,21 +155,16 @@ class Drafting:
             Its results.
         """
         roles = self._roles(specification, operands, [shape for shape, _ in shapes])
-        read = [
-            (
-                seen.tensor,
-                [self._divide(dim, part, roles) for dim, part in zip(seen.dims, word, strict=True)],
-            )
-            for seen, word in zip(operands, specification.operands, strict=True)
-        ]
+        read = []
+        for seen, word in zip(operands, specification.operands, strict=True):
+            divided = [self._divide(dim, part, roles) for dim, part in zip(seen.dims, word, strict=True)]
+            read.append((seen.tensor, divided))
         draft = _Draft(name, kind, roles, read, [], phase, specification.whole, dict(notes))
         made = []
         for (shape, element_bytes), word in zip(shapes, specification.results, strict=True):
             made.append(self._result(draft, word, element_bytes))
-            if self.shape(made[-1]) != tuple(shape):
-                raise TreadleError(
-                    f"its rule makes a tensor of {self.shape(made[-1])}; expected {tuple(shape)}"
-                )
+            if (own := self.shape(made[-1])) != tuple(shape):
+                raise TreadleError(f"its rule makes a tensor of {own}; expected {tuple(shape)}")
         self._drafts.append(draft)
         return made
 
@@ -185,22 +186,23 @@ class Drafting:
         self, specification: Specification, operands: Sequence[Seen], shapes: Sequence[Sequence[int]]
     ) -> dict[str, list[int]]:
         """Atoms of every role: dimensions that share a role are unified."""
-        sides: list[tuple[tuple[str, ...], int, list[int] | None]] = []
+        given: list[tuple[tuple[str, ...], int, list[int]]] = []
         for seen, word in zip(operands, specification.operands, strict=True):
             for dim, size, part in zip(seen.dims, self.shape(seen), word, strict=True):
-                sides.append((part, size, [factor.atom for factor in dim]))
+                given.append((part, size, [factor.atom for factor in dim]))
+        sides = [(part, size) for part, size, _ in given]
         for shape, word in zip(shapes, specification.results, strict=True):
-            sides += [(part, size, None) for part, size in zip(word, shape, strict=True)]
+            sides += zip(word, shape, strict=True)
         sizes = self._sizes(sides)
         roles: dict[str, list[int]] = {}
-        for part, _, atoms in sides:  # roles that stand alone begin as the atoms that they are
-            if len(part) == 1 and part[0] not in roles and atoms is not None:
-                roles[part[0]] = atoms
+        for part, _, atoms in given:  # roles that stand alone begin as the atoms that they are
+            if len(part) == 1:
+                roles.setdefault(part[0], atoms)
         for label, size in sizes.items():
             if label not in roles:
                 roles[label] = [self.atoms.fresh(size)]
-        for part, _, atoms in sides:
-            if atoms is not None and part:
+        for part, _, atoms in given:
+            if part:
                 self.atoms.unify(atoms, [atom for label in part for atom in roles[label]])
         return roles
 
@@ -208,16 +210,16 @@ class Drafting:
         return prod(self.atoms.size(atom) for atom in atoms)
 
     @staticmethod
-    def _sizes(sides: Sequence[tuple[tuple[str, ...], int, object]]) -> dict[str, int]:
-        sizes = {part[0]: size for part, size, _ in sides if len(part) == 1}
-        for part, size, _ in sides:
+    def _sizes(sides: Sequence[tuple[tuple[str, ...], int]]) -> dict[str, int]:
+        sizes = {part[0]: size for part, size in sides if len(part) == 1}
+        for part, size in sides:
             missing = [label for label in part if label not in sizes]
             known = prod(sizes[label] for label in part if label in sizes)
             if len(missing) > 1 or (missing and size % known):
                 raise TreadleError(f"the rule leaves the sizes of {', '.join(missing)} open")
             if missing:
                 sizes[missing[0]] = size // known
-        for part, size, _ in sides:
+        for part, size in sides:
             if prod(sizes[label] for label in part) != size and part:
                 raise TreadleError(f"the rule gives {' x '.join(part)} two sizes")
         return sizes
@@ -227,14 +229,7 @@ class Drafting:
     ) -> list[tuple[str, tuple[DimensionFactor, ...]]]:
         """A dimension's factors by role."""
         leaves = self._leaves(dim)[::-1]
-        divided = []
-        for label in part:
-            size, mine = self._extent(roles[label]), []
-            while size > 1:
-                mine.append(leaves.pop())
-                size //= self.atoms.size(mine[-1].atom)
-            divided.append((label, tuple(mine)))
-        return divided
+        return [(label, self._popped(leaves, self._extent(roles[label]))) for label in part]
 
     def place(self, name: str, shape: Sequence[int], element_bytes: int, **notes: object) -> Seen:
         """Add a placeholder."""
@@ -254,48 +249,37 @@ class Drafting:
         tangents: Mapping[TensorRef, TensorRef],
     ) -> ComputeGraph:
         """The graph of all operators so far, which gives these outputs."""
-        words = tuple(
-            tuple((f"{n}.{place}",) for place in range(len(seen.dims))) for n, seen in enumerate(outputs)
-        )
-        specification = Specification(words, (), frozenset())
+        words = [[(f"{n}.{place}",) for place in range(len(seen.dims))] for n, seen in enumerate(outputs)]
+        specification = Specification(tuple(map(tuple, words)), (), frozenset())
         self.add("output", OperatorKind.OUTPUT, specification, outputs, [], phase=Phase.BACKWARD)
         numbers, atoms = self._numbered()
         indices = [self._indices(draft, numbers) for draft in self._drafts]
         nodes = [self._node(number, indices, numbers) for number in range(len(self._drafts))]
-        nodes[-1] = Node(
-            "output",
-            OperatorKind.OUTPUT,
-            tuple(Operand(o.tensor, o.dims, o.dims) for o in nodes[-1].operands),
-            phase=Phase.BACKWARD,
-        )
+        operands = tuple(Operand(one.tensor, one.dims, one.dims) for one in nodes[-1].operands)
+        nodes[-1] = Node("output", OperatorKind.OUTPUT, operands, phase=Phase.BACKWARD)
         ties = {parameter: seen.tensor for parameter, seen in gradients.items()}
         return ComputeGraph(atoms, tuple(nodes), ties, dict(tangents))
 
     def _numbered(self) -> tuple[dict[int, int], tuple[Atom, ...]]:
         """Final numbers of leaves, and atoms with letters by appearance; merged dimensions take one too."""
-        numbers: dict[int, int] = {}
-        atoms: list[Atom] = []
+        found: dict[int, Atom] = {}
         merged: set[tuple[int, ...]] = set()
         names = letters()
         for dim in self._named:
             leaves = self.atoms.leaves(dim)
             if len(leaves) > 1 and leaves not in merged:
                 merged.add(leaves)
-                is_old = all(leaf in numbers for leaf in leaves)
-                if is_old:
+                if all(leaf in found for leaf in leaves):
                     next(names)
             for leaf in leaves:
-                if leaf not in numbers:
-                    numbers[leaf] = len(atoms)
-                    atoms.append(Atom(next(names), self.atoms.size(leaf)))
-        for (
-            draft
-        ) in self._drafts:  # what no tensor has: contracted roles of tensors that are repeated over them
-            for leaf in self.atoms.leaves(atom for role in draft.roles.values() for atom in role):
-                if leaf not in numbers and self.atoms.size(leaf) > 1:
-                    numbers[leaf] = len(atoms)
-                    atoms.append(Atom(next(names), self.atoms.size(leaf)))
-        return numbers, tuple(atoms)
+                if leaf not in found:
+                    found[leaf] = Atom(next(names), self.atoms.size(leaf))
+        # what no tensor has: contracted roles of tensors that are repeated over them
+        roles = [atom for draft in self._drafts for role in draft.roles.values() for atom in role]
+        for leaf in self.atoms.leaves(roles):
+            if leaf not in found and self.atoms.size(leaf) > 1:
+                found[leaf] = Atom(next(names), self.atoms.size(leaf))
+        return {leaf: number for number, leaf in enumerate(found)}, tuple(found.values())
 
     def _role_leaves(self, draft: _Draft, label: str) -> list[int]:
         leaves = self.atoms.leaves(draft.roles[label])
@@ -303,14 +287,12 @@ class Drafting:
             return list(leaves)
         return [leaf for leaf in leaves if self.atoms.size(leaf) > 1] or list(leaves[:1])
 
-    def _indices(
-        self, draft: _Draft, numbers: Mapping[int, int]
-    ) -> list[dict[tuple[tuple[int, int], int], list[Index]]]:
+    def _indices(self, draft: _Draft, numbers: Mapping[int, int]) -> list[_Places]:
         """For each result: (owner, leaf) -> the tensor's indices, in order."""
         found = []
         for word, _ in draft.results:
             counted: Counter[int] = Counter()
-            mine: dict[tuple[tuple[int, int], int], list[Index]] = {}
+            mine: _Places = {}
             for place, part in enumerate(word):
                 for at, label in enumerate(part):
                     for leaf in self._role_leaves(draft, label):
@@ -320,12 +302,7 @@ class Drafting:
             found.append(mine)
         return found
 
-    def _node(
-        self,
-        number: int,
-        indices: Sequence[Sequence[Mapping[tuple[tuple[int, int], int], list[Index]]]],
-        numbers: Mapping[int, int],
-    ) -> Node:
+    def _node(self, number: int, indices: Sequence[Sequence[_Places]], numbers: Mapping[int, int]) -> Node:
         draft = self._drafts[number]
         counted: Counter[int] = Counter()
         roles: dict[str, list[tuple[int, Index]]] = {}
@@ -335,59 +312,46 @@ class Drafting:
                 if leaf in numbers:
                     roles[label].append((leaf, Index(numbers[leaf], counted[leaf])))
                     counted[leaf] += 1
+        long = {
+            label: [role for leaf, role in some if self.atoms.size(leaf) > 1] for label, some in roles.items()
+        }
         operands = []
         for tensor, shape in draft.operands:
-            used: Counter[tuple[tuple[int, int], int]] = Counter()
-            dims: list[tuple[Index, ...]] = []
-            mine: list[tuple[Index, ...]] = []
+            left = {key: iter(some) for key, some in indices[tensor.node][tensor.slot].items()}
+            dims = []
             for dim in shape:
-                pairs = []
-                for label, factors in dim:
-                    factors_now = self._leaves(factors)
-                    targets = [index for leaf, index in roles[label] if self.atoms.size(leaf) > 1]
-                    for factor, role in zip(factors_now, targets, strict=True):
-                        if factor.owner is not None:
-                            key = (factor.owner, factor.atom)
-                            pairs.append((indices[tensor.node][tensor.slot][key][used[key]], role))
-                            used[key] += 1
-                if pairs:
-                    dims.append(tuple(index for index, _ in pairs))
-                    mine.append(tuple(role for _, role in pairs))
-            operands.append(Operand(tensor, tuple(dims), tuple(mine)))
+                factors = [factor for _, some in dim for factor in self._leaves(some)]
+                seen = zip(factors, [role for label, _ in dim for role in long[label]], strict=True)
+                dims.append([(next(left[f.owner, f.atom]), role) for f, role in seen if f.owner is not None])
+            operands.append(Operand(tensor, *_unzipped([dim for dim in dims if dim])))
         results = []
-        for slot, (word, size) in enumerate(draft.results):
-            own: list[tuple[Index, ...]] = []
-            theirs: list[tuple[Index, ...]] = []
-            taken: Counter[tuple[tuple[int, int], int]] = Counter()
+        for own, (word, size) in zip(indices[number], draft.results, strict=True):
+            left = {key: iter(some) for key, some in own.items()}
+            dims = []
             for place, part in enumerate(word):
-                pairs = []
-                for at, label in enumerate(part):
-                    for leaf, role in roles[label]:
-                        key = ((place, at), leaf)
-                        pairs.append((indices[number][slot][key][taken[key]], role))
-                        taken[key] += 1
-                own.append(tuple(index for index, _ in pairs))
-                theirs.append(tuple(role for _, role in pairs))
-            results.append(Result(tuple(own), tuple(theirs), size))
+                leaves = [(at, *pair) for at, label in enumerate(part) for pair in roles[label]]
+                dims.append([(next(left[(place, at), leaf]), role) for at, leaf, role in leaves])
+            results.append(Result(*_unzipped(dims), size))
         whole = frozenset(index for label in draft.whole for _, index in roles[label])
-        called = [
-            [
-                [list(role) for label, _ in dim for leaf, role in roles[label] if self.atoms.size(leaf) > 1]
-                for dim in shape
-            ]
-            for _, shape in draft.operands
-        ]
         if "arguments" in draft.notes:
+            called = [
+                [[list(role) for label, _ in dim for role in long[label]] for dim in shape]
+                for _, shape in draft.operands
+            ]
             draft.notes["arguments"] = _with_dims(draft.notes["arguments"], called)
         return Node(
-            draft.name,
-            draft.kind,
-            tuple(operands),
-            tuple(results),
-            draft.phase,
-            whole=whole,
-            **draft.notes,
+            draft.name, draft.kind, tuple(operands), tuple(results), draft.phase, whole=whole, **draft.notes
         )
+
+
+_Places = dict[tuple[tuple[int, int], int], list[Index]]
+"""By owner and leaf the indices of a tensor."""
+
+
+def _unzipped(dims: Iterable[Sequence[tuple[Index, Index]]]) -> tuple[Dims, Dims]:
+    """Factors and roles of dimensions from pairs of them."""
+    first, second = ([tuple(pair[at] for pair in dim) for dim in dims] for at in (0, 1))
+    return tuple(first), tuple(second)
 
 
 def _with_dims(value: object, called: Sequence[object]) -> object:

@@ -67,15 +67,9 @@ def capture(
         raise MissingDependencyError("capture: PyTorch is missing; pip install 'treadle[torch]'") from error
     aten = torch.ops.aten
     # losses fall apart into gathers, maxima and sums, each of which can be split
-    table = get_decompositions(
-        [
-            aten.native_layer_norm_backward,
-            aten.nll_loss_forward,
-            aten.nll_loss_backward,
-            aten._log_softmax,
-            aten._log_softmax_backward_data,
-        ]
-    )
+    losses = [aten.nll_loss_forward, aten.nll_loss_backward]
+    softmax = [aten._log_softmax, aten._log_softmax_backward_data]
+    table = get_decompositions([aten.native_layer_norm_backward, *losses, *softmax])
     table |= {aten.mean.dim: _mean, aten.mean.default: _mean}
     table |= {aten.addmm.default: _added_to(aten.mm), aten.baddbmm.default: _added_to(aten.bmm)}
     with FakeTensorMode(allow_non_fake_inputs=True), ExitStack() as stack, warnings.catch_warnings():
@@ -114,11 +108,8 @@ def _added_to(product: Any) -> Callable[..., Any]:
     """A product that is added to something; factors of 1 are no operators."""
 
     def added(x: Any, first: Any, second: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-        made = product(first, second)
-        made = made if alpha == 1 else alpha * made
-        if beta == 0:
-            return made
-        return (x if beta == 1 else beta * x) + made
+        made = product(first, second) if alpha == 1 else alpha * product(first, second)
+        return made if beta == 0 else (x if beta == 1 else beta * x) + made
 
     return added
 

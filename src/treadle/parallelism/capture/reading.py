@@ -152,14 +152,12 @@ class _Reading:
 
     def _described(self, node: Any, operator: str) -> tuple[OperatorCall, list[Seen], dict[str, object]]:
         """The call as rules see it, the tensors that it reads, and the arguments as a node keeps them."""
-        arguments: dict[str, Any] = {}
         kept: dict[str, object] = {}
         schema = getattr(getattr(node.target, "_schema", None), "arguments", [])
-        for place, argument in enumerate(schema):
-            if place < len(node.args):
-                arguments[argument.name] = node.args[place]
-            else:
-                arguments[argument.name] = node.kwargs.get(argument.name, argument.default_value)
+        arguments: dict[str, Any] = {
+            one.name: node.args[at] if at < len(node.args) else node.kwargs.get(one.name, one.default_value)
+            for at, one in enumerate(schema)
+        }
         operands: list[Seen] = []
         names: list[str] = []
         for name, value in list(arguments.items()):
@@ -185,24 +183,20 @@ class _Reading:
                 return {"operand": next(numbers)} if isinstance(known, Seen) else known
             if isinstance(part, list | tuple):
                 return [kept(one) for one in part]
-            if (
-                part is None
-                or isinstance(part, bool | int | str)
-                or (isinstance(part, float) and isfinite(part))
-            ):
-                return part
-            return {"float" if isinstance(part, float) else "torch": str(part)}  # a type, a layout, a device
+            if isinstance(part, float):
+                return part if isfinite(part) else {"float": str(part)}
+            is_plain = part is None or isinstance(part, bool | int | str)
+            return part if is_plain else {"torch": str(part)}  # a type, a layout, a device
 
         return kept(value)
 
     @staticmethod
     def _made_alone(node: Any, arguments: Mapping[str, object]) -> dict[str, object]:
         """Arguments of what reads no tensor, not even that after which it is formed."""
-        plain = {
-            name: value
-            for name, value in arguments.items()
-            if not isinstance(value, dict) or "operand" not in value
-        }
+        tensors = [
+            name for name, value in arguments.items() if isinstance(value, dict) and "operand" in value
+        ]
+        plain = {name: value for name, value in arguments.items() if name not in tensors}
         return plain | {"dtype": {"torch": str(node.meta["val"].dtype)}}
 
     @staticmethod

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from treadle.errors import TreadleError
-from treadle.parallelism.capture.call import OperatorCall, labels
+from treadle.parallelism.capture.call import OperatorCall, Shape, labels
 from treadle.parallelism.graph.compute_graph import OperatorKind
 
 
@@ -85,48 +85,43 @@ def _whole_part(call: OperatorCall) -> str:
     return f"{''.join(before)}->{','.join([''.join(after)] * len(call.results))}"
 
 
-def _part(call: OperatorCall, axis: int, *, start: int) -> tuple[str, str]:
-    """Words of a tensor and of a run of it along an axis: of an equal part if it is one, else of any."""
-    large, small = call.operands[0], call.results[0]
-    if large[axis] < small[axis]:
-        large, small = small, large
-    names = labels(len(large))
-    is_equal = large[axis] % small[axis] == 0 and start % small[axis] == 0
-    outer, inner = names.copy(), names.copy()
+def _part(call: OperatorCall) -> tuple[str, str]:
+    """Words of a tensor and of a slice of it: of an equal part if it is one, else of any."""
+    start, step, axis = call.arguments.get("start") or 0, call.arguments.get("step") or 1, call.axis()
+    assert isinstance(start, int)
+    small, large = sorted((call.operands[0][axis], call.results[0][axis]))
+    outer = labels(len(call.operands[0]))
+    inner = outer.copy()
+    # a step, or a start that is counted from the end, is at no multiple
+    is_equal = large % small == 0 and (start if step == 1 and start >= 0 else 1) % small == 0
     outer[axis], inner[axis] = ("(z!y)", "y") if is_equal else ("z!", "y!")
     return "".join(outer), "".join(inner)
 
 
 def _slice(call: OperatorCall) -> str:
-    start = call.arguments.get("start") or 0
-    step = call.arguments.get("step") or 1
-    assert isinstance(start, int)
-    large, small = _part(call, call.axis(), start=start if step == 1 and start >= 0 else 1)
-    return f"{large}->{small}"
+    return "->".join(_part(call))
 
 
 def _slice_backward(call: OperatorCall) -> str:
-    start = call.arguments.get("start") or 0
-    step = call.arguments.get("step") or 1
-    assert isinstance(start, int)
-    large, small = _part(call, call.axis(), start=start if step == 1 and start >= 0 else 1)
-    return f"{small}->{large}"
+    return "->".join(reversed(_part(call)))
+
+
+def _picked(rank: int, axis: int) -> tuple[str, str]:
+    """Words of a tensor, and of what is at one place of an axis of it."""
+    names = labels(rank)
+    small = "".join(names[:axis] + names[axis + 1 :])
+    names[axis] += "!"
+    return "".join(names), small
 
 
 def _select(call: OperatorCall) -> str:
-    names = labels(len(call.operands[0]))
-    axis = call.axis()
-    word = "".join(names[:axis] + names[axis + 1 :])
-    names[axis] += "!"
-    return f"{''.join(names)}->{','.join([word] * len(call.results))}"
+    large, small = _picked(len(call.operands[0]), call.axis())
+    return f"{large}->{','.join([small] * len(call.results))}"
 
 
 def _select_backward(call: OperatorCall) -> str:
-    names = labels(len(call.results[0]))
-    axis = call.axis(rank=len(names))
-    small = "".join(names[:axis] + names[axis + 1 :])
-    names[axis] += "!"
-    return f"{small}->{''.join(names)}"
+    rank = len(call.results[0])
+    return "->".join(reversed(_picked(rank, call.axis(rank=rank))))
 
 
 def _runs(sizes: list[int]) -> tuple[str, list[str]]:
@@ -140,20 +135,20 @@ def _runs(sizes: list[int]) -> tuple[str, list[str]]:
     return "z!", [f"{letter}!" for letter in "xyABCDEFGHIJKLMNOPQRSTUVW"[: len(sizes)]]
 
 
-def _split(call: OperatorCall) -> str:
-    names = labels(len(call.operands[0]))
-    axis = call.axis()
-    outer, inner = _runs([shape[axis] for shape in call.results])
+def _whole_and_runs(call: OperatorCall, parts: tuple[Shape, ...]) -> tuple[str, str]:
+    """Words of a tensor, and of all runs along an axis that it consists of."""
+    axis, names = call.axis(), labels(len(call.operands[0]))
+    outer, inner = _runs([shape[axis] for shape in parts])
     before, after = "".join(names[:axis]), "".join(names[axis + 1 :])
-    return f"{before}{outer}{after}->{','.join(f'{before}{one}{after}' for one in inner)}"
+    return f"{before}{outer}{after}", ",".join(f"{before}{one}{after}" for one in inner)
+
+
+def _split(call: OperatorCall) -> str:
+    return "->".join(_whole_and_runs(call, call.results))
 
 
 def _cat(call: OperatorCall) -> str:
-    names = labels(len(call.operands[0]))
-    axis = call.axis()
-    outer, inner = _runs([shape[axis] for shape in call.operands])
-    before, after = "".join(names[:axis]), "".join(names[axis + 1 :])
-    return f"{','.join(f'{before}{one}{after}' for one in inner)}->{before}{outer}{after}"
+    return "->".join(reversed(_whole_and_runs(call, call.operands)))
 
 
 def _stack(call: OperatorCall) -> str:
@@ -206,22 +201,22 @@ def _pointwise(call: OperatorCall) -> str:
     return f"{','.join(words)}->{','.join([''.join(names)] * len(call.results))}"
 
 
-def _index_words(call: OperatorCall, place: int) -> tuple[str, str, str]:
+def _index_words(call: OperatorCall) -> tuple[str, str, str]:
     """Words of a tensor that is indexed along one dimension, of the index, and of what it picks."""
     given = call.arguments["indices"]
     assert isinstance(given, tuple)
     if sum(given) != 1:
         raise TreadleError(f"{sum(given)} dimensions are indexed at once; expected one")
     axis = given.index(True)
-    names = labels(len(call.operands[0]) + len(call.operands[place]))
-    names, index = names[: len(call.operands[0])], "".join(names[len(call.operands[0]) :])
-    before, after = "".join(names[:axis]), "".join(names[axis + 1 :])
+    rank = len(call.operands[0])
+    names = labels(rank + len(call.operands[1]))
+    before, after, index = "".join(names[:axis]), "".join(names[axis + 1 : rank]), "".join(names[rank:])
     return f"{before}z{after}", index, f"{before}{index}{after}"
 
 
 def _indexed(call: OperatorCall) -> str:
     """``x[:, index]``."""
-    tensor, index, picked = _index_words(call, 1)
+    tensor, index, picked = _index_words(call)
     return f"{tensor},{index}->{picked}"
 
 
@@ -241,7 +236,7 @@ def _selected(call: OperatorCall) -> str:
 
 def _put(call: OperatorCall) -> str:
     """``x[:, index] = values``, or added."""
-    tensor, index, picked = _index_words(call, 1)
+    tensor, index, picked = _index_words(call)
     if len(call.operands[2]) != len(picked):
         raise TreadleError(
             f"values of {len(call.operands[2])} dimensions are repeated; expected {len(picked)}"

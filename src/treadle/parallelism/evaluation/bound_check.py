@@ -114,9 +114,7 @@ def checked_mixture(
         if np.isinf(found):
             return found
         total, slack = total + found, slack + abs(found)
-    paid = float(np.sum(prices)) * memory_bytes if np.any(prices) else 0.0
-    if not paid < np.inf:
-        raise ScheduleError("bound: bytes have prices, but nothing limits them")
+    paid = _paid(float(np.sum(prices)), memory_bytes)
     return total - paid - 8 * (len(prices) + 2) * _ROUNDING * (paid + slack)
 
 
@@ -208,15 +206,18 @@ def checked_bound(
         witness proves nothing.
     """
     weights = _weights(graph, witness, overlap)
-    n_moments, limit = len(witness.prices), 0.0
-    if any(witness.prices):
-        if not memory_bytes < np.inf:
-            raise ScheduleError("bound: bytes have prices, but nothing limits them")
-        limit = float(sum(witness.prices)) * memory_bytes
+    n_moments, limit = len(witness.prices), _paid(float(sum(witness.prices)), memory_bytes)
     found = least_sum(graph, weights, witness.messages, box)
     if np.isinf(found):
         return found
     return found - limit - 8 * n_moments * _ROUNDING * (limit + abs(found))
+
+
+def _paid(prices: float, memory_bytes: float) -> float:
+    """Seconds for all bytes of the limit at the sum of the prices of all moments."""
+    if prices and not memory_bytes < np.inf:
+        raise ScheduleError("bound: bytes have prices, but nothing limits them")
+    return prices * memory_bytes if prices else 0.0
 
 
 def _weights(graph: FactorGraph, witness: BoundWitness, overlap: str) -> FloatArray:
@@ -234,15 +235,10 @@ def _weights(graph: FactorGraph, witness: BoundWitness, overlap: str) -> FloatAr
         raise ScheduleError("bound: expected shares from 0 to 1, and prices of 0 or more")
     if overlap == "model":
         shares = np.full_like(shares, shares[0])
-    weights = np.zeros(names.count)
-    for section, repeats in enumerate(graph.repeats):
-        both = overlap == "none"
-        weights[names.compute(section)] = repeats * (1.0 if both else shares[section])
-        weights[names.communication(section)] = repeats * (1.0 if both else 1.0 - shares[section])
-    weights[names.persistent] = prices.sum()
-    for moment in range(names.n_moments):
-        weights[names.transient(moment)] = prices[moment]
-    return weights
+    repeats, ones = np.array(graph.repeats), np.ones_like(shares)
+    compute, moved = (ones, ones) if overlap == "none" else (shares, 1.0 - shares)
+    weights = [*(repeats * compute), *(repeats * moved), prices.sum(), *prices[: names.n_moments]]
+    return np.array(weights, np.float64)  # in the order of `Quantities`
 
 
 def least_sum(graph: FactorGraph, weights: FloatArray, messages: FloatArray, box: Box | None = None) -> float:
@@ -305,12 +301,9 @@ def _charged(part: Factor, weights: FloatArray, *states: Int64Array) -> FloatArr
             _, before = shared.get(id(table), (table, 0.0))
             shared[id(table)] = table, before + float(weights[quantity])
     place = np.ix_(*states) if states else ...
-    found: FloatArray | None = None
-    for table, weight in shared.values():
-        one = weight * table[place]
-        found = one if found is None else found + one
-    if found is not None:
-        return found
+    charges = [weight * table[place] for table, weight in shared.values()]
+    if charges:
+        return sum(charges[1:], start=charges[0])
     shape = part.shape
     assert shape is not None, "a factor has tables, or forbids"
     return np.zeros([len(some) for some in states] if states else shape)

@@ -16,10 +16,9 @@ Along an axis either one role of the operator is cut, or some operands are summa
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import prod
 
-from treadle.parallelism.graph.compute_graph import Dims, Index, Node, OperatorKind
-from treadle.parallelism.plan.part_plan import OperatorPlan, factors
+from treadle.parallelism.graph.compute_graph import Dims, Index, Node, OperatorKind, factors
+from treadle.parallelism.plan.part_plan import OperatorPlan, sides
 from treadle.parallelism.state.sharding import Sharding
 from treadle.refusal import Refusal
 
@@ -37,26 +36,24 @@ def operator_faults(node: Node, plan: OperatorPlan, sizes: Mapping[str, int]) ->
         That fits the node.
     sizes : mapping from axis to its ranks
     """
-    cutting: dict[str, Index] = {}
-    for axis in sizes:
+    parts = 1
+    for axis, size in sizes.items():
         found = _along(node, plan, axis)
         if isinstance(found, Refusal):
             yield found
             return
-        if found is not None:
-            cutting[axis] = found
+        parts *= 1 if found is None else size
     yield from _order_faults(node, plan)
-    parts = prod(sizes[axis] for axis in cutting)
     if plan.parts != parts:
         yield Refusal(f"{plan.parts} parts of the work; its states share it out over {parts}", node.name)
 
 
 def _along(node: Node, plan: OperatorPlan, axis: str) -> Index | Refusal | None:
     """The role that an axis cuts, if any."""
-    taken = [_place(one.roles, state, axis) for one, state in zip(node.operands, plan.inputs, strict=True)]
-    made = [_place(one.roles, state, axis) for one, state in zip(node.results, plan.outputs, strict=True)]
+    places = [_place(side.roles, state, axis) for side, state in sides(node, plan)]
+    taken, made = places[: len(node.operands)], places[len(node.operands) :]
     summands = tuple(at for at, place in enumerate(taken) if place == "+")
-    roles = dict.fromkeys(place for place in (*taken, *made) if isinstance(place, Index))
+    roles = dict.fromkeys(place for place in places if isinstance(place, Index))
     if summands:
         return _summands(node, axis, summands, taken, made)
     if not roles:
@@ -88,14 +85,14 @@ def role_fault(node: Node, role: Index, how: str) -> Refusal | None:
     alike = _alike(node, role)
     if alike & node.whole:
         return Refusal(f"is cut {how} over a role that it needs whole", node.name)
-    if node.kind is OperatorKind.ATTENTION and not (
-        role in _roles(node.operands[0].roles) and role in _roles(node.results[0].roles)
-    ):
-        return Refusal(f"is cut {how} over keys or within heads", node.name)
+    if node.kind is OperatorKind.ATTENTION:
+        queries, output = factors(node.operands[0].roles), factors(node.results[0].roles)
+        if role not in queries or role not in output:
+            return Refusal(f"is cut {how} over keys or within heads", node.name)
     if node.kind in (OperatorKind.DISPATCH, OperatorKind.COMBINE) and role in _choice_roles(node):
         return Refusal(f"is cut {how} over the experts of one token", node.name)
     for number, result in enumerate(node.results):
-        if not alike.intersection(_roles(result.roles)) and not _adds(node, alike):
+        if alike.isdisjoint(factors(result.roles)) and not _adds(node, alike):
             return Refusal(f"is cut {how} over what result {number} has not, and adds not", node.name)
     return None
 
@@ -113,15 +110,14 @@ def _cut(
         return fault
     alike = _alike(node, role)
     for number, (operand, place) in enumerate(zip(node.operands, taken, strict=True)):
-        own = alike.intersection(_roles(operand.roles))
-        if (place not in own) if own else place is not None:
+        own: set[object] = {role for role in factors(operand.roles) if role in alike}
+        if place not in (own or {None}):
             return Refusal(f"takes operand {number} along {axis} otherwise than its cut asks", node.name)
     for number, (result, place) in enumerate(zip(node.results, made, strict=True)):
-        own = alike.intersection(_roles(result.roles))
-        if own:
-            if place not in own:
-                return Refusal(f"makes result {number} along {axis} otherwise than its cut gives", node.name)
-        elif place != "+":
+        own = {role for role in factors(result.roles) if role in alike}
+        if own and place not in own:
+            return Refusal(f"makes result {number} along {axis} otherwise than its cut gives", node.name)
+        if not own and place != "+":
             return Refusal(f"makes result {number} along {axis} no summand, though it adds", node.name)
     return role
 
@@ -132,17 +128,15 @@ def _adds(node: Node, alike: set[Index]) -> bool:
         return True
     if node.kind is OperatorKind.REDUCTION:
         return node.operator.removeprefix("aten.").split(".")[0] not in _NO_SUMS
-    return any(
-        some and all(alike.intersection(_roles(node.operands[at].roles)) for at in some)
-        for some in node.linear
-    )
+    has_role = [not alike.isdisjoint(factors(operand.roles)) for operand in node.operands]
+    return any(some and all(has_role[at] for at in some) for some in node.linear)
 
 
 def _linked(node: Node) -> dict[Index, Index]:
     """Of DISPATCH and COMBINE: the role of an expert's places stands for that of tokens."""
     if node.kind not in (OperatorKind.DISPATCH, OperatorKind.COMBINE):
         return {}
-    at_experts, rest = _sides(node)
+    at_experts, rest = _at_experts(node)
     own = [role for role in at_experts if not any(role in one for one in rest)]
     tokens = [role for role in rest[0] if role not in at_experts and all(role in one for one in rest)]
     return {own[1]: tokens[0]} if len(own) == 2 and len(tokens) == 1 else {}
@@ -150,16 +144,14 @@ def _linked(node: Node) -> dict[Index, Index]:
 
 def _choice_roles(node: Node) -> set[Index]:
     """Of DISPATCH and COMBINE: roles that count the experts of one token."""
-    at_experts, rest = _sides(node)
-    return {
-        role for one in rest for role in one if role not in at_experts and not all(role in o for o in rest)
-    }
+    at_experts, rest = _at_experts(node)
+    return {role for one in rest for role in one if not all(role in o for o in rest)} - set(at_experts)
 
 
-def _sides(node: Node) -> tuple[list[Index], list[list[Index]]]:
+def _at_experts(node: Node) -> tuple[tuple[Index, ...], list[tuple[Index, ...]]]:
     """Roles of the tensor that lies at the experts, and those of all others."""
-    operands = [_roles(operand.roles) for operand in node.operands]
-    results = [_roles(result.roles) for result in node.results]
+    operands = [factors(operand.roles) for operand in node.operands]
+    results = [factors(result.roles) for result in node.results]
     if node.kind is OperatorKind.DISPATCH:
         return results[0], operands
     return operands[0], [*operands[1:], *results]
@@ -169,10 +161,8 @@ def _order_faults(node: Node, plan: OperatorPlan) -> Iterator[Refusal]:
     """Axes that cut one role must cut it in one order, or ranks meet different parts."""
     linked = _linked(node)
     orders: dict[Index, tuple[str, ...]] = {}
-    sides = [(one.roles, state) for one, state in zip(node.operands, plan.inputs, strict=True)]
-    sides += [(one.roles, state) for one, state in zip(node.results, plan.outputs, strict=True)]
-    for roles, state in sides:
-        for role, axes in zip(_roles(roles), state.dims, strict=True):
+    for side, state in sides(node, plan):
+        for role, axes in zip(factors(side.roles), state.dims, strict=True):
             if axes and orders.setdefault(linked.get(role, role), axes) != axes:
                 yield Refusal(f"is cut over one role in the orders {','.join(axes)} and others", node.name)
                 return
@@ -182,11 +172,5 @@ def _place(roles: Dims, state: Sharding, axis: str) -> Index | str | None:
     """What an axis does to a tensor: the role that it cuts, ``+`` where it leaves summands, or nothing."""
     if axis in state.partial:
         return "+"
-    for role, axes in zip(_roles(roles), state.dims, strict=True):
-        if axis in axes:
-            return role
-    return None
-
-
-def _roles(dims: Dims) -> list[Index]:
-    return list(factors(dims))
+    cutting = zip(factors(roles), state.dims, strict=True)
+    return next((role for role, axes in cutting if axis in axes), None)

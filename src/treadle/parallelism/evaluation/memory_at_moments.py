@@ -73,14 +73,9 @@ def moments(run: PartRun) -> Iterator[Moment]:
             there = [life.held for life in lives if life.first <= at <= life.last]
             there += _taken(run, phase, unit)
             for number in unit.nodes:
-                contents = [*there, *_inside(run, phase, unit, number)]
-                node = run.graph.nodes[number]
-                yield Moment(
-                    run.part.name,
-                    phase,
-                    node.name,
-                    tuple(sorted((one for one in contents if one.n_bytes), key=lambda one: -one.n_bytes)),
-                )
+                contents = [one for one in (*there, *_inside(run, phase, unit, number)) if one.n_bytes]
+                contents.sort(key=lambda one: -one.n_bytes)
+                yield Moment(run.part.name, phase, run.graph.nodes[number].name, tuple(contents))
 
 
 def saved(run: PartRun) -> Iterator[Held]:
@@ -88,12 +83,9 @@ def saved(run: PartRun) -> Iterator[Held]:
     for tensor in run.graph.tensors():
         name = run.graph.spelled(tensor)
         state = run.plan.saved(name)
-        if state is not None and not _is_stored_so(run, tensor, state):
+        is_stored = run.graph.nodes[tensor.node].kind is OperatorKind.PLACEHOLDER
+        if state is not None and not (is_stored and run.stored(tensor) == state):
             yield Held("saved", name, run.local_bytes(tensor, state))
-
-
-def _is_stored_so(run: PartRun, tensor: TensorRef, state: Sharding) -> bool:
-    return run.graph.nodes[tensor.node].kind is OperatorKind.PLACEHOLDER and run.stored(tensor) == state
 
 
 def _lives(run: PartRun, phase: Phase, units: tuple[RunUnit, ...]) -> Iterator[_Life]:
@@ -110,7 +102,8 @@ def _lives(run: PartRun, phase: Phase, units: tuple[RunUnit, ...]) -> Iterator[_
             continue
         first = unit_of[tensor.node] if is_made else min(readers, default=len(units))
         last = max(readers, default=-1)
-        if any(one.node == LEAVES for one in readings) and _goes_back(run, tensor):
+        enters = run.part.enters
+        if len(readers) < len(readings) and enters is not None and run.graph.gradients.get(enters) == tensor:
             last = len(units) - 1  # the gradient of what entered waits for the part before
         if node.source is Source.TANGENT:  # it is there from the beginning, as the part after gave it
             given = run.source(tensor, phase)
@@ -137,10 +130,6 @@ def _waits(run: PartRun, tensor: TensorRef, phase: Phase) -> bool:
     return run.held(tensor, phase) != run.source(tensor, phase)
 
 
-def _goes_back(run: PartRun, tensor: TensorRef) -> bool:
-    return run.part.enters is not None and run.graph.gradients.get(run.part.enters) == tensor
-
-
 def _taken(run: PartRun, phase: Phase, unit: RunUnit) -> Iterator[Held]:
     """What was laid anew for a unit, of tensors from outside: for each operand by itself, as it is paid."""
     for (tensor, when), readings in run.readings.items():
@@ -156,10 +145,8 @@ def _inside(run: PartRun, phase: Phase, unit: RunUnit, number: int) -> Iterator[
     """What a unit's operator makes; in a loop also what is between its operators, one chunk of it."""
     place = {node: at for at, node in enumerate(unit.nodes)}
     for node in unit.nodes:
-        for slot in range(len(run.graph.nodes[node].results)):
-            tensor = TensorRef(node, slot)
+        for tensor, state in zip(run.graph.results(node), run.operator(node).outputs, strict=True):
             name, readings = run.graph.spelled(tensor), run.readings.get((tensor, phase), ())
-            state = run.operator(node).outputs[slot]
             goes_out = any(one.node not in place for one in readings) or not readings
             if unit.chunk is None or goes_out or run.plan.saved(name) is not None:
                 if not (phase is Phase.FORWARD and _is_kept(run, tensor, state)):

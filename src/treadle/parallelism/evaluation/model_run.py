@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from math import prod
 
 from treadle.parallelism.evaluation.memory_at_moments import Held, Moment, moments, saved
 from treadle.parallelism.evaluation.part_run import PartRun
@@ -31,20 +31,15 @@ class ModelRun:
         check_fit(plan, model)
         self.plan, self.model, self.sizes = plan, model, plan.sizes
         self._stored_elsewhere = {tie.second for tie in model.ties}
-        numbers = dict.fromkeys(range(len(model.parts)), 0)
-        self.layers: list[tuple[int, int]] = []
+        choices = {at: iter(plan.layers.get(part.name, ())) for at, part in enumerate(model.parts)}
+        self.layers = [(part, next(choices[part], 0)) for part in model.order]
         """Part and plan of each layer."""
-        for part in model.order:
-            choice = plan.layers.get(model.parts[part].name)
-            self.layers.append((part, 0 if choice is None else choice[numbers[part]]))
-            numbers[part] += 1
         self.runs: dict[tuple[int, int], PartRun] = {}
         """By part and plan."""
-        for part, chosen in dict.fromkeys(self.layers):
-            own = plan.parts[model.parts[part].name][chosen]
-            self.runs[part, chosen] = PartRun(
-                model.parts[part], own, own.boundary or plan.boundary, self.sizes
-            )
+        for at, chosen in dict.fromkeys(self.layers):
+            part = model.parts[at]
+            own = plan.parts[part.name][chosen]
+            self.runs[at, chosen] = PartRun(part, own, own.boundary or plan.boundary, self.sizes)
 
     def faults(self) -> Iterator[Refusal]:
         """Why the plan computes something else than the model."""
@@ -58,7 +53,7 @@ class ModelRun:
         """Elements of a run's parameters at a rank; what is shared with an earlier part is stored there."""
         run = self.runs[key]
         return sum(
-            run.graph.elements(tensor) // prod(self.sizes[axis] for axis in run.stored(tensor).axes)
+            run.graph.elements(tensor) // run.stored(tensor).n_shards(self.sizes)
             for path, tensor in run.part.parameters.items()
             if (run.part.name, path) not in self._stored_elsewhere
         )
@@ -87,20 +82,16 @@ class ModelRun:
         """What a rank holds while the last layer of a plan runs: all that was saved until then."""
         last = max(at for at, one in enumerate(self.layers) if one == key)
         stage, in_flight = self._stage_of(last)
-        found: dict[tuple[str, str], int] = {}
-
-        def hold(why: str, tensor: str, n_bytes: int) -> None:
-            found[why, tensor] = found.get((why, tensor), 0) + n_bytes
-
+        found: Counter[tuple[str, str]] = Counter()
         for own in dict.fromkeys(self.layers[at] for at in stage):  # layers of one plan hold the same
             places = [at for at in stage if self.layers[at] == own]
             name = self.runs[own].part.name
             parameters = self.stored_elements(own) * stored_bytes
-            hold("parameters, gradients and optimizer", name, len(places) * parameters)
-            hold("between layers", name, len(places) * in_flight * self.entering_bytes(own))
+            found["parameters, gradients and optimizer", name] += len(places) * parameters
+            found["between layers", name] += len(places) * in_flight * self.entering_bytes(own)
             n_kept = sum(in_flight - (at > last) for at in places)
             for held in saved(self.runs[own]):
-                hold("saved", f"{name}/{held.tensor}", n_kept * held.n_bytes)
+                found["saved", f"{name}/{held.tensor}"] += n_kept * held.n_bytes
         return [Held(why, tensor, n_bytes) for (why, tensor), n_bytes in found.items()]
 
     def _stage_of(self, at: int) -> tuple[range, int]:

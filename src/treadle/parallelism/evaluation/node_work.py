@@ -11,8 +11,16 @@ from dataclasses import dataclass
 from math import inf, prod
 
 from treadle.errors import ScheduleError
-from treadle.parallelism.graph.compute_graph import ComputeGraph, Index, Node, OperatorKind, Phase, TensorRef
-from treadle.parallelism.plan.part_plan import OperatorPlan, factors
+from treadle.parallelism.graph.compute_graph import (
+    ComputeGraph,
+    Index,
+    Node,
+    OperatorKind,
+    Phase,
+    TensorRef,
+    factors,
+)
+from treadle.parallelism.plan.part_plan import OperatorPlan
 from treadle.training.compute_times import RooflineTimes
 
 _POINTWISE = (OperatorKind.ELEMENTWISE, OperatorKind.REDUCTION)
@@ -73,34 +81,29 @@ def operations(graph: ComputeGraph, node: Node) -> float:
     if node.kind is not OperatorKind.ATTENTION:
         return 0.0
     first = 1 if node.phase is Phase.BACKWARD else 0  # after the gradient of what it gave
-    queries, keys, values = (factors(node.operands[first + at].roles) for at in range(3))
-    within = set(queries) & set(keys) - set(values)  # what scores are summed over
-    scores = (set(queries) | set(keys)) - within
-    found = 2.0 * (_elements(graph, scores | within) + _elements(graph, scores | set(values)))
+    queries, keys, values = (set(factors(node.operands[first + at].roles)) for at in range(3))
+    within = queries & keys - values  # what scores are summed over
+    scores = (queries | keys) - within
+    found = 2.0 * (_elements(graph, scores | within) + _elements(graph, scores | values))
     if node.arguments.get("is_causal") is True:
         found /= 2
     return found * (_ATTENTION_BACKWARD if node.phase is Phase.BACKWARD else 1.0)
 
 
 def _elements(graph: ComputeGraph, roles: Iterable[Index]) -> int:
-    return prod(graph.atoms[role.atom].size for role in set(roles))
+    return prod(map(graph.size, set(roles)))
 
 
 def unmoved(graph: ComputeGraph) -> frozenset[TensorRef]:
     """Tensors that never reach memory: pointwise operators of one phase make them and, alone, read them."""
-    readers: dict[TensorRef, list[Node]] = {}
-    for node in graph.nodes:
-        for operand in node.operands:
-            readers.setdefault(operand.tensor, []).append(node)
-    return frozenset(
-        tensor
-        for tensor in graph.tensors()
-        if graph.nodes[tensor.node].kind in _POINTWISE
-        and all(
-            reader.kind in _POINTWISE and reader.phase is graph.nodes[tensor.node].phase
-            for reader in readers.get(tensor, [])
-        )
-    )
+    moved = {
+        operand.tensor
+        for reader in graph.nodes
+        for operand in reader.operands
+        if reader.kind not in _POINTWISE or reader.phase is not graph.nodes[operand.tensor.node].phase
+    }
+    made = (tensor for tensor in graph.tensors() if graph.nodes[tensor.node].kind in _POINTWISE)
+    return frozenset(made) - moved
 
 
 def operator_seconds(
@@ -123,14 +126,13 @@ def operator_seconds(
     fused : frozenset of TensorRef
         As by `unmoved`.
     """
-    node, moved = graph.nodes[number], 0
-    for operand, state in zip(node.operands, plan.inputs, strict=True):
-        if operand.tensor not in fused:
-            moved += graph.nbytes(operand.tensor) // prod(sizes[axis] for axis in state.axes)
-    for slot, state in enumerate(plan.outputs):
-        tensor = TensorRef(number, slot)
-        if tensor not in fused:
-            moved += graph.nbytes(tensor) // prod(sizes[axis] for axis in state.axes)
+    node = graph.nodes[number]
+    tensors = [*(operand.tensor for operand in node.operands), *graph.results(number)]
+    moved = sum(
+        graph.nbytes(tensor) // state.n_shards(sizes)
+        for tensor, state in zip(tensors, (*plan.inputs, *plan.outputs), strict=True)
+        if tensor not in fused
+    )
     work = operations(graph, node) / plan.parts
     chunks = 1 if plan.chunk is None else plan.chunk.n_chunks
     return max(work / numbers.flops_per_s, moved / numbers.memory_bytes_per_s) + chunks * numbers.kernel_s

@@ -13,10 +13,19 @@ from heapq import heapify, heappop, heappush
 from math import prod
 
 from treadle.parallelism.evaluation.legality import operator_faults, role_fault
-from treadle.parallelism.graph.compute_graph import Dims, Index, Node, OperatorKind, Phase, Source, TensorRef
+from treadle.parallelism.graph.compute_graph import (
+    Dims,
+    Index,
+    OperatorKind,
+    Phase,
+    Source,
+    TensorRef,
+    factors,
+    pairs,
+)
 from treadle.parallelism.graph.model_graph import ModelPart
-from treadle.parallelism.plan.fit import OPERATORS, boundary_state
-from treadle.parallelism.plan.part_plan import Boundary, Chunk, Keep, OperatorPlan, PartPlan, factors
+from treadle.parallelism.plan.fit import boundary_state
+from treadle.parallelism.plan.part_plan import Boundary, Chunk, Keep, OperatorPlan, PartPlan, sides
 from treadle.parallelism.state.sharding import Sharding
 from treadle.refusal import Refusal
 
@@ -29,7 +38,6 @@ class Reading:
     state: Sharding
     factor: int | None = None
     """The tensor's factor of which the operator's loop takes a chunk at a time."""
-    operand: int = 0
 
 
 @dataclass(frozen=True)
@@ -58,6 +66,8 @@ class Passing:
 
 
 LEAVES, SHARED, KEPT = -1, -2, -3
+_WHOLE = None, 1
+"""Factor and chunks of what is not moved by chunks."""
 
 
 @dataclass(frozen=True)
@@ -91,14 +101,10 @@ class PartRun:
     @cached_property
     def running(self) -> dict[Phase, tuple[int, ...]]:
         """Operators that run in each phase: in the backward one first those that run once more."""
-        found: dict[Phase, list[int]] = {Phase.FORWARD: [], Phase.BACKWARD: []}
-        again = []
-        for number, node in enumerate(self.graph.nodes):
-            if node.kind in OPERATORS:
-                found[node.phase].append(number)
-                if self.operator(number).keep is Keep.RECOMPUTED:
-                    again.append(number)
-        return {Phase.FORWARD: tuple(found[Phase.FORWARD]), Phase.BACKWARD: (*again, *found[Phase.BACKWARD])}
+        own = [(number, node.phase) for number, node in enumerate(self.graph.nodes) if node.computes]
+        again = [number for number, _ in own if self.operator(number).keep is Keep.RECOMPUTED]
+        forward, backward = ([number for number, one in own if one is phase] for phase in Phase)
+        return {Phase.FORWARD: tuple(forward), Phase.BACKWARD: (*again, *backward)}
 
     def runs_in(self, node: int, phase: Phase) -> bool:
         """Whether an operator runs in a phase."""
@@ -115,7 +121,7 @@ class PartRun:
             return boundary_state(self.part, tensor, self.boundary.activation)
         if self.part.leaves is not None and tensor == self.graph.tangents[self.part.leaves]:
             state = boundary_state(self.part, self.part.leaves, self.boundary.gradient)
-            return self._over_factors(self.part.leaves, state, tensor)
+            return self.over_tensor(tensor, self.graph.result(self.part.leaves).dims, state)
         if node.source is Source.PARAMETER:
             return self.plan.parameters[node.path]
         return self.plan.inputs[node.name]
@@ -143,11 +149,9 @@ class PartRun:
         return source
 
     def over_tensor(self, tensor: TensorRef, dims: Dims, state: Sharding) -> Sharding:
-        """The state of an operand, over the factors of its tensor."""
+        """A state over some dimensions as one over the factors of a tensor of the same atoms."""
         axes = dict(zip(factors(dims), state.dims, strict=True))
-        return Sharding(
-            tuple(axes.get(index, ()) for index in factors(self.graph.result(tensor).dims)), state.partial
-        )
+        return Sharding(tuple(axes.get(index, ()) for index in self.graph.factors(tensor)), state.partial)
 
     @cached_property
     def readings(self) -> dict[tuple[TensorRef, Phase], tuple[Reading, ...]]:
@@ -157,14 +161,11 @@ class PartRun:
             for number in nodes:
                 node, plan = self.graph.nodes[number], self.operator(number)
                 role = self.chunk_role(number)
-                for at, (operand, state) in enumerate(zip(node.operands, plan.inputs, strict=True)):
-                    factor = None
-                    if role is not None and role in factors(operand.roles):
-                        index = factors(operand.dims)[factors(operand.roles).index(role)]
-                        factor = factors(self.graph.result(operand.tensor).dims).index(index)
+                for operand, state in zip(node.operands, plan.inputs, strict=True):
+                    chunked = [index for index, one in pairs(operand) if one == role]
+                    factor = self.graph.factors(operand.tensor).index(chunked[0]) if chunked else None
                     taken = self.over_tensor(operand.tensor, operand.dims, state)
-                    one = Reading(number, taken, factor, at)
-                    found.setdefault((operand.tensor, phase), []).append(one)
+                    found.setdefault((operand.tensor, phase), []).append(Reading(number, taken, factor))
         for tensor, phase, state in self._leaving():
             found.setdefault((tensor, phase), []).append(Reading(LEAVES, state))
         return {key: tuple(rows) for key, rows in found.items()}
@@ -180,26 +181,18 @@ class PartRun:
                 state = self.stored(owner)
             else:
                 continue
-            yield gradient, Phase.BACKWARD, self._over_factors(owner, state, gradient)
-
-    def _over_factors(self, owner: TensorRef, state: Sharding, tensor: TensorRef) -> Sharding:
-        """The state over the factors of another tensor of the same atoms, in whatever order."""
-        axes = dict(zip(factors(self.graph.result(owner).dims), state.dims, strict=True))
-        return Sharding(
-            tuple(axes.get(index, ()) for index in factors(self.graph.result(tensor).dims)), state.partial
-        )
+            own = self.over_tensor(gradient, self.graph.result(owner).dims, state)
+            yield gradient, Phase.BACKWARD, own
 
     def chunk_role(self, number: int) -> Index | None:
         """The role of which an operator's loop does one chunk at a time."""
-        chunk = self.operator(number).chunk
+        chunk, node = self.operator(number).chunk, self.graph.nodes[number]
         if chunk is None:
             return None
-        node, name = self.graph.nodes[number], chunk.letter.rstrip("'")
-        prime = len(chunk.letter) - len(name)
-        for role in (*node.read, *node.made):
-            if self.graph.atoms[role.atom].name == name and role.prime == prime:
-                return role
-        return None
+        roles = (*node.read, *node.made)
+        return next(
+            (role for role in roles if self.graph.letter(role) + "'" * role.prime == chunk.letter), None
+        )
 
     def in_one_loop(self, first: int, second: int) -> bool:
         """Whether two operators run in one loop, where they run in one phase."""
@@ -217,13 +210,12 @@ class PartRun:
             if isinstance(source, Refusal):
                 continue  # a fault
             shared = self.plan.shared(self.graph.spelled(tensor), phase)
-            looping = [one for one in readings if self._loops_with_maker(tensor, phase, one)]
+            chunks = [self._chunks(tensor, phase, one) for one in readings]
             if shared is not None:
-                yield self._passing(tensor, phase, SHARED, source, shared, looping[0] if looping else None)
-            for one in readings:
-                before = source if shared is None else shared
-                looped = one if one in looping else None
-                yield self._passing(tensor, phase, one.node, before, one.state, looped)
+                first = next((some for some in chunks if some[0] is not None), _WHOLE)
+                yield Passing(tensor, phase, SHARED, source, shared, *first)
+            for one, some in zip(readings, chunks, strict=True):
+                yield Passing(tensor, phase, one.node, shared or source, one.state, *some)
         for tensor in self.graph.tensors():
             saved = self.plan.saved(self.graph.spelled(tensor))
             if saved is not None:
@@ -231,34 +223,20 @@ class PartRun:
                 assert isinstance(source, Sharding)
                 yield Passing(tensor, Phase.FORWARD, KEPT, source, saved)
 
-    def _loops_with_maker(self, tensor: TensorRef, phase: Phase, one: Reading) -> bool:
-        return (
-            one.node >= 0
-            and self.runs_in(tensor.node, phase)
-            and self.in_one_loop(tensor.node, one.node)
-            and one.factor is not None
-        )
-
-    def _passing(
-        self,
-        tensor: TensorRef,
-        phase: Phase,
-        reader: int,
-        source: Sharding,
-        target: Sharding,
-        looped: Reading | None,
-    ) -> Passing:
-        if looped is None:
-            return Passing(tensor, phase, reader, source, target)
-        chunk = self.operator(looped.node).chunk
-        assert chunk is not None
-        return Passing(tensor, phase, reader, source, target, looped.factor, chunk.n_chunks)
+    def _chunks(self, tensor: TensorRef, phase: Phase, one: Reading) -> tuple[int | None, int]:
+        """The factor of which a reader takes chunks as its loop makes them, and how many."""
+        chunk = None if one.node < 0 else self.operator(one.node).chunk
+        if (
+            chunk is None
+            or not self.runs_in(tensor.node, phase)
+            or not self.in_one_loop(tensor.node, one.node)
+        ):
+            return _WHOLE
+        return _WHOLE if one.factor is None else (one.factor, chunk.n_chunks)
 
     def shape(self, passing: Passing) -> tuple[int, ...]:
         """Elements of each factor of what is moved at a time."""
-        sizes = [
-            self.graph.atoms[index.atom].size for index in factors(self.graph.result(passing.tensor).dims)
-        ]
+        sizes = list(self.graph.factor_sizes(passing.tensor))
         if passing.factor is not None:
             sizes[passing.factor] //= passing.n_chunks
         return tuple(sizes)
@@ -269,78 +247,59 @@ class PartRun:
 
     def units(self, phase: Phase) -> tuple[RunUnit, ...] | Refusal:
         """The order in which a phase runs: that of the graph, loops without anything in between."""
-        groups: dict[object, list[int]] = {}
+        nodes, groups = self.graph.nodes, dict[object, list[int]]()
         for number in self.running[phase]:
             chunk = self.operator(number).chunk
             groups.setdefault(number if chunk is None else chunk.of_loop, []).append(number)
         order = {number: at for at, number in enumerate(self.running[phase])}
-        keys = list(groups)
-        unit_of = {number: at for at, key in enumerate(keys) for number in groups[key]}
-        # a loop of the backward pass runs when its first operator of that phase is due
-        due = [
-            min(order[n] for n in (_of_phase(groups[key], self.graph.nodes, phase) or groups[key]))
-            for key in keys
-        ]
-        before: list[set[int]] = [set() for _ in keys]
-        for number in self.running[phase]:
-            for operand in self.graph.nodes[number].operands:
-                made_by = unit_of.get(operand.tensor.node)
-                if made_by is not None and made_by != unit_of[number]:
-                    before[unit_of[number]].add(made_by)
-        after: list[list[int]] = [[] for _ in keys]
-        for at, some in enumerate(before):
-            for one in some:
-                after[one].append(at)
-        ready = [(due[at], at) for at, some in enumerate(before) if not some]
+        units = [RunUnit(tuple(some), self.operator(some[0]).chunk) for some in groups.values()]
+        unit_of = {number: at for at, unit in enumerate(units) for number in unit.nodes}
+        due, waiting = [], list[set[int]]()
+        after: list[list[int]] = [[] for _ in units]
+        for at, unit in enumerate(units):
+            # a loop of the backward pass runs when its first operator of that phase is due
+            own = [number for number in unit.nodes if nodes[number].phase is phase]
+            due.append(min(order[number] for number in own or unit.nodes))
+            read = [operand.tensor.node for number in unit.nodes for operand in nodes[number].operands]
+            waiting.append({unit_of[number] for number in read if number in unit_of} - {at})
+            for before in waiting[at]:
+                after[before].append(at)
+        ready, done = [(due[at], at) for at, some in enumerate(waiting) if not some], list[RunUnit]()
         heapify(ready)
-        waiting, done = [len(some) for some in before], []
         while ready:
             _, at = heappop(ready)
-            done.append(at)
+            done.append(units[at])
             for later in after[at]:
-                waiting[later] -= 1
+                waiting[later].remove(at)
                 if not waiting[later]:
                     heappush(ready, (due[later], later))
-        if len(done) < len(keys):
-            stuck = next(at for at in range(len(keys)) if waiting[at] and isinstance(keys[at], tuple))
-            name = self.graph.nodes[groups[keys[stuck]][0]].name
-            return Refusal("its loop waits for operators that wait for the loop", name)
-        return tuple(RunUnit(tuple(nodes := groups[keys[at]]), self.operator(nodes[0]).chunk) for at in done)
+        if len(done) < len(units):
+            stuck = next(unit for unit, some in zip(units, waiting, strict=True) if some and unit.chunk)
+            return Refusal("its loop waits for operators that wait for the loop", nodes[stuck.nodes[0]].name)
+        return tuple(done)
 
     def faults(self) -> Iterator[Refusal]:
         """Why the part cannot run as planned."""
-        for nodes in self.running.values():
-            for number in dict.fromkeys(nodes):
+        for phase, numbers in self.running.items():
+            for number in numbers:
                 node = self.graph.nodes[number]
-                if node.phase is Phase.FORWARD and nodes is self.running[Phase.BACKWARD]:
-                    continue
-                yield from operator_faults(node, self.operator(number), self.sizes)
-                yield from self._loop_faults(number)
-        for tensor, phase in self.readings:
-            source = self.source(tensor, phase)
-            if isinstance(source, Refusal):
-                yield source
-        for number, node in enumerate(self.graph.nodes):
-            if node.kind not in OPERATORS or node.phase is not Phase.FORWARD:
-                continue
-            for slot in range(len(node.results)):
-                name = self.graph.spelled(TensorRef(number, slot))
+                if node.phase is phase:
+                    yield from operator_faults(node, self.operator(number), self.sizes)
+                    yield from self._loop_faults(number)
+        sources = (self.source(tensor, phase) for tensor, phase in self.readings)
+        yield from (source for source in sources if isinstance(source, Refusal))
+        for number in self.running[Phase.FORWARD]:
+            for name in map(self.graph.spelled, self.graph.results(number)):
                 if self.operator(number).keep is not Keep.SAVED and self.plan.saved(name) is not None:
                     yield Refusal("is saved, though its operator's results are not", name)
+        by_name = {self.graph.spelled(tensor): tensor for tensor in self.graph.tensors()}
         for (name, phase), entry in self.plan.tensors.items():
-            tensor = self._by_name[name]
+            tensor = by_name[name]
             if entry.shared is not None and (tensor, phase) not in self.readings:
                 yield Refusal(f"is shared in the {phase.value} pass, where nobody reads it", name)
             if entry.saved is not None and self.graph.nodes[tensor.node].phase is not Phase.FORWARD:
                 yield Refusal("is saved, but made in the backward pass", name)
-        for phase in Phase:
-            units = self.units(phase)
-            if isinstance(units, Refusal):
-                yield units
-
-    @cached_property
-    def _by_name(self) -> dict[str, TensorRef]:
-        return {self.graph.spelled(tensor): tensor for tensor in self.graph.tensors()}
+        yield from (units for units in map(self.units, Phase) if isinstance(units, Refusal))
 
     def _loop_faults(self, number: int) -> Iterator[Refusal]:
         """A loop takes one chunk at a time of every operand that has its letter; others are there whole."""
@@ -355,7 +314,7 @@ class PartRun:
         if fault:
             yield fault
         for axes in self._loop_axes(number, role):
-            rest = self.graph.atoms[role.atom].size // prod(self.sizes[axis] for axis in axes)
+            rest = self.graph.size(role) // prod(self.sizes[axis] for axis in axes)
             if rest % plan.chunk.n_chunks:
                 yield Refusal(f"{plan.chunk.n_chunks} chunks of {rest} elements at a rank", node.name)
                 return
@@ -374,34 +333,17 @@ class PartRun:
         for operand in node.operands:
             if operand.tensor.node != other:
                 continue
-            result = self.graph.result(operand.tensor)
-            made = {
-                index
-                for index, one in zip(factors(result.dims), factors(result.roles), strict=True)
-                if one == far
-            }
-            seen = {
-                index
-                for index, one in zip(factors(operand.dims), factors(operand.roles), strict=True)
-                if one == role
-            }
+            made = {index for index, one in pairs(self.graph.result(operand.tensor)) if one == far}
+            seen = {index for index, one in pairs(operand) if one == role}
             if not made or made != seen:
                 name = self.graph.spelled(operand.tensor)
                 yield Refusal(f"takes {name} within its loop, of which no chunk is there alone", node.name)
 
     def _loop_axes(self, number: int, role: Index) -> Iterator[tuple[str, ...]]:
         """The axes that cut the loop's letter in what an operator takes and makes."""
-        node, plan = self.graph.nodes[number], self.operator(number)
-        sides = [(one.roles, state) for one, state in zip(node.operands, plan.inputs, strict=True)]
-        sides += [(one.roles, state) for one, state in zip(node.results, plan.outputs, strict=True)]
-        for roles, state in sides:
-            for one, axes in zip(factors(roles), state.dims, strict=True):
-                if one == role:
-                    yield axes
+        for side, state in sides(self.graph.nodes[number], self.operator(number)):
+            cutting = zip(factors(side.roles), state.dims, strict=True)
+            yield from (axes for one, axes in cutting if one == role)
 
 
 _GONE = {Keep.SAVED: "no state is saved", Keep.UNUSED: "its operator is unused there", None: "gone"}
-
-
-def _of_phase(numbers: list[int], nodes: tuple[Node, ...], phase: Phase) -> list[int]:
-    return [number for number in numbers if nodes[number].phase is phase]

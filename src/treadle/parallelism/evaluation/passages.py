@@ -143,7 +143,8 @@ class Passages:
             for edge in _edges_of(here, axes_of_mesh):
                 there, kind, axes, times = edge
                 if there[0] not in fits:
-                    fits[there[0]] = self._is_cut_evenly(there[0], shape)
+                    parts = (prod(self.sizes[axis] for axis in names) for names in there[0])
+                    fits[there[0]] = not any(size % n for size, n in zip(shape, parts, strict=True))
                 if not fits[there[0]]:
                     continue
                 after = seconds
@@ -163,15 +164,11 @@ class Passages:
         while place in came:
             before, (_, kind, axes, times) = came[place]
             if kind is not None:
-                collectives[:0] = [self._collective(kind, axes, before, place, whole)] * times
+                larger = place if kind is CollectiveKind.ALLGATHER else before
+                size_bytes = whole // self._n_parts(larger[0])
+                collectives[:0] = [PricedCollective(kind, self._in_order(axes), size_bytes)] * times
             place = before
         return Passage(best[end], tuple(collectives))
-
-    def _collective(
-        self, kind: CollectiveKind, axes: frozenset[str], here: _State, there: _State, whole: int
-    ) -> PricedCollective:
-        larger = there if kind is CollectiveKind.ALLGATHER else here
-        return PricedCollective(kind, self._in_order(axes), whole // self._n_parts(larger[0]))
 
     def _in_order(self, axes: frozenset[str]) -> tuple[str, ...]:
         return tuple(axis for axis in self.sizes if axis in axes)
@@ -187,12 +184,6 @@ class Passages:
         if lists not in self._parts:
             self._parts[lists] = prod(self.sizes[axis] for names in lists for axis in names)
         return self._parts[lists]
-
-    def _is_cut_evenly(self, lists: _Lists, shape: tuple[int, ...]) -> bool:
-        return all(
-            size % prod(self.sizes[axis] for axis in names) == 0
-            for size, names in zip(shape, lists, strict=True)
-        )
 
     def _left(self, here: _State, end: _State, whole: int) -> float:
         """No passage to the end takes less: an axis that must be communicated takes part in a collective."""

@@ -13,11 +13,10 @@ from math import prod
 
 from treadle.errors import ScheduleError
 from treadle.parallelism.evaluation.node_work import operations
-from treadle.parallelism.graph.compute_graph import OperatorKind, Phase
+from treadle.parallelism.graph.compute_graph import OperatorKind, Phase, factors
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
-from treadle.parallelism.plan.fit import OPERATORS
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
-from treadle.parallelism.plan.part_plan import Keep, PartPlan, factors
+from treadle.parallelism.plan.part_plan import Keep, PartPlan, sides
 from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
@@ -160,14 +159,6 @@ class _ByForm:
         return self._costs.slowdowns(tuple((kind, self._own(axes)) for kind, axes in running))
 
 
-@dataclass(frozen=True)
-class _Work:
-    """Work of one operator of all layers, and what an axis cuts of it."""
-
-    flops: float
-    letter: str
-
-
 def nearest_layout(plan: ParallelPlan, model: ModelGraph) -> NamedLayout | Refusal:
     """The form of each axis of a plan, by the floating-point operations that are done so."""
     axes: dict[str, list[str]] = {}
@@ -175,11 +166,7 @@ def nearest_layout(plan: ParallelPlan, model: ModelGraph) -> NamedLayout | Refus
     if plan.pipeline is not None:
         axes["pp"] = [plan.pipeline.axis]
     for axis, size in plan.sizes.items():
-        works = list(_works(plan, model, axis))
-        by_form: dict[str, float] = {}
-        for work in works:
-            form = _form(work, model)
-            by_form[form] = by_form.get(form, 0.0) + work.flops
+        by_form = _work_by_form(plan, model, axis)
         form = max(by_form, key=lambda one: by_form[one], default="")
         total = sum(by_form.values())
         if by_form.get("ep") and by_form.get("dp", 0.0) + by_form["ep"] > total / 2:
@@ -194,7 +181,12 @@ def nearest_layout(plan: ParallelPlan, model: ModelGraph) -> NamedLayout | Refus
             form = "fsdp"
         axes.setdefault(form, []).append(axis)
     recompute, words = _recomputed(plan, model)
-    left_out += words + _rest(plan)
+    left_out += words
+    mixed = [name for name, plans in plan.parts.items() if len(plans) > 1]
+    if mixed:
+        left_out.append(f"mixed layers of {', '.join(mixed)}")
+    if plan.n_chunked:
+        left_out.append(f"{plan.n_chunked} operators in loops over chunks")
     ordered = {form: tuple(axes[form]) for form in _OWN_AXES if form in axes}
     return NamedLayout(ordered, recompute, tuple(left_out))
 
@@ -209,38 +201,23 @@ def _runs(plan: ParallelPlan, model: ModelGraph) -> list[tuple[ModelPart, PartPl
     return found
 
 
-def _works(plan: ParallelPlan, model: ModelGraph, axis: str) -> list[_Work]:
-    """What an axis cuts of each operator of the forward pass that computes."""
-    found = []
+def _work_by_form(plan: ParallelPlan, model: ModelGraph, axis: str) -> dict[str, float]:
+    """Operations of the forward pass by what `train` calls the cut of their letter; "" where none is cut."""
+    forms = {
+        **dict.fromkeys(_expert_letters(model), "ep"), model.sequence: "cp", model.batch: "dp", "": ""
+    }  # fmt: skip
+    found: dict[str, float] = {}
     for part, own, count in _runs(plan, model):
         for node in part.graph.nodes:
-            if node.kind not in OPERATORS or node.phase is not Phase.FORWARD:
-                continue
-            flops = count * operations(part.graph, node)
-            letter = ""
-            one = own.operators[node.name]
-            sides = [(o.roles, state) for o, state in zip(node.operands, one.inputs, strict=True)]
-            sides += [(r.roles, state) for r, state in zip(node.results, one.outputs, strict=True)]
-            for roles, state in sides:
-                for role, axes in zip(factors(roles), state.dims, strict=True):
-                    if axis in axes:
-                        letter = part.graph.atoms[role.atom].name
-            if flops:
-                found.append(_Work(flops, letter))
+            if node.computes and node.phase is Phase.FORWARD:
+                letter = ""
+                for side, state in sides(node, own.operators[node.name]):
+                    for role, axes in zip(factors(side.roles), state.dims, strict=True):
+                        letter = part.graph.letter(role) if axis in axes else letter
+                form = forms.get(letter, "tp")
+                if flops := count * operations(part.graph, node):
+                    found[form] = found.get(form, 0.0) + flops
     return found
-
-
-def _form(work: _Work, model: ModelGraph) -> str:
-    """What `train` calls the cut of one operator's letter; "" where nothing is cut."""
-    if not work.letter:
-        return ""
-    if work.letter == model.batch:
-        return "dp"
-    if work.letter == model.sequence:
-        return "cp"
-    if work.letter in _expert_letters(model):
-        return "ep"
-    return "tp"
 
 
 def _expert_letters(model: ModelGraph) -> frozenset[str]:
@@ -250,7 +227,7 @@ def _expert_letters(model: ModelGraph) -> frozenset[str]:
             if node.kind is OperatorKind.DISPATCH:
                 read = set(node.read)
                 own = [role for role in factors(node.results[0].roles) if role not in read]
-                found.add(part.graph.atoms[own[0].atom].name)
+                found.add(part.graph.letter(own[0]))
     return frozenset(found)
 
 
@@ -267,19 +244,16 @@ def _is_sharded(plan: ParallelPlan, model: ModelGraph, axis: str) -> bool:
 
 def _recomputed(plan: ParallelPlan, model: ModelGraph) -> tuple[Recompute, list[str]]:
     """What runs once more, by work."""
-    again = attention = total = attention_again = 0.0
+    again = attention = total = 0.0
     for part, own, count in _runs(plan, model):
         if part.enters is None or part.leaves is None:
             continue  # `train` recomputes blocks
         for node in part.graph.nodes:
-            if node.kind in OPERATORS and node.phase is Phase.FORWARD:
-                flops = count * operations(part.graph, node)
-                is_again = own.operators[node.name].keep is Keep.RECOMPUTED
-                total += flops * (own.operators[node.name].keep is not Keep.UNUSED)
-                again += flops * is_again
-                if node.kind is OperatorKind.ATTENTION:
-                    attention += flops
-                    attention_again += flops * is_again
+            if node.computes and node.phase is Phase.FORWARD:
+                flops, keep = count * operations(part.graph, node), own.operators[node.name].keep
+                total += flops * (keep is not Keep.UNUSED)
+                again += flops * (keep is Keep.RECOMPUTED)
+                attention += flops * (node.kind is OperatorKind.ATTENTION)
     choices = {Recompute.NONE: 0.0, Recompute.ATTENTION: attention, Recompute.FULL: total}
     near = min(choices, key=lambda one: abs(choices[one] - again))
     words = []
@@ -288,13 +262,3 @@ def _recomputed(plan: ParallelPlan, model: ModelGraph) -> tuple[Recompute, list[
             f"{again / total:.0%} of the work that can be is done again in blocks, not {near.value}'s"
         )
     return near, words
-
-
-def _rest(plan: ParallelPlan) -> list[str]:
-    found = []
-    mixed = [name for name, plans in plan.parts.items() if len(plans) > 1]
-    if mixed:
-        found.append(f"mixed layers of {', '.join(mixed)}")
-    if plan.n_chunked:
-        found.append(f"{plan.n_chunked} operators in loops over chunks")
-    return found

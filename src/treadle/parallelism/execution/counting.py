@@ -10,36 +10,30 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple
 
 from treadle.schedules.collective import CollectiveKind
 
+_GATHER, _SCATTER = CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER
+_REDUCE, _EXCHANGE = CollectiveKind.ALLREDUCE, CollectiveKind.ALLTOALL
 _WORDS = {
-    "all_gather_into_tensor": CollectiveKind.ALLGATHER, "_allgather_base_": CollectiveKind.ALLGATHER,
-    "allgather_": CollectiveKind.ALLGATHER, "allgather_into_tensor_coalesced_": CollectiveKind.ALLGATHER,
-    "all_gather_into_tensor_coalesced": CollectiveKind.ALLGATHER,
-    "reduce_scatter_tensor": CollectiveKind.REDUCE_SCATTER,
-    "reduce_scatter_tensor_coalesced": CollectiveKind.REDUCE_SCATTER,
-    "_reduce_scatter_base_": CollectiveKind.REDUCE_SCATTER, "reduce_scatter_": CollectiveKind.REDUCE_SCATTER,
-    "all_reduce": CollectiveKind.ALLREDUCE, "all_reduce_": CollectiveKind.ALLREDUCE,
-    "all_reduce_coalesced": CollectiveKind.ALLREDUCE, "allreduce_": CollectiveKind.ALLREDUCE,
-    "all_to_all_single": CollectiveKind.ALLTOALL, "alltoall_base_": CollectiveKind.ALLTOALL,
-    "alltoall_": CollectiveKind.ALLTOALL, "broadcast_": CollectiveKind.BROADCAST,
-    "broadcast": CollectiveKind.BROADCAST,
+    "all_gather_into_tensor": _GATHER, "_allgather_base_": _GATHER, "allgather_": _GATHER,
+    "allgather_into_tensor_coalesced_": _GATHER, "all_gather_into_tensor_coalesced": _GATHER,
+    "reduce_scatter_tensor": _SCATTER, "reduce_scatter_tensor_coalesced": _SCATTER,
+    "_reduce_scatter_base_": _SCATTER, "reduce_scatter_": _SCATTER,
+    "all_reduce": _REDUCE, "all_reduce_": _REDUCE, "all_reduce_coalesced": _REDUCE, "allreduce_": _REDUCE,
+    "all_to_all_single": _EXCHANGE, "alltoall_base_": _EXCHANGE, "alltoall_": _EXCHANGE,
+    "broadcast_": CollectiveKind.BROADCAST, "broadcast": CollectiveKind.BROADCAST,
 }  # fmt: skip
 """Operators of the dispatcher."""
 _METHODS = {
-    "_allgather_base": CollectiveKind.ALLGATHER, "all_gather_single": CollectiveKind.ALLGATHER,
-    "allgather_into_tensor_coalesced": CollectiveKind.ALLGATHER,
-    "all_gather_single_coalesced": CollectiveKind.ALLGATHER, "allgather": CollectiveKind.ALLGATHER,
-    "_reduce_scatter_base": CollectiveKind.REDUCE_SCATTER,
-    "reduce_scatter_single": CollectiveKind.REDUCE_SCATTER,
-    "reduce_scatter_tensor_coalesced": CollectiveKind.REDUCE_SCATTER,
-    "reduce_scatter_single_coalesced": CollectiveKind.REDUCE_SCATTER,
-    "reduce_scatter": CollectiveKind.REDUCE_SCATTER, "allreduce": CollectiveKind.ALLREDUCE,
-    "allreduce_coalesced": CollectiveKind.ALLREDUCE, "alltoall_base": CollectiveKind.ALLTOALL,
-    "all_to_all_single": CollectiveKind.ALLTOALL, "alltoall": CollectiveKind.ALLTOALL,
+    "_allgather_base": _GATHER, "all_gather_single": _GATHER, "allgather_into_tensor_coalesced": _GATHER,
+    "all_gather_single_coalesced": _GATHER, "allgather": _GATHER,
+    "_reduce_scatter_base": _SCATTER, "reduce_scatter_single": _SCATTER,
+    "reduce_scatter_tensor_coalesced": _SCATTER, "reduce_scatter_single_coalesced": _SCATTER,
+    "reduce_scatter": _SCATTER, "allreduce": _REDUCE, "allreduce_coalesced": _REDUCE,
+    "alltoall_base": _EXCHANGE, "all_to_all_single": _EXCHANGE, "alltoall": _EXCHANGE,
     "broadcast": CollectiveKind.BROADCAST,
 }  # fmt: skip
 """Methods of process groups."""
@@ -94,9 +88,8 @@ def counted() -> Iterator[Counter[CountedCollective]]:
                 inside.depth -= kind is not None
             if kind is not None:
                 given = [*args, *(kwargs or {}).values()]
-                seen[
-                    CountedCollective(kind, ranks_of(_group_of(given)), max(_sizes((given, made)), default=0))
-                ] += 1
+                size = max(_sizes((given, made)), default=0)
+                seen[CountedCollective(kind, ranks_of(_group_of(given)), size)] += 1
             return made
 
     with _methods_watched(python_groups, seen, inside), Watching():
@@ -144,22 +137,16 @@ def _methods_watched(
             finally:
                 inside.depth = outer
             if not outer:
-                sizes = list(_sizes([list(args), list(kwargs.values())]))
-                seen[CountedCollective(kind, ranks_of(self), max(sizes, default=0))] += 1
+                size = max(_sizes([list(args), list(kwargs.values())]), default=0)
+                seen[CountedCollective(kind, ranks_of(self), size)] += 1
             return made
 
         return call
 
-    originals = [
-        (one, name, vars(one)[name], kind)
-        for one in classes
-        for name, kind in _METHODS.items()
-        if name in vars(one)
-    ]
-    for one, name, method, kind in originals:
-        setattr(one, name, watched(method, kind))
-    try:
+    with ExitStack() as stack:
+        for one in classes:
+            for name, kind in _METHODS.items():
+                if name in vars(one):
+                    stack.callback(setattr, one, name, vars(one)[name])
+                    setattr(one, name, watched(vars(one)[name], kind))
         yield
-    finally:
-        for one, name, method, _ in originals:
-            setattr(one, name, method)

@@ -152,13 +152,17 @@ def _run_tasks(tasks: list[RankTask], backend: str, seed: int, timeout_s: float)
 
     torch.set_num_threads(1)
     expected = [reference_step(task.model, task.makes, seed=seed) for task in tasks]
-    routes = [Routes(task.plan.mesh, task.costs) for task in tasks]
+    runs = [
+        (task, values, Routes(task.plan.mesh, task.costs))
+        for task, values in zip(tasks, expected, strict=True)
+    ]
     with torch.no_grad():
-        for task, values, known in zip(tasks, expected, routes, strict=True):
-            find_routes(task, values, known)
-    work = partial(_rank_runs, tasks, expected, routes)
-    found = fork_ranks(tasks[0].plan.mesh.n_ranks, backend, work, timeout_s=timeout_s)
-    return [_execution(task, backend, expected[n], [one[n] for one in found]) for n, task in enumerate(tasks)]
+        for run in runs:
+            find_routes(*run)
+    work = partial(_rank_runs, runs)
+    by_rank = fork_ranks(tasks[0].plan.mesh.n_ranks, backend, work, timeout_s=timeout_s)
+    by_task = zip(tasks, expected, zip(*by_rank, strict=True), strict=True)
+    return [_execution(task, backend, values, list(found)) for task, values, found in by_task]
 
 
 def _execution(
@@ -172,13 +176,8 @@ def _execution(
     return RankExecutions(backend, len(found), errors, collectives, peak, at, stored, precision)
 
 
-def _rank_runs(
-    tasks: list[RankTask], expected: list[list[RunValues]], routes: list[Routes], rank: int
-) -> list[ReadTensor]:
+def _rank_runs(runs: list[tuple[RankTask, list[RunValues], Routes]], rank: int) -> list[ReadTensor]:
     import torch
 
     with torch.no_grad():
-        return [
-            run_step(task, values, rank, known)
-            for task, values, known in zip(tasks, expected, routes, strict=True)
-        ]
+        return [run_step(task, values, rank, known) for task, values, known in runs]

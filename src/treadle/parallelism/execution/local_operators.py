@@ -9,22 +9,21 @@ were captured.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from treadle.errors import ScheduleError, TreadleError
-from treadle.parallelism.execution.tensor_blocks import BlockPlace
+from treadle.parallelism.execution.tensor_blocks import BlockPlace, block
 from treadle.parallelism.graph.compute_graph import (
     ComputeGraph,
     Dims,
     Index,
     Node,
-    Operand,
     OperatorKind,
-    Result,
+    factors,
 )
-from treadle.parallelism.plan.part_plan import OperatorPlan, factors
+from treadle.parallelism.plan.part_plan import OperatorPlan, sides
 from treadle.parallelism.state.sharding import Sharding
 
 if TYPE_CHECKING:
@@ -56,13 +55,9 @@ def cuts_of(node: Node, plan: OperatorPlan) -> Cuts:
         If states do not fit the node's tensors, or cut a role in two ways.
     """
     found: Cuts = {}
-    sides: list[tuple[Operand | Result, Sharding]] = [
-        *zip(node.operands, plan.inputs, strict=False),
-        *zip(node.results, plan.outputs, strict=False),
-    ]
     if (len(plan.inputs), len(plan.outputs)) != (len(node.operands), len(node.results)):
         raise ScheduleError(f"plan of {node.name}: expected states of {len(node.operands)} operands")
-    for side, sharding in sides:
+    for side, sharding in sides(node, plan):
         roles = factors(side.roles)
         if len(roles) != len(sharding.dims):
             raise ScheduleError(f"plan of {node.name}: {sharding} for {len(roles)} factors")
@@ -118,27 +113,11 @@ class LocalOperator:
         taken = {axis for one in plan.inputs for axis in (*one.axes, *one.partial)}
         left = [axis for axis in self.place.sizes if axis not in taken]
         left = [axis for axis in left if all(axis in one.partial for one in plan.outputs) and plan.outputs]
-        for role in self._called_roles():
+        for role in dict.fromkeys(_called_roles(list(self.node.arguments.values()))):
             if role not in self.cuts:
-                fits = [
-                    axis for axis in left if self.graph.atoms[role.atom].size % self.place.sizes[axis] == 0
-                ]
-                self.cuts[role], left = tuple(fits[:1]), [axis for axis in left if axis not in fits[:1]]
-
-    def _called_roles(self) -> list[Index]:
-        found: dict[Index, None] = {}
-
-        def walk(value: object) -> None:
-            if isinstance(value, Mapping):
-                for dim in value.get("dims", ()):
-                    found.update((Index(*role), None) for role in dim)
-            elif isinstance(value, list | tuple):
-                for one in value:
-                    walk(one)
-
-        for value in self.node.arguments.values():
-            walk(value)
-        return list(found)
+                size = self.graph.size(role)
+                fits = [axis for axis in left if size % self.place.sizes[axis] == 0][:1]
+                self.cuts[role], left = tuple(fits), [axis for axis in left if axis not in fits]
 
     def _by_index(self) -> set[Index]:
         """Cut roles that must be whole around the call."""
@@ -154,18 +133,15 @@ class LocalOperator:
 
     def size(self, role: Index) -> int:
         """Elements of a role in the call."""
-        whole = self.graph.atoms[role.atom].size
+        whole = self.graph.size(role)
         if role not in self.whole:
             whole //= prod(self.place.sizes[axis] for axis in self.cuts.get(role, ()))
         return whole // self.chunk[1] if self.chunk is not None and role == self.chunk[0] else whole
 
     def _own(self, role: Index) -> slice:
         """The rank's part of a role that is whole in the call."""
-        low, width = 0, self.graph.atoms[role.atom].size
-        for axis in self.cuts[role]:
-            width //= self.place.sizes[axis]
-            low += self.place.at[axis] * width
-        return slice(low, low + width)
+        state, shape = Sharding((self.cuts.get(role, ()),)), (self.graph.size(role),)
+        return block(state, shape, self.place.sizes, self.place.at)[0]
 
     def run(self, operands: Sequence[Tensor], into: Tensor | None = None) -> list[Tensor]:
         """Results, by factors of ``result.dims``, from operands, by those of ``operand.dims``.
@@ -174,10 +150,8 @@ class LocalOperator:
         """
         import torch
 
-        given = [
-            self._filled(operand.roles, local)
-            for operand, local in zip(self.node.operands, operands, strict=True)
-        ]
+        pairs = zip(self.node.operands, operands, strict=True)
+        given = [self._filled(operand.roles, local) for operand, local in pairs]
         name = self.node.operator
         arguments = {key: self._value(value, given) for key, value in self.node.arguments.items()}
         if self.name in _LIKE:
@@ -204,50 +178,45 @@ class LocalOperator:
         values = [
             one for one in (made if isinstance(made, list | tuple) else [made]) if hasattr(one, "shape")
         ]
-        return [
-            self._kept(result.roles, value) for result, value in zip(self.node.results, values, strict=True)
-        ]
+        made_as = zip(self.node.results, values, strict=True)
+        return [self._kept(result.roles, value) for result, value in made_as]
 
     def _filled(self, roles: Dims, local: Tensor) -> Tensor:
         """An operand with zeros where other ranks have rows that are read by index."""
-        flat = factors(roles)
-        if not self.whole.intersection(flat):
+        if not self.whole.intersection(factors(roles)):
             return local
-        shape = [self.size(role) for role in flat]
-        result = local.new_zeros(shape)
-        result[tuple(self._own(role) if role in self.whole else slice(None) for role in flat)] = local
+        result = local.new_zeros([self.size(role) for role in factors(roles)])
+        result[self._own_part(roles)] = local
         return result
 
     def _kept(self, roles: Dims, value: Tensor) -> Tensor:
         """A result, by factors; the rank's part of rows that were written by index."""
-        flat = factors(roles)
-        value = value.reshape([self.size(role) for role in flat])
-        cut = tuple(self._own(role) if role in self.whole else slice(None) for role in flat)
-        return value[cut].contiguous() if self.whole.intersection(flat) else value
+        value = value.reshape([self.size(role) for role in factors(roles)])
+        is_cut = not self.whole.isdisjoint(factors(roles))
+        return value[self._own_part(roles)].contiguous() if is_cut else value
+
+    def _own_part(self, roles: Dims) -> tuple[slice, ...]:
+        """The rank's part of a tensor whose roles by index are whole."""
+        return tuple(self._own(role) if role in self.whole else slice(None) for role in factors(roles))
 
     def _value(self, value: object, given: Sequence[Tensor]) -> Any:
         import torch
 
         if isinstance(value, Mapping):
             if "operand" in value:
-                return self._called(
-                    self.node.operands[value["operand"]].roles, value["dims"], given[value["operand"]]
-                )
+                number = value["operand"]
+                return self._called(self.node.operands[number].roles, value["dims"], given[number])
             if "float" in value:
                 return float(value["float"])
-            word = str(value["torch"])
-            return (
-                getattr(torch, word.removeprefix("torch."))
-                if word.startswith("torch.")
-                else torch.device(word)
-            )
+            module, _, name = str(value["torch"]).partition(".")
+            return getattr(torch, name) if module == "torch" else torch.device(value["torch"])
         if isinstance(value, list | tuple):
             return [self._value(one, given) for one in value]
         return value
 
     def _called(self, roles: Dims, dims: Sequence[Sequence[Sequence[int]]], local: Tensor) -> Tensor:
         """An operand in the dimensions that the call has for it."""
-        own = [role for role in factors(roles) if self.graph.atoms[role.atom].size > 1]
+        own = [role for role in factors(roles) if self.graph.size(role) > 1]
         called = [[Index(*role) for role in dim] for dim in dims]
         flat = [role for dim in called for role in dim]
         local = local.reshape([self.size(role) for role in own])
@@ -278,7 +247,7 @@ class LocalOperator:
         called = results[0] if self.name == "slice_backward" else list(arguments["self"].shape)
         dims = side.roles if self.name == "slice_backward" else self._dims_of("self")
         axis = arguments["dim"] % len(called)
-        whole = prod(self.graph.atoms[Index(*role).atom].size for role in dims[axis])
+        whole = prod(self.graph.size(Index(*role)) for role in dims[axis])
         for name in ("start", "end", "split_size", "split_sizes"):
             value = arguments.get(name)
             if isinstance(value, list):
@@ -297,10 +266,9 @@ class LocalOperator:
             return
         where = torch.zeros(1, dtype=torch.long)
         for role in queries:
-            own = self._own(role) if self.cuts.get(role) else slice(0, self.graph.atoms[role.atom].size)
-            where = (
-                where[:, None] * self.graph.atoms[role.atom].size + torch.arange(own.start, own.stop)
-            ).reshape(-1)
+            own = self._own(role)
+            where = where[:, None] * self.graph.size(role) + torch.arange(own.start, own.stop)
+            where = where.reshape(-1)
         query, key = arguments["query"], arguments["key"]
         seen = where[:, None] >= torch.arange(key.shape[2])
         mask = torch.zeros(seen.shape, dtype=query.dtype).masked_fill(~seen, float("-inf"))
@@ -314,3 +282,12 @@ class LocalOperator:
         axes = {axis for role in others - first for axis in self.cuts.get(role, ())}
         if any(self.place.at[axis] for axis in axes):
             arguments["self"] = arguments["self"] * 0
+
+
+def _called_roles(value: object) -> Iterator[Index]:
+    """Roles of the dimensions of tensors among arguments."""
+    if isinstance(value, Mapping):
+        yield from (Index(*role) for dim in value.get("dims", ()) for role in dim)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _called_roles(one)

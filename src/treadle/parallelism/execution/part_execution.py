@@ -10,7 +10,7 @@ from treadle.errors import ScheduleError
 from treadle.parallelism.execution.holdings import RankHoldings
 from treadle.parallelism.execution.local_operators import LocalOperator
 from treadle.parallelism.execution.run_order import OrderedUnit, units_of
-from treadle.parallelism.execution.tensor_blocks import BlockPlace
+from treadle.parallelism.execution.tensor_blocks import BlockPlace, block
 from treadle.parallelism.graph.compute_graph import (
     Dims,
     Index,
@@ -19,10 +19,12 @@ from treadle.parallelism.graph.compute_graph import (
     Phase,
     Source,
     TensorRef,
+    factors,
+    pairs,
 )
 from treadle.parallelism.graph.model_graph import ModelPart
 from treadle.parallelism.plan.fit import boundary_state
-from treadle.parallelism.plan.part_plan import Boundary, PartPlan, factors
+from treadle.parallelism.plan.part_plan import Boundary, PartPlan
 from treadle.parallelism.state.sharding import Sharding
 
 if TYPE_CHECKING:
@@ -90,30 +92,21 @@ class PartExecution:
             return boundary_state(self.part, tensor, self.boundary.activation)
         if self.part.leaves is not None and tensor == self.graph.tangents.get(self.part.leaves):
             return boundary_state(self.part, tensor, self.boundary.gradient)
-        table = self.plan.parameters if node.source is Source.PARAMETER else self.plan.inputs
-        key = node.path if node.source is Source.PARAMETER else node.name
+        is_parameter = node.source is Source.PARAMETER
+        table, key = (self.plan.parameters, node.path) if is_parameter else (self.plan.inputs, node.name)
         if key not in table:
             raise ScheduleError(f"plan of {self.part.name}: no state of {key}")
         return table[key]
 
-    def shape(self, tensor: TensorRef) -> tuple[int, ...]:
-        """Sizes of a tensor's factors."""
-        return tuple(self.graph.atoms[i.atom].size for i in factors(self.graph.result(tensor).dims))
-
-    def put(self, tensor: TensorRef, local: Local) -> None:
-        """Give a placeholder its part."""
-        self.stored[tensor] = local
-
     def forward(self) -> list[Local]:
         """Run the forward pass; outputs in their order, what leaves in the boundary's state."""
-        operands = self.outputs
         for tensor, local in self.stored.items():
             saved = self.plan.saved(self.graph.spelled(tensor))
             if saved is not None:
                 self.kept[tensor] = self._to(tensor, local, saved)
-        self._run(Phase.FORWARD, [operand.tensor for operand in operands])
+        self._run(Phase.FORWARD, [operand.tensor for operand in self.outputs])
         found = []
-        for operand in operands:
+        for operand in self.outputs:
             local = self._reading(operand.tensor, Phase.FORWARD)
             if operand.tensor == self.part.leaves:
                 target = boundary_state(self.part, operand.tensor, self.boundary.activation)
@@ -156,8 +149,8 @@ class PartExecution:
     def _oriented(self, owner: TensorRef, operand: Operand) -> Operand:
         """A gradient as the graph's output has it, its factors in the order of what it is the gradient of."""
         graph = self.graph
-        wanted = [i for i in factors(graph.result(owner).dims) if graph.atoms[i.atom].size > 1]
-        found = [i for i in factors(operand.dims) if graph.atoms[i.atom].size > 1]
+        wanted = [index for index in graph.factors(owner) if graph.size(index) > 1]
+        found = [index for index in factors(operand.dims) if graph.size(index) > 1]
         if [i.atom for i in wanted] != [i.atom for i in found]:
             by_atom = {index.atom: index for index in found}
             if len(by_atom) < len(found):
@@ -177,18 +170,17 @@ class PartExecution:
             stored = self.stored_state(owner.node)
         else:
             return None
-        pairs = zip(factors(self.graph.result(owner).dims), stored.dims, strict=True)
-        long = tuple(axes for index, axes in pairs if self.graph.atoms[index.atom].size > 1)
+        pairs = zip(self.graph.factor_sizes(owner), stored.dims, strict=True)
+        long = tuple(axes for size, axes in pairs if size > 1)
         return self.state_of(operand, Sharding(long, stored.partial))
 
     def _seen(self, operand: Operand, local: Local) -> Local:
         """A result in the order of an output, without factors of one element."""
-        by_index = dict(zip(factors(self.graph.result(operand.tensor).dims), local.state.dims, strict=True))
-        dims = [i for i in factors(operand.dims) if self.graph.atoms[i.atom].size > 1]
+        by_index = dict(zip(self.graph.factors(operand.tensor), local.state.dims, strict=True))
         value = self.ordered(operand, local.value)
-        long = [n for n, i in enumerate(factors(operand.dims)) if self.graph.atoms[i.atom].size > 1]
-        value = value.reshape([value.shape[n] for n in long])
-        return Local(value, Sharding(tuple(by_index[index] for index in dims), local.state.partial))
+        long = [(n, i) for n, i in enumerate(factors(operand.dims)) if self.graph.size(i) > 1]
+        value = value.reshape([value.shape[n] for n, _ in long])
+        return Local(value, Sharding(tuple(by_index[index] for _, index in long), local.state.partial))
 
     @property
     def outputs(self) -> list[Operand]:
@@ -262,25 +254,28 @@ class PartExecution:
         return self._shared[tensor, phase]
 
     def _to(self, tensor: TensorRef, local: Local, state: Sharding) -> Local:
+        return self.moved(tensor, self.graph.factor_sizes(tensor), local, state)
+
+    def moved(self, tensor: TensorRef, shape: tuple[int, ...], local: Local, state: Sharding) -> Local:
+        """A tensor, or a chunk of it of this shape, in another state."""
         if local.state == state:
             return local
         bytes_each = self.graph.result(tensor).element_bytes
-        return Local(self.move(local.value, self.shape(tensor), bytes_each, local.state, state), state)
+        return Local(self.move(local.value, shape, bytes_each, local.state, state), state)
 
     def state_of(self, operand: Operand, taken: Sharding) -> Sharding:
         """The state that an operand is taken in, for all factors of its tensor."""
         by_index = dict(zip(factors(operand.dims), taken.dims, strict=True))
-        dims = factors(self.graph.result(operand.tensor).dims)
+        dims = self.graph.factors(operand.tensor)
         return Sharding(tuple(by_index.get(index, ()) for index in dims), taken.partial)
 
     def ordered(self, operand: Operand, value: Tensor) -> Tensor:
         """A tensor in the order of the operand's factors."""
-        dims = factors(self.graph.result(operand.tensor).dims)
-        wanted = factors(operand.dims)
+        dims, wanted = self.graph.factors(operand.tensor), factors(operand.dims)
         rest = [place for place, index in enumerate(dims) if index not in wanted]
         order = [*(dims.index(index) for index in wanted), *rest]
         value = value.permute(order)
-        return value.reshape(value.shape[: len(wanted)])
+        return value.reshape(value.shape[: len(wanted)])  # others have one element
 
     def taken(self, operand: Operand, state: Sharding, phase: Phase) -> Tensor:
         """An operand in the state that an operator takes it in, in the order of its factors."""
@@ -354,26 +349,17 @@ class _Loop:
         owner, made_by = run.graph.result(operand.tensor), self.roles[operand.tensor.node]
         if made_by not in factors(owner.roles):
             raise ScheduleError(f"plan of {run.part.name}: {node.name} reads a sum over chunks in their loop")
-        shape, of_chunk = list(run.shape(operand.tensor)), factors(owner.roles).index(made_by)
-        if factors(owner.dims)[of_chunk] not in _factors_of(operand, self.roles[number]):
+        tensor, of_chunk = operand.tensor, factors(owner.roles).index(made_by)
+        seen = [index for index, role in pairs(operand) if role == self.roles[number]]
+        if factors(owner.dims)[of_chunk] not in seen:
             raise ScheduleError(f"plan of {run.part.name}: {node.name} reads chunks of another letter")
+        shape = list(run.graph.factor_sizes(tensor))
         shape[of_chunk] //= self.count
         state = run.state_of(operand, run.plan.operators[node.name].inputs[at])
-        local = self._shared(operand.tensor, tuple(shape), made)
-        return run.ordered(operand, self._moved(local, operand.tensor, tuple(shape), state).value)
-
-    def _shared(self, tensor: TensorRef, shape: tuple[int, ...], made: dict[TensorRef, Local]) -> Local:
-        """A chunk in the state from which all its readers take it."""
-        shared = self.run.plan.shared(self.run.graph.spelled(tensor), self.phase)
-        if shared is not None:
-            made[tensor] = self._moved(made[tensor], tensor, shape, shared)
-        return made[tensor]
-
-    def _moved(self, local: Local, tensor: TensorRef, shape: tuple[int, ...], state: Sharding) -> Local:
-        if local.state == state:
-            return local
-        element_bytes = self.run.graph.result(tensor).element_bytes
-        return Local(self.run.move(local.value, shape, element_bytes, local.state, state), state)
+        shared = run.plan.shared(run.graph.spelled(tensor), self.phase)
+        if shared is not None:  # the state from which all readers of a chunk take it
+            made[tensor] = run.moved(tensor, tuple(shape), made[tensor], shared)
+        return run.ordered(operand, run.moved(tensor, tuple(shape), made[tensor], state).value)
 
     def _gather(self, tensor: TensorRef, value: Tensor) -> None:
         if tensor not in self.gathered:
@@ -416,20 +402,12 @@ def _leaving(run: PartExecution, inside: set[int], phase: Phase) -> list[TensorR
     """Results that are read after the loop, or kept."""
     found = []
     for number in sorted(inside):
-        node = run.graph.nodes[number]
-        for slot in range(len(node.results)):
-            tensor = TensorRef(number, slot)
+        for tensor in run.graph.results(number):
             within = sum(o.tensor == tensor for n in inside for o in run.graph.nodes[n].operands)
             is_kept = phase is Phase.FORWARD and run.plan.saved(run.graph.spelled(tensor)) is not None
             if run.left.get(tensor, 0) > within or is_kept:
                 found.append(tensor)
     return found
-
-
-def _factors_of(operand: Operand, role: Index) -> list[Index]:
-    """Factors of a tensor that an operator sees as a role."""
-    pairs = zip(factors(operand.dims), factors(operand.roles), strict=True)
-    return [index for index, one in pairs if one == role]
 
 
 def _narrowed(value: Tensor, roles: Dims, role: Index, chunk: int, count: int) -> Tensor:
@@ -453,7 +431,5 @@ def role_of(part: ModelPart, letter: str) -> Index:
 
 def as_local(value: Tensor, state: Sharding, shape: Sequence[int], place: BlockPlace) -> Local:
     """A rank's part of a whole tensor, a dimension for each factor."""
-    from treadle.parallelism.execution.tensor_blocks import block
-
     cut = block(state, shape, place.sizes, place.at)
     return Local(value.reshape(list(shape))[cut].clone(), state)

@@ -120,14 +120,15 @@ def _run(task: RankTask, expected: list[RunValues], place: BlockPlace, move: Mov
             run = runs[number]
             tangent = None if run.part.leaves is None else run.graph.tangents[run.part.leaves]
             if tangent is not None and flowing is not None:
-                run.put(tangent, _handed(flowing, run, tangent, move))
+                run.stored[tangent] = _handed(flowing, run, tangent)
             gradients = run.backward()
             flowing = None if run.part.enters is None else gradients[run.part.enters]
             for owner, local in gradients.items():
                 if owner == run.part.enters and not run.graph.nodes[owner.node].path.isdigit():
                     continue  # between parts of one module
-                name = f"{number} {run.part.name}: {_called(run, owner)}"
-                values[name] = local.state, numbers_of(local.value)
+                node = run.graph.nodes[owner.node]
+                word = node.path if node.source is Source.PARAMETER else f"input {node.path}"
+                values[f"{number} {run.part.name}: {word}"] = local.state, numbers_of(local.value)
     stored = [
         local.value.numel() * local.value.element_size()
         for run in runs
@@ -158,17 +159,16 @@ def _all_forward(
             tensor = TensorRef(node)
             if tensor == part.enters and flowing is not None:
                 continue
+            state, shape = run.stored_state(node), part.graph.factor_sizes(tensor)
             if (owner := tied.get((part.name, part.graph.nodes[node].path))) is not None:
                 first = kept[owner]  # stored once
-                state = run.stored_state(node)
-                local_shape = state.local_shape(run.shape(tensor), place.sizes)
-                run.put(tensor, Local(first.value.view(local_shape), state))
+                local_shape = state.local_shape(shape, place.sizes)
+                run.stored[tensor] = Local(first.value.view(local_shape), state)
             else:
-                local = as_local(whole, run.stored_state(node), run.shape(tensor), place)
-                run.put(tensor, local)
-                kept[part.name, part.graph.nodes[node].path] = local
+                run.stored[tensor] = as_local(whole, state, shape, place)
+                kept[part.name, part.graph.nodes[node].path] = run.stored[tensor]
         if part.enters is not None and flowing is not None:
-            run.put(part.enters, _handed(flowing, run, part.enters, move))
+            run.stored[part.enters] = _handed(flowing, run, part.enters)
         outputs, flowing = run.forward(), None
         for nth_output, (operand, local) in enumerate(zip(run.outputs, outputs, strict=True)):
             values[f"{number} {part.name}: output {nth_output}"] = (local.state, numbers_of(local.value))
@@ -177,20 +177,12 @@ def _all_forward(
     return runs, values
 
 
-def _handed(flowing: Local, run: PartExecution, tensor: TensorRef, move: Move) -> Local:
+def _handed(flowing: Local, run: PartExecution, tensor: TensorRef) -> Local:
     """What leaves one part as the next stores it."""
-    state, shape = run.stored_state(tensor.node), run.shape(tensor)
+    shape = run.graph.factor_sizes(tensor)
     before = boundary_state(run.part, tensor, flowing.state)
-    local_shape = before.local_shape(shape, run.place.sizes)
-    value = flowing.value.reshape(local_shape)
-    if before != state:
-        value = move(value, shape, run.graph.result(tensor).element_bytes, before, state)
-    return Local(value, state)
-
-
-def _called(run: PartExecution, owner: TensorRef) -> str:
-    node = run.graph.nodes[owner.node]
-    return node.path if node.source is Source.PARAMETER else f"input {node.path}"
+    local = Local(flowing.value.reshape(before.local_shape(shape, run.place.sizes)), before)
+    return run.moved(tensor, shape, local, run.stored_state(tensor.node))
 
 
 def _groups(mesh: Mesh, rank: int) -> Callable[[tuple[str, ...]], Any]:

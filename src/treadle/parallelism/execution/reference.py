@@ -64,18 +64,19 @@ def reference_step(model: ModelGraph, makes: Make | Mapping[str, Make], *, seed:
     flowing: Any = None
     all_outputs, all_tangents = [], []
     generator = torch.Generator().manual_seed(seed + 1)
-    for number, at in enumerate(model.order):
-        part = model.parts[at]
+    for number, part in enumerate(model.parts[at] for at in model.order):
         torch.manual_seed(seed + 1000 * number)
         module, arguments = makes[part.name]()
         values, leaves = _placeholders(part, module, arguments)
         for key, first in shared.items():
             if key[0] == part.name:
-                _retie(module, key[1], by_name[first])
+                owner, _, name = key[1].rpartition(".")
+                setattr(module.get_submodule(owner), name, by_name[first])
                 values[part.parameters[key[1]].node] = leaves[part.parameters[key[1]].node] = by_name[first]
         by_name.update({(part.name, path): values[tensor.node] for path, tensor in part.parameters.items()})
         if part.enters is not None and flowing is not None:
-            arguments = _fed(part, arguments, flowing)
+            at = int(part.graph.nodes[part.enters.node].path)
+            arguments = (*arguments[:at], flowing, *arguments[at + 1 :])
             values[part.enters.node] = flowing
             leaves[part.enters.node] = flowing
             flowing.retain_grad()
@@ -188,17 +189,6 @@ def _placeholders(
         if TensorRef(number) in part.graph.gradients:
             leaves[number] = value
     return values, leaves
-
-
-def _fed(part: ModelPart, arguments: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
-    assert part.enters is not None
-    place = int(part.graph.nodes[part.enters.node].path)
-    return (*arguments[:place], value, *arguments[place + 1 :])
-
-
-def _retie(module: Any, path: str, value: Any) -> None:
-    owner, _, name = path.rpartition(".")
-    setattr(module.get_submodule(owner), name, value)
 
 
 def numbers_of(value: Any) -> Any:

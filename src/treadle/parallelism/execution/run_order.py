@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 from treadle.errors import ScheduleError
-from treadle.parallelism.graph.compute_graph import ComputeGraph, OperatorKind, Phase
+from treadle.parallelism.graph.compute_graph import ComputeGraph, Phase
 from treadle.parallelism.plan.part_plan import Chunk, Keep, PartPlan
 
 
@@ -34,24 +34,19 @@ def units_of(graph: ComputeGraph, plan: PartPlan, phase: Phase) -> list[OrderedU
     ScheduleError
         If an operator has no plan, or one outside a loop stands between two of its operators.
     """
-    units: list[OrderedUnit] = []
-    loops: dict[tuple[int, int], int] = {}
+    units: dict[object, OrderedUnit] = {}
     for number, node in enumerate(graph.nodes):
-        if node.kind in (OperatorKind.PLACEHOLDER, OperatorKind.OUTPUT):
+        if not node.computes:
             continue
         if node.name not in plan.operators:
             raise ScheduleError(f"plan: no plan of {node.name}; expected one for each operator")
         one = plan.operators[node.name]
         if node.phase is not phase and not (phase is Phase.BACKWARD and one.keep is Keep.RECOMPUTED):
             continue
-        if one.chunk is not None and one.chunk.of_loop in loops:
-            at = loops[one.chunk.of_loop]
-            units[at] = OrderedUnit((*units[at].numbers, number), units[at].chunk)
-        else:
-            if one.chunk is not None:
-                loops[one.chunk.of_loop] = len(units)
-            units.append(OrderedUnit((number,), one.chunk))
-    return _sorted(graph, units)
+        key = number if one.chunk is None else one.chunk.of_loop
+        before = units.get(key, OrderedUnit((), one.chunk))
+        units[key] = OrderedUnit((*before.numbers, number), before.chunk)
+    return _sorted(graph, list(units.values()))
 
 
 def _sorted(graph: ComputeGraph, units: list[OrderedUnit]) -> list[OrderedUnit]:

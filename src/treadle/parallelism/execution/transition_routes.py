@@ -35,11 +35,8 @@ class Routes:
         before, after : Sharding
         """
         key = (shape, element_bytes, before, after)
-        found = self._found.get(key)
-        if found is None:
-            transitions = self._transitions.get(key[:2])
-            if transitions is None:
-                transitions = Transitions(self._mesh, self._costs, shape, element_bytes)
-                self._transitions[key[:2]] = transitions
-            found = self._found[key] = transitions.cheapest(before, after).steps
-        return found
+        if key not in self._found:
+            if key[:2] not in self._transitions:
+                self._transitions[key[:2]] = Transitions(self._mesh, self._costs, shape, element_bytes)
+            self._found[key] = self._transitions[key[:2]].cheapest(before, after).steps
+        return self._found[key]

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import chain
 
 from treadle.errors import InfeasibleError
-from treadle.parallelism.exporting.next_weights import in_parts, next_weights
 from treadle.parallelism.graph.compute_graph import (
     ComputeGraph,
     Index,
@@ -22,11 +22,12 @@ from treadle.parallelism.graph.compute_graph import (
     Phase,
     Source,
     TensorRef,
+    factors,
 )
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
 from treadle.parallelism.plan.fit import check_fit
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
-from treadle.parallelism.plan.part_plan import Keep, OperatorPlan, PartPlan, factors
+from treadle.parallelism.plan.part_plan import Keep, OperatorPlan, PartPlan, sides
 from treadle.parallelism.state.sharding import Sharding
 from treadle.refusal import Refusal
 
@@ -134,7 +135,14 @@ class ExportLayout:
 
     def of_use(self, use: WeightUse) -> tuple[str, ...]:
         """Axes of a use."""
-        return tuple(name for name, (_, found) in self.axes.items() if found is use)
+        return _of_use(self.axes, use)
+
+
+def _of_use(axes: Mapping[str, tuple[int, WeightUse]], *uses: WeightUse) -> tuple[str, ...]:
+    return tuple(name for name, (_, use) in axes.items() if use in uses)
+
+
+_HEAVY = (OperatorKind.EINSUM, OperatorKind.ATTENTION)
 
 
 def layout_of(plan: ParallelPlan, model: ModelGraph) -> ExportLayout:
@@ -163,10 +171,9 @@ class _Reading:
         self.lost: list[Refusal] = []
 
     def layout(self) -> ExportLayout:
-        axes = {}
-        for name, size in zip(self.plan.mesh.axis_names, self.plan.mesh.shape, strict=True):
-            axes[name] = (size, self._use(name))
-        tensor = [name for name, (_, use) in axes.items() if use is WeightUse.TENSOR]
+        sizes = zip(self.plan.mesh.axis_names, self.plan.mesh.shape, strict=True)
+        axes = {name: (size, self._use(name)) for name, size in sizes}
+        tensor = _of_use(axes, WeightUse.TENSOR)
         if len(tensor) > 1:
             raise InfeasibleError(
                 f"export: axes {' and '.join(tensor)} both cut weights; frameworks have one tensor-parallel "
@@ -194,36 +201,30 @@ class _Reading:
             return WeightUse.PIPELINE
         if axis not in self.plan.sizes:
             return WeightUse.NONE
-        letters: Counter[str] = Counter()
-        exceptions: dict[str, list[str]] = {"": []}
+        places: dict[str, list[str]] = {}
         weights = 0
         for part, one in self.parts:
             for node in part.graph.nodes:
-                if (
-                    node.kind not in (OperatorKind.EINSUM, OperatorKind.ATTENTION)
-                    or node.name not in one.operators
-                ):
+                if node.kind not in _HEAVY or node.name not in one.operators:
                     continue
                 letter = _cut_letter(part.graph, node, one.operators[node.name], axis)
-                letters[letter] += 1
-                exceptions.setdefault(letter, []).append(f"{part.name}: {node.name}")
+                places.setdefault(letter, []).append(f"{part.name}: {node.name}")
                 weights += any(
                     axis in state.axes and part.graph.nodes[operand.tensor.node].source is Source.PARAMETER
                     for operand, state in zip(node.operands, one.operators[node.name].inputs, strict=True)
                 )
-        total = sum(letters.values())
+        letters = Counter({letter: len(some) for letter, some in places.items()})
+        total = letters.total()
         for letter, use in ((self.model.batch, None), (self.model.sequence, WeightUse.CONTEXT)):
             if letter and letters[letter] * 2 > total:
-                others = [
-                    place for other, places in exceptions.items() if other != letter for place in places
-                ]
+                others = chain.from_iterable(some for other, some in places.items() if other != letter)
                 self.lost += [Refusal(f"not cut along {axis} as the rest is", place) for place in others]
                 return use or self._data_use(axis)
         if weights:
             return WeightUse.TENSOR
         if letters[""] == total:
             return self._data_use(axis) if self._stores(axis) else WeightUse.NONE
-        most = letters.most_common(1)[0][0]
+        most = max(letters, key=lambda letter: letters[letter])
         raise InfeasibleError(
             f"export: along {axis} products are cut by {most or 'nothing'} and others; expected samples, "
             "tokens or weights along a whole axis"
@@ -254,31 +255,24 @@ class _Reading:
         weights = tuple(
             self._weight(part, one, path, tensor, axes) for path, tensor in part.parameters.items()
         )
-        graph = part.graph
-        forward = [node for node in graph.nodes if node.name in one.operators and node.phase is Phase.FORWARD]
-        keeps = {node.name: one.operators[node.name].keep for node in forward}
-        products = tuple(
-            keeps[node.name] is not Keep.RECOMPUTED for node in forward if node.kind is OperatorKind.EINSUM
-        )
-        attention = all(
-            keeps[node.name] is not Keep.RECOMPUTED for node in forward if node.kind is OperatorKind.ATTENTION
-        )
-        again = [node.name for node in forward if keeps[node.name] is Keep.RECOMPUTED]
-        if not again:
-            recompute = RecomputeSetting.NONE
-        elif any(keep is Keep.SAVED for keep in keeps.values()):
+        forward = [
+            (node, one.operators[node.name].keep)
+            for node in part.graph.nodes
+            if node.name in one.operators and node.phase is Phase.FORWARD
+        ]
+        keeps = {keep for _, keep in forward}
+        kept = [(node.kind, keep is not Keep.RECOMPUTED) for node, keep in forward]
+        products = tuple(is_kept for kind, is_kept in kept if kind is OperatorKind.EINSUM)
+        attention = all(is_kept for kind, is_kept in kept if kind is OperatorKind.ATTENTION)
+        recompute = RecomputeSetting.ALL if Keep.RECOMPUTED in keeps else RecomputeSetting.NONE
+        if {Keep.RECOMPUTED, Keep.SAVED} <= keeps:
             recompute = RecomputeSetting.SOME
-            heavy = (OperatorKind.EINSUM, OperatorKind.ATTENTION)
+            reason = "is kept for the backward pass; a policy by operator computes it again"
             self.lost += [
-                Refusal(
-                    "is kept for the backward pass; a policy by operator computes it again",
-                    f"{part.name}: {n.name}",
-                )
-                for n in forward
-                if n.kind not in heavy and keeps[n.name] is Keep.SAVED
+                Refusal(reason, f"{part.name}: {node.name}")
+                for node, keep in forward
+                if node.kind not in _HEAVY and keep is Keep.SAVED
             ]
-        else:
-            recompute = RecomputeSetting.ALL
         self.lost += list(self._saved_elsewhere(part, one))
         weights = self._paired(part, weights)
         return PartLayout(part.name, part.repeats, weights, recompute, products, attention)
@@ -291,22 +285,18 @@ class _Reading:
             for style in CutStyle
         }
         together = in_parts(next_weights(part), cut[CutStyle.COLUMNS], cut[CutStyle.ROWS])
+        gathered, whole = cut[CutStyle.COLUMNS] - together, cut[CutStyle.ROWS] - together
         return tuple(
-            replace(
-                one,
-                is_gathered=one.path in cut[CutStyle.COLUMNS] - together,
-                is_given_whole=one.path in cut[CutStyle.ROWS] - together,
-            )
+            replace(one, is_gathered=one.path in gathered, is_given_whole=one.path in whole)
             for one in weights
         )
 
     def _saved_elsewhere(self, part: ModelPart, one: PartPlan) -> Iterator[Refusal]:
-        for number, node in enumerate(part.graph.nodes):
-            if node.name not in one.operators:
-                continue
-            for slot, made in enumerate(one.operators[node.name].outputs):
-                saved = one.saved(part.graph.spelled(TensorRef(number, slot)))
-                if saved is not None and saved != made:
+        for tensor in part.graph.tensors():
+            saved, node = one.saved(part.graph.spelled(tensor)), part.graph.nodes[tensor.node]
+            if saved is not None and node.name in one.operators:
+                made = one.operators[node.name].outputs[tensor.slot]
+                if saved != made:
                     yield Refusal(f"is kept as {saved}, but made as {made}", f"{part.name}: {node.name}")
 
     def _weight(
@@ -328,7 +318,7 @@ class _Reading:
         is_table = any(node.kind is OperatorKind.GATHER for node, _, _ in readers)
         place = f"{part.name}: {path}"
         style = None
-        for axis in (name for name, (_, use) in axes.items() if use is WeightUse.TENSOR):
+        for axis in _of_use(axes, WeightUse.TENSOR):
             dims = {
                 _dim_of(graph, tensor, index)
                 for _, operand, state in readers
@@ -343,10 +333,10 @@ class _Reading:
                     Refusal(f"is not stored along {axis} as runs of whole rows or columns ({stored})", place)
                 )
         shard_dims = set()
-        for axis in (name for name, (_, use) in axes.items() if use is WeightUse.SHARDED):
+        for axis in _of_use(axes, WeightUse.SHARDED):
             cut = [
                 _dim_of(graph, tensor, index)
-                for index, names in zip(factors(graph.result(tensor).dims), stored.dims, strict=True)
+                for index, names in zip(graph.factors(tensor), stored.dims, strict=True)
                 if axis in names
             ]
             shard_dims.update(cut)
@@ -354,9 +344,7 @@ class _Reading:
                 self.lost.append(Refusal(f"is replicated along {axis}; fully_shard shards it", place))
         if len(shard_dims) > 1:
             self.lost.append(Refusal("is sharded over several dimensions; fully_shard takes one", place))
-        for axis in (
-            name for name, (_, use) in axes.items() if use in (WeightUse.REPLICATED, WeightUse.CONTEXT)
-        ):
+        for axis in _of_use(axes, WeightUse.REPLICATED, WeightUse.CONTEXT):
             if axis in stored.axes:
                 self.lost.append(Refusal(f"is sharded along {axis}, which others replicate over", place))
         return ExportedWeight(path, is_table, style, min(shard_dims, default=0))
@@ -364,14 +352,12 @@ class _Reading:
     @staticmethod
     def _is_outermost(graph: ComputeGraph, tensor: TensorRef, stored: Sharding, axis: str) -> bool:
         """Whether an axis cuts a dimension into runs: the first of its outermost long factor."""
-        place = 0
+        states = iter(stored.dims)
         for dim in graph.result(tensor).dims:
-            long = [n for n, index in enumerate(dim) if graph.atoms[index.atom].size > 1]
-            for n in range(len(dim)):
-                names = stored.dims[place + n]
-                if axis in names:
-                    return bool(long) and n == long[0] and names[0] == axis
-            place += len(dim)
+            long = [index for index in dim if graph.size(index) > 1]
+            for index in dim:
+                if axis in (names := next(states)):
+                    return index in long[:1] and names[0] == axis
         return False
 
     def _loops(self) -> Iterator[Refusal]:
@@ -383,14 +369,64 @@ class _Reading:
 
 def _cut_letter(graph: ComputeGraph, node: Node, plan: OperatorPlan, axis: str) -> str:
     """The letter that an operator is cut by along an axis; "" if none."""
-    taken = [(operand.roles, state) for operand, state in zip(node.operands, plan.inputs, strict=True)]
-    made = [(result.roles, state) for result, state in zip(node.results, plan.outputs, strict=True)]
-    for roles, state in (*taken, *made):
-        for role, names in zip(factors(roles), state.dims, strict=True):
+    for side, state in sides(node, plan):
+        for role, names in zip(factors(side.roles), state.dims, strict=True):
             if axis in names:
-                return graph.atoms[role.atom].name
+                return graph.letter(role)
     return ""
 
 
 def _dim_of(graph: ComputeGraph, tensor: TensorRef, index: Index) -> int:
     return next(n for n, dim in enumerate(graph.result(tensor).dims) if index in dim)
+
+
+def next_weights(part: ModelPart) -> dict[str, frozenset[str]]:
+    """By path of a weight those of the products of the forward pass that come next.
+
+    Attention and whatever has no weight of its own lies between; norms, whose weights are no product's, too.
+    """
+    graph = part.graph
+    path_of = {tensor: path for path, tensor in part.parameters.items()}
+    own: dict[int, str] = {}
+    for number, node in enumerate(graph.nodes):
+        if node.kind is OperatorKind.EINSUM and node.phase is Phase.FORWARD:
+            paths = [path_of[operand.tensor] for operand in node.operands if operand.tensor in path_of]
+            if paths:
+                own[number] = paths[0]
+    found: dict[str, set[str]] = {path: set() for path in own.values()}
+    behind: dict[int, frozenset[str]] = {}  # by node the weights that it comes from without another between
+    for number, node in enumerate(graph.nodes):
+        if node.phase is not Phase.FORWARD or node.kind is OperatorKind.OUTPUT:
+            continue
+        sources = frozenset[str]().union(
+            *(behind.get(operand.tensor.node, frozenset()) for operand in node.operands)
+        )
+        if number in own:
+            for source in sources:
+                found[source].add(own[number])
+            sources = frozenset((own[number],))
+        behind[number] = sources
+    return {path: frozenset(paths) for path, paths in found.items()}
+
+
+def in_parts(following: Mapping[str, frozenset[str]], columns: set[str], rows: set[str]) -> frozenset[str]:
+    """Weights between which tensors stay in parts: columns that only rows follow, and those rows.
+
+    Parameters
+    ----------
+    following : mapping from path to paths
+    columns, rows : set of str
+        Weights that are cut so.
+    """
+    before: dict[str, set[str]] = {path: set() for path in rows}
+    for path, paths in following.items():
+        for one in paths & rows:
+            before[one].add(path)
+    left = columns | rows
+    while True:
+        first, second = left & columns, left & rows
+        wrong = {path for path in first if not following.get(path) or not following[path] <= second}
+        wrong |= {path for path in second if not before[path] or not before[path] <= first}
+        if not wrong:
+            return frozenset(left)
+        left -= wrong

@@ -172,19 +172,17 @@ def _tensor_lines(layout: ExportLayout) -> Iterator[str]:
         return
     at_rest = "Shard(1)" if layout.cuts_sequence else "Replicate()"
     for part in layout.parts:
-        styles = {}
-        for weight in part.weights:
-            module = weight.path.rpartition(".")[0]
-            style = _style(weight, at_rest, cuts_sequence=layout.cuts_sequence)
-            if style:
-                styles[module] = style
-        if styles:
-            for owner, inner in _by_owner(styles).items():
-                yield f"    for part in {_modules(owner)}:"
-                yield "        styles = {"
-                yield from (f'            "{name}": {style},' for name, style in inner.items())
-                yield "        }"
-                yield f'        parallelize_module(part, mesh["{tensor[0]}"], styles)'
+        styles = {
+            weight.path.rpartition(".")[0]: style
+            for weight in part.weights
+            if (style := _style(weight, at_rest, cuts_sequence=layout.cuts_sequence))
+        }
+        for owner, inner in _by_owner(styles).items():
+            yield f"    for part in {_modules(owner)}:"
+            yield "        styles = {"
+            yield from (f'            "{name}": {style},' for name, style in inner.items())
+            yield "        }"
+            yield f'        parallelize_module(part, mesh["{tensor[0]}"], styles)'
 
 
 def _style(weight: ExportedWeight, at_rest: str, *, cuts_sequence: bool) -> str:
@@ -225,13 +223,15 @@ def _modules(owner: str) -> str:
     """An expression for the modules that a path with a pattern stands for."""
     if not owner:
         return "[model]"
-    *words, last = owner.split(".")
-    layers = f'model.get_submodule("{".".join(words)}")'
-    if last == "*":
-        return f"list({layers}.children())"
-    if last.startswith("["):
-        return f"list({layers}.children()){last}"
-    return f"[list({layers}.children())[at] for at in ({last.replace('|', ', ')})]"
+    parent, _, last = owner.rpartition(".")
+    return _chosen(f'list(model.get_submodule("{parent}").children())', last)
+
+
+def _chosen(layers: str, word: str) -> str:
+    """An expression for the layers of a list that a word of a path stands for."""
+    if "|" in word:
+        return f"[{layers}[at] for at in ({word.replace('|', ', ')})]"
+    return layers if word == "*" else f"{layers}{word}"
 
 
 def _checkpoint_lines(blocks: list[PartLayout]) -> Iterator[str]:
@@ -239,18 +239,14 @@ def _checkpoint_lines(blocks: list[PartLayout]) -> Iterator[str]:
         if part.recompute is RecomputeSetting.NONE:
             continue
         extra = ", context_fn=_policy" if part.recompute is RecomputeSetting.SOME else ""
-        owners = {_split(weight.path)[0] for weight in part.weights}
-        for owner in sorted(owners):
-            if owner:
-                parent, _, last = owner.rpartition(".")
-                yield f'    layers = model.get_submodule("{parent}")'
-                chosen = "list(layers.named_children())" + ("" if last == "*" else last)
-                if "|" in last:
-                    chosen = f"[list(layers.named_children())[at] for at in ({last.replace('|', ', ')})]"
-                yield f"    for name, block in {chosen}:"
-                yield f"        setattr(layers, name, checkpoint_wrapper(block{extra}))"
-            else:
+        for owner in sorted({_split(weight.path)[0] for weight in part.weights}):
+            if not owner:
                 yield f"    model = checkpoint_wrapper(model{extra})"
+                continue
+            parent, _, last = owner.rpartition(".")
+            yield f'    layers = model.get_submodule("{parent}")'
+            yield f"    for name, block in {_chosen('list(layers.named_children())', last)}:"
+            yield f"        setattr(layers, name, checkpoint_wrapper(block{extra}))"
 
 
 def _key(names: Sequence[str]) -> str:
@@ -288,8 +284,7 @@ def _shard_lines(layout: ExportLayout, blocks: list[PartLayout]) -> Iterator[str
         yield "    second = {id(m.weight) for n, m in model.named_modules() if n.endswith(tuple(columns))}"
         options += ", shard_placement_fn=lambda p: Shard(1) if id(p) in second else Shard(0)"
     for part in blocks:
-        owners = sorted({_split(weight.path)[0] for weight in part.weights} - {""})
-        for owner in owners:
+        for owner in sorted({_split(weight.path)[0] for weight in part.weights} - {""}):
             yield f"    for part in {_modules(owner)}:"
             yield f"        fully_shard(part, {options})"
     yield f"    fully_shard(model, {options})"

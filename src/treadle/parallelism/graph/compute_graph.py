@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from itertools import count
+from itertools import chain, count
 from math import prod
 from string import ascii_lowercase
 from typing import NamedTuple
@@ -68,6 +68,11 @@ class Index(NamedTuple):
 
 Dims = tuple[tuple[Index, ...], ...]
 """Dimensions in the order of the captured tensor, each a product of factors, the outermost first."""
+
+
+def factors(dims: Dims) -> tuple[Index, ...]:
+    """Factors of dimensions, the outermost first."""
+    return tuple(chain.from_iterable(dims))
 
 
 @dataclass(frozen=True)
@@ -123,6 +128,11 @@ class Result:
     element_bytes: int
 
 
+def pairs(side: Operand | Result) -> Iterator[tuple[Index, Index]]:
+    """Factors of a tensor, each with the role that it plays."""
+    return zip(factors(side.dims), factors(side.roles), strict=True)
+
+
 @dataclass(frozen=True)
 class Node:
     """An operator.
@@ -170,15 +180,25 @@ class Node:
     linear: tuple[tuple[int, ...], ...] = ()
     arguments: Mapping[str, object] = field(default_factory=dict, hash=False)
 
+    @property
+    def all_roles(self) -> tuple[Dims, ...]:
+        """Roles of each operand and each result."""
+        return (*(one.roles for one in self.operands), *(one.roles for one in self.results))
+
     @cached_property
     def read(self) -> tuple[Index, ...]:
         """Roles of the operands, in order."""
-        return tuple(dict.fromkeys(i for operand in self.operands for dim in operand.roles for i in dim))
+        return tuple(dict.fromkeys(role for operand in self.operands for role in factors(operand.roles)))
 
     @cached_property
     def made(self) -> tuple[Index, ...]:
         """Roles of the results, in order."""
-        return tuple(dict.fromkeys(i for result in self.results for dim in result.roles for i in dim))
+        return tuple(dict.fromkeys(role for result in self.results for role in factors(result.roles)))
+
+    @property
+    def computes(self) -> bool:
+        """Whether it is no placeholder and not the output."""
+        return self.kind not in (OperatorKind.PLACEHOLDER, OperatorKind.OUTPUT)
 
 
 @dataclass(frozen=True)
@@ -217,7 +237,7 @@ class ComputeGraph:
             if not all(0 <= place < len(node.operands) for some in node.linear for place in some):
                 raise TreadleError(f"compute graph: {node.name} is linear in an operand that it has not")
         for first, second in (*self.gradients.items(), *self.tangents.items()):
-            if self._factors(first) != self._factors(second):
+            if self._long_atoms(first) != self._long_atoms(second):
                 raise TreadleError(
                     f"compute graph: {self.spelled(first)} and {self.spelled(second)} are tied, "
                     "but made of unequal atoms"
@@ -230,9 +250,8 @@ class ComputeGraph:
                 f"compute graph: {name} reads result {slot} of node {node}, which is not there yet"
             )
         self._check_shape(name, operand.dims, operand.roles)
-        owned = {index for dim in self.result(operand.tensor).dims for index in dim}
-        seen = [index for dim in operand.dims for index in dim]
-        if not owned.issuperset(seen) or len(set(seen)) != len(seen):
+        seen = factors(operand.dims)
+        if not set(self.factors(operand.tensor)).issuperset(seen) or len(set(seen)) != len(seen):
             raise TreadleError(
                 f"compute graph: {name} sees dimensions that {self.spelled(operand.tensor)} has not"
             )
@@ -244,16 +263,36 @@ class ComputeGraph:
         if any(not 0 <= atom < len(self.atoms) for dim in atoms for atom in dim):
             raise TreadleError(f"compute graph: {name}: an atom is not listed")
 
-    def _factors(self, tensor: TensorRef) -> list[int]:
-        return sorted(i.atom for dim in self.result(tensor).dims for i in dim if self.atoms[i.atom].size > 1)
+    def _long_atoms(self, tensor: TensorRef) -> list[int]:
+        return sorted(index.atom for index in self.factors(tensor) if self.size(index) > 1)
+
+    def size(self, index: Index) -> int:
+        """Elements of a factor, or of a role."""
+        return self.atoms[index.atom].size
+
+    def letter(self, index: Index) -> str:
+        """Name of a factor's atom, without its prime."""
+        return self.atoms[index.atom].name
 
     def result(self, tensor: TensorRef) -> Result:
         """A tensor as it is made."""
         return self.nodes[tensor.node].results[tensor.slot]
 
+    def results(self, node: int) -> list[TensorRef]:
+        """Tensors that a node makes."""
+        return [TensorRef(node, slot) for slot in range(len(self.nodes[node].results))]
+
+    def factors(self, tensor: TensorRef) -> tuple[Index, ...]:
+        """Factors of a tensor's dimensions, the outermost first."""
+        return factors(self.result(tensor).dims)
+
+    def factor_sizes(self, tensor: TensorRef) -> tuple[int, ...]:
+        """Elements of each factor of a tensor."""
+        return tuple(self.size(index) for index in self.factors(tensor))
+
     def elements(self, tensor: TensorRef) -> int:
         """Elements of a tensor."""
-        return prod(self.atoms[index.atom].size for dim in self.result(tensor).dims for index in dim)
+        return prod(self.factor_sizes(tensor))
 
     def nbytes(self, tensor: TensorRef) -> int:
         """Bytes of a tensor."""
@@ -261,13 +300,12 @@ class ComputeGraph:
 
     def shape(self, tensor: TensorRef) -> tuple[int, ...]:
         """Sizes of a tensor's dimensions as captured."""
-        return tuple(prod(self.atoms[i.atom].size for i in dim) for dim in self.result(tensor).dims)
+        return tuple(prod(self.size(index) for index in dim) for dim in self.result(tensor).dims)
 
     def tensors(self) -> Iterator[TensorRef]:
         """All results of all nodes, in order."""
-        for number, node in enumerate(self.nodes):
-            for slot in range(len(node.results)):
-                yield TensorRef(number, slot)
+        for number in range(len(self.nodes)):
+            yield from self.results(number)
 
     def spelled(self, tensor: TensorRef) -> str:
         """A tensor's name: that of its node, and the slot if it is not the first."""
@@ -293,14 +331,10 @@ def node_line(graph: ComputeGraph, node: Node) -> str:
     if node.kind is OperatorKind.OUTPUT:
         return f"{node.name}: OUTPUT[{', '.join(seen)}]"
     made = ", ".join(_bracketed(graph, result.roles) for result in node.results)
-    if node.kind in (
-        OperatorKind.EINSUM,
-        OperatorKind.ATTENTION,
-        OperatorKind.DISPATCH,
-        OperatorKind.COMBINE,
-    ):
-        before = ",".join(_spelled(graph, operand.roles) for operand in node.operands)
-        after = ",".join(_spelled(graph, result.roles) for result in node.results)
+    if node.kind in _BY_SPECIFICATION:
+        before, after = (
+            ",".join(_spelled(graph, one.roles) for one in side) for side in (node.operands, node.results)
+        )
         names = ", ".join(graph.spelled(operand.tensor) for operand in node.operands)
         text = f'{node.name}: {node.kind.value} "{before}->{after}"({names})'
     else:
@@ -314,8 +348,11 @@ def node_line(graph: ComputeGraph, node: Node) -> str:
     return f"{text} -> {made}"
 
 
+_BY_SPECIFICATION = (OperatorKind.EINSUM, OperatorKind.ATTENTION, OperatorKind.DISPATCH, OperatorKind.COMBINE)
+
+
 def _spelled(graph: ComputeGraph, dims: Dims) -> str:
-    return "".join(_letter(graph, index) for dim in dims for index in dim)
+    return "".join(_letter(graph, index) for index in factors(dims))
 
 
 def _bracketed(graph: ComputeGraph, dims: Dims) -> str:
@@ -327,4 +364,4 @@ def _set(graph: ComputeGraph, indices: Iterable[Index]) -> str:
 
 
 def _letter(graph: ComputeGraph, index: Index) -> str:
-    return graph.atoms[index.atom].name + "'" * index.prime
+    return graph.letter(index) + "'" * index.prime

@@ -60,23 +60,21 @@ class _NodeTable(Table, frozen=True, forbid_unknown_fields=False):
     line: str = ""
 
     def value(self) -> Node:
-        return Node(
-            self.name,
-            self.kind,
-            tuple(
-                Operand(TensorRef(*tensor), _indices(dims), _indices(roles))
-                for tensor, dims, roles in self.operands
-            ),
-            tuple(Result(_indices(dims), _indices(roles), size) for dims, roles, size in self.results),
-            self.phase,
-            self.operator,
-            frozenset(Index(*pair) for pair in self.whole),
-            self.source,
-            self.path,
-            self.line,
-            self.linear,
-            self.arguments,
+        operands = (
+            (TensorRef(*tensor), _indices(dims), _indices(roles)) for tensor, dims, roles in self.operands
         )
+        results = ((_indices(dims), _indices(roles), size) for dims, roles, size in self.results)
+        plain = {name: getattr(self, name) for name in _PLAIN}
+        return Node(
+            operands=tuple(Operand(*one) for one in operands),
+            results=tuple(Result(*one) for one in results),
+            whole=frozenset(Index(*pair) for pair in self.whole),
+            **plain,
+        )
+
+
+_PLAIN = ("name", "kind", "phase", "operator", "source", "path", "line", "linear", "arguments")
+"""Fields of a node that its table has as they are."""
 
 
 class GraphTable(Table, frozen=True, forbid_unknown_fields=False):

@@ -8,6 +8,7 @@ that is repeated is a part once.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -84,8 +85,8 @@ class ModelPart:
 
     def factors(self, tensor: TensorRef) -> tuple[tuple[str, int], ...]:
         """Names and sizes of a tensor's factors, the outermost first, without those of one element."""
-        atoms = [self.graph.atoms[i.atom] for dim in self.graph.result(tensor).dims for i in dim]
-        return tuple((atom.name, atom.size) for atom in atoms if atom.size > 1)
+        indices = [index for index in self.graph.factors(tensor) if self.graph.size(index) > 1]
+        return tuple((self.graph.letter(index), self.graph.size(index)) for index in indices)
 
     @cached_property
     def parameters(self) -> Mapping[str, TensorRef]:
@@ -166,9 +167,7 @@ class ModelGraph:
         if not self.order:
             one_by_one = tuple(at for at, part in enumerate(self.parts) for _ in range(part.repeats))
             object.__setattr__(self, "order", one_by_one)
-        if any(self.order.count(at) != part.repeats for at, part in enumerate(self.parts)) or not 0 <= min(
-            self.order
-        ) <= max(self.order) < len(self.parts):
+        if Counter(self.order) != {at: part.repeats for at, part in enumerate(self.parts)}:
             raise TreadleError(f"model graph {self.name}: the order and the parts' repeats differ")
         for before, after in sorted(set(pairwise(self.order))):
             self._check_fit(self.parts[before], self.parts[after])
@@ -179,19 +178,17 @@ class ModelGraph:
         """What leaves a part must be what enters the next, factor by factor."""
         if before.leaves is None or after.enters is None:
             raise TreadleError(f"model graph {self.name}: {before.name} does not feed {after.name}")
-        left, entered = before.factors(before.leaves), after.factors(after.enters)
-        if [size for _, size in left] != [size for _, size in entered]:
-            raise TreadleError(
-                f"model graph {self.name}: {before.name} gives {_spelled(left)}, {after.name} takes "
-                f"{_spelled(entered)}; expected the same factors"
-            )
-        given = before.factors(before.graph.tangents[before.leaves])
-        made = after.factors(after.graph.gradients[after.enters])
-        if [size for _, size in given] != [size for _, size in made]:
-            raise TreadleError(
-                f"model graph {self.name}: {after.name} gives back {_spelled(made)}, {before.name} takes "
-                f"{_spelled(given)}; expected the same factors"
-            )
+        gradient, tangent = after.graph.gradients[after.enters], before.graph.tangents[before.leaves]
+        for giver, given, taker, taken, how in (
+            (before, before.leaves, after, after.enters, "gives"),
+            (after, gradient, before, tangent, "gives back"),
+        ):
+            made, wanted = giver.factors(given), taker.factors(taken)
+            if [size for _, size in made] != [size for _, size in wanted]:
+                raise TreadleError(
+                    f"model graph {self.name}: {giver.name} {how} {_spelled(made)}, {taker.name} takes "
+                    f"{_spelled(wanted)}; expected the same factors"
+                )
 
     def _check_tie(self, tie: Tie) -> None:
         shapes = []
@@ -208,10 +205,10 @@ class ModelGraph:
 
     def part(self, name: str) -> ModelPart:
         """The part of a name."""
-        for part in self.parts:
-            if part.name == name:
-                return part
-        raise TreadleError(f"model graph {self.name}: no part {name!r}")
+        found = next((part for part in self.parts if part.name == name), None)
+        if found is None:
+            raise TreadleError(f"model graph {self.name}: no part {name!r}")
+        return found
 
     @property
     def layers(self) -> int:
@@ -221,11 +218,9 @@ class ModelGraph:
     @cached_property
     def parameters(self) -> int:
         """Elements of all parameters, a shared one counted once."""
-        shared = sum(
-            self.part(name).graph.elements(self.part(name).parameters[path])
-            for name, path in (tie.second for tie in self.ties)
-        )
-        return sum(part.repeats * part.parameter_elements for part in self.parts) - shared
+        shared = [(self.part(name), path) for name, path in (tie.second for tie in self.ties)]
+        twice = sum(part.graph.elements(part.parameters[path]) for part, path in shared)
+        return sum(part.repeats * part.parameter_elements for part in self.parts) - twice
 
     @cached_property
     def digest(self) -> str:

@@ -17,10 +17,11 @@ from treadle.parallelism.graph.compute_graph import (
     Phase,
     Source,
     TensorRef,
+    factors,
 )
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
-from treadle.parallelism.plan.part_plan import Boundary, OperatorPlan, PartPlan, factors
+from treadle.parallelism.plan.part_plan import Boundary, OperatorPlan, PartPlan
 from treadle.parallelism.state.sharding import Sharding
 
 OPERATORS = frozenset(OperatorKind) - {OperatorKind.PLACEHOLDER, OperatorKind.OUTPUT}
@@ -28,8 +29,7 @@ OPERATORS = frozenset(OperatorKind) - {OperatorKind.PLACEHOLDER, OperatorKind.OU
 
 def boundary_state(part: ModelPart, tensor: TensorRef, state: Sharding) -> Sharding:
     """A boundary's state for a tensor of a part: factors of one element come in between."""
-    sizes = [part.graph.atoms[index.atom].size for index in factors(part.graph.result(tensor).dims)]
-    given = iter(state.dims)
+    given, sizes = iter(state.dims), part.graph.factor_sizes(tensor)
     return Sharding(tuple(next(given) if size > 1 else () for size in sizes), state.partial)
 
 
@@ -73,21 +73,24 @@ def check_fit(plan: ParallelPlan, model: ModelGraph) -> None:
         for one in plan.parts[part.name]:
             _check_part(plan, part, one)
     for tie in model.ties:
-        states = [
-            _long(model.part(name), path, plan.plan_of(name).parameters[path])
-            for name, path in (tie.first, tie.second)
-        ]
-        if states[0] != states[1]:
+        ends = (tie.first, tie.second)
+        first, second = (plan.plan_of(name).parameters[path] for name, path in ends)
+        cuts = []
+        for (name, path), state in zip(ends, (first, second), strict=True):
+            part = model.part(name)
+            sizes = part.graph.factor_sizes(part.parameters[path])
+            # factors of one element are cut by nothing
+            cuts.append([axes for axes, size in zip(state.dims, sizes, strict=True) if size > 1])
+        if cuts[0] != cuts[1]:
             raise ScheduleError(
-                f"plan: {tie.first[1]} and {tie.second[1]} are one parameter, but stored as "
-                f"{plan.plan_of(tie.first[0]).parameters[tie.first[1]]} and "
-                f"{plan.plan_of(tie.second[0]).parameters[tie.second[1]]}"
+                f"plan: {tie.first[1]} and {tie.second[1]} are one parameter, but stored as {first} and "
+                f"{second}"
             )
 
 
 def _check_part(plan: ParallelPlan, part: ModelPart, one: PartPlan) -> None:
     graph, place = part.graph, f"plan of {part.name}"
-    nodes = {node.name: node for node in graph.nodes if node.kind in OPERATORS}
+    nodes = {node.name: node for node in graph.nodes if node.computes}
     _same_names(one.operators, nodes, f"{place}: operator")
     _same_names(one.parameters, part.parameters, f"{place}: parameter")
     inputs = stored_inputs(part)
@@ -118,13 +121,8 @@ def _check_boundary(plan: ParallelPlan, part: ModelPart, tensor: TensorRef, boun
                 f"plan: boundary {state} has {len(state.dims)} factors; expected the {n_factors} of "
                 f"{part.name}'s {part.graph.spelled(tensor)}"
             )
-        _check_state(
-            plan,
-            part.graph,
-            part.graph.result(tensor).dims,
-            boundary_state(part, tensor, state),
-            f"plan: boundary at {part.name}",
-        )
+        dims, own = part.graph.result(tensor).dims, boundary_state(part, tensor, state)
+        _check_state(plan, part.graph, dims, own, f"plan: boundary at {part.name}")
 
 
 def _check_operator(
@@ -149,19 +147,12 @@ def _check_state(plan: ParallelPlan, graph: ComputeGraph, dims: Dims, state: Sha
     if len(state.dims) != len(indices):
         raise ScheduleError(f"{place}: state {state} for {len(indices)} factors")
     for index, axes in zip(indices, state.dims, strict=True):
-        atom, shards = graph.atoms[index.atom], prod(plan.sizes[axis] for axis in axes)
-        if atom.size % shards:
+        size, shards = graph.size(index), prod(plan.sizes[axis] for axis in axes)
+        if size % shards:
             raise ScheduleError(
-                f"{place}: {atom.name}={atom.size} over {shards} ranks ({', '.join(axes)}); expected "
+                f"{place}: {graph.letter(index)}={size} over {shards} ranks ({', '.join(axes)}); expected "
                 "equal shards"
             )
-
-
-def _long(part: ModelPart, path: str, state: Sharding) -> tuple[tuple[str, ...], ...]:
-    """Axes of the factors of more than one element."""
-    indices = factors(part.graph.result(part.parameters[path]).dims)
-    sizes = [part.graph.atoms[index.atom].size for index in indices]
-    return tuple(axes for axes, size in zip(state.dims, sizes, strict=True) if size > 1)
 
 
 def _same_names(found: Iterable[str], expected: Iterable[str], place: str) -> None:

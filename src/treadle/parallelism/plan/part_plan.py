@@ -19,7 +19,7 @@ A state has one list of axes for each factor of the tensor: `factors` of ``Resul
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from treadle.brief import brief
 from treadle.errors import ScheduleError
-from treadle.parallelism.graph.compute_graph import Dims, Index, Phase
+from treadle.parallelism.graph.compute_graph import Node, Operand, Phase, Result
 from treadle.parallelism.state.sharding import Sharding
 
 MOST_CHUNKS = 2**20
@@ -238,6 +238,7 @@ class PartPlan:
         return None if entry is None else entry.saved
 
 
-def factors(dims: Dims) -> tuple[Index, ...]:
-    """The factors of a tensor's dimensions, outermost first: what the dimensions of its state stand for."""
-    return tuple(index for dim in dims for index in dim)
+def sides(node: Node, plan: OperatorPlan) -> Iterator[tuple[Operand | Result, Sharding]]:
+    """Operands and results of a node, each with the state that its plan gives it."""
+    yield from zip(node.operands, plan.inputs, strict=True)
+    yield from zip(node.results, plan.outputs, strict=True)

@@ -5,6 +5,7 @@ A state is ``{"dims": [["dp"], [], ["tp"]], "partial": ["ep"]}``; what is empty 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from itertools import chain
 from math import prod
@@ -188,38 +189,28 @@ def read_plan(path: str) -> ParallelPlan:
 
 def plan_to_json(plan: ParallelPlan) -> dict[str, object]:
     """A plan as a value of JSON."""
-    mesh = plan.mesh
-    found: dict[str, object] = {
-        "treadle": KIND,
-        "version": VERSION,
-        "model": plan.model,
-        "digest": plan.digest,
-        "mesh": {
-            "axes": [list(pair) for pair in zip(mesh.axis_names, mesh.shape, strict=True)],
-            **({} if mesh.rank_order is None else {"ranks": list(mesh.rank_order)}),
-        },
-        "boundary": _boundary_json(plan.boundary),
-        "parts": {name: [_part_json(one) for one in plans] for name, plans in plan.parts.items()},
-    }
-    if plan.layers:
-        found["layers"] = {name: list(choice) for name, choice in plan.layers.items()}
-    if plan.pipeline is not None:
-        one = plan.pipeline
-        found["pipeline"] = {
-            "axis": one.axis,
-            "layers": list(one.layers),
-            "micro_batches": one.micro_batches,
-        }
-    if plan.claim is not None:
-        found["claim"] = {
-            "seconds": plan.claim.seconds,
-            "bound_s": plan.claim.bound_s,
-            "memory_bytes": plan.claim.memory_bytes,
-            "overlap": plan.claim.overlap,
-        }
-    if plan.setting is not None:
-        found["made_for"] = setting_to_json(plan.setting)
-    return found
+    mesh, pipeline, claim, setting = plan.mesh, plan.pipeline, plan.claim, plan.setting
+    return _given(
+        treadle=KIND,
+        version=VERSION,
+        model=plan.model,
+        digest=plan.digest,
+        mesh=_given(
+            axes=[list(pair) for pair in zip(mesh.axis_names, mesh.shape, strict=True)],
+            ranks=None if mesh.rank_order is None else list(mesh.rank_order),
+        ),
+        boundary=_boundary_json(plan.boundary),
+        parts={name: [_part_json(one) for one in plans] for name, plans in plan.parts.items()},
+        layers={name: list(choice) for name, choice in plan.layers.items()} or None,
+        pipeline=pipeline and dataclasses.asdict(pipeline) | {"layers": list(pipeline.layers)},
+        claim=claim and dataclasses.asdict(claim),
+        made_for=setting and setting_to_json(setting),
+    )
+
+
+def _given(**fields: object) -> dict[str, object]:
+    """An object of JSON without the fields that are None."""
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def plan_from_text(text: str, *, source: str = "") -> ParallelPlan:
@@ -249,43 +240,36 @@ def plan_from_text(text: str, *, source: str = "") -> ParallelPlan:
 
 
 def _part_json(plan: PartPlan) -> dict[str, object]:
-    found: dict[str, object] = {
-        "operators": {name: _operator_json(one) for name, one in plan.operators.items()},
-        "tensors": [
-            {
-                "tensor": one.tensor,
-                "phase": one.phase.value,
-                **({} if one.shared is None else {"shared": _state_json(one.shared)}),
-                **({} if one.saved is None else {"saved": _state_json(one.saved)}),
-            }
+    return _given(
+        operators={name: _operator_json(one) for name, one in plan.operators.items()},
+        tensors=[
+            _given(
+                tensor=one.tensor,
+                phase=one.phase.value,
+                shared=one.shared and _state_json(one.shared),
+                saved=one.saved and _state_json(one.saved),
+            )
             for one in plan.tensors.values()
         ],
-        "parameters": {path: _state_json(one) for path, one in plan.parameters.items()},
-        "inputs": {name: _state_json(one) for name, one in plan.inputs.items()},
-    }
-    if plan.boundary is not None:
-        found["boundary"] = _boundary_json(plan.boundary)
-    return found
+        parameters={path: _state_json(one) for path, one in plan.parameters.items()},
+        inputs={name: _state_json(one) for name, one in plan.inputs.items()},
+        boundary=plan.boundary and _boundary_json(plan.boundary),
+    )
 
 
 def _operator_json(plan: OperatorPlan) -> dict[str, object]:
-    found: dict[str, object] = {
-        "inputs": [_state_json(one) for one in plan.inputs],
-        "outputs": [_state_json(one) for one in plan.outputs],
-        "parts": plan.parts,
-    }
-    if plan.keep is not None:
-        found["keep"] = plan.keep.value
-    if plan.chunk is not None:
-        found["chunk"] = {"letter": plan.chunk.letter, "chunks": plan.chunk.n_chunks, "loop": plan.chunk.loop}
-    return found
+    return _given(
+        inputs=[_state_json(one) for one in plan.inputs],
+        outputs=[_state_json(one) for one in plan.outputs],
+        parts=plan.parts,
+        keep=plan.keep and plan.keep.value,
+        chunk=plan.chunk and dict(zip(("letter", "chunks", "loop"), plan.chunk, strict=True)),
+    )
 
 
 def _state_json(sharding: Sharding) -> dict[str, object]:
-    found: dict[str, object] = {"dims": [list(axes) for axes in sharding.dims]}
-    if sharding.partial:
-        found["partial"] = sorted(sharding.partial)
-    return found
+    dims = [list(axes) for axes in sharding.dims]
+    return _given(dims=dims, partial=sorted(sharding.partial) or None)
 
 
 def _boundary_json(boundary: Boundary) -> dict[str, object]:

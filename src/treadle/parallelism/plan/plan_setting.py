@@ -7,7 +7,7 @@ is that name, any other its figures. No file makes us read another one.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Annotated, Any
 
@@ -71,12 +71,16 @@ def kept_fabric(topology: Topology) -> Topology | str | None:
 def setting_to_json(setting: PlanSetting) -> dict[str, object]:
     """A setting as a value of JSON."""
     gpu, fabric = setting.gpu, setting.fabric
-    is_ours = ACCELERATORS.get(gpu.name) == gpu
-    found: dict[str, object] = {"gpu": gpu.name if is_ours else _figures(gpu)}
-    if fabric is not None:
-        found["fabric"] = json.loads(dump_topology(fabric)) if isinstance(fabric, Topology) else fabric
-    given = {"tokens": setting.tokens, "sequence": setting.sequence}
-    return {**found, **{name: count for name, count in given.items() if count is not None}}
+    values = {field.name: getattr(gpu, field.name) for field in fields(gpu)}
+    found = {
+        "gpu": gpu.name
+        if ACCELERATORS.get(gpu.name) == gpu
+        else values | {"peak_flops": dict(gpu.peak_flops)},
+        "fabric": json.loads(dump_topology(fabric)) if isinstance(fabric, Topology) else fabric,
+        "tokens": setting.tokens,
+        "sequence": setting.sequence,
+    }
+    return {name: value for name, value in found.items() if value is not None}
 
 
 _Figure = Annotated[float, Meta(gt=0, lt=_MOST_FIGURE, description="a number above 0")]
@@ -110,11 +114,12 @@ def read_setting(data: Any, place: str) -> PlanSetting:
     table = read_value(data, _Setting, source=place)
     gpu = table.gpu
     if isinstance(gpu, _Gpu):
-        values = asdict(gpu) | {"peak_flops": MappingProxyType(gpu.peak_flops)}
-        return PlanSetting(_fabric(table.fabric, place), Accelerator(**values), table.tokens, table.sequence)
-    if gpu not in ACCELERATORS:
+        device = Accelerator(**asdict(gpu) | {"peak_flops": MappingProxyType(gpu.peak_flops)})
+    elif gpu in ACCELERATORS:
+        device = ACCELERATORS[gpu]
+    else:
         raise FormatError(f"{place}, gpu: {gpu[:40]!r} is none of {', '.join(ACCELERATORS)}")
-    return PlanSetting(_fabric(table.fabric, place), ACCELERATORS[gpu], table.tokens, table.sequence)
+    return PlanSetting(_fabric(table.fabric, place), device, table.tokens, table.sequence)
 
 
 def _is_expression(text: str) -> bool:
@@ -134,13 +139,3 @@ def _fabric(data: Any, place: str) -> Topology | str | None:
     if not _is_expression(text):
         raise FormatError(f"{place}, fabric: {text[:40]!r}: expected a call of the catalogue, or a fabric")
     return text
-
-
-def _figures(gpu: Accelerator) -> dict[str, object]:
-    return {
-        "name": gpu.name,
-        "peak_flops": dict(gpu.peak_flops),
-        "memory_bytes": gpu.memory_bytes,
-        "memory_bytes_per_s": gpu.memory_bytes_per_s,
-        "source": gpu.source,
-    }

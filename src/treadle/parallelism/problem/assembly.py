@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
+from math import prod
 
 import numpy as np
 
 from treadle.arrays import BoolArray
-from treadle.parallelism.graph.compute_graph import Phase, TensorRef
+from treadle.parallelism.graph.compute_graph import Phase, TensorRef, pairs
 from treadle.parallelism.plan.part_plan import Keep
 from treadle.parallelism.problem.lifetimes import Moment
-from treadle.parallelism.problem.loop_factors import loop_rules
+from treadle.parallelism.problem.loops import LoopChoice, Region
 from treadle.parallelism.problem.operator_work import flops_of, fused_tensors, local_bytes, seconds_of
 from treadle.parallelism.problem.prices import StatePrices
-from treadle.parallelism.problem.variable_table import ACTIVATION, VariableTable
-from treadle.parallelism.problem.variables import StateVariable, View
+from treadle.parallelism.problem.variable_table import ACTIVATION, End, VariableTable
+from treadle.parallelism.problem.variables import OperatorVariable, Scope, View, ascending
 from treadle.parallelism.search.factor_graph import Factor, FloatArray, Quantities, factor
-from treadle.training.compute_times import ADAM_BYTES_PER_PARAMETER, RooflineTimes
-
-Scope = tuple[int, ...]
+from treadle.training.compute_times import RooflineTimes
 
 
 class Assembly:
@@ -45,27 +44,23 @@ class Assembly:
         times: RooflineTimes,
         names: Quantities,
         bytes_per_parameter: int,
-        optimizer_bytes: int = ADAM_BYTES_PER_PARAMETER,
+        optimizer_bytes: int,
     ) -> None:
         self.table, self.prices, self.times, self.names = table, prices, times, names
         self.bytes_per_parameter, self.optimizer_bytes = bytes_per_parameter, optimizer_bytes
-        self.sizes = table.sizes
         self.tables: dict[Scope, dict[int, FloatArray]] = defaultdict(dict)
         self.forbidden: dict[Scope, BoolArray] = {}
 
     def add(self, scope: Scope, quantity: int, amounts: FloatArray) -> None:
         """Amounts by the states of one variable, or of two in any order."""
-        if len(scope) == 2 and scope[0] > scope[1]:
-            scope, amounts = (scope[1], scope[0]), amounts.T
-        if not amounts.any():
-            return
-        found = self.tables[scope]
-        found[quantity] = found[quantity] + amounts if quantity in found else amounts
+        scope, amounts = ascending(scope, amounts)
+        if amounts.any():
+            found = self.tables[scope]
+            found[quantity] = found[quantity] + amounts if quantity in found else amounts
 
     def forbid(self, scope: Scope, states: BoolArray) -> None:
         """States that no plan takes."""
-        if len(scope) == 2 and scope[0] > scope[1]:
-            scope, states = (scope[1], scope[0]), states.T
+        scope, states = ascending(scope, states)
         if states.any():
             self.forbidden[scope] = self.forbidden[scope] | states if scope in self.forbidden else states
 
@@ -105,7 +100,9 @@ class Assembly:
         for part, values in enumerate(self.table.values):
             for tensor in values.graph.tensors():
                 if not values.is_free(tensor):
-                    self.add_moves(part, tensor)
+                    is_early = values.graph.nodes[tensor.node].phase is Phase.FORWARD
+                    for phase in Phase if is_early else (Phase.BACKWARD,):
+                        self.add_moves(part, tensor, phase)
         for (part, tensor), number in self.table.kept.items():
             self.add_kept(part, tensor, number)
         self.add_saved_for_others()
@@ -114,22 +111,18 @@ class Assembly:
 
     def add_compute(self, part: int, at: int) -> None:
         """Seconds of a cluster's members; twice where they are computed again."""
-        variable, number = self.table.operator(part, at), self.table.operators[part, at]
+        number, variable = self.table.numbered(part, at)
         graph = variable.graph
         fused = fused_tensors(graph)
         seconds = np.zeros(len(variable.strategies))
         for member in variable.cluster.members:
-            node, flops = graph.nodes[member], flops_of(graph, graph.nodes[member])
+            flops = flops_of(graph, graph.nodes[member])
             for row, strategy in enumerate(variable.strategies):
-                moved = 0
-                for place, operand in enumerate(node.operands):
-                    if operand.tensor not in fused:
-                        state = strategy.operands[member, place]
-                        moved += local_bytes(graph, operand.tensor, state, self.sizes)
-                for slot in range(len(node.results)):
-                    tensor = TensorRef(member, slot)
-                    if tensor not in fused:
-                        moved += local_bytes(graph, tensor, strategy.results[tensor], self.sizes)
+                moved = sum(
+                    local_bytes(graph, tensor, state, self.table.sizes)
+                    for tensor, _, state in strategy.sides(graph, member)
+                    if tensor not in fused
+                )
                 seconds[row] += seconds_of(self.times, flops / strategy.parts[member], moved)
         amounts = variable.by_state(seconds) * (1 + variable.is_kept(Keep.RECOMPUTED))
         launches = self.times.kernel_s * len(variable.cluster.members) * (1 / variable.fraction - 1)
@@ -137,53 +130,44 @@ class Assembly:
 
     def add_inner_moves(self, part: int, at: int) -> None:
         """Seconds between what members make and what others of the cluster take."""
-        variable, number = self.table.operator(part, at), self.table.operators[part, at]
+        number, variable = self.table.numbered(part, at)
         seconds = np.zeros(variable.size)
         for member in variable.cluster.members:
             for place, operand in enumerate(variable.graph.nodes[member].operands):
                 if operand.tensor.node in variable.cluster.member_set:
-                    made = [one.results[operand.tensor] for one in variable.strategies]
-                    taken = [one.operands[member, place] for one in variable.strategies]
                     pairs = [
-                        0.0
-                        if mine == theirs
-                        else float(
-                            self.prices.seconds(variable.graph, operand.tensor, [mine], [theirs])[0, 0]
-                        )
-                        for mine, theirs in zip(made, taken, strict=True)
+                        (one.results[operand.tensor], one.operands[member, place])
+                        for one in variable.strategies
                     ]
-                    seconds += variable.by_state(pairs)
+                    moves = [
+                        0.0
+                        if made == taken
+                        else self.prices.seconds(variable.graph, operand.tensor, [made], [taken])[0, 0]
+                        for made, taken in pairs
+                    ]
+                    seconds += variable.by_state(moves)
         self.add((number,), self.names.communication(part), seconds * (1 + variable.is_kept(Keep.RECOMPUTED)))
 
     def add_needs(self, part: int, at: int) -> None:
         """Who is computed again needs what it reads."""
-        values, variable = self.table.values[part], self.table.operator(part, at)
-        if Keep.RECOMPUTED not in variable.keeps:
-            return
-        for tensor in variable.cluster.takes:
-            producer = values.producer.get(tensor)
-            if producer is None:
-                continue
-            before = self.table.operator(part, producer)
-            unused = before.is_kept(Keep.UNUSED)
-            if unused.any():
-                scope = self.table.operators[part, producer], self.table.operators[part, at]
-                self.forbid(scope, unused[:, None] & variable.is_kept(Keep.RECOMPUTED)[None, :])
+        number, variable = self.table.numbered(part, at)
+        for tensor in variable.cluster.takes if Keep.RECOMPUTED in variable.keeps else ():
+            producer = self.table.values[part].producer.get(tensor)
+            if producer is not None:
+                before, maker = self.table.numbered(part, producer)
+                unused = maker.is_kept(Keep.UNUSED)
+                self.forbid((before, number), unused[:, None] & variable.is_kept(Keep.RECOMPUTED)[None, :])
 
     def add_stored(self) -> None:
         """Bytes of parameters with gradient and optimizer state, and the optimizer's seconds."""
         for number in sorted(set(self.table.stored.values())):
             variable = self.table.state(number)
-            values = self.table.values[variable.part]
-            elements = np.array(
-                [
-                    values.graph.elements(variable.tensor) // state.n_shards(self.sizes)
-                    for state in variable.states
-                ],
-                np.float64,
-            )
-            repeats = values.part.repeats
-            self.add((number,), self.names.persistent, repeats * self.bytes_per_parameter * elements)
+            part = self.table.values[variable.part].part
+            whole = part.graph.elements(variable.tensor)
+            shards = [whole // state.n_shards(self.table.sizes) for state in variable.states]
+            elements = np.array(shards, np.float64)
+            held = part.repeats * self.bytes_per_parameter * elements
+            self.add((number,), self.names.persistent, held)
             moved = self.optimizer_bytes * elements
             seconds = np.array([seconds_of(self.times, 0.0, one) - self.times.kernel_s for one in moved])
             self.add((number,), self.names.compute(variable.part), seconds)
@@ -191,94 +175,69 @@ class Assembly:
     def add_boundary_bytes(self) -> None:
         """Activations that enter each layer are kept for its backward pass."""
         number = self.table.boundary.get(ACTIVATION)
-        if number is None:
+        if number is not None:
+            variable = self.table.state(number)
+            parts = [values.part for values in self.table.values]
+            n_kept = sum(part.repeats for part in parts if part.enters is not None)
+            held = self.table.held(variable.part, variable.tensor, variable.view)
+            self.add((number,), self.names.persistent, n_kept * held)
+
+    def add_moves(self, part: int, tensor: TensorRef, phase: Phase) -> None:
+        """Seconds from who gives a tensor to who reads it in a phase, through the state that they share.
+
+        In the backward pass those also read a tensor of the forward pass that are computed again.
+        """
+        table, values = self.table, self.table.values[part]
+        is_late = values.graph.nodes[tensor.node].phase is not phase
+        origin, shared = table.origin(part, tensor, phase), table.shared.get((part, tensor, phase))
+        if shared is not None:
+            self.move(part, tensor, table.giver(part, tensor, phase), origin)
+            if is_late:
+                self.add_move_of_made(part, tensor, origin)
+        for reader in values.readers(tensor, phase):
+            times, target = self.n_readings(part, reader, tensor, phase), self.taken(part, reader, tensor)
+            self.move(part, tensor, origin, target, times)
+            if is_late and shared is None:
+                self.add_move_of_made(part, tensor, target, times)
+        if not is_late:
+            for target in table.targets(part, tensor):
+                self.move(part, tensor, origin, target)
             return
-        variable = self.table.state(number)
-        n_kept = sum(values.part.repeats for values in self.table.values if values.part.enters is not None)
-        self.add((number,), self.names.persistent, n_kept * self.held(variable))
-
-    def held(self, variable: StateVariable) -> FloatArray:
-        """Bytes of a tensor at one rank, by state."""
-        graph = self.table.values[variable.part].graph
-        return np.array(
-            [local_bytes(graph, variable.tensor, one, self.sizes) for one in variable.states], np.float64
-        )
-
-    def add_moves(self, part: int, tensor: TensorRef) -> None:
-        """Seconds from who gives a tensor to who reads it, through the state that they share."""
-        values = self.table.values[part]
-        given = values.graph.nodes[tensor.node].phase
-        source = self.table.source(part, tensor)
-        assert source is not None, "only free tensors have no source"
-        shared = self.table.shared.get((part, tensor, given))
-        origin = source
-        if shared is not None:
-            origin = shared, self.table.state(shared).view
-            self.move(part, tensor, source, origin)
-        for reader in values.readers(tensor, given):
-            times = self.n_readings(part, reader, tensor, given)
-            self.move(part, tensor, origin, self.taken(part, reader, tensor), times)
-        for target in self.table.targets(part, tensor):
-            self.move(part, tensor, origin, target)
-        if given is Phase.FORWARD:
-            self.add_backward_moves(part, tensor)
-
-    def add_backward_moves(self, part: int, tensor: TensorRef) -> None:
-        """The same for the backward pass: its own readers, and those that are computed again."""
-        values = self.table.values[part]
-        origin = self.table.backward_source(part, tensor)
-        assert origin is not None, "only free tensors have no source"
-        shared = self.table.shared.get((part, tensor, Phase.BACKWARD))
-        if shared is not None:
-            source, origin = origin, (shared, self.table.state(shared).view)
-            self.move(part, tensor, source, origin)
-            self.add_move_of_made(part, tensor, origin)
-        for reader in values.readers(tensor, Phase.BACKWARD):
-            times = self.n_readings(part, reader, tensor, Phase.BACKWARD)
-            self.move(part, tensor, origin, self.taken(part, reader, tensor), times)
-            if shared is None:
-                self.add_move_of_made(part, tensor, self.taken(part, reader, tensor), times)
         for reader in values.again_readers(tensor):
-            again = self.table.operator(part, reader).is_kept(Keep.RECOMPUTED)
-            times = self.n_readings(part, reader, tensor, Phase.BACKWARD)
-            target = self.taken(part, reader, tensor)
+            again = table.operator(part, reader).is_kept(Keep.RECOMPUTED)
+            times, target = self.n_readings(part, reader, tensor, phase), self.taken(part, reader, tensor)
             self.move(part, tensor, origin, target, times, again)
             if shared is not None:
-                late = ~self.table.state(shared).early
+                late = ~table.state(shared).early
                 self.forbid((shared, target[0]), late[:, None] & again[None, :])
 
-    def add_move_of_made(
-        self, part: int, tensor: TensorRef, target: tuple[int, View], times: int = 1
-    ) -> None:
+    def add_move_of_made(self, part: int, tensor: TensorRef, target: End, times: int = 1) -> None:
         """What is computed again goes to its readers from the state in which it is made.
 
         What would have been saved is then in any state, at best in the one that they take: it costs nothing.
         """
-        if (part, tensor) not in self.table.kept:
-            return
-        producer = self.table.values[part].producer[tensor]
-        variable = self.table.operator(part, producer)
-        seconds = times * self.between(part, tensor, variable.made(tensor), target[1])
-        seconds = seconds * variable.is_kept(Keep.RECOMPUTED)[:, None]
-        number = self.table.operators[part, producer]
-        self.add_pair(number, target[0], self.names.communication(part), seconds)
+        if (part, tensor) in self.table.kept:
+            number, variable = self.table.numbered(part, self.table.values[part].producer[tensor])
+            seconds = times * self.between(part, tensor, variable.made(tensor), target[1])
+            seconds = seconds * variable.is_kept(Keep.RECOMPUTED)[:, None]
+            self.add((number, target[0]), self.names.communication(part), seconds)
 
     def n_readings(self, part: int, reader: int, tensor: TensorRef, phase: Phase) -> int:
         """How often a reader pays: once for each operand, unless its state is all that the phase needs."""
         is_only = self.table.is_only_reader(part, reader, tensor, phase)
         return 1 if is_only else self.table.operator(part, reader).n_readings(tensor)
 
-    def taken(self, part: int, reader: int, tensor: TensorRef) -> tuple[int, View]:
+    def taken(self, part: int, reader: int, tensor: TensorRef) -> End:
         """A reader, and the states in which it takes a tensor."""
-        number = self.table.operators[part, reader]
-        return number, self.table.operator(part, reader).taken(tensor)
+        number, variable = self.table.numbered(part, reader)
+        return number, variable.taken(tensor)
 
     def move(
         self,
         part: int,
         tensor: TensorRef,
-        source: tuple[int, View],
-        target: tuple[int, View],
+        source: End,
+        target: End,
         times: int = 1,
         where: BoolArray | None = None,
     ) -> None:
@@ -286,14 +245,7 @@ class Assembly:
         seconds = times * self.between(part, tensor, source[1], target[1])
         if where is not None:
             seconds = seconds * where[None, :]
-        self.add_pair(source[0], target[0], self.names.communication(part), seconds)
-
-    def add_pair(self, first: int, second: int, quantity: int, amounts: FloatArray) -> None:
-        """Amounts by the states of two variables, or of one that stands on both sides."""
-        if first == second:
-            self.add((first,), quantity, np.diagonal(amounts).copy())
-        else:
-            self.add((first, second), quantity, amounts)
+        self.add((source[0], target[0]), self.names.communication(part), seconds)
 
     def between(self, part: int, tensor: TensorRef, source: View, target: View) -> FloatArray:
         """Seconds from each state of one variable to each of another."""
@@ -303,25 +255,21 @@ class Assembly:
 
     def add_kept(self, part: int, tensor: TensorRef, number: int) -> None:
         """What is saved moves to its state and takes memory."""
-        values, kept = self.table.values[part], self.table.state(number)
-        producer = values.producer[tensor]
-        variable = self.table.operator(part, producer)
-        saved = variable.is_kept(Keep.SAVED)
-        made = variable.made(tensor)
-        scope = self.table.operators[part, producer], number
-        seconds = self.between(part, tensor, made, kept.view)
-        self.add(scope, self.names.communication(part), seconds * saved[:, None])
-        repeats = values.part.repeats
-        self.add_saved(part, scope, np.where(saved[:, None], repeats * self.held(kept)[None, :], 0.0))
+        values, view = self.table.values[part], self.table.state(number).view
+        maker, variable = self.table.numbered(part, values.producer[tensor])
+        saved = variable.is_kept(Keep.SAVED)[:, None]
+        seconds = self.between(part, tensor, variable.made(tensor), view)
+        self.add((maker, number), self.names.communication(part), seconds * saved)
+        held = values.part.repeats * self.table.held(part, tensor, view)
+        self.add_saved(part, (maker, number), np.where(saved, held[None, :], 0.0))
 
     def add_saved(self, part: int, scope: Scope, held: FloatArray) -> None:
         """Bytes that stay until the part's backward pass: those of the last part at its own moments."""
-        n_later = sum(count for other, count in self.n_moments_of.items() if other >= part)
-        n_all = sum(self.n_moments_of.values())
-        if n_later == n_all or part < len(self.table.values) - 1:
+        n_all, n_own = sum(self.n_moments_of.values()), self.n_moments_of.get(part, 0)
+        if n_own == n_all or part < len(self.table.values) - 1:
             self.add(scope, self.names.persistent, held)
             return
-        for moment in range(n_all - n_later, n_all):
+        for moment in range(n_all - n_own, n_all):
             self.add(scope, self.names.transient(moment), held)
 
     def add_saved_for_others(self) -> None:
@@ -334,18 +282,76 @@ class Assembly:
                 if (part, tensor) in self.table.kept or not readers or not saved.any():
                     continue
                 made = variable.made(tensor)
-                held = np.array(
-                    [local_bytes(values.graph, tensor, state, self.sizes) for state in made.states],
-                    np.float64,
-                )[made.index]
-                summands = np.array([bool(state.partial) for state in made.states])[made.index]
-                repeats = values.part.repeats
+                held = values.part.repeats * saved * self.table.held(part, tensor, made)
+                wrong: BoolArray = saved & made.is_partial
+                scope: Scope = (number,)
                 if values.is_read_backward(at) and len(readers) == 1:
-                    again = self.table.operator(part, readers[0]).is_kept(Keep.RECOMPUTED)
-                    other = self.table.operators[part, readers[0]]
-                    bytes_held = (saved * held)[:, None] * again[None, :]
-                    self.add_saved(part, (number, other), repeats * bytes_held)
-                    self.forbid((number, other), (saved & summands)[:, None] & again[None, :])
-                else:
-                    self.add_saved(part, (number,), repeats * saved * held)
-                    self.forbid((number,), saved & summands)
+                    other, reader = self.table.numbered(part, readers[0])
+                    again = reader.is_kept(Keep.RECOMPUTED)[None, :]
+                    held, wrong, scope = held[:, None] * again, wrong[:, None] & again, (number, other)
+                self.add_saved(part, scope, held)
+                self.forbid(scope, wrong)
+
+
+Forbidden = tuple[Scope, BoolArray]
+_Key = tuple[LoopChoice, tuple[str, ...]]
+
+
+def loop_rules(table: VariableTable) -> Iterator[Forbidden]:
+    """Scopes, and the states that no plan takes."""
+    for part, regions in enumerate(table.regions):
+        for region in regions:
+            yield from _rules(table, part, region)
+
+
+def _rules(table: VariableTable, part: int, region: Region) -> Iterator[Forbidden]:
+    values = table.values[part]
+    owners = {node: at for at, one in enumerate(values.clusters) for node in one.members}
+    keys = {
+        at: _keys(table, table.operator(part, at), region) for at in sorted({owners[n] for n in region.nodes})
+    }
+    for at, own in keys.items():
+        yield (table.operators[part, at],), np.array([key is not None and key[1] == ("",) for key in own])
+    joined = {
+        (owners[tensor.node], owners[number])
+        for tensor in region.tensors
+        for number in region.nodes
+        if any(operand.tensor == tensor for operand in values.graph.nodes[number].operands)
+    }
+    for maker, reader in sorted(joined):
+        if maker == reader:
+            continue
+        numbering: dict[_Key | None, int] = {}
+        mine, theirs = (
+            np.array([numbering.setdefault(key, len(numbering)) for key in keys[at]])
+            for at in (maker, reader)
+        )
+        clash = mine[:, None] != theirs[None, :]
+        if values.clusters[maker].phase is not values.clusters[reader].phase:
+            # of what is saved whole, a loop of the backward pass may still take chunks
+            clash &= ~table.operator(part, maker).is_kept(Keep.SAVED)[:, None]
+        yield (table.operators[part, maker], table.operators[part, reader]), clash
+
+
+def _keys(table: VariableTable, variable: OperatorVariable, region: Region) -> list[_Key | None]:
+    """By state the loop and the axes that cut its letter; the axes ("",) where chunks do not divide."""
+    found: list[_Key | None] = []
+    graph, members = variable.graph, sorted(region.nodes & variable.cluster.member_set)
+    for state in range(variable.size):
+        loop = variable.loop(state)
+        if loop is None or loop.region != region.number:
+            found.append(None)
+            continue
+        strategy = variable.strategy(state)
+        axes: set[tuple[str, ...]] = set()
+        size = 0
+        for member in members:
+            role = region.letters[loop.letter][member]
+            size = graph.size(role)
+            for tensor, side, sharding in strategy.sides(graph, member):
+                own = graph.factors(tensor)
+                axes.update(sharding.dims[own.index(index)] for index, one in pairs(side) if one == role)
+        ranks = prod(table.sizes[axis] for one in axes for axis in one)
+        divides = len(axes) == 1 and size % (ranks * loop.n_chunks) == 0
+        found.append((loop, next(iter(axes)) if divides else ("",)))
+    return found

@@ -9,15 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import permutations, product
+from itertools import product
 from math import prod
 from typing import TypeAlias
 
-from treadle.parallelism.graph.compute_graph import ComputeGraph, Index, OperatorKind, Source, TensorRef
-from treadle.parallelism.problem.operator_clusters import Cluster, Letters, factors, flat, letters_of
+from treadle.parallelism.graph.compute_graph import (
+    ComputeGraph,
+    Index,
+    Operand,
+    OperatorKind,
+    Result,
+    Source,
+    TensorRef,
+    pairs,
+)
+from treadle.parallelism.problem.operator_clusters import Cluster, letters_of
 from treadle.parallelism.problem.operators import choices_of_node, is_everywhere, operator_of
 from treadle.parallelism.state.sharding import Sharding
-from treadle.parallelism.state.strategies import PARTIAL, WHOLE, Choice
+from treadle.parallelism.state.strategies import PARTIAL, WHOLE, Choice, Letter
 
 Place: TypeAlias = "Index | str"
 """What an axis does to a tensor: it cuts this factor, leaves it `PARTIAL` or `WHOLE`."""
@@ -66,6 +75,16 @@ class ClusterStrategy:
     results: Mapping[TensorRef, Sharding]
     parts: Mapping[int, int]
 
+    def sides(
+        self, graph: ComputeGraph, member: int
+    ) -> Iterator[tuple[TensorRef, Operand | Result, Sharding]]:
+        """Tensors that a member takes and makes, how it sees them, and their states."""
+        node = graph.nodes[member]
+        for at, operand in enumerate(node.operands):
+            yield operand.tensor, operand, self.operands[member, at]
+        for tensor, result in zip(graph.results(member), node.results, strict=True):
+            yield tensor, result, self.results[tensor]
+
 
 def uncut_atoms(graph: ComputeGraph) -> frozenset[int]:
     """Atoms that attention needs whole and that no attention may cut: dimensions within heads."""
@@ -84,17 +103,12 @@ def cluster_choices(
 ) -> tuple[ClusterChoice, ...]:
     """All choices along one axis; the first is to do the same everywhere."""
     everywhere = {number: choices_of_node(graph.nodes[number])[-1] for number in cluster.members}
-    found = [_choice(graph, cluster, everywhere, -1)]
     if len(cluster.members) == 1:
         offered = list(_alone(graph, cluster))
     else:
-        offered = [*_by_letter(graph, cluster, letters_of(graph, cluster)), *_by_summands(graph, cluster)]
-    for number, by_member in enumerate(offered):
-        choice = _choice(graph, cluster, by_member, number)
-        if choice is None or _cuts(choice, uncut):
-            continue
-        found.append(choice)
-    return tuple(one for one in found if one is not None)
+        offered = [*_by_letter(graph, cluster), *_by_summands(graph, cluster)]
+    found = (_choice(graph, cluster, one, number) for number, one in enumerate([everywhere, *offered], -1))
+    return tuple(one for one in found if one is not None and (one.letter < 0 or not _cuts(one, uncut)))
 
 
 def _cuts(choice: ClusterChoice, uncut: frozenset[int]) -> bool:
@@ -106,21 +120,20 @@ def _alone(graph: ComputeGraph, cluster: Cluster) -> Iterator[dict[int, Choice]]
     (number,) = cluster.members
     node = graph.nodes[number]
     for choice in choices_of_node(node)[:-1]:
-        if node.kind is OperatorKind.EINSUM and not choice.divides:
-            continue  # products of summands: all ranks would multiply whole matrices
-        yield {number: choice}
+        # products of summands: all ranks would multiply whole matrices
+        if node.kind is not OperatorKind.EINSUM or choice.divides:
+            yield {number: choice}
 
 
-def _by_letter(graph: ComputeGraph, cluster: Cluster, letters: Letters) -> Iterator[dict[int, Choice]]:
+def _by_letter(graph: ComputeGraph, cluster: Cluster) -> Iterator[dict[int, Choice]]:
+    letters = letters_of(graph, cluster)
     by_letter: dict[int, dict[int, set[Index]]] = {}
     for (number, role), letter in letters.of_role.items():
         by_letter.setdefault(letter, {}).setdefault(number, set()).add(role)
     for letter, roles in by_letter.items():
-        if letters.sizes[letter] == 1:
-            continue
         found = {number: _cut(graph, number, roles.get(number, set())) for number in cluster.members}
         whole = {number: choice for number, choice in found.items() if choice is not None}
-        if len(whole) == len(found):
+        if letters.sizes[letter] > 1 and len(whole) == len(found):
             yield whole
 
 
@@ -135,14 +148,9 @@ def _cut(graph: ComputeGraph, number: int, roles: set[Index]) -> Choice | None:
 
 def _by_summands(graph: ComputeGraph, cluster: Cluster) -> Iterator[dict[int, Choice]]:
     """Each tensor from outside by itself, and all of them."""
-    outer = [
-        tensor
-        for tensor in cluster.takes
-        if graph.nodes[tensor.node].source not in (Source.PARAMETER, Source.BUFFER)
-    ]
-    sets = [{tensor} for tensor in outer] + ([set(outer)] if len(outer) > 1 else [])
-    for chosen in sets:
-        partial = set(chosen)
+    stored = (Source.PARAMETER, Source.BUFFER)
+    outer = [tensor for tensor in cluster.takes if graph.nodes[tensor.node].source not in stored]
+    for partial in [{tensor} for tensor in outer] + ([set(outer)] if len(outer) > 1 else []):
         found: dict[int, Choice] = {}
         for number in cluster.members:
             node = graph.nodes[number]
@@ -152,7 +160,7 @@ def _by_summands(graph: ComputeGraph, cluster: Cluster) -> Iterator[dict[int, Ch
             elif summands in operator_of(node).linear:
                 places = tuple(PARTIAL if at in summands else WHOLE for at in range(len(node.operands)))
                 found[number] = Choice(places, (PARTIAL,) * len(node.results), divides=False)
-                partial.update(TensorRef(number, slot) for slot in range(len(node.results)))
+                partial.update(graph.results(number))
             else:
                 break
         else:
@@ -160,44 +168,35 @@ def _by_summands(graph: ComputeGraph, cluster: Cluster) -> Iterator[dict[int, Ch
 
 
 def _choice(
-    graph: ComputeGraph,
-    cluster: Cluster,
-    by_member: Mapping[int, Choice],
-    number: int,
+    graph: ComputeGraph, cluster: Cluster, by_member: Mapping[int, Choice], number: int
 ) -> ClusterChoice | None:
     """The choice in terms of factors of tensors; None if it takes a tensor from outside in two ways."""
     taken: dict[tuple[int, int], Place] = {}
     made: dict[TensorRef, Place] = {}
     outside: dict[TensorRef, Place] = {}
-    cut: set[Index] = set()
     for member in cluster.members:
         node, choice = graph.nodes[member], by_member[member]
         for at, (operand, place) in enumerate(zip(node.operands, choice.inputs, strict=True)):
-            if place not in (PARTIAL, WHOLE):
-                place = next(index for index, role in flat(operand) if role == place)
-                cut.add(place)
-            assert isinstance(place, Index | str)
-            taken[member, at] = place
+            taken[member, at] = place = _factor_of(operand, place)
             is_outside = operand.tensor.node not in cluster.member_set
             if is_outside and outside.setdefault(operand.tensor, place) != place:
                 return None
-        for slot, (result, place) in enumerate(zip(node.results, choice.outputs, strict=True)):
-            if place not in (PARTIAL, WHOLE):
-                pairs = (
-                    pair
-                    for dim, roles in zip(result.dims, result.roles, strict=True)
-                    for pair in zip(dim, roles, strict=True)
-                )
-                place = next(index for index, role in pairs if role == place)
-                cut.add(place)
-            assert isinstance(place, Index | str)
-            made[TensorRef(member, slot)] = place
+        for tensor, result, place in zip(graph.results(member), node.results, choice.outputs, strict=True):
+            made[tensor] = _factor_of(result, place)
     divides = frozenset(m for m, choice in by_member.items() if choice.divides)
     is_nothing = all(is_everywhere(choice) for choice in by_member.values())
-    names = sorted({graph.atoms[index.atom].name for index in cut})
+    cut = {place for place in (*taken.values(), *made.values()) if isinstance(place, Index)}
+    names = sorted({graph.letter(index) for index in cut})
     return ClusterChoice(
         -1 if is_nothing else number, ",".join(names) or ("" if is_nothing else PARTIAL), taken, made, divides
     )
+
+
+def _factor_of(side: Operand | Result, place: Letter) -> Place:
+    """The factor of a tensor that plays a role."""
+    if place in (PARTIAL, WHOLE):
+        return str(place)
+    return next(index for index, role in pairs(side) if role == place)
 
 
 def cluster_strategies(
@@ -205,8 +204,6 @@ def cluster_strategies(
     cluster: Cluster,
     choices: tuple[ClusterChoice, ...],
     sizes: Mapping[str, int],
-    *,
-    all_orders: bool = False,
 ) -> list[ClusterStrategy]:
     """A choice for each axis, where factors divide; axes that cut one factor in the order of the mesh.
 
@@ -216,25 +213,15 @@ def cluster_strategies(
     cluster : Cluster
     choices : tuple of ClusterChoice
     sizes : mapping from axis to its ranks
-    all_orders : bool
-        Every order of axes that cut one factor.
     """
-    dims = {tensor: factors(graph, tensor) for tensor in (*cluster.takes, *cluster.makes, *cluster.inner)}
-    found = []
-    orders = list(permutations(sizes)) if all_orders else [tuple(sizes)]
-    seen = set()
+    dims = {tensor: graph.factors(tensor) for tensor in (*cluster.takes, *cluster.makes, *cluster.inner)}
+    found: dict[tuple[object, ...], ClusterStrategy] = {}
     for combination in product(choices, repeat=len(sizes)):
         by_axis = dict(zip(sizes, combination, strict=True))
-        if not _divides(graph, by_axis, sizes):
-            continue
-        for order in orders:
-            ranked = {axis: by_axis[axis] for axis in order}
-            one = _strategy(graph, cluster, dims, ranked, sizes)
-            key = (*one.operands.values(), *one.results.values(), *one.parts.values())
-            if key not in seen:
-                seen.add(key)
-                found.append(one)
-    return found
+        if _divides(graph, by_axis, sizes):
+            one = _strategy(graph, cluster, dims, by_axis, sizes)
+            found.setdefault((*one.operands.values(), *one.results.values(), *one.parts.values()), one)
+    return list(found.values())
 
 
 def _divides(graph: ComputeGraph, by_axis: Mapping[str, ClusterChoice], sizes: Mapping[str, int]) -> bool:
@@ -245,7 +232,7 @@ def _divides(graph: ComputeGraph, by_axis: Mapping[str, ClusterChoice], sizes: M
                 if isinstance(place, Index):
                     key = side, node, at, place
                     cut[key] = cut.get(key, 1) * sizes[axis]
-    return all(graph.atoms[key[3].atom].size % n == 0 for key, n in cut.items())
+    return all(graph.size(key[3]) % n == 0 for key, n in cut.items())
 
 
 def _strategy(
@@ -258,20 +245,17 @@ def _strategy(
     operands = {}
     results = {}
     for member in cluster.members:
-        node = graph.nodes[member]
-        for at, operand in enumerate(node.operands):
+        for at, operand in enumerate(graph.nodes[member].operands):
             places = {axis: choice.taken[member, at] for axis, choice in by_axis.items()}
-            own = dims[operand.tensor]
-            operands[member, at] = _sharding(own, places)
-        for slot in range(len(node.results)):
-            tensor = TensorRef(member, slot)
+            operands[member, at] = _sharding(dims[operand.tensor], places)
+        for tensor in graph.results(member):
             places = {axis: choice.made[tensor] for axis, choice in by_axis.items()}
             results[tensor] = _sharding(dims[tensor], places)
     parts = {
         member: prod(sizes[axis] for axis, choice in by_axis.items() if member in choice.divides)
         for member in cluster.members
     }
-    return ClusterStrategy(tuple(by_axis[axis] for axis in sizes), operands, results, parts)
+    return ClusterStrategy(tuple(by_axis.values()), operands, results, parts)
 
 
 def _sharding(dims: tuple[Index, ...], places: Mapping[str, Place]) -> Sharding:

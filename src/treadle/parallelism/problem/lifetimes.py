@@ -14,28 +14,30 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from treadle.parallelism.graph.compute_graph import OperatorKind, Phase, Source, TensorRef
+from treadle.parallelism.graph.compute_graph import Phase, Source, TensorRef
 from treadle.parallelism.plan.part_plan import Keep
-from treadle.parallelism.problem.operator_work import local_bytes
 from treadle.parallelism.problem.variable_table import VariableTable
-from treadle.parallelism.problem.variables import OperatorVariable, View, same_states
+from treadle.parallelism.problem.variables import OperatorVariable, Scope, View, ascending, same_states
 from treadle.parallelism.search.factor_graph import FloatArray
-
-Scope = tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Term:
     """Bytes that are held from one operator of a phase to another, by states of one variable or of two."""
 
-    first: int
-    last: int
     scope: Scope
     held: FloatArray
+    first: int = 0
+    last: int = 0
+
+    @classmethod
+    def of_pair(cls, first: int, second: int, held: FloatArray, start: int = 0, last: int = 0) -> Term:
+        """By states of two variables in any order."""
+        return cls(*ascending((first, second), held), start, last)
 
 
 Moment = dict[Scope, FloatArray]
@@ -77,16 +79,18 @@ class Lifetimes:
                     if term.first <= place <= term.last:
                         found[term.scope].append(term)
                 held = {scope: _summed(some, sums) for scope, some in found.items()}
-                own = (*self._taken(node, phase), *self._made(node, phase), *self._of_loop(node, phase))
-                for term in own:
+                for term in (
+                    *self._taken(node, phase),
+                    *self._made(node, phase),
+                    *self._of_loop(node, phase),
+                ):
                     if term.held.any():
                         held[term.scope] = held[term.scope] + term.held if term.scope in held else term.held
                 yield held
 
     def bytes_of(self, tensor: TensorRef, view: View) -> FloatArray:
         """Bytes at one rank, by state of the variable."""
-        held = [local_bytes(self.graph, tensor, state, self.table.sizes) for state in view.states]
-        return np.array(held, np.float64)[view.index]
+        return self.table.held(self.part, tensor, view)
 
     def made_bytes(self, tensor: TensorRef, variable: OperatorVariable) -> FloatArray:
         """Bytes of what a cluster makes; of a tensor within its loop those of a chunk."""
@@ -98,37 +102,20 @@ class Lifetimes:
             return variable.fraction
         return np.ones(variable.size)
 
-    def operator(self, cluster: int) -> tuple[int, OperatorVariable]:
-        """The variable of a cluster, and its number."""
-        return self.table.operators[self.part, cluster], self.table.operator(self.part, cluster)
-
-    def _pair(self, first: int, second: int, held: FloatArray, start: int, last: int) -> Term:
-        if first == second:
-            return Term(start, last, (first,), np.diagonal(held).copy())
-        if first > second:
-            return Term(start, last, (second, first), held.T)
-        return Term(start, last, (first, second), held)
-
     def _terms(self, phase: Phase) -> Iterator[Term]:
         for tensor in self.graph.tensors():
             node = self.graph.nodes[tensor.node]
             readers = self.readers[tensor, phase]
-            if node.source is Source.TANGENT and self.values.is_free(tensor):
-                yield from self._given(tensor, readers)
-                continue
-            if node.kind is OperatorKind.OUTPUT or self.values.is_free(tensor):
-                continue
-            if node.phase is Phase.FORWARD and phase is Phase.BACKWARD:
-                yield from self._waiting_late(tensor, readers)
+            if self.values.is_free(tensor):
+                if node.source is Source.TANGENT and readers:
+                    # a gradient from outside: whole at every rank until its last reader, whatever the plan
+                    number, variable = self.table.numbered(self.part, 0)
+                    held = np.full(variable.size, float(self.graph.nbytes(tensor)))
+                    yield Term((number,), held, 0, max(readers))
             elif node.phase is phase:
                 yield from self._waiting(tensor, phase, readers)
-
-    def _given(self, tensor: TensorRef, readers: list[int]) -> Iterator[Term]:
-        """A gradient from outside: whole at every rank until its last reader, whatever the plan."""
-        if readers:
-            number, variable = self.operator(0)
-            n_bytes = self.graph.nbytes(tensor)
-            yield Term(0, max(readers), (number,), np.full(variable.size, float(n_bytes)))
+            elif phase is Phase.BACKWARD and readers:
+                yield from self._waiting_late(tensor, readers)
 
     def _waiting(self, tensor: TensorRef, phase: Phase, readers: list[int]) -> Iterator[Term]:
         """In the phase in which it is made."""
@@ -139,102 +126,80 @@ class Lifetimes:
         producer = self.values.producer.get(tensor)
         if producer is None:
             yield from self._waiting_from_before(tensor, shared, readers, last)
-            return
-        first = self.place[tensor.node] + 1
-        if first <= last:
-            yield from self._held(tensor, producer, shared, first, last)
+        elif (first := self.place[tensor.node] + 1) <= last:
+            yield replace(self._held(tensor, producer, shared), first=first, last=last)
 
-    def _held(
-        self, tensor: TensorRef, producer: int, shared: int | None, first: int, last: int
-    ) -> Iterator[Term]:
+    def _held(self, tensor: TensorRef, producer: int, shared: int | None) -> Term:
         """What a cluster makes, as it waits, unless that is as it is saved."""
-        number, variable = self.operator(producer)
+        number, variable = self.table.numbered(self.part, producer)
         made = variable.made(tensor)
         kept = self.table.kept.get((self.part, tensor))
         saved = variable.is_kept(Keep.SAVED) & (tensor in variable.cluster.makes)
-        if shared is None:
-            if kept is None:
-                yield Term(first, last, (number,), np.where(saved, 0.0, self.made_bytes(tensor, variable)))
-                return
-            is_saved_so = saved[:, None] & same_states(made, self.table.state(kept).view)
-            held = np.where(is_saved_so, 0.0, self.made_bytes(tensor, variable)[:, None])
-            yield self._pair(number, kept, held, first, last)
-            return
-        view = self.table.state(shared).view
-        summands = np.array([bool(state.partial) for state in made.states])[made.index]
-        is_saved_so = saved[:, None] & (same_states(made, view) | summands[:, None])
-        held = np.where(is_saved_so, 0.0, self.bytes_of(tensor, view)[None, :])
-        held = held * self.part_of(tensor, variable)[:, None]
-        yield self._pair(number, shared, held, first, last)
+        if shared is not None:
+            view = self.table.state(shared).view
+            is_saved_so = saved[:, None] & (same_states(made, view) | made.is_partial[:, None])
+            held = np.where(is_saved_so, 0.0, self.bytes_of(tensor, view)[None, :])
+            return Term.of_pair(number, shared, held * self.part_of(tensor, variable)[:, None])
+        made_bytes = self.made_bytes(tensor, variable)
+        if kept is None:
+            return Term((number,), np.where(saved, 0.0, made_bytes))
+        is_saved_so = saved[:, None] & same_states(made, self.table.state(kept).view)
+        return Term.of_pair(number, kept, np.where(is_saved_so, 0.0, made_bytes[:, None]))
 
     def _waiting_from_before(
         self, tensor: TensorRef, shared: int | None, readers: list[int], last: int
     ) -> Iterator[Term]:
         """What is stored takes no memory of its own as it is stored; a gradient that enters does."""
-        source = self.table.source(self.part, tensor)
-        assert source is not None, "only free tensors have no source"
+        number, given = self.table.source(self.part, tensor)
         is_gradient = self.graph.nodes[tensor.node].source is Source.TANGENT
-        if shared is None:
-            if is_gradient:
-                yield Term(0, last, (source[0],), self.bytes_of(tensor, source[1]))
-            return
-        view = self.table.state(shared).view
-        held = np.broadcast_to(self.bytes_of(tensor, view)[None, :], (len(source[1].index), len(view.index)))
-        if not is_gradient:
-            held = np.where(same_states(source[1], view), 0.0, held)
-        yield self._pair(source[0], shared, held, min(readers, default=0), last)
+        if shared is not None:
+            view = self.table.state(shared).view
+            is_stored_so = same_states(given, view) & (not is_gradient)
+            held = np.where(is_stored_so, 0.0, self.bytes_of(tensor, view)[None, :])
+            yield Term.of_pair(number, shared, held, min(readers, default=0), last)
+        elif is_gradient:
+            yield Term((number,), self.bytes_of(tensor, given), 0, last)
 
     def _waiting_late(self, tensor: TensorRef, readers: list[int]) -> Iterator[Term]:
         """What the forward phase had, in the backward one."""
-        last = max(readers, default=-1)
-        if last < 0:
-            return
-        source = self.table.backward_source(self.part, tensor)
-        assert source is not None, "only free tensors have no source"
+        first, last = min(readers), max(readers)
         shared = self.table.shared.get((self.part, tensor, Phase.BACKWARD))
         if shared is not None:
+            source, given = self.table.giver(self.part, tensor, Phase.BACKWARD)
             variable = self.table.state(shared)
-            is_there = same_states(source[1], variable.view)
-            held = np.where(is_there, 0.0, self.bytes_of(tensor, variable.view)[None, :])
-            yield self._pair(source[0], shared, held, min(readers), last)
-            early = held * variable.early[None, :]
-            yield self._pair(source[0], shared, early, 0, min(readers) - 1)
+            shared_bytes = self.bytes_of(tensor, variable.view)
+            held = np.where(same_states(given, variable.view), 0.0, shared_bytes[None, :])
+            yield Term.of_pair(source, shared, held, first, last)
+            yield Term.of_pair(source, shared, held * variable.early[None, :], 0, first - 1)
         if (self.part, tensor) in self.table.kept:
-            number, producer = self.operator(self.values.producer[tensor])
+            number, producer = self.table.numbered(self.part, self.values.producer[tensor])
             again = producer.is_kept(Keep.RECOMPUTED)
             if shared is None:
-                yield Term(0, last, (number,), again * self.made_bytes(tensor, producer))
+                yield Term((number,), again * self.made_bytes(tensor, producer), 0, last)
             else:
                 there = again * self.part_of(tensor, producer)
-                held = self.bytes_of(tensor, self.table.state(shared).view)
-                yield self._pair(number, shared, there[:, None] * held[None, :], 0, last)
+                yield Term.of_pair(number, shared, there[:, None] * shared_bytes[None, :], 0, last)
 
     def _of_loop(self, node: int, phase: Phase) -> Iterator[Term]:
         """What others of its loop take from outside and give to it: it is there with each of them."""
         for region in self.table.regions[self.part]:
-            if node not in region.nodes:
-                continue
-            for mate in sorted(region.nodes - {node}):
+            for mate in sorted(region.nodes - {node}) if node in region.nodes else ():
                 if self.graph.nodes[mate].phase is not phase:
                     continue
-                number, variable = self.operator(self.owner[mate])
+                number, variable = self.table.numbered(self.part, self.owner[mate])
                 runs = variable.fraction < 1
-                inner = [
-                    tensor for tensor in region.tensors if tensor.node == mate or self._reads(mate, tensor)
-                ]
+                read = {operand.tensor for operand in self.graph.nodes[mate].operands}
+                inner = [tensor for tensor in region.tensors if tensor.node == mate or tensor in read]
                 terms = list(self._taken(mate, phase, without=inner))
                 if mate > node and not any(tensor.node == mate for tensor in inner):
                     terms += self._made(mate, phase)
                 for term in terms:
                     where = runs[:, None] if len(term.scope) == 2 and term.scope[0] == number else runs
-                    yield Term(0, 0, term.scope, term.held * where)
-
-    def _reads(self, node: int, tensor: TensorRef) -> bool:
-        return any(operand.tensor == tensor for operand in self.graph.nodes[node].operands)
+                    yield Term(term.scope, term.held * where)
 
     def _taken(self, node: int, phase: Phase, without: Sequence[TensorRef] = ()) -> Iterator[Term]:
         """What an operator takes in another state than that in which it waits."""
-        number, variable = self.operator(self.owner[node])
+        number, variable = self.table.numbered(self.part, self.owner[node])
         seen = set(without)
         for at, operand in enumerate(self.graph.nodes[node].operands):
             tensor = operand.tensor
@@ -242,37 +207,30 @@ class Lifetimes:
                 continue
             seen.add(tensor)
             taken = variable.operand(node, at)
+            taken_bytes = self.bytes_of(tensor, taken)
             if self.values.is_free(tensor):
                 is_cut = np.array([bool(state.axes or state.partial) for state in taken.states])[taken.index]
-                yield Term(0, 0, (number,), is_cut * self.bytes_of(tensor, taken))
+                yield Term((number,), is_cut * taken_bytes)
                 continue
-            shared = self.table.shared.get((self.part, tensor, phase))
-            if shared is not None:
-                origin: tuple[int, View] | None = (shared, self.table.state(shared).view)
-            elif phase is Phase.BACKWARD:
-                origin = self.table.backward_source(self.part, tensor)
-            else:
-                origin = self.table.source(self.part, tensor)
-            assert origin is not None, "only free tensors have no source"
-            taken_bytes = self.bytes_of(tensor, taken) * self.part_of(tensor, variable)
-            held = np.where(same_states(origin[1], taken), 0.0, taken_bytes[None, :])
-            yield self._pair(origin[0], number, held, 0, 0)
-            if shared is None and phase is Phase.BACKWARD and (self.part, tensor) in self.table.kept:
-                maker, producer = self.operator(self.values.producer[tensor])
+            taken_bytes = taken_bytes * self.part_of(tensor, variable)
+            source, given = self.table.origin(self.part, tensor, phase)
+            held = np.where(same_states(given, taken), 0.0, taken_bytes[None, :])
+            yield Term.of_pair(source, number, held)
+            is_shared = (self.part, tensor, phase) in self.table.shared
+            if not is_shared and phase is Phase.BACKWARD and (self.part, tensor) in self.table.kept:
+                maker, producer = self.table.numbered(self.part, self.values.producer[tensor])
                 again = producer.is_kept(Keep.RECOMPUTED)[:, None]
                 same = same_states(producer.made(tensor), taken)
-                held = np.where(again & ~same, taken_bytes[None, :], 0.0)
-                yield self._pair(maker, number, held, 0, 0)
+                yield Term.of_pair(maker, number, np.where(again & ~same, taken_bytes[None, :], 0.0))
 
     def _made(self, node: int, phase: Phase) -> Iterator[Term]:
         """What an operator makes; what is saved so is counted as saved."""
-        number, variable = self.operator(self.owner[node])
-        for slot in range(len(self.graph.nodes[node].results)):
-            tensor = TensorRef(node, slot)
+        number, variable = self.table.numbered(self.part, self.owner[node])
+        for tensor in self.graph.results(node):
             if phase is Phase.FORWARD:
-                yield from self._held(tensor, self.owner[node], None, 0, 0)
+                yield self._held(tensor, self.owner[node], None)
             else:
-                yield Term(0, 0, (number,), self.made_bytes(tensor, variable))
+                yield Term((number,), self.made_bytes(tensor, variable))
 
 
 def _summed(terms: Sequence[Term], known: dict[tuple[int, ...], FloatArray]) -> FloatArray:

@@ -14,7 +14,7 @@ its letters. In the backward pass each chunk is computed again within the loop. 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from treadle.parallelism.graph.compute_graph import (
@@ -25,7 +25,7 @@ from treadle.parallelism.graph.compute_graph import (
     Source,
     TensorRef,
 )
-from treadle.parallelism.problem.operator_clusters import POINTWISE, factors, flat
+from treadle.parallelism.problem.operator_clusters import POINTWISE, tensor_pairs
 from treadle.parallelism.problem.operators import choices_of_node
 from treadle.parallelism.problem.values import PartValues
 
@@ -89,7 +89,7 @@ def regions_of(values: PartValues) -> tuple[Region, ...]:
             letters
             and all(readers.get(one) for one in tensors)
             and _is_convex(graph, nodes, {one.node for one in tensors})
-            and not (between and _is_left(graph, nodes))
+            and not (between and _is_left(graph, range(len(graph.nodes)), nodes, nodes))
         ):
             found.append(Region(len(found), frozenset(tensors), tuple(letters)))
     return tuple(found)
@@ -97,21 +97,18 @@ def regions_of(values: PartValues) -> tuple[Region, ...]:
 
 def _ends(values: PartValues) -> list[TensorRef]:
     """What enters and leaves a part; of a part by itself its inputs."""
-    ends = [one for one in (values.part.enters, values.part.leaves) if one is not None]
     nodes = values.graph.nodes
-    return ends or [TensorRef(number) for number, node in enumerate(nodes) if node.source is Source.INPUT]
+    inputs = [TensorRef(number) for number, node in enumerate(nodes) if node.source is Source.INPUT]
+    return [one for one in (values.part.enters, values.part.leaves) if one is not None] or inputs
 
 
 def _of_tokens(values: PartValues, letters: list[Mapping[int, Index]]) -> list[Mapping[int, Index]]:
     """Letters that what enters and leaves has, samples and tokens, the largest first."""
     graph = values.graph
-    atoms = {index.atom for one in _ends(values) for index in factors(graph, one)}
-
-    def atom(roles: Mapping[int, Index]) -> int:
-        return next(iter(roles.values())).atom
-
-    found = [roles for roles in letters if atom(roles) in atoms]
-    return sorted(found, key=lambda roles: -graph.atoms[atom(roles)].size)
+    atoms = {index.atom for one in _ends(values) for index in graph.factors(one)}
+    firsts = [(next(iter(roles.values())), roles) for roles in letters]
+    found = [(graph.size(first), roles) for first, roles in firsts if first.atom in atoms]
+    return [roles for _, roles in sorted(found, key=lambda pair: -pair[0])]
 
 
 def _large(values: PartValues) -> set[TensorRef]:
@@ -121,9 +118,7 @@ def _large(values: PartValues) -> set[TensorRef]:
     return {
         tensor
         for tensor in graph.tensors()
-        if graph.nodes[tensor.node].kind not in (OperatorKind.PLACEHOLDER, OperatorKind.OUTPUT)
-        and graph.nbytes(tensor) > least
-        and tensor not in leaving
+        if graph.nodes[tensor.node].computes and graph.nbytes(tensor) > least and tensor not in leaving
     }
 
 
@@ -145,20 +140,10 @@ def _connected(large: set[TensorRef], readers: Mapping[TensorRef, list[int]]) ->
 
 def _letters(graph: ComputeGraph, tensors: list[TensorRef], nodes: set[int]) -> Iterator[Mapping[int, Index]]:
     """For each factor of the first tensor the roles that it is, as far as it goes."""
-    sides: dict[int, list[tuple[TensorRef, Index, Index]]] = {node: [] for node in nodes}
     inner = set(tensors)
-    for node in nodes:
-        for operand in graph.nodes[node].operands:
-            if operand.tensor in inner:
-                sides[node] += [(operand.tensor, index, role) for index, role in flat(operand)]
-        for slot, result in enumerate(graph.nodes[node].results):
-            if TensorRef(node, slot) in inner:
-                for dim, roles in zip(result.dims, result.roles, strict=True):
-                    sides[node] += [
-                        (TensorRef(node, slot), index, role) for index, role in zip(dim, roles, strict=True)
-                    ]
-    for start in factors(graph, tensors[0]):
-        if graph.atoms[start.atom].size < N_CHUNKS[0]:
+    sides = {node: [row for row in tensor_pairs(graph, node) if row[0] in inner] for node in nodes}
+    for start in graph.factors(tensors[0]):
+        if graph.size(start) < N_CHUNKS[0]:
             continue
         known: dict[TensorRef, Index] = {tensors[0]: start}
         roles_of: dict[int, Index] = {}
@@ -208,18 +193,18 @@ def _links(graph: ComputeGraph, nodes: set[int], between: set[int]) -> list[Tens
     """Tensors that such operators read and make within the region."""
     read = {operand.tensor for at in nodes for operand in graph.nodes[at].operands}
     links = {operand.tensor for at in between for operand in graph.nodes[at].operands}
-    links |= {TensorRef(at, slot) for at in between for slot in range(len(graph.nodes[at].results))}
+    links.update(tensor for at in between for tensor in graph.results(at))
     return sorted(one for one in links & read if one.node in nodes)
 
 
-def _is_left(graph: ComputeGraph, nodes: set[int]) -> bool:
-    """Whether something goes out of a region and comes back, through whichever phase."""
+def _is_left(graph: ComputeGraph, steps: Iterable[int], nodes: set[int], inside: set[int]) -> bool:
+    """Whether something goes out of a region, through operators that are not in it, and comes back."""
     after: set[int] = set()
-    for number, node in enumerate(graph.nodes):
-        before = {operand.tensor.node for operand in node.operands}
+    for number in steps:
+        before = {operand.tensor.node for operand in graph.nodes[number].operands}
         if number in nodes and before & after:
             return True
-        if number not in nodes and before & (after | nodes):
+        if number not in nodes and before & (after | inside):
             after.add(number)
     return False
 
@@ -230,15 +215,7 @@ def _is_convex(graph: ComputeGraph, nodes: set[int], makers: set[int]) -> bool:
     In the backward pass those of the forward pass run again that make the region's tensors, and no others.
     """
     for phase in Phase:
-        inside = {at for at in nodes if graph.nodes[at].phase is phase or at in makers}
-        after: set[int] = set()
-        for number, node in enumerate(graph.nodes):
-            if node.phase is not phase:
-                continue
-            before = {operand.tensor.node for operand in node.operands}
-            is_inside = number in nodes
-            if is_inside and before & after:
-                return False
-            if not is_inside and before & (after | inside):
-                after.add(number)
+        steps = [at for at, node in enumerate(graph.nodes) if node.phase is phase]
+        if _is_left(graph, steps, nodes, nodes & {*steps, *makers}):
+            return False
     return True

@@ -6,18 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
-from treadle.parallelism.graph.compute_graph import TensorRef
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.problem.decoding import decoded
 from treadle.parallelism.problem.prices import StatePrices
 from treadle.parallelism.problem.search_problem import SearchProblem
-from treadle.parallelism.problem.variable_table import ACTIVATION, GRADIENT, VariableTable
+from treadle.parallelism.problem.variable_table import ACTIVATION, GRADIENT
 from treadle.parallelism.search.branching import SearchEffort
-from treadle.parallelism.search.factor_graph import FloatArray
 from treadle.parallelism.search.layer_columns import Layering
 from treadle.parallelism.search.minimax import Overlap
 from treadle.parallelism.search.mixed_layers import MixedLayers, mix_layers
-from treadle.parallelism.state.sharding import Sharding, axis_sizes
+from treadle.parallelism.state.sharding import axis_sizes
 from treadle.training.costs import Costs
 
 
@@ -28,31 +26,16 @@ def layering_of(problem: SearchProblem, costs: Costs) -> Layering | None:
     if graph.repeats[section] < 2:
         return None
     boundary = table.boundary[ACTIVATION], table.boundary[GRADIENT]
-    prices = StatePrices(axis_sizes(problem.mesh), costs)
-    forth, back = (_switches(table, prices, number) for number in boundary)
+    prices, switches = StatePrices(axis_sizes(problem.mesh), costs), []
+    for variable in map(table.state, boundary):
+        states = table.widened(variable.part, variable.tensor, variable.states)
+        part = table.values[variable.part].graph
+        switches.append(prices.seconds(part, variable.tensor, states, states))
+    forth, back = switches
     block = frozenset(
-        number
-        for number, variable in enumerate(table.variables)
-        if variable.part == section and number not in boundary
+        number for number, one in enumerate(table.variables) if one.part == section and number not in boundary
     )
     return Layering(graph, section, boundary, (forth, back.T), block)
-
-
-def _switches(table: VariableTable, prices: StatePrices, number: int) -> FloatArray:
-    """Seconds between the states of a boundary."""
-    variable = table.state(number)
-    part, tensor = variable.part, variable.tensor
-    states = [_widened(table, part, tensor, state) for state in variable.states]
-    return prices.seconds(table.values[part].graph, tensor, states, states)
-
-
-def _widened(table: VariableTable, part: int, tensor: TensorRef, state: Sharding) -> Sharding:
-    wide = table.wide(part, tensor)
-    n_dims = len(table.values[part].graph.result(tensor).dims)
-    dims: list[tuple[str, ...]] = [()] * max(n_dims, max(wide, default=-1) + 1)
-    for at, axes in zip(wide, state.dims, strict=True):
-        dims[at] = axes
-    return Sharding(tuple(dims), state.partial)
 
 
 def mixed(

@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum
+from itertools import permutations
 
 import numpy as np
 
 from treadle.arrays import BoolArray, Int64Array
-from treadle.parallelism.graph.compute_graph import OperatorKind, Phase
+from treadle.parallelism.graph.compute_graph import OperatorKind
 from treadle.parallelism.plan.part_plan import Keep
-from treadle.parallelism.problem.operator_clusters import factors
 from treadle.parallelism.problem.variable_table import VariableTable
 from treadle.parallelism.problem.variables import OperatorVariable, StateVariable, Wait
-from treadle.parallelism.state.sharding import Sharding
 
 Domains = tuple[Int64Array, ...]
 
@@ -77,50 +76,47 @@ def named_plans(table: VariableTable) -> Iterator[NamedPlan]:
     axes = list(table.sizes)
     special = [Use.TENSORS, Use.CONTEXT] + ([Use.EXPERTS] if _Letters(table).experts else [])
     layouts: list[dict[str, Use]] = [dict.fromkeys(axes, Use.REPLICAS), dict.fromkeys(axes, Use.SHARDS)]
-    layouts += [{one: Use.SHARDS if one == axis else Use.REPLICAS for one in axes} for axis in axes]
+    layouts += [dict.fromkeys(axes, Use.REPLICAS) | {axis: Use.SHARDS} for axis in axes]
     for use in special:
         layouts.append(dict.fromkeys(axes, use))
         for rest in (Use.REPLICAS, Use.SHARDS):
-            layouts += [{one: use if one == axis else rest for one in axes} for axis in axes]
+            layouts += [dict.fromkeys(axes, rest) | {axis: use} for axis in axes]
     if Use.EXPERTS in special:
         layouts += [
-            {one: Use.EXPERTS if one == axis else Use.TENSORS if one == other else Use.SHARDS for one in axes}
-            for axis in axes
-            for other in axes
-            if axis != other
+            dict.fromkeys(axes, Use.SHARDS) | {axis: Use.EXPERTS, other: Use.TENSORS}
+            for axis, other in permutations(axes, 2)
         ]
-    seen = set()
-    for layout in layouts:
-        key = tuple(layout.values())
-        if key not in seen:
-            seen.add(key)
-            for again in Again:
-                yield NamedPlan(layout, again)
+    for uses in dict.fromkeys(tuple(layout.values()) for layout in layouts):
+        for again in Again:
+            yield NamedPlan(dict(zip(axes, uses, strict=True)), again)
 
 
 class _Letters:
     """Names of atoms by what they stand for."""
 
     def __init__(self, table: VariableTable) -> None:
-        model = table.model
-        self.batch, self.sequence = model.batch, model.sequence
-        outside: set[str] = {self.batch, self.sequence}
-        inside: set[str] = set()
-        experts: list[str] = []
+        self.batch, self.sequence = table.model.batch, table.model.sequence
+        outside, inside, experts = {self.batch, self.sequence}, set[str](), set[str]()
         for values in table.values:
-            graph = values.graph
-            for tensor in (values.part.enters, values.part.leaves):
-                if tensor is not None:
-                    outside.update(graph.atoms[index.atom].name for index in factors(graph, tensor))
-            for tensor in values.part.parameters.values():
-                inside.update(graph.atoms[index.atom].name for index in factors(graph, tensor))
-            experts += [
-                graph.atoms[node.results[0].roles[0][0].atom].name
-                for node in graph.nodes
-                if node.kind is OperatorKind.DISPATCH
-            ]
+            graph, part = values.graph, values.part
+            ends = [tensor for tensor in (part.enters, part.leaves) if tensor is not None]
+            outside.update(graph.letter(index) for tensor in ends for index in graph.factors(tensor))
+            parameters = part.parameters.values()
+            inside.update(graph.letter(index) for tensor in parameters for index in graph.factors(tensor))
+            sent = [node for node in graph.nodes if node.kind is OperatorKind.DISPATCH]
+            experts.update(graph.letter(node.results[0].roles[0][0]) for node in sent)
         self.experts = frozenset(experts)
-        self.inner = frozenset(inside - outside - self.experts)
+        self.inner = frozenset(inside - outside - experts)
+
+    def wanted(self, use: Use) -> list[frozenset[str]]:
+        """Letters that an axis cuts, the most wanted first."""
+        batch, sequence = frozenset({self.batch}), frozenset({self.sequence})
+        by_use = {
+            Use.TENSORS: [self.inner, sequence, batch],
+            Use.CONTEXT: [sequence, batch],
+            Use.EXPERTS: [self.experts, batch, sequence],
+        }
+        return by_use.get(use, [batch, sequence])
 
 
 class NamedDomains:
@@ -138,13 +134,15 @@ class NamedDomains:
         for variable in table.variables:
             if isinstance(variable, OperatorVariable):
                 rows = [[set(one.atom.split(",")) for one in row.choices] for row in variable.strategies]
-                self._cuts.append(_masks(dict(zip(table.sizes, zip(*rows, strict=True), strict=True))))
             else:
                 own = _names(table, variable)
-                places = {
-                    axis: [_place(own, axis, state) for state in variable.states] for axis in table.sizes
-                }
-                self._cuts.append(_masks(places))
+                places = [
+                    {axis: name for name, axes in zip(own, state.dims, strict=True) for axis in axes}
+                    for state in variable.states
+                ]
+                rows = [[{place.get(axis, "")} for axis in table.sizes] for place in places]
+            by_axis = zip(table.sizes, zip(*rows, strict=True), strict=True)
+            self._cuts.append({axis: _masks(letters) for axis, letters in by_axis})
 
     def of(self, plan: NamedPlan) -> Domains:
         """The states that a named plan may take, ascending, per variable."""
@@ -153,129 +151,86 @@ class NamedDomains:
             if isinstance(variable, OperatorVariable):
                 if (number, plan.again) not in self._flags:
                     self._flags[number, plan.again] = _flags(variable, plan.again)
-                allowed = _of_operator(variable, cuts, plan, self.letters)
+                allowed = np.repeat(self._strategies(variable, cuts, plan), len(variable.keeps))
                 allowed &= np.tile(self._flags[number, plan.again], len(variable.strategies))
             else:
-                allowed = _of_state(self.table, variable, cuts, plan, self.letters)
+                allowed = np.ones(variable.size, np.bool_)
+                for axis, use in plan.uses.items():
+                    allowed = _narrowed(allowed, cuts[axis], self._places(variable, use))
             found.append(np.flatnonzero(allowed).astype(np.int64))
         return tuple(found)
+
+    def _strategies(
+        self, variable: OperatorVariable, cuts: Mapping[str, Mapping[str, BoolArray]], plan: NamedPlan
+    ) -> BoolArray:
+        left = np.ones(len(variable.strategies), np.bool_)
+        for axis, use in plan.uses.items():
+            wanted = self.letters.wanted(use)
+            some = _narrowed(left, cuts[axis], [*wanted, _WHOLE])
+            if use is Use.TENSORS and _cutting(left, cuts[axis], frozenset().union(*wanted)).any():
+                some = some | _cutting(left, cuts[axis], {"+"})  # sums of summands stay so
+            left = some
+        return left
+
+    def _places(self, variable: StateVariable, use: Use) -> list[frozenset[str]]:
+        """Sets of letters that an axis may cut of a tensor, the most wanted first; "": none."""
+        letters, names = self.letters, frozenset(_names(self.table, variable))
+        wanted = letters.wanted(use)
+        if (variable.part, variable.tensor) in self.table.stored:
+            local = wanted[0] & names if use in (Use.TENSORS, Use.EXPERTS) else frozenset()
+            if variable.wait is Wait.SHARED:
+                return [local or _WHOLE]
+            if use is Use.REPLICAS:
+                return [_WHOLE]
+            return [local, names] if local else [names]
+        if variable.wait is Wait.BOUNDARY:
+            if use is Use.TENSORS:
+                return [frozenset({letters.sequence}), _WHOLE]
+            return [one for one in wanted if one & names]
+        if use in (Use.TENSORS, Use.EXPERTS):
+            return [_WHOLE.union(*wanted)]
+        return [_WHOLE | {letters.batch, letters.sequence} | letters.experts]
+
+
+_WHOLE = frozenset({""})
 
 
 def _names(table: VariableTable, variable: StateVariable) -> list[str]:
     """Letters of a tensor's factors, as states of the variable have them."""
     graph = table.values[variable.part].graph
-    own = [graph.atoms[index.atom].name for index in factors(graph, variable.tensor)]
-    return (
-        own
-        if variable.wait is not Wait.BOUNDARY
-        else [own[at] for at in table.wide(variable.part, variable.tensor)]
-    )
+    own = [graph.letter(index) for index in graph.factors(variable.tensor)]
+    if variable.wait is Wait.BOUNDARY:
+        return [own[at] for at in table.wide(variable.part, variable.tensor)]
+    return own
 
 
-def _place(own: Sequence[str], axis: str, state: Sharding) -> set[str]:
-    return {next((own[at] for at, axes in enumerate(state.dims) if axis in axes), "")}
+def _masks(rows: Sequence[Set[str]]) -> dict[str, BoolArray]:
+    """By letter the rows that have it."""
+    return {name: np.array([name in one for one in rows], np.bool_) for name in set().union(*rows)}
 
 
-def _masks(letters: Mapping[str, Sequence[Set[str]]]) -> dict[str, dict[str, BoolArray]]:
-    """By axis and letter the rows in which the axis cuts the letter, from the letters of each row."""
-    return {
-        axis: {name: np.array([name in one for one in rows], np.bool_) for name in set().union(*rows)}
-        for axis, rows in letters.items()
-    }
-
-
-def _cutting(masks: Mapping[str, BoolArray], wanted: Set[str], n_rows: int) -> BoolArray:
-    """Rows with one of some letters."""
-    found = np.zeros(n_rows, np.bool_)
+def _cutting(left: BoolArray, masks: Mapping[str, BoolArray], wanted: Set[str]) -> BoolArray:
+    """Of the rows that are left those with one of some letters."""
+    found = np.zeros_like(left)
     for name in wanted & masks.keys():
         found |= masks[name]
-    return found
+    return left & found
 
 
-def _wanted(use: Use, letters: _Letters) -> list[frozenset[str]]:
-    """Letters that an axis cuts, the most wanted first."""
-    tokens = [frozenset({letters.batch}), frozenset({letters.sequence})]
-    if use is Use.TENSORS:
-        return [letters.inner, tokens[1], tokens[0]]
-    if use is Use.CONTEXT:
-        return tokens[::-1]
-    if use is Use.EXPERTS:
-        return [letters.experts, *tokens]
-    return tokens
-
-
-def _of_operator(
-    variable: OperatorVariable,
-    cuts: Mapping[str, Mapping[str, BoolArray]],
-    plan: NamedPlan,
-    letters: _Letters,
-) -> BoolArray:
-    n_rows = len(variable.strategies)
-    left = np.ones(n_rows, np.bool_)
-    for axis, use in plan.uses.items():
-        for wanted in _wanted(use, letters):
-            some = left & _cutting(cuts[axis], wanted, n_rows)
-            if some.any():
-                if use is Use.TENSORS:  # sums of summands stay so
-                    some |= left & _cutting(cuts[axis], {"+"}, n_rows)
-                left = some
-                break
-        else:
-            whole = left & _cutting(cuts[axis], {""}, n_rows)
-            left = whole if whole.any() else left
-    return np.repeat(left, len(variable.keeps))
+def _narrowed(left: BoolArray, masks: Mapping[str, BoolArray], wanted: Sequence[Set[str]]) -> BoolArray:
+    """Of the rows that are left those with a letter of the first set that any has; all if none has one."""
+    options = (_cutting(left, masks, names) for names in wanted)
+    return next((some for some in options if some.any()), left)
 
 
 def _flags(variable: OperatorVariable, again: Again) -> BoolArray:
-    if Keep.RECOMPUTED not in variable.keeps or variable.cluster.phase is Phase.BACKWARD:
-        return np.ones(len(variable.keeps), bool)
     nodes = [variable.graph.nodes[member] for member in variable.cluster.members]
-    if again is Again.POINTWISE and all(len(node.linear) == 1 and len(node.linear[0]) > 1 for node in nodes):
-        return np.ones(len(variable.keeps), bool)  # a sum of products is worth saving
-    kinds = {node.kind for node in nodes}
+    # a sum of products is worth saving
+    is_open = again is Again.POINTWISE and all(len(n.linear) == 1 < len(n.linear[0]) for n in nodes)
+    if Keep.RECOMPUTED not in variable.keeps or is_open:
+        return np.ones(len(variable.keeps), bool)
     heavy = {OperatorKind.EINSUM, OperatorKind.ATTENTION, OperatorKind.DISPATCH, OperatorKind.COMBINE}
-    is_again = again is Again.ALL or (again is Again.POINTWISE and not kinds & heavy)
+    is_light = heavy.isdisjoint(node.kind for node in nodes)
+    is_again = again is Again.ALL or (again is Again.POINTWISE and is_light)
     refused = Keep.SAVED if is_again else Keep.RECOMPUTED
     return np.array([keep is not refused for keep in variable.keeps])
-
-
-def _of_state(
-    table: VariableTable,
-    variable: StateVariable,
-    cuts: Mapping[str, Mapping[str, BoolArray]],
-    plan: NamedPlan,
-    letters: _Letters,
-) -> BoolArray:
-    own = _names(table, variable)
-    is_parameter = (variable.part, variable.tensor) in table.stored
-    allowed = np.ones(variable.size, np.bool_)
-    for axis, use in plan.uses.items():
-        for wanted in _places(variable, use, letters, own, is_parameter):
-            some = allowed if wanted is None else allowed & _cutting(cuts[axis], wanted, variable.size)
-            if some.any():
-                allowed = some
-                break
-    return allowed
-
-
-def _places(
-    variable: StateVariable, use: Use, letters: _Letters, own: list[str], is_parameter: bool
-) -> list[frozenset[str] | None]:
-    """Sets of letters that an axis may cut of a tensor, the most wanted first; None: any; "": none."""
-    names, whole = frozenset(own), frozenset({""})
-    if is_parameter:
-        local = {Use.TENSORS: letters.inner, Use.EXPERTS: letters.experts}.get(use, frozenset()) & names
-        if variable.wait is Wait.SHARED:
-            return [local or whole]
-        if use is Use.REPLICAS:
-            return [whole]
-        return [local, names] if local else [names]
-    tokens = frozenset({letters.batch, letters.sequence})
-    if variable.wait is Wait.BOUNDARY:
-        if use is Use.TENSORS:
-            return [frozenset({letters.sequence}), whole]
-        return [one for one in _wanted(use, letters) if one & names]
-    own_letters = frozenset().union(*_wanted(use, letters))
-    if use in (Use.TENSORS, Use.EXPERTS):
-        return [own_letters | whole]
-    return [tokens | letters.experts | whole, None]

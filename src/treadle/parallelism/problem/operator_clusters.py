@@ -18,16 +18,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from treadle.parallelism.graph.compute_graph import (
     ComputeGraph,
     Index,
     Node,
-    Operand,
     OperatorKind,
     Phase,
     Source,
     TensorRef,
+    pairs,
 )
 
 POINTWISE = (OperatorKind.ELEMENTWISE, OperatorKind.REDUCTION)
@@ -41,14 +42,11 @@ class Letters:
     Parameters
     ----------
     of_role : dict of (node, role) to int
-    of_factor : dict of (tensor, index) to int
-        For every tensor that members read or make.
     sizes : tuple of int
         Elements, by letter.
     """
 
     of_role: dict[tuple[int, Index], int]
-    of_factor: dict[tuple[TensorRef, Index], int]
     sizes: tuple[int, ...]
 
 
@@ -81,15 +79,13 @@ class Cluster:
         return frozenset(self.members)
 
 
-def flat(operand: Operand) -> Iterator[tuple[Index, Index]]:
-    """Factors of the tensor and the roles that they play."""
-    for dim, roles in zip(operand.dims, operand.roles, strict=True):
-        yield from zip(dim, roles, strict=True)
-
-
-def factors(graph: ComputeGraph, tensor: TensorRef) -> tuple[Index, ...]:
-    """Flat factors of a tensor, the outermost first."""
-    return tuple(index for dim in graph.result(tensor).dims for index in dim)
+def tensor_pairs(graph: ComputeGraph, number: int) -> Iterator[tuple[TensorRef, Index, Index]]:
+    """Tensors that a node reads and makes, their factors, and the roles that these play."""
+    node = graph.nodes[number]
+    for operand in node.operands:
+        yield from ((operand.tensor, index, role) for index, role in pairs(operand))
+    for tensor, result in zip(graph.results(number), node.results, strict=True):
+        yield from ((tensor, index, role) for index, role in pairs(result))
 
 
 class _Grouping:
@@ -99,6 +95,10 @@ class _Grouping:
         self.graph, self.stateful = graph, stateful
         self.group: dict[int, int] = {}
         self.members: dict[int, list[int]] = {}
+        given = {tensor.node for tensor in stateful}
+        given |= {number for number, node in enumerate(graph.nodes) if node.source is Source.PARAMETER}
+        self.given = sum(1 << number for number in given)
+        """A bit for each tensor with a state, and each parameter."""
         self.ancestors: list[int] = []
         """By node a bit for each node that it depends on, itself among them."""
         for number, node in enumerate(graph.nodes):
@@ -106,14 +106,11 @@ class _Grouping:
             for operand in node.operands:
                 bits |= self.ancestors[operand.tensor.node]
             self.ancestors.append(bits)
-            if node.kind in (OperatorKind.OUTPUT, OperatorKind.PLACEHOLDER):
-                continue
-            self.members[number], self.group[number] = [number], number
-            if self.is_light(node):
-                for joined in self._offers(number, node):
-                    if self._may_be_one(joined):
-                        self._merge(joined)
-                        break
+            if node.computes:
+                self.members[number], self.group[number] = [number], number
+                offers = self._offers(number, node) if self.is_light(node) else ()
+                if (joined := next(filter(self._may_be_one, offers), None)) is not None:
+                    self._merge(joined)
 
     def is_light(self, node: Node) -> bool:
         """Pointwise, a slice or a concatenation; but no look-up of parameters, nor its gradient."""
@@ -121,43 +118,33 @@ class _Grouping:
             return True
         if node.kind not in _LIGHT or "embedding" in (node.operator or node.name):
             return False
-        return not any(
-            self.graph.nodes[operand.tensor.node].source is Source.PARAMETER for operand in node.operands
-        )
+        producers = (self.graph.nodes[operand.tensor.node] for operand in node.operands)
+        return all(one.source is not Source.PARAMETER for one in producers)
 
     def _offers(self, number: int, node: Node) -> Iterator[list[int]]:
         """Sets of groups that the node might join, the largest first."""
-        near = [
+        near = {
             self.group[operand.tensor.node]
             for operand in node.operands
             if operand.tensor.node in self.group and self._is_of(operand.tensor.node, node.phase)
-        ]
-        if node.phase is Phase.FORWARD:
-            mine = self.read([number])
-            if len(mine) == 1:
-                near += [
-                    home
-                    for home, nodes in self.members.items()
-                    if home != number and self._is_of(home, node.phase) and self.read(nodes) == mine
-                ]
-        else:
-            mine = self.read([number])
-            near += [
-                home
-                for home, nodes in self.members.items()
-                if home != number and self._is_of(home, node.phase) and self._share(mine, nodes)
-            ]
-        homes = sorted(set(near), reverse=True)
+        }
+        mine = self.read([number])
+        for home, nodes in self.members.items():
+            if home != number and self._is_of(home, node.phase) and self._share(mine, node.phase, nodes):
+                near.add(home)
+        homes = sorted(near, reverse=True)
         if len(homes) > 1:
             yield [number, *homes]
         for home in homes:
             yield [number, home]
 
-    def _share(self, mine: frozenset[TensorRef], nodes: Iterable[int]) -> bool:
-        """Whether both read what the backward pass makes."""
-        common = mine & self.read(nodes)
+    def _share(self, mine: frozenset[TensorRef], phase: Phase, nodes: Iterable[int]) -> bool:
+        """Whether nodes also read one and the same tensor, or anything that the backward pass makes."""
+        if phase is Phase.FORWARD:
+            return len(mine) == 1 and self.read(nodes) == mine
         return any(
-            self.graph.nodes[one.node].phase is Phase.BACKWARD and one not in self.stateful for one in common
+            self.graph.nodes[one.node].phase is Phase.BACKWARD and one not in self.stateful
+            for one in mine & self.read(nodes)
         )
 
     def _is_of(self, number: int, phase: Phase) -> bool:
@@ -167,36 +154,25 @@ class _Grouping:
     def read(self, nodes: Iterable[int]) -> frozenset[TensorRef]:
         """Tensors with a state that these nodes read of others, but parameters."""
         own = set(nodes)
-        found = set()
-        for number in own:
-            for operand in self.graph.nodes[number].operands:
-                producer = operand.tensor.node
-                if producer in own:
-                    continue
-                if self.graph.nodes[producer].kind is OperatorKind.PLACEHOLDER:
-                    if operand.tensor in self.stateful:
-                        found.add(operand.tensor)
-                elif self.is_made_of_tensors(producer):
-                    found.add(operand.tensor)
-        return frozenset(found)
+        tensors = {operand.tensor for number in own for operand in self.graph.nodes[number].operands}
+        return frozenset(one for one in tensors if one.node not in own and self._has_state(one))
+
+    def _has_state(self, tensor: TensorRef) -> bool:
+        if self.graph.nodes[tensor.node].kind is OperatorKind.PLACEHOLDER:
+            return tensor in self.stateful
+        return self.is_made_of_tensors(tensor.node)
 
     def is_made_of_tensors(self, number: int) -> bool:
         """Whether any tensor with a state, or a parameter, goes into a node."""
-        bits = self.ancestors[number]
-        given = [tensor.node for tensor in self.stateful]
-        given += [n for n, node in enumerate(self.graph.nodes) if node.source is Source.PARAMETER]
-        return any(bits >> one & 1 for one in given)
+        return bool(self.ancestors[number] & self.given)
 
     def _may_be_one(self, homes: list[int]) -> bool:
         nodes = {member for home in homes for member in self.members[home]}
         bits = sum(1 << node for node in nodes)
-        for number in nodes:
-            for operand in self.graph.nodes[number].operands:
-                outside = operand.tensor.node
-                if outside not in nodes and self.ancestors[outside] & bits:
-                    return False  # what lies between would have to run within
-        phase = self.graph.nodes[homes[0]].phase
-        if phase is Phase.FORWARD:
+        read = {operand.tensor.node for number in nodes for operand in self.graph.nodes[number].operands}
+        if any(self.ancestors[outside] & bits for outside in read - nodes):
+            return False  # what lies between would have to run within
+        if self.graph.nodes[homes[0]].phase is Phase.FORWARD:
             return len(self.read(nodes)) <= 1
         sums = [self._adds(self.graph.nodes[number]) for number in nodes]
         return all(sums) or not any(sums)
@@ -207,20 +183,17 @@ class _Grouping:
             return False
         if not (node.operator or node.name).removeprefix("aten.").startswith(("add", "tied")):
             return False
-        producers = [self.graph.nodes[operand.tensor.node] for operand in node.operands]
-        return all(
-            one.kind is not OperatorKind.PLACEHOLDER and (not self.is_light(one) or self._adds(one))
-            for one in producers
-        )
+        producers = (self.graph.nodes[operand.tensor.node] for operand in node.operands)
+        return all(one.computes and (not self.is_light(one) or self._adds(one)) for one in producers)
 
     def _merge(self, homes: list[int]) -> None:
         into = min(homes)
+        joined = sorted(member for home in homes for member in self.members[home])
         for home in homes:
             if home != into:
-                self.members[into] += self.members.pop(home)
-        for member in self.members[into]:
-            self.group[member] = into
-        self.members[into].sort()
+                del self.members[home]
+        self.members[into] = joined
+        self.group.update(dict.fromkeys(joined, into))
 
 
 def clusters_of(graph: ComputeGraph, stateful: frozenset[TensorRef]) -> tuple[Cluster, ...]:
@@ -233,75 +206,51 @@ def clusters_of(graph: ComputeGraph, stateful: frozenset[TensorRef]) -> tuple[Cl
         Placeholders, beside parameters, whose state is a choice: activations that enter, a gradient.
     """
     members = list(_Grouping(graph, stateful).members.values())
-    readers: dict[TensorRef, set[int]] = {}
+    readers: dict[TensorRef, set[int]] = {t: {-1} for t in (*graph.gradients.values(), *graph.tangents)}
     owner = {node: at for at, nodes in enumerate(members) for node in nodes}
     for number, node in enumerate(graph.nodes):
         for operand in node.operands:
             readers.setdefault(operand.tensor, set()).add(owner.get(number, -1))
-    for tensor in (*graph.gradients.values(), *graph.tangents):
-        readers.setdefault(tensor, set()).add(-1)
     found = []
     for at, nodes in enumerate(members):
-        made = [TensorRef(node, slot) for node in nodes for slot in range(len(graph.nodes[node].results))]
+        made = [tensor for node in nodes for tensor in graph.results(node)]
         outer = tuple(tensor for tensor in made if readers.get(tensor, set()) - {at})
-        takes = dict.fromkeys(
-            operand.tensor
-            for node in nodes
-            for operand in graph.nodes[node].operands
-            if owner.get(operand.tensor.node) != at
-        )
         inner = tuple(tensor for tensor in made if tensor not in outer)
+        read = [operand.tensor for node in nodes for operand in graph.nodes[node].operands]
+        takes = dict.fromkeys(tensor for tensor in read if owner.get(tensor.node) != at)
         found.append(Cluster(tuple(nodes), graph.nodes[nodes[0]].phase, tuple(takes), outer, inner))
     return tuple(found)
 
 
 def letters_of(graph: ComputeGraph, cluster: Cluster) -> Letters:
     """The letters of a cluster: roles of members, identified where a tensor joins them."""
-    parent: dict[object, object] = {}
+    parent: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
-    def find(key: object) -> object:
+    def find(key: tuple[Any, ...]) -> tuple[Any, ...]:
         parent.setdefault(key, key)
         while parent[key] != key:
             parent[key] = parent[parent[key]]
             key = parent[key]
         return key
 
-    sizes: dict[object, int] = {}
+    sizes: dict[tuple[Any, ...], int] = {}
+    # alone, an operator may read one tensor twice by different roles
+    is_alone = len(cluster.members) == 1
     for number in cluster.members:
-        node = graph.nodes[number]
-        pairs: list[tuple[TensorRef, Index, Index]] = [
-            (operand.tensor, index, role) for operand in node.operands for index, role in flat(operand)
-        ]
-        pairs += [
-            (TensorRef(number, slot), index, role)
-            for slot, result in enumerate(node.results)
-            for dim, roles in zip(result.dims, result.roles, strict=True)
-            for index, role in zip(dim, roles, strict=True)
-        ]
-        is_alone = len(cluster.members) == 1
-        for at, (tensor, index, role) in enumerate(pairs):
-            mine = ("role", number, role)
-            # alone, an operator may read one tensor twice by different roles
-            other = ("factor", tensor, index, at) if is_alone else ("factor", tensor, index)
-            parent[find(mine)] = find(other)
-            sizes[find(other)] = graph.atoms[index.atom].size
-    numbers: dict[object, int] = {}
+        for at, (tensor, index, role) in enumerate(tensor_pairs(graph, number)):
+            factor = find((tensor, index, at) if is_alone else (tensor, index))
+            parent[find((number, role))] = factor
+            sizes[find(factor)] = graph.size(index)
+    numbers: dict[tuple[Any, ...], int] = {}
     of_role: dict[tuple[int, Index], int] = {}
-    of_factor: dict[tuple[TensorRef, Index], int] = {}
-    by_number: list[int] = []
+    largest: dict[int, int] = {}
     for key in list(parent):
-        assert isinstance(key, tuple)
         root = find(key)
-        if root not in numbers:
-            numbers[root] = len(numbers)
-            by_number.append(0)
-        number = numbers[root]
-        by_number[number] = max(by_number[number], sizes.get(key, 0), sizes.get(root, 0))
-        if key[0] == "role":
-            of_role[key[1], key[2]] = number
-        else:
-            of_factor[key[1], key[2]] = number
-    return Letters(of_role, of_factor, tuple(by_number))
+        number = numbers.setdefault(root, len(numbers))
+        largest[number] = max(largest.get(number, 0), sizes.get(key, 0), sizes.get(root, 0))
+        if isinstance(key[0], int):
+            of_role[key[0], key[1]] = number
+    return Letters(of_role, tuple(largest.values()))
 
 
 def shown(graph: ComputeGraph, cluster: Cluster) -> str:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from math import prod
 
-from treadle.parallelism.graph.compute_graph import ComputeGraph, Index, Node, OperatorKind, TensorRef
+from treadle.parallelism.graph.compute_graph import (
+    ComputeGraph,
+    Index,
+    Node,
+    OperatorKind,
+    TensorRef,
+    factors,
+)
 from treadle.parallelism.problem.operator_clusters import POINTWISE
 from treadle.parallelism.problem.operators import choices_of_node
 from treadle.parallelism.state.sharding import Sharding
@@ -14,22 +21,16 @@ from treadle.training.compute_times import FUSED_ATTENTION_BACKWARD, RooflineTim
 
 def flops_of(graph: ComputeGraph, node: Node) -> float:
     """Floating-point operations of a whole operator: of matrix products and attention, else none."""
-    roles = set(node.read) | set(node.made)
+    roles = {*node.read, *node.made}
     if node.kind is OperatorKind.EINSUM:
         return 2.0 * max(1, len(node.operands) - 1) * _elements(graph, roles)
-    if node.kind is OperatorKind.ATTENTION:
-        return _attention_flops(graph, node, roles)
-    return 0.0
-
-
-def _attention_flops(graph: ComputeGraph, node: Node, roles: set[Index]) -> float:
-    """Two products, of queries with keys and of scores with values; in the backward pass 2.5 times."""
-    cut = {
-        letter for choice in choices_of_node(node) for letter in choice.letters if isinstance(letter, Index)
-    }
-    both = [*(one.roles for one in node.operands), *(one.roles for one in node.results)]
-    tensors = [{i for dim in roles for i in dim} for roles in both]
-    within = {frozenset(letters - cut) for letters in tensors if cut <= letters} - {frozenset()}
+    if node.kind is not OperatorKind.ATTENTION:
+        return 0.0
+    # two products, of queries with keys and of scores with values; in the backward pass 2.5 times
+    letters = {letter for choice in choices_of_node(node) for letter in choice.letters}
+    cut = {letter for letter in letters if isinstance(letter, Index)}
+    tensors = [set(factors(roles)) for roles in node.all_roles]
+    within = {frozenset(roles - cut) for roles in tensors if cut <= roles} - {frozenset()}
     keys = roles - cut - set().union(*within)
     heads = [_elements(graph, group) for group in within]
     if len(heads) == 1:
@@ -42,17 +43,12 @@ def _attention_flops(graph: ComputeGraph, node: Node, roles: set[Index]) -> floa
 
 
 def _elements(graph: ComputeGraph, indices: Iterable[Index]) -> int:
-    return prod(graph.atoms[index.atom].size for index in indices)
+    return prod(map(graph.size, indices))
 
 
 def fused_tensors(graph: ComputeGraph) -> frozenset[TensorRef]:
     """Tensors that a pointwise operator makes and only such of its phase read: they move no bytes."""
-    found = {
-        TensorRef(number, slot)
-        for number, node in enumerate(graph.nodes)
-        if node.kind in POINTWISE
-        for slot in range(len(node.results))
-    }
+    found = {tensor for tensor in graph.tensors() if graph.nodes[tensor.node].kind in POINTWISE}
     for node in graph.nodes:
         for operand in node.operands:
             producer = graph.nodes[operand.tensor.node]

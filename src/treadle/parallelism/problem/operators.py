@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from treadle.parallelism.graph.compute_graph import Dims, Index, Node, OperatorKind
+from treadle.parallelism.graph.compute_graph import Node, OperatorKind, factors
 from treadle.parallelism.state.strategies import WHOLE, Choice, Operator, choices_of
 
 _EXTREMES = ("amax", "amin", "max", "min", "all", "any", "argmax", "linalg_vector_norm", "var", "var_mean")
@@ -19,19 +19,9 @@ def operator_of(node: Node) -> Operator:
     """
     name = node.operator.partition(".")[2].partition(".")[0]  # aten.amax.default
     summed = node.kind is not OperatorKind.REDUCTION or name not in _EXTREMES
-    return Operator(node.kind.value, _read(node), _made(node), node.linear, summed)
-
-
-def _flat(dims: Dims) -> tuple[Index, ...]:
-    return tuple(index for dim in dims for index in dim)
-
-
-def _read(node: Node) -> tuple[tuple[Index, ...], ...]:
-    return tuple(_flat(operand.roles) for operand in node.operands)
-
-
-def _made(node: Node) -> tuple[tuple[Index, ...], ...]:
-    return tuple(_flat(result.roles) for result in node.results)
+    read = tuple(factors(operand.roles) for operand in node.operands)
+    made = tuple(factors(result.roles) for result in node.results)
+    return Operator(node.kind.value, read, made, node.linear, summed)
 
 
 def choices_of_node(node: Node) -> tuple[Choice, ...]:

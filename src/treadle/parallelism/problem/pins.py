@@ -9,7 +9,6 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
-from treadle.parallelism.graph.compute_graph import TensorRef
 from treadle.parallelism.problem.variable_table import VariableTable
 from treadle.parallelism.problem.variables import OperatorVariable, StateVariable, Wait
 from treadle.parallelism.state.sharding import Sharding
@@ -70,8 +69,9 @@ def pinned_domains(table: VariableTable, pins: Mapping[str, str]) -> tuple[Int64
                     f"pin {name}={text}: {variable.name} may not be so; it may be {'; '.join(offered)[:400]}"
                 )
         if not found:
+            stored = [table.variables[number].name for number in sorted(set(table.stored.values()))]
             raise ScheduleError(
-                f"pin {name[:60]!r}: no parameter or tensor of that name; there are {_names(table)[:400]}"
+                f"pin {name[:60]!r}: no parameter or tensor of that name; there are {', '.join(stored)[:400]}"
             )
     return tuple(np.flatnonzero(states).astype(np.int64) for states in allowed)
 
@@ -84,23 +84,11 @@ def _options(
     if part and part != table.values[variable.part].part.name:
         return None
     if isinstance(variable, StateVariable):
-        if variable.wait is Wait.STORED and _is_called(variable.name.partition("/")[2], rest):
-            return list(variable.states)
-        return None
-    for member in variable.cluster.members:
-        for slot in range(len(variable.graph.nodes[member].results)):
-            tensor = TensorRef(member, slot)
-            if variable.graph.spelled(tensor) == rest:
-                view = variable.made(tensor)
-                return [view.states[at] for at in view.index.tolist()]
+        path = variable.name.partition("/")[2]
+        is_called = path == rest or path.endswith(f".{rest}") or rest in path.split(".")
+        return list(variable.states) if variable.wait is Wait.STORED and is_called else None
+    for tensor in (*variable.cluster.makes, *variable.cluster.inner):
+        if variable.graph.spelled(tensor) == rest:
+            view = variable.made(tensor)
+            return [view.state(label) for label in range(variable.size)]
     return None
-
-
-def _is_called(path: str, name: str) -> bool:
-    return path == name or path.endswith(f".{name}") or name in path.split(".")
-
-
-def _names(table: VariableTable) -> str:
-    return ", ".join(
-        one.name for one in table.variables if isinstance(one, StateVariable) and one.wait is Wait.STORED
-    )

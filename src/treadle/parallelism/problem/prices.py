@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.parallelism.graph.compute_graph import ComputeGraph, Index, TensorRef
-from treadle.parallelism.problem.operator_clusters import factors
+from treadle.parallelism.graph.compute_graph import ComputeGraph, TensorRef
 from treadle.parallelism.state.seconds_table import seconds_between
 from treadle.parallelism.state.sharding import Sharding
 from treadle.training.costs import Costs, RememberedCosts
@@ -41,9 +40,13 @@ class StatePrices:
         targets: Sequence[Sharding],
     ) -> NDArray[np.float64]:
         """Least seconds from each source to each target, states over the tensor's flat factors."""
-        own = factors(graph, tensor)
-        kept = self._kept(graph, own, [*sources, *targets])
-        shape = tuple(graph.atoms[own[at].atom].size for at in kept)
+        factor_sizes = graph.factor_sizes(tensor)
+        used = {at for state in (*sources, *targets) for at, axes in enumerate(state.dims) if axes}
+        rest = [at for at, size in enumerate(factor_sizes) if at not in used and size > 1]
+        if rest:
+            used.add(max(rest, key=lambda at: self._n_cuts(factor_sizes[at])))
+        kept = sorted(used)
+        shape = tuple(factor_sizes[at] for at in kept)
         whole = graph.nbytes(tensor)
         element_bytes = whole // int(np.prod(shape, dtype=object)) if shape else whole
         mine, theirs = (
@@ -56,15 +59,6 @@ class StatePrices:
                 mine, theirs, shape=shape, element_bytes=element_bytes, sizes=self.sizes, costs=self.costs
             )
         return self._tables[key]
-
-    def _kept(
-        self, graph: ComputeGraph, own: tuple[Index, ...], states: Sequence[Sharding]
-    ) -> tuple[int, ...]:
-        used = {at for state in states for at, axes in enumerate(state.dims) if axes}
-        rest = [at for at in range(len(own)) if at not in used and graph.atoms[own[at].atom].size > 1]
-        if rest:
-            used.add(max(rest, key=lambda at: self._n_cuts(graph.atoms[own[at].atom].size)))
-        return tuple(sorted(used))
 
     def _n_cuts(self, size: int) -> int:
         cuts = 1

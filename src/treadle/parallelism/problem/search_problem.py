@@ -128,13 +128,12 @@ def pose(
     names = Quantities(len(model.parts), sum(map(len, moments.values())))
     assembly = Assembly(table, StatePrices(sizes, costs), times, names, bytes_per_parameter, optimizer_bytes)
     assembly.run(moments)
-    first = tuple(table.boundary.values())
     graph = FactorGraph(
         tuple(variable.size for variable in table.variables),
         names,
         tuple(assembly.factors()),
         tuple(part.repeats for part in model.parts),
         tuple(variable.letters for variable in table.variables),
-        first,
+        tuple(table.boundary.values()),
     )
     return SearchProblem(model, mesh, table, graph)

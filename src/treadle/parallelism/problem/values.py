@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -39,24 +40,21 @@ class PartValues:
 
     @cached_property
     def _readers(self) -> dict[tuple[TensorRef, Phase], tuple[int, ...]]:
-        found: dict[tuple[TensorRef, Phase], tuple[int, ...]] = {}
+        found: dict[tuple[TensorRef, Phase], list[int]] = defaultdict(list)
         for at, one in enumerate(self.clusters):
             for tensor in one.takes:
-                found[tensor, one.phase] = (*found.get((tensor, one.phase), ()), at)
-        return found
+                found[tensor, one.phase].append(at)
+        return {key: tuple(readers) for key, readers in found.items()}
 
     @cached_property
     def is_needed_again(self) -> tuple[bool, ...]:
         """By cluster whether the backward pass may need its results: itself, or to compute others again."""
         needed = [False] * len(self.clusters)
-        for at in range(len(self.clusters) - 1, -1, -1):
-            one = self.clusters[at]
-            if one.phase is Phase.FORWARD:
-                needed[at] = any(
-                    self.readers(tensor, Phase.BACKWARD)
-                    or any(needed[reader] for reader in self.readers(tensor, Phase.FORWARD))
-                    for tensor in one.makes
-                )
+        for at in reversed(range(len(self.clusters))):
+            if self.clusters[at].phase is Phase.FORWARD:
+                makes = self.clusters[at].makes
+                late = [reader for tensor in makes for reader in self.readers(tensor, Phase.FORWARD)]
+                needed[at] = self.is_read_backward(at) or any(needed[reader] for reader in late)
         return tuple(needed)
 
     def again_readers(self, tensor: TensorRef) -> tuple[int, ...]:
@@ -98,6 +96,5 @@ class PartValues:
 
 def values_of(part: ModelPart) -> PartValues:
     """The values of a part."""
-    stateful = {part.enters, None if part.leaves is None else part.graph.tangents[part.leaves]} - {None}
-    clusters = clusters_of(part.graph, frozenset(one for one in stateful if one is not None))
-    return PartValues(part, clusters)
+    ends = (part.enters, None if part.leaves is None else part.graph.tangents[part.leaves])
+    return PartValues(part, clusters_of(part.graph, frozenset(one for one in ends if one is not None)))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
 
 from treadle.errors import ScheduleError
-from treadle.parallelism.graph.compute_graph import ComputeGraph, Index, Phase, TensorRef
+from treadle.parallelism.graph.compute_graph import Index, Phase, TensorRef
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.part_plan import Keep
 from treadle.parallelism.problem.choices import cluster_choices, cluster_strategies, uncut_atoms
 from treadle.parallelism.problem.loops import N_CHUNKS, LoopChoice, Region, regions_of
-from treadle.parallelism.problem.operator_clusters import factors, shown
+from treadle.parallelism.problem.operator_clusters import shown
+from treadle.parallelism.problem.operator_work import local_bytes
 from treadle.parallelism.problem.values import PartValues, values_of
 from treadle.parallelism.problem.variables import (
     OperatorVariable,
@@ -21,8 +25,11 @@ from treadle.parallelism.problem.variables import (
     Wait,
     states_over,
 )
+from treadle.parallelism.search.factor_graph import FloatArray
 from treadle.parallelism.state.sharding import Sharding
 
+End = tuple[int, View]
+"""A variable, and the states in which it gives or takes a tensor."""
 ACTIVATION, GRADIENT = "activation", "gradient"
 
 
@@ -72,11 +79,21 @@ class VariableTable:
         self.variables.append(variable)
         return len(self.variables) - 1
 
+    def _add_state(
+        self, name: str, wait: Wait, part: int, tensor: TensorRef, states: Iterable[Sharding]
+    ) -> int:
+        return self.add(StateVariable(name, wait, part, tensor, tuple(states), tuple(self.sizes)))
+
     def operator(self, part: int, cluster: int) -> OperatorVariable:
         """How a cluster runs."""
-        found = self.variables[self.operators[part, cluster]]
+        return self.numbered(part, cluster)[1]
+
+    def numbered(self, part: int, cluster: int) -> tuple[int, OperatorVariable]:
+        """The variable of a cluster, and its number."""
+        number = self.operators[part, cluster]
+        found = self.variables[number]
         assert isinstance(found, OperatorVariable)
-        return found
+        return number, found
 
     def state(self, number: int) -> StateVariable:
         """A variable that is a state."""
@@ -84,17 +101,20 @@ class VariableTable:
         assert isinstance(found, StateVariable)
         return found
 
+    def held(self, part: int, tensor: TensorRef, view: View) -> FloatArray:
+        """Bytes of a tensor at one rank, by state of the variable."""
+        graph = self.values[part].graph
+        held = [local_bytes(graph, tensor, state, self.sizes) for state in view.states]
+        return np.array(held, np.float64)[view.index]
+
     def _add_operators(self, number: int) -> None:
         values, graph = self.values[number], self.values[number].graph
         uncut = uncut_atoms(graph)
         for at, cluster in enumerate(values.clusters):
             choices = cluster_choices(graph, cluster, uncut)
             for choice in choices:
-                for (member, place), what in choice.taken.items():
-                    if isinstance(what, Index):
-                        tensor = graph.nodes[member].operands[place].tensor
-                        self.cut[number].setdefault(tensor, set()).add(what)
-                for tensor, what in choice.made.items():
+                taken = ((graph.nodes[m].operands[at].tensor, what) for (m, at), what in choice.taken.items())
+                for tensor, what in (*taken, *choice.made.items()):
                     if isinstance(what, Index):
                         self.cut[number].setdefault(tensor, set()).add(what)
             keeps: tuple[Keep | None, ...] = (None,)
@@ -119,81 +139,76 @@ class VariableTable:
         In a loop, what makes the region's tensors is computed again if the backward pass needs it, and what
         only reads them is not: the loop of the backward pass would wait for what waits for it.
         """
-        cluster = self.values[number].clusters[at]
-        all_keeps = list(keeps)
-        found: list[LoopChoice | None] = [None for _ in keeps]
+        members = self.values[number].clusters[at].member_set
+        found: list[tuple[Keep | None, LoopChoice | None]] = [(keep, None) for keep in keeps]
         for region in self.regions[number]:
-            inside = region.nodes & cluster.member_set
-            if not inside:
-                continue
-            makes = any(tensor.node in cluster.member_set for tensor in region.tensors)
-            refused = (Keep.SAVED,) if makes else (Keep.RECOMPUTED,)
-            for letter in range(len(region.letters)):
-                for n_chunks in N_CHUNKS:
-                    some = [keep for keep in keeps if keep not in refused]
-                    all_keeps += some
-                    found += [LoopChoice(region.number, letter, n_chunks)] * len(some)
-        return tuple(all_keeps), tuple(found)
+            if region.nodes & members:
+                makes = any(tensor.node in members for tensor in region.tensors)
+                refused = Keep.SAVED if makes else Keep.RECOMPUTED
+                found += [
+                    (keep, LoopChoice(region.number, letter, n_chunks))
+                    for letter in range(len(region.letters))
+                    for n_chunks in N_CHUNKS
+                    for keep in keeps
+                    if keep is not refused
+                ]
+        return tuple(keep for keep, _ in found), tuple(loop for _, loop in found)
 
     def states_of(self, part: int, tensor: TensorRef, *, all_orders: bool = False) -> list[Sharding]:
         """Every state of a tensor that no summand is."""
         graph = self.values[part].graph
-        own = factors(graph, tensor)
-        cut = frozenset(at for at, index in enumerate(own) if index in self.cut[part].get(tensor, ()))
-        factor_sizes = [graph.atoms[index.atom].size for index in own]
-        return list(states_over(factor_sizes, cut, self.sizes, all_orders=all_orders))
+        may_cut = self.cut[part].get(tensor, ())
+        cut = frozenset(at for at, index in enumerate(graph.factors(tensor)) if index in may_cut)
+        return list(states_over(graph.factor_sizes(tensor), cut, self.sizes, all_orders=all_orders))
 
     def _add_boundary(self) -> None:
         """States of activations between parts and of their gradient, without factors of one element."""
-        for what in (ACTIVATION, GRADIENT):
-            ends = []
-            for number, values in enumerate(self.values):
-                gradient, entered = values.tangent, values.entered_gradient
-                pair = (values.part.leaves, values.part.enters) if what == ACTIVATION else (gradient, entered)
-                ends += [(number, tensor) for tensor in pair if tensor is not None]
-            if not ends:
-                continue
-            possible: dict[Sharding, None] = {}
-            for number, tensor in ends:
-                wide = self.wide(number, tensor)
-                for state in self.states_of(number, tensor):
-                    possible[Sharding(tuple(state.dims[at] for at in wide))] = None
-            number, tensor = ends[0]
-            name = f"boundary/{what}"
-            self.boundary[what] = self.add(
-                StateVariable(name, Wait.BOUNDARY, number, tensor, tuple(possible), tuple(self.sizes))
-            )
+        pairs = {
+            ACTIVATION: [(values.part.leaves, values.part.enters) for values in self.values],
+            GRADIENT: [(values.tangent, values.entered_gradient) for values in self.values],
+        }
+        for what, by_part in pairs.items():
+            ends = [(at, tensor) for at, pair in enumerate(by_part) for tensor in pair if tensor is not None]
+            if ends:
+                narrow = (self._narrowed(*end, self.states_of(*end)) for end in ends)
+                possible = dict.fromkeys(chain.from_iterable(narrow))
+                self.boundary[what] = self._add_state(f"boundary/{what}", Wait.BOUNDARY, *ends[0], possible)
 
     def wide(self, part: int, tensor: TensorRef) -> tuple[int, ...]:
         """Places of a tensor's factors of more than one element."""
-        graph = self.values[part].graph
-        own = factors(graph, tensor)
-        return tuple(at for at, index in enumerate(own) if graph.atoms[index.atom].size > 1)
+        sizes = self.values[part].graph.factor_sizes(tensor)
+        return tuple(at for at, size in enumerate(sizes) if size > 1)
 
-    def widened(self, part: int, tensor: TensorRef, view: View) -> View:
-        """A view over factors of more than one element, as one over all factors of a tensor."""
-        graph = self.values[part].graph
-        own, wide = factors(graph, tensor), self.wide(part, tensor)
-        states = []
-        for state in view.states:
-            dims: list[tuple[str, ...]] = [()] * len(own)
+    def _narrowed(self, part: int, tensor: TensorRef, states: Iterable[Sharding]) -> list[Sharding]:
+        """States over a tensor's factors of more than one element."""
+        wide = self.wide(part, tensor)
+        return [Sharding(tuple(state.dims[at] for at in wide), state.partial) for state in states]
+
+    def widened(self, part: int, tensor: TensorRef, states: Iterable[Sharding]) -> tuple[Sharding, ...]:
+        """States over factors of more than one element, as states over all factors of a tensor."""
+        n_factors, wide = len(self.values[part].graph.factors(tensor)), self.wide(part, tensor)
+        found = []
+        for state in states:
+            dims: list[tuple[str, ...]] = [()] * n_factors
             for at, axes in zip(wide, state.dims, strict=True):
                 dims[at] = axes
-            states.append(Sharding(tuple(dims), state.partial))
-        return View(tuple(states), view.index)
+            found.append(Sharding(tuple(dims), state.partial))
+        return tuple(found)
+
+    def _boundary_end(self, part: int, tensor: TensorRef, what: str) -> End:
+        """The boundary's variable, its states over all factors of a tensor."""
+        number = self.boundary[what]
+        view = self.state(number).view
+        return number, View(self.widened(part, tensor, view.states), view.index)
 
     def _add_parameters(self, number: int) -> None:
         values = self.values[number]
         for path, tensor in values.part.parameters.items():
-            first = self._tied_to(number, path)
-            if first is not None:
-                self.stored[number, tensor] = first
-                continue
-            states = tuple(self.states_of(number, tensor, all_orders=True))
-            name = f"{values.part.name}/{path}"
-            self.stored[number, tensor] = self.add(
-                StateVariable(name, Wait.STORED, number, tensor, states, tuple(self.sizes))
-            )
+            stored = self._tied_to(number, path)
+            if stored is None:
+                states = self.states_of(number, tensor, all_orders=True)
+                stored = self._add_state(f"{values.part.name}/{path}", Wait.STORED, number, tensor, states)
+            self.stored[number, tensor] = stored
 
     def _tied_to(self, number: int, path: str) -> int | None:
         for tie in self.model.ties:
@@ -208,38 +223,35 @@ class VariableTable:
         variable = self.state(self.stored[part, tensor])
         if variable.part == part and variable.tensor == tensor:
             return variable.view
-        wide = self.wide(variable.part, variable.tensor)
-        narrow = tuple(
-            Sharding(tuple(state.dims[at] for at in wide), state.partial) for state in variable.states
-        )
-        return self.widened(part, tensor, View(narrow, variable.view.index))
+        narrow = self._narrowed(variable.part, variable.tensor, variable.states)
+        return View(self.widened(part, tensor, narrow), variable.view.index)
 
-    def source(self, part: int, tensor: TensorRef) -> tuple[int, View] | None:
-        """Who gives a tensor in its own phase; None where it lies at every rank."""
+    def source(self, part: int, tensor: TensorRef) -> End:
+        """Who gives a tensor in its own phase; tensors that lie at every rank have no such variable."""
         values = self.values[part]
         if tensor in values.producer:
-            number = self.operators[part, values.producer[tensor]]
-            return number, self.operator(part, values.producer[tensor]).made(tensor)
+            number, variable = self.numbered(part, values.producer[tensor])
+            return number, variable.made(tensor)
         if (part, tensor) in self.stored:
             return self.stored[part, tensor], self.stored_view(part, tensor)
-        for what, at in ((ACTIVATION, values.part.enters), (GRADIENT, values.tangent)):
-            if tensor == at:
-                number = self.boundary[what]
-                return number, self.widened(part, tensor, self.state(number).view)
-        return None
+        assert tensor in (values.part.enters, values.tangent), "only free tensors have no source"
+        return self._boundary_end(part, tensor, ACTIVATION if tensor == values.part.enters else GRADIENT)
 
-    def backward_source(self, part: int, tensor: TensorRef) -> tuple[int, View] | None:
-        """Who gives a tensor to the backward pass."""
-        number = self.kept.get((part, tensor))
+    def giver(self, part: int, tensor: TensorRef, phase: Phase) -> End:
+        """Who gives a tensor to a phase: to the backward pass what is kept of it, if it is kept."""
+        number = self.kept.get((part, tensor)) if phase is Phase.BACKWARD else None
         return self.source(part, tensor) if number is None else (number, self.state(number).view)
 
-    def targets(self, part: int, tensor: TensorRef) -> list[tuple[int, View]]:
+    def origin(self, part: int, tensor: TensorRef, phase: Phase) -> End:
+        """From where readers of a phase take a tensor: the state that they share, or who gives it."""
+        number = self.shared.get((part, tensor, phase))
+        return self.giver(part, tensor, phase) if number is None else (number, self.state(number).view)
+
+    def targets(self, part: int, tensor: TensorRef) -> list[End]:
         """What is no operator and receives a tensor: a boundary, a parameter for its gradient."""
-        values, found = self.values[part], []
-        for what, at in ((ACTIVATION, values.part.leaves), (GRADIENT, values.entered_gradient)):
-            if tensor == at:
-                number = self.boundary[what]
-                found.append((number, self.widened(part, tensor, self.state(number).view)))
+        values = self.values[part]
+        ends = ((ACTIVATION, values.part.leaves), (GRADIENT, values.entered_gradient))
+        found = [self._boundary_end(part, tensor, what) for what, end in ends if tensor == end]
         owner = values.parameter_gradients.get(tensor)
         if owner is not None:
             found.append((self.stored[part, owner], self.as_gradient(part, owner, tensor)))
@@ -254,68 +266,50 @@ class VariableTable:
 
     def as_gradient(self, part: int, owner: TensorRef, gradient: TensorRef) -> View:
         """The state of a parameter over the factors of its gradient."""
-        graph: ComputeGraph = self.values[part].graph
-        view = self.stored_view(part, owner)
-        mine, theirs = factors(graph, owner), factors(graph, gradient)
+        graph, view = self.values[part].graph, self.stored_view(part, owner)
+        mine, theirs = graph.factors(owner), graph.factors(gradient)
         if mine == theirs:
             return view
         left = list(range(len(mine)))
         order: list[int | None] = []
         for index in theirs:
-            match = next((at for at in left if mine[at] == index), None)
-            if match is None:
-                match = next((at for at in left if mine[at].atom == index.atom), None)
-            if match is not None:
-                left.remove(match)
-            order.append(match)
-        states = tuple(
+            same = [at for at in left if mine[at] == index]
+            same += [at for at in left if mine[at].atom == index.atom]
+            if same:
+                left.remove(same[0])
+            order.append(same[0] if same else None)
+        states = (
             Sharding(tuple(() if at is None else state.dims[at] for at in order), state.partial)
             for state in view.states
         )
-        return View(states, view.index)
+        return View(tuple(states), view.index)
 
     def _add_waits(self, number: int) -> None:
         values = self.values[number]
         for cluster in values.clusters:
-            if cluster.phase is not Phase.FORWARD:
-                continue
-            for tensor in cluster.makes:
+            for tensor in cluster.makes if cluster.phase is Phase.FORWARD else ():
                 if values.readers(tensor, Phase.BACKWARD):
-                    states = tuple(self.states_of(number, tensor))
                     name = f"{values.part.name}/{values.graph.spelled(tensor)} kept"
-                    self.kept[number, tensor] = self.add(
-                        StateVariable(name, Wait.KEPT, number, tensor, states, tuple(self.sizes))
-                    )
+                    states = self.states_of(number, tensor)
+                    self.kept[number, tensor] = self._add_state(name, Wait.KEPT, number, tensor, states)
         for tensor in values.graph.tensors():
-            if values.is_free(tensor):
-                continue
-            for phase in Phase:
+            for phase in () if values.is_free(tensor) else Phase:
                 self._add_shared(number, tensor, phase)
 
     def _add_shared(self, number: int, tensor: TensorRef, phase: Phase) -> None:
         values = self.values[number]
         own = values.readers(tensor, phase)
-        is_backward = phase is Phase.BACKWARD
-        made_forward = values.graph.nodes[tensor.node].phase is Phase.FORWARD
-        again = values.again_readers(tensor) if is_backward and made_forward and own else ()
-        own_phase = values.graph.nodes[tensor.node].phase is phase
-        targets = self.targets(number, tensor) if own_phase else []
+        own_phase = values.graph.nodes[tensor.node].phase
+        is_late = phase is Phase.BACKWARD and own_phase is Phase.FORWARD
+        again = values.again_readers(tensor) if is_late and own else ()
+        targets = self.targets(number, tensor) if own_phase is phase else []
         if not own or len(own) + len(again) + len(targets) < 2:
             return
-        source = self.backward_source(number, tensor) if is_backward else self.source(number, tensor)
-        if source is None:
-            return
-        states: dict[Sharding, None] = {}
-        takes_summands = False
-        for reader in (*own, *again):
-            for state in self.operator(number, reader).taken(tensor).states:
-                states[state] = None
-                takes_summands |= bool(state.partial)
-        for _, view in targets:
-            states.update(dict.fromkeys(view.states))
-        for state in source[1].states:
-            if takes_summands or not state.partial:
-                states[state] = None
+        taken = [self.operator(number, reader).taken(tensor).states for reader in (*own, *again)]
+        states = dict.fromkeys(chain(*taken, *(view.states for _, view in targets)))
+        takes_summands = any(state.partial for some in taken for state in some)
+        _, given = self.giver(number, tensor, phase)
+        states.update((state, None) for state in given.states if takes_summands or not state.partial)
         name = f"{values.part.name}/{values.graph.spelled(tensor)} shared {phase.value}"
         early: tuple[bool, ...] = ()
         all_states = tuple(states)

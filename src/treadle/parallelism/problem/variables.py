@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from itertools import permutations, product
 from math import prod
+from typing import TypeVar
 
 import numpy as np
 
@@ -49,6 +50,15 @@ class View:
     states: tuple[Sharding, ...]
     index: Int64Array
 
+    @property
+    def is_partial(self) -> BoolArray:
+        """By state of the variable whether ranks hold summands."""
+        return np.array([bool(state.partial) for state in self.states])[self.index]
+
+    def state(self, label: int) -> Sharding:
+        """The tensor's state in a state of the variable."""
+        return self.states[int(self.index[label])]
+
 
 def view_of(states: Sequence[Sharding]) -> View:
     """A view from one state for each state of the variable."""
@@ -86,11 +96,7 @@ class OperatorVariable:
     graph: ComputeGraph
     strategies: tuple[ClusterStrategy, ...]
     keeps: tuple[Keep | None, ...]
-    loops: tuple[LoopChoice | None, ...] = (None,)
-
-    def __post_init__(self) -> None:
-        if len(self.loops) != len(self.keeps):
-            object.__setattr__(self, "loops", (None,) * len(self.keeps))
+    loops: tuple[LoopChoice | None, ...]
 
     @property
     def size(self) -> int:
@@ -124,24 +130,20 @@ class OperatorVariable:
         return np.tile(np.array([one is keep for one in self.keeps]), len(self.strategies))
 
     @cached_property
-    def _readers(self) -> Mapping[TensorRef, tuple[int, int]]:
-        found: dict[TensorRef, tuple[int, int]] = {}
+    def _readers(self) -> Mapping[TensorRef, list[tuple[int, int]]]:
+        found: dict[TensorRef, list[tuple[int, int]]] = {}
         for member in self.cluster.members:
             for at, operand in enumerate(self.graph.nodes[member].operands):
-                found.setdefault(operand.tensor, (member, at))
+                found.setdefault(operand.tensor, []).append((member, at))
         return found
 
     def n_readings(self, tensor: TensorRef) -> int:
         """Operands of members that are a tensor."""
-        return sum(
-            operand.tensor == tensor
-            for member in self.cluster.members
-            for operand in self.graph.nodes[member].operands
-        )
+        return len(self._readers.get(tensor, ()))
 
     def taken(self, tensor: TensorRef) -> View:
         """States in which it takes a tensor from outside."""
-        return self._repeated([one.operands[self._readers[tensor]] for one in self.strategies])
+        return self.operand(*self._readers[tensor][0])
 
     def operand(self, member: int, at: int) -> View:
         """States in which a member takes one of its operands."""
@@ -189,7 +191,7 @@ class StateVariable:
     part: int
     tensor: TensorRef
     states: tuple[Sharding, ...]
-    axes: tuple[str, ...] = field(default=())
+    axes: tuple[str, ...] = ()
     is_early: tuple[bool, ...] = ()
 
     @property
@@ -219,6 +221,18 @@ class StateVariable:
 
 
 Variable = OperatorVariable | StateVariable
+Scope = tuple[int, ...]
+"""Numbers of one variable, or of two in ascending order."""
+Amounts = TypeVar("Amounts", FloatArray, BoolArray)
+
+
+def ascending(scope: Scope, amounts: Amounts) -> tuple[Scope, Amounts]:
+    """Amounts by the states of one variable or two, the variables in ascending order and each once."""
+    if len(scope) == 1 or scope[0] < scope[1]:
+        return scope, amounts
+    if scope[0] == scope[1]:
+        return scope[:1], np.diagonal(amounts).copy()
+    return scope[::-1], amounts.T
 
 
 def states_over(
@@ -240,10 +254,7 @@ def states_over(
     for combination in product(places, repeat=len(sizes)):
         by_axis = dict(zip(sizes, combination, strict=True))
         lists = [[axis for axis, place in by_axis.items() if place == at] for at in range(len(factor_sizes))]
-        if any(
-            size % prod(sizes[axis] for axis in axes) for size, axes in zip(factor_sizes, lists, strict=True)
-        ):
-            continue
-        orders = [list(permutations(axes)) if all_orders else [tuple(axes)] for axes in lists]
-        for dims in product(*orders):
-            yield Sharding(dims)
+        shards = [prod(sizes[axis] for axis in axes) for axes in lists]
+        if not any(size % n for size, n in zip(factor_sizes, shards, strict=True)):
+            orders = [list(permutations(axes)) if all_orders else [tuple(axes)] for axes in lists]
+            yield from map(Sharding, product(*orders))

@@ -21,10 +21,9 @@ from treadle.context import context
 from treadle.parallelism.search.factor_graph import FactorGraph, FloatArray
 from treadle.parallelism.search.minimax import Minimax, Overlap, step_time
 from treadle.parallelism.search.multipliers import Columns, climb, even_weights, theta
-from treadle.parallelism.search.reweighted_trees import TreeBound, TreeMessages
-from treadle.parallelism.search.search_record import PartRecord
-from treadle.parallelism.search.slices import Domains, Slice, consistent, whole
-from treadle.parallelism.search.splitting import pieces
+from treadle.parallelism.search.reweighted_trees import TreeBound, no_messages
+from treadle.parallelism.search.slices import Domains, Slice, boxes_of, consistent, whole
+from treadle.parallelism.search.splitting import PartRecord, best_split
 
 MOST_MORE_SPLITS = 3
 """One within the other, of a box that the search did not split, since it had pruned it."""
@@ -103,8 +102,8 @@ def bound_witness(
     columns, uncut = Columns(graph, aim), Slice(graph, domains)
     for plan in known:
         columns.add(plan)
-    point = climb(uncut, columns, even_weights(aim), TreeMessages.none(graph), cut_at=1.0, n_solves=n_solves)
-    found = theta(uncut, aim, point.weights, TreeMessages.none(graph), tolerance=1e-5)
+    point = climb(uncut, columns, even_weights(aim), no_messages(graph), cut_at=1.0, n_solves=n_solves)
+    found = theta(uncut, aim, point.weights, no_messages(graph), tolerance=1e-5)
     return _witness(graph, aim, overlap, point.weights, found.messages)
 
 
@@ -139,7 +138,7 @@ def proof_steps(
     for plan in known:
         columns.add(plan)
     start = whole(graph) if within is None else within
-    stack = [(record, start, TreeMessages.none(graph), MOST_MORE_SPLITS)]
+    stack = [(record, start, no_messages(graph), MOST_MORE_SPLITS)]
     while stack:
         part, box, messages, n_more = stack.pop()
         domains = consistent(graph, box)
@@ -160,11 +159,8 @@ def proof_steps(
             groups.append(rest)
             parts.append(PartRecord(part.weights))
         yield BoxSplit(node, tuple(groups))
-        boxes = [
-            (one, (*box[:node], states, *box[node + 1 :]), found.messages, n_more)
-            for one, states in zip(parts, groups, strict=True)
-        ]
-        stack += reversed(boxes)
+        boxes = zip(parts, boxes_of(box, node, groups), strict=True)
+        stack += reversed([(one, smaller, found.messages, n_more) for one, smaller in boxes])
 
 
 def _bounded_anew(
@@ -178,21 +174,19 @@ def _bounded_anew(
     if point.bound > before.bound:
         record, found = PartRecord(point.weights), theta(cut, aim, point.weights, point.messages)
     if found.bound < at_least and is_split and not cut.is_single:
-        record.split(cut.domains, pieces(cut, aim, record.weights, found.messages, point.support))
+        record.split(*best_split(cut, aim, record.weights, found.messages, point.support))
     return record, found
 
 
 def _witness(
-    graph: FactorGraph, aim: Minimax, overlap: Overlap, weights: FloatArray, messages: TreeMessages
+    graph: FactorGraph, aim: Minimax, overlap: Overlap, weights: FloatArray, messages: FloatArray
 ) -> BoundWitness:
-    shares = []
-    for at, repeats in enumerate(graph.repeats):
-        if overlap is Overlap.LAYER:
-            shares.append(float(weights[aim.groups[at][1][0]]) / repeats)
-        else:
-            shares.append(float(weights[aim.groups[0][1][0]]))
+    shares = [float(weights[aim.groups[0][1][0]])] * len(graph.repeats)
+    if overlap is Overlap.LAYER:
+        first = (weights[forms[0]] for _, forms in aim.groups)
+        shares = [float(one) / repeats for one, repeats in zip(first, graph.repeats, strict=False)]
     return BoundWitness(
         tuple(min(max(share, 0.0), 1.0) for share in shares),
         tuple(float(weights[form]) for form in aim.limited),
-        messages.given,
+        messages,
     )

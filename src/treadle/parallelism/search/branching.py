@@ -20,11 +20,10 @@ from treadle.context import context
 from treadle.parallelism.search.factor_graph import FactorGraph, FloatArray
 from treadle.parallelism.search.local_moves import improved
 from treadle.parallelism.search.minimax import Minimax
-from treadle.parallelism.search.multipliers import Columns, DualPoint, Support, climb, even_weights
-from treadle.parallelism.search.reweighted_trees import TreeMessages
-from treadle.parallelism.search.search_record import PartRecord
-from treadle.parallelism.search.slices import Domains, Slice, consistent, whole
-from treadle.parallelism.search.splitting import pieces
+from treadle.parallelism.search.multipliers import Columns, Support, climb, even_weights
+from treadle.parallelism.search.reweighted_trees import no_messages
+from treadle.parallelism.search.slices import Domains, Slice, boxes_of, consistent, whole
+from treadle.parallelism.search.splitting import PartRecord, best_split
 
 
 @dataclass(frozen=True)
@@ -96,30 +95,10 @@ NAMED_EFFORT = SearchEffort(n_parts=1, first_solves=6)
 class _Part:
     domains: Domains
     weights: FloatArray
-    messages: TreeMessages
+    messages: FloatArray
+    """In the queue, where thousands may wait, only those of its states."""
     support: Support
     record: PartRecord
-
-
-@dataclass(frozen=True, eq=False)
-class _Waiting:
-    """A part in the queue: thousands may wait, so of its messages only those of its states are kept."""
-
-    part: _Part
-    given: FloatArray
-
-    @classmethod
-    def of(cls, part: _Part, graph: FactorGraph) -> _Waiting:
-        given = part.messages.given[Slice(graph, part.domains).message_places]
-        return cls(replace(part, messages=_NONE), given)
-
-    def on(self, graph: FactorGraph) -> tuple[Slice, _Part]:
-        own = Slice(graph, self.part.domains)
-        messages = TreeMessages.none(graph).replaced(own.message_places, self.given)
-        return own, replace(self.part, messages=messages)
-
-
-_NONE = TreeMessages(np.zeros(0))
 
 
 def minimise(
@@ -147,14 +126,12 @@ def minimise(
     start = consistent(graph, whole(graph) if within is None else within)
     if start is None:
         return Incumbent(None, np.inf, np.inf, 0, 0)
-    known = [plan for plan in named if graph.is_allowed(plan)]
-    if known:
-        part = Slice(graph, start)
-        for plan in known:
-            labels = part.labels(plan)
-            if labels is not None:  # it lies in the domains, and arc consistency keeps allowed plans
-                columns.add(plan)
-                columns.add(part.plan(improved(part, aim, labels)))
+    part = Slice(graph, start)
+    for plan in named:
+        labels = part.labels(plan) if graph.is_allowed(plan) else None
+        if labels is not None:  # it lies in the domains, and arc consistency keeps allowed plans
+            columns.add(plan)
+            columns.add(part.plan(improved(part, aim, labels)))
     return _Branching(columns, effort).run(start)
 
 
@@ -162,7 +139,7 @@ class _Branching:
     def __init__(self, columns: Columns, effort: SearchEffort) -> None:
         self.columns = columns
         self.effort = effort
-        self.heap: list[tuple[float, int, _Waiting]] = []
+        self.heap: list[tuple[float, int, _Part]] = []
         self.ticket = count()
         self.closed = np.inf
         """Least bound among parts that were closed without being split."""
@@ -172,27 +149,25 @@ class _Branching:
     def run(self, start: Domains) -> Incumbent:
         graph, aim = self.columns.graph, self.columns.aim
         record = PartRecord(even_weights(aim))
-        self.bound_part(_Part(start, record.weights, TreeMessages.none(graph), (), record), -np.inf)
+        self.bound_part(_Part(start, record.weights, no_messages(graph), (), record), -np.inf)
         while self.heap and not self.is_over:
-            bound, _, waiting = heapq.heappop(self.heap)
+            bound, _, part = heapq.heappop(self.heap)
             if bound >= self.cutoff:
                 self.closed = min(self.closed, bound)
                 continue
-            whole_part, part = waiting.on(graph)
-            apart = pieces(whole_part, aim, part.weights, part.messages, part.support)
-            part.record.split(part.domains, apart)
-            for domains, own in zip(apart, part.record.parts, strict=True):
-                piece = _Part(domains, part.weights, part.messages, part.support, own)
+            whole_part, messages = Slice(graph, part.domains), no_messages(graph)
+            messages[whole_part.message_places] = part.messages
+            node, groups = best_split(whole_part, aim, part.weights, messages, part.support)
+            part.record.split(node, groups)
+            for domains, own in zip(boxes_of(part.domains, node, groups), part.record.parts, strict=True):
+                piece = _Part(domains, part.weights, messages, part.support, own)
                 if self.is_over:  # what is not looked at keeps its parent's bound
                     self.push(bound, replace(piece, support=()))
                 else:
                     self.bound_part(piece, bound)
             self.report_progress()
-        lowest = min([self.closed, self.cutoff, *(bound for bound, _, _ in self.heap)])
-        found = self.columns
-        if found.best is None:
-            return Incumbent(None, np.inf, lowest, self.n_parts, self.n_solves, tuple(found.plans), record)
-        bound, counts = min(lowest, found.value), (self.n_parts, self.n_solves)
+        found, counts = self.columns, (self.n_parts, self.n_solves)
+        bound = min([self.closed, self.cutoff, found.value, *(bound for bound, _, _ in self.heap)])
         return Incumbent(found.best, found.value, bound, *counts, tuple(found.plans), record)
 
     @property
@@ -212,8 +187,8 @@ class _Branching:
             progress("branch and bound", self.n_parts, self.n_parts + len(self.heap))
 
     def push(self, bound: float, part: _Part) -> None:
-        waiting = _Waiting.of(part, self.columns.graph)
-        heapq.heappush(self.heap, (bound, next(self.ticket), waiting))
+        given = part.messages[Slice(self.columns.graph, part.domains).message_places]
+        heapq.heappush(self.heap, (bound, next(self.ticket), replace(part, messages=given)))
 
     def bound_part(self, part: _Part, at_least: float) -> None:
         """Bound a part, and keep it if it may hold a plan below the cutoff."""
@@ -239,16 +214,13 @@ class _Branching:
         )
         self.n_solves += found.n_solves
         part.record.weights = found.weights
-        self.keep(found, at_least, part.record)
-
-    def keep(self, found: DualPoint, at_least: float, record: PartRecord) -> None:
         bound = max(found.bound, at_least)
         if found.domains is None or bound >= self.cutoff:
             self.closed = min(self.closed, bound)
         elif all(len(states) == 1 for states in found.domains):
-            self.settle(Slice(self.columns.graph, found.domains))
+            self.settle(Slice(graph, found.domains))
         else:
-            self.push(bound, _Part(found.domains, found.weights, found.messages, found.support, record))
+            self.push(bound, _Part(found.domains, found.weights, found.messages, found.support, part.record))
 
     def settle(self, single: Slice) -> None:
         """One plan is left: its value is the bound, and infinity is if it breaks a limit."""

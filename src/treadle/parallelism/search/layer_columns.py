@@ -142,11 +142,9 @@ class BoundarySide:
 
 def joined(layering: Layering, column: Plan, ending: Plan) -> Plan:
     """A plan of the whole graph: the ends' nodes from the ending, all else from the column."""
-    found = [0] * layering.graph.n_nodes
-    for side, plan in ((layering.ends, ending), (layering.layers, column)):
-        for node, state in zip(side.nodes, plan, strict=True):
-            found[node] = state
-    return tuple(found)
+    found = dict(zip(layering.ends.nodes, ending, strict=True))
+    found |= dict(zip(layering.layers.nodes, column, strict=True))
+    return tuple(found[node] for node in range(layering.graph.n_nodes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,17 +173,11 @@ class ColumnPool:
     @classmethod
     def of(cls, side: BoundarySide, plans: Iterable[Plan], overlap: Overlap) -> ColumnPool:
         """Price plans; each counts once, forbidden ones do not."""
-        kept = tuple(plan for plan in dict.fromkeys(plans) if side.graph.is_allowed(plan))
-        aim = step_time(side.graph, overlap=overlap)
-        shape = (len(kept), side.graph.quantities.count)
-        amounts = np.array([side.graph.amounts(plan) for plan in kept]).reshape(shape)
-        return cls(
-            side,
-            kept,
-            aim.values(amounts),
-            amounts @ aim.forms[list(aim.limited)].T,
-            amounts[:, side.graph.quantities.persistent],
-        )
+        graph, aim = side.graph, step_time(side.graph, overlap=overlap)
+        kept = tuple(plan for plan in dict.fromkeys(plans) if graph.is_allowed(plan))
+        amounts = np.array([graph.amounts(plan) for plan in kept]).reshape(-1, graph.quantities.count)
+        held, persistent = amounts @ aim.forms[list(aim.limited)].T, amounts[:, graph.quantities.persistent]
+        return cls(side, kept, aim.values(amounts), held, persistent)
 
     def with_more(self, plans: Iterable[Plan], overlap: Overlap) -> ColumnPool:
         """These and others, each once."""

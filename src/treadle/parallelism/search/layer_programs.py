@@ -59,7 +59,12 @@ def best_counts(
     """The fastest counts; None if they are not faster than `below`, or do not keep to the limit."""
     for slack in (0.0, 1e-6):  # what the solver takes for the limit may lie a rounding above it
         found = _counted(columns, endings, n_layers, memory_bytes * (1 - slack), below)
-        if found is None or _fits(columns, endings, n_layers, memory_bytes, found):
+        if found is None:
+            return None
+        counts = np.array(found.counts)
+        stays = float(counts @ columns.persistent) / n_layers + float(endings.persistent[found.ending])
+        passing = (columns.transient[counts > 0] + endings.transient[found.ending]).max()
+        if stays + passing <= memory_bytes and sum(found.counts) == n_layers:
             return found
     return None
 
@@ -92,10 +97,3 @@ def _counted(
         return None
     values = solution[0]
     return Counts([round(value) for value in values[layers].tolist()], int(np.argmax(values[ends])))
-
-
-def _fits(columns: ColumnPool, endings: ColumnPool, n_layers: int, limit: float, found: Counts) -> bool:
-    counts = np.array(found.counts)
-    stays = float(counts @ columns.persistent) / n_layers + float(endings.persistent[found.ending])
-    passing = (columns.transient[counts > 0] + endings.transient[found.ending]).max()
-    return bool(stays + passing <= limit) and sum(found.counts) == n_layers

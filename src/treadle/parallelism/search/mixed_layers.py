@@ -24,8 +24,8 @@ such an objective is refused.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from itertools import combinations, permutations
+from dataclasses import dataclass, field, replace
+from itertools import combinations, pairwise, permutations
 
 import numpy as np
 
@@ -141,7 +141,7 @@ def mix_layers(
             break
     if best is None:
         return None
-    return MixedLayers(best.layers, best.ends, best.value, best.switch_s, min(bound, best.value), *shown)
+    return replace(best, bound=min(bound, best.value), prices=shown[0], column=shown[1], ending=shown[2])
 
 
 def _search(pool: ColumnPool, overlap: Overlap, prices: FloatArray, *, effort: SearchEffort) -> Incumbent:
@@ -155,18 +155,19 @@ def _one_for_all(
     columns: ColumnPool, endings: ColumnPool, layering: Layering, memory_bytes: float
 ) -> MixedLayers | None:
     """The fastest of all layers alike that keeps to the limit."""
-    best: tuple[float, int, int] | None = None
-    for j, state in enumerate(_boundaries(endings)):
-        for i, other in enumerate(_boundaries(columns)):
-            seconds = float(columns.seconds[i] + endings.seconds[j])
-            fits = other == state and bool((columns.held[i] + endings.held[j] <= memory_bytes).all())
-            if fits and (best is None or seconds < best[0]):
-                best = seconds, i, j
+    fitting = (
+        (float(columns.seconds[i] + endings.seconds[j]), j, i)
+        for j, state in enumerate(_boundaries(endings))
+        for i, other in enumerate(_boundaries(columns))
+        if other == state and (columns.held[i] + endings.held[j] <= memory_bytes).all()
+    )
+    best = min(fitting, default=None)
     if best is None:
         return None
-    counts = [layering.n_layers * (i == best[1]) for i in range(len(columns.plans))]
-    state = endings.side.boundary_of(endings.plans[best[2]])
-    return _laid_out(layering, columns, endings, Counts(counts, best[2]), (state,))
+    _, ending, column = best
+    counts = [layering.n_layers * (i == column) for i in range(len(columns.plans))]
+    state = endings.side.boundary_of(endings.plans[ending])
+    return _laid_out(layering, columns, endings, Counts(counts, ending), (state,))
 
 
 def _useful(
@@ -192,7 +193,11 @@ def _mixture(
     states = list(dict.fromkeys(_boundaries(columns) + _boundaries(endings)))[:MOST_STATES]
     for n in (1, 2, 3):
         for some in combinations(states, n):
-            seconds, order = _tour(layering, some)
+            # the cheapest way round through boundary states
+            rounds = [(some[0], *rest) for rest in permutations(some[1:])]
+            costs = [_round_seconds(layering, order) for order in rounds]
+            least = int(np.argmin(costs))
+            seconds, order = costs[least], rounds[least]
             layers, ends = (
                 pool.chosen([i for i, state in enumerate(_boundaries(pool)) if state in some])
                 for pool in (columns, endings)
@@ -210,19 +215,8 @@ def _boundaries(pool: ColumnPool) -> list[Plan]:
     return [pool.side.boundary_of(plan) for plan in pool.plans]
 
 
-def _tour(layering: Layering, states: tuple[Plan, ...]) -> tuple[float, tuple[Plan, ...]]:
-    """The cheapest way round through boundary states, and their order."""
-    rounds = [(states[0], *rest) for rest in permutations(states[1:])]
-    costs = [_round_seconds(layering, order) for order in rounds]
-    least = int(np.argmin(costs))
-    return costs[least], rounds[least]
-
-
 def _round_seconds(layering: Layering, order: tuple[Plan, ...]) -> float:
-    return sum(
-        layering.switch_seconds(before, after)
-        for before, after in zip(order, (*order[1:], order[0]), strict=True)
-    )
+    return sum(layering.switch_seconds(*pair) for pair in pairwise((*order, order[0])))
 
 
 def _laid_out(
@@ -238,8 +232,6 @@ def _laid_out(
     passed = {columns.side.boundary_of(columns.plans[i]) for i, _ in used} | {turned[0]}
     switch_s = _round_seconds(layering, tuple(state for state in turned if state in passed))
     seconds = sum(n * float(columns.seconds[i]) / layering.n_layers for i, n in used)
-    whole = list(layers[0])
-    for node, state in zip(layering.ends.nodes, ending, strict=True):
-        whole[node] = state
     value = seconds + float(endings.seconds[found.ending]) + switch_s
-    return MixedLayers(layers, tuple(whole), value, switch_s, -np.inf)
+    whole = dict(enumerate(layers[0])) | dict(zip(layering.ends.nodes, ending, strict=True))
+    return MixedLayers(layers, tuple(whole.values()), value, switch_s, -np.inf)

@@ -14,7 +14,7 @@ that is tight) shows that a state costs more than the cutoff, the state goes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from treadle.math.lp import Program
 from treadle.parallelism.search.factor_graph import FactorGraph, FloatArray
 from treadle.parallelism.search.local_moves import improved
 from treadle.parallelism.search.minimax import Minimax
-from treadle.parallelism.search.reweighted_trees import UNIT_ROUNDOFF, TreeBound, TreeMessages, tree_bound
+from treadle.parallelism.search.reweighted_trees import UNIT_ROUNDOFF, TreeBound, tree_bound
 from treadle.parallelism.search.slices import Domains, Slice, consistent
 
 MOST_MULTIPLIER = 1e3
@@ -75,10 +75,8 @@ class Columns:
         amounts = self.graph.amounts(plan)
         self.plans[plan] = amounts
         self.states.append(self.graph.starts[:-1] + np.array(plan, dtype=np.int64))
-        if self.aim.fits(amounts):
-            value = self.aim.value(amounts)
-            if value < self.value:
-                self.best, self.value = plan, value
+        if self.aim.fits(amounts) and (value := self.aim.value(amounts)) < self.value:
+            self.best, self.value = plan, value
         return True
 
 
@@ -94,7 +92,7 @@ class DualPoint:
         That gave the bound.
     domains : tuple of int arrays, optional
         What pruning left; None where nothing was left.
-    messages : TreeMessages
+    messages : array
     support : tuple of (float, plan)
         Plans that the linear program mixes, heaviest first.
     n_solves : int
@@ -104,7 +102,7 @@ class DualPoint:
     bound: float
     weights: FloatArray
     domains: Domains | None
-    messages: TreeMessages
+    messages: FloatArray
     support: Support
     n_solves: int
 
@@ -118,7 +116,7 @@ def even_weights(aim: Minimax) -> FloatArray:
 
 
 def theta(
-    part: Slice, aim: Minimax, weights: FloatArray, messages: TreeMessages, *, tolerance: float = 1e-4
+    part: Slice, aim: Minimax, weights: FloatArray, messages: FloatArray, *, tolerance: float = 1e-4
 ) -> TreeBound:
     """Bound of the relaxed problem at given weights, the limits' share taken off, safe against rounding."""
     weights = weights.copy()
@@ -133,14 +131,14 @@ def theta(
     # up to a few u too much
     n = len(weights) + 4
     rounding = 2 * n * UNIT_ROUNDOFF * (paid + abs(found.bound))
-    return TreeBound(found.bound - paid - rounding, found.labels, found.slack, found.messages)
+    return replace(found, bound=found.bound - paid - rounding)
 
 
 def climb(
     part: Slice,
     columns: Columns,
     weights: FloatArray,
-    messages: TreeMessages,
+    messages: FloatArray,
     *,
     cut_at: float,
     n_solves: int,
@@ -177,7 +175,7 @@ def climb(
     support: Support = ()
     shifts: dict[tuple[int, ...], float] = {}
     here, stale, done = weights, 0, 0
-    steps: Iterator[Callable[[FloatArray], FloatArray]] | None = None
+    steps: Iterator[tuple[FloatArray, FloatArray]] | None = None
     while done < n_solves:
         found = theta(part, aim, here, messages)
         done += 1
@@ -205,7 +203,7 @@ def climb(
             trial = next(steps, None)
             if trial is None:
                 break
-            here = trial(best_weights)
+            here = best_weights * trial[0] + trial[1]
     return DualPoint(best_bound, best_weights, part.domains, messages, support, done)
 
 
@@ -222,48 +220,34 @@ def _take(
     if not found.labels:
         return
     plan, aim = part.plan(found.labels), columns.aim
+    price = float(weights[list(aim.limited)].sum())
     if columns.add(plan) and do_improve:
-        price = float(weights[list(aim.limited)].sum())
         columns.add(part.plan(improved(part, aim, found.labels, price=price)))
-    forms = aim.forms @ columns.plans[plan]
-    limited = list(aim.limited)
-    energy = float(weights @ forms)
-    if weights[limited].any():
-        energy -= float(weights[limited].sum()) * aim.limit
-    shifts[plan] = max(energy - found.bound, 0.0)
+    paid = price * aim.limit if price else 0.0  # the limit may be infinite
+    shifts[plan] = max(float(weights @ (aim.forms @ columns.plans[plan])) - paid - found.bound, 0.0)
 
 
-def _steps(aim: Minimax, weights: FloatArray) -> Iterator[Callable[[FloatArray], FloatArray]]:
-    """Moves along one coordinate each, ever shorter: a group's weight to one form; each limit's weight."""
+def _steps(aim: Minimax, weights: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
+    """Moves along one coordinate each, ever shorter: a group's weight to one form; each limit's weight.
 
-    def towards(
-        weight: float, forms: tuple[int, ...], chosen: int, share: float
-    ) -> Callable[..., FloatArray]:
-        def move(weights: FloatArray) -> FloatArray:
-            moved = weights.copy()
-            moved[list(forms)] *= 1 - share
-            moved[chosen] += weight * share
-            return moved
+    A move is what weights are multiplied by, and what is added to them.
+    """
 
-        return move
-
-    def scaled(forms: list[int], by: float) -> Callable[[FloatArray], FloatArray]:
-        def move(weights: FloatArray) -> FloatArray:
-            moved = weights.copy()
-            moved[forms] *= by
-            return moved
-
-        return move
+    def move(forms: Sequence[int], by: float) -> tuple[FloatArray, FloatArray]:
+        factors = np.ones(len(weights))
+        factors[list(forms)] = by
+        return factors, np.zeros(len(weights))
 
     paid = [form for form in aim.limited if weights[form] > 0] if np.isfinite(aim.limit) else []
     for share in (0.4, 0.2, 0.1, 0.05, 0.02):
         for weight, forms in aim.groups:
-            if len(forms) > 1:
-                for chosen in forms:
-                    yield towards(weight, forms, chosen, share)
+            for chosen in forms if len(forms) > 1 else ():
+                factors, added = move(forms, 1 - share)
+                added[chosen] = weight * share
+                yield factors, added
         for some in [paid, *([form] for form in paid)] if len(paid) > 1 else [paid] if paid else []:
-            yield scaled(some, 1 + share)
-            yield scaled(some, 1 - share)
+            yield move(some, 1 + share)
+            yield move(some, 1 - share)
 
 
 def _pruned(part: Slice, found: TreeBound, cutoff: float) -> Slice | None:
@@ -274,9 +258,8 @@ def _pruned(part: Slice, found: TreeBound, cutoff: float) -> Slice | None:
     left = sum(int(mask.sum()) for mask in keep)
     if left > (_MOST_LEFT if sum(part.sizes) > _FEW_STATES else _MOST_LEFT_OF_FEW) * sum(part.sizes):
         return part
-    domains = consistent(
-        part.graph, tuple(states[mask] for states, mask in zip(part.domains, keep, strict=True))
-    )
+    kept = tuple(states[mask] for states, mask in zip(part.domains, keep, strict=True))
+    domains = consistent(part.graph, kept)
     return None if domains is None else Slice(part.graph, domains)
 
 
@@ -293,16 +276,11 @@ def _master(
     inside = columns.within(part.domains)
     if not inside:
         return np.inf, weights, ()
-    forms = np.array([columns.plans[plan] for plan in inside]) @ aim.forms.T
-    limited = np.array(aim.limited, dtype=np.int64)
-    if not np.isfinite(aim.limit):
-        limited = limited[:0]
+    amounts = np.array([columns.plans[plan] for plan in inside])
+    forms = amounts @ aim.forms.T
+    limited = np.array(aim.limited if np.isfinite(aim.limit) else (), dtype=np.int64)
     limited = limited[(forms[:, limited] > aim.limit).any(axis=0) | (weights[limited] > 0)]
-    scale = (
-        columns.value
-        if np.isfinite(columns.value)
-        else float(aim.values(np.array([columns.plans[plan] for plan in inside])).max())
-    )
+    scale = columns.value if np.isfinite(columns.value) else float(aim.values(amounts).max())
     scale = scale if scale > 0 else 1.0
     over = (forms[:, limited] - aim.limit) / aim.limit if len(limited) else forms[:, limited]
     grouped = [form for _, group in aim.groups for form in group]

@@ -10,7 +10,7 @@ import numpy as np
 from treadle.parallelism.search.branching import Incumbent, SearchEffort, minimise
 from treadle.parallelism.search.factor_graph import FactorGraph
 from treadle.parallelism.search.minimax import Overlap, peak_memory, step_time
-from treadle.parallelism.search.reweighted_trees import TreeMessages, tree_bound
+from treadle.parallelism.search.reweighted_trees import no_messages, tree_bound
 from treadle.parallelism.search.slices import Domains, Slice, consistent
 
 
@@ -43,7 +43,7 @@ def least_persistent(graph: FactorGraph, within: Domains) -> float:
         return np.inf
     part, weights = Slice(graph, domains), np.zeros(graph.quantities.count)
     weights[graph.quantities.persistent] = 1
-    return tree_bound(part, part.energies(weights), TreeMessages.none(graph), n_passes=1).bound
+    return tree_bound(part, part.energies(weights), no_messages(graph), n_passes=1).bound
 
 
 def fastest_plan(

@@ -20,7 +20,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from treadle.arrays import Int64Array
 from treadle.engine import core
 from treadle.parallelism.search.core_search_values import PairEnergies
 from treadle.parallelism.search.factor_graph import FactorGraph, FloatArray
@@ -29,28 +28,12 @@ from treadle.parallelism.search.slices import Energies, Slice
 UNIT_ROUNDOFF = 2.0**-53
 
 
-class TreeMessages:
-    """What edges gave to their ends, kept for all states, so that they serve after states were removed.
+def no_messages(graph: FactorGraph) -> FloatArray:
+    """Messages before anything is moved: what edges gave to their ends, to the earlier node first.
 
-    Parameters
-    ----------
-    given : array
-        Edge after edge: to the states of its earlier node, then to those of its later one.
+    They are kept for all states, so that they serve after states were removed.
     """
-
-    def __init__(self, given: FloatArray) -> None:
-        self.given = given
-
-    @classmethod
-    def none(cls, graph: FactorGraph) -> TreeMessages:
-        """Nothing moved yet."""
-        return cls(np.zeros(int(np.array(graph.sizes)[graph.message_ends[0]].sum())))
-
-    def replaced(self, places: Int64Array, moved: FloatArray) -> TreeMessages:
-        """These with others at some places."""
-        given = self.given.copy()
-        given[places] = moved
-        return TreeMessages(given)
+    return np.zeros(int(np.array(graph.sizes)[graph.message_ends[0]].sum()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,20 +48,20 @@ class TreeBound:
         A plan, as places in the slice's domains; empty if the greedy choice met a forbidden pair.
     slack : list of arrays of shape (states,)
         A plan that takes the state has energy at least `bound` + slack.
-    messages : TreeMessages
+    messages : array
         To begin the next call with.
     """
 
     bound: float
     labels: list[int]
     slack: list[FloatArray]
-    messages: TreeMessages
+    messages: FloatArray
 
 
 def tree_bound(
     part: Slice,
     energies: Energies,
-    messages: TreeMessages,
+    messages: FloatArray,
     *,
     n_passes: int = 40,
     tolerance: float = 1e-4,
@@ -90,8 +73,8 @@ def tree_bound(
     part : Slice
     energies : Energies
         Of that slice.
-    messages : TreeMessages
-        From an earlier call with other weights or larger domains, or `TreeMessages.none`.
+    messages : array
+        From an earlier call with other weights or larger domains, or `no_messages`.
     n_passes : int
         Most pairs of a backward and a forward pass.
     tolerance : float
@@ -103,25 +86,21 @@ def tree_bound(
     forward pass reaches it: then every edge's minimum is 0 and the nodes' minima sum up to no less than the
     bound before that pass, which only grows; so what the last pass gained is taken off them.
     """
-    tables = part.graph.pair_tables
+    tables, sizes = part.graph.pair_tables, np.array(part.sizes, dtype=np.int32)
+    pairs = PairEnergies(sizes, tables.tail, tables.head, energies.unary, energies.pair)
     (now, before, sent), labels, slack, moved = core.reweighted_trees(
-        PairEnergies(
-            np.array(part.sizes, dtype=np.int32), tables.tail, tables.head, energies.unary, energies.pair
-        ),
-        messages.given[part.message_places],
-        n_passes,
-        tolerance,
+        pairs, messages[part.message_places], n_passes, tolerance
     )
+    messages = messages.copy()
+    messages[part.message_places] = moved
     # how far rounding may have lifted the bound
     n_terms = part.graph.quantities.count + 4 + part.graph.most_edges
     margin = 4 * UNIT_ROUNDOFF * (n_terms + len(part.sizes)) * (energies.largest + 3 * sent)
-    loss = max(now - before, 0.0)
+    slack = np.maximum(slack - max(now - before, 0.0) - margin, 0.0)
     chosen = labels.tolist()
-    bounds = part.starts.tolist()
-    slack = np.maximum(slack - loss - margin, 0.0)
     return TreeBound(
         now - margin,
         chosen if part.graph.is_allowed(part.plan(chosen)) else [],
-        [slack[start:end] for start, end in pairwise(bounds)],
-        messages.replaced(part.message_places, moved),
+        [slack[start:end] for start, end in pairwise(part.starts.tolist())],
+        messages,
     )

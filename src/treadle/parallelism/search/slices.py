@@ -33,12 +33,16 @@ def consistent(graph: FactorGraph, domains: Domains) -> Domains | None:
     for node, states in enumerate(domains):
         mask = graph.forbidden_alone.get(node)
         left.append(states if mask is None else states[~mask[states]])
-    stays = core.states_with_partners(graph.pair_tables, _core_domains(left)).astype(np.bool_)
-    starts = offsets_of(np.array([len(states) for states in left], dtype=np.int64))
-    found = tuple(
-        states[stays[start:end]] for states, (start, end) in zip(left, pairwise(starts), strict=True)
-    )
+    core_domains = _core_domains(left)
+    stays = core.states_with_partners(graph.pair_tables, core_domains).astype(np.bool_)
+    runs = pairwise(core_domains.start)
+    found = tuple(states[stays[start:end]] for states, (start, end) in zip(left, runs, strict=True))
     return None if any(not len(states) for states in found) else found
+
+
+def boxes_of(domains: Domains, node: int, groups: Sequence[Int64Array]) -> list[Domains]:
+    """Domains that fall apart at one node."""
+    return [(*domains[:node], states, *domains[node + 1 :]) for states in groups]
 
 
 def _core_domains(domains: Sequence[Int64Array]) -> CoreDomains:

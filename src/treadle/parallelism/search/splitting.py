@@ -8,7 +8,8 @@ outside a piece are not cut out for that but made dear, which bounds the piece a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -16,8 +17,8 @@ from treadle.arrays import Int64Array
 from treadle.parallelism.search.factor_graph import FactorGraph, FloatArray
 from treadle.parallelism.search.minimax import Minimax
 from treadle.parallelism.search.multipliers import Support
-from treadle.parallelism.search.reweighted_trees import TreeMessages, tree_bound
-from treadle.parallelism.search.slices import Domains, Energies, Slice
+from treadle.parallelism.search.reweighted_trees import tree_bound
+from treadle.parallelism.search.slices import Energies, Slice
 
 N_CANDIDATES = 8
 """Nodes that are tried."""
@@ -25,10 +26,39 @@ N_PASSES = 6
 """Pairs of passes for each piece that is tried."""
 
 
-def pieces(
-    part: Slice, aim: Minimax, weights: FloatArray, messages: TreeMessages, support: Support
-) -> list[Domains]:
-    """The domains of a part, split at one node.
+@dataclass(eq=False)
+class PartRecord:
+    """A part of the plans, kept so that a search's bound can be proven again without it.
+
+    What the search cut away between splits is not kept: a proof bounds whole boxes.
+
+    Parameters
+    ----------
+    weights : array of shape (forms,)
+        Of the bound.
+    node : int
+        At which it was split; -1: it was not.
+    groups : list of int arrays
+        States of the node, by piece.
+    parts : list of PartRecord
+        The pieces.
+    """
+
+    weights: FloatArray
+    node: int = -1
+    groups: list[Int64Array] = field(default_factory=list)
+    parts: list[PartRecord] = field(default_factory=list)
+
+    def split(self, node: int, groups: list[Int64Array]) -> None:
+        """Note how a part was split."""
+        self.node, self.groups = node, groups
+        self.parts = [PartRecord(self.weights) for _ in groups]
+
+
+def best_split(
+    part: Slice, aim: Minimax, weights: FloatArray, messages: FloatArray, support: Support
+) -> tuple[int, list[Int64Array]]:
+    """The node to split a part at, and its states by piece.
 
     Parameters
     ----------
@@ -53,14 +83,11 @@ def pieces(
             best = score, node, groups
     if best is None:
         node = int(np.argmax(part.sizes))
-        best = 0.0, node, _split(part.graph, node, part.domains[node], [])
-    _, node, groups = best
-    return [(*part.domains[:node], states, *part.domains[node + 1 :]) for states in groups]
+        return node, _split(part.graph, node, part.domains[node], [])
+    return best[1:]
 
 
-def _bound_of(
-    part: Slice, energies: Energies, messages: TreeMessages, node: int, states: Int64Array
-) -> float:
+def _bound_of(part: Slice, energies: Energies, messages: FloatArray, node: int, states: Int64Array) -> float:
     """A bound of the plans that take one of some states of a node."""
     unary = energies.unary.copy()
     dear = 4 * energies.largest + 1
@@ -91,15 +118,23 @@ def _splits(
     graph: FactorGraph, node: int, states: Int64Array, likely: list[int]
 ) -> Iterator[list[Int64Array]]:
     """States apart by the first and by the last letter in which likely ones differ."""
-    if graph.letters:
-        letters = graph.letters[node]
-        differing = np.flatnonzero((letters[likely] != letters[likely][:1]).any(axis=0))
-        for place in dict.fromkeys(differing[[0, -1]].tolist()) if len(differing) else ():
-            column = letters[states, place]
-            yield [states[column == letter] for letter in np.unique(column)]
-        if len(differing):
-            return
-    yield _split(graph, node, states, likely)
+    differing = _differing(graph, node, likely)
+    for place in dict.fromkeys([differing[0], differing[-1]]) if differing else ():
+        yield _apart(states, graph.letters[node][states, place])
+    if not differing:
+        yield _split(graph, node, states, likely)
+
+
+def _differing(graph: FactorGraph, node: int, states: Sequence[int] | Int64Array) -> list[int]:
+    """Places of letters that tell some states apart."""
+    if not graph.letters:
+        return []
+    letters = graph.letters[node][states]
+    return np.flatnonzero((letters != letters[:1]).any(axis=0)).tolist()
+
+
+def _apart(states: Int64Array, letters: Int64Array) -> list[Int64Array]:
+    return [states[letters == letter] for letter in np.unique(letters)]
 
 
 def _split(graph: FactorGraph, node: int, states: Int64Array, likely: list[int]) -> list[Int64Array]:
@@ -108,11 +143,7 @@ def _split(graph: FactorGraph, node: int, states: Int64Array, likely: list[int])
         apart = [states[states == state] for state in likely]
         rest = states[~np.isin(states, likely)]
         return [*apart, rest] if len(rest) else apart
-    if graph.letters:
-        letters = graph.letters[node][states]
-        differing = np.flatnonzero((letters != letters[:1]).any(axis=0))
-        if len(differing):
-            column = letters[:, differing[0]]
-            return [states[column == letter] for letter in np.unique(column)]
+    if differing := _differing(graph, node, states):
+        return _apart(states, graph.letters[node][states, differing[0]])
     half = (len(states) + 1) // 2
     return [states[:half], states[half:]]

@@ -124,10 +124,8 @@ def inner_ends(place: Sharding) -> Iterator[tuple[Sharding, frozenset[str]]]:
     for kept in product(*(range(len(names) + 1) for names in place.dims)):
         moved = frozenset(axis for names, n in zip(place.dims, kept, strict=True) for axis in names[n:])
         if moved:
-            yield (
-                Sharding(tuple(names[:n] for names, n in zip(place.dims, kept, strict=True)), place.partial),
-                moved,
-            )
+            base = tuple(names[:n] for names, n in zip(place.dims, kept, strict=True))
+            yield Sharding(base, place.partial), moved
 
 
 def scattered(base: Sharding, axes: frozenset[str], gaining: list[bool] | None = None) -> Iterator[Sharding]:

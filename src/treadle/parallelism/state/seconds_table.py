@@ -120,7 +120,8 @@ def seconds_between(
     for place in (*sources, *targets):
         place.local_shape(shape, sizes)
     arrays = move_arrays(tuple(sizes.items()), len(shape))
-    fits = np.array([_base(place).refusal(shape, sizes) is None for place in arrays.places])
+    bases = (place.base if isinstance(place, Mixed) else place for place in arrays.places)
+    fits = np.array([base.refusal(shape, sizes) is None for base in bases])
     used = fits[arrays.tails] & fits[arrays.heads]
     tails, heads, price = arrays.tails[used], arrays.heads[used], arrays.price[used]
     whole, seconds = prod(shape) * element_bytes, np.zeros(len(arrays.collectives))
@@ -136,10 +137,6 @@ def seconds_between(
         some = starts[low : low + _SOURCES_AT_ONCE]
         found[low : low + len(some)] = _relaxed(some, len(fits), tails, heads, seconds[price])[ends].T
     return found
-
-
-def _base(place: Place) -> Sharding:
-    return place.base if isinstance(place, Mixed) else place
 
 
 def _relaxed(

@@ -117,39 +117,3 @@ class Sharding:
 def replicated(n_dims: int) -> Sharding:
     """The whole tensor at every rank."""
     return Sharding(((),) * n_dims)
-
-
-@dataclass(frozen=True)
-class TensorState:
-    """The state of a tensor: its sharding pattern and how it is processed.
-
-    Parameters
-    ----------
-    sharding : Sharding
-    is_saved : bool
-        Kept from where it is made until its last use; else transient: the backward pass computes it again.
-    is_materialised : bool
-        In memory as a whole; else pipelined: the operator that makes it feeds its user tile by tile.
-
-    Raises
-    ------
-    ScheduleError
-        If it is saved without being materialised, or pipelined while it is partial: a sum is there only when
-        all of its summands are.
-    """
-
-    sharding: Sharding
-    is_saved: bool = True
-    is_materialised: bool = True
-
-    def __post_init__(self) -> None:
-        if self.is_saved and not self.is_materialised:
-            raise ScheduleError(f"state {self.sharding}: saved, but never in memory; expected it recomputed")
-        if self.sharding.partial and not self.is_materialised:
-            raise ScheduleError(f"state {self.sharding}: partial and pipelined; expected it in memory")
-
-    def kept_bytes(self, shape: tuple[int, ...], sizes: Mapping[str, int], element_bytes: int) -> int:
-        """Bytes at each rank from the forward to the backward pass: none unless it is saved."""
-        if not self.is_saved:
-            return 0
-        return prod(self.sharding.local_shape(shape, sizes)) * element_bytes

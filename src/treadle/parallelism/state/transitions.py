@@ -66,13 +66,10 @@ class Route:
     steps : tuple of Step
     seconds : number
         Of all of them, one after the other.
-    peak_bytes : int
-        The most that a rank holds of the tensor at once: a collective's input beside its output.
     """
 
     steps: tuple[Step, ...]
     seconds: Seconds
-    peak_bytes: int
 
     @property
     def collectives(self) -> tuple[Step, ...]:
@@ -119,7 +116,8 @@ class Transitions:
         ScheduleError
             If the tensor cannot lie so at one of the ends, or costs lack a rate.
         """
-        self._check(source, target)
+        for end in (source, target):
+            end.local_shape(self.shape, self.sizes)
         number = count()
         queue: list[tuple[Seconds, int, int, int, Seconds, Place]] = [(0, 0, 0, next(number), 0, source)]
         came: dict[Place, tuple[Place, Move, Seconds] | None] = {source: None}
@@ -131,49 +129,14 @@ class Transitions:
             if place == target:
                 break
             for move in self._moves_from(place):
-                step_s = self._seconds(place, move)
-                after = (
-                    seconds + step_s,
-                    n_collectives + (move.kind is not None),
-                    n_local + (move.kind is None),
-                )
+                step_s, is_local = self._seconds(place, move), move.kind is None
+                after = (seconds + step_s, n_collectives + (not is_local), n_local + is_local)
                 if move.target in best and best[move.target] <= after:
                     continue
                 best[move.target], came[move.target] = after, (place, move, step_s)
                 bound = after[0] + self._remaining(move.target, target)
                 heappush(queue, (bound, after[1], after[2], next(number), after[0], move.target))
         return self._route(came, target)
-
-    def seconds_from(self, source: Sharding) -> dict[Sharding, Seconds]:
-        """Least seconds to every sharding that the tensor can take.
-
-        Raises
-        ------
-        ScheduleError
-            As `cheapest`.
-        """
-        self._check(source)
-        number = count()
-        queue: list[tuple[Seconds, int, Place]] = [(0, next(number), source)]
-        best: dict[Place, Seconds] = {source: 0}
-        while queue:
-            seconds, _, place = heappop(queue)
-            if best[place] < seconds:
-                continue
-            for move in self._moves_from(place):
-                after = seconds + self._seconds(place, move)
-                if move.target not in best or after < best[move.target]:
-                    best[move.target] = after
-                    heappush(queue, (after, next(number), move.target))
-        return {place: seconds for place, seconds in best.items() if isinstance(place, Sharding)}
-
-    def local_bytes(self, place: Place) -> int:
-        """Bytes of the tensor at one rank."""
-        return prod(self.shape) * self.element_bytes // n_shards_of(place, self.sizes)
-
-    def _check(self, *places: Sharding) -> None:
-        for place in places:
-            place.local_shape(self.shape, self.sizes)
 
     def _moves_from(self, place: Place) -> tuple[Move, ...]:
         found = self._moves.get(place)
@@ -191,7 +154,8 @@ class Transitions:
     def _size(self, place: Place, move: Move) -> int:
         if move.kind is None:
             return 0
-        return self.local_bytes(move.target if move.kind is CollectiveKind.ALLGATHER else place)
+        larger = move.target if move.kind is CollectiveKind.ALLGATHER else place
+        return prod(self.shape) * self.element_bytes // n_shards_of(larger, self.sizes)
 
     def _seconds(self, place: Place, move: Move) -> Seconds:
         if move.kind is None:
@@ -238,12 +202,7 @@ class Transitions:
             steps.append(Step(move.kind, axes, size, seconds, before, place))
             place = before
         steps.reverse()
-        held = [self.local_bytes(place)]
-        held += [self.local_bytes(step.before) + self.local_bytes(step.after) for step in steps if step.kind]
-        total: Seconds = 0
-        for step in steps:
-            total += step.seconds
-        return Route(tuple(steps), total, max(held))
+        return Route(tuple(steps), sum(step.seconds for step in steps))
 
 
 def _levels(place: Place) -> dict[str, tuple[int, int]]:

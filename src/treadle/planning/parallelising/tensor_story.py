@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from treadle.parallelism.graph.compute_graph import Operand, OperatorKind, Phase, Source, TensorRef
+from treadle.parallelism.graph.compute_graph import Operand, OperatorKind, Phase, Source, TensorRef, factors
 from treadle.parallelism.graph.model_graph import ModelPart
 from treadle.parallelism.plan.fit import boundary_state
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
-from treadle.parallelism.plan.part_plan import Keep, PartPlan, factors
+from treadle.parallelism.plan.part_plan import Keep, PartPlan
 from treadle.parallelism.state.sharding import Sharding, axis_sizes
 from treadle.parallelism.state.transitions import Step, Transitions
 from treadle.planning.parallelising.state_words import letters_of, spelled_state

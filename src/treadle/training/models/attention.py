@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from treadle.training.models.model_layer import Attended, Saved, Weight, Work, WorkKind
+from treadle.training.models.model_layer import Attended, Saved, Weight, Work, WorkKind, product_work
 
 MASK = Fraction(1, 2)
 """Elements of a dropout mask's entry: one byte, where an element has two."""
@@ -84,8 +84,8 @@ class Heads:
         if self.has_norms:
             weights.append(Weight(f"{cross}head norms", 2 * self.head_dim, split=False))
         works = [
-            _product(f"{cross}query", hidden, queries),
-            _product(f"{cross}key and value", hidden, keys, stream=attended.stream),
+            product_work(f"{cross}query", hidden, queries),
+            product_work(f"{cross}key and value", hidden, keys, stream=attended.stream),
         ]
         if not is_cross:
             # Rotations (or norms) of queries and keys: read and written once.
@@ -100,7 +100,7 @@ class Heads:
                 moved_per_context=keys,
                 attended=attended,
             ),
-            _product(f"{cross}output", queries, hidden),
+            product_work(f"{cross}output", queries, hidden),
         ]
         saved = (
             Saved(f"{cross}query", queries),
@@ -170,8 +170,8 @@ class LatentHeads:
             Weight("output", values * hidden),
         ]
         works = [
-            _product("latent", hidden, self.cache_elements, split=False),
-            _product("key and value", self.kv_rank, unfolded),
+            product_work("latent", hidden, self.cache_elements, split=False),
+            product_work("key and value", self.kv_rank, unfolded),
         ]
         saved = [Saved("latent", self.cache_elements, split=False)]
         if self.query_rank:
@@ -179,12 +179,12 @@ class LatentHeads:
                 Weight("query latent", hidden * self.query_rank, split=False),
                 Weight("query latent norm", self.query_rank, split=False),
             ]
-            works.append(_product("query latent", hidden, self.query_rank, split=False))
+            works.append(product_work("query latent", hidden, self.query_rank, split=False))
             saved.append(Saved("query latent", self.query_rank, split=False))
         entry = self.query_rank or hidden
         weights.append(Weight("query", entry * queries))
         works += [
-            _product("query", entry, queries),
+            product_work("query", entry, queries),
             Work("rotation", WorkKind.ELEMENTWISE, moved_elements=2 * self.heads * self.rotated_dim),
             Work(
                 "scores",
@@ -195,7 +195,7 @@ class LatentHeads:
                 moved_per_context=self.cache_elements,
                 attended=attended,
             ),
-            _product("output", values, hidden),
+            product_work("output", values, hidden),
         ]
         saved += [
             Saved("query", queries),
@@ -204,18 +204,6 @@ class LatentHeads:
             *score_matrices(self.heads, attended, has_dropout=has_dropout),
         ]
         return BlockParts(tuple(weights), tuple(works), tuple(saved))
-
-
-def _product(name: str, rows: int, columns: int, *, split: bool = True, stream: str = "") -> Work:
-    return Work(
-        name,
-        WorkKind.MATMUL,
-        flops=2 * rows * columns,
-        moved_elements=rows + columns,
-        weight_elements=rows * columns,
-        split=split,
-        stream=stream,
-    )
 
 
 def score_matrices(heads: int, attended: Attended, *, has_dropout: bool, name: str = "") -> tuple[Saved, ...]:

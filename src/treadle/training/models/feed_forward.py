@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from treadle.training.models.attention import BlockParts
-from treadle.training.models.model_layer import Saved, Weight, Work, WorkKind
+from treadle.training.models.model_layer import Saved, Weight, Work, WorkKind, product_work
 
 
 @dataclass(frozen=True)
@@ -48,23 +48,9 @@ def dense_parts(
     if has_bias:
         weights.append(Weight(f"{name}down bias", copies * hidden, split=False, expert=is_expert))
     works = (
-        Work(
-            f"{name}up",
-            WorkKind.MATMUL,
-            flops=2 * hidden * columns,
-            moved_elements=hidden + columns,
-            weight_elements=copies * hidden * columns,
-            expert=is_expert,
-        ),
+        product_work(f"{name}up", hidden, columns, copies=copies, expert=is_expert),
         Work(f"{name}activation", WorkKind.ELEMENTWISE, moved_elements=columns + inner, expert=is_expert),
-        Work(
-            f"{name}down",
-            WorkKind.MATMUL,
-            flops=2 * hidden * inner,
-            moved_elements=hidden + inner,
-            weight_elements=copies * hidden * inner,
-            expert=is_expert,
-        ),
+        product_work(f"{name}down", inner, hidden, copies=copies, expert=is_expert),
     )
     return BlockParts(tuple(weights), works, (Saved(f"{name}activation", 2 * columns, expert=is_expert),))
 
@@ -73,16 +59,7 @@ def expert_parts(hidden: int, shape: Experts, *, is_gated: bool) -> BlockParts:
     """Router, shared experts, and experts, each token visiting `top_k` of them."""
     router = BlockParts(
         (Weight("router", hidden * shape.experts, split=False),),
-        (
-            Work(
-                "router",
-                WorkKind.MATMUL,
-                flops=2 * hidden * shape.experts,
-                moved_elements=hidden + shape.experts,
-                weight_elements=hidden * shape.experts,
-                split=False,
-            ),
-        ),
+        (product_work("router", hidden, shape.experts, split=False),),
         (Saved("router", shape.experts, split=False),),
     )
     if shape.shared_feed_forward:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from treadle.training.models.model_layer import ModelLayer, Saved, Weight, Work, WorkKind
+from treadle.training.models.model_layer import ModelLayer, Saved, Weight, Work, WorkKind, product_work
 from treadle.training.models.training_model import TrainingModel
 
 CLASSES = 1000
@@ -42,9 +42,8 @@ class Kernel:
 
     def after(self, before: Features) -> Features:
         """What it makes; maps stay square (a window of 1 x 7 is padded to keep the size)."""
-        return Features(
-            self.channels, (before.size + 2 * self.padding[0] - self.window[0]) // self.stride + 1
-        )
+        room = before.size + 2 * self.padding[0] - self.window[0]
+        return Features(self.channels, room // self.stride + 1)
 
 
 def _square(channels: int, window: int, stride: int = 1, padding: int = 0) -> Kernel:
@@ -86,9 +85,8 @@ class LayerList:
             saved.append(Saved("norm input", after.elements, split=False))
         else:
             weights.append(Weight("bias", kernel.channels, split=False))
-            works.append(
-                Work("activation", WorkKind.ELEMENTWISE, moved_elements=2 * after.elements, split=False)
-            )
+            moved = 2 * after.elements
+            works.append(Work("activation", WorkKind.ELEMENTWISE, moved_elements=moved, split=False))
         self._add("convolution", weights, works, saved, after)
         return after
 
@@ -104,16 +102,7 @@ class LayerList:
         self._add(
             "product",
             [Weight("matrix", rows * columns, split=False), Weight("bias", columns, split=False)],
-            [
-                Work(
-                    "product",
-                    WorkKind.MATMUL,
-                    flops=2 * rows * columns,
-                    moved_elements=rows + columns,
-                    weight_elements=rows * columns,
-                    split=False,
-                )
-            ],
+            [product_work("product", rows, columns, split=False)],
             [Saved("input", rows, split=False)],
             Features(columns, 1),
         )
@@ -126,22 +115,21 @@ class LayerList:
         saved: Sequence[Saved],
         after: Features,
     ) -> None:
-        self.layers.append(
-            ModelLayer(
-                f"{kind} {len(self.layers)}",
-                weights=tuple(weights),
-                works=tuple(works),
-                saved=tuple(saved),
-                boundary_elements=after.elements,
-            )
-        )
+        name, parts = f"{kind} {len(self.layers)}", (tuple(weights), tuple(works), tuple(saved))
+        self.layers.append(ModelLayer(name, "", *parts, boundary_elements=after.elements))
         self.now = after
 
+    def classified(self, name: str, source: str, widths: Sequence[int] = ()) -> TrainingModel:
+        """The model with products of these widths, and one that gives a number for each class."""
+        for columns in (*widths, CLASSES):
+            self.multiply(columns)
+        return self.model(name, source)
 
-def _model(name: str, layers: LayerList, source: str) -> TrainingModel:
-    return TrainingModel(
-        name, tuple(layers.layers), unit="sample", source=f"{source}; as torchvision builds it"
-    )
+    def model(self, name: str, source: str) -> TrainingModel:
+        """The model of these layers."""
+        return TrainingModel(
+            name, tuple(self.layers), unit="sample", source=f"{source}; as torchvision builds it"
+        )
 
 
 def alexnet() -> TrainingModel:
@@ -157,9 +145,7 @@ def alexnet() -> TrainingModel:
         found.convolve(Kernel(channels, (window, window), stride, (padding, padding), has_norm=False))
         if is_pooled:
             found.pool(3, 2)
-    for columns in (4096, 4096, CLASSES):
-        found.multiply(columns)
-    return _model("alexnet", found, "Krizhevsky 2014 (One weird trick)")
+    return found.classified("alexnet", "Krizhevsky 2014 (One weird trick)", (4096, 4096))
 
 
 def vgg(name: str, per_stage: Sequence[int]) -> TrainingModel:
@@ -169,9 +155,7 @@ def vgg(name: str, per_stage: Sequence[int]) -> TrainingModel:
         for _ in range(count):
             found.convolve(Kernel(channels, has_norm=False))
         found.pool(2, 2)
-    for columns in (4096, 4096, CLASSES):
-        found.multiply(columns)
-    return _model(name, found, "Simonyan, Zisserman 2015, table 1")
+    return found.classified(name, "Simonyan, Zisserman 2015, table 1", (4096, 4096))
 
 
 def resnet(name: str, blocks: Sequence[int], *, has_bottlenecks: bool) -> TrainingModel:
@@ -185,18 +169,15 @@ def resnet(name: str, blocks: Sequence[int], *, has_bottlenecks: bool) -> Traini
         for index in range(count):
             stride = 2 if stage and not index else 1
             entry = found.now
+            kernels = [_square(width, 3, stride, 1), _square(width, 3, 1, 1)]
             if has_bottlenecks:
-                found.convolve(_square(width, 1))
-                found.convolve(_square(width, 3, stride, 1))
-                after = found.convolve(_square(width * widening, 1))
-            else:
-                found.convolve(_square(width, 3, stride, 1))
-                after = found.convolve(_square(width, 3, 1, 1))
+                kernels = [_square(width, 1), kernels[0], _square(width * widening, 1)]
+            for kernel in kernels:
+                after = found.convolve(kernel)
             if entry != after:
                 found.convolve(_square(width * widening, 1, stride), entry)
     found.pool(found.now.size, 1)
-    found.multiply(CLASSES)
-    return _model(name, found, "He et al. 2016, table 1")
+    return found.classified(name, "He et al. 2016, table 1")
 
 
 def mobilenet_v2() -> TrainingModel:
@@ -220,8 +201,7 @@ def mobilenet_v2() -> TrainingModel:
             found.convolve(_square(channels, 1))
     found.convolve(_square(1280, 1))
     found.pool(found.now.size, 1)
-    found.multiply(CLASSES)
-    return _model("mobilenet-v2", found, "Sandler et al. 2018, table 2")
+    return found.classified("mobilenet-v2", "Sandler et al. 2018, table 2")
 
 
 _Branch = Sequence[Kernel]
@@ -242,18 +222,19 @@ class InceptionLayers(LayerList):
         """Add branches from the same input; `pooled` channels come from a pooling without weights."""
         entry, joined, size = self.now, pooled, 0
         for kernels in branches:
-            now = entry
-            for kernel in kernels:
-                now = self.convolve(kernel, now)
+            now = self._follow(kernels, entry)
             joined, size = joined + now.channels, now.size
         self.now = Features(joined, size)
 
     def fork(self, stem: _Branch, ends: Sequence[Kernel], entry: Features) -> int:
         """Add a branch that forks at its end; the channels of its ends."""
-        now = entry
-        for kernel in stem:
-            now = self.convolve(kernel, now)
+        now = self._follow(stem, entry)
         return sum(self.convolve(kernel, now).channels for kernel in ends)
+
+    def _follow(self, kernels: _Branch, now: Features) -> Features:
+        for kernel in kernels:
+            now = self.convolve(kernel, now)
+        return now
 
 
 def inception_v3() -> TrainingModel:
@@ -280,17 +261,16 @@ def inception_v3() -> TrainingModel:
     for _ in range(2):
         entry = found.now
         channels = found.convolve(_square(320, 1), entry).channels
-        channels += found.fork([_square(384, 1)], [_flat(384, 3), _tall(384, 3)], entry)
-        channels += found.fork(
-            [_square(448, 1), _square(384, 3, 1, 1)], [_flat(384, 3), _tall(384, 3)], entry
-        )
+        ends = [_flat(384, 3), _tall(384, 3)]
+        channels += found.fork([_square(384, 1)], ends, entry)
+        channels += found.fork([_square(448, 1), _square(384, 3, 1, 1)], ends, entry)
         channels += found.convolve(_square(192, 1), entry).channels
         found.now = Features(channels, entry.size)
     found.pool(found.now.size, 1)
     found.multiply(CLASSES)
     auxiliary = found.convolve(_square(128, 1), Features(before_auxiliary.channels, 5))
     found.multiply(CLASSES, found.convolve(_square(768, 5), auxiliary))
-    return _model("inception-v3", found, "Szegedy et al. 2016, table 1")
+    return found.model("inception-v3", "Szegedy et al. 2016, table 1")
 
 
 IMAGE_MODELS: Mapping[str, Callable[[], TrainingModel]] = MappingProxyType(

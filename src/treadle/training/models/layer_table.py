@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-from io import StringIO
-
 from treadle.errors import FormatError
 from treadle.spelling import unknown
+from treadle.training.csv_rows import csv_rows
 from treadle.training.models.config_json import read_config
 from treadle.training.models.model_layer import Attended, ModelLayer, Saved, Weight, Work, WorkKind
 from treadle.training.models.training_model import TrainingModel
@@ -76,19 +74,8 @@ def read_layer_table(text: str, *, name: str = "table", unit: str = "token") -> 
     """
     if len(text) > MAX_TABLE_BYTES:
         raise FormatError(f"layer table: expected at most {MAX_TABLE_BYTES} bytes, found {len(text)}")
-    try:
-        rows = list(csv.reader(StringIO(text), strict=True))
-    except csv.Error as error:
-        raise FormatError(f"layer table: no CSV: {error}") from None
-    header = [cell.strip() for cell in rows[0]] if rows else []
-    _check_header(header)
     layers: dict[str, ModelLayer] = {}
-    for number, cells in enumerate(rows[1:], start=2):
-        if not any(cell.strip() for cell in cells):
-            continue
-        if len(cells) != len(header):
-            raise FormatError(f"layer table: line {number}: expected {len(header)} cells, found {len(cells)}")
-        row = dict(zip(header, (cell.strip() for cell in cells), strict=True))
+    for number, row in csv_rows(text, "layer table", _check_header):
         own = row.pop("layer")
         if not own or own in layers:
             raise FormatError(
@@ -136,35 +123,14 @@ def _layer(name: str, row: dict[str, int], line: int) -> ModelLayer:
             "routed_elements: expected all of them, or none"
         )
     weights = [Weight("weights", of("parameters"))] if of("parameters") else []
-    works = [
-        Work(
-            "work",
-            WorkKind.MATMUL,
-            flops=of("flops"),
-            moved_elements=of("moved_elements"),
-            weight_elements=of("parameters"),
-        )
-    ]
-    if of("flops_per_context"):
-        works.append(
-            Work(
-                "scores",
-                WorkKind.ATTENTION,
-                flops_per_context=of("flops_per_context"),
-                attended=Attended(),
-            )
-        )
+    moved, elements = of("moved_elements"), of("parameters")
+    works = [Work("work", WorkKind.MATMUL, flops=of("flops"), moved_elements=moved, weight_elements=elements)]
+    if flops := of("flops_per_context"):
+        works.append(Work("scores", WorkKind.ATTENTION, flops_per_context=flops, attended=Attended()))
     if experts:
-        weights.append(Weight("experts", of("expert_parameters"), expert=True))
-        works.append(
-            Work(
-                "experts",
-                WorkKind.MATMUL,
-                flops=of("expert_flops"),
-                weight_elements=of("expert_parameters"),
-                expert=True,
-            )
-        )
+        flops, elements = of("expert_flops"), of("expert_parameters")
+        weights.append(Weight("experts", elements, expert=True))
+        works.append(Work("experts", WorkKind.MATMUL, flops=flops, weight_elements=elements, expert=True))
     return ModelLayer(
         name,
         weights=tuple(weights),

@@ -153,6 +153,29 @@ class Work:
         return self.flops + self.flops_per_context * mean
 
 
+def product_work(
+    name: str,
+    rows: int,
+    columns: int,
+    *,
+    copies: int = 1,
+    split: bool = True,
+    expert: bool = False,
+    stream: str = "",
+) -> Work:
+    """A product with a matrix of `rows` x `columns`; of experts, with one of so many copies."""
+    return Work(
+        name,
+        WorkKind.MATMUL,
+        flops=2 * rows * columns,
+        moved_elements=rows + columns,
+        weight_elements=copies * rows * columns,
+        split=split,
+        expert=expert,
+        stream=stream,
+    )
+
+
 @dataclass(frozen=True)
 class Saved:
     """An activation kept from the forward pass for the backward pass, per token.

@@ -6,7 +6,16 @@ from collections.abc import Iterator
 
 from treadle.training.models.attention import MASK, BlockParts, Heads
 from treadle.training.models.feed_forward import dense_parts, expert_parts
-from treadle.training.models.model_layer import LOGITS, Attended, ModelLayer, Saved, Weight, Work, WorkKind
+from treadle.training.models.model_layer import (
+    LOGITS,
+    Attended,
+    ModelLayer,
+    Saved,
+    Weight,
+    Work,
+    WorkKind,
+    product_work,
+)
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.models.transformer_shape import TransformerShape
 
@@ -30,7 +39,9 @@ def transformer(shape: TransformerShape) -> TrainingModel:
     if shape.encoder_layers:
         layers.append(_embedding(shape, "embedding", "encoder"))
         layers += _blocks(shape, "encoder", shape.encoder_layers)
-        layers.append(_encoder_norm(shape))
+        parts = _norm(shape, "encoder")
+        own = (parts.weights, parts.works, parts.saved)
+        layers.append(ModelLayer("encoder norm", "encoder", *own, boundary_elements=shape.hidden))
         layers.append(_embedding(shape, "decoder embedding", "decoder", shares="embedding"))
         layers += _blocks(shape, "decoder", shape.layers)
     else:
@@ -43,16 +54,14 @@ def transformer(shape: TransformerShape) -> TrainingModel:
 
 
 def _embedding(shape: TransformerShape, name: str, stream: str, *, shares: str = "") -> ModelLayer:
-    weights: tuple[Weight, ...] = ()
-    if not shares:
-        weights = (Weight("embedding", shape.vocabulary * shape.hidden),)
-    if shape.positions and not shares:
-        weights += (Weight("positions", shape.positions * shape.hidden, split=False),)
+    weights = [Weight("embedding", shape.vocabulary * shape.hidden)]
+    if shape.positions:
+        weights.append(Weight("positions", shape.positions * shape.hidden, split=False))
     reads = 3 if shape.positions else 2
     return ModelLayer(
         name,
         stream,
-        weights,
+        () if shares else tuple(weights),
         works=(Work("embedding", WorkKind.LOOKUP, moved_elements=reads * shape.hidden, split=False),),
         saved=(Saved("mask", MASK * shape.hidden, split=False),) if shape.has_dropout else (),
         boundary_elements=shape.hidden,
@@ -84,7 +93,7 @@ def _block(
         parts += _residual(shape, "cross attention")
     parts += _norm(shape, "feed-forward")
     for index in range(shape.norms_per_block - 2):
-        parts += BlockParts(*_norm_parts(shape, f"after {index}"))
+        parts += _bare_norm(shape, f"after {index}")
     experts = shape.experts if has_experts else None
     if experts is None:
         parts += dense_parts(hidden, shape.feed_forward, is_gated=shape.is_gated, has_bias=shape.has_bias)
@@ -110,12 +119,10 @@ def _block(
     )
 
 
-def _norm_parts(
-    shape: TransformerShape, name: str
-) -> tuple[tuple[Weight, ...], tuple[Work, ...], tuple[Saved, ...]]:
+def _bare_norm(shape: TransformerShape, name: str) -> BlockParts:
     """A norm and its input, which the backward pass needs."""
     scale = shape.hidden * (2 if shape.norm_has_bias else 1)
-    return (
+    return BlockParts(
         (Weight(f"{name} norm", scale, split=False),),
         (Work(f"{name} norm", WorkKind.ELEMENTWISE, moved_elements=2 * shape.hidden, split=False),),
         (Saved(f"{name} norm input", shape.hidden, split=False),),
@@ -124,9 +131,8 @@ def _norm_parts(
 
 def _norm(shape: TransformerShape, name: str) -> BlockParts:
     """A norm, and its output, which the products after it need."""
-    return BlockParts(*_norm_parts(shape, name)) + BlockParts(
-        saved=(Saved(f"{name} input", shape.hidden, split=False),)
-    )
+    output = Saved(f"{name} input", shape.hidden, split=False)
+    return _bare_norm(shape, name) + BlockParts(saved=(output,))
 
 
 def _residual(shape: TransformerShape, name: str) -> BlockParts:
@@ -136,28 +142,10 @@ def _residual(shape: TransformerShape, name: str) -> BlockParts:
     return BlockParts((), (work,), (mask,) if shape.has_dropout else ())
 
 
-def _encoder_norm(shape: TransformerShape) -> ModelLayer:
-    parts = _norm(shape, "encoder")
-    return ModelLayer(
-        "encoder norm",
-        "encoder",
-        parts.weights,
-        parts.works,
-        parts.saved,
-        boundary_elements=shape.hidden,
-    )
-
-
 def _head(shape: TransformerShape, stream: str) -> ModelLayer:
     hidden, words = shape.hidden, shape.vocabulary
     parts = _norm(shape, "final")
-    logits = Work(
-        "logits",
-        WorkKind.MATMUL,
-        flops=2 * hidden * words,
-        moved_elements=hidden + words,
-        weight_elements=hidden * words,
-    )
+    logits = product_work("logits", hidden, words)
     loss = Work("loss", WorkKind.ELEMENTWISE, moved_elements=3 * words)
     own = () if shape.is_tied else (Weight("logits", hidden * words),)
     return ModelLayer(

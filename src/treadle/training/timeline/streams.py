@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from treadle.errors import ScheduleError
@@ -18,97 +17,8 @@ from treadle.training.timeline.contention import FREE, Contention
 from treadle.training.timeline.task import Task
 from treadle.training.timeline.timeline import Timeline
 
-
-@dataclass(slots=True)
-class _Stream:
-    """A device's stream: what it is yet to run, and what it runs."""
-
-    device: int
-    waiting: deque[int] = field(default_factory=deque)
-    urgent: deque[int] = field(default_factory=deque)
-    running: int = -1
-
-
-@dataclass(slots=True)
-class _Progress:
-    """A running task: the seconds of it that were left at a time, and its stretch since then."""
-
-    left: Seconds
-    since: Seconds
-    stretch: Seconds
-    version: int
-
-
-class _Run:
-    """The state of a run; `events` are (end, task, version), of which the latest version counts."""
-
-    def __init__(self, tasks: Sequence[Task], contention: Contention) -> None:
-        self.tasks, self.contention = tasks, contention
-        self.starts: list[Seconds] = [0] * len(tasks)
-        self.ends: list[Seconds] = [0] * len(tasks)
-        self.n_waits = [len(set(task.waits_for)) for task in tasks]
-        self.followers: list[list[int]] = [[] for _ in tasks]
-        self.streams: dict[tuple[int, str], _Stream] = {}
-        self.of_device: dict[int, list[_Stream]] = {}
-        self.progress: dict[int, _Progress] = {}
-        self.events: list[tuple[Seconds, int, int]] = []
-        for place, task in enumerate(tasks):
-            for other in set(task.waits_for):
-                if not 0 <= other < len(tasks):
-                    raise ScheduleError(f"task {task.name}: waits for task {other} of {len(tasks)}")
-                self.followers[other].append(place)
-            stream = self.streams.get((task.device, task.stream))
-            if stream is None:
-                stream = self.streams[task.device, task.stream] = _Stream(task.device)
-                self.of_device.setdefault(task.device, []).append(stream)
-            (stream.urgent if task.is_urgent else stream.waiting).append(place)
-
-    def start(self, now: Seconds, streams: Iterable[_Stream]) -> set[int]:
-        """Starts what can start on free streams; returns the devices where something did."""
-        devices = set()
-        for stream in streams:
-            for queue in (stream.urgent, stream.waiting):
-                if stream.running < 0 and queue and not self.n_waits[queue[0]]:
-                    place = stream.running = queue.popleft()
-                    self.starts[place] = now
-                    self.progress[place] = _Progress(exact(self.tasks[place].seconds), now, 0, 0)
-                    devices.add(stream.device)
-        return devices
-
-    def stretch(self, now: Seconds, device: int) -> None:
-        """Gives a device's running tasks their new ends."""
-        running = [stream.running for stream in self.of_device[device] if stream.running >= 0]
-        stretches = self.contention.stretches([self.tasks[place] for place in running])
-        for place, stretch in zip(running, stretches, strict=True):
-            task = self.progress[place]
-            if stretch != task.stretch:
-                if task.stretch:
-                    # Rounded numbers may leave less than nothing.
-                    task.left = max(task.left - (now - task.since) / task.stretch, exact(0))
-                task.since, task.stretch, task.version = now, stretch, task.version + 1
-                heappush(self.events, (now + task.left * stretch, place, task.version))
-
-    def end(self, now: Seconds) -> tuple[set[int], list[_Stream]]:
-        """Ends all that end now; returns the devices, and the streams on which something may start."""
-        devices: set[int] = set()
-        touched: list[_Stream] = []
-        while self.events and self.events[0][0] == now:
-            _, place, version = heappop(self.events)
-            if place not in self.progress or self.progress[place].version != version:
-                continue
-            task = self.tasks[place]
-            del self.progress[place]
-            self.ends[place] = now
-            stream = self.streams[task.device, task.stream]
-            stream.running = -1
-            touched.append(stream)
-            devices.add(task.device)
-            for follower in self.followers[place]:
-                self.n_waits[follower] -= 1
-                if not self.n_waits[follower]:
-                    other = self.tasks[follower]
-                    touched.append(self.streams[other.device, other.stream])
-        return devices, touched
+_Stream = tuple[int, str]
+"""A device and the name of one of its streams."""
 
 
 def run_tasks(tasks: Sequence[Task], contention: Contention = FREE) -> Timeline:
@@ -140,21 +50,81 @@ def run_tasks(tasks: Sequence[Task], contention: Contention = FREE) -> Timeline:
     >>> run_tasks([first, moved, second], Contention(2)).ends
     (Fraction(2, 1), Fraction(8, 1), Fraction(9, 1))
     """
-    run = _Run(tasks, contention)
+    starts: list[Seconds] = [0] * len(tasks)
+    ends: list[Seconds] = [0] * len(tasks)
+    n_waits = [len(set(task.waits_for)) for task in tasks]
+    followers: list[list[int]] = [[] for _ in tasks]
+    stream_of = [(task.device, task.stream) for task in tasks]
+    queues: dict[_Stream, tuple[deque[int], deque[int]]] = {}
+    """By stream what is yet to run: urgent tasks, and others."""
+    for place, task in enumerate(tasks):
+        for other in set(task.waits_for):
+            if not 0 <= other < len(tasks):
+                raise ScheduleError(f"task {task.name}: waits for task {other} of {len(tasks)}")
+            followers[other].append(place)
+        urgent, waiting = queues.setdefault(stream_of[place], (deque(), deque()))
+        (urgent if task.is_urgent else waiting).append(place)
+    of_device: dict[int, list[_Stream]] = {}
+    for stream in queues:
+        of_device.setdefault(stream[0], []).append(stream)
+    running: dict[_Stream, int] = {}
+    progress: dict[int, tuple[Seconds, Seconds, Seconds, int]] = {}
+    """By running task the seconds that were left at a time, that time, its stretch since, and a version."""
+    events: list[tuple[Seconds, int, int]] = []
+    """(end, task, version), of which the latest version counts."""
+
+    def start(now: Seconds, streams: Iterable[_Stream]) -> set[int]:
+        """Start what can start on free streams; return the devices where something did."""
+        devices = set()
+        for stream in streams:
+            for queue in queues[stream]:
+                if stream not in running and queue and not n_waits[queue[0]]:
+                    place = running[stream] = queue.popleft()
+                    starts[place] = now
+                    progress[place] = exact(tasks[place].seconds), now, 0, 0
+                    devices.add(stream[0])
+        return devices
+
+    def stretch(now: Seconds, device: int) -> None:
+        """Give a device's running tasks their new ends."""
+        places = [running[stream] for stream in of_device[device] if stream in running]
+        stretches = contention.stretches([tasks[place] for place in places])
+        for place, factor in zip(places, stretches, strict=True):
+            left, since, before, version = progress[place]
+            if factor != before:
+                if before:
+                    # Rounded numbers may leave less than nothing.
+                    left = max(left - (now - since) / before, exact(0))
+                progress[place] = left, now, factor, version + 1
+                heappush(events, (now + left * factor, place, version + 1))
+
     now: Seconds = exact(0)
-    for device in run.start(now, run.streams.values()):
-        run.stretch(now, device)
-    while run.events:
-        now = run.events[0][0]
-        devices, touched = run.end(now)
-        for device in devices | run.start(now, touched):
-            run.stretch(now, device)
-    stuck = [place for place, n in enumerate(run.n_waits) if n]
-    stuck += [place for stream in run.streams.values() for place in (*stream.urgent, *stream.waiting)]
+    for device in start(now, queues):
+        stretch(now, device)
+    while events:
+        now = events[0][0]
+        devices: set[int] = set()
+        touched: list[_Stream] = []
+        while events and events[0][0] == now:
+            _, place, version = heappop(events)
+            if place not in progress or progress[place][3] != version:
+                continue
+            del progress[place], running[stream_of[place]]
+            ends[place] = now
+            touched.append(stream_of[place])
+            devices.add(stream_of[place][0])
+            for follower in followers[place]:
+                n_waits[follower] -= 1
+                if not n_waits[follower]:
+                    touched.append(stream_of[follower])
+        for device in devices | start(now, touched):
+            stretch(now, device)
+    stuck = [place for place, n in enumerate(n_waits) if n]
+    stuck += [place for pair in queues.values() for queue in pair for place in queue]
     if stuck:
         task = tasks[min(stuck)]
         raise ScheduleError(
             f"task {task.name} never runs on stream {task.stream} of device {task.device}: what it waits for "
             "waits for it, or stands behind it"
         )
-    return Timeline(tuple(tasks), tuple(run.starts), tuple(run.ends))
+    return Timeline(tuple(tasks), tuple(starts), tuple(ends))

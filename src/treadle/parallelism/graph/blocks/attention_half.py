@@ -19,12 +19,8 @@ STATISTICS_BYTES = 4
 def attention_sizes(heads: Heads | LatentHeads) -> dict[str, int]:
     """Elements of the letters of this half."""
     if isinstance(heads, Heads):
-        return {
-            "k": heads.kv_heads,
-            "g": heads.heads // heads.kv_heads,
-            "d": heads.head_dim,
-            "w": heads.head_dim,
-        }
+        size, groups = heads.head_dim, heads.heads // heads.kv_heads
+        return {"k": heads.kv_heads, "g": groups, "d": size, "w": size}
     sizes = {"k": heads.heads, "g": 1, "d": heads.plain_dim + heads.rotated_dim, "w": heads.value_dim}
     return sizes | {"l": heads.kv_rank, "m": heads.query_rank, "o": heads.plain_dim, "r": heads.rotated_dim}
 
@@ -66,10 +62,8 @@ def _grouped(
             one = biased(forward, name, f"attention.w{letter}.bias", made, rows, one)
         if heads.has_norms and name != "value":
             scale = forward.parameter(f"attention.{letter}_norm.weight", "d")
-            specification = f"{made},d->{made}"
-            one = forward.pointwise(
-                f"{name}_norm", specification, (one, scale), operator="rms_norm", whole="d"
-            )
+            word = f"{made},d->{made}"
+            one = forward.pointwise(f"{name}_norm", word, (one, scale), operator="rms_norm", whole="d")
         if is_rotated and name != "value":
             one = rotated(forward, name, made, one)
         found.append(one)
@@ -83,32 +77,25 @@ def _latent(forward: Forward, heads: LatentHeads, x: TensorRef) -> tuple[TensorR
         down = forward.parameter("attention.wq_a.weight", "mh")
         latent = forward.product("query_latent", "bsh,mh->bsm", x, down)
         scale = forward.parameter("attention.q_norm.weight", "m")
-        entry = forward.pointwise(
-            "query_latent_norm", "bsm,m->bsm", (latent, scale), operator="rms_norm", whole="m"
-        )
+        name = "query_latent_norm"
+        entry = forward.pointwise(name, "bsm,m->bsm", (latent, scale), operator="rms_norm", whole="m")
         letter = "m"
-    wq = forward.parameter(
-        "attention.wq_b.weight" if heads.query_rank else "attention.wq.weight", f"(kd){letter}"
-    )
-    queries = rotated(
-        forward, "query", "bksd", forward.product("query", f"bs{letter},(kd){letter}->bksd", entry, wq)
-    )
+    path = "attention.wq_b.weight" if heads.query_rank else "attention.wq.weight"
+    wq = forward.parameter(path, f"(kd){letter}")
+    queries = forward.product("query", f"bs{letter},(kd){letter}->bksd", entry, wq)
+    queries = rotated(forward, "query", "bksd", queries)
     latent = forward.product("latent", "bsh,lh->bsl", x, forward.parameter("attention.wkv_a.weight", "lh"))
     scale = forward.parameter("attention.kv_norm.weight", "l")
     latent = forward.pointwise("latent_norm", "bsl,l->bsl", (latent, scale), operator="rms_norm", whole="l")
-    shared = forward.product(
-        "shared_key", "bsh,rh->bsr", x, forward.parameter("attention.wk_rotated.weight", "rh")
-    )
-    shared = rotated(forward, "shared_key", "bsr", shared)
-    plain = forward.product(
-        "plain_key", "bsl,(ko)l->bkso", latent, forward.parameter("attention.wk_b.weight", "(ko)l")
-    )
+    weight = forward.parameter("attention.wk_rotated.weight", "rh")
+    shared = rotated(forward, "shared_key", "bsr", forward.product("shared_key", "bsh,rh->bsr", x, weight))
+    weight = forward.parameter("attention.wk_b.weight", "(ko)l")
+    plain = forward.product("plain_key", "bsl,(ko)l->bkso", latent, weight)
     keys = forward.pointwise(
         "key", "bkso,bsr->bksd", (plain, shared), operator="concatenate", whole="ord", linear=((0, 1),)
     )
-    values = forward.product(
-        "value", "bsl,(kw)l->bksw", latent, forward.parameter("attention.wv_b.weight", "(kw)l")
-    )
+    weight = forward.parameter("attention.wv_b.weight", "(kw)l")
+    values = forward.product("value", "bsl,(kw)l->bksw", latent, weight)
     return queries, keys, values
 
 

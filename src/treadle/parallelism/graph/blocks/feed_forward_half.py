@@ -57,31 +57,28 @@ def _dense(
 ) -> TensorRef:
     """Up, activation and down; of experts for the tokens at their places."""
     inner = entering.replace("h", letter)
-    of_experts = "e" if "e" in entering else ""
-    module = f"{prefix or 'feed_forward'}"
+    rows = f"{'e' if 'e' in entering else ''}{letter}h"
+    module = prefix or "feed_forward"
     name = f"{prefix}_" if prefix else ""
-    up = forward.parameter(
-        f"{module}.w3.weight" if shape.is_gated else f"{module}.w1.weight", f"{of_experts}{letter}h"
-    )
-    raised = forward.product(f"{name}up", f"{entering},{of_experts}{letter}h->{inner}", x, up)
-    if has_bias:
-        raised = biased(forward, f"{name}up", f"{module}.w1.bias", inner, letter, raised)
-    if shape.is_gated:
-        weight = forward.parameter(f"{module}.w1.weight", f"{of_experts}{letter}h")
-        gate = forward.product(f"{name}gate", f"{entering},{of_experts}{letter}h->{inner}", x, weight)
-        if has_bias:
-            gate = biased(forward, f"{name}gate", f"{module}.w3.bias", inner, letter, gate)
-        active = forward.pointwise(
-            f"{name}activation",
-            f"{inner},{inner}->{inner}",
-            (gate, raised),
-            operator="gated_silu",
-            linear=((1,),),
+
+    def lifted(what: str, weight: str, bias: str) -> TensorRef:
+        table = forward.parameter(f"{module}.{weight}.weight", rows)
+        made = forward.product(f"{name}{what}", f"{entering},{rows}->{inner}", x, table)
+        return (
+            biased(forward, f"{name}{what}", f"{module}.{bias}.bias", inner, letter, made)
+            if has_bias
+            else made
         )
+
+    raised = lifted("up", "w3" if shape.is_gated else "w1", "w1")
+    if shape.is_gated:
+        pair, word = (lifted("gate", "w1", "w3"), raised), f"{inner},{inner}->{inner}"
+        active = forward.pointwise(f"{name}activation", word, pair, operator="gated_silu", linear=((1,),))
     else:
         active = forward.pointwise(f"{name}activation", f"{inner}->{inner}", (raised,), operator="gelu")
-    down = forward.parameter(f"{module}.w2.weight", f"{of_experts}h{letter}")
-    made = forward.product(f"{name}down", f"{inner},{of_experts}h{letter}->{entering}", active, down)
+    columns = f"{rows[:-2]}h{letter}"
+    down = forward.parameter(f"{module}.w2.weight", columns)
+    made = forward.product(f"{name}down", f"{inner},{columns}->{entering}", active, down)
     if has_bias:
         made = biased(forward, f"{name}down", f"{module}.w2.bias", entering, "h", made)
     return made

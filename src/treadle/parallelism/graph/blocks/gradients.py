@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from treadle.errors import TreadleError
 from treadle.parallelism.graph.blocks.forward import Forward
 from treadle.parallelism.graph.compute_graph import (
     ComputeGraph,
+    Dims,
     Index,
     Node,
     Operand,
@@ -23,6 +25,8 @@ from treadle.parallelism.graph.compute_graph import (
     Result,
     Source,
     TensorRef,
+    factors,
+    pairs,
 )
 
 READS: MappingProxyType[str, tuple[tuple[int, ...], tuple[int, ...]]] = MappingProxyType(
@@ -77,18 +81,9 @@ class _Backward:
 
     def graph(self) -> ComputeGraph:
         """Derive it, the last operator first."""
-        made = self._forward.result(self._leaves)
         name = f"d_{self._forward.nodes[self._leaves.node].name}"
-        (tangent,) = self._forward.add(
-            Node(
-                name,
-                OperatorKind.PLACEHOLDER,
-                (),
-                (Result(made.dims, made.dims, made.element_bytes),),
-                Phase.BACKWARD,
-                source=Source.TANGENT,
-                path=name,
-            )
+        tangent = self._like(
+            self._leaves, name, OperatorKind.PLACEHOLDER, (), source=Source.TANGENT, path=name
         )
         self._parts[self._leaves] = [tangent]
         owners: dict[TensorRef, TensorRef] = {}
@@ -104,7 +99,10 @@ class _Backward:
                     if part is not None:
                         self._parts.setdefault(operand.tensor, []).append(part)
         ordered = {tensor: owners[tensor] for tensor in sorted(owners)}
-        self._finish([self._leaves, *ordered.values()])
+        outputs = [self._leaves, *ordered.values()]
+        dims = [self._forward.result(tensor).dims for tensor in outputs]
+        operands = tuple(Operand(tensor, own, own) for tensor, own in zip(outputs, dims, strict=True))
+        self._forward.add(Node("output", OperatorKind.OUTPUT, operands, phase=Phase.BACKWARD))
         return ComputeGraph(self._forward.atoms, tuple(self._forward.nodes), ordered, {self._leaves: tangent})
 
     def _gradient(self, tensor: TensorRef) -> TensorRef | None:
@@ -112,18 +110,19 @@ class _Backward:
         parts = [part for part in self._parts.get(tensor, []) if part is not None]
         if len(parts) < 2:
             return parts[0] if parts else None
-        result = self._forward.result(tensor)
-        return self._forward.add(
-            Node(
-                self._name(tensor),
-                OperatorKind.ELEMENTWISE,
-                tuple(Operand(part, result.dims, result.dims) for part in parts),
-                (Result(result.dims, result.dims, result.element_bytes),),
-                Phase.BACKWARD,
-                operator="add",
-                linear=(tuple(range(len(parts))),),
-            )
-        )[0]
+        linear = (tuple(range(len(parts))),)
+        return self._like(
+            tensor, self._name(tensor), OperatorKind.ELEMENTWISE, parts, operator="add", linear=linear
+        )
+
+    def _like(
+        self, tensor: TensorRef, name: str, kind: OperatorKind, read: Sequence[TensorRef], **notes: Any
+    ) -> TensorRef:
+        """Add a node of the backward pass that reads and makes tensors of the dimensions of another."""
+        made = self._forward.result(tensor)
+        operands = tuple(Operand(one, made.dims, made.dims) for one in read)
+        result = Result(made.dims, made.dims, made.element_bytes)
+        return self._forward.add(Node(name, kind, operands, (result,), Phase.BACKWARD, **notes))[0]
 
     def _of(self, number: int, gradients: Gradients) -> Gradients:
         """Gradients of a node's operands."""
@@ -138,29 +137,21 @@ class _Backward:
         return self._of_any(number, gradients)
 
     def _of_einsum(self, node: Node, gradients: Gradients) -> Gradients:
-        found: Gradients = []
+        found: Gradients = [None] * len(node.operands)
         for at, operand in enumerate(node.operands):
-            others = [other for place, other in enumerate(node.operands) if place != at]
-            if operand.tensor not in self._wanted:
-                found.append(None)
-                continue
-            found.append(
-                self._add(
-                    node,
-                    OperatorKind.EINSUM,
-                    [(gradients[0], node.results[0].roles), *((o.tensor, o.roles) for o in others)],
-                    [operand],
-                    operator="einsum",
-                    linear=((0,), (1,)),
-                )[0]
-            )
+            others = [_read(other) for place, other in enumerate(node.operands) if place != at]
+            read = [(gradients[0], node.results[0].roles), *others]
+            if operand.tensor in self._wanted:
+                linear = ((0,), (1,))
+                made = self._add(node, OperatorKind.EINSUM, read, [operand], operator="einsum", linear=linear)
+                found[at] = made[0]
         return found
 
     def _of_summand(self, node: Node, at: int, gradients: Gradients) -> TensorRef | None:
         operand = node.operands[at]
         if operand.tensor not in self._wanted:
             return None
-        if set(_indices(operand)) == set(node.made):
+        if set(factors(operand.roles)) == set(node.made):
             return gradients[0]
         pair = (gradients[0], node.results[0].roles)
         return self._add(node, OperatorKind.REDUCTION, [pair], [operand], operator="sum", linear=((0,),))[0]
@@ -170,12 +161,9 @@ class _Backward:
         if node.operator not in READS:
             raise TreadleError(f"graph: no gradient is known of the operator {node.operator!r}")
         operands, results = READS[node.operator]
-        given = [
-            (gradient, result.roles)
-            for gradient, result in zip(gradients, node.results, strict=True)
-            if gradient is not None
-        ]
-        read = [(node.operands[at].tensor, node.operands[at].roles) for at in operands]
+        by_result = zip(gradients, node.results, strict=True)
+        given = [(gradient, result.roles) for gradient, result in by_result if gradient is not None]
+        read = [_read(node.operands[at]) for at in operands]
         read += [(TensorRef(number, slot), node.results[slot].roles) for slot in results]
         wanted = [operand for operand in node.operands if operand.tensor in self._wanted]
         made = self._add(
@@ -193,7 +181,7 @@ class _Backward:
         """Rows of a table: their gradients are added to the table's."""
         node = self._forward.nodes[number]
         table, *index = node.operands
-        read = [*((o.tensor, o.roles) for o in index), (gradients[0], node.results[0].roles)]
+        read = [*map(_read, index), (gradients[0], node.results[0].roles)]
         linear = ((len(read) - 1,),)
         made = self._add(node, OperatorKind.SCATTER, read, [table], operator="lookup_backward", linear=linear)
         return [made[0], *(None for _ in index)]
@@ -202,9 +190,9 @@ class _Backward:
         """Tokens at their experts: their gradients come back."""
         node = self._forward.nodes[number]
         tokens, choices = node.operands
-        read = [(gradients[0], node.results[0].roles), (choices.tensor, choices.roles)]
+        read, linear = [(gradients[0], node.results[0].roles), _read(choices)], ((0,),)
         made = self._add(
-            node, OperatorKind.COMBINE, read, [tokens], operator="dispatch_backward", linear=((0,),)
+            node, OperatorKind.COMBINE, read, [tokens], operator="dispatch_backward", linear=linear
         )
         return [made[0], None]
 
@@ -212,30 +200,18 @@ class _Backward:
         """Tokens back from their experts: gradients are sent there; weights meet what came back."""
         node = self._forward.nodes[number]
         places, weights, choices = node.operands
-        given, chosen = (gradients[0], node.results[0].roles), (choices.tensor, choices.roles)
-        sent = self._add(
-            node,
-            OperatorKind.DISPATCH,
-            [given, (weights.tensor, weights.roles), chosen],
-            [places],
-            operator="combine_backward",
-            linear=((0,),),
-        )
-        weighed = self._add(
-            node,
-            OperatorKind.COMBINE,
-            [(places.tensor, places.roles), given, chosen],
-            [weights],
-            operator="combine_weights_backward",
-            linear=((0,), (1,)),
-        )
+        given, chosen = (gradients[0], node.results[0].roles), _read(choices)
+        read, name = [given, _read(weights), chosen], "combine_backward"
+        sent = self._add(node, OperatorKind.DISPATCH, read, [places], operator=name, linear=((0,),))
+        read, name = [_read(places), given, chosen], "combine_weights_backward"
+        weighed = self._add(node, OperatorKind.COMBINE, read, [weights], operator=name, linear=((0,), (1,)))
         return [sent[0], weighed[0], None]
 
     def _add(
         self,
         node: Node,
         kind: OperatorKind,
-        read: Sequence[tuple[TensorRef | None, tuple[tuple[Index, ...], ...]]],
+        read: Sequence[tuple[TensorRef | None, Dims]],
         wanted: Sequence[Operand],
         *,
         operator: str,
@@ -245,15 +221,16 @@ class _Backward:
         operands = []
         for tensor, roles in read:
             assert tensor is not None, node.name
-            operands.append(Operand(tensor, _unprimed(roles), roles))
+            # of a tensor, in which every letter is listed once
+            dims = tuple(tuple(Index(index.atom) for index in dim) for dim in roles)
+            operands.append(Operand(tensor, dims, roles))
         results = []
         for operand in wanted:
-            made = self._forward.result(operand.tensor)
-            role_of = dict(zip(_flat(operand.dims), _indices(operand), strict=True))
+            made, role_of = self._forward.result(operand.tensor), dict(pairs(operand))
             own = tuple(tuple(role_of[index] for index in dim) for dim in made.dims)
             results.append(Result(made.dims, own, made.element_bytes))
-        met = {index for roles in (r.roles for r in results) for index in _flat(roles)}
-        met |= {index for operand in operands for index in _indices(operand)}
+        met_roles = [*(one.roles for one in results), *(one.roles for one in operands)]
+        met = {index for one in met_roles for index in factors(one)}
         sole = len(wanted) == 1 and self._users[wanted[0].tensor] == 1
         return self._forward.add(
             Node(
@@ -278,13 +255,6 @@ class _Backward:
             return f"{node.name}_backward"
         return f"{self._name(wanted[0].tensor)}_{node.name}"
 
-    def _finish(self, outputs: Sequence[TensorRef]) -> None:
-        operands = []
-        for tensor in outputs:
-            dims = self._forward.result(tensor).dims
-            operands.append(Operand(tensor, dims, dims))
-        self._forward.add(Node("output", OperatorKind.OUTPUT, tuple(operands), phase=Phase.BACKWARD))
-
 
 _SPECIAL: dict[OperatorKind, Callable[[_Backward, int, Gradients], Gradients]] = {
     OperatorKind.GATHER: _Backward.of_lookup,
@@ -293,14 +263,5 @@ _SPECIAL: dict[OperatorKind, Callable[[_Backward, int, Gradients], Gradients]] =
 }
 
 
-def _flat(dims: tuple[tuple[Index, ...], ...]) -> list[Index]:
-    return [index for dim in dims for index in dim]
-
-
-def _indices(operand: Operand) -> list[Index]:
-    return _flat(operand.roles)
-
-
-def _unprimed(roles: tuple[tuple[Index, ...], ...]) -> tuple[tuple[Index, ...], ...]:
-    """Indices of a tensor in which every letter stands once."""
-    return tuple(tuple(Index(index.atom) for index in dim) for dim in roles)
+def _read(operand: Operand) -> tuple[TensorRef | None, Dims]:
+    return operand.tensor, operand.roles

@@ -68,8 +68,7 @@ class Anatomy:
 
     def _steps(self, phase: Phase) -> Iterator[int]:
         for number, node in enumerate(self.graph.nodes):
-            is_step = node.kind not in (OperatorKind.PLACEHOLDER, OperatorKind.OUTPUT)
-            if is_step and node.phase is phase and not self.is_constant[number]:
+            if node.computes and node.phase is phase and not self.is_constant[number]:
                 yield number
 
     def _pieces(self) -> dict[TensorRef, GradientPieces]:
@@ -77,8 +76,7 @@ class Anatomy:
         found = {}
         for parameter, gradient in self.graph.gradients.items():
             node = self.graph.nodes[parameter.node]
-            late = [n for n in self.users.get(parameter, []) if self.graph.nodes[n].phase is Phase.FORWARD]
-            if node.source is Source.PARAMETER and len(late) > 1:
+            if node.source is Source.PARAMETER and len(self.parameter_users(parameter)) > 1:
                 pieces = GradientPieces([], [])
                 self._unfold(gradient, pieces, is_root=True)
                 found[parameter] = pieces
@@ -120,7 +118,7 @@ def cuts_of(anatomy: Anatomy) -> list[PartCut]:
         for index, (place, at, gradient) in enumerate(places):
             if least[place] < number:
                 break
-            if most[place + 1] <= number and _factors(graph, gradient) == _factors(graph, tensor):
+            if most[place + 1] <= number and graph.factors(gradient) == graph.factors(tensor):
                 found.append(PartCut(tensor, gradient, at))
                 del places[: index + 1]
                 break
@@ -141,11 +139,7 @@ def _crossings(anatomy: Anatomy, steps: list[int]) -> Iterator[tuple[int, Tensor
     live: set[TensorRef] = set()
     for number in steps:
         live.difference_update(ends.get(number, ()))
-        live.update(
-            tensor
-            for slot in range(len(anatomy.graph.nodes[number].results))
-            if (tensor := TensorRef(number, slot)) in last
-        )
+        live.update(tensor for tensor in anatomy.graph.results(number) if tensor in last)
         if len(live) == 1:
             yield number, next(iter(live))
 
@@ -176,7 +170,3 @@ def _reach(anatomy: Anatomy) -> tuple[list[float], list[float]]:
     least = list(accumulate(lows, min))
     most = [*list(accumulate(highs[::-1], max))[::-1], float("-inf")]
     return least, most
-
-
-def _factors(graph: ComputeGraph, tensor: TensorRef) -> list[tuple[int, int]]:
-    return [(index.atom, index.prime) for dim in graph.result(tensor).dims for index in dim]

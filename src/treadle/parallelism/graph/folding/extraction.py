@@ -65,9 +65,9 @@ class _Extraction:
             node = self._graph.nodes[number]
             operands = tuple(replace(operand, tensor=self._at[operand.tensor]) for operand in node.operands)
             self._nodes.append(replace(node, operands=operands))
-            for slot in range(len(node.results)):
+            for tensor in self._graph.results(number):
                 # the crossing gradient of a part that begins before it is the tangent's, not a copy
-                self._at.setdefault(TensorRef(number, slot), TensorRef(len(self._nodes) - 1, slot))
+                self._at.setdefault(tensor, TensorRef(len(self._nodes) - 1, tensor.slot))
         gradients = self._gradients(enters)
         outputs = [tensor for tensor in self._graph.tangents if tensor.node in self._own]
         tangents = {self._at[tensor]: self._at[self._graph.tangents[tensor]] for tensor in outputs}
@@ -75,7 +75,10 @@ class _Extraction:
         if self._after is not None:
             leaves = self._at[self._after.forward]
             tangents = {leaves: self._at[self._after.gradient], **tangents}
-        self._output([*tangents, *gradients.values()])
+        outputs = [*tangents, *gradients.values()]
+        dims = [self._nodes[tensor.node].results[tensor.slot].dims for tensor in outputs]
+        operands = tuple(Operand(tensor, own, own) for tensor, own in zip(outputs, dims, strict=True))
+        self._nodes.append(Node("output", OperatorKind.OUTPUT, operands, phase=Phase.BACKWARD))
         graph = _compact(self._graph.atoms, self._nodes, gradients, tangents)
         return ModelPart(name, graph, 1, enters, leaves)
 
@@ -96,7 +99,8 @@ class _Extraction:
         outputs = [t for t in self._graph.tangents if t.node in self._own]
         found, stack = set(self._own), sorted(self._own)
         stack += [self._graph.tangents[tensor].node for tensor in outputs]
-        crossing = {t for t in self._crossed() if t is not None}
+        crossing = set() if self._before is None else {self._before.forward}
+        crossing |= set() if self._after is None else {self._after.gradient}
         while stack:
             number = stack.pop()
             found.add(number)
@@ -104,10 +108,6 @@ class _Extraction:
                 if operand.tensor.node not in found and operand.tensor not in crossing:
                     stack.append(operand.tensor.node)
         return found
-
-    def _crossed(self) -> tuple[TensorRef | None, TensorRef | None]:
-        before, after = self._before, self._after
-        return (None if before is None else before.forward, None if after is None else after.gradient)
 
     def _gradients(self, enters: TensorRef | None) -> dict[TensorRef, TensorRef]:
         found: dict[TensorRef, TensorRef] = {}
@@ -124,13 +124,6 @@ class _Extraction:
                 )
             found[self._at[owner]] = self._at[mine[0]]
         return {owner: found[owner] for owner in sorted(found)}
-
-    def _output(self, tensors: Iterable[TensorRef]) -> None:
-        operands = []
-        for tensor in tensors:
-            dims = self._nodes[tensor.node].results[tensor.slot].dims
-            operands.append(Operand(tensor, dims, dims))
-        self._nodes.append(Node("output", OperatorKind.OUTPUT, tuple(operands), phase=Phase.BACKWARD))
 
 
 def _compact(

@@ -86,9 +86,7 @@ def repeated(graph: ComputeGraph, *, name: str, repeats: int) -> ModelGraph:
         if graph.nodes[enters.node].source is not Source.INPUT:
             continue
         for leaves in graph.tangents:
-            if [i.atom for dim in graph.result(enters).dims for i in dim] == [
-                i.atom for dim in graph.result(leaves).dims for i in dim
-            ]:
+            if [i.atom for i in graph.factors(enters)] == [i.atom for i in graph.factors(leaves)]:
                 return _finished(graph, name, [ModelPart("block", graph, repeats, enters, leaves)], ())
     raise TreadleError(
         f"model graph {name}: no output has the dimensions of an input with a gradient; a block that is "
@@ -142,9 +140,8 @@ def _alike(graph: ComputeGraph, cuts: Sequence[PartCut], runs: Sequence[_Run]) -
     if not runs:
         return []
 
-    def crossing(run: _Run) -> list[int]:
-        result = graph.result(cuts[run.start - 1].forward)
-        return [graph.atoms[i.atom].size for dim in result.dims for i in dim]
+    def crossing(run: _Run) -> tuple[int, ...]:
+        return graph.factor_sizes(cuts[run.start - 1].forward)
 
     first = crossing(max(runs, key=lambda run: run.repeats))
     return [run for run in runs if crossing(run) == first]
@@ -219,15 +216,10 @@ def _finished(
         for atom in part.graph.atoms:
             if atom.name not in new:
                 new[atom.name] = next(left)
-    renamed = [
-        replace(
-            part,
-            graph=replace(
-                part.graph, atoms=tuple(Atom(new[atom.name], atom.size) for atom in part.graph.atoms)
-            ),
-        )
-        for part in parts
-    ]
+    renamed = []
+    for part in parts:
+        atoms = tuple(Atom(new[atom.name], atom.size) for atom in part.graph.atoms)
+        renamed.append(replace(part, graph=replace(part.graph, atoms=atoms)))
     names, tokens = _first_dimensions(graph)
     batch, sequence = (new.get(one, "") for one in names)
     return ModelGraph(name, tuple(renamed), batch, sequence, tokens, ties=ties)
