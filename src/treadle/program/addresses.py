@@ -20,9 +20,7 @@ class Addresses:
             sum(past - low for low, past in ranges) if ranges else program.n_chunks
             for ranges in self._ranges.values()
         )
-        span = slice(int(program.operation_offset[rank]), int(program.operation_offset[rank + 1]))
-        named = (program.source[span] == Buffer.SCRATCH) | (program.target[span] == Buffer.SCRATCH)
-        first, count = program.first[span][named], program.count[span][named]
+        first, count = program.named_in_scratch(rank)
         before = np.cumsum(count) - count
         self.scratch: Int64Array = np.unique(np.repeat(first - before, count) + np.arange(count.sum()))
 

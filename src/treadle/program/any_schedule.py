@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from treadle.errors import ScheduleError
 from treadle.program.group_lists import ProgramGroups, as_groups
 from treadle.program.program import Program
 from treadle.program.routes.route_program import lower_routes
-from treadle.program.steps import step_lowering as steps
 from treadle.program.steps.exchange_lowering import lower_exchange
-from treadle.program.trees import forest_program as forest
+from treadle.program.steps.step_lowering import lower_steps
+from treadle.program.trees.forest_program import lower as lower_trees
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
@@ -52,17 +55,14 @@ def lower(
         If programs cannot express it, or a factored schedule is of too many ranks.
     """
     schedule = written_out(schedule)
+    make: Callable[..., Program] = lower_steps
     if isinstance(schedule, ForestSchedule):
-        return forest.lower(topology, collective, schedule, channels=channels, in_place=in_place, merge=merge)
-    if isinstance(schedule, ExchangeSchedule):
-        return lower_exchange(
-            topology, collective, schedule, channels=channels, in_place=in_place, merge=merge
-        )
-    if isinstance(schedule, RouteSchedule | TimedRoutes):
-        return lower_routes(topology, collective, schedule, channels=channels, in_place=in_place, merge=merge)
-    return steps.lower_steps(
-        topology, collective, schedule, channels=channels, in_place=in_place, merge=merge
-    )
+        make = lower_trees
+    elif isinstance(schedule, ExchangeSchedule):
+        make = lower_exchange
+    elif isinstance(schedule, RouteSchedule | TimedRoutes):
+        make = lower_routes
+    return make(topology, collective, schedule, channels=channels, in_place=in_place, merge=merge)
 
 
 def lower_groups(
@@ -78,23 +78,15 @@ def lower_groups(
 
     Parameters and errors are those of `lower`.
     """
+    options: dict[str, Any] = {"channels": channels, "in_place": in_place, "merge": merge}
     if not isinstance(schedule, GroupSchedule):
-        return as_groups(
-            lower(topology, collective, schedule, channels=channels, in_place=in_place, merge=merge)
-        )
+        return as_groups(lower(topology, collective, schedule, **options))
     if collective.groups is None or len(collective.groups) != len(schedule.groups):
         raise ScheduleError(
             f"the schedule is of {len(schedule.groups)} groups, the collective of {collective.n_groups or 1}"
         )
     programs = tuple(
-        forest.lower(
-            topology,
-            collective_of_group(topology, collective, number),
-            one,
-            channels=channels,
-            in_place=in_place,
-            merge=merge,
-        )
+        lower_trees(topology, collective_of_group(topology, collective, number), one, **options)
         for number, one in enumerate(schedule.groups)
     )
     return ProgramGroups(programs, collective.groups)

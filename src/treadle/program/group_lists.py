@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from math import lcm
+from typing import Any
 
 import numpy as np
 
-from treadle.arrays import Int64Array, offsets_of
+from treadle.arrays import Int32Array, Int64Array, offsets_of, positions_of
 from treadle.errors import ScheduleError
 from treadle.program.operation_lists import COLUMNS, OperationLists
 from treadle.program.program import Program
@@ -137,29 +138,26 @@ def _merged(programs: Sequence[Program], groups: tuple[tuple[int, ...], ...]) ->
         [np.array(group)[program.operation_rank] for program, group in zip(programs, groups, strict=True)]
     )
     order = np.argsort(rank, kind="stable")
-    number = np.empty_like(order)
-    number[order] = np.arange(len(order))
+    number = positions_of(len(order), order)
     starts = offsets_of([program.n_operations for program in programs])
     n_paths = offsets_of([program.n_paths for program in programs])
-    columns: dict[str, list[Int64Array]] = {key: [] for key in (*COLUMNS, "operation_kind")}
+    columns: dict[str, list[Int64Array | Int32Array]] = {key: [] for key in (*COLUMNS, "operation_kind")}
     waits, wait_counts = [], []
     for place, (program, group) in enumerate(zip(programs, groups, strict=True)):
         scale = n_chunks // program.n_chunks
+        changed = {
+            "peer": np.append(np.array(group), -1)[program.peer],
+            "path": np.where(program.path < 0, -1, program.path + n_paths[place]),
+            "first": program.first * scale + place * n_chunks,
+            "count": program.count * scale,
+        }
         for key, column in columns.items():
-            column.append(getattr(program, key).astype(np.int64))
-        for key, new in (
-            ("peer", np.append(np.array(group), -1)[program.peer]),
-            ("path", np.where(program.path < 0, -1, program.path + n_paths[place])),
-            ("first", program.first * scale + place * n_chunks),
-            ("count", program.count * scale),
-        ):
-            columns[key][-1] = new
+            column.append(changed[key] if key in changed else getattr(program, key))
         waits.append(number[program.waits + starts[place]])
         wait_counts.append(np.diff(program.wait_offset))
     counts = np.concatenate(wait_counts)
     waiting = np.repeat(number, counts)
-    joined = {key: np.concatenate(parts)[order] for key, parts in columns.items()}
-    narrow = {key: values.astype(np.int32) for key, values in joined.items() if key not in ("first", "count")}
+    joined: dict[str, Any] = {key: np.concatenate(parts)[order] for key, parts in columns.items()}
     nodes = np.empty(len(groups) * len(groups[0]), dtype=np.int32)
     for program, group in zip(programs, groups, strict=True):
         nodes[list(group)] = program.nodes
@@ -173,5 +171,5 @@ def _merged(programs: Sequence[Program], groups: tuple[tuple[int, ...], ...]) ->
         path_offset=offsets_of(np.concatenate([np.diff(program.path_offset) for program in programs])),
         path_links=np.concatenate([program.path_links for program in programs]),
         groups=groups,
-        **{**joined, **narrow},  # type: ignore[arg-type]
+        **joined,
     )

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+import numpy as np
+
+from treadle.arrays import Int64Array, offsets_of
 from treadle.program.program import Buffer, OperationKind
 
 Row = tuple[int, int, int, int, int, int, int, int, int]
-"""An operation: kind, first, count, peer, source, target, channel, step, path."""
+"""An operation: the values of `ROW_FIELDS`."""
+ROW_FIELDS = ("operation_kind", "first", "count", "peer", "source", "target", "channel", "step", "path")
+"""Columns of a program in the order of a row."""
 
 
 def find_waits(rows: Sequence[Row], *, in_place: bool, reduces: bool) -> list[list[int]]:
@@ -52,3 +57,22 @@ def find_waits(rows: Sequence[Row], *, in_place: bool, reduces: bool) -> list[li
         found.discard(-1)
         result.append(sorted(found))
     return result
+
+
+def wait_lists(
+    lists: Iterable[Sequence[Row]], *, in_place: bool, reduces: bool
+) -> tuple[Int64Array, Int64Array]:
+    """Waits of all operations, each rank's as `find_waits` finds them: offsets, and operations."""
+    start, counts, waits = 0, list[int](), list[int]()
+    for rows in lists:
+        for found in find_waits(rows, in_place=in_place, reduces=reduces):
+            counts.append(len(found))
+            waits += [start + place for place in found]
+        start += len(rows)
+    return offsets_of(np.array(counts, dtype=np.int64)), np.array(waits, dtype=np.int64)
+
+
+def pair_lists(waiting: Int64Array, awaited: Int64Array, total: int) -> tuple[Int64Array, Int64Array]:
+    """Waits of `total` operations of which some wait for some, without repeats: offsets, and operations."""
+    pairs = np.unique(waiting * total + awaited)
+    return offsets_of(np.bincount(pairs // max(1, total), minlength=total)), pairs % max(1, total)

@@ -66,12 +66,14 @@ def dataflow(program: OperationLists) -> Dataflow:
         places = np.flatnonzero(end)
         # what has no partner comes last, so that it changes no other number
         keys = (program.channel, program.first, level, partner < 0, pair)
-        number[places] = _places_within(pair[places], [key[places] for key in keys])
+        number[places] = places_within(pair[places], [key[places] for key in keys])
     turn = behind * (program.n_operations + 1) + depth
     return Dataflow(partner, level, turn, number)
 
 
-def _places_within(groups: Int64Array, keys: Sequence[Int64Array | Int32Array | BoolArray]) -> Int64Array:
+def places_within(
+    groups: Int64Array | Int32Array, keys: Sequence[Int64Array | Int32Array | BoolArray]
+) -> Int64Array:
     """Place of each item in its group, ordered by keys of which the last one is the group, then as given."""
     order = np.lexsort(keys)
     ordered = groups[order]
@@ -94,7 +96,7 @@ def message_partners(program: OperationLists) -> Int64Array:
     ends = []
     for end in (is_send, ~is_send & (program.operation_kind != OperationKind.COPY)):
         places = np.flatnonzero(end)
-        ends.append((places, stream[places], _places_within(stream[places], [stream[places]])))
+        ends.append((places, stream[places], places_within(stream[places], [stream[places]])))
     longest = max((int(turn.max(initial=0)) for _, _, turn in ends), default=0) + 1
     (sends, *out), (receives, *into) = ends
     keys = (out[0] * longest + out[1], into[0] * longest + into[1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 from itertools import pairwise
@@ -14,12 +14,15 @@ import numpy as np
 from treadle.arrays import Int64Array, offsets_of, positions_of
 from treadle.errors import ScheduleError
 from treadle.program.message_levels import continues, dataflow
+from treadle.program.operation_lists import COLUMNS
 from treadle.program.program import OperationKind, Program
 
 MAX_INSTANCES = 256
 """Most copies of a program side by side."""
 
-_COLUMNS = ("operation_kind", "peer", "channel", "step", "source", "target", "path", "first", "count")
+_COLUMNS = ("operation_kind", *COLUMNS)
+_Row = tuple[int, ...]
+"""An operation by its columns; the last two are its first chunk and how many it has."""
 
 
 def replicate(program: Program, instances: int) -> Program:
@@ -54,39 +57,17 @@ def replicate(program: Program, instances: int) -> Program:
     if instances == 1:
         return program
     bounds = program.shard_offset
-    rows: list[list[int]] = []
-    waits: list[list[int]] = []
-    copies: list[list[list[int]]] = []
-    """For each old operation and instance, the new ones."""
-    sizes = []
-    columns = list(zip(*(getattr(program, name).tolist() for name in _COLUMNS), strict=True))
-    for rank in range(program.n_ranks):
-        begin = len(rows)
-        for number in program.operations(rank):
-            kind, peer, channel, step, source, target, path, first, count = columns[number]
-            copies.append([[] for _ in range(instances)])
-            for low, past, shard in _within_shards(bounds, first, first + count):
-                start, length = int(bounds[shard]), int(bounds[shard + 1] - bounds[shard])
-                for i in range(instances):
-                    place = start * instances + i * length + low - start
-                    waited = [
-                        new
-                        for old in program.waits_of(number).tolist()
-                        for new in _touching(rows, copies[old][i], place, past - low)
-                    ]
-                    copies[number][i].append(len(rows))
-                    lane = channel * instances + i
-                    rows.append([kind, peer, lane, step, source, target, path, place, past - low])
-                    waits.append(waited)
-        sizes.append(len(rows) - begin)
-    return _rebuilt(
-        program,
-        rows,
-        waits,
-        sizes,
-        n_chunks=program.n_chunks * instances,
-        shard_offset=bounds * instances,
-    )
+
+    def copies(row: _Row) -> Iterator[tuple[int, _Row]]:
+        kind, peer, channel, step, source, target, path, first, count = row
+        for low, past, shard in _within_shards(bounds, first, first + count):
+            start, length = int(bounds[shard]), int(bounds[shard + 1] - bounds[shard])
+            for i in range(instances):
+                place, lane = start * instances + i * length + low - start, channel * instances + i
+                yield i, (kind, peer, lane, step, source, target, path, place, past - low)
+
+    made = _cut(program, copies)
+    return _rebuilt(program, *made, n_chunks=program.n_chunks * instances, shard_offset=bounds * instances)
 
 
 def split_copies(program: Program) -> Program:
@@ -108,26 +89,47 @@ def split_copies(program: Program) -> Program:
     order = np.argsort(program.first[moves], kind="stable")
     first, past = program.first[moves][order], (program.first + program.count)[moves][order]
     cuts = first[1:][first[1:] >= np.maximum.accumulate(past)[:-1]] if len(order) else first
-    rows: list[list[int]] = []
+
+    def parts(row: _Row) -> Iterator[tuple[int, _Row]]:
+        *head, start, count = row
+        is_copy = row[0] == OperationKind.COPY
+        inside = cuts[(cuts > start) & (cuts < start + count)].tolist() if is_copy else []
+        for low, past_ in pairwise([start, *inside, start + count]):
+            yield 0, (*head, low, past_ - low)
+
+    made = _cut(program, parts)
+    return _rebuilt(program, *made, n_chunks=program.n_chunks, shard_offset=program.shard_offset)
+
+
+def _cut(
+    program: Program, pieces: Callable[[_Row], Iterator[tuple[int, _Row]]]
+) -> tuple[list[_Row], list[list[int]], list[int]]:
+    """Rows, waits and numbers of rows of each rank, where operations become pieces, each of a numbered copy.
+
+    A piece waits for those of its copy with which it shares chunks, or for all of them if none does.
+    """
+    rows: list[_Row] = []
     waits: list[list[int]] = []
-    parts: list[list[int]] = []
-    sizes = []
+    sizes: list[int] = []
+    made: list[dict[int, list[int]]] = []
     columns = list(zip(*(getattr(program, name).tolist() for name in _COLUMNS), strict=True))
     for rank in range(program.n_ranks):
         begin = len(rows)
         for number in program.operations(rank):
-            *head, start, count = columns[number]
-            inside = cuts[(cuts > start) & (cuts < start + count)].tolist() if not moves[number] else []
-            parts.append([])
-            for low, past_ in pairwise([start, *inside, start + count]):
-                earlier = program.waits_of(number).tolist()
-                waits.append(
-                    [new for old in earlier for new in _touching(rows, parts[old], low, past_ - low)]
-                )
-                parts[number].append(len(rows))
-                rows.append([*head, low, past_ - low])
+            earlier = program.waits_of(number).tolist()
+            made.append(defaultdict(list))
+            for copy, row in pieces(columns[number]):
+                first, past = row[-2], row[-2] + row[-1]
+                waits.append([])
+                for candidates in (made[old][copy] for old in earlier):
+                    shared = [
+                        i for i in candidates if rows[i][-2] < past and first < rows[i][-2] + rows[i][-1]
+                    ]
+                    waits[-1] += shared or candidates
+                made[number][copy].append(len(rows))
+                rows.append(row)
         sizes.append(len(rows) - begin)
-    return _rebuilt(program, rows, waits, sizes, n_chunks=program.n_chunks, shard_offset=program.shard_offset)
+    return rows, waits, sizes
 
 
 def recut(program: Program, bounds: Int64Array) -> Program:
@@ -250,12 +252,6 @@ def _within_shards(bounds: Int64Array, first: int, past: int) -> list[tuple[int,
     ]
 
 
-def _touching(rows: list[list[int]], candidates: list[int], first: int, count: int) -> list[int]:
-    """Those of some operations that share chunks with a range; all of them if none does."""
-    found = [i for i in candidates if rows[i][7] < first + count and first < rows[i][7] + rows[i][8]]
-    return found or candidates
-
-
 def _rebuilt(
     program: Program,
     rows: Sequence[Sequence[int]],
@@ -267,10 +263,7 @@ def _rebuilt(
 ) -> Program:
     """The program with other operations."""
     table = np.array(rows, dtype=np.int64).reshape(-1, len(_COLUMNS)).T
-    columns: dict[str, Any] = {
-        name: values if name in ("first", "count") else values.astype(np.int32)
-        for name, values in zip(_COLUMNS, table, strict=True)
-    }
+    columns: dict[str, Any] = dict(zip(_COLUMNS, table, strict=True))
     columns["operation_offset"] = offsets_of(sizes)
     columns["wait_offset"] = offsets_of([len(found) for found in waits])
     columns["waits"] = np.array([wait for found in waits for wait in sorted(found)], dtype=np.int64)

@@ -109,7 +109,7 @@ class Program(OperationLists):
         is_input = buffer is Buffer.INPUT
         if self.kind is CollectiveKind.ALLTOALL:
             if buffer is Buffer.SCRATCH:
-                return self._named_in_scratch(rank)
+                return self._scratch_ranges(rank)
             n = self.n_ranks
             numbers = range(rank * n, rank * n + n) if is_input else range(rank, n * n, n)
             return _joined(self.shard(number) for number in numbers)
@@ -122,10 +122,14 @@ class Program(OperationLists):
             return [whole] if rank == self.root else []
         return [whole]
 
-    def _named_in_scratch(self, rank: int) -> list[tuple[int, int]]:
+    def named_in_scratch(self, rank: int) -> tuple[Int64Array, Int64Array]:
+        """First chunk and number of chunks of each operation of a rank that names SCRATCH."""
         span = slice(int(self.operation_offset[rank]), int(self.operation_offset[rank + 1]))
         named = (self.source[span] == Buffer.SCRATCH) | (self.target[span] == Buffer.SCRATCH)
-        first, count = self.first[span][named], self.count[span][named]
+        return self.first[span][named], self.count[span][named]
+
+    def _scratch_ranges(self, rank: int) -> list[tuple[int, int]]:
+        first, count = self.named_in_scratch(rank)
         order = np.argsort(first, kind="stable")
         return _joined(zip(first[order].tolist(), (first + count)[order].tolist(), strict=True))
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from treadle.arrays import Int64Array, mask_of, offsets_of, positions_of, sums_of
 from treadle.errors import InfeasibleError, ScheduleError
+from treadle.program.hazards import pair_lists
 from treadle.program.program import MAX_CHUNKS, Buffer, OperationKind, Program
 from treadle.program.steps.exchange_lowering import check_alltoall
 from treadle.schedules.alltoall.routes import RouteSchedule
@@ -240,17 +242,32 @@ def _assemble(
 
     step = messages.number[message]
     rounds = column(-1, step, step)
-    wait_offset, waits = _waits(rank[order], rounds) if messages.waits else _no_waits(len(order))
+    wait_offset, waits = np.zeros(len(order) + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    if messages.waits:
+        wait_offset, waits = _waits(rank[order], rounds)
     # a send out of scratch waits for what its rank received before
     before = np.full(total, -1, dtype=np.int64)
     by_segment = positions_of((len(messages.path), int(counts.max(initial=1))), (message, nth))
     before[nth > 0] = by_segment[message, nth - 1][nth > 0]
     position = positions_of(len(order), order)
     received = np.where(before >= 0, position[len(own) + total + before], -1)
-    wait_offset, waits = _with_wait(wait_offset, waits, column(-1, received, -1))
-    kinds = (int(OperationKind.COPY), int(OperationKind.SEND), int(OperationKind.RECEIVE))
+    awaited = column(-1, received, -1)
+    more = np.flatnonzero(awaited >= 0)
+    waiting = np.concatenate([np.repeat(np.arange(len(order)), np.diff(wait_offset)), more])
+    wait_offset, waits = pair_lists(waiting, np.concatenate([waits, awaited[more]]), len(order))
     given, wanted, stored = int(Buffer.INPUT), int(Buffer.OUTPUT), int(Buffer.SCRATCH)
     first, count = place.first[message], place.count[message]
+    columns: dict[str, Any] = {
+        "operation_kind": column(*map(int, (OperationKind.COPY, OperationKind.SEND, OperationKind.RECEIVE))),
+        "peer": column(-1, target, source),
+        "channel": column(0, channel, channel),
+        "step": np.maximum(rounds, 0),
+        "source": column(given, *(np.where(end, given, stored) for end in (nth == 0, is_last))),
+        "target": column(wanted, *(np.where(end, wanted, stored) for end in (nth == 0, is_last))),
+        "path": column(-1, segment, -1),
+        "first": column(offset[kept], first, first),
+        "count": column(offset[kept + 1] - offset[kept], count, count),
+    }
     return Program(
         kind=CollectiveKind.ALLTOALL,
         nodes=np.array(collective.ranks, dtype=np.int32),
@@ -259,32 +276,12 @@ def _assemble(
         shard_offset=offset,
         in_place=False,
         operation_offset=np.searchsorted(rank[order], np.arange(n + 1)).astype(np.int64),
-        operation_kind=column(*kinds).astype(np.int32),
-        peer=column(-1, target, source).astype(np.int32),
-        channel=column(0, channel, channel).astype(np.int32),
-        step=np.maximum(rounds, 0).astype(np.int32),
-        source=column(given, *(np.where(end, given, stored) for end in (nth == 0, is_last))).astype(np.int32),
-        target=column(wanted, *(np.where(end, wanted, stored) for end in (nth == 0, is_last))).astype(
-            np.int32
-        ),
-        path=column(-1, segment, -1).astype(np.int32),
-        first=column(offset[kept], first, first),
-        count=column(offset[kept + 1] - offset[kept], count, count),
         wait_offset=wait_offset,
         waits=waits,
         path_offset=segments.offset,
         path_links=routes.path_links,
+        **columns,
     )
-
-
-def _with_wait(offset: Int64Array, waits: Int64Array, awaited: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Waits with one more for each operation, that for awaited[i] >= 0 unless it is there."""
-    owner = np.repeat(np.arange(len(awaited)), np.diff(offset))
-    more = np.flatnonzero(awaited >= 0)
-    pairs = np.unique(
-        np.stack([np.concatenate([owner, more]), np.concatenate([waits, awaited[more]])], axis=1), axis=0
-    )
-    return offsets_of(np.bincount(pairs[:, 0], minlength=len(awaited))), pairs[:, 1].copy()
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,10 +326,6 @@ def _check_number(chunks: int) -> None:
             f"the routes' weights need {chunks} equal chunks of the data, programs have up to {MAX_CHUNKS}; "
             f"use routes with fewer chunks (--chunks)"
         )
-
-
-def _no_waits(total: int) -> tuple[Int64Array, Int64Array]:
-    return np.zeros(total + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
 
 
 def _waits(rank: Int64Array, rounds: Int64Array) -> tuple[Int64Array, Int64Array]:

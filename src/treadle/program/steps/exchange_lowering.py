@@ -7,10 +7,10 @@ from math import gcd
 
 import numpy as np
 
-from treadle.arrays import Int64Array, offsets_of
+from treadle.arrays import Int64Array, offsets_of, positions_of
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.program.program import MAX_CHUNKS, Program
-from treadle.program.steps.step_pieces import Holdings, Moves, check_ends, ends_of, parallel_places
+from treadle.program.steps.step_pieces import Holdings, Moves, moves_of
 from treadle.program.steps.step_program import Frame, assemble
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
@@ -180,28 +180,9 @@ def _moves(
     links = sends.crossed
     if links.size and int(links.max()) >= topology.n_links:
         raise ScheduleError(f"exchange: link {links.max()}, expected links from 0 to {topology.n_links - 1}")
-    number = np.full(topology.n_nodes, -1, dtype=np.int64)
-    holders = [*collective.ranks, *collective.forwarders]
-    number[holders] = np.arange(len(holders))
-    ends = ends_of(topology, sends)
-    check_ends(topology, sends.link, ends, number)
-    tails, heads = number[ends[0]], number[ends[1]]
+    number = positions_of(topology.n_nodes, [*collective.ranks, *collective.forwarders])
     counts = pieces.past - pieces.first
-    send = np.repeat(np.arange(sends.n_sends), counts)
-    within = np.arange(len(send)) - np.repeat(np.cumsum(counts) - counts, counts)
-    link = sends.link[send].astype(np.int64)
-    shard = sends.shard[send].astype(np.int64)
-    stream = shard * channels // schedule.n_shards
-    return Moves(
-        step=sends.send_steps()[send].astype(np.int64),
-        sender=tails[link],
-        receiver=heads[link],
-        channel=parallel_places(topology.n_nodes, ends)[link] * channels + stream,
-        path=link,
-        send=send,
-        piece=pieces.first[send] + within,
-        fresh=np.zeros(len(send), dtype=np.bool_),
-    )
+    return moves_of(topology, sends, number, pieces.first, counts, sends.shard, channels)
 
 
 def _check_chains(moves: Moves, pieces: _Pieces) -> None:

@@ -8,10 +8,11 @@ from math import gcd, lcm
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array, positions_of
+from treadle.arrays import Int64Array, positions_of
 from treadle.errors import InfeasibleError, ScheduleError
+from treadle.program.message_levels import places_within
 from treadle.program.program import MAX_CHUNKS, Program
-from treadle.program.steps.step_pieces import Holdings, Moves, check_ends, ends_of, parallel_places, useful
+from treadle.program.steps.step_pieces import Holdings, Moves, moves_of, useful
 from treadle.program.steps.step_program import Frame, assemble
 from treadle.schedules.collective import Collective, CollectiveKind, check_membership
 from treadle.schedules.steps.steps import Steps, StepSchedule, WayKind
@@ -43,15 +44,10 @@ def relay_turns(topology: Topology, paths: Sequence[Sequence[int]]) -> Int64Arra
     first, second = (np.array([paths[row][place] for row in rows.tolist()]) for place in (0, 1))
     passed = topology.heads[first]
     degree = np.bincount(topology.tails, minlength=topology.n_nodes)[passed]
-    ahead = _places(topology.heads)[first] - _places(topology.tails)[second]
+    comes, goes = (places_within(nodes, [nodes]) for nodes in (topology.heads, topology.tails))
+    ahead = comes[first] - goes[second]
     turns[rows] = np.where(topology.is_compute[passed], ahead % degree, 0)
     return turns
-
-
-def _places(nodes: Int32Array) -> Int64Array:
-    """Number of each link among those of its node, in their order."""
-    same = np.zeros(len(nodes), dtype=np.int64)
-    return parallel_places(1, (nodes.astype(np.int64), same))
 
 
 # Operations of switches in the moves of steps: one move of each takes the whole way
@@ -290,33 +286,13 @@ def _layout(schedule: StepSchedule) -> _Layout:
 def _moves(topology: Topology, collective: Collective, steps: Steps, layout: _Layout, channels: int) -> Moves:
     """Every send of a phase, cut into pieces."""
     rank_of = positions_of(topology.n_nodes, list(collective.ranks))
-    ends = ends_of(topology, steps)
-    check_ends(topology, steps.link, ends, rank_of)
-    tails, heads = rank_of[ends[0]], rank_of[ends[1]]
     # both bounds are cuts, so that these are exact; in program chunks as the cuts are
-    unit = layout.fine // int(layout.cuts[-1])
-    scale = layout.fine // steps.n_chunks
-    low, high = (np.searchsorted(layout.cuts, ends * scale // unit) for ends in _bounds_of(steps))
-    counts = high - low
-    send = np.repeat(np.arange(steps.n_sends), counts)
-    within = np.arange(len(send)) - np.repeat(np.cumsum(counts) - counts, counts)
-    link = steps.link[send].astype(np.int64)
-    place = layout.position[steps.shard[send]]
-    stream = place * channels // steps.n_shards
-    return Moves(
-        step=steps.send_steps()[send].astype(np.int64),
-        sender=tails[link],
-        receiver=heads[link],
-        channel=parallel_places(topology.n_nodes, ends)[link] * channels + stream,
-        path=link,
-        send=send,
-        piece=place * (len(layout.cuts) - 1) + low[send] + within,
-        fresh=steps.fresh[send] if steps.begins_anew else np.zeros(len(send), dtype=np.bool_),
-    )
-
-
-def _bounds_of(steps: Steps) -> tuple[Int64Array, Int64Array]:
-    return steps.low.astype(np.int64), steps.high.astype(np.int64)
+    unit, scale = layout.fine // int(layout.cuts[-1]), layout.fine // steps.n_chunks
+    bounds = (column.astype(np.int64) * scale // unit for column in (steps.low, steps.high))
+    low, high = (np.searchsorted(layout.cuts, column) for column in bounds)
+    place = layout.position[steps.shard]
+    first = place * (len(layout.cuts) - 1) + low
+    return moves_of(topology, steps, rank_of, first, high - low, place, channels)
 
 
 def _check_direct(moves: Moves, holdings: Holdings, *, in_place: bool) -> None:

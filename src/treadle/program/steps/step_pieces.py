@@ -10,6 +10,7 @@ import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array
 from treadle.errors import InfeasibleError, ScheduleError
+from treadle.program.message_levels import places_within
 from treadle.schedules.steps.steps import Steps
 from treadle.schedules.trees.forest import Direction
 from treadle.topologies.topology import Topology
@@ -181,7 +182,46 @@ def check_ends(
 def parallel_places(n_nodes: int, ends: tuple[Int64Array, Int64Array]) -> Int64Array:
     """Number of each link (or way) among those with the same ends, in their order, shape (m,)."""
     pairs = ends[0] * n_nodes + ends[1]
-    order = np.argsort(pairs, kind="stable")
-    places = np.empty(len(pairs), dtype=np.int64)
-    places[order] = np.arange(len(pairs)) - np.searchsorted(pairs[order], pairs[order])
-    return places
+    return places_within(pairs, [pairs])
+
+
+def moves_of(
+    topology: Topology,
+    steps: Steps,
+    number: Int64Array,
+    first: Int64Array,
+    counts: Int64Array,
+    place: Int64Array | Int32Array,
+    channels: int,
+) -> Moves:
+    """Every send of a phase, cut into pieces.
+
+    Parameters
+    ----------
+    topology : Topology
+    steps : Steps
+    number : array of int64, shape (n_nodes,)
+        Rank (or forwarder) of each node, -1 where there is none.
+    first, counts : arrays of int64, shape (n,)
+        The pieces of each send: the first of them, and how many.
+    place : array of integers, shape (n,)
+        Of each send's shard among all, by which channels are assigned.
+    channels : int
+    """
+    ends = ends_of(topology, steps)
+    check_ends(topology, steps.link, ends, number)
+    tails, heads = number[ends[0]], number[ends[1]]
+    send = np.repeat(np.arange(steps.n_sends), counts)
+    within = np.arange(len(send)) - np.repeat(np.cumsum(counts) - counts, counts)
+    link = steps.link[send].astype(np.int64)
+    stream = place[send].astype(np.int64) * channels // steps.n_shards
+    return Moves(
+        step=steps.send_steps()[send].astype(np.int64),
+        sender=tails[link],
+        receiver=heads[link],
+        channel=parallel_places(topology.n_nodes, ends)[link] * channels + stream,
+        path=link,
+        send=send,
+        piece=first[send] + within,
+        fresh=steps.fresh[send] if steps.begins_anew else np.zeros(len(send), dtype=np.bool_),
+    )

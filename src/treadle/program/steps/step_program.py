@@ -8,9 +8,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array, mask_of, offsets_of
+from treadle.arrays import BoolArray, Int64Array, mask_of, offsets_of, positions_of
 from treadle.errors import InfeasibleError
-from treadle.program.hazards import Row, find_waits
+from treadle.program.hazards import ROW_FIELDS, Row, pair_lists, wait_lists
+from treadle.program.operation_lists import COLUMNS
 from treadle.program.program import Buffer, OperationKind, Program
 from treadle.program.steps.step_pieces import Holdings, Moves
 from treadle.schedules.collective import Collective, CollectiveKind
@@ -136,12 +137,15 @@ def assemble(
     # both ends of a message are at its place in every rank's list, after the rank's own copies
     order = np.lexsort((operations[_PLACE], operations[_RANK]))
     columns = operations[:, order]
+    operation_offset = offsets_of(np.bincount(columns[_RANK], minlength=frame.collective.n_ranks))
     if _swaps(frame, phases[0]):
-        wait_offset, waits = _hazards(frame, columns)
+        rows: list[Row] = [*map(tuple, columns[[_NAMES.index(name) for name in ROW_FIELDS]].T.tolist())]
+        lists = [rows[start:end] for start, end in pairwise(operation_offset.tolist())]
+        wait_offset, waits = wait_lists(lists, in_place=frame.in_place, reduces=True)
     else:
-        number = np.empty_like(order)
-        number[order] = np.arange(len(order))
-        wait_offset, waits = _wait_lists(number, *_waits(flows))
+        number = positions_of(len(order), order)
+        waiting, awaited = _waits(flows)
+        wait_offset, waits = pair_lists(number[waiting], number[awaited], len(order))
     return Program(
         kind=frame.kind,
         nodes=np.array(frame.collective.ranks, dtype=np.int32),
@@ -149,20 +153,12 @@ def assemble(
         n_chunks=frame.n_chunks,
         shard_offset=frame.shard_offset,
         in_place=frame.in_place,
-        operation_offset=offsets_of(np.bincount(columns[_RANK], minlength=frame.collective.n_ranks)),
-        operation_kind=columns[_KIND].astype(np.int32),
-        peer=columns[_PEER].astype(np.int32),
-        channel=columns[_CHANNEL].astype(np.int32),
-        step=columns[_STEP].astype(np.int32),
-        source=columns[_SOURCE].astype(np.int32),
-        target=columns[_TARGET].astype(np.int32),
-        path=columns[_PATH].astype(np.int32),
-        first=columns[_FIRST],
-        count=columns[_COUNT],
+        operation_offset=operation_offset,
         wait_offset=wait_offset,
         waits=waits,
         path_offset=offsets_of(np.array([len(path) for path in paths], dtype=np.int64)),
         path_links=np.array([link for path in paths for link in path], dtype=np.int32),
+        **dict(zip(_NAMES[2:], columns[2:], strict=True)),
     )
 
 
@@ -259,8 +255,8 @@ def _message_starts(frame: Frame, moves: Moves, buffers: Int64Array, *, merge: b
     return np.flatnonzero(np.append(np.ones(min(1, len(moves)), dtype=np.bool_), ~joined))
 
 
-_FIELDS = 11
-_RANK, _PLACE, _KIND, _PEER, _CHANNEL, _STEP, _SOURCE, _TARGET, _PATH, _FIRST, _COUNT = range(_FIELDS)
+_NAMES = ("rank", "place", "operation_kind", *COLUMNS)
+_RANK, _PLACE, _KIND, _PEER, _CHANNEL, _STEP, _SOURCE, _TARGET, _PATH, _FIRST, _COUNT = range(len(_NAMES))
 """Rows of a table of operations."""
 
 
@@ -288,26 +284,12 @@ def _operations(
         sent.append(np.stack([*at_sender, *along, read, read, path, first, count]))
         received.append(np.stack([*at_receiver, *along, added, target, np.full(n, -1), first, count]))
     ranks, shards = frame.own_copies()
-    copies = np.zeros((_FIELDS, len(ranks)), dtype=np.int64)
+    copies = np.zeros((len(_NAMES), len(ranks)), dtype=np.int64)
     copies[[_RANK, _FIRST]] = ranks, frame.shard_offset[shards]
     copies[_COUNT] = frame.shard_offset[shards + 1] - copies[_FIRST]
     copies[[_PLACE, _PEER, _PATH]] = -1
     copies[_KIND], copies[_SOURCE], copies[_TARGET] = OperationKind.COPY, Buffer.INPUT, Buffer.OUTPUT
     return np.concatenate(sent, axis=1), np.concatenate(received, axis=1), copies
-
-
-def _hazards(frame: Frame, columns: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Waits of each operation by what it reads and writes, as offsets and lists."""
-    fields = columns[[_KIND, _FIRST, _COUNT, _PEER, _SOURCE, _TARGET, _CHANNEL, _STEP, _PATH]].T.tolist()
-    starts = offsets_of(np.bincount(columns[_RANK], minlength=frame.collective.n_ranks)).tolist()
-    counts: list[int] = []
-    waits: list[int] = []
-    for start, end in pairwise(starts):
-        rows: list[Row] = [tuple(row) for row in fields[start:end]]
-        for found in find_waits(rows, in_place=frame.in_place, reduces=True):
-            counts.append(len(found))
-            waits += [start + place for place in found]
-    return offsets_of(np.array(counts, dtype=np.int64)), np.array(waits, dtype=np.int64)
 
 
 class _Last:
@@ -356,12 +338,3 @@ def _waits(flows: list[_Flow]) -> tuple[Int64Array, Int64Array]:
         pairs.append((send, found))
     waiting, awaited = (np.concatenate(side) for side in zip(*pairs, strict=True))
     return waiting[awaited >= 0], awaited[awaited >= 0]
-
-
-def _wait_lists(
-    number: Int64Array, waiting: Int64Array, awaited: Int64Array
-) -> tuple[Int64Array, Int64Array]:
-    """Waits of each operation in the program's numbers, as offsets and lists without repeats."""
-    total = len(number)
-    pairs = np.unique(number[waiting] * total + number[awaited])
-    return offsets_of(np.bincount(pairs // max(1, total), minlength=total)), pairs % max(1, total)

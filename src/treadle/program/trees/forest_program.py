@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from treadle.arrays import Int64Array, offsets_of
 from treadle.errors import InfeasibleError, ScheduleError
-from treadle.program.hazards import Row, find_waits
+from treadle.program.hazards import ROW_FIELDS, Row, wait_lists
 from treadle.program.program import MAX_CHUNKS, Buffer, OperationKind, Program
 from treadle.program.trees.send_order import turns_of
 from treadle.program.trees.transfers import (
@@ -334,16 +335,9 @@ class _Sums:
 def program_of(frame: LoweringFrame, lists: list[list[Row]], transfers: Transfers) -> Program:
     """The program of these lists, with what each operation waits for; paths are those of the transfers."""
     collective = frame.collective
-    wait_counts: list[int] = []
-    waits: list[int] = []
-    start = 0
-    for rows in lists:
-        for found in find_waits(rows, in_place=frame.in_place, reduces=frame.reduces):
-            wait_counts.append(len(found))
-            waits.extend(start + place for place in found)
-        start += len(rows)
-    columns = np.array([row for rows in lists for row in rows], dtype=np.int64).reshape(-1, 9).T
-    kinds, first, count, peer, source, target, channel, step, path = columns
+    wait_offset, waits = wait_lists(lists, in_place=frame.in_place, reduces=frame.reduces)
+    table = np.array([row for rows in lists for row in rows], dtype=np.int64).reshape(-1, len(ROW_FIELDS)).T
+    columns: dict[str, Any] = dict(zip(ROW_FIELDS, table, strict=True))
     return Program(
         kind=collective.kind,
         nodes=np.array(collective.ranks, dtype=np.int32),
@@ -352,17 +346,9 @@ def program_of(frame: LoweringFrame, lists: list[list[Row]], transfers: Transfer
         shard_offset=frame.shard_offset,
         in_place=frame.in_place,
         operation_offset=offsets_of([len(rows) for rows in lists]),
-        operation_kind=kinds.astype(np.int32),
-        peer=peer.astype(np.int32),
-        channel=channel.astype(np.int32),
-        step=step.astype(np.int32),
-        source=source.astype(np.int32),
-        target=target.astype(np.int32),
-        path=path.astype(np.int32),
-        first=first,
-        count=count,
-        wait_offset=offsets_of(wait_counts),
-        waits=np.array(waits, dtype=np.int64),
+        wait_offset=wait_offset,
+        waits=waits,
         path_offset=transfers.path_offset,
         path_links=transfers.path_links.astype(np.int32),
+        **columns,
     )

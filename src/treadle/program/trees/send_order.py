@@ -15,6 +15,7 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array, mask_of, positions_of
 from treadle.math.graphs import components
+from treadle.program.message_levels import places_within
 from treadle.schedules.collective import Collective
 from treadle.schedules.trees.forest import Direction, Tree
 from treadle.topologies.topology import Topology
@@ -71,10 +72,7 @@ def turns_of(topology: Topology, collective: Collective) -> Turns:
     _, first, number = np.unique(label, return_index=True, return_inverse=True)
     order = positions_of(len(first), np.argsort(first))
     box = order[number.reshape(-1)]
-    by_box = np.argsort(box, kind="stable")
-    place = np.empty(len(box), dtype=np.int64)
-    place[by_box] = np.arange(len(box)) - np.searchsorted(box[by_box], box[by_box])
-    return Turns(box, place)
+    return Turns(box, places_within(box, [box]))
 
 
 def path_times(topology: Topology, path_offset: Int64Array, path_links: Int32Array) -> Int64Array:

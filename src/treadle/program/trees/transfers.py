@@ -18,20 +18,8 @@ from treadle.program.trees.send_order import path_times, ways_to_go
 from treadle.schedules.trees.forest import Direction, RoleEdges, Tree, Trees, TreeSchedule
 from treadle.topologies.topology import Topology
 
-_FIELDS = (
-    "wave",
-    "phase",
-    "to_go",
-    "turn",
-    "child",
-    "sender",
-    "receiver",
-    "channel",
-    "path",
-    "first",
-    "last",
-)
-WAVE, PHASE, TO_GO, TURN, CHILD, SENDER, RECEIVER, CHANNEL, PATH, FIRST, LAST = range(len(_FIELDS))
+_FIELDS = range(11)
+WAVE, PHASE, TO_GO, TURN, CHILD, SENDER, RECEIVER, CHANNEL, PATH, FIRST, LAST = _FIELDS
 """Columns of a transfer table; `first` and one past `last` are chunks."""
 
 
